@@ -1,0 +1,118 @@
+//! The oracle: products against the CSR reference in f64, row by row, within their rounding bound.
+
+use crate::csr::Csr;
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+
+/// Reference product of one row: the sum in f64 and the magnitude that its rounding scales with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowReference {
+    /// `alpha * (A x)_i + beta * y_i`.
+    pub value: f64,
+    /// `|alpha| * (|A| |x|)_i + |beta| * |y_i|`.
+    pub magnitude: f64,
+    /// Number of terms summed.
+    pub terms: usize,
+}
+
+/// `alpha A x + beta y` from the CSR arrays in f64, in row order; with `beta = 0`, y is not read.
+///
+/// # Panics
+/// If `x` or `y` has the wrong length.
+pub fn reference<T: Scalar>(
+    csr: &Csr<T>,
+    alpha: T,
+    x: &[T],
+    beta: T,
+    y: &[T],
+) -> Vec<RowReference> {
+    use rayon::prelude::*;
+    assert_eq!((x.len(), y.len()), (csr.ncols(), csr.nrows()), "vectors do not fit the matrix");
+    let (alpha, beta) = (alpha.to_f64(), beta.to_f64());
+    (0..csr.nrows())
+        .into_par_iter()
+        .map(|row| {
+            let (columns, values) = csr.row(row);
+            let (mut sum, mut magnitude) = (0.0, 0.0);
+            for (&column, value) in columns.iter().zip(values) {
+                let term = value.to_f64() * x[column as usize].to_f64();
+                sum += term;
+                magnitude += term.abs();
+            }
+            let old = if beta == 0.0 { 0.0 } else { beta * y[row].to_f64() };
+            RowReference {
+                value: alpha * sum + old,
+                magnitude: alpha.abs() * magnitude + old.abs(),
+                terms: columns.len(),
+            }
+        })
+        .collect()
+}
+
+/// Compares a product with its reference.
+///
+/// A row passes when both are finite and differ by at most `(terms + 4) * eps * magnitude`, the
+/// bound of any order of summation, or when both are the same infinity or both NaN. In f32 a sum
+/// may overflow where the f64 reference does not: there an infinity passes if the magnitude is
+/// past the largest value of the type.
+///
+/// # Errors
+/// [`Error::WrongProduct`] with the worst row.
+pub fn compare<T: Scalar>(candidate: &str, reference: &[RowReference], y: &[T]) -> Result<()> {
+    let mut worst: Option<(usize, f64)> = None;
+    let largest = T::largest();
+    for (row, (want, got)) in reference.iter().zip(y).enumerate() {
+        let got = got.to_f64();
+        let excess = if want.value.is_finite() && got.is_finite() {
+            let bound = (want.terms + 4) as f64 * T::EPSILON * want.magnitude
+                + T::smallest() * (want.terms + 4) as f64;
+            (want.value - got).abs() / bound
+        } else if want.value.is_nan() == got.is_nan()
+            && (got.is_nan() || want.value.is_infinite() && want.value == got)
+            || want.magnitude > largest
+        {
+            0.0
+        } else {
+            f64::INFINITY
+        };
+        if excess > worst.map_or(1.0, |(_, excess)| excess) {
+            worst = Some((row, excess));
+        }
+    }
+    match worst {
+        None if reference.len() == y.len() => Ok(()),
+        None => Err(Error::Shape { what: "y", got: y.len(), needed: reference.len() }),
+        Some((row, excess)) => Err(Error::WrongProduct {
+            candidate: candidate.to_string(),
+            what: format!(
+                "row {row} is {}, the reference {}, {excess:.1} times the rounding bound apart",
+                y[row], reference[row].value
+            ),
+        }),
+    }
+}
+
+/// A vector of `len` seeded values of both signs between 1/16 and 1 in size, all exact in f32.
+pub fn vector<T: Scalar>(len: usize, seed: u64) -> Vec<T> {
+    (0..len as u64)
+        .map(|i| {
+            let bits = mix(seed ^ mix(i));
+            let size = (bits % 961 + 64) as f64 / 1024.0;
+            T::from_f64(if bits >> 63 == 0 { size } else { -size })
+        })
+        .collect()
+}
+
+/// A vector of `len` seeded whole numbers from -4 to 4: their products and sums are exact, so any
+/// order of summation gives the same result.
+pub fn whole_numbers<T: Scalar>(len: usize, seed: u64) -> Vec<T> {
+    (0..len as u64).map(|i| T::from_f64((mix(seed ^ mix(i)) % 9) as f64 - 4.0)).collect()
+}
+
+/// SplitMix64 (G. Steele, D. Lea, C. Flood, Fast splittable pseudorandom number generators, 2014).
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,356 @@
+//! The checked CSR matrix that everything starts from, and its pattern.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+
+/// A sparse matrix in compressed sparse rows, always valid.
+///
+/// ```text
+///     | 4 . 1 . |      row_ptr = [0, 2, 3, 3, 5]
+///     | . 5 . . |      col_idx = [0, 2, 1, 0, 3]
+///     | . . . . |      values  = [4, 1, 5, 2, 6]
+///     | 2 . . 6 |
+/// ```
+///
+/// # Invariants (always checked)
+/// - `row_ptr` has `nrows + 1` entries, starts at 0, never falls and ends at `nnz`;
+/// - columns are below `ncols` and strictly increase within a row (so no entry is stored twice);
+/// - `nrows` and `ncols` are at most 2^32 - 1, so that `u32` holds every index and row length.
+///
+/// Explicit zeros are kept: they are part of the pattern.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Csr<T> {
+    nrows: usize,
+    ncols: usize,
+    row_ptr: Vec<usize>,
+    col_idx: Vec<u32>,
+    values: Vec<T>,
+}
+
+/// The largest number of rows or columns.
+pub const MAX_DIMENSION: usize = u32::MAX as usize;
+
+impl<T: Scalar> Csr<T> {
+    /// Checks the arrays and takes them over.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::Input`] where an invariant does not hold. Unsorted or repeated
+    /// columns are refused here; [`Csr::from_unsorted`] sorts and sums them.
+    ///
+    /// One pass over `row_ptr` and `col_idx`.
+    pub fn new(
+        nrows: usize,
+        ncols: usize,
+        row_ptr: Vec<usize>,
+        col_idx: Vec<u32>,
+        values: Vec<T>,
+    ) -> Result<Self> {
+        check_pointers(nrows, ncols, &row_ptr, col_idx.len())?;
+        if values.len() != col_idx.len() {
+            return Err(Error::Shape { what: "values", got: values.len(), needed: col_idx.len() });
+        }
+        for row in 0..nrows {
+            let columns = &col_idx[row_ptr[row]..row_ptr[row + 1]];
+            if let Some(w) = columns.windows(2).find(|w| w[0] >= w[1]) {
+                return Err(Error::input(format!(
+                    "row {row} stores column {} before column {}; columns must strictly increase \
+                     within a row (Csr::from_unsorted sorts them and sums repeated entries)",
+                    w[0], w[1]
+                )));
+            }
+            if let Some(&last) = columns.last()
+                && last as usize >= ncols
+            {
+                return Err(Error::input(format!(
+                    "row {row} stores column {last}, but the matrix has {ncols} columns"
+                )));
+            }
+        }
+        Ok(Csr { nrows, ncols, row_ptr, col_idx, values })
+    }
+
+    /// Like [`Csr::new`], but sorts the columns of each row and sums entries stored twice.
+    ///
+    /// # Errors
+    /// As [`Csr::new`], but for the order of columns.
+    pub fn from_unsorted(
+        nrows: usize,
+        ncols: usize,
+        mut row_ptr: Vec<usize>,
+        mut col_idx: Vec<u32>,
+        mut values: Vec<T>,
+    ) -> Result<Self> {
+        check_pointers(nrows, ncols, &row_ptr, col_idx.len())?;
+        if values.len() != col_idx.len() {
+            return Err(Error::Shape { what: "values", got: values.len(), needed: col_idx.len() });
+        }
+        let mut row_of: Vec<(u32, T)> = Vec::new();
+        let mut filled = 0;
+        for row in 0..nrows {
+            let range = row_ptr[row]..row_ptr[row + 1];
+            row_ptr[row] = filled;
+            let sorted = col_idx[range.clone()].windows(2).all(|w| w[0] < w[1]);
+            if sorted {
+                if filled != range.start {
+                    col_idx.copy_within(range.clone(), filled);
+                    values.copy_within(range.clone(), filled);
+                }
+                filled += range.len();
+                continue;
+            }
+            row_of.clear();
+            row_of.extend(range.map(|k| (col_idx[k], values[k])));
+            row_of.sort_by_key(|&(column, _)| column);
+            for i in 0..row_of.len() {
+                let (column, value) = row_of[i];
+                if i > 0 && row_of[i - 1].0 == column {
+                    values[filled - 1] += value;
+                } else {
+                    col_idx[filled] = column;
+                    values[filled] = value;
+                    filled += 1;
+                }
+            }
+        }
+        row_ptr[nrows] = filled;
+        col_idx.truncate(filled);
+        values.truncate(filled);
+        Csr::new(nrows, ncols, row_ptr, col_idx, values)
+    }
+
+    /// Builds from `(row, column, value)` triplets in any order; repeated entries are summed.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for an index outside the matrix.
+    pub fn from_triplets(
+        nrows: usize,
+        ncols: usize,
+        triplets: impl IntoIterator<Item = (usize, usize, T)>,
+    ) -> Result<Self> {
+        check_dimensions(nrows, ncols)?;
+        let mut triplets: Vec<(u32, u32, T)> = triplets
+            .into_iter()
+            .map(|(row, column, value)| {
+                if row < nrows && column < ncols {
+                    Ok((row as u32, column as u32, value))
+                } else {
+                    Err(Error::input(format!(
+                        "entry ({row}, {column}) is outside a matrix of {nrows} x {ncols}"
+                    )))
+                }
+            })
+            .collect::<Result<_>>()?;
+        triplets.sort_by_key(|&(row, column, _)| (row, column));
+        let mut row_ptr = vec![0; nrows + 1];
+        for &(row, ..) in &triplets {
+            row_ptr[row as usize + 1] += 1;
+        }
+        for row in 0..nrows {
+            row_ptr[row + 1] += row_ptr[row];
+        }
+        let col_idx = triplets.iter().map(|t| t.1).collect();
+        let values = triplets.iter().map(|t| t.2).collect();
+        Csr::from_unsorted(nrows, ncols, row_ptr, col_idx, values)
+    }
+
+    /// The values, in the order of [`Csr::col_idx`].
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// The values, to be changed in place; the pattern stays.
+    pub fn values_mut(&mut self) -> &mut [T] {
+        &mut self.values
+    }
+
+    /// The same matrix with every value converted (an `f64` matrix to `f32`, for instance).
+    pub fn cast<U: Scalar>(&self) -> Csr<U> {
+        self.map_values(|value| U::from_f64(value.to_f64()))
+    }
+
+    /// The same pattern with new values.
+    pub fn map_values<U: Scalar>(&self, f: impl Fn(T) -> U) -> Csr<U> {
+        Csr {
+            nrows: self.nrows,
+            ncols: self.ncols,
+            row_ptr: self.row_ptr.clone(),
+            col_idx: self.col_idx.clone(),
+            values: self.values.iter().map(|&value| f(value)).collect(),
+        }
+    }
+
+    /// Row `row` as `(columns, values)`.
+    ///
+    /// # Panics
+    /// If `row >= nrows`.
+    pub fn row(&self, row: usize) -> (&[u32], &[T]) {
+        let range = self.row_ptr[row]..self.row_ptr[row + 1];
+        (&self.col_idx[range.clone()], &self.values[range])
+    }
+
+    /// The arrays, in the order `(row_ptr, col_idx, values)`.
+    pub fn into_arrays(self) -> (Vec<usize>, Vec<u32>, Vec<T>) {
+        (self.row_ptr, self.col_idx, self.values)
+    }
+
+    /// Bytes of the three arrays, with 8-byte row pointers as held here.
+    pub fn bytes(&self) -> u64 {
+        (self.row_ptr.len() * 8 + self.col_idx.len() * (4 + size_of::<T>())) as u64
+    }
+}
+
+impl<T> Csr<T> {
+    /// Number of rows.
+    pub fn nrows(&self) -> usize {
+        self.nrows
+    }
+
+    /// Number of columns.
+    pub fn ncols(&self) -> usize {
+        self.ncols
+    }
+
+    /// Number of stored entries, explicit zeros among them.
+    pub fn nnz(&self) -> usize {
+        self.col_idx.len()
+    }
+
+    /// `nrows + 1` offsets into [`Csr::col_idx`].
+    pub fn row_ptr(&self) -> &[usize] {
+        &self.row_ptr
+    }
+
+    /// Column of each entry.
+    pub fn col_idx(&self) -> &[u32] {
+        &self.col_idx
+    }
+
+    /// The pattern, borrowed.
+    pub fn pattern(&self) -> Pattern<'_> {
+        Pattern {
+            nrows: self.nrows,
+            ncols: self.ncols,
+            row_ptr: &self.row_ptr,
+            col_idx: &self.col_idx,
+        }
+    }
+}
+
+/// The sparsity pattern of a [`Csr`], borrowed: what features, costs and fingerprints read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern<'a> {
+    nrows: usize,
+    ncols: usize,
+    row_ptr: &'a [usize],
+    col_idx: &'a [u32],
+}
+
+impl<'a> Pattern<'a> {
+    /// Number of rows.
+    pub fn nrows(&self) -> usize {
+        self.nrows
+    }
+
+    /// Number of columns.
+    pub fn ncols(&self) -> usize {
+        self.ncols
+    }
+
+    /// Number of stored entries.
+    pub fn nnz(&self) -> usize {
+        self.col_idx.len()
+    }
+
+    /// `nrows + 1` offsets into the columns.
+    pub fn row_ptr(&self) -> &'a [usize] {
+        self.row_ptr
+    }
+
+    /// Column of each entry.
+    pub fn col_idx(&self) -> &'a [u32] {
+        self.col_idx
+    }
+
+    /// Entries of row `row`, as positions in [`Pattern::col_idx`].
+    pub fn row_range(&self, row: usize) -> Range<usize> {
+        self.row_ptr[row]..self.row_ptr[row + 1]
+    }
+
+    /// Columns of row `row`.
+    pub fn row(&self, row: usize) -> &'a [u32] {
+        &self.col_idx[self.row_range(row)]
+    }
+
+    /// Number of entries of row `row`.
+    pub fn row_nnz(&self, row: usize) -> usize {
+        self.row_ptr[row + 1] - self.row_ptr[row]
+    }
+}
+
+fn check_dimensions(nrows: usize, ncols: usize) -> Result<()> {
+    for (what, got) in [("number of rows", nrows), ("number of columns", ncols)] {
+        if got > MAX_DIMENSION {
+            return Err(Error::input(format!(
+                "{what} is {got}; at most {MAX_DIMENSION} fit the 32-bit indices"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_pointers(nrows: usize, ncols: usize, row_ptr: &[usize], nnz: usize) -> Result<()> {
+    check_dimensions(nrows, ncols)?;
+    if row_ptr.len() != nrows + 1 {
+        return Err(Error::Shape { what: "row_ptr", got: row_ptr.len(), needed: nrows + 1 });
+    }
+    if row_ptr[0] != 0 || row_ptr[nrows] != nnz {
+        return Err(Error::input(format!(
+            "row_ptr runs from {} to {}; it must run from 0 to nnz = {nnz}",
+            row_ptr[0], row_ptr[nrows]
+        )));
+    }
+    if let Some(row) = row_ptr.windows(2).position(|w| w[0] > w[1]) {
+        return Err(Error::input(format!(
+            "row_ptr falls from {} to {} at row {row}; it must never fall",
+            row_ptr[row],
+            row_ptr[row + 1]
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_entries_are_summed_and_rows_sorted() {
+        let csr = Csr::from_unsorted(
+            3,
+            4,
+            vec![0, 3, 3, 6],
+            vec![2, 0, 2, 3, 1, 0],
+            vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        )
+        .expect("valid");
+        assert_eq!(csr.row_ptr(), [0, 2, 2, 5]);
+        assert_eq!(csr.col_idx(), [0, 2, 0, 1, 3]);
+        assert_eq!(csr.values(), [2.0, 4.0, 6.0, 5.0, 4.0]);
+    }
+
+    #[test]
+    fn broken_arrays_are_refused() {
+        let new = |ptr: &[usize], col: &[u32]| {
+            Csr::<f64>::new(2, 2, ptr.to_vec(), col.to_vec(), vec![1.0; col.len()])
+        };
+        assert!(new(&[0, 1, 2], &[0, 1]).is_ok());
+        assert!(new(&[0, 2], &[0, 1]).is_err(), "too few pointers");
+        assert!(new(&[0, 2, 1], &[0]).is_err(), "falling pointers");
+        assert!(new(&[0, 1, 2], &[0, 2]).is_err(), "column outside");
+        assert!(new(&[0, 2, 2], &[1, 0]).is_err(), "unsorted columns");
+        assert!(new(&[0, 2, 2], &[1, 1]).is_err(), "repeated column");
+        assert!(new(&[1, 2, 2], &[0, 1]).is_err(), "first pointer not 0");
+    }
+}

@@ -1,0 +1,130 @@
+//! What can go wrong outside the program.
+//!
+//! A format that does not suit a matrix is not an error but a [`Refusal`](crate::format::Refusal);
+//! a broken internal rule is a panic at the caller.
+
+use std::fmt;
+
+/// Where in an input something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Line of a text file, counted from 1.
+    Line(u64),
+    /// Byte offset from the start, counted from 0.
+    Byte(u64),
+    /// The input as a whole.
+    Whole,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Line(n) => write!(f, "line {n}: "),
+            At::Byte(n) => write!(f, "byte {n}: "),
+            At::Whole => Ok(()),
+        }
+    }
+}
+
+/// An error of the outside world: input, limits, arguments, devices.
+///
+/// Messages say what is wrong, what was found, the limit and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input is not what it claims to be.
+    #[error("{at}{what}")]
+    Input {
+        /// Where.
+        at: At,
+        /// What is wrong, what was found, what to do.
+        what: String,
+    },
+    /// The input is larger than a limit that the caller set.
+    #[error(
+        "{at}{what} is {got}, over the limit of {limit}; raise the limit ({remedy}) if this is meant"
+    )]
+    Limit {
+        /// Where.
+        at: At,
+        /// The limited quantity, for instance "number of rows".
+        what: &'static str,
+        /// The size that was claimed or found.
+        got: u64,
+        /// The limit in force.
+        limit: u64,
+        /// The name of the setting.
+        remedy: &'static str,
+    },
+    /// Vectors or arrays do not have the length that the matrix asks for.
+    #[error("{what} has length {got}, the matrix needs {needed}")]
+    Shape {
+        /// Which array.
+        what: &'static str,
+        /// Its length.
+        got: usize,
+        /// The length needed.
+        needed: usize,
+    },
+    /// Values were to be updated, but the pattern is another one.
+    #[error("the pattern differs from the prepared one ({what}); prepare a new operator for it")]
+    PatternChanged {
+        /// What differs, with both figures.
+        what: String,
+    },
+    /// The wanted format refuses this matrix.
+    #[error("{candidate} refuses this matrix: {reason}")]
+    Refused {
+        /// The candidate asked for.
+        candidate: String,
+        /// Its reason, with figures.
+        reason: String,
+    },
+    /// A product differed from the CSR reference by more than its rounding bound.
+    #[error("{candidate} gave a wrong product: {what}")]
+    WrongProduct {
+        /// The candidate.
+        candidate: String,
+        /// The worst row, with figures.
+        what: String,
+    },
+    /// A call's argument is out of its range.
+    #[error("{0}")]
+    Argument(String),
+    /// The named device is unknown or absent.
+    #[error("{0}")]
+    Device(String),
+    /// Reading or writing failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// The file or stream.
+        what: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+}
+
+/// A result with this crate's [`enum@Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An [`Error::Argument`].
+    pub fn argument(what: impl Into<String>) -> Self {
+        Error::Argument(what.into())
+    }
+
+    /// An [`Error::Input`] about the input as a whole.
+    pub fn input(what: impl Into<String>) -> Self {
+        Error::Input { at: At::Whole, what: what.into() }
+    }
+
+    /// An [`Error::Input`] at a line, counted from 1.
+    pub fn line(line: u64, what: impl Into<String>) -> Self {
+        Error::Input { at: At::Line(line), what: what.into() }
+    }
+
+    /// An [`Error::Input`] at a byte, counted from 0.
+    pub fn byte(byte: u64, what: impl Into<String>) -> Self {
+        Error::Input { at: At::Byte(byte), what: what.into() }
+    }
+}

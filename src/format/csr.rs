@@ -1,0 +1,140 @@
+//! Compressed sparse rows, the form that matrices come in and the one every other is judged by.
+//!
+//! ```text
+//!     | 4 . 1 . |      row_ptr = 0 2 3 3 5
+//!     | . 5 . . |      col_idx = 0 2 | 1 | | 0 3
+//!     | . . . . |      values  = 4 1 | 5 | | 2 6
+//!     | 2 . . 6 |
+//! ```
+//!
+//! No padding. Row pointers take 4 bytes where they fit, as cuSPARSE holds them.
+//! Good for: every matrix, no conversion but a copy. Bad for: regular ones, where the column
+//! indices are bytes that other formats need not read.
+
+use super::{Layout, Offsets, Params, Refusal, Storage, Target, Work, bytes_of, store};
+use crate::csr::Csr;
+use crate::par;
+use crate::scalar::Scalar;
+use crate::structure::{Structure, Walk};
+
+/// See the module.
+#[derive(Debug)]
+pub struct CsrFormat;
+
+impl Storage for CsrFormat {
+    const NAME: &'static str = "csr";
+    const TITLE: &'static str = "compressed sparse rows";
+    const SOURCE: &'static str = "Y. Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. \
+        (2003), section 3.4";
+    const SUITS: &'static str = "every matrix; nothing is converted";
+
+    type Layout<T: Scalar> = CsrLayout<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let pattern = structure.pattern();
+        let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
+        let bytes =
+            ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + target.precision.bytes())) as u64;
+        Ok(Work {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: nnz as u64,
+            x_sectors: structure.x_sectors(Walk::Entries, target.precision),
+            steps: structure.lengths().iter().map(|&n| u64::from(n.div_ceil(32))).sum(),
+            launches: 1,
+            ..Work::default()
+        })
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        _structure: &Structure<'_>,
+        _params: &Params,
+        _target: &Target<'_>,
+    ) -> Result<CsrLayout<T>, Refusal> {
+        Ok(CsrLayout {
+            ncols: csr.ncols(),
+            row_ptr: Offsets::new(csr.row_ptr()),
+            col_idx: csr.col_idx().to_vec(),
+            values: csr.values().to_vec(),
+            parts: par::split(csr.row_ptr(), 1, par::GRAIN),
+        })
+    }
+}
+
+/// The arrays of a CSR matrix, with the parts that threads take.
+#[derive(Clone, Debug)]
+pub struct CsrLayout<T> {
+    ncols: usize,
+    row_ptr: Offsets,
+    col_idx: Vec<u32>,
+    values: Vec<T>,
+    parts: Vec<usize>,
+}
+
+impl<T: Scalar> Layout<T> for CsrLayout<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        match &self.row_ptr {
+            Offsets::Narrow(ptr) => self.product(|i| ptr[i] as usize, alpha, x, beta, y),
+            Offsets::Wide(ptr) => self.product(|i| ptr[i] as usize, alpha, x, beta, y),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.row_ptr.bytes() + bytes_of(&self.col_idx) + bytes_of(&self.values)
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        self.values.copy_from_slice(values);
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let row_ptr = self.row_ptr.to_vec();
+        let nrows = row_ptr.len() - 1;
+        Csr::new(nrows, self.ncols, row_ptr, self.col_idx.clone(), self.values.clone())
+            .expect("a layout is made from a valid matrix")
+    }
+}
+
+impl<T: Scalar> CsrLayout<T> {
+    fn product(
+        &self,
+        row_ptr: impl Fn(usize) -> usize + Sync,
+        alpha: T,
+        x: &[T],
+        beta: T,
+        y: &mut [T],
+    ) {
+        par::over_parts(&self.parts, y, &|rows, y| {
+            let mut start = row_ptr(rows.start);
+            for (y, row) in y.iter_mut().zip(rows) {
+                let end = row_ptr(row + 1);
+                let sum = dot(&self.values[start..end], &self.col_idx[start..end], x);
+                store(y, alpha, sum, beta);
+                start = end;
+            }
+        });
+    }
+}
+
+/// Sum of `values[k] * x[columns[k]]`, in four chains that do not wait for each other.
+#[inline(always)]
+pub(crate) fn dot<T: Scalar>(values: &[T], columns: &[u32], x: &[T]) -> T {
+    let mut sums = [T::ZERO; 4];
+    let quads = values.chunks_exact(4).zip(columns.chunks_exact(4));
+    let rest = values.len() / 4 * 4;
+    for (values, columns) in quads {
+        for lane in 0..4 {
+            sums[lane] += values[lane] * x[columns[lane] as usize];
+        }
+    }
+    let mut sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (&value, &column) in values[rest..].iter().zip(&columns[rest..]) {
+        sum += value * x[column as usize];
+    }
+    sum
+}

@@ -1,0 +1,413 @@
+//! Storage formats: one module each, one line each in the table.
+//!
+//! A format answers three questions about a matrix: which [`Params`] are worth trying, how much
+//! [`Work`] a product is (or a [`Refusal`]), and how to [`convert`](Storage::convert) the CSR
+//! matrix to its [`Layout`]. Nothing outside this folder names a format.
+
+mod params;
+
+use serde::Serialize;
+
+use crate::csr::Csr;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::scalar::{Precision, Scalar};
+use crate::structure::Structure;
+pub use params::{Candidate, Param, Params, Value, candidates};
+
+/// Declares the module of each format and the table of all of them.
+macro_rules! formats {
+    ($($module:ident :: $storage:ident),* $(,)?) => {
+        $(pub mod $module;)*
+
+        /// Every format, in the order in which ties are settled and lists are printed.
+        pub static FORMATS: &[&'static dyn Format] = &[$(&$module::$storage),*];
+    };
+}
+
+// `cargo fmt` does not look into this macro: `.ci/run` formats the modules by name.
+formats! {
+    csr::CsrFormat,
+}
+
+/// Which basis the vectors of a product are in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// The matrix's own: y = alpha A x + beta y.
+    #[default]
+    Original,
+    /// A format may permute rows and columns alike (P A P^T) and leave the vectors permuted:
+    /// Krylov solvers permute once before and once after, and save the scatter of every product.
+    Permuted,
+}
+
+/// What a layout is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The device whose limits shape the layout.
+    pub device: &'a Device,
+    /// Precision of the values.
+    pub precision: Precision,
+    /// Basis of the vectors.
+    pub basis: Basis,
+    /// The most bytes that a layout may take.
+    pub memory_limit: u64,
+}
+
+impl Target<'_> {
+    /// Refuses a layout over the memory limit.
+    ///
+    /// # Errors
+    /// [`Refusal`] with needed and allowed bytes.
+    pub fn check_bytes(&self, needed: u64) -> std::result::Result<(), Refusal> {
+        if needed <= self.memory_limit {
+            return Ok(());
+        }
+        Err(Refusal::new(format!(
+            "the layout takes {needed} bytes, {} are allowed",
+            self.memory_limit
+        )))
+    }
+}
+
+/// Why a variant does not suit a matrix, with the needed and the allowed figure: an answer, not an
+/// error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Refusal {
+    reason: String,
+}
+
+impl Refusal {
+    /// A refusal; `reason` gives what was needed and what is allowed.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Refusal { reason: reason.into() }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// What one conversion and one product of a layout have to do; costs are computed from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Work {
+    /// Bytes of the layout's arrays: exactly what [`Layout::bytes`] will say.
+    pub layout_bytes: u64,
+    /// Bytes of those arrays that one product reads.
+    pub stream_bytes: u64,
+    /// Multiply-adds, those on padding among them.
+    pub entries: u64,
+    /// 32-byte sectors of x that the warp steps of a product ask for.
+    pub x_sectors: f64,
+    /// Further bytes moved through memory: middle arrays, second passes over y, cached slices of x.
+    pub extra_bytes: u64,
+    /// Rows of y written in another order than they are computed in.
+    pub scattered_rows: u64,
+    /// Warp iterations (PELLR, equation 1): the sum over warps of their longest lane.
+    pub steps: u64,
+    /// Kernels launched (parallel regions on a host).
+    pub launches: u32,
+    /// Bytes read and written by the conversion.
+    pub convert_bytes: u64,
+    /// Keys sorted by the conversion.
+    pub sorted_keys: u64,
+    /// Edges of the graph that the conversion partitions on the host.
+    pub partitioned_edges: u64,
+}
+
+/// A matrix held in a format's arrays, ready to multiply on the host.
+pub trait Layout<T: Scalar>: Send + Sync {
+    /// y = alpha A x + beta y, on the host, over rayon's current threads.
+    ///
+    /// With `beta = 0`, y is written and never read. In a permuted basis x and y are permuted
+    /// by [`Layout::order`].
+    ///
+    /// # Panics
+    /// If `x` or `y` has not the length of a row or column; [`crate::operator`] checks it first.
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]);
+
+    /// Bytes of all arrays that the layout holds (vectors and scratch not among them).
+    fn bytes(&self) -> u64;
+
+    /// Puts in new values, given in the order of the CSR matrix that was converted.
+    ///
+    /// # Panics
+    /// If `values` has not `nnz` elements; [`crate::operator`] checks it first.
+    fn set_values(&mut self, values: &[T]);
+
+    /// The CSR matrix that was converted: same pattern, same values.
+    fn to_csr(&self) -> Csr<T>;
+
+    /// The symmetric permutation of a permuted basis, `order[new] = old`; `None` where vectors are
+    /// in the original one.
+    fn order(&self) -> Option<&[u32]> {
+        None
+    }
+}
+
+/// What a format's module implements, on a unit struct.
+pub trait Storage: Sync {
+    /// Its name in lists, candidates and records: lower case, the field's standard term.
+    const NAME: &'static str;
+    /// Its name in full.
+    const TITLE: &'static str;
+    /// Where it was published: authors, title, year, section.
+    const SOURCE: &'static str;
+    /// When it is good and when it is bad, in one sentence.
+    const SUITS: &'static str;
+    /// Its parameters.
+    const PARAMS: &'static [Param] = &[];
+
+    /// The arrays of this format.
+    type Layout<T: Scalar>: Layout<T> + 'static;
+
+    /// The work of one product and of the conversion, without converting.
+    ///
+    /// # Errors
+    /// [`Refusal`] where the variant does not suit the matrix or the target.
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Work, Refusal>;
+
+    /// Converts; `structure` is that of `csr`. Called only where [`Storage::work`] did not refuse.
+    ///
+    /// # Errors
+    /// [`Refusal`] where only the conversion itself could find out.
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Self::Layout<T>, Refusal>;
+}
+
+/// A row of the format table; every [`Storage`] is one.
+pub trait Format: Sync {
+    /// [`Storage::NAME`].
+    fn name(&self) -> &'static str;
+    /// [`Storage::TITLE`].
+    fn title(&self) -> &'static str;
+    /// [`Storage::SOURCE`].
+    fn source(&self) -> &'static str;
+    /// [`Storage::SUITS`].
+    fn suits(&self) -> &'static str;
+    /// [`Storage::PARAMS`].
+    fn params(&self) -> &'static [Param];
+    /// [`Storage::work`].
+    ///
+    /// # Errors
+    /// As there.
+    fn work(
+        &self,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Work, Refusal>;
+    /// [`Storage::convert`] in f32.
+    ///
+    /// # Errors
+    /// As there.
+    fn convert_f32(
+        &self,
+        csr: &Csr<f32>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Box<dyn Layout<f32>>, Refusal>;
+    /// [`Storage::convert`] in f64.
+    ///
+    /// # Errors
+    /// As there.
+    fn convert_f64(
+        &self,
+        csr: &Csr<f64>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal>;
+}
+
+impl<S: Storage> Format for S {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    fn title(&self) -> &'static str {
+        S::TITLE
+    }
+
+    fn source(&self) -> &'static str {
+        S::SOURCE
+    }
+
+    fn suits(&self) -> &'static str {
+        S::SUITS
+    }
+
+    fn params(&self) -> &'static [Param] {
+        S::PARAMS
+    }
+
+    fn work(
+        &self,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Work, Refusal> {
+        S::work(structure, params, target)
+    }
+
+    fn convert_f32(
+        &self,
+        csr: &Csr<f32>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Box<dyn Layout<f32>>, Refusal> {
+        Ok(Box::new(S::convert(csr, structure, params, target)?))
+    }
+
+    fn convert_f64(
+        &self,
+        csr: &Csr<f64>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal> {
+        Ok(Box::new(S::convert(csr, structure, params, target)?))
+    }
+}
+
+/// Conversion of a matrix of this value type through the format table.
+pub trait ConvertAs: Sized {
+    /// [`Storage::convert`] of the candidate's format.
+    ///
+    /// # Errors
+    /// As there.
+    fn convert(
+        candidate: &Candidate,
+        csr: &Csr<Self>,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+    ) -> std::result::Result<Box<dyn Layout<Self>>, Refusal>
+    where
+        Self: Scalar;
+}
+
+impl ConvertAs for f32 {
+    fn convert(
+        candidate: &Candidate,
+        csr: &Csr<f32>,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+    ) -> std::result::Result<Box<dyn Layout<f32>>, Refusal> {
+        candidate.format.convert_f32(csr, structure, &candidate.params, target)
+    }
+}
+
+impl ConvertAs for f64 {
+    fn convert(
+        candidate: &Candidate,
+        csr: &Csr<f64>,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+    ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal> {
+        candidate.format.convert_f64(csr, structure, &candidate.params, target)
+    }
+}
+
+impl Candidate {
+    /// The work of this candidate: see [`Storage::work`].
+    ///
+    /// # Errors
+    /// As there, and over the target's memory limit.
+    pub fn work(
+        &self,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+    ) -> std::result::Result<Work, Refusal> {
+        let work = self.format.work(structure, &self.params, target)?;
+        target.check_bytes(work.layout_bytes)?;
+        Ok(work)
+    }
+}
+
+/// The format of this name.
+///
+/// # Errors
+/// [`Error::Argument`] with the known names.
+pub fn find(name: &str) -> Result<&'static dyn Format> {
+    FORMATS.iter().copied().find(|format| format.name() == name).ok_or_else(|| {
+        let known: Vec<_> = FORMATS.iter().map(|format| format.name()).collect();
+        Error::argument(format!("no format is named '{name}'; there are: {}", known.join(", ")))
+    })
+}
+
+/// Row or entry offsets, in 4 bytes where they fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offsets {
+    /// Every offset is below 2^32.
+    Narrow(Vec<u32>),
+    /// Some offset is not.
+    Wide(Vec<u64>),
+}
+
+impl Offsets {
+    /// Takes the narrowest width that holds `offsets` (the last is the largest).
+    pub fn new(offsets: &[usize]) -> Self {
+        if Offsets::width(offsets.last().copied().unwrap_or(0)) == 4 {
+            Offsets::Narrow(offsets.iter().map(|&offset| offset as u32).collect())
+        } else {
+            Offsets::Wide(offsets.iter().map(|&offset| offset as u64).collect())
+        }
+    }
+
+    /// Bytes of one offset where the largest is `last`.
+    pub fn width(last: usize) -> usize {
+        if u32::try_from(last).is_ok() { 4 } else { 8 }
+    }
+
+    /// Offset `i`.
+    ///
+    /// # Panics
+    /// Past the end.
+    pub fn get(&self, i: usize) -> usize {
+        match self {
+            Offsets::Narrow(offsets) => offsets[i] as usize,
+            Offsets::Wide(offsets) => offsets[i] as usize,
+        }
+    }
+
+    /// All offsets, as `usize`.
+    pub fn to_vec(&self) -> Vec<usize> {
+        match self {
+            Offsets::Narrow(offsets) => offsets.iter().map(|&offset| offset as usize).collect(),
+            Offsets::Wide(offsets) => offsets.iter().map(|&offset| offset as usize).collect(),
+        }
+    }
+
+    /// Bytes of the array.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Offsets::Narrow(offsets) => 4 * offsets.len() as u64,
+            Offsets::Wide(offsets) => 8 * offsets.len() as u64,
+        }
+    }
+}
+
+/// Bytes of a slice's elements.
+pub fn bytes_of<T>(array: &[T]) -> u64 {
+    size_of_val(array) as u64
+}
+
+/// `y = alpha * sum + beta * y`, reading y only where `beta` is not 0.
+#[inline(always)]
+pub(crate) fn store<T: Scalar>(y: &mut T, alpha: T, sum: T, beta: T) {
+    *y = if beta == T::ZERO { alpha * sum } else { alpha * sum + beta * *y };
+}

@@ -1,0 +1,206 @@
+//! Parameters of a format, and candidates: a format with its parameters, as text and back.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use super::{FORMATS, Format};
+use crate::device::Kind;
+use crate::error::{Error, Result};
+
+/// The value of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A whole number.
+    Int(u32),
+    /// One of a few words.
+    Word(&'static str),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Int(n) => n.fmt(f),
+            Value::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+/// One parameter of a format.
+#[derive(Debug)]
+pub struct Param {
+    /// Its name, as written in candidates.
+    pub name: &'static str,
+    /// What it sets, in one sentence.
+    pub doc: &'static str,
+    /// Every legal value; the first is the default.
+    pub values: &'static [Value],
+    /// Values tried on a GPU.
+    pub gpu: &'static [Value],
+    /// Values tried on a host.
+    pub host: &'static [Value],
+}
+
+/// The parameters of a candidate, in the order of [`Format::params`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Params(Vec<(&'static str, Value)>);
+
+impl Params {
+    /// The default of every parameter.
+    pub fn defaults(format: &dyn Format) -> Self {
+        Params(format.params().iter().map(|p| (p.name, p.values[0])).collect())
+    }
+
+    /// Names and values in table order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// The value of a parameter.
+    ///
+    /// # Panics
+    /// If the format has no such parameter.
+    #[track_caller]
+    pub fn get(&self, name: &str) -> Value {
+        self.0
+            .iter()
+            .find_map(|&(known, value)| (known == name).then_some(value))
+            .unwrap_or_else(|| panic!("no parameter is named '{name}'"))
+    }
+
+    /// The value of a whole-number parameter.
+    ///
+    /// # Panics
+    /// If there is none of that name, or its value is a word.
+    #[track_caller]
+    pub fn int(&self, name: &str) -> usize {
+        match self.get(name) {
+            Value::Int(n) => n as usize,
+            Value::Word(word) => panic!("parameter '{name}' is the word '{word}'"),
+        }
+    }
+
+    /// The value of a parameter as text.
+    ///
+    /// # Panics
+    /// If there is none of that name.
+    #[track_caller]
+    pub fn is(&self, name: &str, word: &str) -> bool {
+        matches!(self.get(name), Value::Word(value) if value == word)
+    }
+
+    /// Every combination of the values tried on a device of this kind, in table order.
+    pub fn combinations(format: &dyn Format, kind: Kind) -> Vec<Params> {
+        let mut all = vec![Params(Vec::new())];
+        for param in format.params() {
+            let values = match kind {
+                Kind::Gpu => param.gpu,
+                Kind::Host => param.host,
+            };
+            all = all
+                .iter()
+                .flat_map(|params| {
+                    values.iter().map(|&value| {
+                        let mut more = params.clone();
+                        more.0.push((param.name, value));
+                        more
+                    })
+                })
+                .collect();
+        }
+        all
+    }
+}
+
+impl Serialize for Params {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+/// A format with its parameters: one way to hold and multiply a matrix.
+///
+/// Written `format` or `format:name=value,name=value`; every parameter is written, in table order.
+/// Parameters left out when reading take their defaults.
+#[derive(Clone)]
+pub struct Candidate {
+    /// The format.
+    pub format: &'static dyn Format,
+    /// Its parameters.
+    pub params: Params,
+}
+
+impl PartialEq for Candidate {
+    fn eq(&self, other: &Self) -> bool {
+        self.format.name() == other.format.name() && self.params == other.params
+    }
+}
+
+impl Eq for Candidate {}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.format.name())?;
+        for (i, (name, value)) in self.params.iter().enumerate() {
+            write!(f, "{}{name}={value}", if i == 0 { ':' } else { ',' })?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Candidate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl std::str::FromStr for Candidate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let format = super::find(name)?;
+        let mut params = Params::defaults(format);
+        for setting in rest.split(',').filter(|s| !s.is_empty()) {
+            let (key, value) = setting.split_once('=').ok_or_else(|| {
+                Error::argument(format!("'{setting}' in '{text}' is not of the form name=value"))
+            })?;
+            let index = format.params().iter().position(|p| p.name == key).ok_or_else(|| {
+                let known: Vec<_> = format.params().iter().map(|p| p.name).collect();
+                Error::argument(format!(
+                    "format {name} has no parameter '{key}'; it has: {}",
+                    if known.is_empty() { "none".to_string() } else { known.join(", ") }
+                ))
+            })?;
+            let legal = format.params()[index].values;
+            params.0[index].1 =
+                *legal.iter().find(|v| v.to_string() == value).ok_or_else(|| {
+                    let legal: Vec<_> = legal.iter().map(Value::to_string).collect();
+                    Error::argument(format!(
+                        "parameter {key} of {name} is '{value}'; it must be one of {}",
+                        legal.join(", ")
+                    ))
+                })?;
+        }
+        Ok(Candidate { format, params })
+    }
+}
+
+/// Every candidate for a device of this kind, in table order.
+pub fn candidates(kind: Kind) -> Vec<Candidate> {
+    FORMATS
+        .iter()
+        .flat_map(|&format| {
+            Params::combinations(format, kind)
+                .into_iter()
+                .map(move |params| Candidate { format, params })
+        })
+        .collect()
+}

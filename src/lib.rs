@@ -1,0 +1,18 @@
+//! `ellect` chooses, prepares and serves the fastest sparse matrix-vector product.
+
+pub mod check;
+pub mod csr;
+pub mod device;
+pub mod error;
+pub mod fingerprint;
+pub mod format;
+pub mod operator;
+pub mod par;
+pub mod scalar;
+pub mod structure;
+
+pub use csr::{Csr, Pattern};
+pub use error::{Error, Result};
+pub use fingerprint::Fingerprint;
+pub use operator::PreparedOperator;
+pub use scalar::{Precision, Scalar};

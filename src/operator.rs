@@ -1,0 +1,188 @@
+//! The prepared operator: a matrix in the chosen layout, with the checks that layouts leave out.
+
+use crate::check;
+use crate::csr::Csr;
+use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
+use crate::format::{Candidate, Layout, Target};
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+
+/// A matrix prepared for repeated products; owns all its buffers.
+pub struct PreparedOperator<T: Scalar> {
+    nrows: usize,
+    ncols: usize,
+    nnz: usize,
+    fingerprint: Fingerprint,
+    candidate: Candidate,
+    layout: Box<dyn Layout<T>>,
+}
+
+impl<T: Scalar> std::fmt::Debug for PreparedOperator<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedOperator")
+            .field("candidate", &self.candidate)
+            .field("nrows", &self.nrows)
+            .field("ncols", &self.ncols)
+            .field("nnz", &self.nnz)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Scalar> PreparedOperator<T> {
+    /// Converts `csr` to the candidate's layout.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where the candidate does not suit the matrix.
+    pub fn new(csr: &Csr<T>, candidate: &Candidate, target: &Target<'_>) -> Result<Self> {
+        Self::with_structure(csr, &Structure::new(csr.pattern()), candidate, target)
+    }
+
+    /// Like [`PreparedOperator::new`], with what is already known of the pattern.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_structure(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+    ) -> Result<Self> {
+        let refused = |reason: crate::format::Refusal| Error::Refused {
+            candidate: candidate.to_string(),
+            reason: reason.to_string(),
+        };
+        candidate.work(structure, target).map_err(refused)?;
+        let layout = T::convert(candidate, csr, structure, target).map_err(refused)?;
+        Ok(PreparedOperator {
+            nrows: csr.nrows(),
+            ncols: csr.ncols(),
+            nnz: csr.nnz(),
+            fingerprint: Fingerprint::of(csr.pattern()),
+            candidate: candidate.clone(),
+            layout,
+        })
+    }
+
+    /// y = alpha A x + beta y. With `beta = 0`, y is written and never read.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `x` has `ncols` and `y` has `nrows` elements.
+    pub fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
+        if x.len() != self.ncols {
+            return Err(Error::Shape { what: "x", got: x.len(), needed: self.ncols });
+        }
+        if y.len() != self.nrows {
+            return Err(Error::Shape { what: "y", got: y.len(), needed: self.nrows });
+        }
+        self.layout.apply(alpha, x, beta, y);
+        Ok(())
+    }
+
+    /// Puts in the values of a new matrix with the same pattern, in the order of the CSR arrays.
+    ///
+    /// # Errors
+    /// [`Error::PatternChanged`] unless there are `nnz` values.
+    pub fn update_values(&mut self, values: &[T]) -> Result<()> {
+        if values.len() != self.nnz {
+            return Err(Error::PatternChanged {
+                what: format!("{} values for {} entries", values.len(), self.nnz),
+            });
+        }
+        self.layout.set_values(values);
+        Ok(())
+    }
+
+    /// Puts in the values of `csr` after making sure that its pattern is the prepared one.
+    ///
+    /// # Errors
+    /// [`Error::PatternChanged`] where it is not. One pass over the pattern.
+    pub fn update(&mut self, csr: &Csr<T>) -> Result<()> {
+        let found = Fingerprint::of(csr.pattern());
+        if found != self.fingerprint {
+            return Err(Error::PatternChanged {
+                what: format!("fingerprint {found} for {}", self.fingerprint),
+            });
+        }
+        self.update_values(csr.values())
+    }
+
+    /// The order of the basis that x and y are in, `order[new] = old`: `None` in the original one.
+    ///
+    /// A solver permutes its right-hand side into the basis once, and the solution back.
+    pub fn permutation(&self) -> Option<&[u32]> {
+        self.layout.order()
+    }
+
+    /// The candidate that was prepared.
+    pub fn candidate(&self) -> &Candidate {
+        &self.candidate
+    }
+
+    /// Bytes of the layout's arrays.
+    pub fn bytes(&self) -> u64 {
+        self.layout.bytes()
+    }
+
+    /// Number of rows.
+    pub fn nrows(&self) -> usize {
+        self.nrows
+    }
+
+    /// Number of columns.
+    pub fn ncols(&self) -> usize {
+        self.ncols
+    }
+
+    /// Number of entries.
+    pub fn nnz(&self) -> usize {
+        self.nnz
+    }
+
+    /// The matrix, converted back.
+    pub fn to_csr(&self) -> Csr<T> {
+        self.layout.to_csr()
+    }
+
+    /// Compares one product with the CSR reference of `csr`, on seeded values of x and y.
+    ///
+    /// # Errors
+    /// [`Error::WrongProduct`] with the worst row; [`Error::Shape`] where `csr` is another matrix.
+    pub fn verify(&self, csr: &Csr<T>, seed: u64) -> Result<()> {
+        let x: Vec<T> = check::vector(csr.ncols(), seed);
+        let y: Vec<T> = check::vector(csr.nrows(), seed ^ 1);
+        let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
+        let (xp, mut yp) = match self.permutation() {
+            Some(order) => (permute(&x, order), permute(&y, order)),
+            None => (x.clone(), y.clone()),
+        };
+        self.apply(alpha, &xp, beta, &mut yp)?;
+        if let Some(order) = self.permutation() {
+            yp = permute_back(&yp, order);
+        }
+        let reference = check::reference(csr, alpha, &x, beta, &y);
+        check::compare(&self.candidate.to_string(), &reference, &yp)
+    }
+}
+
+/// `result[new] = vector[order[new]]`: into the permuted basis.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn permute<T: Copy>(vector: &[T], order: &[u32]) -> Vec<T> {
+    assert_eq!(vector.len(), order.len(), "vector and order differ in length");
+    order.iter().map(|&old| vector[old as usize]).collect()
+}
+
+/// `result[order[new]] = vector[new]`: back to the original basis.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn permute_back<T: Copy + Default>(vector: &[T], order: &[u32]) -> Vec<T> {
+    assert_eq!(vector.len(), order.len(), "vector and order differ in length");
+    let mut result = vec![T::default(); vector.len()];
+    for (&value, &old) in vector.iter().zip(order) {
+        result[old as usize] = value;
+    }
+    result
+}

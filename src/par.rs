@@ -1,0 +1,120 @@
+//! Splitting host products over threads, without locks and without allocation.
+
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// Bounds of parts of about equal weight: `bounds[p]..bounds[p + 1]` is part `p`.
+///
+/// `prefix` is a running sum (as `row_ptr` is) over `prefix.len() - 1` items; `step` is the grain:
+/// every inner bound is a multiple of it. One part is made for every `grain_weight` units of
+/// weight, at most four for each thread; so small work stays on the calling thread.
+pub fn split(prefix: &[usize], step: usize, grain_weight: usize) -> Vec<usize> {
+    let items = prefix.len().saturating_sub(1);
+    let total = prefix.last().copied().unwrap_or(0) + items;
+    let parts = (total / grain_weight.max(1)).clamp(1, 4 * rayon::current_num_threads());
+    let mut bounds = vec![0];
+    for part in 1..parts {
+        let wanted = (total as u128 * part as u128 / parts as u128) as usize;
+        // The weight of an item is its share of the prefix plus one, so that empty rows count.
+        let at = partition_point(items, |i| prefix[i] + i < wanted);
+        let at = (at / step * step).min(items);
+        if at > *bounds.last().unwrap_or(&0) && at < items {
+            bounds.push(at);
+        }
+    }
+    bounds.push(items);
+    bounds
+}
+
+/// Weight below which a split brings less than it costs: about 20 us of work for one core.
+pub const GRAIN: usize = 16_384;
+
+fn partition_point(n: usize, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, n);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Runs `work(part, &mut y[part])` for each part of `bounds` (see [`split`]), in parallel where
+/// there is more than one.
+///
+/// # Panics
+/// If `bounds` does not run from 0 to `y.len()`.
+pub fn over_parts<T: Send>(
+    bounds: &[usize],
+    y: &mut [T],
+    work: &(impl Fn(Range<usize>, &mut [T]) + Sync),
+) {
+    assert_eq!(bounds.last().copied(), Some(y.len()), "bounds do not cover the vector");
+    run(bounds, y, work);
+}
+
+fn run<T: Send>(bounds: &[usize], y: &mut [T], work: &(impl Fn(Range<usize>, &mut [T]) + Sync)) {
+    match bounds {
+        [] | [_] => {}
+        [start, end] => work(*start..*end, y),
+        _ => {
+            let middle = bounds.len() / 2;
+            let (low, high) = y.split_at_mut(bounds[middle] - bounds[0]);
+            rayon::join(
+                || run(&bounds[..=middle], low, work),
+                || run(&bounds[middle..], high, work),
+            );
+        }
+    }
+}
+
+/// A buffer that a product may use while it runs; made once, kept between products.
+///
+/// Several products of one operator may run at once: each takes a buffer, the pool keeps as many
+/// as were ever in use together.
+#[derive(Debug, Default)]
+pub struct Scratch<T> {
+    free: Mutex<Vec<Vec<T>>>,
+}
+
+impl<T: Copy + Default> Scratch<T> {
+    /// Lends `f` a buffer of `len` elements of arbitrary content.
+    pub fn with<R>(&self, len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
+        let lock = || self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut buffer = lock().pop().unwrap_or_default();
+        buffer.resize(len, T::default());
+        let result = f(&mut buffer);
+        lock().push(buffer);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_everything_and_respect_the_step() {
+        let prefix: Vec<usize> = (0..=10_000).map(|i| i * 7).collect();
+        let bounds = split(&prefix, 32, 1_000);
+        assert_eq!((bounds[0], *bounds.last().expect("bounds")), (0, 10_000));
+        assert!(bounds.windows(2).all(|w| w[0] < w[1] && w[0] % 32 == 0));
+        let mut y = vec![0usize; 10_000];
+        over_parts(&bounds, &mut y, &|range, y| {
+            for (slot, i) in y.iter_mut().zip(range) {
+                *slot += i + 1;
+            }
+        });
+        assert!(y.iter().enumerate().all(|(i, &v)| v == i + 1));
+    }
+
+    #[test]
+    fn nothing_to_split_is_one_part() {
+        assert_eq!(split(&[0], 1, 1), [0, 0]);
+        assert_eq!(split(&[0, 5], 32, 1), [0, 1]);
+        over_parts(&[0, 0], &mut Vec::<f64>::new(), &|_, _| {});
+    }
+}

@@ -1,0 +1,134 @@
+//! The two value types of matrices and vectors.
+
+use std::fmt::{Debug, Display};
+use std::ops::{Add, AddAssign, Mul, Sub};
+
+use serde::{Deserialize, Serialize};
+
+/// Precision of values; column indices and pointers do not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+}
+
+impl Precision {
+    /// Both precisions.
+    pub const ALL: [Precision; 2] = [Precision::F32, Precision::F64];
+
+    /// Bytes of one value.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Precision::F32 => 4,
+            Precision::F64 => 8,
+        }
+    }
+
+    /// `"f32"` or `"f64"`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::F64 => "f64",
+        }
+    }
+}
+
+impl Display for Precision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Precision {
+    type Err = crate::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Precision::ALL.into_iter().find(|p| p.name() == text).ok_or_else(|| {
+            crate::Error::argument(format!("precision is '{text}'; it must be f32 or f64"))
+        })
+    }
+}
+
+/// `f32` or `f64`.
+pub trait Scalar:
+    bytemuck::Pod
+    + Send
+    + Sync
+    + Default
+    + PartialEq
+    + PartialOrd
+    + Debug
+    + Display
+    + Add<Output = Self>
+    + AddAssign
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + crate::format::ConvertAs
+{
+    /// This type's precision.
+    const PRECISION: Precision;
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// Unit round-off times two (`EPSILON` of the type), as `f64`.
+    const EPSILON: f64;
+
+    /// Rounds to this type.
+    fn from_f64(value: f64) -> Self;
+    /// Exact.
+    fn to_f64(self) -> f64;
+    /// The largest finite value.
+    fn largest() -> f64;
+    /// The smallest positive normal value: sums of smaller terms lose digits.
+    fn smallest() -> f64;
+}
+
+impl Scalar for f32 {
+    const PRECISION: Precision = Precision::F32;
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const EPSILON: f64 = f32::EPSILON as f64;
+
+    fn from_f64(value: f64) -> Self {
+        value as f32
+    }
+
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+
+    fn largest() -> f64 {
+        f64::from(f32::MAX)
+    }
+
+    fn smallest() -> f64 {
+        f64::from(f32::MIN_POSITIVE)
+    }
+}
+
+impl Scalar for f64 {
+    const PRECISION: Precision = Precision::F64;
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+    const EPSILON: f64 = f64::EPSILON;
+
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+
+    fn to_f64(self) -> f64 {
+        self
+    }
+
+    fn largest() -> f64 {
+        f64::MAX
+    }
+
+    fn smallest() -> f64 {
+        f64::MIN_POSITIVE
+    }
+}

@@ -1,0 +1,4 @@
+//! Host products.
+fn main() {
+    divan::main();
+}

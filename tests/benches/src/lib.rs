@@ -1,0 +1,1 @@
+//! Matrices that the benchmarks share.

@@ -1,0 +1,68 @@
+//! Matrices that tests run over: hand-sized cases first.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use ellect::Csr;
+
+/// Small matrices with a name each: shapes at the edges of what is legal, and sizes around a warp.
+pub fn small() -> Vec<(String, Csr<f64>)> {
+    let mut all = vec![
+        ("0 x 0".to_string(), dense(0, 0, |_, _| None)),
+        ("0 x 5".to_string(), dense(0, 5, |_, _| None)),
+        ("5 x 0".to_string(), dense(5, 0, |_, _| None)),
+        ("no entries".to_string(), dense(40, 40, |_, _| None)),
+        ("1 x 1".to_string(), dense(1, 1, |_, _| Some(2.5))),
+        ("1 x 50".to_string(), dense(1, 50, |_, j| (j % 3 != 1).then_some(j as f64 - 20.0))),
+        ("50 x 1".to_string(), dense(50, 1, |i, _| (i % 4 != 2).then_some(0.5 * i as f64))),
+        ("explicit zeros".to_string(), dense(37, 37, |i, j| (i == j || j == 5).then_some(0.0))),
+        (
+            "one dense row".to_string(),
+            dense(70, 70, |i, j| (i == 33 || i == j).then_some(1.0 + (i * j % 5) as f64)),
+        ),
+        (
+            "one dense column".to_string(),
+            dense(70, 64, |i, j| (j == 7 || i == j).then_some(1.0 - (i % 5) as f64)),
+        ),
+        (
+            "empty first and last rows".to_string(),
+            dense(67, 45, |i, j| {
+                (i > 2 && i < 60 && (i * 7 + j * 3) % 11 == 0).then_some(0.25 * (i + j) as f64)
+            }),
+        ),
+        (
+            "dense blocks of 3".to_string(),
+            dense(66, 66, |i, j| {
+                let (bi, bj) = (i / 3, j / 3);
+                (bi == bj || (bi * 5 + 1) % 22 == bj || (bi + 7) % 22 == bj)
+                    .then_some((i * 66 + j) as f64 / 64.0 - 20.0)
+            }),
+        ),
+        ("dense 48 x 48".to_string(), dense(48, 48, |i, j| Some((i as f64 - j as f64) / 8.0))),
+    ];
+    for n in [31, 32, 33, 64, 65, 129] {
+        all.push((
+            format!("tridiagonal {n}"),
+            dense(n, n, |i, j| {
+                (i.abs_diff(j) <= 1).then_some(if i == j {
+                    2.0
+                } else {
+                    -1.0 - 1.0 / (i + 1) as f64
+                })
+            }),
+        ));
+        all.push((
+            format!("scattered {n} x {}", n + 9),
+            dense(n, n + 9, |i, j| {
+                let hash = (i * 2_654_435_761 + j * 40_503 + i * j * 97) % 101;
+                (hash < 3 + i % 17).then_some(hash as f64 / 16.0 - 0.7)
+            }),
+        ));
+    }
+    all
+}
+
+/// A matrix from a function of row and column; `None` stores nothing.
+pub fn dense(nrows: usize, ncols: usize, f: impl Fn(usize, usize) -> Option<f64>) -> Csr<f64> {
+    let entries = (0..nrows).flat_map(|i| (0..ncols).map(move |j| (i, j)));
+    Csr::from_triplets(nrows, ncols, entries.filter_map(|(i, j)| Some((i, j, f(i, j)?))))
+        .expect("indices are in range")
+}

@@ -1,0 +1,127 @@
+//! One check for every format, variant, basis and precision, over one corpus.
+
+mod corpus;
+
+use ellect::device::{Device, Kind};
+use ellect::format::{Basis, Candidate, FORMATS, Target, candidates};
+use ellect::operator::{permute, permute_back};
+use ellect::structure::Structure;
+use ellect::{Csr, PreparedOperator, Scalar, check};
+
+#[test]
+fn every_candidate_multiplies_right_and_reads_back() {
+    let all = all_candidates();
+    for (name, csr) in corpus::small() {
+        check_matrix(&name, &csr, &all);
+        check_matrix(&name, &csr.cast::<f32>(), &all);
+    }
+}
+
+#[test]
+fn every_format_takes_some_matrix() {
+    let devices = Device::shipped();
+    for format in FORMATS {
+        let taken = corpus::small().iter().any(|(_, csr)| {
+            let structure = Structure::new(csr.pattern());
+            devices.iter().any(|device| {
+                all_candidates()
+                    .iter()
+                    .filter(|c| c.format.name() == format.name())
+                    .any(|c| c.work(&structure, &target::<f64>(device, Basis::Original)).is_ok())
+            })
+        });
+        assert!(taken, "{} refuses the whole corpus", format.name());
+    }
+}
+
+#[test]
+fn candidates_are_read_back_from_their_text() {
+    for candidate in all_candidates() {
+        assert_eq!(candidate.to_string().parse::<Candidate>().expect("own text"), candidate);
+    }
+    assert!("nosuch".parse::<Candidate>().is_err());
+    assert!("csr:nosuch=1".parse::<Candidate>().is_err());
+}
+
+fn all_candidates() -> Vec<Candidate> {
+    let mut all = candidates(Kind::Gpu);
+    for candidate in candidates(Kind::Host) {
+        if !all.contains(&candidate) {
+            all.push(candidate);
+        }
+    }
+    all
+}
+
+fn target<T: Scalar>(device: &Device, basis: Basis) -> Target<'_> {
+    Target { device, precision: T::PRECISION, basis, memory_limit: u64::MAX }
+}
+
+fn check_matrix<T: Scalar>(name: &str, csr: &Csr<T>, all: &[Candidate]) {
+    let structure = Structure::new(csr.pattern());
+    for device in &Device::shipped() {
+        for basis in [Basis::Original, Basis::Permuted] {
+            let target = target::<T>(device, basis);
+            for candidate in all {
+                let Ok(work) = candidate.work(&structure, &target) else { continue };
+                let what = format!("{candidate} on {name}, {}, {basis:?}", T::PRECISION);
+                let operator =
+                    match PreparedOperator::with_structure(csr, &structure, candidate, &target) {
+                        Ok(operator) => operator,
+                        Err(error) => panic!("{what}: work agreed, conversion did not: {error}"),
+                    };
+                assert_eq!(work.layout_bytes, operator.bytes(), "{what}: bytes");
+                assert_eq!(&operator.to_csr(), csr, "{what}: read back");
+                check_products(&what, csr, operator);
+            }
+        }
+    }
+}
+
+fn check_products<T: Scalar>(what: &str, csr: &Csr<T>, mut operator: PreparedOperator<T>) {
+    // Whole numbers: every order of summation is exact.
+    let whole = csr.map_values(|value| T::from_f64((value.to_f64() * 3.0).round() % 8.0));
+    operator.update(&whole).expect("same pattern");
+    assert_eq!(operator.to_csr(), whole, "{what}: updated values");
+    let x = check::whole_numbers::<T>(csr.ncols(), 1);
+    let y = check::whole_numbers::<T>(csr.nrows(), 2);
+    for (alpha, beta) in [(1.0, 0.0), (2.0, -1.0), (-1.0, 1.0), (0.0, 2.0)] {
+        let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
+        let got = apply(&operator, alpha, &x, beta, &y);
+        let want = check::reference(&whole, alpha, &x, beta, &y);
+        for (row, (got, want)) in got.iter().zip(&want).enumerate() {
+            assert_eq!(got.to_f64(), want.value, "{what}: row {row}, exact");
+        }
+    }
+
+    // The values themselves, within the rounding bound; y = NaN must not be read with beta = 0.
+    operator.update(csr).expect("same pattern");
+    let x = check::vector::<T>(csr.ncols(), 3);
+    let y = check::vector::<T>(csr.nrows(), 4);
+    let nan = vec![T::from_f64(f64::NAN); csr.nrows()];
+    for (alpha, beta, y) in [(1.0, 0.0, &nan), (1.5, -0.5, &y)] {
+        let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
+        let got = apply(&operator, alpha, &x, beta, y);
+        check::compare(what, &check::reference(csr, alpha, &x, beta, y), &got)
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    // Infinities and NaN in x reach exactly the rows that store an entry in their columns.
+    for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+        let mut x = check::vector::<T>(csr.ncols(), 5);
+        for column in (0..x.len()).step_by(7) {
+            x[column] = T::from_f64(bad);
+        }
+        let got = apply(&operator, T::ONE, &x, T::ZERO, &y);
+        check::compare(what, &check::reference(csr, T::ONE, &x, T::ZERO, &y), &got)
+            .unwrap_or_else(|error| panic!("{bad} in x: {error}"));
+    }
+}
+
+fn apply<T: Scalar>(operator: &PreparedOperator<T>, alpha: T, x: &[T], beta: T, y: &[T]) -> Vec<T> {
+    let order = operator.permutation();
+    let x = order.map_or_else(|| x.to_vec(), |order| permute(x, order));
+    let mut y = order.map_or_else(|| y.to_vec(), |order| permute(y, order));
+    operator.apply(alpha, &x, beta, &mut y).expect("lengths fit");
+    order.map_or_else(|| y.clone(), |order| permute_back(&y, order))
+}
