@@ -1,6 +1,8 @@
 //! `ellect` chooses, prepares and serves the fastest sparse matrix-vector product.
 
 pub mod check;
+pub mod choose;
+pub mod cost;
 pub mod csr;
 pub mod device;
 pub mod error;
@@ -10,9 +12,11 @@ pub mod operator;
 pub mod par;
 pub mod scalar;
 pub mod structure;
+pub mod tuner;
 
 pub use csr::{Csr, Pattern};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use operator::PreparedOperator;
 pub use scalar::{Precision, Scalar};
+pub use tuner::Tuner;

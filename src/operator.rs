@@ -1,6 +1,7 @@
 //! The prepared operator: a matrix in the chosen layout, with the checks that layouts leave out.
 
 use crate::check;
+use crate::choose::Choice;
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
@@ -15,6 +16,7 @@ pub struct PreparedOperator<T: Scalar> {
     nnz: usize,
     fingerprint: Fingerprint,
     candidate: Candidate,
+    choice: Option<Box<Choice>>,
     layout: Box<dyn Layout<T>>,
 }
 
@@ -60,8 +62,20 @@ impl<T: Scalar> PreparedOperator<T> {
             nnz: csr.nnz(),
             fingerprint: Fingerprint::of(csr.pattern()),
             candidate: candidate.clone(),
+            choice: None,
             layout,
         })
+    }
+
+    /// The same operator, remembering why it was chosen.
+    pub(crate) fn with_choice(mut self, choice: Choice) -> Self {
+        self.choice = Some(Box::new(choice));
+        self
+    }
+
+    /// The choice that led to this operator; `None` where the candidate was named by the caller.
+    pub fn choice(&self) -> Option<&Choice> {
+        self.choice.as_deref()
     }
 
     /// y = alpha A x + beta y. With `beta = 0`, y is written and never read.

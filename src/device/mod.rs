@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
+
 /// What sort of device; candidates differ between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -59,4 +61,16 @@ impl Device {
         .map(|text| serde_json::from_str(text).expect("shipped device profiles are valid"))
         .collect()
     }
+}
+
+/// The shipped device of this name.
+///
+/// # Errors
+/// [`Error::Device`] with the known names.
+pub fn find(name: &str) -> Result<Device> {
+    let devices = Device::shipped();
+    let known: Vec<_> = devices.iter().map(|device| device.name.clone()).collect();
+    devices.into_iter().find(|device| device.name == name).ok_or_else(|| {
+        Error::Device(format!("no device is named '{name}'; there are: {}", known.join(", ")))
+    })
 }

@@ -1,0 +1,128 @@
+//! What the caller means to do with the matrix: the terms that a choice depends on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::format::Basis;
+use crate::scalar::Precision;
+
+/// What the caller means to do with the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workload {
+    /// Precision of the values. [`Tuner`](crate::Tuner) takes it from the matrix instead.
+    pub precision: Precision,
+    /// Products expected with this pattern, over all its values.
+    pub spmvs: u64,
+    /// Which basis the vectors may be in.
+    pub basis: Basis,
+    /// Whether the values change while the pattern stays.
+    pub values: ValuesUse,
+    /// How much may be spent on the choice.
+    pub effort: Effort,
+    /// The most bytes that a layout may take; `None` for the device's memory.
+    pub memory_limit: Option<u64>,
+    /// Whether the prepared operator is compared with CSR before it is handed out.
+    pub verify: Verify,
+    /// The most seconds that measuring may take, checked between candidates; `None` for no limit.
+    pub budget_s: Option<f64>,
+}
+
+impl Default for Workload {
+    /// 1,000 products in f64, in the original basis, with fixed values, chosen by estimate.
+    fn default() -> Self {
+        Workload {
+            precision: Precision::F64,
+            spmvs: 1000,
+            basis: Basis::Original,
+            values: ValuesUse::Fixed,
+            effort: Effort::Estimate,
+            memory_limit: None,
+            verify: Verify::No,
+            budget_s: None,
+        }
+    }
+}
+
+/// Whether values change while the pattern stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ValuesUse {
+    /// They stay as they were prepared.
+    #[default]
+    Fixed,
+    /// They are replaced so many times: each candidate then pays for so many updates.
+    Change(u64),
+}
+
+impl ValuesUse {
+    /// Number of updates.
+    pub fn updates(self) -> u64 {
+        match self {
+            ValuesUse::Fixed => 0,
+            ValuesUse::Change(updates) => updates,
+        }
+    }
+}
+
+/// How much may be spent on the choice; each rung has an answer.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Effort {
+    /// Closed formulas only.
+    #[default]
+    Estimate,
+    /// The trained model of the device, or the formulas where none is loaded.
+    Predict,
+    /// Time the best few and CSR on the device.
+    Measure,
+    /// Time every candidate that does not refuse.
+    Exhaustive,
+}
+
+impl Effort {
+    /// All rungs, cheapest first.
+    pub const ALL: [Effort; 4] =
+        [Effort::Estimate, Effort::Predict, Effort::Measure, Effort::Exhaustive];
+
+    /// The rung's name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Effort::Estimate => "estimate",
+            Effort::Predict => "predict",
+            Effort::Measure => "measure",
+            Effort::Exhaustive => "exhaustive",
+        }
+    }
+}
+
+impl std::fmt::Display for Effort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Effort {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Effort::ALL.into_iter().find(|effort| effort.name() == text).ok_or_else(|| {
+            let known = Effort::ALL.map(Effort::name).join(", ");
+            Error::argument(format!("effort is '{text}'; it must be one of {known}"))
+        })
+    }
+}
+
+/// Whether a prepared operator is compared with CSR before it is handed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    /// It is not.
+    #[default]
+    No,
+    /// One product on seeded vectors is compared with the CSR reference when it is prepared, while
+    /// the CSR matrix is at hand: the operator does not keep it.
+    OnPrepare,
+}
