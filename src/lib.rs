@@ -8,6 +8,7 @@ pub mod device;
 pub mod error;
 pub mod fingerprint;
 pub mod format;
+pub mod measure;
 pub mod operator;
 pub mod par;
 pub mod scalar;

@@ -40,6 +40,8 @@ impl std::fmt::Display for Source {
 pub struct Cost {
     /// Time of the conversion from CSR, in seconds.
     pub convert_s: f64,
+    /// Time of replacing the values while the pattern stays, in seconds.
+    pub update_s: f64,
     /// Time of one product, in seconds.
     pub spmv_s: f64,
     /// Bytes of the layout.
@@ -49,9 +51,11 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Conversion and all products of a workload, in seconds.
+    /// Conversion, updates of values and all products of a workload, in seconds.
     pub fn total_s(&self, workload: &Workload) -> f64 {
-        self.convert_s + workload.spmvs as f64 * self.spmv_s
+        self.convert_s
+            + workload.values.updates() as f64 * self.update_s
+            + workload.spmvs as f64 * self.spmv_s
     }
 }
 
@@ -68,6 +72,7 @@ pub fn estimate(
     let bytes = (work.stream_bytes + work.extra_bytes) as f64 + vectors as f64;
     Cost {
         convert_s: work.convert_bytes as f64 / (device.read_gbps * 1e9),
+        update_s: 0.0,
         spmv_s: f64::from(work.launches) * device.launch_s + bytes / (device.read_gbps * 1e9),
         bytes: work.layout_bytes,
         source: Source::Estimated,

@@ -1,0 +1,357 @@
+//! Timing candidates on this host by one versioned protocol: no timing without a checked product.
+//!
+//! A candidate is converted, its product compared with the CSR reference, then timed: the count of
+//! products in a sample doubles until a sample is long enough, and samples are taken until their
+//! median is close to their minimum. Copies of the layout, each with its own x and y, take turns,
+//! so that matrices are streamed from memory as far as the protocol's limits allow it; the last
+//! product is checked again. All samples are kept.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check;
+use crate::cost::{Cost, Source};
+use crate::csr::Csr;
+use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
+use crate::format::{Candidate, Target};
+use crate::operator::{PreparedOperator, permute, permute_back};
+use crate::scalar::{Precision, Scalar};
+use crate::structure::Structure;
+
+/// How timings are taken. Records of different protocols are not comparable.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Protocol {
+    /// Raised whenever the procedure of this module changes.
+    pub version: u32,
+    /// Products of each copy before the first sample.
+    pub warmup: u32,
+    /// The least time of one sample, in seconds: products are repeated until it is reached.
+    pub min_sample_s: f64,
+    /// The least number of samples.
+    pub min_samples: u32,
+    /// The most samples.
+    pub max_samples: u32,
+    /// Samples end when `median / min - 1` is at most this.
+    pub spread: f64,
+    /// Samples end after this time, in seconds, whatever their spread.
+    pub max_s: f64,
+    /// Copies take turns until all together hold this many times the last-level cache...
+    pub cold_factor: f64,
+    /// ...but at most so many...
+    pub max_copies: u32,
+    /// ...of at most this share of the device's memory...
+    pub max_memory_share: f64,
+    /// ...as long as making them has not taken this time, in seconds.
+    pub max_convert_s: f64,
+    /// Seed of x and y.
+    pub seed: u64,
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Protocol {
+            version: 1,
+            warmup: 1,
+            min_sample_s: 2e-3,
+            min_samples: 5,
+            max_samples: 40,
+            spread: 0.02,
+            max_s: 0.5,
+            cold_factor: 4.0,
+            max_copies: 8,
+            max_memory_share: 0.25,
+            max_convert_s: 0.5,
+            seed: 1,
+        }
+    }
+}
+
+/// Times of one thing, in the order in which they were taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    /// Every sample, in seconds.
+    pub raw_s: Vec<f64>,
+    /// The shortest.
+    pub min_s: f64,
+    /// The middle one.
+    pub median_s: f64,
+    /// `median_s / min_s - 1`.
+    pub spread: f64,
+}
+
+impl Samples {
+    /// Summarises samples.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[track_caller]
+    pub fn new(raw_s: Vec<f64>) -> Self {
+        let mut sorted = raw_s.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (min_s, median_s) = (sorted[0], sorted[sorted.len() / 2]);
+        let spread = if min_s > 0.0 { median_s / min_s - 1.0 } else { 0.0 };
+        Samples { raw_s, min_s, median_s, spread }
+    }
+}
+
+/// What timing a candidate found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Time of one product; each sample is the mean over `products_per_sample`.
+    pub spmv: Samples,
+    /// Products in one sample.
+    pub products_per_sample: u64,
+    /// Time of the conversion from CSR, each time from nothing known but the CSR arrays.
+    pub convert: Samples,
+    /// Time of replacing the values, in seconds.
+    pub update_s: f64,
+    /// Bytes of the layout.
+    pub bytes: u64,
+    /// Copies that took turns.
+    pub copies: u32,
+}
+
+impl Timing {
+    /// The cost that the samples show: their minima, since other work only ever adds time.
+    pub fn cost(&self) -> Cost {
+        Cost {
+            convert_s: self.convert.min_s,
+            update_s: self.update_s,
+            spmv_s: self.spmv.min_s,
+            bytes: self.bytes,
+            source: Source::Measured,
+        }
+    }
+}
+
+/// How measuring a candidate ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "lowercase")]
+pub enum Outcome {
+    /// It was checked and timed.
+    Timed(Timing),
+    /// The candidate does not suit the matrix.
+    Refused {
+        /// Needed and allowed figures.
+        reason: String,
+    },
+    /// Its product was wrong; it was not timed, or its times were thrown away.
+    Wrong {
+        /// The worst row.
+        reason: String,
+    },
+}
+
+/// One candidate measured on one matrix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Fingerprint of the pattern.
+    pub fingerprint: Fingerprint,
+    /// The candidate, as text.
+    pub candidate: String,
+    /// Name of the device.
+    pub device: String,
+    /// Threads that took part.
+    pub threads: u32,
+    /// Precision of the values.
+    pub precision: Precision,
+    /// How it was measured.
+    pub protocol: Protocol,
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+impl Measurement {
+    /// The cost, where there is a timing.
+    pub fn cost(&self) -> Option<Cost> {
+        match &self.outcome {
+            Outcome::Timed(timing) => Some(timing.cost()),
+            Outcome::Refused { .. } | Outcome::Wrong { .. } => None,
+        }
+    }
+}
+
+/// Checks and times one candidate on this host, over rayon's current threads.
+///
+/// A refusal and a wrong product are outcomes, not errors.
+pub fn on_host<T: Scalar>(
+    csr: &Csr<T>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    protocol: &Protocol,
+) -> Measurement {
+    let outcome = match time(csr, candidate, target, protocol) {
+        Ok(timing) => Outcome::Timed(timing),
+        Err(Error::Refused { reason, .. }) => Outcome::Refused { reason },
+        Err(other) => Outcome::Wrong { reason: other.to_string() },
+    };
+    Measurement {
+        fingerprint: Fingerprint::of(csr.pattern()),
+        candidate: candidate.to_string(),
+        device: target.device.name.clone(),
+        threads: rayon::current_num_threads() as u32,
+        precision: T::PRECISION,
+        protocol: *protocol,
+        outcome,
+    }
+}
+
+/// A copy of the layout with vectors of its own, in the operator's basis.
+struct Copy<T: Scalar> {
+    operator: PreparedOperator<T>,
+    x: Vec<T>,
+    y: Vec<T>,
+}
+
+fn time<T: Scalar>(
+    csr: &Csr<T>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    protocol: &Protocol,
+) -> Result<Timing> {
+    let mut convert_s = Vec::new();
+    let mut copies = vec![copy(csr, candidate, target, protocol.seed, &mut convert_s)?];
+    let first = &mut copies[0];
+    first.operator.verify(csr, protocol.seed)?;
+    let start = Instant::now();
+    first.operator.update_values(csr.values())?;
+    let update_s = start.elapsed().as_secs_f64();
+    let bytes = first.operator.bytes();
+
+    let wanted = copies_wanted(bytes, target, protocol);
+    while copies.len() < wanted && convert_s.iter().sum::<f64>() < protocol.max_convert_s {
+        let seed = protocol.seed + copies.len() as u64;
+        copies.push(copy(csr, candidate, target, seed, &mut convert_s)?);
+    }
+
+    let turns = copies.len();
+    let mut turn = 0;
+    let mut products = |count: u64| -> Result<f64> {
+        let start = Instant::now();
+        for _ in 0..count {
+            let Copy { operator, x, y } = &mut copies[turn];
+            operator.apply(T::ONE, x, T::ZERO, y)?;
+            turn = (turn + 1) % turns;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    };
+    products(u64::from(protocol.warmup) * turns as u64)?;
+    let mut count = 1;
+    while products(count)? < protocol.min_sample_s {
+        count *= 2;
+    }
+    let mut raw_s = Vec::new();
+    let began = Instant::now();
+    loop {
+        raw_s.push(products(count)? / count as f64);
+        let taken = raw_s.len() as u32;
+        let enough = taken >= protocol.min_samples
+            && Samples::new(raw_s.clone()).spread <= protocol.spread
+            || taken >= protocol.max_samples
+            || began.elapsed().as_secs_f64() > protocol.max_s;
+        if enough {
+            break;
+        }
+    }
+    check_last(csr, &copies[(turn + turns - 1) % turns])?;
+    Ok(Timing {
+        spmv: Samples::new(raw_s),
+        products_per_sample: count,
+        convert: Samples::new(convert_s),
+        update_s,
+        bytes,
+        copies: turns as u32,
+    })
+}
+
+/// Converts from nothing known but the CSR arrays, and notes how long it took.
+fn copy<T: Scalar>(
+    csr: &Csr<T>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    seed: u64,
+    convert_s: &mut Vec<f64>,
+) -> Result<Copy<T>> {
+    let start = Instant::now();
+    let structure = Structure::new(csr.pattern());
+    let operator = PreparedOperator::with_structure(csr, &structure, candidate, target)?;
+    convert_s.push(start.elapsed().as_secs_f64());
+    let x: Vec<T> = check::vector(csr.ncols(), seed);
+    let x = operator.permutation().map_or_else(|| x.clone(), |order| permute(&x, order));
+    Ok(Copy { y: vec![T::ZERO; csr.nrows()], operator, x })
+}
+
+/// Copies that the protocol asks for where one takes `bytes`.
+fn copies_wanted(bytes: u64, target: &Target<'_>, protocol: &Protocol) -> usize {
+    let cold = protocol.cold_factor * target.device.cache_bytes as f64;
+    let room = protocol.max_memory_share * target.device.memory_bytes as f64;
+    let bytes = bytes.max(1) as f64;
+    let wanted = (cold / bytes).ceil().min(room / bytes).min(f64::from(protocol.max_copies));
+    wanted.max(1.0) as usize
+}
+
+/// Compares the y that timing left behind with the reference.
+fn check_last<T: Scalar>(csr: &Csr<T>, copy: &Copy<T>) -> Result<()> {
+    let back = |vector: &[T]| match copy.operator.permutation() {
+        Some(order) => permute_back(vector, order),
+        None => vector.to_vec(),
+    };
+    let reference = check::reference(csr, T::ONE, &back(&copy.x), T::ZERO, &copy.y);
+    check::compare(&copy.operator.candidate().to_string(), &reference, &back(&copy.y))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::format::Basis;
+
+    fn quick() -> Protocol {
+        Protocol { min_sample_s: 1e-5, max_samples: 6, max_copies: 3, ..Protocol::default() }
+    }
+
+    fn tridiagonal(n: usize) -> Csr<f64> {
+        let entries = (0..n).flat_map(|i| {
+            (i.saturating_sub(1)..(i + 2).min(n)).map(move |j| (i, j, 1.0 / (1 + i + j) as f64))
+        });
+        Csr::from_triplets(n, n, entries).expect("indices are in range")
+    }
+
+    fn measured(memory_limit: u64) -> Measurement {
+        let devices = Device::shipped();
+        let device = devices.iter().find(|d| d.name == "cpu").expect("shipped");
+        let precision = Precision::F64;
+        let target = Target { device, precision, basis: Basis::Original, memory_limit };
+        on_host(&tridiagonal(300), &"csr".parse().expect("a format"), &target, &quick())
+    }
+
+    #[test]
+    fn a_timing_keeps_its_samples_and_reads_back() {
+        let measurement = measured(u64::MAX);
+        let Outcome::Timed(timing) = &measurement.outcome else { panic!("{measurement:?}") };
+        assert!(timing.spmv.raw_s.len() >= 5 && timing.spmv.raw_s.len() <= 6);
+        assert_eq!((timing.copies, timing.convert.raw_s.len()), (3, 3));
+        assert!(timing.spmv.min_s > 0.0 && timing.spmv.min_s <= timing.spmv.median_s);
+        let text = serde_json::to_string(&measurement).expect("plain data");
+        assert_eq!(serde_json::from_str::<Measurement>(&text).expect("own text"), measurement);
+    }
+
+    #[test]
+    fn a_candidate_over_the_memory_limit_is_refused_not_timed() {
+        let measurement = measured(100);
+        assert!(
+            matches!(&measurement.outcome, Outcome::Refused { reason } if reason.contains("100"))
+        );
+        assert_eq!(measurement.cost(), None);
+    }
+
+    #[test]
+    fn samples_are_summarised_by_minimum_and_median() {
+        let samples = Samples::new(vec![4.0, 2.0, 3.0]);
+        assert_eq!((samples.min_s, samples.median_s, samples.spread), (2.0, 3.0, 0.5));
+    }
+}
