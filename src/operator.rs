@@ -128,6 +128,11 @@ impl<T: Scalar> PreparedOperator<T> {
         self.layout.order()
     }
 
+    /// The layout, for instance to upload it to a GPU.
+    pub fn layout(&self) -> &dyn Layout<T> {
+        self.layout.as_ref()
+    }
+
     /// The candidate that was prepared.
     pub fn candidate(&self) -> &Candidate {
         &self.candidate

@@ -1,5 +1,8 @@
 //! Devices: what a product may run on, and the limits that costs are computed from.
 
+#[cfg(feature = "cuda")]
+pub mod cuda;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};

@@ -11,7 +11,9 @@
 //! Good for: every matrix, no conversion but a copy. Bad for: regular ones, where the column
 //! indices are bytes that other formats need not read.
 
-use super::{Layout, Offsets, Params, Refusal, Storage, Target, Work, bytes_of, store};
+use super::{
+    Arg, Launch, Layout, Offsets, OnDevice, Params, Refusal, Storage, Target, Work, bytes_of, store,
+};
 use crate::csr::Csr;
 use crate::par;
 use crate::scalar::Scalar;
@@ -97,6 +99,43 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
         let nrows = row_ptr.len() - 1;
         Csr::new(nrows, self.ncols, row_ptr, self.col_idx.clone(), self.values.clone())
             .expect("a layout is made from a valid matrix")
+    }
+
+    /// Half as many lanes to a row as it has entries on average: short rows waste few, long ones
+    /// still read whole sectors.
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let (width, row_ptr): (_, &[u8]) = match &self.row_ptr {
+            Offsets::Narrow(offsets) => ("", bytemuck::cast_slice(offsets)),
+            Offsets::Wide(offsets) => ("wide_", bytemuck::cast_slice(offsets)),
+        };
+        let nrows = self.row_ptr.len() - 1;
+        let mean = self.values.len() / nrows.max(1);
+        let tpr = (mean / 2).next_power_of_two().clamp(2, 32);
+        Some(OnDevice {
+            arrays: vec![
+                row_ptr,
+                bytemuck::cast_slice(&self.col_idx),
+                bytemuck::cast_slice(&self.values),
+            ],
+            values: 2,
+            scratch: Vec::new(),
+            launches: vec![Launch::over(
+                "csr",
+                format!("csr_{width}t{tpr}_{}", T::PRECISION),
+                (nrows * tpr) as u64,
+                256,
+                vec![
+                    Arg::U32(nrows as u32),
+                    Arg::Array(0),
+                    Arg::Array(1),
+                    Arg::Array(2),
+                    Arg::X,
+                    Arg::Y,
+                    Arg::Alpha,
+                    Arg::Beta,
+                ],
+            )],
+        })
     }
 }
 

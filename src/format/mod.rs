@@ -4,6 +4,7 @@
 //! [`Work`] a product is (or a [`Refusal`]), and how to [`convert`](Storage::convert) the CSR
 //! matrix to its [`Layout`]. Nothing outside this folder names a format.
 
+mod launch;
 mod params;
 
 use serde::Serialize;
@@ -13,6 +14,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
+pub use launch::{Arg, Launch, OnDevice};
 pub use params::{Candidate, Param, Params, Value, candidates};
 
 /// Declares the module of each format and the table of all of them.
@@ -145,6 +147,12 @@ pub trait Layout<T: Scalar>: Send + Sync {
     /// The symmetric permutation of a permuted basis, `order[new] = old`; `None` where vectors are
     /// in the original one.
     fn order(&self) -> Option<&[u32]> {
+        None
+    }
+
+    /// What a GPU holds of this layout and launches for a product; `None` where no kernel is made
+    /// for it.
+    fn on_device(&self) -> Option<OnDevice<'_>> {
         None
     }
 }
@@ -381,6 +389,15 @@ impl Offsets {
         match self {
             Offsets::Narrow(offsets) => offsets[i] as usize,
             Offsets::Wide(offsets) => offsets[i] as usize,
+        }
+    }
+
+    /// Number of offsets.
+    #[expect(clippy::len_without_is_empty, reason = "offsets hold at least the first")]
+    pub fn len(&self) -> usize {
+        match self {
+            Offsets::Narrow(offsets) => offsets.len(),
+            Offsets::Wide(offsets) => offsets.len(),
         }
     }
 

@@ -1,0 +1,111 @@
+//! Compiles every `.cu` file of this folder with nvcc (feature `cuda` only) and writes the table
+//! of images and the table of the driver's entry points.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Machine code for these, and PTX of the last for what comes after.
+const ARCHITECTURES: [&str; 2] = ["80", "90"];
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let mut images = String::from("&[\n");
+    if env::var_os("CARGO_FEATURE_CUDA").is_some() {
+        let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+        trampolines(&folder, &out);
+        let nvcc = nvcc(&folder);
+        for source in sources(&folder) {
+            compile(&nvcc, &source, &out);
+            let name = stem(&source);
+            writeln!(
+                images,
+                "Image {{ name: {name:?}, fatbin: include_bytes!(concat!(env!(\"OUT_DIR\"), \
+                 \"/{name}.fatbin\")), resources: include_str!(concat!(env!(\"OUT_DIR\"), \
+                 \"/{name}.ptxas\")) }},"
+            )
+            .expect("writing to a string");
+        }
+    }
+    images.push(']');
+    fs::write(out.join("images.rs"), images).expect("OUT_DIR is writable");
+}
+
+fn stem(source: &Path) -> String {
+    source.file_stem().expect("a source has a name").to_string_lossy().into_owned()
+}
+
+/// The `.cu` files, by name; headers only mark a rebuild.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut sources = Vec::new();
+    for entry in fs::read_dir(folder).expect("the package's folder is readable") {
+        let path = entry.expect("the package's folder is readable").path();
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("cu") => sources.push(path.clone()),
+            Some("cuh") => {}
+            _ => continue,
+        }
+        println!("cargo:rerun-if-changed={}", path.display());
+    }
+    sources.sort();
+    sources
+}
+
+/// nvcc: `$NVCC`, the one that `toolchain.sh` fetched, `$CUDA_PATH`, /usr/local/cuda or the PATH.
+fn nvcc(folder: &Path) -> PathBuf {
+    println!("cargo:rerun-if-env-changed=NVCC");
+    println!("cargo:rerun-if-env-changed=CUDA_PATH");
+    let fetched = folder.join("../target/cuda-toolkit/nvidia/cu13/bin/nvcc");
+    let named = env::var_os("NVCC").map(PathBuf::from);
+    let in_path = env::var_os("CUDA_PATH").map(|root| PathBuf::from(root).join("bin/nvcc"));
+    [named, Some(fetched), in_path, Some(PathBuf::from("/usr/local/cuda/bin/nvcc"))]
+        .into_iter()
+        .flatten()
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| PathBuf::from("nvcc"))
+}
+
+fn compile(nvcc: &Path, source: &Path, out: &Path) {
+    let name = stem(source);
+    let mut command = Command::new(nvcc);
+    command.args(["-fatbin", "-O3", "-std=c++17", "-Xptxas", "-v", "--threads", "2", "-lineinfo"]);
+    for (i, arch) in ARCHITECTURES.iter().enumerate() {
+        let last = i + 1 == ARCHITECTURES.len();
+        let code = if last { format!("[sm_{arch},compute_{arch}]") } else { format!("sm_{arch}") };
+        command.arg("-gencode").arg(format!("arch=compute_{arch},code={code}"));
+    }
+    command.arg("-o").arg(out.join(format!("{name}.fatbin"))).arg(source);
+    let output = command.output().unwrap_or_else(|error| {
+        panic!(
+            "cannot run {}: {error}; install the CUDA toolkit, name nvcc in $NVCC, or fetch it \
+             with kernels/toolchain.sh",
+            nvcc.display()
+        )
+    });
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "nvcc failed on {}:\n{log}", source.display());
+    fs::write(out.join(format!("{name}.ptxas")), log).expect("OUT_DIR is writable");
+}
+
+/// One jump for each driver function, through a table that `driver::load` fills.
+fn trampolines(folder: &Path, out: &Path) {
+    let list = folder.join("driver_api.txt");
+    println!("cargo:rerun-if-changed={}", list.display());
+    let names = fs::read_to_string(&list).expect("driver_api.txt is part of the package");
+    let (mut table, mut code) = (String::from("&[\n"), String::new());
+    for (i, name) in names.lines().enumerate() {
+        writeln!(table, "{name:?},").expect("writing to a string");
+        writeln!(
+            code,
+            ".globl {name}\n.type {name},@function\n{name}:\njmp *ELLECT_DRIVER_TABLE+{}(%rip)",
+            8 * i
+        )
+        .expect("writing to a string");
+    }
+    table.push(']');
+    fs::write(out.join("driver_names.rs"), table).expect("OUT_DIR is writable");
+    fs::write(out.join("driver.s"), code).expect("OUT_DIR is writable");
+}

@@ -1,0 +1,52 @@
+//! The CUDA driver's functions, found when the program runs.
+//!
+//! The driver library exists only on machines with a GPU. To start on any machine, the program
+//! does not link it: each function that `cust` calls is a jump through a table, which [`load`]
+//! fills from `libcuda.so.1`. Until then, and where there is no driver, every call returns
+//! [`NO_DRIVER`]. `kernels/link` holds an empty archive in the place where the linker looks for
+//! the driver library.
+#![allow(unsafe_code, reason = "the table holds addresses of the driver's functions")]
+
+use std::sync::OnceLock;
+
+/// What every driver call returns without a driver: `CUDA_ERROR_STUB_LIBRARY`.
+pub const NO_DRIVER: i32 = 34;
+
+const NAMES: &[&str] = include!(concat!(env!("OUT_DIR"), "/driver_names.rs"));
+
+/// Addresses that the jumps go to.
+#[unsafe(no_mangle)]
+static mut ELLECT_DRIVER_TABLE: [extern "C" fn() -> i32; NAMES.len()] = [absent; NAMES.len()];
+
+std::arch::global_asm!(include_str!(concat!(env!("OUT_DIR"), "/driver.s")), options(att_syntax));
+
+extern "C" fn absent() -> i32 {
+    NO_DRIVER
+}
+
+/// Opens the driver library once and fills the table.
+///
+/// # Errors
+/// A sentence that says why there is no driver.
+pub fn load() -> Result<(), &'static str> {
+    static LOADED: OnceLock<Result<(), String>> = OnceLock::new();
+    LOADED.get_or_init(open).as_ref().map(|_| ()).map_err(String::as_str)
+}
+
+fn open() -> Result<(), String> {
+    // SAFETY: the driver library's initialisers are made to run in any process.
+    let library = unsafe { libloading::Library::new("libcuda.so.1") }
+        .map_err(|error| format!("no CUDA driver on this machine: {error}"))?;
+    for (i, name) in NAMES.iter().enumerate() {
+        // SAFETY: the symbol is a function; it is only ever called through its jump, by callers
+        // that declare its real signature.
+        let symbol = unsafe { library.get::<extern "C" fn() -> i32>(name.as_bytes()) };
+        if let Ok(symbol) = symbol {
+            // SAFETY: only this function writes the table, once, before the first driver call.
+            unsafe { ELLECT_DRIVER_TABLE[i] = *symbol };
+        }
+    }
+    // The addresses stay in use until the process ends.
+    std::mem::forget(library);
+    Ok(())
+}
