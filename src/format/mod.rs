@@ -4,8 +4,10 @@
 //! [`Work`] a product is (or a [`Refusal`]), and how to [`convert`](Storage::convert) the CSR
 //! matrix to its [`Layout`]. Nothing outside this folder names a format.
 
+mod columns;
 mod launch;
 mod params;
+mod rows;
 
 use serde::Serialize;
 
@@ -30,6 +32,12 @@ macro_rules! formats {
 // `cargo fmt` does not look into this macro: `.ci/run` formats the modules by name.
 formats! {
     csr::CsrFormat,
+    ell::EllFormat,
+    ellr::EllrFormat,
+    ellg::EllgFormat,
+    jad::JadFormat,
+    pjds::PjdsFormat,
+    pellr::PellrFormat,
 }
 
 /// Which basis the vectors of a product are in.

@@ -1,0 +1,341 @@
+//! Rows in the order in which a layout stores them: what the formats of the ELLPACK family share.
+//!
+//! A slot is a place for one entry. A slot without an entry is padding: it holds the column
+//! [`Column::PADDING`], which no x has, and the value 0. So the check that an index is inside x is
+//! also what keeps padding from being multiplied, and Inf or NaN in x cannot reach a wrong row.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::{Basis, Refusal, Target, Work, store};
+use crate::csr::Csr;
+use crate::device::Kind;
+use crate::par::{self, Scratch};
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure, Walk, inverse};
+
+/// Lanes of a warp: rows are padded and counted in these.
+pub(super) const WARP: usize = 32;
+
+/// Rows whose sums a thread holds on its stack: long enough that a column's piece is a memory page,
+/// short enough for the first-level cache. A multiple of every slice.
+pub(super) const BLOCK: usize = 512;
+
+/// A stored column index, of 16 or 32 bits.
+pub(super) trait Column: Copy + PartialEq + Send + Sync {
+    /// The index of a slot without an entry, past the end of every x.
+    const PADDING: Self;
+    /// As an index into x.
+    fn index(self) -> usize;
+}
+
+impl Column for u32 {
+    const PADDING: u32 = u32::MAX;
+    #[inline(always)]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl Column for u16 {
+    const PADDING: u16 = u16::MAX;
+    #[inline(always)]
+    fn index(self) -> usize {
+        usize::from(self)
+    }
+}
+
+/// `sums[i] += values[i] * x[columns[i]]`, but for padding.
+#[inline(always)]
+pub(super) fn add_column<T: Scalar, C: Column>(
+    sums: &mut [T],
+    columns: &[C],
+    values: &[T],
+    x: &[T],
+) {
+    for ((sum, &column), &value) in sums.iter_mut().zip(columns).zip(values) {
+        if let Some(&x) = x.get(column.index()) {
+            *sum += value * x;
+        }
+    }
+}
+
+/// The rows of a layout: their order, the basis of the vectors, and the parts that threads take.
+#[derive(Debug)]
+pub(super) struct Rows {
+    nrows: usize,
+    ncols: usize,
+    order: Option<Arc<[u32]>>,
+    basis: Basis,
+    parts: Vec<usize>,
+    /// `inverse[old] = new`, kept where a part's rows lie all over y; else empty.
+    inverse: Vec<u32>,
+}
+
+impl Rows {
+    /// The rows in `sort` order; inner bounds of parts are multiples of `slice` and of the window.
+    pub fn new(structure: &Structure<'_>, sort: Sort, slice: usize, target: &Target<'_>) -> Self {
+        let pattern = structure.pattern();
+        let offsets = structure.slice_offsets(slice, sort);
+        let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
+        let step = match sort {
+            Sort::Window(rows) => (rows / slice).max(1),
+            Sort::None | Sort::All => 1,
+        };
+        let parts = par::split(&offsets, step, par::GRAIN);
+        let parts: Vec<usize> =
+            parts.into_iter().map(|bound| (bound * slice).min(pattern.nrows())).collect();
+        let order = (sort != Sort::None).then(|| structure.order(sort));
+        let basis = basis(structure, sort, target);
+        let inverse = match &order {
+            Some(order) if sort == Sort::All && basis == Basis::Original && parts.len() > 2 => {
+                inverse(order)
+            }
+            _ => Vec::new(),
+        };
+        Rows { nrows: pattern.nrows(), ncols: pattern.ncols(), order, basis, parts, inverse }
+    }
+
+    /// Number of rows.
+    pub fn nrows(&self) -> usize {
+        self.nrows
+    }
+
+    /// The row of the matrix that is stored as row `i`.
+    pub fn old(&self, i: usize) -> usize {
+        self.order.as_ref().map_or(i, |order| order[i] as usize)
+    }
+
+    /// Bounds of the parts, in stored rows.
+    pub fn parts(&self) -> &[usize] {
+        &self.parts
+    }
+
+    /// Bytes of the order array.
+    pub fn bytes(&self) -> u64 {
+        self.order.as_ref().map_or(0, |order| 4 * order.len() as u64)
+    }
+
+    /// See [`super::Layout::order`].
+    pub fn basis_order(&self) -> Option<&[u32]> {
+        match self.basis {
+            Basis::Permuted => self.order.as_deref(),
+            Basis::Original => None,
+        }
+    }
+
+    /// New column of each old one, where the basis is permuted.
+    pub fn relabelled(&self) -> Option<Vec<u32>> {
+        self.basis_order().map(inverse)
+    }
+
+    /// `y = alpha * sums + beta * y`: `sums(rows, out)` adds the products of the stored rows
+    /// `rows`, at most [`BLOCK`], to `out`, which holds zeros.
+    pub fn product<T: Scalar>(
+        &self,
+        scratch: &Scratch<T>,
+        (alpha, beta): (T, T),
+        y: &mut [T],
+        sums: &(impl Fn(Range<usize>, &mut [T]) + Sync),
+    ) {
+        match &self.order {
+            Some(order) if self.basis == Basis::Original => {
+                if self.inverse.is_empty() {
+                    par::over_parts(&self.parts, y, &|rows, y| {
+                        let first = rows.start;
+                        blocks(rows, sums, |rows, sums| {
+                            for (&old, &sum) in order[rows].iter().zip(sums) {
+                                store(&mut y[old as usize - first], alpha, sum, beta);
+                            }
+                        });
+                    });
+                } else {
+                    scratch.with(self.nrows, |stored| self.gather(stored, (alpha, beta), y, sums));
+                }
+            }
+            _ => par::over_parts(&self.parts, y, &|rows, y| {
+                let first = rows.start;
+                blocks(rows, sums, |rows, sums| {
+                    for (y, &sum) in y[rows.start - first..].iter_mut().zip(sums) {
+                        store(y, alpha, sum, beta);
+                    }
+                });
+            }),
+        }
+    }
+
+    fn gather<T: Scalar>(
+        &self,
+        stored: &mut [T],
+        (alpha, beta): (T, T),
+        y: &mut [T],
+        sums: &(impl Fn(Range<usize>, &mut [T]) + Sync),
+    ) {
+        par::over_parts(&self.parts, stored, &|rows, stored| {
+            let first = rows.start;
+            blocks(rows, sums, |rows, sums| {
+                stored[rows.start - first..][..sums.len()].copy_from_slice(sums);
+            });
+        });
+        let stored = &*stored;
+        let chunk = self.nrows.div_ceil(self.parts.len() - 1);
+        y.par_chunks_mut(chunk).zip(self.inverse.par_chunks(chunk)).for_each(|(y, inverse)| {
+            for (y, &new) in y.iter_mut().zip(inverse) {
+                store(y, alpha, stored[new as usize], beta);
+            }
+        });
+    }
+
+    /// Row pointers of the CSR matrix from the number of entries of each stored row.
+    pub fn row_ptr(&self, counts: &[u32]) -> Vec<usize> {
+        let mut row_ptr = vec![0; self.nrows + 1];
+        for (i, &count) in counts.iter().enumerate().take(self.nrows) {
+            row_ptr[self.old(i) + 1] = count as usize;
+        }
+        for row in 0..self.nrows {
+            row_ptr[row + 1] += row_ptr[row];
+        }
+        row_ptr
+    }
+
+    /// The CSR matrix: `entries(i)` lists column and value of stored row `i`, `counts[i]` of them.
+    pub fn to_csr<T: Scalar, I: Iterator<Item = (u32, T)>>(
+        &self,
+        counts: &[u32],
+        entries: impl Fn(usize) -> I,
+    ) -> Csr<T> {
+        let row_ptr = self.row_ptr(counts);
+        let nnz = row_ptr[self.nrows];
+        let (mut col_idx, mut values) = (vec![0; nnz], vec![T::ZERO; nnz]);
+        let order = self.basis_order();
+        for i in 0..self.nrows {
+            let first = row_ptr[self.old(i)];
+            for (at, (column, value)) in (first..).zip(entries(i)) {
+                col_idx[at] = order.map_or(column, |order| order[column as usize]);
+                values[at] = value;
+            }
+        }
+        Csr::new(self.nrows, self.ncols, row_ptr, col_idx, values)
+            .expect("a layout is made from a valid matrix")
+    }
+}
+
+/// Calls `sums` for each block of `rows` and hands what it added up to `sink`.
+fn blocks<T: Scalar>(
+    rows: Range<usize>,
+    sums: &impl Fn(Range<usize>, &mut [T]),
+    mut sink: impl FnMut(Range<usize>, &[T]),
+) {
+    let mut buffer = [T::ZERO; BLOCK];
+    for start in rows.clone().step_by(BLOCK) {
+        let block = start..(start + BLOCK).min(rows.end);
+        let buffer = &mut buffer[..block.len()];
+        buffer.fill(T::ZERO);
+        sums(block.clone(), buffer);
+        sink(block, buffer);
+    }
+}
+
+/// The basis that a layout with rows in `sort` order ends up in: only square matrices with sorted
+/// rows are permuted.
+pub(super) fn basis(structure: &Structure<'_>, sort: Sort, target: &Target<'_>) -> Basis {
+    let pattern = structure.pattern();
+    if sort == Sort::None || pattern.nrows() != pattern.ncols() {
+        Basis::Original
+    } else {
+        target.basis
+    }
+}
+
+/// What a format's own arrays take, the order of the rows not among them.
+pub(super) struct Arrays {
+    /// Bytes held.
+    pub layout_bytes: u64,
+    /// Bytes that one product reads.
+    pub stream_bytes: u64,
+    /// Slots that one product looks at.
+    pub entries: u64,
+    /// Warp iterations.
+    pub steps: u64,
+}
+
+/// The work of a layout with rows in `sort` order and `threads` lanes a row.
+pub(super) fn work(
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+    sort: Sort,
+    threads: usize,
+    arrays: Arrays,
+) -> Work {
+    let pattern = structure.pattern();
+    let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+    let value_bytes = target.precision.bytes() as u64;
+    let order_bytes = if sort == Sort::None { 0 } else { 4 * nrows };
+    let scatters = sort != Sort::None && basis(structure, sort, target) == Basis::Original;
+    // A host computes globally sorted rows into a buffer, and y gathers from it.
+    let second_pass = scatters && sort == Sort::All && target.device.kind == Kind::Host;
+    // Rows sorted within a warp go to the sectors of y that the warp writes anyway.
+    let scattered = scatters && !matches!(sort, Sort::Window(rows) if rows <= WARP);
+    let layout_bytes = arrays.layout_bytes + order_bytes;
+    Work {
+        layout_bytes,
+        stream_bytes: arrays.stream_bytes + if scatters { order_bytes } else { 0 },
+        entries: arrays.entries,
+        x_sectors: structure.x_sectors(Walk::Rows { threads, sort }, target.precision),
+        extra_bytes: if second_pass { 2 * value_bytes * nrows } else { 0 },
+        scattered_rows: if scattered { nrows } else { 0 },
+        steps: arrays.steps,
+        launches: if second_pass { 2 } else { 1 },
+        convert_bytes: 8 * nrows + (4 + value_bytes) * nnz + layout_bytes,
+        sorted_keys: if sort == Sort::None { 0 } else { nrows },
+        partitioned_edges: 0,
+    }
+}
+
+/// Slots of all slices of `slice` rows, each padded to its longest row.
+pub(super) fn slots(structure: &Structure<'_>, slice: usize, sort: Sort) -> u64 {
+    structure.slice_offsets(slice, sort).last().copied().unwrap_or(0)
+}
+
+/// Warp iterations (PELLR, equation 1) where `threads` lanes share a row and stop at its end.
+pub(super) fn steps(structure: &Structure<'_>, threads: usize, sort: Sort) -> u64 {
+    let rows = WARP / threads;
+    let offsets = structure.slice_offsets(rows, sort);
+    offsets.windows(2).map(|w| ((w[1] - w[0]) / rows as u64).div_ceil(threads as u64)).sum()
+}
+
+/// Bytes of values and columns that warps read when each row stops at its own length: whole
+/// 32-byte sectors, each as long as its longest row.
+pub(super) fn sector_bytes(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -> u64 {
+    let sectors = |bytes: usize| bytes as u64 * slots(structure, 32 / bytes, sort);
+    sectors(target.precision.bytes()) + sectors(4)
+}
+
+/// The most slots for each entry that a layout of full columns may take.
+const MOST_FILL: u64 = 3;
+
+/// Slots below which the fill does not matter.
+const FEW_SLOTS: u64 = 1 << 16;
+
+/// Slots of `columns` full columns of `rows` rows.
+///
+/// # Errors
+/// [`Refusal`] where padding is out of proportion.
+pub(super) fn full_columns(
+    structure: &Structure<'_>,
+    rows: usize,
+    columns: usize,
+) -> Result<u64, Refusal> {
+    let nnz = structure.pattern().nnz() as u64;
+    let slots = rows as u128 * columns as u128;
+    let allowed = (MOST_FILL * nnz).max(FEW_SLOTS);
+    if slots <= u128::from(allowed) {
+        return Ok(slots as u64);
+    }
+    Err(Refusal::new(format!(
+        "padding every row to {columns} entries takes {slots} slots for {nnz} entries, \
+         {allowed} are allowed ({MOST_FILL} for each entry)"
+    )))
+}
