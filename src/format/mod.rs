@@ -4,10 +4,12 @@
 //! [`Work`] a product is (or a [`Refusal`]), and how to [`convert`](Storage::convert) the CSR
 //! matrix to its [`Layout`]. Nothing outside this folder names a format.
 
+mod bisection;
 mod columns;
 mod launch;
 mod params;
 mod rows;
+mod slices;
 
 use serde::Serialize;
 
@@ -38,6 +40,9 @@ formats! {
     jad::JadFormat,
     pjds::PjdsFormat,
     pellr::PellrFormat,
+    biell::BiellFormat,
+    bijad::BijadFormat,
+    hll::HllFormat,
 }
 
 /// Which basis the vectors of a product are in.

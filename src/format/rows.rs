@@ -24,7 +24,7 @@ pub(super) const WARP: usize = 32;
 pub(super) const BLOCK: usize = 512;
 
 /// A stored column index, of 16 or 32 bits.
-pub(super) trait Column: Copy + PartialEq + Send + Sync {
+pub trait Column: Copy + PartialEq + Send + Sync {
     /// The index of a slot without an entry, past the end of every x.
     const PADDING: Self;
     /// As an index into x.

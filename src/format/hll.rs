@@ -1,0 +1,171 @@
+//! HLL, hacked ELLPACK: ELLPACK in hacks of `hackSize` rows, each padded to its own longest row.
+//!
+//! ```text
+//!     | 4 . 1 . |      hackSize = 2    hackOffsets = 0 4 8
+//!     | . 5 . . |                 hack 0          hack 1
+//!     | . . . . |      col_idx =  0 1 | 2 -   ||  - 0 | - 3
+//!     | 2 . . 6 |      values  =  4 5 | 1 0   ||  0 2 | 0 6
+//! ```
+//!
+//! Within a hack, column by column. With `sort`, rows go longest first within windows of so many
+//! rows (or over all of them) and `rIdx` holds the row of the matrix that each stored row is.
+//! With `col=16`, a column is held as its distance from the first column of the hack, in 2 bytes;
+//! hacks that span more than 65,535 columns are refused. `tpr` threads share a row on a GPU, each
+//! taking every `tpr`-th entry; the arrays do not depend on it, and the host takes rows whole.
+//!
+//! Padding (`-`): value 0 and the largest column index of 16 or 32 bits, which is no column. It
+//! ends a row, so that no row lengths are held, and is not multiplied; but it is read.
+//! Good for: most matrices, meshes above all. Bad for: row lengths that vary within each hack;
+//! sorting then helps where y may be written out of order and neighbours need not share x.
+
+use super::rows::{self, Arrays, Column, WARP, add_column};
+use super::slices::{Shape, Slices, Width, check_narrow};
+use super::{Offsets, Param, Params, Refusal, Storage, Target, Value, Work};
+use crate::csr::Csr;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure};
+
+/// See the module.
+#[derive(Debug)]
+pub struct HllFormat;
+
+impl Storage for HllFormat {
+    const NAME: &'static str = "hll";
+    const TITLE: &'static str = "HLL, hacked ELLPACK";
+    const SOURCE: &'static str = "D. Barbieri, V. Cardellini, A. Fanfarillo, S. Filippone, Three \
+        storage formats for sparse matrices on GPGPUs (2015), section 3.2";
+    const SUITS: &'static str = "most matrices, meshes above all; bad where row lengths vary \
+        between neighbours, unless sorted";
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "hack",
+            doc: "rows of a hack, padded to its longest (hackSize)",
+            values: &[Value::Int(32), Value::Int(64), Value::Int(128), Value::Int(256)],
+            gpu: &[Value::Int(32), Value::Int(64)],
+            host: &[Value::Int(32)],
+        },
+        Param {
+            name: "sort",
+            doc: "rows of a window that are sorted longest first (rIdx)",
+            values: &[
+                Value::Word("none"),
+                Value::Int(512),
+                Value::Int(4096),
+                Value::Int(32_768),
+                Value::Word("all"),
+            ],
+            gpu: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
+            host: &[Value::Word("none"), Value::Int(512)],
+        },
+        Param {
+            name: "tpr",
+            doc: "threads that share a row",
+            values: &[Value::Int(1), Value::Int(2), Value::Int(4), Value::Int(8)],
+            gpu: &[Value::Int(1), Value::Int(2), Value::Int(4)],
+            host: &[Value::Int(1)],
+        },
+        Param {
+            name: "col",
+            doc: "bits of a column index; 16 counts from the hack's first column",
+            values: &[Value::Int(32), Value::Int(16)],
+            gpu: &[Value::Int(32), Value::Int(16)],
+            host: &[Value::Int(32), Value::Int(16)],
+        },
+    ];
+
+    type Layout<T: Scalar> = Slices<T, Hacks>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let (hack, threads, sort) = (params.int("hack"), params.int("tpr"), sort(params));
+        let offsets = structure.slice_offsets(hack, sort);
+        let slots = offsets.last().copied().unwrap_or(0);
+        let n_hacks = offsets.len() - 1;
+        let offset_bytes = ((n_hacks + 1) * Offsets::width(slots as usize)) as u64;
+        let column_bytes = match width(params) {
+            Width::Wide => 4 * slots,
+            Width::Narrow => {
+                check_narrow(structure, target, hack, sort)?;
+                2 * slots + 4 * n_hacks as u64
+            }
+        };
+        let bytes = offset_bytes + column_bytes + slots * target.precision.bytes() as u64;
+        let warps = (hack * threads / WARP) as u64;
+        let widths = offsets.windows(2).map(|w| (w[1] - w[0]) / hack as u64);
+        let arrays = Arrays {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: slots,
+            steps: widths.map(|width| width.div_ceil(threads as u64) * warps).sum(),
+        };
+        Ok(rows::work(structure, target, sort, threads, arrays))
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Slices<T, Hacks>, Refusal> {
+        let (hack, sort) = (params.int("hack"), sort(params));
+        let offsets = structure.slice_offsets(hack, sort);
+        let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
+        let shape = Hacks { size: hack, offsets: Offsets::new(&offsets) };
+        Slices::new(csr, structure, target, sort, shape, width(params))
+    }
+}
+
+fn sort(params: &Params) -> Sort {
+    match params.get("sort") {
+        Value::Int(rows) => Sort::Window(rows as usize),
+        Value::Word("all") => Sort::All,
+        Value::Word(_) => Sort::None,
+    }
+}
+
+fn width(params: &Params) -> Width {
+    if params.int("col") == 16 { Width::Narrow } else { Width::Wide }
+}
+
+/// Hacks of the same number of rows, column by column.
+#[derive(Debug)]
+pub struct Hacks {
+    size: usize,
+    offsets: Offsets,
+}
+
+impl Shape for Hacks {
+    fn rows(&self) -> usize {
+        self.size
+    }
+
+    fn start(&self, s: usize) -> usize {
+        self.offsets.get(s)
+    }
+
+    fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize> {
+        (r..self.range(s).len()).step_by(self.size)
+    }
+
+    #[inline(always)]
+    fn add<T: Scalar, C: Column>(
+        &self,
+        _s: usize,
+        columns: &[C],
+        values: &[T],
+        x: &[T],
+        sums: &mut [T],
+    ) {
+        for (columns, values) in columns.chunks_exact(self.size).zip(values.chunks_exact(self.size))
+        {
+            add_column(sums, columns, values, x);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.offsets.bytes()
+    }
+}

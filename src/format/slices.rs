@@ -1,0 +1,289 @@
+//! Layouts stored slice by slice: hll, biell and bijad.
+//!
+//! A slice is a number of neighbouring stored rows whose slots lie together; the [`Shape`] says
+//! where in a slice the entries of a row go, and multiplies.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::rows::{Column, Rows};
+use super::{Layout, Refusal, Target, bytes_of};
+use crate::csr::Csr;
+use crate::par::Scratch;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure, inverse};
+
+/// How the slots of a slice are laid out. All slots are counted from the start of the slice.
+pub trait Shape: Send + Sync {
+    /// Rows of a slice.
+    fn rows(&self) -> usize;
+
+    /// First slot of slice `s`, counted from the start of the layout; that of the slice past the
+    /// last one is the number of slots.
+    fn start(&self, s: usize) -> usize;
+
+    /// Slots of slice `s`, counted from the start of the layout.
+    fn range(&self, s: usize) -> Range<usize> {
+        self.start(s)..self.start(s + 1)
+    }
+
+    /// Slots that row `r` of slice `s` may fill, in the order of its entries.
+    fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize>;
+
+    /// Adds the products of the rows of slice `s` to `sums`.
+    fn add<T: Scalar, C: Column>(
+        &self,
+        s: usize,
+        columns: &[C],
+        values: &[T],
+        x: &[T],
+        sums: &mut [T],
+    );
+
+    /// Bytes of its arrays.
+    fn bytes(&self) -> u64;
+}
+
+/// How a stored column index is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// 32 bits.
+    Wide,
+    /// 16 bits, counted from the first column of the slice.
+    Narrow,
+}
+
+#[derive(Debug)]
+enum Indices {
+    Wide(Vec<u32>),
+    Narrow { base: Vec<u32>, offset: Vec<u16> },
+}
+
+/// The arrays of a layout stored slice by slice.
+#[derive(Debug)]
+pub struct Slices<T, S> {
+    rows: Rows,
+    shape: S,
+    indices: Indices,
+    values: Vec<T>,
+    scratch: Scratch<T>,
+}
+
+impl<T: Scalar, S: Shape> Slices<T, S> {
+    /// Converts: one pass over columns and one over values, in parallel over parts of the rows.
+    ///
+    /// # Errors
+    /// [`Refusal`] where 16 bits do not hold the columns of a slice.
+    pub(super) fn new(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+        sort: Sort,
+        shape: S,
+        width: Width,
+    ) -> Result<Self, Refusal> {
+        let rows = Rows::new(structure, sort, shape.rows(), target);
+        let new = rows.relabelled();
+        let relabel = |old: u32| new.as_ref().map_or(old, |new| new[old as usize]);
+        let slots = shape.start(csr.nrows().div_ceil(shape.rows()));
+        let place = Place { rows: &rows, shape: &shape, row_ptr: csr.row_ptr() };
+        let indices = match width {
+            Width::Wide => {
+                let mut col_idx = vec![0; slots];
+                place.fill(csr.col_idx(), &mut col_idx, u32::PADDING, |_, old| relabel(old));
+                Indices::Wide(col_idx)
+            }
+            Width::Narrow => {
+                let spans = spans(structure, shape.rows(), sort, new.as_deref());
+                check_spans(&spans)?;
+                let base: Vec<u32> = spans.into_iter().map(|span| span.start).collect();
+                let mut offset = vec![0; slots];
+                place.fill(csr.col_idx(), &mut offset, u16::PADDING, |s, old| {
+                    (relabel(old) - base[s]) as u16
+                });
+                Indices::Narrow { base, offset }
+            }
+        };
+        let mut values = vec![T::ZERO; slots];
+        place.fill(csr.values(), &mut values, T::ZERO, |_, value| value);
+        Ok(Slices { rows, shape, indices, values, scratch: Scratch::default() })
+    }
+
+    /// Column of a slot of slice `s`, counted from the start of the layout; none for padding.
+    fn column(&self, s: usize, slot: usize) -> Option<u32> {
+        match &self.indices {
+            Indices::Wide(col_idx) => Some(col_idx[slot]).filter(|&column| column != u32::PADDING),
+            Indices::Narrow { base, offset } => Some(offset[slot])
+                .filter(|&offset| offset != u16::PADDING)
+                .map(|offset| base[s] + u32::from(offset)),
+        }
+    }
+
+    /// Column and value of the entries of stored row `i`.
+    fn entries(&self, i: usize) -> impl Iterator<Item = (u32, T)> {
+        let s = i / self.shape.rows();
+        let start = self.shape.start(s);
+        let slots = self.shape.slots(s, i % self.shape.rows());
+        slots
+            .map_while(move |slot| Some((self.column(s, start + slot)?, self.values[start + slot])))
+    }
+
+    /// Entries of each stored row.
+    fn counts(&self) -> Vec<u32> {
+        (0..self.rows.nrows()).into_par_iter().map(|i| self.entries(i).count() as u32).collect()
+    }
+}
+
+impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        let slice = self.shape.rows();
+        self.rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
+            for (s, sums) in (rows.start / slice..).zip(sums.chunks_mut(slice)) {
+                let range = self.shape.range(s);
+                let values = &self.values[range.clone()];
+                match &self.indices {
+                    Indices::Wide(columns) => self.shape.add(s, &columns[range], values, x, sums),
+                    Indices::Narrow { base, offset } => {
+                        // Ends before the offset that marks padding.
+                        let base = base[s] as usize;
+                        let x = &x[base..x.len().min(base + u16::PADDING.index())];
+                        self.shape.add(s, &offset[range], values, x, sums);
+                    }
+                }
+            }
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        let indices = match &self.indices {
+            Indices::Wide(col_idx) => bytes_of(col_idx),
+            Indices::Narrow { base, offset } => bytes_of(base) + bytes_of(offset),
+        };
+        self.rows.bytes() + self.shape.bytes() + indices + bytes_of(&self.values)
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let row_ptr = self.rows.row_ptr(&self.counts());
+        let place = Place { rows: &self.rows, shape: &self.shape, row_ptr: &row_ptr };
+        place.fill(values, &mut self.values, T::ZERO, |_, value| value);
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        self.rows.to_csr(&self.counts(), |i| self.entries(i))
+    }
+
+    fn order(&self) -> Option<&[u32]> {
+        self.rows.basis_order()
+    }
+}
+
+/// First and one past the last column of each slice of `slice` rows in `sort` order; 0 to 0 where
+/// a slice is empty. `new` gives the new column of each old one where the basis is permuted.
+pub(super) fn spans(
+    structure: &Structure<'_>,
+    slice: usize,
+    sort: Sort,
+    new: Option<&[u32]>,
+) -> Vec<Range<u32>> {
+    let pattern = structure.pattern();
+    let order = (sort != Sort::None).then(|| structure.order(sort));
+    let span_of_row = |i: usize| {
+        let row = order.as_ref().map_or(i, |order| order[i] as usize);
+        let columns = pattern.row(row);
+        match new {
+            None => columns.first().copied().zip(columns.last().copied()),
+            Some(new) => {
+                let new = columns.iter().map(|&old| new[old as usize]);
+                new.clone().min().zip(new.max())
+            }
+        }
+    };
+    let nrows = pattern.nrows();
+    (0..nrows.div_ceil(slice))
+        .into_par_iter()
+        .map(|s| {
+            (s * slice..((s + 1) * slice).min(nrows))
+                .filter_map(span_of_row)
+                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+                .map_or(0..0, |(first, last)| first..last + 1)
+        })
+        .collect()
+}
+
+/// Whether 16-bit offsets hold the columns of every slice: the last offset marks padding.
+///
+/// # Errors
+/// [`Refusal`] with the widest span.
+pub(super) fn check_spans(spans: &[Range<u32>]) -> Result<(), Refusal> {
+    let widest = spans.iter().map(ExactSizeIterator::len).enumerate().max_by_key(|&(_, span)| span);
+    match widest {
+        Some((s, span)) if span > u16::PADDING.index() => Err(Refusal::new(format!(
+            "slice {s} spans {span} columns, 16-bit columns hold {}",
+            u16::PADDING
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// As [`check_spans`], for `sort` order in a basis that may be permuted.
+///
+/// # Errors
+/// As there.
+pub(super) fn check_narrow(
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+    slice: usize,
+    sort: Sort,
+) -> Result<(), Refusal> {
+    let new = match super::rows::basis(structure, sort, target) {
+        super::Basis::Permuted => Some(inverse(&structure.order(sort))),
+        super::Basis::Original => None,
+    };
+    check_spans(&spans(structure, slice, sort, new.as_deref()))
+}
+
+/// Where the entries of a CSR matrix go.
+struct Place<'a, S> {
+    rows: &'a Rows,
+    shape: &'a S,
+    row_ptr: &'a [usize],
+}
+
+impl<S: Shape> Place<'_, S> {
+    /// Puts `map(slice, entry)` of every entry of `source` in its slot, `padding` in all others.
+    fn fill<E: Copy + Sync, F: Copy + Send + Sync>(
+        &self,
+        source: &[E],
+        slots: &mut [F],
+        padding: F,
+        map: impl Fn(usize, E) -> F + Sync,
+    ) {
+        let slice = self.shape.rows();
+        let mut rest = slots;
+        let mut pieces = Vec::new();
+        for part in self.rows.parts().windows(2) {
+            let slices = part[0] / slice..part[1].div_ceil(slice);
+            let len = self.shape.start(slices.end) - self.shape.start(slices.start);
+            let (piece, after) = rest.split_at_mut(len);
+            pieces.push((slices, piece));
+            rest = after;
+        }
+        pieces.into_par_iter().for_each(|(slices, piece)| {
+            let mut rest = piece;
+            for s in slices {
+                let (slots, after) = rest.split_at_mut(self.shape.range(s).len());
+                rest = after;
+                slots.fill(padding);
+                let rows = s * slice..((s + 1) * slice).min(self.rows.nrows());
+                for (r, i) in rows.enumerate() {
+                    let old = self.rows.old(i);
+                    let entries = &source[self.row_ptr[old]..self.row_ptr[old + 1]];
+                    for (slot, &entry) in self.shape.slots(s, r).zip(entries) {
+                        slots[slot] = map(s, entry);
+                    }
+                }
+            }
+        });
+    }
+}
