@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::check;
 use crate::cost::{Cost, Source};
 use crate::csr::Csr;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Target};
@@ -66,6 +67,17 @@ impl Default for Protocol {
             max_convert_s: 0.5,
             seed: 1,
         }
+    }
+}
+
+impl Protocol {
+    /// Copies that take turns on this device where one takes `bytes`.
+    pub fn copies(&self, bytes: u64, device: &Device) -> usize {
+        let cold = self.cold_factor * device.cache_bytes as f64;
+        let room = self.max_memory_share * device.memory_bytes as f64;
+        let bytes = bytes.max(1) as f64;
+        let wanted = (cold / bytes).ceil().min(room / bytes).min(f64::from(self.max_copies));
+        wanted.max(1.0) as usize
     }
 }
 
@@ -222,7 +234,7 @@ fn time<T: Scalar>(
     let update_s = start.elapsed().as_secs_f64();
     let bytes = first.operator.bytes();
 
-    let wanted = copies_wanted(bytes, target, protocol);
+    let wanted = protocol.copies(bytes, target.device);
     while copies.len() < wanted && convert_s.iter().sum::<f64>() < protocol.max_convert_s {
         let seed = protocol.seed + copies.len() as u64;
         copies.push(copy(csr, candidate, target, seed, &mut convert_s)?);
@@ -285,15 +297,6 @@ fn copy<T: Scalar>(
     Ok(Copy { y: vec![T::ZERO; csr.nrows()], operator, x })
 }
 
-/// Copies that the protocol asks for where one takes `bytes`.
-fn copies_wanted(bytes: u64, target: &Target<'_>, protocol: &Protocol) -> usize {
-    let cold = protocol.cold_factor * target.device.cache_bytes as f64;
-    let room = protocol.max_memory_share * target.device.memory_bytes as f64;
-    let bytes = bytes.max(1) as f64;
-    let wanted = (cold / bytes).ceil().min(room / bytes).min(f64::from(protocol.max_copies));
-    wanted.max(1.0) as usize
-}
-
 /// Compares the y that timing left behind with the reference.
 fn check_last<T: Scalar>(csr: &Csr<T>, copy: &Copy<T>) -> Result<()> {
     let back = |vector: &[T]| match copy.operator.permutation() {
@@ -307,7 +310,6 @@ fn check_last<T: Scalar>(csr: &Csr<T>, copy: &Copy<T>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
     use crate::format::Basis;
 
     fn quick() -> Protocol {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::cost::{Cost, Source, estimate};
+use crate::cost::{Cost, Estimator, Source};
 use crate::device::Device;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal, Target, candidates};
@@ -84,16 +84,15 @@ pub fn choose(
     known: &[Known],
 ) -> Choice {
     let target = target(device, workload);
+    let estimator = Estimator::new(structure, &target);
     let mut costs = Vec::new();
     let mut refused = Vec::new();
     for candidate in candidates(device.kind) {
         match candidate.work(structure, &target) {
             Ok(work) => {
                 let known = known.iter().find(|(known, _)| *known == candidate);
-                let cost = known.map_or_else(
-                    || estimate(&candidate, &work, structure, &target),
-                    |&(_, cost)| cost,
-                );
+                let cost =
+                    known.map_or_else(|| estimator.cost(&candidate, &work), |&(_, cost)| cost);
                 costs.push((candidate, cost));
             }
             Err(reason) => refused.push(Refused { candidate, reason }),

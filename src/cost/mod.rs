@@ -1,10 +1,12 @@
 //! What a candidate costs: one conversion, one product, the memory, and where each number is from.
 
+pub mod balance;
+mod estimate;
+
 use serde::{Deserialize, Serialize};
 
 use crate::choose::Workload;
-use crate::format::{Candidate, Target, Work};
-use crate::structure::Structure;
+pub use estimate::{Estimator, Times};
 
 /// Where a number comes from, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -14,7 +16,7 @@ pub enum Source {
     Measured,
     /// From a model trained on measurements of the device.
     Predicted,
-    /// From the closed formulas of this module and the device profile.
+    /// From the closed formulas of [`Estimator`] and the device profile.
     Estimated,
 }
 
@@ -51,30 +53,25 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// Conversion and all updates of values of a workload, in seconds: what does not depend on the
+    /// number of products.
+    pub fn fixed_s(&self, workload: &Workload) -> f64 {
+        self.convert_s + workload.values.updates() as f64 * self.update_s
+    }
+
     /// Conversion, updates of values and all products of a workload, in seconds.
     pub fn total_s(&self, workload: &Workload) -> f64 {
-        self.convert_s
-            + workload.values.updates() as f64 * self.update_s
-            + workload.spmvs as f64 * self.spmv_s
+        self.fixed_s(workload) + workload.spmvs as f64 * self.spmv_s
     }
-}
 
-/// The cost of a candidate by closed formulas.
-pub fn estimate(
-    _candidate: &Candidate,
-    work: &Work,
-    structure: &Structure<'_>,
-    target: &Target<'_>,
-) -> Cost {
-    let device = target.device;
-    let pattern = structure.pattern();
-    let vectors = (pattern.nrows() + pattern.ncols()) * target.precision.bytes();
-    let bytes = (work.stream_bytes + work.extra_bytes) as f64 + vectors as f64;
-    Cost {
-        convert_s: work.convert_bytes as f64 / (device.read_gbps * 1e9),
-        update_s: 0.0,
-        spmv_s: f64::from(work.launches) * device.launch_s + bytes / (device.read_gbps * 1e9),
-        bytes: work.layout_bytes,
-        source: Source::Estimated,
+    /// Products from which on this is cheaper than `csr`: 0 where it always is or costs the same,
+    /// none where it never is.
+    pub fn break_even(&self, csr: &Cost, workload: &Workload) -> Option<u64> {
+        let more_s = self.fixed_s(workload) - csr.fixed_s(workload);
+        let gain_s = csr.spmv_s - self.spmv_s;
+        if more_s <= 0.0 && gain_s >= 0.0 {
+            return Some(0);
+        }
+        (gain_s > 0.0).then(|| (more_s / gain_s).ceil() as u64)
     }
 }

@@ -1,11 +1,22 @@
 //! Devices: what a product may run on, and the limits that costs are computed from.
+//!
+//! A profile is data: JSON that ships in `models/devices/`, or that [`probe`] measured on this
+//! host and [`Device::save`] wrote. The name `cpu` stands for this host: its own profile where one
+//! was saved, else the generic one that ships.
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod probe;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::format::Candidate;
+use crate::scalar::Precision;
+pub use probe::probe;
 
 /// What sort of device; candidates differ between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -17,9 +28,15 @@ pub enum Kind {
     Host,
 }
 
+/// The version of profiles that this program reads and writes.
+pub const SCHEMA: u32 = 1;
+
 /// Limits of one device, as measured; `source` says by whom and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Device {
+    /// [`SCHEMA`].
+    pub schema: u32,
     /// The name used on the command line and in records, for instance `h200`.
     pub name: String,
     /// GPU or host.
@@ -36,10 +53,19 @@ pub struct Device {
     pub cache_bytes: u64,
     /// Bandwidth of a stream served from the last-level cache, in GB/s.
     pub cache_gbps: f64,
-    /// Streaming multiprocessors, or cores used.
+    /// Bytes of the cache next to one processor: L1 of a multiprocessor, L2 of a core.
+    pub near_bytes: u64,
+    /// Sectors of x that all processors together look up in their nearest caches, in 1e9 a second.
+    pub lookup_gps: f64,
+    /// Streaming multiprocessors, or threads used on a host.
     pub processors: u32,
     /// Threads that one processor holds at once.
     pub threads_per_processor: u32,
+    /// Threads that must walk rows at once to ask for the whole bandwidth (0 on a host).
+    pub saturating_lanes: u64,
+    /// Time that one thread takes for one entry of a row after another, in nanoseconds (0 on a
+    /// host).
+    pub step_ns: f64,
     /// Shared memory that one block may use, in bytes (0 on a host).
     pub shared_bytes: u64,
     /// Time of one launch (or of one parallel region on a host), in seconds.
@@ -48,7 +74,80 @@ pub struct Device {
     pub link_gbps: f64,
     /// Memory of the device in bytes.
     pub memory_bytes: u64,
+    /// Bytes read and written by a conversion in one second, in GB/s.
+    pub convert_gbps: f64,
+    /// Time of a conversion besides, in seconds.
+    pub convert_s: f64,
+    /// Time of sorting one key in a conversion, in nanoseconds.
+    pub sort_ns: f64,
+    /// Time of partitioning one edge of a graph on the host, in nanoseconds.
+    pub partition_ns: f64,
+    /// What kernels reach, by candidate or by format; see [`Device::reach`].
+    pub kernels: BTreeMap<String, Reach>,
 }
+
+/// One figure for each precision.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PerPrecision {
+    /// In f32.
+    pub f32: f64,
+    /// In f64.
+    pub f64: f64,
+}
+
+impl PerPrecision {
+    /// The same figure for both.
+    pub const fn both(figure: f64) -> Self {
+        PerPrecision { f32: figure, f64: figure }
+    }
+
+    /// The figure of one precision.
+    pub const fn of(self, precision: Precision) -> f64 {
+        match precision {
+            Precision::F32 => self.f32,
+            Precision::F64 => self.f64,
+        }
+    }
+}
+
+/// What the kernels of a format were found to reach on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reach {
+    /// Share of the memory bandwidth that streams of the layout reach.
+    pub bandwidth: PerPrecision,
+    /// Time of one multiply-add on one processor when all data is near, in nanoseconds.
+    pub entry_ns: PerPrecision,
+    /// Time of one row on one processor besides, in nanoseconds.
+    pub row_ns: PerPrecision,
+    /// Time of a row on one processor besides where its length is another than that of the row
+    /// before, in nanoseconds.
+    pub change_ns: PerPrecision,
+    /// Time of converting one entry, all processors together, in nanoseconds; where it is 0 the
+    /// bytes of the conversion count alone.
+    pub convert_ns: PerPrecision,
+    /// Time of replacing one entry's value, all processors together, in nanoseconds; where it is 0
+    /// the bytes count alone.
+    pub update_ns: PerPrecision,
+}
+
+impl Default for Reach {
+    /// The full bandwidth and no time besides.
+    fn default() -> Self {
+        Reach {
+            bandwidth: PerPrecision::both(1.0),
+            entry_ns: PerPrecision::both(0.0),
+            row_ns: PerPrecision::both(0.0),
+            change_ns: PerPrecision::both(0.0),
+            convert_ns: PerPrecision::both(0.0),
+            update_ns: PerPrecision::both(0.0),
+        }
+    }
+}
+
+/// The key of [`Device::kernels`] for formats that have no entry of their own.
+const OTHERS: &str = "others";
 
 impl Device {
     /// The device profiles that ship with the program.
@@ -61,19 +160,132 @@ impl Device {
             include_str!("../../models/devices/cpu.json"),
         ]
         .into_iter()
-        .map(|text| serde_json::from_str(text).expect("shipped device profiles are valid"))
+        .map(|text| Device::parse(text).expect("shipped device profiles are valid"))
         .collect()
+    }
+
+    /// What the kernels of `candidate` reach: its own entry, its format's, or the one for others.
+    pub fn reach(&self, candidate: &Candidate) -> Reach {
+        [&candidate.to_string(), candidate.format.name(), OTHERS]
+            .into_iter()
+            .find_map(|key| self.kernels.get(key).copied())
+            .unwrap_or_default()
+    }
+
+    /// Reads a profile; all of it or nothing.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with what is wrong.
+    pub fn parse(text: &str) -> Result<Device> {
+        let wrong = |what: String| Error::Device(format!("device profile: {what}"));
+        let device: Device = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+        if device.schema != SCHEMA {
+            return Err(wrong(format!("schema is {}, this program reads {SCHEMA}", device.schema)));
+        }
+        let positive = [
+            ("read_gbps", device.read_gbps),
+            ("gather_gbps", device.gather_gbps),
+            ("cache_gbps", device.cache_gbps),
+            ("lookup_gps", device.lookup_gps),
+            ("convert_gbps", device.convert_gbps),
+            ("processors", f64::from(device.processors)),
+            ("threads_per_processor", f64::from(device.threads_per_processor)),
+            ("memory_bytes", device.memory_bytes as f64),
+        ];
+        let not_negative = [
+            ("launch_s", device.launch_s),
+            ("link_gbps", device.link_gbps),
+            ("step_ns", device.step_ns),
+            ("convert_s", device.convert_s),
+            ("sort_ns", device.sort_ns),
+            ("partition_ns", device.partition_ns),
+        ];
+        let reaches = device.kernels.iter().flat_map(|(kernel, reach)| {
+            [
+                reach.bandwidth,
+                reach.entry_ns,
+                reach.row_ns,
+                reach.change_ns,
+                reach.convert_ns,
+                reach.update_ns,
+            ]
+            .into_iter()
+            .flat_map(|pair| [pair.f32, pair.f64])
+            .map(move |figure| (kernel.as_str(), figure))
+        });
+        let bad = positive
+            .into_iter()
+            .find(|&(_, figure)| !(figure.is_finite() && figure > 0.0))
+            .or_else(|| {
+                let mut rest = not_negative.into_iter().chain(reaches);
+                rest.find(|&(_, figure)| !(figure.is_finite() && figure >= 0.0))
+            });
+        match bad {
+            Some((name, figure)) => Err(wrong(format!("{name} is {figure}"))),
+            None => Ok(device),
+        }
+    }
+
+    /// Writes the profile under `data`, where [`find`] looks for it; returns the file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn save(&self, data: &Path) -> Result<PathBuf> {
+        let path = file(data, &self.name);
+        let io = |source| Error::Io { what: path.display().to_string(), source };
+        let text = serde_json::to_string_pretty(self).expect("a profile is plain data");
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(io)?;
+        }
+        // Written aside first, so that a reader never meets half a profile.
+        let part = path.with_extension("json.part");
+        std::fs::write(&part, text + "\n").map_err(io)?;
+        std::fs::rename(&part, &path).map_err(io)?;
+        Ok(path)
     }
 }
 
-/// The shipped device of this name.
+/// The folder of this user's own data: `$ELLECT_DATA`, or `ellect` in the XDG data home.
+pub fn data_dir() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("ELLECT_DATA")
+        .or_else(|| set("XDG_DATA_HOME").map(|home| home.join("ellect")))
+        .or_else(|| set("HOME").map(|home| home.join(".local/share/ellect")))
+        .unwrap_or_else(|| PathBuf::from("ellect-data"))
+}
+
+/// The device of this name: a profile saved in [`data_dir`], else a shipped one.
 ///
 /// # Errors
-/// [`Error::Device`] with the known names.
+/// As [`find_in`].
 pub fn find(name: &str) -> Result<Device> {
-    let devices = Device::shipped();
-    let known: Vec<_> = devices.iter().map(|device| device.name.clone()).collect();
-    devices.into_iter().find(|device| device.name == name).ok_or_else(|| {
-        Error::Device(format!("no device is named '{name}'; there are: {}", known.join(", ")))
-    })
+    find_in(name, &data_dir())
+}
+
+/// The device of this name: a profile saved under `data`, else a shipped one.
+///
+/// # Errors
+/// [`Error::Device`] with the known names, or where a saved profile cannot be read in whole.
+pub fn find_in(name: &str, data: &Path) -> Result<Device> {
+    let shipped = Device::shipped();
+    let Some(device) = shipped.iter().find(|device| device.name == name) else {
+        let known: Vec<_> = shipped.iter().map(|device| device.name.as_str()).collect();
+        let known = known.join(", ");
+        return Err(Error::Device(format!("no device is named '{name}'; there are: {known}")));
+    };
+    let path = file(data, name);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Device::parse(&text).map_err(|error| {
+            Error::Device(format!(
+                "{}: {error}; remove the file, or run `ellect devices --probe` again",
+                path.display()
+            ))
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(device.clone()),
+        Err(source) => Err(Error::Io { what: path.display().to_string(), source }),
+    }
+}
+
+fn file(data: &Path, name: &str) -> PathBuf {
+    data.join("devices").join(format!("{name}.json"))
 }

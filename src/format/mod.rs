@@ -124,6 +124,9 @@ pub struct Work {
     pub scattered_rows: u64,
     /// Warp iterations (PELLR, equation 1): the sum over warps of their longest lane.
     pub steps: u64,
+    /// GPU threads that walk whole rows, together with others or alone: rows times threads a row.
+    /// 0 where long rows are split among as many as it takes.
+    pub lanes: u64,
     /// Kernels launched (parallel regions on a host).
     pub launches: u32,
     /// Bytes read and written by the conversion.

@@ -287,6 +287,7 @@ pub(super) fn work(
         extra_bytes: if second_pass { 2 * value_bytes * nrows } else { 0 },
         scattered_rows: if scattered { nrows } else { 0 },
         steps: arrays.steps,
+        lanes: threads as u64 * nrows,
         launches: if second_pass { 2 } else { 1 },
         convert_bytes: 8 * nrows + (4 + value_bytes) * nnz + layout_bytes,
         sorted_keys: if sort == Sort::None { 0 } else { nrows },

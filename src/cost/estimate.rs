@@ -1,0 +1,261 @@
+//! Times by closed formulas, from what a candidate does ([`Work`]) and what a device can
+//! ([`Device`](crate::device::Device)).
+//!
+//! A product is held up by walls, each a quantity over a rate:
+//!
+//! | wall | quantity | rate |
+//! |---|---|---|
+//! | stream | bytes of the layout, of x, y and middle arrays | memory, or the last-level cache where all fits |
+//! | gather | those bytes, and 32 for each sector of x missed nearby | last-level cache |
+//! | lookup | sectors of x asked for | nearest caches |
+//! | compute | multiply-adds and rows | processors |
+//! | row | entries of the longest row, where a few threads walk it | one thread |
+//!
+//! and takes as long as the highest of them, a little more where two are of the same height, plus
+//! its launches and what the formats' kernels were found to need besides.
+
+use super::{Cost, Source};
+use crate::device::{Kind, Reach};
+use crate::format::{Candidate, Target, Work};
+use crate::measure::Protocol;
+use crate::par;
+use crate::structure::{Sort, Structure, Walk};
+
+/// How sharply the highest wall rules: the exponent of the norm that walls are combined in.
+const SHARPNESS: i32 = 6;
+
+/// Times of one product, wall by wall, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    /// Bytes through memory.
+    pub stream_s: f64,
+    /// Bytes and sectors through the last-level cache.
+    pub gather_s: f64,
+    /// Sectors through the nearest caches.
+    pub lookup_s: f64,
+    /// Multiply-adds and rows.
+    pub compute_s: f64,
+    /// The longest row, where a few threads walk the whole of it.
+    pub row_s: f64,
+    /// Launches.
+    pub launch_s: f64,
+    /// Bytes that one product moves through memory.
+    pub bytes: f64,
+}
+
+impl Times {
+    /// The time of the product.
+    pub fn total_s(&self) -> f64 {
+        let walls = [self.stream_s, self.gather_s, self.lookup_s, self.compute_s, self.row_s];
+        let highest = walls.into_iter().fold(f64::MIN_POSITIVE, f64::max);
+        let sum: f64 = walls.iter().map(|wall| (wall / highest).powi(SHARPNESS)).sum();
+        highest * sum.powf(1.0 / f64::from(SHARPNESS)) + self.launch_s
+    }
+
+    /// What holds the product up, in words.
+    pub fn bound(&self) -> &'static str {
+        [
+            (self.stream_s, "the bandwidth of memory"),
+            (self.gather_s, "gathers of x from the last-level cache"),
+            (self.lookup_s, "look-ups of x in the nearest cache"),
+            (self.compute_s, "arithmetic and the cost of each row"),
+            (self.row_s, "its longest row"),
+            (self.launch_s, "the cost of launching"),
+        ]
+        .into_iter()
+        .fold((0.0, "nothing"), |most, wall| if wall.0 > most.0 { wall } else { most })
+        .1
+    }
+}
+
+/// Estimates the candidates of one matrix for one target.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimator<'a> {
+    target: Target<'a>,
+    nrows: usize,
+    ncols: usize,
+    nnz: usize,
+    longest: usize,
+    /// Rows of another length than the row before.
+    changes: usize,
+    /// Share of the sectors asked for, in the matrix's own order, that the same block of rows did
+    /// not ask for before.
+    new_share: f64,
+}
+
+impl<'a> Estimator<'a> {
+    /// Samples the locality of x; one pass over at most [`BLOCKS`] blocks of [`BLOCK`] rows.
+    pub fn new(structure: &Structure<'_>, target: &Target<'a>) -> Self {
+        let pattern = structure.pattern();
+        Estimator {
+            target: *target,
+            nrows: pattern.nrows(),
+            ncols: pattern.ncols(),
+            nnz: pattern.nnz(),
+            longest: structure.max_length(),
+            changes: structure.lengths().windows(2).filter(|w| w[0] != w[1]).count(),
+            new_share: new_share(structure, target),
+        }
+    }
+
+    /// The cost of a candidate that does this work.
+    pub fn cost(&self, candidate: &Candidate, work: &Work) -> Cost {
+        Cost {
+            convert_s: self.convert_s(candidate, work),
+            update_s: self.update_s(candidate, work),
+            spmv_s: self.times(candidate, work).total_s(),
+            bytes: work.layout_bytes,
+            source: Source::Estimated,
+        }
+    }
+
+    /// The walls of one product.
+    pub fn times(&self, candidate: &Candidate, work: &Work) -> Times {
+        let Target { device, precision, .. } = self.target;
+        let reach = device.reach(candidate);
+        let w = precision.bytes() as f64;
+        let (x_bytes, y_bytes) = (self.ncols as f64 * w, self.nrows as f64 * w);
+
+        // Sectors of x that are not near any more when they are asked for; those that the
+        // last-level cache has lost too come from memory.
+        let fits_near = (device.near_bytes as f64 / x_bytes.max(1.0)).min(1.0);
+        let missed = match device.kind {
+            Kind::Gpu => work.x_sectors * self.new_share,
+            Kind::Host => work.x_sectors * self.new_share * (1.0 - fits_near),
+        };
+        let room = device.cache_bytes as f64;
+        let lost = (1.0 - room / (x_bytes + y_bytes).max(1.0)).max(0.0);
+        let again = (32.0 * missed * lost - x_bytes).max(0.0);
+        // A row written out of order takes a whole sector.
+        let scatter = work.scattered_rows as f64 * (32.0 - w);
+
+        let dense = work.stream_bytes as f64 + work.extra_bytes as f64 + x_bytes + y_bytes;
+        let bytes = dense + again + scatter * lost;
+        let share = reach.bandwidth.of(precision).max(1e-3) * self.occupancy(work);
+        let cached = self.cached_share(bytes);
+        let byte_s = cached / device.cache_gbps + (1.0 - cached) / device.read_gbps;
+        let near_s = (dense + scatter) / device.cache_gbps + 32.0 * missed / device.gather_gbps;
+        Times {
+            stream_s: bytes * byte_s / share / 1e9,
+            gather_s: near_s / 1e9,
+            lookup_s: work.x_sectors / device.lookup_gps / 1e9,
+            compute_s: self.compute_s(reach, work),
+            row_s: self.row_s(work),
+            launch_s: self.launch_s(work),
+            bytes,
+        }
+    }
+
+    /// Threads of a host that have a part of the work.
+    fn threads(&self, work: &Work) -> f64 {
+        let parts = (work.entries as usize + self.nrows) / par::GRAIN;
+        parts.clamp(1, self.target.device.processors as usize) as f64
+    }
+
+    /// Share of the bandwidth that the threads in flight can ask for.
+    fn occupancy(&self, work: &Work) -> f64 {
+        match work.lanes {
+            0 => 1.0,
+            lanes => (lanes as f64 / self.target.device.saturating_lanes.max(1) as f64).min(1.0),
+        }
+    }
+
+    /// Share of a product's bytes that the last-level cache still holds from the time before,
+    /// where as many copies take turns as when it is measured.
+    fn cached_share(&self, bytes: f64) -> f64 {
+        let device = self.target.device;
+        let copies = Protocol::default().copies(bytes as u64, device) as f64;
+        let filled = bytes * copies / device.cache_bytes.max(1) as f64;
+        ((1.5 - filled) / 0.75).clamp(0.0, 1.0)
+    }
+
+    fn compute_s(&self, reach: Reach, work: &Work) -> f64 {
+        let Target { device, precision, .. } = self.target;
+        let processors = match device.kind {
+            Kind::Gpu => f64::from(device.processors),
+            Kind::Host => self.threads(work),
+        };
+        let entries_ns = work.entries as f64 * reach.entry_ns.of(precision);
+        let rows_ns = self.nrows as f64 * reach.row_ns.of(precision);
+        let changes_ns = self.changes as f64 * reach.change_ns.of(precision);
+        (entries_ns + rows_ns + changes_ns) / processors / 1e9
+    }
+
+    /// The longest row, where a few threads walk the whole of it.
+    fn row_s(&self, work: &Work) -> f64 {
+        if work.lanes == 0 {
+            return 0.0;
+        }
+        let threads_a_row = (work.lanes as f64 / self.nrows.max(1) as f64).max(1.0);
+        self.longest as f64 / threads_a_row * self.target.device.step_ns / 1e9
+    }
+
+    fn launch_s(&self, work: &Work) -> f64 {
+        let device = self.target.device;
+        match device.kind {
+            Kind::Host if self.threads(work) <= 1.0 => 0.0,
+            Kind::Host | Kind::Gpu => f64::from(work.launches) * device.launch_s,
+        }
+    }
+
+    fn convert_s(&self, candidate: &Candidate, work: &Work) -> f64 {
+        let Target { device, precision, .. } = self.target;
+        if work.convert_bytes == 0 {
+            return 0.0;
+        }
+        match device.reach(candidate).convert_ns.of(precision) {
+            0.0 => {
+                device.convert_s
+                    + work.convert_bytes as f64 / device.convert_gbps / 1e9
+                    + work.sorted_keys as f64 * device.sort_ns / 1e9
+                    + work.partitioned_edges as f64 * device.partition_ns / 1e9
+            }
+            entry_ns => work.entries as f64 * entry_ns / 1e9,
+        }
+    }
+
+    /// New values are read, looked up in the order of the layout, and written.
+    fn update_s(&self, candidate: &Candidate, work: &Work) -> f64 {
+        let Target { device, precision, .. } = self.target;
+        match device.reach(candidate).update_ns.of(precision) {
+            0.0 => {
+                let w = precision.bytes() as f64;
+                let bytes = self.nnz as f64 * (w + 4.0) + work.entries as f64 * w;
+                f64::from(work.launches) * device.launch_s + bytes / device.convert_gbps / 1e9
+            }
+            entry_ns => work.entries as f64 * entry_ns / 1e9,
+        }
+    }
+}
+
+/// Rows of one block whose sectors of x are counted together: what an L1 cache serves at a time.
+pub const BLOCK: usize = 256;
+
+/// The most blocks that are looked at.
+pub const BLOCKS: usize = 64;
+
+/// Distinct sectors of x in blocks of neighbouring rows, over the sectors that their warps ask for
+/// step by step.
+fn new_share(structure: &Structure<'_>, target: &Target<'_>) -> f64 {
+    let pattern = structure.pattern();
+    let per_sector = (32 / target.precision.bytes()) as u32;
+    let blocks = pattern.nrows().div_ceil(BLOCK);
+    let looked_at = blocks.min(BLOCKS);
+    let (mut distinct, mut nnz) = (0usize, 0usize);
+    let mut sectors = Vec::new();
+    for i in 0..looked_at {
+        let first = i * blocks / looked_at * BLOCK;
+        let last = (first + BLOCK).min(pattern.nrows());
+        let range = pattern.row_ptr()[first]..pattern.row_ptr()[last];
+        sectors.clear();
+        sectors.extend(pattern.col_idx()[range].iter().map(|column| column / per_sector));
+        nnz += sectors.len();
+        sectors.sort_unstable();
+        sectors.dedup();
+        distinct += sectors.len();
+    }
+    let rows = Walk::Rows { threads: 1, sort: Sort::None };
+    let asked_a_nonzero = structure.x_sectors(rows, target.precision) / pattern.nnz().max(1) as f64;
+    let new_a_nonzero = distinct as f64 / nnz.max(1) as f64;
+    if asked_a_nonzero > 0.0 { (new_a_nonzero / asked_a_nonzero).min(1.0) } else { 1.0 }
+}
