@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::error::{Error, Result};
+use crate::par;
 use crate::scalar::Scalar;
 
 /// A sparse matrix in compressed sparse rows, always valid.
@@ -51,22 +54,14 @@ impl<T: Scalar> Csr<T> {
         if values.len() != col_idx.len() {
             return Err(Error::Shape { what: "values", got: values.len(), needed: col_idx.len() });
         }
-        for row in 0..nrows {
-            let columns = &col_idx[row_ptr[row]..row_ptr[row + 1]];
-            if let Some(w) = columns.windows(2).find(|w| w[0] >= w[1]) {
-                return Err(Error::input(format!(
-                    "row {row} stores column {} before column {}; columns must strictly increase \
-                     within a row (Csr::from_unsorted sorts them and sums repeated entries)",
-                    w[0], w[1]
-                )));
-            }
-            if let Some(&last) = columns.last()
-                && last as usize >= ncols
-            {
-                return Err(Error::input(format!(
-                    "row {row} stores column {last}, but the matrix has {ncols} columns"
-                )));
-            }
+        let fault = par::split(&row_ptr, 1, par::GRAIN).par_windows(2).find_map_first(|rows| {
+            (rows[0]..rows[1]).find_map(|row| {
+                let columns = &col_idx[row_ptr[row]..row_ptr[row + 1]];
+                column_fault(row, columns, ncols)
+            })
+        });
+        if let Some(what) = fault {
+            return Err(Error::input(what));
         }
         Ok(Csr { nrows, ncols, row_ptr, col_idx, values })
     }
@@ -86,33 +81,22 @@ impl<T: Scalar> Csr<T> {
         if values.len() != col_idx.len() {
             return Err(Error::Shape { what: "values", got: values.len(), needed: col_idx.len() });
         }
-        let mut row_of: Vec<(u32, T)> = Vec::new();
+        let shortened = sort_rows(&row_ptr, &mut col_idx, &mut values);
+        if shortened.is_empty() {
+            return Csr::new(nrows, ncols, row_ptr, col_idx, values);
+        }
+        let mut shortened = shortened.into_iter().peekable();
         let mut filled = 0;
         for row in 0..nrows {
-            let range = row_ptr[row]..row_ptr[row + 1];
+            let start = row_ptr[row];
+            let len = match shortened.next_if(|&(short, _)| short == row) {
+                Some((_, len)) => len,
+                None => row_ptr[row + 1] - start,
+            };
             row_ptr[row] = filled;
-            let sorted = col_idx[range.clone()].windows(2).all(|w| w[0] < w[1]);
-            if sorted {
-                if filled != range.start {
-                    col_idx.copy_within(range.clone(), filled);
-                    values.copy_within(range.clone(), filled);
-                }
-                filled += range.len();
-                continue;
-            }
-            row_of.clear();
-            row_of.extend(range.map(|k| (col_idx[k], values[k])));
-            row_of.sort_by_key(|&(column, _)| column);
-            for i in 0..row_of.len() {
-                let (column, value) = row_of[i];
-                if i > 0 && row_of[i - 1].0 == column {
-                    values[filled - 1] += value;
-                } else {
-                    col_idx[filled] = column;
-                    values[filled] = value;
-                    filled += 1;
-                }
-            }
+            col_idx.copy_within(start..start + len, filled);
+            values.copy_within(start..start + len, filled);
+            filled += len;
         }
         row_ptr[nrows] = filled;
         col_idx.truncate(filled);
@@ -287,6 +271,81 @@ impl<'a> Pattern<'a> {
     pub fn row_nnz(&self, row: usize) -> usize {
         self.row_ptr[row + 1] - self.row_ptr[row]
     }
+}
+
+/// What is wrong with the columns of a row.
+fn column_fault(row: usize, columns: &[u32], ncols: usize) -> Option<String> {
+    if let Some(w) = columns.windows(2).find(|w| w[0] >= w[1]) {
+        return Some(format!(
+            "row {row} stores column {} before column {}; columns must strictly increase within a \
+             row (Csr::from_unsorted sorts them and sums repeated entries)",
+            w[0], w[1]
+        ));
+    }
+    match columns.last() {
+        Some(&last) if last as usize >= ncols => {
+            Some(format!("row {row} stores column {last}, but the matrix has {ncols} columns"))
+        }
+        _ => None,
+    }
+}
+
+/// Sorts the columns of each row and sums repeated ones, over rayon's current threads.
+///
+/// Returns the rows that became shorter, in order, with their new length; their entries are at
+/// the start of where they were.
+fn sort_rows<T: Scalar>(
+    row_ptr: &[usize],
+    col_idx: &mut [u32],
+    values: &mut [T],
+) -> Vec<(usize, usize)> {
+    let bounds = par::split(row_ptr, 1, par::GRAIN);
+    let cuts: Vec<usize> = bounds.iter().map(|&row| row_ptr[row]).collect();
+    let columns = par::slices_mut(col_idx, &cuts);
+    let values = par::slices_mut(values, &cuts);
+    (columns, values, bounds.par_windows(2))
+        .into_par_iter()
+        .flat_map_iter(|(columns, values, rows)| {
+            let first = row_ptr[rows[0]];
+            let mut entries = Vec::new();
+            let mut shortened = Vec::new();
+            for row in rows[0]..rows[1] {
+                let range = row_ptr[row] - first..row_ptr[row + 1] - first;
+                let (columns, values) = (&mut columns[range.clone()], &mut values[range]);
+                let len = sort_row(columns, values, &mut entries);
+                if len < columns.len() {
+                    shortened.push((row, len));
+                }
+            }
+            shortened
+        })
+        .collect()
+}
+
+/// Sorts and sums one row, and returns its new length; `entries` is scratch.
+fn sort_row<T: Scalar>(
+    columns: &mut [u32],
+    values: &mut [T],
+    entries: &mut Vec<(u32, T)>,
+) -> usize {
+    if columns.windows(2).all(|w| w[0] < w[1]) {
+        return columns.len();
+    }
+    entries.clear();
+    entries.extend(columns.iter().copied().zip(values.iter().copied()));
+    // The sort is stable, so that sums do not depend on anything but the order of entries.
+    entries.sort_by_key(|&(column, _)| column);
+    let mut len = 0;
+    for &(column, value) in &*entries {
+        if len > 0 && columns[len - 1] == column {
+            values[len - 1] += value;
+        } else {
+            columns[len] = column;
+            values[len] = value;
+            len += 1;
+        }
+    }
+    len
 }
 
 fn check_dimensions(nrows: usize, ncols: usize) -> Result<()> {

@@ -71,6 +71,16 @@ fn run<T: Send>(bounds: &[usize], y: &mut [T], work: &(impl Fn(Range<usize>, &mu
     }
 }
 
+/// Cuts `y` at `cuts`, which rise from 0 to `y.len()`: part `p` is `y[cuts[p]..cuts[p + 1]]`.
+///
+/// # Panics
+/// If `cuts` falls or passes the end of `y`.
+pub fn slices_mut<'a, T>(mut y: &'a mut [T], cuts: &[usize]) -> Vec<&'a mut [T]> {
+    cuts.windows(2)
+        .map(|cut| y.split_off_mut(..cut[1] - cut[0]).expect("cuts rise and end within y"))
+        .collect()
+}
+
 /// A buffer that a product may use while it runs; made once, kept between products.
 ///
 /// Several products of one operator may run at once: each takes a buffer, the pool keeps as many
