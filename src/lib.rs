@@ -11,9 +11,11 @@ pub mod format;
 pub mod measure;
 pub mod operator;
 pub mod par;
+pub mod read;
 pub mod scalar;
 pub mod structure;
 pub mod tuner;
+pub mod write;
 
 pub use csr::{Csr, Pattern};
 pub use error::{Error, Result};

@@ -81,6 +81,11 @@ pub trait Scalar:
     fn from_f64(value: f64) -> Self;
     /// Exact.
     fn to_f64(self) -> f64;
+    /// The decimal number at the start of `text`, correctly rounded, and the bytes it takes.
+    ///
+    /// Accepts `inf` and `nan`, rounds overflow to infinity and stops at the first byte that does
+    /// not belong to the number: the caller checks what follows.
+    fn parse_prefix(text: &[u8]) -> Option<(Self, usize)>;
     /// The largest finite value.
     fn largest() -> f64;
     /// The smallest positive normal value: sums of smaller terms lose digits.
@@ -99,6 +104,10 @@ impl Scalar for f32 {
 
     fn to_f64(self) -> f64 {
         f64::from(self)
+    }
+
+    fn parse_prefix(text: &[u8]) -> Option<(Self, usize)> {
+        fast_float2::parse_partial(text).ok()
     }
 
     fn largest() -> f64 {
@@ -122,6 +131,10 @@ impl Scalar for f64 {
 
     fn to_f64(self) -> f64 {
         self
+    }
+
+    fn parse_prefix(text: &[u8]) -> Option<(Self, usize)> {
+        fast_float2::parse_partial(text).ok()
     }
 
     fn largest() -> f64 {

@@ -1,0 +1,65 @@
+//! A CSR matrix as a JSON object, for small ones.
+//!
+//! ```text
+//! {"nrows": 2, "ncols": 3, "row_ptr": [0, 1, 3], "col_idx": [2, 0, 1], "values": [1.5, 2, -3]}
+//! ```
+//!
+//! Indices count from 0. Without `values`, every entry is 1. Unknown keys are refused.
+
+use std::io::{self, Read};
+
+use serde::Deserialize;
+
+use super::{Limits, io_error};
+use crate::csr::Csr;
+use crate::error::{At, Error, Result};
+use crate::scalar::Scalar;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Matrix {
+    nrows: u64,
+    ncols: u64,
+    row_ptr: Vec<usize>,
+    col_idx: Vec<u32>,
+    #[serde(default)]
+    values: Option<Vec<f64>>,
+}
+
+/// Reads one JSON object to the end of `source`.
+///
+/// # Errors
+/// [`Error::Input`] with the line of a fault, [`Error::Limit`].
+pub(super) fn read<T: Scalar>(source: impl Read, limits: &Limits) -> Result<Csr<T>> {
+    let matrix: Matrix = serde_json::from_reader(source).map_err(json_error)?;
+    let (nrows, ncols) = limits.dimensions(At::Whole, matrix.nrows, matrix.ncols)?;
+    limits.entries(At::Whole, matrix.col_idx.len() as u64)?;
+    limits.borne_out(0, ncols, matrix.col_idx.len())?;
+    let values = match matrix.values {
+        Some(values) => finite(&values)?,
+        None => vec![T::ONE; matrix.col_idx.len()],
+    };
+    Csr::from_unsorted(nrows, ncols, matrix.row_ptr, matrix.col_idx, values)
+}
+
+fn finite<T: Scalar>(values: &[f64]) -> Result<Vec<T>> {
+    let rounded: Vec<T> = values.iter().map(|&value| T::from_f64(value)).collect();
+    match rounded.iter().position(|value| !value.to_f64().is_finite()) {
+        None => Ok(rounded),
+        Some(k) => Err(Error::input(format!(
+            "values[{k}] is {:e}; it must be finite in {}",
+            values[k],
+            T::PRECISION
+        ))),
+    }
+}
+
+fn json_error(error: serde_json::Error) -> Error {
+    if error.is_io() {
+        return io_error(io::Error::from(error));
+    }
+    let (line, column) = (error.line() as u64, error.column());
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or(&text);
+    Error::line(line, format!("column {column}: {what}"))
+}

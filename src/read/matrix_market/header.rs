@@ -1,0 +1,169 @@
+//! The banner, the comments and the size line.
+
+use std::io::{BufRead, Read};
+
+use super::super::triplets::Symmetry;
+use super::super::{Limits, excerpt, io_error};
+use super::LINE_BYTES;
+use crate::error::{At, Error, Result};
+
+/// How entries are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// One line an entry, with its indices.
+    Coordinate,
+    /// Every value, column by column.
+    Array,
+}
+
+/// What values look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Real,
+    Integer,
+    Pattern,
+}
+
+/// What the lines before the entries say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub layout: Layout,
+    pub field: Field,
+    pub symmetry: Symmetry,
+    pub nrows: usize,
+    pub ncols: usize,
+    /// Lines with an entry that must follow.
+    pub entries: u64,
+    /// Lines read.
+    pub lines: u64,
+}
+
+const LAYOUTS: [(&str, Layout); 2] = [("coordinate", Layout::Coordinate), ("array", Layout::Array)];
+
+const FIELDS: [(&str, Field); 4] = [
+    ("real", Field::Real),
+    ("double", Field::Real),
+    ("integer", Field::Integer),
+    ("pattern", Field::Pattern),
+];
+
+const SYMMETRIES: [(&str, Symmetry); 3] = [
+    ("general", Symmetry::General),
+    ("symmetric", Symmetry::Symmetric),
+    ("skew-symmetric", Symmetry::Skew),
+];
+
+/// Reads up to the size line.
+///
+/// # Errors
+/// [`Error::Input`] and [`Error::Limit`] with the line.
+pub(super) fn read(source: &mut impl BufRead, limits: &Limits) -> Result<Header> {
+    let mut line = Vec::new();
+    next_line(source, 1, &mut line)?;
+    let (layout, field, symmetry) = banner(&line).map_err(|what| Error::line(1, what))?;
+    let mut lines = 1;
+    let sizes = loop {
+        lines += 1;
+        if !next_line(source, lines, &mut line)? {
+            return Err(Error::line(lines, "the file ends before its size line"));
+        }
+        let text = line.trim_ascii();
+        if !text.is_empty() && !text.starts_with(b"%") {
+            break sizes(text, layout).map_err(|what| Error::line(lines, what))?;
+        }
+    };
+
+    let at = At::Line(lines);
+    let (nrows, ncols) = limits.dimensions(at, sizes[0], sizes[1])?;
+    if symmetry != Symmetry::General && nrows != ncols {
+        return Err(Error::line(
+            lines,
+            format!("a symmetric matrix must be square, this one is {nrows} x {ncols}"),
+        ));
+    }
+    // Dimensions are below 2^32, so that none of these products overflows.
+    let [m, n] = [nrows as u64, ncols as u64];
+    let entries = match (layout, symmetry) {
+        (Layout::Coordinate, _) => sizes[2],
+        (Layout::Array, Symmetry::General) => m * n,
+        (Layout::Array, Symmetry::Symmetric) => m * (m + 1) / 2,
+        (Layout::Array, Symmetry::Skew) => m * m.saturating_sub(1) / 2,
+    };
+    limits.entries(at, entries)?;
+    Ok(Header { layout, field, symmetry, nrows, ncols, entries, lines })
+}
+
+/// Reads a line into `line`; false at the end of the source.
+fn next_line(source: &mut impl BufRead, number: u64, line: &mut Vec<u8>) -> Result<bool> {
+    line.clear();
+    let limit = LINE_BYTES as u64;
+    let got = source.take(limit).read_until(b'\n', line).map_err(io_error)?;
+    if got as u64 == limit && line.last() != Some(&b'\n') {
+        return Err(super::too_long(number));
+    }
+    Ok(got > 0)
+}
+
+fn banner(line: &[u8]) -> std::result::Result<(Layout, Field, Symmetry), String> {
+    let lower = line.to_ascii_lowercase();
+    let words: Vec<&[u8]> =
+        lower.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    let &[b"%%matrixmarket", object, layout, field, symmetry] = words.as_slice() else {
+        return Err(format!(
+            "the file starts with {}; it must start with '%%MatrixMarket matrix', then coordinate \
+             or array, the kind of values and the symmetry",
+            excerpt(line.trim_ascii())
+        ));
+    };
+    if object != b"matrix" {
+        return Err(format!("the object is {}; only 'matrix' is read", excerpt(object)));
+    }
+    if field == b"complex" || symmetry == b"hermitian" {
+        return Err("complex and hermitian matrices are not supported; write the real and the \
+                    imaginary part as two matrices"
+            .into());
+    }
+    let layout = look_up("layout", layout, &LAYOUTS)?;
+    let field = look_up("kind of values", field, &FIELDS)?;
+    let symmetry = look_up("symmetry", symmetry, &SYMMETRIES)?;
+    if field == Field::Pattern && (layout == Layout::Array || symmetry == Symmetry::Skew) {
+        return Err("a pattern has no values, so it can be neither an array nor skew-symmetric; \
+                    write it as 'coordinate pattern general' or 'symmetric'"
+            .into());
+    }
+    Ok((layout, field, symmetry))
+}
+
+fn look_up<V: Copy>(
+    what: &str,
+    word: &[u8],
+    table: &[(&str, V)],
+) -> std::result::Result<V, String> {
+    table.iter().find(|(name, _)| name.as_bytes() == word).map(|&(_, value)| value).ok_or_else(
+        || {
+            let names: Vec<_> = table.iter().map(|&(name, _)| name).collect();
+            format!("the {what} is {}; it must be one of: {}", excerpt(word), names.join(", "))
+        },
+    )
+}
+
+fn sizes(text: &[u8], layout: Layout) -> std::result::Result<[u64; 3], String> {
+    let (names, needed) = match layout {
+        Layout::Coordinate => ("rows, columns and entries", 3),
+        Layout::Array => ("rows and columns", 2),
+    };
+    let mut sizes = [0; 3];
+    let mut count = 0;
+    for word in text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
+        let size = super::lines::whole_number(word);
+        let (Some(size), true) = (size, count < needed) else { break };
+        sizes[count] = size;
+        count += 1;
+    }
+    let words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).count();
+    if count == needed && words == needed {
+        Ok(sizes)
+    } else {
+        Err(format!("the size line is {}; it must hold the numbers of {names}", excerpt(text)))
+    }
+}

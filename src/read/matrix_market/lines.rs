@@ -1,0 +1,260 @@
+//! The lines with entries: a strict fast path, and an explanation of the line it does not take.
+
+use super::super::excerpt;
+use super::super::triplets::Symmetry;
+use super::header::{Field, Header, Layout};
+use crate::scalar::Scalar;
+
+/// What the lines of one block hold. Line numbers count from 1 at the start of the block.
+pub(super) struct Block<T> {
+    /// Indices stay empty for arrays, values for patterns.
+    pub rows: Vec<u32>,
+    pub cols: Vec<u32>,
+    pub values: Vec<T>,
+    /// Lines with an entry, up to a fault.
+    pub entries: u64,
+    /// All lines, up to and with a fault.
+    pub lines: u64,
+    /// The first line with an entry above the diagonal, in a symmetric file.
+    pub above: Option<u64>,
+    /// The first line with an entry below it.
+    pub below: Option<u64>,
+    /// What is wrong with the last line.
+    pub fault: Option<String>,
+}
+
+impl<T> Default for Block<T> {
+    fn default() -> Self {
+        Block {
+            rows: Vec::new(),
+            cols: Vec::new(),
+            values: Vec::new(),
+            entries: 0,
+            lines: 0,
+            above: None,
+            below: None,
+            fault: None,
+        }
+    }
+}
+
+impl<T: Scalar> Block<T> {
+    /// Reads all lines of `text`, up to the first that is malformed.
+    pub fn parse(&mut self, text: &[u8], header: &Header) {
+        let Block { mut rows, mut cols, mut values, .. } = std::mem::take(self);
+        rows.clear();
+        cols.clear();
+        values.clear();
+        *self = Block { rows, cols, values, ..Block::default() };
+        let mut rest = text;
+        while !rest.is_empty() {
+            self.lines += 1;
+            match self.line(rest, header) {
+                Some(after) => rest = after,
+                None => {
+                    let end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
+                    self.fault = Some(explain::<T>(&rest[..end], header));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads the line at the start of `rest`, and returns what follows it.
+    #[inline(always)]
+    fn line<'a>(&mut self, rest: &'a [u8], header: &Header) -> Option<&'a [u8]> {
+        let rest = skip_blanks(rest);
+        match rest.first() {
+            None => return Some(rest),
+            Some(b'\n') => return Some(&rest[1..]),
+            Some(b'%') => return Some(after_line(rest)),
+            Some(_) => {}
+        }
+        let rest = match header.layout {
+            Layout::Array => rest,
+            Layout::Coordinate => {
+                let (row, rest) = index(rest, header.nrows)?;
+                let (col, rest) = index(rest, header.ncols)?;
+                self.rows.push(row);
+                self.cols.push(col);
+                if header.symmetry != Symmetry::General && row != col {
+                    let side = if row < col { &mut self.above } else { &mut self.below };
+                    side.get_or_insert(self.lines);
+                }
+                rest
+            }
+        };
+        let rest = match header.field {
+            Field::Pattern => rest,
+            field => {
+                let (value, len) = T::parse_prefix(rest)?;
+                let whole = || rest[..len].iter().all(|b| matches!(b, b'0'..=b'9' | b'+' | b'-'));
+                if !value.to_f64().is_finite() || (field == Field::Integer && !whole()) {
+                    return None;
+                }
+                if header.symmetry == Symmetry::Skew
+                    && self.rows.last() == self.cols.last()
+                    && header.layout == Layout::Coordinate
+                    && value != T::ZERO
+                {
+                    return None;
+                }
+                self.values.push(value);
+                skip_blanks(&rest[len..])
+            }
+        };
+        // Nothing may follow, or '2D0' would be read as 2.
+        let rest = match rest.first() {
+            None => rest,
+            Some(b'\n') => &rest[1..],
+            Some(_) => return None,
+        };
+        self.entries += 1;
+        Some(rest)
+    }
+}
+
+/// The line of `text` that holds entry number `entry`, both counted from 1.
+pub(super) fn line_of_entry(text: &[u8], entry: u64) -> u64 {
+    let mut seen = 0;
+    for (line, content) in (1..).zip(text.split(|&b| b == b'\n')) {
+        let content = content.trim_ascii_start();
+        if !content.is_empty() && content[0] != b'%' {
+            seen += 1;
+        }
+        if seen == entry {
+            return line;
+        }
+    }
+    1
+}
+
+/// A number of digits alone, at most 19 of them (all that surely fit 64 bits).
+pub(super) fn whole_number(word: &[u8]) -> Option<u64> {
+    match digits(word) {
+        Some((number, [])) => Some(number),
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
+    let mut number = 0_u64;
+    let mut len = 0;
+    while let Some(digit) = text.get(len).map(|b| b.wrapping_sub(b'0'))
+        && digit < 10
+    {
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        len += 1;
+    }
+    (1..=19).contains(&len).then(|| (number, &text[len..]))
+}
+
+/// An index of a dimension of `size`, from 0, and what follows it and its blanks.
+#[inline(always)]
+fn index(text: &[u8], size: usize) -> Option<(u32, &[u8])> {
+    let (number, rest) = digits(text)?;
+    let index = number.wrapping_sub(1);
+    if index >= size as u64 {
+        return None;
+    }
+    let after = skip_blanks(rest);
+    let separated = after.len() < rest.len() || matches!(after.first(), None | Some(b'\n'));
+    separated.then_some((index as u32, after))
+}
+
+#[inline(always)]
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\x0c')
+}
+
+#[inline(always)]
+fn skip_blanks(mut text: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = text
+        && is_blank(*first)
+    {
+        text = rest;
+    }
+    text
+}
+
+fn after_line(text: &[u8]) -> &[u8] {
+    match text.iter().position(|&b| b == b'\n') {
+        Some(end) => &text[end + 1..],
+        None => &[],
+    }
+}
+
+/// Why [`Block::line`] does not take `line`.
+#[cold]
+fn explain<T: Scalar>(line: &[u8], header: &Header) -> String {
+    let words: Vec<&[u8]> =
+        line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    check::<T>(&words, header)
+        .err()
+        .unwrap_or_else(|| format!("the line {} cannot be read", excerpt(line)))
+}
+
+fn check<T: Scalar>(words: &[&[u8]], header: &Header) -> Result<(), String> {
+    let mut words = words.iter();
+    let mut indices = [0; 2];
+    if header.layout == Layout::Coordinate {
+        let dimensions = [("row", header.nrows), ("column", header.ncols)];
+        for (slot, (what, size)) in indices.iter_mut().zip(dimensions) {
+            let word = words.next().ok_or(format!("the {what} index is missing"))?;
+            let number = whole_number(word).ok_or_else(|| {
+                format!("the {what} index is {}; it must be a whole number", excerpt(word))
+            })?;
+            if number == 0 {
+                return Err(format!("the {what} index is 0; indices count from 1"));
+            }
+            if number > size as u64 {
+                return Err(format!(
+                    "the {what} index is {number}, but the matrix is {} x {}",
+                    header.nrows, header.ncols
+                ));
+            }
+            *slot = number;
+        }
+    }
+    if header.field != Field::Pattern {
+        let word = words.next().ok_or("the value is missing")?;
+        let value = value::<T>(word, header.field)?;
+        if header.symmetry == Symmetry::Skew
+            && header.layout == Layout::Coordinate
+            && indices[0] == indices[1]
+            && value != T::ZERO
+        {
+            return Err(format!(
+                "the diagonal entry is {}; a skew-symmetric matrix has a zero diagonal",
+                excerpt(word)
+            ));
+        }
+    }
+    match words.next() {
+        Some(word) => Err(format!("{} follows the entry; a line holds one entry", excerpt(word))),
+        None => Ok(()),
+    }
+}
+
+fn value<T: Scalar>(word: &[u8], field: Field) -> Result<T, String> {
+    let parsed = T::parse_prefix(word).filter(|&(_, len)| len == word.len());
+    let Some((value, _)) = parsed else {
+        let remedy = match word.iter().any(|b| matches!(b, b'd' | b'D')) {
+            true => " (write the exponent with 'e')",
+            false => "",
+        };
+        return Err(format!("the value is {}; it must be a number{remedy}", excerpt(word)));
+    };
+    if field == Field::Integer && word.iter().any(|b| !matches!(b, b'0'..=b'9' | b'+' | b'-')) {
+        return Err(format!("the value is {}; the file promises integers", excerpt(word)));
+    }
+    if !value.to_f64().is_finite() {
+        return Err(format!(
+            "the value is {}; it must be finite in {}",
+            excerpt(word),
+            T::PRECISION
+        ));
+    }
+    Ok(value)
+}

@@ -1,0 +1,277 @@
+//! Reading matrices: Matrix Market text, SciPy `.npz` files and JSON, plain or compressed.
+//!
+//! ```text
+//! file | bytes | stream -> sniff -> gzip, zstd -> sniff again
+//!                            +-> matrix_market   blocks of lines, parsed in parallel -> triplets -> Csr
+//!                            +-> npz             csr, csc, coo                       -> triplets -> Csr
+//!                            +-> json            {"nrows","ncols","row_ptr","col_idx","values"?} -> Csr
+//! ```
+//!
+//! The content decides, never a file's name. Entries stored twice are summed, in every format.
+//! Values must be finite: a matrix that holds infinity or nan has no product to be checked.
+//!
+//! Nothing that a file claims is believed: sizes are checked against [`Limits`] before they are
+//! used, and memory is taken for entries that were read, not for those that were announced.
+//! Every fault is an [`Error::Input`] or [`Error::Limit`] with its line, byte or array element.
+
+mod json;
+mod matrix_market;
+mod npy;
+mod npz;
+mod triplets;
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read, Seek};
+use std::path::Path;
+
+use crate::csr::{Csr, MAX_DIMENSION};
+use crate::error::{At, Error, Result};
+use crate::scalar::Scalar;
+
+/// What a reader may be made to hold or to work through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Rows; never more than 2^32 - 1.
+    pub rows: u64,
+    /// Columns; never more than 2^32 - 1.
+    pub columns: u64,
+    /// Stored entries, those mirrored from one triangle among them.
+    pub nonzeros: u64,
+    /// Bytes of the input, and of each layer that decompression finds in it.
+    pub bytes: u64,
+    /// Rows, and likewise columns, beyond the number of entries. A row costs 8 bytes whether it
+    /// holds an entry or not, so this bounds what a file of a few bytes can ask for.
+    pub empty_rows: u64,
+}
+
+impl Default for Limits {
+    /// For files that the caller chose: 2^32 - 1 rows and columns, 2^36 entries, 1 TiB, and 2^25
+    /// rows (256 MiB of row pointers) beyond the number of entries.
+    fn default() -> Self {
+        Limits {
+            rows: MAX_DIMENSION as u64,
+            columns: MAX_DIMENSION as u64,
+            nonzeros: 1 << 36,
+            bytes: 1 << 40,
+            empty_rows: 1 << 25,
+        }
+    }
+}
+
+/// Reads the matrix in the file at `path`.
+///
+/// # Errors
+/// [`Error::Io`] where the system cannot read, [`Error::Input`] where the content is malformed,
+/// [`Error::Limit`] where it is larger than `limits`.
+pub fn file<T: Scalar>(path: impl AsRef<Path>, limits: &Limits) -> Result<Csr<T>> {
+    let path = path.as_ref();
+    let named = |source| Error::Io { what: path.display().to_string(), source };
+    let mut file = File::open(path).map_err(named)?;
+    let mut head = Vec::new();
+    file.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(named)?;
+    file.rewind().map_err(named)?;
+    match sniff(&head) {
+        // An archive is read in place: its directory is at the end.
+        Ok(Content::Zip) => npz::read(BufReader::new(file), limits),
+        _ => stream(file, limits),
+    }
+}
+
+/// Reads the matrix in `bytes`, the content of a file.
+///
+/// # Errors
+/// As [`file()`].
+pub fn bytes<T: Scalar>(bytes: &[u8], limits: &Limits) -> Result<Csr<T>> {
+    match sniff(bytes) {
+        Ok(Content::Zip) => npz::read(Cursor::new(bytes), limits),
+        _ => stream(bytes, limits),
+    }
+}
+
+/// Reads the matrix that `source` delivers, to its end.
+///
+/// Text is parsed while the next blocks are read and decompressed, over rayon's current threads.
+/// Only an `.npz` archive is held in memory as a whole.
+///
+/// # Errors
+/// As [`file()`].
+pub fn stream<T: Scalar>(source: impl Read + Send, limits: &Limits) -> Result<Csr<T>> {
+    layer(Box::new(source), limits, MAX_LAYERS)
+}
+
+/// Compressed layers around a matrix; more are a trick.
+const MAX_LAYERS: usize = 3;
+
+fn layer<'a, T: Scalar>(
+    source: Box<dyn Read + Send + 'a>,
+    limits: &Limits,
+    layers_left: usize,
+) -> Result<Csr<T>> {
+    let mut source = Limited { source, read: 0, limit: limits.bytes };
+    let mut head = Vec::new();
+    source.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(io_error)?;
+    let content = sniff(&head)?;
+    let mut source = Cursor::new(head).chain(source);
+    match content {
+        Content::MatrixMarket => matrix_market::read(BufReader::new(source), limits),
+        Content::Json => json::read(BufReader::new(source), limits),
+        Content::Zip => {
+            let mut archive = Vec::new();
+            source.read_to_end(&mut archive).map_err(io_error)?;
+            npz::read(Cursor::new(archive), limits)
+        }
+        Content::Gzip | Content::Zstd if layers_left == 0 => Err(Error::input(format!(
+            "the matrix is compressed more than {MAX_LAYERS} times; decompress it first"
+        ))),
+        Content::Gzip => {
+            layer(Box::new(flate2::read::MultiGzDecoder::new(source)), limits, layers_left - 1)
+        }
+        Content::Zstd => {
+            let mut decoder = zstd::Decoder::new(source).map_err(io_error)?;
+            // A frame claims its window, of up to 128 MiB, in a few bytes.
+            let window = limits.bytes.max(1).ilog2() + 1;
+            decoder.window_log_max(window.clamp(23, 27)).map_err(io_error)?;
+            layer(Box::new(decoder), limits, layers_left - 1)
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    MatrixMarket,
+    Json,
+    Zip,
+    Gzip,
+    Zstd,
+}
+
+/// How each content starts. A lone `%` is Matrix Market with a broken first line.
+const STARTS: [(&[u8], Content); 6] = [
+    (b"%", Content::MatrixMarket),
+    (b"{", Content::Json),
+    (b"PK\x03\x04", Content::Zip),
+    (b"PK\x05\x06", Content::Zip),
+    (b"\x1f\x8b", Content::Gzip),
+    (b"\x28\xb5\x2f\xfd", Content::Zstd),
+];
+
+/// Files that are known, but not read, and what to do with them.
+const REMEDIES: [(&[u8], &str); 5] = [
+    (b"\x93NUMPY", "a single numpy array; save the matrix with scipy.sparse.save_npz"),
+    (b"MATLAB 5.0", "a MATLAB file; save the matrix with scipy.io.mmwrite"),
+    (b"\x89HDF", "an HDF5 file; save the matrix with scipy.io.mmwrite"),
+    (b"BZh", "bzip2; decompress it first, or use gzip or zstd"),
+    (b"\xfd7zXZ", "xz; decompress it first, or use gzip or zstd"),
+];
+
+const HEAD_BYTES: u64 = 64;
+
+fn sniff(head: &[u8]) -> Result<Content> {
+    let text = head.trim_ascii_start();
+    for (start, content) in STARTS {
+        if head.starts_with(start) || (content == Content::Json && text.starts_with(start)) {
+            return Ok(content);
+        }
+    }
+    if head.is_empty() {
+        return Err(Error::input("the input is empty"));
+    }
+    for (start, what) in REMEDIES {
+        if head.starts_with(start) {
+            return Err(Error::byte(0, format!("the input is {what}")));
+        }
+    }
+    Err(Error::byte(
+        0,
+        format!(
+            "the input starts with {}; it must be Matrix Market text ('%%MatrixMarket'), a JSON \
+             matrix ('{{') or a SciPy .npz file, each plain or in gzip or zstd",
+            excerpt(head)
+        ),
+    ))
+}
+
+/// The start of `text` in quotes, for a message.
+fn excerpt(text: &[u8]) -> String {
+    const SHOWN: usize = 40;
+    let more = if text.len() > SHOWN { "..." } else { "" };
+    format!("'{}{more}'", text[..text.len().min(SHOWN)].escape_ascii())
+}
+
+impl Limits {
+    fn check(&self, at: At, what: &'static str, got: u64, limit: Limit) -> Result<()> {
+        let (limit, remedy) = match limit {
+            Limit::Rows => (self.rows.min(MAX_DIMENSION as u64), "rows"),
+            Limit::Columns => (self.columns.min(MAX_DIMENSION as u64), "columns"),
+            Limit::Nonzeros => (self.nonzeros, "nonzeros"),
+        };
+        if got > limit { Err(Error::Limit { at, what, got, limit, remedy }) } else { Ok(()) }
+    }
+
+    /// Checks claimed dimensions, and returns them.
+    fn dimensions(&self, at: At, nrows: u64, ncols: u64) -> Result<(usize, usize)> {
+        self.check(at, "number of rows", nrows, Limit::Rows)?;
+        self.check(at, "number of columns", ncols, Limit::Columns)?;
+        Ok((nrows as usize, ncols as usize))
+    }
+
+    /// Checks a number of stored entries.
+    fn entries(&self, at: At, entries: u64) -> Result<()> {
+        self.check(at, "number of entries", entries, Limit::Nonzeros)
+    }
+
+    /// Checks that dimensions are borne out by entries that were read.
+    fn borne_out(&self, nrows: usize, ncols: usize, entries: usize) -> Result<()> {
+        for (what, got) in [
+            ("number of rows beyond the number of entries", nrows),
+            ("number of columns beyond the number of entries", ncols),
+        ] {
+            let (got, limit) = (got.saturating_sub(entries) as u64, self.empty_rows);
+            if got > limit {
+                return Err(Error::Limit { at: At::Whole, what, got, limit, remedy: "empty_rows" });
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Limit {
+    Rows,
+    Columns,
+    Nonzeros,
+}
+
+/// A source that fails once it has delivered more than `limit` bytes.
+struct Limited<R> {
+    source: R,
+    read: u64,
+    limit: u64,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.source.read(buffer)?;
+        self.read += got as u64;
+        if self.read > self.limit {
+            return Err(io::Error::other(too_many_bytes(self.read, self.limit)));
+        }
+        Ok(got)
+    }
+}
+
+fn too_many_bytes(got: u64, limit: u64) -> Error {
+    Error::Limit { at: At::Whole, what: "number of bytes read", got, limit, remedy: "bytes" }
+}
+
+/// Tells the system's errors from those of a decoder, which are about the content.
+fn io_error(error: io::Error) -> Error {
+    let error = match error.downcast::<Error>() {
+        Ok(ours) => return ours,
+        Err(other) => other,
+    };
+    if error.raw_os_error().is_some() {
+        Error::Io { what: "reading the matrix".into(), source: error }
+    } else {
+        Error::input(format!("the input is damaged or cut off: {error}"))
+    }
+}

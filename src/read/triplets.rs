@@ -1,0 +1,169 @@
+//! Entries as they come from a file, and their assembly into CSR.
+//!
+//! ```text
+//!  row  col  value        count rows      row_ptr = [0, 2, 3, 5]
+//!   2    0     a          then scatter    col_idx = [1, 0, 2, 0, 1]   two passes, columns first:
+//!   0    1     b     ->   in file order:  values  = [b, d, e, a, c]   the columns of the file are
+//!   2    1     c                                                      freed before the values of
+//!   0    0     d          then sort each row and sum repeats          the matrix are allocated
+//!   1    2     e
+//! ```
+//!
+//! Both passes run over disjoint ranges of rows in parallel: each thread walks all entries and
+//! keeps those of its rows. So the result does not depend on the number of threads. At its peak
+//! this holds 24 bytes an entry in f64 and 16 in f32, twice the CSR matrix; where entries already
+//! come by rows, they are taken as they are.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::Limits;
+use crate::csr::Csr;
+use crate::error::{At, Result};
+use crate::par;
+use crate::scalar::Scalar;
+
+/// What an entry says about the one across the diagonal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Symmetry {
+    /// Nothing.
+    General,
+    /// It is equal.
+    Symmetric,
+    /// It is the negative.
+    Skew,
+}
+
+/// Entries in file order, indices from 0 and already checked against the dimensions.
+pub(super) struct Triplets<T> {
+    pub rows: Vec<u32>,
+    pub cols: Vec<u32>,
+    /// `None` where every entry is 1.
+    pub values: Option<Vec<T>>,
+}
+
+/// Which of the two entries that a stored one stands for.
+#[derive(Clone, Copy)]
+enum Side {
+    Stored,
+    Mirrored,
+}
+
+impl<T: Scalar> Triplets<T> {
+    /// Assembles the matrix: mirrors, sorts, sums repeated entries.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] where the dimensions are not borne out by the entries, or the mirrored
+    /// entries are too many.
+    pub fn into_csr(
+        self,
+        nrows: usize,
+        ncols: usize,
+        symmetry: Symmetry,
+        limits: &Limits,
+    ) -> Result<Csr<T>> {
+        let Triplets { rows, mut cols, values } = self;
+        limits.borne_out(nrows, ncols, rows.len())?;
+        let row_ptr = row_pointers(nrows, &rows, &cols, symmetry);
+        let nnz = row_ptr[nrows];
+        limits.entries(At::Whole, nnz as u64)?;
+
+        if symmetry == Symmetry::General && rows.is_sorted() {
+            drop(rows);
+            cols.shrink_to_fit();
+            let mut values = values.unwrap_or_else(|| vec![T::ONE; nnz]);
+            values.shrink_to_fit();
+            return Csr::from_unsorted(nrows, ncols, row_ptr, cols, values);
+        }
+
+        let col_idx = scatter(&row_ptr, &rows, &cols, symmetry, |k, side| match side {
+            Side::Stored => cols[k],
+            Side::Mirrored => rows[k],
+        });
+        if symmetry == Symmetry::General {
+            cols = Vec::new();
+        }
+        let values = match values {
+            None => vec![T::ONE; nnz],
+            Some(values) => {
+                scatter(&row_ptr, &rows, &cols, symmetry, |k, side| match (side, symmetry) {
+                    (Side::Mirrored, Symmetry::Skew) => T::ZERO - values[k],
+                    _ => values[k],
+                })
+            }
+        };
+        drop((rows, cols));
+        Csr::from_unsorted(nrows, ncols, row_ptr, col_idx, values)
+    }
+}
+
+/// Walks all entries and calls `f(entry, row - range.start, side)` for those of the rows in `range`.
+fn visit(
+    range: Range<usize>,
+    rows: &[u32],
+    cols: &[u32],
+    symmetry: Symmetry,
+    mut f: impl FnMut(usize, usize, Side),
+) {
+    let (first, len) = (range.start as u32, range.len() as u32);
+    let mut offer = |k: usize, row: u32, side: Side| {
+        let local = row.wrapping_sub(first);
+        if local < len {
+            f(k, local as usize, side);
+        }
+    };
+    if symmetry == Symmetry::General {
+        for (k, &row) in rows.iter().enumerate() {
+            offer(k, row, Side::Stored);
+        }
+    } else {
+        for (k, (&row, &col)) in rows.iter().zip(cols).enumerate() {
+            offer(k, row, Side::Stored);
+            if row != col {
+                offer(k, col, Side::Mirrored);
+            }
+        }
+    }
+}
+
+fn row_pointers(nrows: usize, rows: &[u32], cols: &[u32], symmetry: Symmetry) -> Vec<usize> {
+    let mut row_ptr = vec![0; nrows + 1];
+    let parts = (rows.len() / par::GRAIN).clamp(1, rayon::current_num_threads());
+    let bounds: Vec<usize> = (0..=parts).map(|part| nrows * part / parts).collect();
+    par::over_parts(&bounds, &mut row_ptr[1..], &|range, counts| {
+        visit(range, rows, cols, symmetry, |_, row, _| counts[row] += 1);
+    });
+    for row in 0..nrows {
+        row_ptr[row + 1] += row_ptr[row];
+    }
+    row_ptr
+}
+
+/// The array of `item(entry, side)` by rows, in file order within a row.
+fn scatter<U: Copy + Default + Send>(
+    row_ptr: &[usize],
+    rows: &[u32],
+    cols: &[u32],
+    symmetry: Symmetry,
+    item: impl Fn(usize, Side) -> U + Sync,
+) -> Vec<U> {
+    let nrows = row_ptr.len() - 1;
+    let grain = (row_ptr[nrows] + nrows) / rayon::current_num_threads();
+    let bounds = par::split(row_ptr, 1, grain.max(par::GRAIN));
+    let mut out = vec![U::default(); row_ptr[nrows]];
+    let cuts: Vec<usize> = bounds.iter().map(|&row| row_ptr[row]).collect();
+    par::slices_mut(&mut out, &cuts).into_par_iter().zip(bounds.par_windows(2)).for_each(
+        |(out, range)| {
+            let range = range[0]..range[1];
+            let first = row_ptr[range.start];
+            let mut next: Vec<usize> =
+                row_ptr[range.clone()].iter().map(|&start| start - first).collect();
+            visit(range, rows, cols, symmetry, |k, row, side| {
+                out[next[row]] = item(k, side);
+                next[row] += 1;
+            });
+        },
+    );
+    out
+}

@@ -1,0 +1,40 @@
+//! Writing matrices.
+
+use std::io::{self, BufWriter, Write};
+
+use crate::csr::Csr;
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+
+/// Writes `csr` as Matrix Market text: coordinate, real, general, entries by rows.
+///
+/// Values are written with the fewest digits that read back as the same value of `T`.
+///
+/// # Errors
+/// [`Error::Argument`] for a value that is not finite, since [`crate::read`] would refuse it;
+/// [`Error::Io`].
+pub fn matrix_market<T: Scalar>(csr: &Csr<T>, sink: impl Write) -> Result<()> {
+    if let Some(k) = csr.values().iter().position(|value| !value.to_f64().is_finite()) {
+        return Err(Error::argument(format!(
+            "values[{k}] is {}; a Matrix Market file holds finite values",
+            csr.values()[k]
+        )));
+    }
+    let mut sink = BufWriter::new(sink);
+    entries(csr, &mut sink)
+        .and_then(|()| sink.flush())
+        .map_err(|source| Error::Io { what: "writing the matrix".into(), source })
+}
+
+fn entries<T: Scalar>(csr: &Csr<T>, sink: &mut impl Write) -> io::Result<()> {
+    writeln!(sink, "%%MatrixMarket matrix coordinate real general")?;
+    writeln!(sink, "{} {} {}", csr.nrows(), csr.ncols(), csr.nnz())?;
+    for row in 0..csr.nrows() {
+        let (columns, values) = csr.row(row);
+        for (column, value) in columns.iter().zip(values) {
+            // Debug turns to exponents where Display would write hundreds of digits.
+            writeln!(sink, "{} {} {value:?}", row + 1, u64::from(*column) + 1)?;
+        }
+    }
+    Ok(())
+}
