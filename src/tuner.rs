@@ -1,9 +1,13 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
-use crate::choose::{self, Choice, Effort, Verify, Workload};
+use std::time::Instant;
+
+use crate::choose::{self, Choice, Effort, Known, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::{Device, Kind};
 use crate::error::{Error, Result};
+use crate::format::{Candidate, Refusal};
+use crate::measure::{self, Measurement, Outcome, Protocol};
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
@@ -12,7 +16,25 @@ use crate::structure::Structure;
 #[derive(Clone, Debug)]
 pub struct Tuner {
     device: Device,
+    protocol: Protocol,
 }
+
+/// A candidate was measured, `done` of `total`.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Candidates measured so far, this one among them.
+    pub done: usize,
+    /// Candidates to measure.
+    pub total: usize,
+    /// What was found.
+    pub measurement: &'a Measurement,
+}
+
+/// Candidates timed besides CSR by [`Effort::Measure`].
+const BEST_FEW: usize = 5;
+
+/// At most so many of them of one format: estimates tell formats apart better than variants.
+const A_FORMAT: usize = 2;
 
 /// The seed of vectors that a prepared operator is verified on.
 const VERIFY_SEED: u64 = 1;
@@ -20,7 +42,13 @@ const VERIFY_SEED: u64 = 1;
 impl Tuner {
     /// A tuner for this device: see [`crate::device::find`].
     pub fn new(device: Device) -> Self {
-        Tuner { device }
+        Tuner { device, protocol: Protocol::default() }
+    }
+
+    /// The same tuner, timing by this protocol.
+    pub fn with_protocol(mut self, protocol: Protocol) -> Self {
+        self.protocol = protocol;
+        self
     }
 
     /// The device.
@@ -31,38 +59,120 @@ impl Tuner {
     /// Ranks every candidate for this matrix.
     ///
     /// # Errors
-    /// [`Error::Device`] where the effort asks for measuring on a device that is not here.
+    /// [`Error::Device`] where the effort asks for timing on a device that is not here.
     pub fn recommend<T: Scalar>(&self, csr: &Csr<T>, workload: &Workload) -> Result<Choice> {
-        let workload = Workload { precision: T::PRECISION, ..*workload };
-        if workload.effort >= Effort::Measure && self.device.kind != Kind::Host {
-            return Err(Error::Device(format!(
-                "{} cannot be measured by this program; choose effort estimate or predict, or \
-                 device cpu",
-                self.device.name
-            )));
-        }
+        self.recommend_with(csr, workload, &mut |_| ())
+    }
+
+    /// Like [`Tuner::recommend`], telling `progress` of each candidate that was measured.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn recommend_with<T: Scalar>(
+        &self,
+        csr: &Csr<T>,
+        workload: &Workload,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Choice> {
         let structure = Structure::new(csr.pattern());
-        Ok(choose::choose(&structure, &self.device, &workload, &[]))
+        let workload = Workload { precision: T::PRECISION, ..*workload };
+        self.decide(csr, &structure, &workload, progress)
     }
 
     /// Chooses, converts and hands out the operator.
     ///
     /// # Errors
-    /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where verifying was asked for and failed.
+    /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where [`Verify`] asked for a check and
+    /// it failed.
     pub fn prepare<T: Scalar>(
         &self,
         csr: &Csr<T>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
-        let workload = Workload { precision: T::PRECISION, ..*workload };
-        let choice = self.recommend(csr, &workload)?;
         let structure = Structure::new(csr.pattern());
+        let workload = Workload { precision: T::PRECISION, ..*workload };
+        let choice = self.decide(csr, &structure, &workload, &mut |_| ())?;
         let target = choose::target(&self.device, &workload);
+        let target = choose::target_of(&choice.choice, &target);
         let operator = PreparedOperator::with_structure(csr, &structure, &choice.choice, &target)?
             .with_choice(choice);
-        if workload.verify == Verify::OnPrepare {
-            operator.verify(csr, VERIFY_SEED)?;
+        match workload.verify {
+            Verify::No => {}
+            Verify::OnPrepare => operator.verify(csr, VERIFY_SEED)?,
         }
         Ok(operator)
     }
+
+    fn decide<T: Scalar>(
+        &self,
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        workload: &Workload,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Choice> {
+        if workload.effort >= Effort::Measure && self.device.kind != Kind::Host {
+            return Err(Error::Device(format!(
+                "{} is not on this machine, so nothing can be timed on it; ask for effort estimate \
+                 or predict, or for device cpu",
+                self.device.name
+            )));
+        }
+        let choice = choose::choose(structure, &self.device, workload, &[]);
+        let timed = match workload.effort {
+            Effort::Estimate | Effort::Predict => return Ok(choice),
+            Effort::Measure => best_few(&choice),
+            Effort::Exhaustive => csr_first(&choice).cloned().collect(),
+        };
+        let known = self.measure(csr, &timed, workload, progress);
+        Ok(choose::choose(structure, &self.device, workload, &known))
+    }
+
+    /// Measures candidates in order until the budget is spent; the first one always.
+    fn measure<T: Scalar>(
+        &self,
+        csr: &Csr<T>,
+        timed: &[Candidate],
+        workload: &Workload,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Vec<Known> {
+        let target = choose::target(&self.device, workload);
+        let start = Instant::now();
+        let mut known = Vec::new();
+        for (i, candidate) in timed.iter().enumerate() {
+            let spent_s = start.elapsed().as_secs_f64();
+            if i > 0 && workload.budget_s.is_some_and(|budget_s| spent_s >= budget_s) {
+                break;
+            }
+            let target = choose::target_of(candidate, &target);
+            let measurement = measure::on_host(csr, candidate, &target, &self.protocol);
+            progress(Progress { done: i + 1, total: timed.len(), measurement: &measurement });
+            let cost = match measurement.outcome {
+                Outcome::Timed(timing) => Ok(timing.cost()),
+                Outcome::Refused { reason } | Outcome::Wrong { reason } => {
+                    Err(Refusal::new(reason))
+                }
+            };
+            known.push(Known { candidate: candidate.clone(), cost });
+        }
+        known
+    }
+}
+
+/// CSR, then all others in the order of the ranking.
+fn csr_first(choice: &Choice) -> impl Iterator<Item = &Candidate> {
+    let all = || choice.ranking.iter().map(|ranked| &ranked.candidate);
+    all().filter(|candidate| is_csr(candidate)).chain(all().filter(|candidate| !is_csr(candidate)))
+}
+
+/// CSR and the best of the others, few of each format.
+fn best_few(choice: &Choice) -> Vec<Candidate> {
+    let mut few: Vec<Candidate> = Vec::new();
+    for candidate in csr_first(choice) {
+        let name = candidate.format.name();
+        let same = few.iter().filter(|other| other.format.name() == name).count();
+        if same < A_FORMAT && few.len() <= BEST_FEW {
+            few.push(candidate.clone());
+        }
+    }
+    few
 }

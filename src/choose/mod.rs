@@ -1,15 +1,17 @@
 //! The choice: every candidate ranked by what it costs the caller, and why.
 
+mod explain;
 mod workload;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::cost::{Cost, Estimator, Source};
+use crate::cost::{Cost, Estimator, Source, Times};
 use crate::device::Device;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Candidate, Params, Refusal, Target, candidates};
+use crate::format::csr::CsrFormat;
+use crate::format::{Candidate, Params, Refusal, Storage, Target, Work, candidates};
 use crate::scalar::Precision;
 use crate::structure::Structure;
 pub use workload::{Effort, ValuesUse, Verify, Workload};
@@ -33,8 +35,8 @@ pub struct Ranked {
     pub bytes: u64,
     /// Where the times come from.
     pub source: Source,
-    /// Products from which on it is cheaper than staying in CSR: 0 where it always is (CSR itself
-    /// among them), none where it never is.
+    /// Products from which on it is cheaper than staying in CSR: 0 where it always is or costs the
+    /// same (CSR itself), none where it never is.
     pub break_even_spmvs: Option<u64>,
 }
 
@@ -51,9 +53,9 @@ pub struct Refused {
 /// `recommend --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Choice {
-    /// The candidate to take.
+    /// The candidate to take: the first of the ranking.
     pub choice: Candidate,
-    /// Every candidate that suits, cheapest first.
+    /// Every candidate that suits: the one to take, then the others by their total time.
     pub ranking: Vec<Ranked>,
     /// Every candidate that does not.
     pub refused: Vec<Refused>,
@@ -71,10 +73,41 @@ pub struct Choice {
     pub explanation: Vec<String>,
 }
 
-/// A cost that is known better than by estimate.
-pub type Known = (Candidate, Cost);
+impl Choice {
+    /// The place of a candidate in the ranking.
+    pub fn ranked(&self, candidate: &Candidate) -> Option<&Ranked> {
+        self.ranking.iter().find(|ranked| ranked.candidate == *candidate)
+    }
+}
 
-/// Ranks every candidate for a device of `device`'s kind; a cost in `known` replaces the estimate.
+/// What is known of a candidate better than by estimate: its cost, or that it must not be taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// The candidate.
+    pub candidate: Candidate,
+    /// Its cost; or why it is out, a wrong product for instance.
+    pub cost: std::result::Result<Cost, Refusal>,
+}
+
+/// Totals that differ by at most this share are settled by conversion and memory.
+pub const NEAR_TIE: f64 = 0.02;
+
+/// A candidate with all that is known of it.
+struct Entry {
+    candidate: Candidate,
+    work: Work,
+    times: Times,
+    cost: Cost,
+}
+
+/// Ranks every candidate for a device of `device`'s kind; what is `known` replaces the estimates.
+///
+/// The one to take has the least total (conversion, updates of values, and all products) under the
+/// memory limit; among totals within [`NEAR_TIE`] of it, the cheapest conversion, then the smallest
+/// layout. Where CSR was measured, it is one of the measured candidates, and the estimates of
+/// the others are scaled by how far the estimate of CSR was off.
+///
+/// CSR is never refused: it is what the caller already has.
 ///
 /// Pure: the same arguments give the same answer, with no clock, disk or GPU.
 pub fn choose(
@@ -84,37 +117,23 @@ pub fn choose(
     known: &[Known],
 ) -> Choice {
     let target = target(device, workload);
-    let estimator = Estimator::new(structure, &target);
-    let mut costs = Vec::new();
-    let mut refused = Vec::new();
-    for candidate in candidates(device.kind) {
-        match candidate.work(structure, &target) {
-            Ok(work) => {
-                let known = known.iter().find(|(known, _)| *known == candidate);
-                let cost =
-                    known.map_or_else(|| estimator.cost(&candidate, &work), |&(_, cost)| cost);
-                costs.push((candidate, cost));
-            }
-            Err(reason) => refused.push(Refused { candidate, reason }),
-        }
-    }
-    let mut ranking: Vec<Ranked> = costs
-        .into_iter()
-        .map(|(candidate, cost)| Ranked {
-            format: candidate.format.name(),
-            parameters: candidate.params.clone(),
-            candidate,
-            spmv_us: cost.spmv_s * 1e6,
-            convert_us: cost.convert_s * 1e6,
-            total_us: cost.total_s(workload) * 1e6,
-            bytes: cost.bytes,
-            source: cost.source,
-            break_even_spmvs: None,
-        })
-        .collect();
-    ranking.sort_by(|a, b| a.total_us.total_cmp(&b.total_us));
+    let (mut entries, refused) = enter(structure, &target, known);
+    entries.sort_by(|a, b| a.cost.total_s(workload).total_cmp(&b.cost.total_s(workload)));
+    let taken = settle(&entries, workload);
+    let winner = entries.remove(taken);
+    entries.insert(0, winner);
+    let csr = entries.iter().find(|entry| is_csr(&entry.candidate)).expect("CSR always suits");
+    let ranking = entries.iter().map(|entry| ranked(entry, &csr.cost, workload)).collect();
+    let explanation = explain::explain(&explain::Case {
+        structure,
+        target: &target,
+        workload,
+        entries: &entries,
+        csr,
+        refused: &refused,
+    });
     Choice {
-        choice: ranking[0].candidate.clone(),
+        choice: entries[0].candidate.clone(),
         ranking,
         refused,
         features: BTreeMap::new(),
@@ -122,7 +141,7 @@ pub fn choose(
         precision: workload.precision,
         spmvs: workload.spmvs,
         fingerprint: Fingerprint::of(structure.pattern()),
-        explanation: Vec::new(),
+        explanation,
     }
 }
 
@@ -133,5 +152,91 @@ pub fn target<'a>(device: &'a Device, workload: &Workload) -> Target<'a> {
         precision: workload.precision,
         basis: workload.basis,
         memory_limit: workload.memory_limit.unwrap_or(device.memory_bytes),
+    }
+}
+
+/// The target of one candidate: CSR is there already, whatever the limit for another layout.
+pub fn target_of<'a>(candidate: &Candidate, target: &Target<'a>) -> Target<'a> {
+    match is_csr(candidate) {
+        true => Target { memory_limit: u64::MAX, ..*target },
+        false => *target,
+    }
+}
+
+/// Whether this is the candidate that everything is compared with.
+pub fn is_csr(candidate: &Candidate) -> bool {
+    candidate.format.name() == CsrFormat::NAME
+}
+
+/// Every candidate that suits, and every one that does not.
+fn enter(
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+    known: &[Known],
+) -> (Vec<Entry>, Vec<Refused>) {
+    let estimator = Estimator::new(structure, target);
+    let mut entries = Vec::new();
+    let mut refused = Vec::new();
+    for candidate in candidates(target.device.kind) {
+        let known = known.iter().find(|known| known.candidate == candidate).map(|k| &k.cost);
+        match (candidate.work(structure, &target_of(&candidate, target)), known) {
+            (Err(reason), _) => refused.push(Refused { candidate, reason }),
+            (Ok(_), Some(Err(reason))) if !is_csr(&candidate) => {
+                refused.push(Refused { candidate, reason: reason.clone() });
+            }
+            (Ok(work), known) => {
+                let times = estimator.times(&candidate, &work);
+                let estimate = || estimator.cost(&candidate, &work);
+                let cost = known.and_then(|k| k.as_ref().ok()).copied().unwrap_or_else(estimate);
+                entries.push(Entry { candidate, work, times, cost });
+            }
+        }
+    }
+    scale_to_measured(&mut entries);
+    (entries, refused)
+}
+
+/// Scales estimates by how far that of CSR was off, where CSR was measured.
+fn scale_to_measured(entries: &mut [Entry]) {
+    let csr = entries.iter().find(|entry| is_csr(&entry.candidate));
+    let Some(csr) = csr.filter(|csr| csr.cost.source == Source::Measured) else { return };
+    let factor = csr.cost.spmv_s / csr.times.total_s();
+    for entry in entries.iter_mut().filter(|entry| entry.cost.source == Source::Estimated) {
+        entry.cost.spmv_s *= factor;
+    }
+}
+
+/// The entry to take, of entries sorted by their total.
+fn settle(entries: &[Entry], workload: &Workload) -> usize {
+    let measured = entries
+        .iter()
+        .any(|entry| is_csr(&entry.candidate) && entry.cost.source == Source::Measured);
+    let may_win = |entry: &Entry| !measured || entry.cost.source == Source::Measured;
+    let best_s = entries
+        .iter()
+        .find(|entry| may_win(entry))
+        .map_or(0.0, |entry| entry.cost.total_s(workload));
+    (0..entries.len())
+        .filter(|&i| may_win(&entries[i]))
+        .take_while(|&i| entries[i].cost.total_s(workload) <= best_s * (1.0 + NEAR_TIE))
+        .min_by(|&a, &b| {
+            let (a, b) = (&entries[a].cost, &entries[b].cost);
+            a.convert_s.total_cmp(&b.convert_s).then(a.bytes.cmp(&b.bytes))
+        })
+        .unwrap_or(0)
+}
+
+fn ranked(entry: &Entry, csr: &Cost, workload: &Workload) -> Ranked {
+    let Entry { candidate, cost, .. } = entry;
+    Ranked {
+        candidate: candidate.clone(),
+        format: candidate.format.name(),
+        parameters: candidate.params.clone(),
+        spmv_us: cost.spmv_s * 1e6,
+        convert_us: cost.convert_s * 1e6,
+        total_us: cost.total_s(workload) * 1e6,
+        bytes: cost.bytes,
+        source: cost.source,
+        break_even_spmvs: cost.break_even(csr, workload),
     }
 }

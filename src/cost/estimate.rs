@@ -5,14 +5,16 @@
 //!
 //! | wall | quantity | rate |
 //! |---|---|---|
-//! | stream | bytes of the layout, of x, y and middle arrays | memory, or the last-level cache where all fits |
-//! | gather | those bytes, and 32 for each sector of x missed nearby | last-level cache |
+//! | stream | bytes of the layout, of x, y and middle arrays, unless all fits in cache | memory |
+//! | gather | all those bytes, and 32 for each sector of x missed nearby | last-level cache |
 //! | lookup | sectors of x asked for | nearest caches |
 //! | compute | multiply-adds and rows | processors |
 //! | row | entries of the longest row, where a few threads walk it | one thread |
 //!
 //! and takes as long as the highest of them, a little more where two are of the same height, plus
 //! its launches and what the formats' kernels were found to need besides.
+
+use std::collections::HashSet;
 
 use super::{Cost, Source};
 use crate::device::{Kind, Reach};
@@ -22,7 +24,7 @@ use crate::par;
 use crate::structure::{Sort, Structure, Walk};
 
 /// How sharply the highest wall rules: the exponent of the norm that walls are combined in.
-const SHARPNESS: i32 = 6;
+const SHARPNESS: i32 = 8;
 
 /// Times of one product, wall by wall, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,12 +35,12 @@ pub struct Times {
     pub gather_s: f64,
     /// Sectors through the nearest caches.
     pub lookup_s: f64,
-    /// Multiply-adds and rows.
+    /// Multiply-adds and rows on a host, where they go on beside memory traffic.
     pub compute_s: f64,
     /// The longest row, where a few threads walk the whole of it.
     pub row_s: f64,
-    /// Launches.
-    pub launch_s: f64,
+    /// Launches, and what kernels need for each entry and row beside all that.
+    pub besides_s: f64,
     /// Bytes that one product moves through memory.
     pub bytes: f64,
 }
@@ -49,7 +51,7 @@ impl Times {
         let walls = [self.stream_s, self.gather_s, self.lookup_s, self.compute_s, self.row_s];
         let highest = walls.into_iter().fold(f64::MIN_POSITIVE, f64::max);
         let sum: f64 = walls.iter().map(|wall| (wall / highest).powi(SHARPNESS)).sum();
-        highest * sum.powf(1.0 / f64::from(SHARPNESS)) + self.launch_s
+        highest * sum.powf(1.0 / f64::from(SHARPNESS)) + self.besides_s
     }
 
     /// What holds the product up, in words.
@@ -60,7 +62,7 @@ impl Times {
             (self.lookup_s, "look-ups of x in the nearest cache"),
             (self.compute_s, "arithmetic and the cost of each row"),
             (self.row_s, "its longest row"),
-            (self.launch_s, "the cost of launching"),
+            (self.besides_s, "the cost of launching and of each row"),
         ]
         .into_iter()
         .fold((0.0, "nothing"), |most, wall| if wall.0 > most.0 { wall } else { most })
@@ -133,15 +135,17 @@ impl<'a> Estimator<'a> {
         let bytes = dense + again + scatter * lost;
         let share = reach.bandwidth.of(precision).max(1e-3) * self.occupancy(work);
         let cached = self.cached_share(bytes);
-        let byte_s = cached / device.cache_gbps + (1.0 - cached) / device.read_gbps;
-        let near_s = (dense + scatter) / device.cache_gbps + 32.0 * missed / device.gather_gbps;
+        let near = dense * (cached / share + 1.0 - cached) + scatter;
+        let near_s = near / device.cache_gbps + 32.0 * missed / device.gather_gbps;
+        let host = device.kind == Kind::Host;
+        let kernel_s = self.kernel_s(reach, work);
         Times {
-            stream_s: bytes * byte_s / share / 1e9,
+            stream_s: bytes * (1.0 - cached) / device.read_gbps / share / 1e9,
             gather_s: near_s / 1e9,
             lookup_s: work.x_sectors / device.lookup_gps / 1e9,
-            compute_s: self.compute_s(reach, work),
+            compute_s: if host { kernel_s } else { 0.0 },
             row_s: self.row_s(work),
-            launch_s: self.launch_s(work),
+            besides_s: self.launch_s(work) + if host { 0.0 } else { kernel_s },
             bytes,
         }
     }
@@ -169,7 +173,8 @@ impl<'a> Estimator<'a> {
         ((1.5 - filled) / 0.75).clamp(0.0, 1.0)
     }
 
-    fn compute_s(&self, reach: Reach, work: &Work) -> f64 {
+    /// Time of entries and rows as the kernels of the format were found to need it.
+    fn kernel_s(&self, reach: Reach, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
         let processors = match device.kind {
             Kind::Gpu => f64::from(device.processors),
@@ -228,34 +233,39 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// Rows of one block whose sectors of x are counted together: what an L1 cache serves at a time.
+/// Rows that share a nearest cache at a time: one block of threads.
 pub const BLOCK: usize = 256;
 
 /// The most blocks that are looked at.
 pub const BLOCKS: usize = 64;
 
-/// Distinct sectors of x in blocks of neighbouring rows, over the sectors that their warps ask for
-/// step by step.
+/// Blocks that share one nearest cache at a time.
+const BLOCKS_A_CACHE: u64 = 8;
+
+/// Sectors of x that blocks of neighbouring rows load, over the sectors that their warps ask for
+/// step by step. What a block loaded is near until its share of the nearest cache is full.
 fn new_share(structure: &Structure<'_>, target: &Target<'_>) -> f64 {
     let pattern = structure.pattern();
     let per_sector = (32 / target.precision.bytes()) as u32;
+    let room = (target.device.near_bytes / BLOCKS_A_CACHE / 32).max(1) as usize;
     let blocks = pattern.nrows().div_ceil(BLOCK);
     let looked_at = blocks.min(BLOCKS);
-    let (mut distinct, mut nnz) = (0usize, 0usize);
-    let mut sectors = Vec::new();
+    let (mut loaded, mut nnz) = (0usize, 0usize);
+    let mut near = HashSet::new();
     for i in 0..looked_at {
         let first = i * blocks / looked_at * BLOCK;
         let last = (first + BLOCK).min(pattern.nrows());
-        let range = pattern.row_ptr()[first]..pattern.row_ptr()[last];
-        sectors.clear();
-        sectors.extend(pattern.col_idx()[range].iter().map(|column| column / per_sector));
-        nnz += sectors.len();
-        sectors.sort_unstable();
-        sectors.dedup();
-        distinct += sectors.len();
+        near.clear();
+        for &column in &pattern.col_idx()[pattern.row_ptr()[first]..pattern.row_ptr()[last]] {
+            if near.len() == room {
+                near.clear();
+            }
+            loaded += usize::from(near.insert(column / per_sector));
+            nnz += 1;
+        }
     }
     let rows = Walk::Rows { threads: 1, sort: Sort::None };
     let asked_a_nonzero = structure.x_sectors(rows, target.precision) / pattern.nnz().max(1) as f64;
-    let new_a_nonzero = distinct as f64 / nnz.max(1) as f64;
-    if asked_a_nonzero > 0.0 { (new_a_nonzero / asked_a_nonzero).min(1.0) } else { 1.0 }
+    let loaded_a_nonzero = loaded as f64 / nnz.max(1) as f64;
+    if asked_a_nonzero > 0.0 { (loaded_a_nonzero / asked_a_nonzero).min(1.0) } else { 1.0 }
 }

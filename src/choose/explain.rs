@@ -1,0 +1,234 @@
+//! The reasons of a choice, in sentences for the author of a solver.
+
+use super::{Effort, Entry, Refused, Workload, is_csr};
+use crate::cost::{Estimator, Source, balance};
+use crate::device::Kind;
+use crate::format::{Basis, Candidate, Target};
+use crate::structure::Structure;
+
+/// What a choice was made from; the winner is the first entry.
+pub(super) struct Case<'a> {
+    pub structure: &'a Structure<'a>,
+    pub target: &'a Target<'a>,
+    pub workload: &'a Workload,
+    pub entries: &'a [Entry],
+    pub csr: &'a Entry,
+    pub refused: &'a [Refused],
+}
+
+/// The sentences, most important first.
+pub(super) fn explain(case: &Case<'_>) -> Vec<String> {
+    let mut sentences = vec![verdict(case), reasons(case)];
+    sentences.extend(next_best(case));
+    sentences.extend(permuted_basis(case));
+    sentences.extend(link(case));
+    sentences.extend(memory_limit(case));
+    sentences.push(sources(case));
+    sentences
+}
+
+fn verdict(case: &Case<'_>) -> String {
+    let Case { workload, entries, csr, .. } = case;
+    let winner = &entries[0];
+    let products = products(workload.spmvs);
+    if is_csr(&winner.candidate) {
+        let faster = entries.iter().filter(|entry| entry.cost.spmv_s < 0.98 * csr.cost.spmv_s);
+        let fastest = faster.min_by(|a, b| a.cost.spmv_s.total_cmp(&b.cost.spmv_s));
+        return match fastest.and_then(|f| Some((f, f.cost.break_even(&csr.cost, workload)?))) {
+            Some((fastest, from)) => format!(
+                "Stay in CSR for {products}: {} would multiply in {} instead of {}, but converting \
+                 takes {}, which only more than {from} products pay back.",
+                fastest.candidate,
+                time(fastest.cost.spmv_s),
+                time(csr.cost.spmv_s),
+                time(fastest.cost.convert_s),
+            ),
+            None => format!(
+                "Stay in CSR: a product takes {}, and no other format is more than 2 % faster.",
+                time(csr.cost.spmv_s)
+            ),
+        };
+    }
+    let pays = match winner.cost.break_even(&csr.cost, workload) {
+        Some(0) => "which costs no more than CSR's".to_string(),
+        Some(from) => format!("which {} pay back", self::products(from)),
+        None => "which the products never pay back".to_string(),
+    };
+    format!(
+        "Take {}: a product takes {} instead of {} in CSR ({:.2} times as fast); converting takes \
+         {}, {pays}; with {products} all takes {} instead of {}.",
+        winner.candidate,
+        time(winner.cost.spmv_s),
+        time(csr.cost.spmv_s),
+        csr.cost.spmv_s / winner.cost.spmv_s,
+        time(winner.cost.convert_s),
+        time(winner.cost.total_s(workload)),
+        time(csr.cost.total_s(workload)),
+    )
+}
+
+fn reasons(case: &Case<'_>) -> String {
+    let winner = &case.entries[0];
+    let nnz = case.structure.pattern().nnz().max(1) as f64;
+    let mut text = format!("A product moves {}", bytes(winner.times.bytes));
+    if !is_csr(&winner.candidate) {
+        text += &format!(" where CSR moves {}", bytes(case.csr.times.bytes));
+        let padding = winner.work.entries as f64 / nnz - 1.0;
+        text += &match padding {
+            p if p < 0.005 => ", with next to no padding".to_string(),
+            p => format!(", {:.0} % of its entries padding", 100.0 * p / (1.0 + p)),
+        };
+        if winner.work.scattered_rows > 0 {
+            text += ", and writes y out of order";
+        }
+    }
+    format!("{text}; it is held up by {}.", winner.times.bound())
+}
+
+fn next_best(case: &Case<'_>) -> Option<String> {
+    let winner = &case.entries[0];
+    let next = case.entries[1..]
+        .iter()
+        .find(|entry| entry.candidate.format.name() != winner.candidate.format.name())?;
+    let more = next.cost.total_s(case.workload) / winner.cost.total_s(case.workload) - 1.0;
+    Some(if more <= 0.0 {
+        format!(
+            "{} is as fast in all, within 2 %: the cheaper conversion and the smaller layout decided.",
+            next.candidate
+        )
+    } else {
+        format!(
+            "The next best other format is {}, {:.0} % slower in all, {} a product.",
+            next.candidate,
+            100.0 * more,
+            time(next.cost.spmv_s)
+        )
+    })
+}
+
+/// What permuted vectors would save, where it is much.
+fn permuted_basis(case: &Case<'_>) -> Option<String> {
+    let Case { structure, target, workload, entries, .. } = case;
+    let pattern = structure.pattern();
+    if target.basis == Basis::Permuted || pattern.nrows() != pattern.ncols() {
+        return None;
+    }
+    let target = Target { basis: Basis::Permuted, ..**target };
+    let estimator = Estimator::new(structure, &target);
+    let total_s = |candidate: &Candidate| {
+        let work = candidate.work(structure, &target).ok()?;
+        Some(estimator.cost(candidate, &work).total_s(workload))
+    };
+    let (best, best_s) = entries
+        .iter()
+        .filter(|entry| entry.work.scattered_rows > 0)
+        .filter_map(|entry| Some((&entry.candidate, total_s(&entry.candidate)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let now_s = entries[0].cost.total_s(workload);
+    (best_s < 0.95 * now_s).then(|| {
+        format!(
+            "With x and y kept in the permuted basis (a Krylov solver permutes them once before and \
+             once after), {} need not write y out of order and would take {} in all, {:.0} % less.",
+            best,
+            time(best_s),
+            100.0 * (1.0 - best_s / now_s)
+        )
+    })
+}
+
+/// What moving x and y over the host link would cost.
+fn link(case: &Case<'_>) -> Option<String> {
+    let Target { device, precision, .. } = *case.target;
+    let pattern = case.structure.pattern();
+    if device.link_gbps <= 0.0 || pattern.nnz() == 0 {
+        return None;
+    }
+    let link_s = balance::link_s(pattern.nrows(), pattern.ncols(), device.link_gbps, precision);
+    let spmv_s = case.entries[0].cost.spmv_s;
+    let ratio = device.read_gbps / device.link_gbps;
+    let needed = balance::row_nnz_at(10.0, ratio, balance::Reuse::Once, precision);
+    Some(format!(
+        "x and y are taken to stay on the device: moving both over the link for each product would \
+         take {}, {:.1} times the product ({:.0} nonzeros a row would be needed for it to be a \
+         tenth).",
+        time(link_s),
+        link_s / spmv_s,
+        needed.ceil()
+    ))
+}
+
+fn memory_limit(case: &Case<'_>) -> Option<String> {
+    let limit = case.workload.memory_limit?;
+    let unlimited = Target { memory_limit: u64::MAX, ..*case.target };
+    let suits = |refused: &&Refused| refused.candidate.work(case.structure, &unlimited).is_ok();
+    let out = case.refused.iter().filter(suits).count();
+    (out > 0).then(|| {
+        format!("The memory limit of {} leaves {out} candidates out.", bytes(limit as f64))
+    })
+}
+
+fn sources(case: &Case<'_>) -> String {
+    let Case { target, workload, entries, .. } = case;
+    let device = target.device;
+    let count = |source| entries.iter().filter(|entry| entry.cost.source == source).count();
+    let on = match device.kind {
+        Kind::Gpu => device.name.clone(),
+        Kind::Host => format!("{} ({} threads)", device.name, device.processors),
+    };
+    let measured = count(Source::Measured);
+    if measured > 0 {
+        return format!(
+            "{measured} candidates were timed on {on}, each after its product was checked; the \
+             others are estimates, scaled to the measured time of CSR."
+        );
+    }
+    if count(Source::Predicted) > 0 {
+        return format!("Times are predicted by the model of {on}, estimates where it has none.");
+    }
+    let missing = match workload.effort {
+        Effort::Predict => {
+            " No trained model of this device is loaded, so they stand for predictions."
+        }
+        _ => "",
+    };
+    format!(
+        "Times are estimates by closed formulas from the profile of {on}: {}.{missing}",
+        device.source
+    )
+}
+
+fn products(count: u64) -> String {
+    match count {
+        1 => "1 product".to_string(),
+        count => format!("{count} products"),
+    }
+}
+
+/// A time with three digits and a unit that suits.
+fn time(s: f64) -> String {
+    let (unit, name) = match s {
+        s if s >= 1.0 => (1.0, "s"),
+        s if s >= 1e-3 => (1e-3, "ms"),
+        _ => (1e-6, "us"),
+    };
+    digits(s / unit, name)
+}
+
+/// Bytes with three digits and a unit that suits.
+fn bytes(bytes: f64) -> String {
+    let (unit, name) = match bytes {
+        b if b >= 1e9 => (1e9, "GB"),
+        b if b >= 1e6 => (1e6, "MB"),
+        b if b >= 1e3 => (1e3, "kB"),
+        _ => (1.0, "bytes"),
+    };
+    digits(bytes / unit, name)
+}
+
+fn digits(number: f64, unit: &str) -> String {
+    match number {
+        n if n >= 100.0 => format!("{n:.0} {unit}"),
+        n if n >= 10.0 => format!("{n:.1} {unit}"),
+        n => format!("{n:.2} {unit}"),
+    }
+}
