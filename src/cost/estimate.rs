@@ -86,7 +86,7 @@ pub struct Estimator<'a> {
 }
 
 impl<'a> Estimator<'a> {
-    /// Samples the locality of x; one pass over at most [`BLOCKS`] blocks of [`BLOCK`] rows.
+    /// Samples the locality of x; one pass over at most `BLOCKS` blocks of `BLOCK` rows.
     pub fn new(structure: &Structure<'_>, target: &Target<'a>) -> Self {
         let pattern = structure.pattern();
         Estimator {
@@ -234,10 +234,10 @@ impl<'a> Estimator<'a> {
 }
 
 /// Rows that share a nearest cache at a time: one block of threads.
-pub const BLOCK: usize = 256;
+const BLOCK: usize = 256;
 
 /// The most blocks that are looked at.
-pub const BLOCKS: usize = 64;
+const BLOCKS: usize = 64;
 
 /// Blocks that share one nearest cache at a time.
 const BLOCKS_A_CACHE: u64 = 8;

@@ -1,6 +1,6 @@
 //! Devices: what a product may run on, and the limits that costs are computed from.
 //!
-//! A profile is data: JSON that ships in `models/devices/`, or that [`probe`] measured on this
+//! A profile is data: JSON that ships in `models/devices/`, or that [`probe()`] measured on this
 //! host and [`Device::save`] wrote. The name `cpu` stands for this host: its own profile where one
 //! was saved, else the generic one that ships.
 

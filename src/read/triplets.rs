@@ -54,7 +54,7 @@ impl<T: Scalar> Triplets<T> {
     /// Assembles the matrix: mirrors, sorts, sums repeated entries.
     ///
     /// # Errors
-    /// [`Error::Limit`] where the dimensions are not borne out by the entries, or the mirrored
+    /// [`crate::Error::Limit`] where the dimensions are not borne out by the entries, or the mirrored
     /// entries are too many.
     pub fn into_csr(
         self,
