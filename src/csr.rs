@@ -232,6 +232,11 @@ pub struct Pattern<'a> {
 }
 
 impl<'a> Pattern<'a> {
+    /// A pattern of arrays that are known to keep the invariants of [`Csr`].
+    pub(crate) fn of(nrows: usize, ncols: usize, row_ptr: &'a [usize], col_idx: &'a [u32]) -> Self {
+        Pattern { nrows, ncols, row_ptr, col_idx }
+    }
+
     /// Number of rows.
     pub fn nrows(&self) -> usize {
         self.nrows

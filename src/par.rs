@@ -29,7 +29,8 @@ pub fn split(prefix: &[usize], step: usize, grain_weight: usize) -> Vec<usize> {
 /// Weight below which a split brings less than it costs: about 20 us of work for one core.
 pub const GRAIN: usize = 16_384;
 
-fn partition_point(n: usize, before: impl Fn(usize) -> bool) -> usize {
+/// The first of `0..n` that does not lie `before`, or `n`; those before come first.
+pub(crate) fn partition_point(n: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, n);
     while low < high {
         let middle = low + (high - low) / 2;

@@ -86,6 +86,10 @@ pub trait Scalar:
     /// Accepts `inf` and `nan`, rounds overflow to infinity and stops at the first byte that does
     /// not belong to the number: the caller checks what follows.
     fn parse_prefix(text: &[u8]) -> Option<(Self, usize)>;
+    /// Whether this is not a number.
+    fn is_nan(self) -> bool;
+    /// Whether this is -0.0, which layouts with fill use as its mark.
+    fn is_negative_zero(self) -> bool;
     /// The largest finite value.
     fn largest() -> f64;
     /// The smallest positive normal value: sums of smaller terms lose digits.
@@ -104,6 +108,16 @@ impl Scalar for f32 {
 
     fn to_f64(self) -> f64 {
         f64::from(self)
+    }
+
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+
+    #[inline(always)]
+    fn is_negative_zero(self) -> bool {
+        self.to_bits() == (-0.0f32).to_bits()
     }
 
     fn parse_prefix(text: &[u8]) -> Option<(Self, usize)> {
@@ -131,6 +145,16 @@ impl Scalar for f64 {
 
     fn to_f64(self) -> f64 {
         self
+    }
+
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+
+    #[inline(always)]
+    fn is_negative_zero(self) -> bool {
+        self.to_bits() == (-0.0f64).to_bits()
     }
 
     fn parse_prefix(text: &[u8]) -> Option<(Self, usize)> {

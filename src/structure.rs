@@ -41,13 +41,22 @@ pub struct Structure<'a> {
     lengths: Vec<u32>,
     orders: Mutex<HashMap<Sort, Arc<[u32]>>>,
     sectors: Mutex<HashMap<(Walk, Precision), f64>>,
+    diagonals: Mutex<HashMap<usize, Arc<[u32]>>>,
+    blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
 }
 
 impl<'a> Structure<'a> {
     /// One pass over the row pointers.
     pub fn new(pattern: Pattern<'a>) -> Self {
         let lengths = pattern.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32).collect();
-        Structure { pattern, lengths, orders: Mutex::default(), sectors: Mutex::default() }
+        Structure {
+            pattern,
+            lengths,
+            orders: Mutex::default(),
+            sectors: Mutex::default(),
+            diagonals: Mutex::default(),
+            blocks: Mutex::default(),
+        }
     }
 
     /// The pattern.
@@ -94,6 +103,95 @@ impl<'a> Structure<'a> {
         offsets
     }
 
+    /// Number of distinct diagonals with an entry in each hack of `hack` rows.
+    ///
+    /// One pass over the pattern; kept.
+    pub fn hack_diagonals(&self, hack: usize) -> Arc<[u32]> {
+        let count = || self.diagonals_of(hack, |diagonals| diagonals.len() as u32);
+        lock(&self.diagonals).entry(hack).or_insert_with(|| count().into()).clone()
+    }
+
+    /// The distinct diagonals with an entry in each hack of `hack` rows: offsets `j - i`, rising.
+    ///
+    /// One pass over the pattern.
+    pub fn hack_offsets(&self, hack: usize) -> Vec<Vec<i64>> {
+        let nrows = self.pattern.nrows() as i64;
+        self.diagonals_of(hack, |diagonals| {
+            let mut offsets: Vec<i64> = diagonals.iter().map(|&d| d as i64 - nrows).collect();
+            offsets.sort_unstable();
+            offsets
+        })
+    }
+
+    fn diagonals_of<R: Clone + Default + Send>(
+        &self,
+        hack: usize,
+        finish: impl Fn(&[usize]) -> R + Sync,
+    ) -> Vec<R> {
+        let nrows = self.pattern.nrows();
+        let show = |h: usize, distinct: &mut Distinct| {
+            for row in h * hack..((h + 1) * hack).min(nrows) {
+                // Diagonals are counted from the one at the lower left.
+                let first = nrows - row;
+                for &column in self.pattern.row(row) {
+                    distinct.see(first + column as usize);
+                }
+            }
+        };
+        distinct_keys(nrows.div_ceil(hack), nrows + self.pattern.ncols(), show, finish)
+    }
+
+    /// The dense `b` x `b` blocks with an entry, as a pattern of blocks.
+    ///
+    /// One pass over the pattern; kept.
+    pub fn blocks(&self, b: usize) -> Arc<Blocks> {
+        lock(&self.blocks).entry(b).or_insert_with(|| Arc::new(self.find_blocks(b))).clone()
+    }
+
+    fn find_blocks(&self, b: usize) -> Blocks {
+        let nrows = self.pattern.nrows();
+        let show = |i: usize, distinct: &mut Distinct| {
+            for row in i * b..((i + 1) * b).min(nrows) {
+                for &column in self.pattern.row(row) {
+                    distinct.see(column as usize / b);
+                }
+            }
+        };
+        let ncols = self.pattern.ncols().div_ceil(b);
+        let rows = distinct_keys(nrows.div_ceil(b), ncols, show, |blocks| {
+            let mut columns: Vec<u32> = blocks.iter().map(|&column| column as u32).collect();
+            columns.sort_unstable();
+            columns
+        });
+        let mut row_ptr = vec![0];
+        for row in &rows {
+            row_ptr.push(row_ptr[row_ptr.len() - 1] + row.len());
+        }
+        Blocks { ncols, row_ptr, col_idx: rows.concat() }
+    }
+
+    /// Entries over the slots of the dense `b` x `b` blocks that hold them, on at most
+    /// [`SAMPLED_WARPS`] block rows spread evenly; 1 where there are no entries.
+    pub fn block_fill(&self, b: usize) -> f64 {
+        let nrows = self.pattern.nrows();
+        let block_rows = nrows.div_ceil(b);
+        let looked_at = block_rows.min(SAMPLED_WARPS);
+        let (mut entries, mut blocks) = (0, 0);
+        let mut seen = Vec::new();
+        for i in (0..looked_at).map(|i| i * block_rows / looked_at) {
+            let rows = i * b..((i + 1) * b).min(nrows);
+            seen.clear();
+            seen.extend(
+                rows.flat_map(|row| self.pattern.row(row)).map(|&column| column / b as u32),
+            );
+            entries += seen.len();
+            seen.sort_unstable();
+            seen.dedup();
+            blocks += seen.len();
+        }
+        if blocks == 0 { 1.0 } else { entries as f64 / (blocks * b * b) as f64 }
+    }
+
     /// 32-byte sectors of x that one product asks for: distinct ones within a warp step, summed
     /// over all steps. Sampled on at most [`SAMPLED_WARPS`] warps spread evenly; kept.
     pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
@@ -132,8 +230,63 @@ impl<'a> Structure<'a> {
     }
 }
 
+/// Which dense blocks of a matrix hold an entry: a pattern of block rows and block columns.
+#[derive(Debug)]
+pub struct Blocks {
+    ncols: usize,
+    row_ptr: Vec<usize>,
+    col_idx: Vec<u32>,
+}
+
+impl Blocks {
+    /// One row a block row, one column a block column.
+    pub fn pattern(&self) -> Pattern<'_> {
+        Pattern::of(self.row_ptr.len() - 1, self.ncols, &self.row_ptr, &self.col_idx)
+    }
+}
+
 /// The most warps that [`Structure::x_sectors`] looks at.
 pub const SAMPLED_WARPS: usize = 2048;
+
+/// The distinct keys that a group has shown, in the order in which they first came.
+struct Distinct {
+    /// The last group (counted from 1) that showed each key.
+    last: Vec<u32>,
+    group: u32,
+    keys: Vec<usize>,
+}
+
+impl Distinct {
+    #[inline(always)]
+    fn see(&mut self, key: usize) {
+        if self.last[key] != self.group {
+            self.last[key] = self.group;
+            self.keys.push(key);
+        }
+    }
+}
+
+/// What `finish` makes of the distinct keys below `keys` that each of `groups` groups shows.
+fn distinct_keys<R: Clone + Default + Send>(
+    groups: usize,
+    keys: usize,
+    show: impl Fn(usize, &mut Distinct) + Sync,
+    finish: impl Fn(&[usize]) -> R + Sync,
+) -> Vec<R> {
+    use rayon::prelude::*;
+    let mut results = vec![R::default(); groups];
+    let groups_each = groups.div_ceil(rayon::current_num_threads()).max(1);
+    results.par_chunks_mut(groups_each).enumerate().for_each(|(part, results)| {
+        let mut distinct = Distinct { last: vec![0; keys], group: 0, keys: Vec::new() };
+        for (i, result) in results.iter_mut().enumerate() {
+            distinct.group = i as u32 + 1;
+            distinct.keys.clear();
+            show(part * groups_each + i, &mut distinct);
+            *result = finish(&distinct.keys);
+        }
+    });
+    results
+}
 
 fn sampled(warps: usize, count: impl Fn(usize) -> usize) -> f64 {
     let looked_at = warps.min(SAMPLED_WARPS);

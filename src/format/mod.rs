@@ -6,6 +6,8 @@
 
 mod bisection;
 mod columns;
+mod diagonals;
+mod fill;
 mod launch;
 mod params;
 mod rows;
@@ -34,6 +36,8 @@ macro_rules! formats {
 // `cargo fmt` does not look into this macro: `.ci/run` formats the modules by name.
 formats! {
     csr::CsrFormat,
+    coo::CooFormat,
+    dia::DiaFormat,
     ell::EllFormat,
     ellr::EllrFormat,
     ellg::EllgFormat,
@@ -42,7 +46,11 @@ formats! {
     pellr::PellrFormat,
     biell::BiellFormat,
     bijad::BijadFormat,
+    hyb::HybFormat,
     hll::HllFormat,
+    bhll::BhllFormat,
+    hdia::HdiaFormat,
+    pcsr::PcsrFormat,
 }
 
 /// Which basis the vectors of a product are in.

@@ -320,6 +320,11 @@ const MOST_FILL: u64 = 3;
 /// Slots below which the fill does not matter.
 const FEW_SLOTS: u64 = 1 << 16;
 
+/// The most slots that a layout with much padding or fill may take for `nnz` entries.
+pub(super) fn allowed_slots(nnz: u64) -> u64 {
+    (MOST_FILL * nnz).max(FEW_SLOTS)
+}
+
 /// Slots of `columns` full columns of `rows` rows.
 ///
 /// # Errors
@@ -331,7 +336,7 @@ pub(super) fn full_columns(
 ) -> Result<u64, Refusal> {
     let nnz = structure.pattern().nnz() as u64;
     let slots = rows as u128 * columns as u128;
-    let allowed = (MOST_FILL * nnz).max(FEW_SLOTS);
+    let allowed = allowed_slots(nnz);
     if slots <= u128::from(allowed) {
         return Ok(slots as u64);
     }

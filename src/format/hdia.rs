@@ -1,0 +1,64 @@
+//! HDIA, hacked DIA: the diagonals of each hack of `hackSize` rows; no column indices.
+//!
+//! ```text
+//!     | 4 . 1 . |      hackSize = 2    hackOffsets = 0 2 4
+//!     | . 5 . . |                 hack 0          hack 1
+//!     | . . . . |      offsets =  0  2        |  -3  0
+//!     | 2 . . 6 |      values  =  4 5 | 1 *   |  * 2 | * 6
+//! ```
+//!
+//! Within a hack, diagonal by diagonal, `hackSize` places each. Fill (`*`) has the value -0.0 and
+//! is never multiplied into a result. Good for: stencils and banded matrices, also where
+//! diagonals begin, end or shift from place to place. Bad for: unstructured meshes and graphs;
+//! refused where there are more than three places for each entry.
+
+use super::diagonals::{self, Diagonals};
+use super::{Param, Params, Refusal, Storage, Target, Value, Work};
+use crate::csr::Csr;
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+
+/// See the module.
+#[derive(Debug)]
+pub struct HdiaFormat;
+
+impl Storage for HdiaFormat {
+    const NAME: &'static str = "hdia";
+    const TITLE: &'static str = "HDIA, hacked DIA";
+    const SOURCE: &'static str = "D. Barbieri, V. Cardellini, A. Fanfarillo, S. Filippone, Three \
+        storage formats for sparse matrices on GPGPUs (2015), section 3.3";
+    const SUITS: &'static str = "stencils and banded matrices; bad for unstructured ones";
+    const PARAMS: &'static [Param] = &[Param {
+        name: "hack",
+        doc: "rows of a hack (hackSize)",
+        values: &[
+            Value::Int(256),
+            Value::Int(32),
+            Value::Int(64),
+            Value::Int(128),
+            Value::Int(512),
+            Value::Int(1024),
+        ],
+        gpu: &[Value::Int(64), Value::Int(256), Value::Int(1024)],
+        host: &[Value::Int(32), Value::Int(256)],
+    }];
+
+    type Layout<T: Scalar> = Diagonals<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        diagonals::work(structure, target, params.int("hack"))
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        _target: &Target<'_>,
+    ) -> Result<Diagonals<T>, Refusal> {
+        Ok(Diagonals::new(csr, structure, params.int("hack")))
+    }
+}

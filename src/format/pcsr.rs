@@ -1,0 +1,283 @@
+//! PCSR: the CSR arrays read evenly, entry by entry, and summed by row in a second step.
+//!
+//! ```text
+//!     | 4 . 1 . |      row_ptr = 0 2 3 3 5     values  = 4 1 | 5 | | 2 6
+//!     | . 5 . . |      tile = 2 entries        tiles   = 4 1 | 5   | 2 6
+//!     | . . . . |                              first row begun in each tile = 0 1 3
+//!     | 2 . . 6 |
+//! ```
+//!
+//! Kernel 1 forms `v[k] = values[k] * x[col_idx[k]]`, kernel 2 sums `v` row by row. With
+//! `kernel=two` the middle array `v` goes through memory, as in the paper; with `kernel=fused` a
+//! tile of it stays in the shared memory of one block of threads. A tile holds at most `tile`
+//! entries and as many rows; it is cut between rows where none is longer than that, so that only
+//! longer rows are summed in pieces, which are added up at the end.
+//! No padding, no conversion but the bounds of the tiles. Good for: row lengths of every size and
+//! few products. Bad for: regular rows, where column indices and row pointers need not be read.
+
+use std::ops::Range;
+
+use super::csr::dot;
+use super::{
+    Layout, Offsets, Param, Params, Refusal, Storage, Target, Value, Work, bytes_of, store,
+};
+use crate::csr::{Csr, Pattern};
+use crate::par::{self, Scratch};
+use crate::scalar::Scalar;
+use crate::structure::{Structure, Walk};
+
+/// See the module.
+#[derive(Debug)]
+pub struct PcsrFormat;
+
+impl Storage for PcsrFormat {
+    const NAME: &'static str = "pcsr";
+    const TITLE: &'static str = "PCSR, perfect CSR";
+    const SOURCE: &'static str = "G. He, J. Gao, A Novel CSR-Based Sparse Matrix-Vector \
+        Multiplication on GPUs (2016), section 3";
+    const SUITS: &'static str = "row lengths of every size, few products; bad for regular rows";
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "kernel",
+            doc: "fused: the middle array stays in shared memory; two: it goes through memory",
+            values: &[Value::Word("fused"), Value::Word("two")],
+            gpu: &[Value::Word("fused"), Value::Word("two")],
+            host: &[Value::Word("fused"), Value::Word("two")],
+        },
+        Param {
+            name: "tile",
+            doc: "the most entries that a block of threads takes at a time",
+            values: &[Value::Int(1024), Value::Int(2048)],
+            gpu: &[Value::Int(1024), Value::Int(2048)],
+            host: &[Value::Int(2048)],
+        },
+    ];
+
+    type Layout<T: Scalar> = PcsrLayout<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let pattern = structure.pattern();
+        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        let w = target.precision.bytes() as u64;
+        let width = Offsets::width(pattern.nnz()) as u64;
+        let tiles = Tiles::of(pattern, params.int("tile")).entries.len() as u64;
+        let bytes = (nrows + 1) * width + nnz * (4 + w) + tiles * (4 + width);
+        let two = params.is("kernel", "two");
+        let split = structure.max_length() > params.int("tile");
+        Ok(Work {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: nnz,
+            x_sectors: structure.x_sectors(Walk::Entries, target.precision),
+            extra_bytes: if two { 2 * w * nnz } else { 0 },
+            steps: nnz.div_ceil(32),
+            launches: 1 + u32::from(two) + u32::from(split),
+            convert_bytes: bytes,
+            ..Work::default()
+        })
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        _structure: &Structure<'_>,
+        params: &Params,
+        _target: &Target<'_>,
+    ) -> Result<PcsrLayout<T>, Refusal> {
+        let tiles = Tiles::of(csr.pattern(), params.int("tile"));
+        Ok(PcsrLayout {
+            ncols: csr.ncols(),
+            two: params.is("kernel", "two"),
+            row_ptr: Offsets::new(csr.row_ptr()),
+            col_idx: csr.col_idx().to_vec(),
+            values: csr.values().to_vec(),
+            parts: Tiles::cut(csr.pattern()),
+            tile_rows: tiles.rows,
+            tile_ptr: Offsets::new(&tiles.entries),
+            middle: Scratch::default(),
+            heads: Scratch::default(),
+        })
+    }
+}
+
+/// Pieces of nearly the same number of entries: tile `t` has the entries
+/// `entries[t]..entries[t + 1]`, and the rows `rows[t]..rows[t + 1]` begin in it. Its entries
+/// before the first of these rows are the rest of the row before.
+#[derive(Debug)]
+struct Tiles {
+    rows: Vec<u32>,
+    entries: Vec<usize>,
+}
+
+impl Tiles {
+    /// Tiles of at most `most` entries and rows, cut between rows where none is longer.
+    fn of(pattern: Pattern<'_>, most: usize) -> Self {
+        let (ptr, nrows) = (pattern.row_ptr(), pattern.nrows());
+        let mut tiles = Tiles { rows: vec![0], entries: vec![0] };
+        // The next row to begin, and the next entry: one of the row before while that goes on.
+        let (mut row, mut entry) = (0, 0);
+        while row < nrows || entry < pattern.nnz() {
+            let reach = (entry + most).min(pattern.nnz());
+            if ptr[row] > reach {
+                entry = reach;
+            } else {
+                let last = (row + most).min(nrows);
+                row += ptr[row + 1..=last].partition_point(|&end| end <= reach);
+                entry = ptr[row];
+                if row < last && ptr[row + 1] - entry > most && entry < reach {
+                    row += 1;
+                    entry = reach;
+                }
+            }
+            tiles.rows.push(row as u32);
+            tiles.entries.push(entry);
+        }
+        tiles
+    }
+
+    /// One tile for each part that a thread takes: as many entries and rows in each, cut within
+    /// rows where it must be.
+    fn cut(pattern: Pattern<'_>) -> Self {
+        let (ptr, nrows) = (pattern.row_ptr(), pattern.nrows());
+        let weight = pattern.nnz() + nrows;
+        let parts = (weight / par::GRAIN).clamp(1, 4 * rayon::current_num_threads());
+        let mut tiles = Tiles { rows: vec![0], entries: vec![0] };
+        for part in 1..parts {
+            let wanted = (weight as u128 * part as u128 / parts as u128) as usize;
+            let row = par::partition_point(nrows, |i| ptr[i] + i < wanted);
+            let entry = wanted - row;
+            tiles.rows.push(row as u32);
+            tiles.entries.push(entry);
+        }
+        tiles.rows.push(nrows as u32);
+        tiles.entries.push(pattern.nnz());
+        tiles
+    }
+}
+
+/// The arrays of a CSR matrix, with the tiles that blocks of threads take.
+#[derive(Debug)]
+pub struct PcsrLayout<T> {
+    ncols: usize,
+    /// Whether the middle array goes through memory.
+    two: bool,
+    row_ptr: Offsets,
+    col_idx: Vec<u32>,
+    values: Vec<T>,
+    /// The tiles of a GPU: `Tiles::rows` and `Tiles::entries`.
+    tile_rows: Vec<u32>,
+    tile_ptr: Offsets,
+    /// The tiles of a host.
+    parts: Tiles,
+    middle: Scratch<T>,
+    heads: Scratch<T>,
+}
+
+impl<T: Scalar> PcsrLayout<T> {
+    /// y from `sum`, which sums the products of a range of entries.
+    fn sum_rows(&self, sum: impl Fn(Range<usize>) -> T + Sync, (alpha, beta): (T, T), y: &mut [T]) {
+        let ptr = |row: usize| self.row_ptr.get(row);
+        let entries = &self.parts.entries;
+        let rows: Vec<usize> = self.parts.rows.iter().map(|&row| row as usize).collect();
+        let parts = rows.len() - 1;
+        self.heads.with(parts, |heads| {
+            // The rest of the row before, of parts that begin within a row.
+            let each: Vec<usize> = (0..=parts).collect();
+            par::over_parts(&each, heads, &|part, head| {
+                let part = part.start;
+                let rest = entries[part]..ptr(rows[part]).min(entries[part + 1]);
+                head[0] = if rest.is_empty() { T::ZERO } else { sum(rest) };
+            });
+            // A part without a row of its own is all rest.
+            let mut bounds = rows.clone();
+            bounds.dedup();
+            par::over_parts(&bounds, y, &|part, y| {
+                // The last of the parts that begin with this row has them.
+                let p = rows.partition_point(|&row| row <= part.start) - 1;
+                let end = entries[p + 1];
+                let mut start = ptr(part.start);
+                for (y, row) in y.iter_mut().zip(part) {
+                    let next = ptr(row + 1);
+                    store(y, alpha, sum(start..next.min(end)), beta);
+                    start = next;
+                }
+            });
+            for (part, &head) in heads.iter().enumerate() {
+                if entries[part] < ptr(rows[part]) {
+                    y[rows[part] - 1] += alpha * head;
+                }
+            }
+        });
+    }
+}
+
+impl<T: Scalar> Layout<T> for PcsrLayout<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        if !self.two {
+            let sum = |at: Range<usize>| dot(&self.values[at.clone()], &self.col_idx[at], x);
+            return self.sum_rows(sum, (alpha, beta), y);
+        }
+        self.middle.with(self.values.len(), |middle| {
+            par::over_parts(&self.parts.entries, middle, &|part, middle| {
+                let columns = &self.col_idx[part.clone()];
+                for ((v, &column), &value) in middle.iter_mut().zip(columns).zip(&self.values[part])
+                {
+                    *v = value * x[column as usize];
+                }
+            });
+            let sum = |at: Range<usize>| {
+                middle[at].iter().fold(T::ZERO, |mut sum, &v| {
+                    sum += v;
+                    sum
+                })
+            };
+            self.sum_rows(sum, (alpha, beta), y);
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        self.row_ptr.bytes()
+            + bytes_of(&self.col_idx)
+            + bytes_of(&self.values)
+            + bytes_of(&self.tile_rows)
+            + self.tile_ptr.bytes()
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        self.values.copy_from_slice(values);
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let row_ptr = self.row_ptr.to_vec();
+        let nrows = row_ptr.len() - 1;
+        Csr::new(nrows, self.ncols, row_ptr, self.col_idx.clone(), self.values.clone())
+            .expect("a layout is made from a valid matrix")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_end_with_rows_unless_a_row_is_longer() {
+        let row_ptr = [0, 3, 4, 4, 14, 15, 17];
+        let col_idx: Vec<u32> = (0..17).map(|k| k % 16).collect();
+        let pattern = Pattern::of(6, 16, &row_ptr, &col_idx);
+        let tiles = Tiles::of(pattern, 4);
+        // Rows 0 to 2 fill a tile; row 3 takes 10 entries, and rows 4 and 5 follow it.
+        assert_eq!(tiles.entries, [0, 4, 8, 12, 15, 17]);
+        assert_eq!(tiles.rows, [0, 3, 4, 4, 5, 6]);
+    }
+
+    #[test]
+    fn tiles_hold_few_rows_where_rows_are_empty() {
+        let row_ptr = [0; 11];
+        let tiles = Tiles::of(Pattern::of(10, 3, &row_ptr, &[]), 4);
+        assert_eq!(tiles.rows, [0, 4, 8, 10]);
+        assert_eq!(tiles.entries, [0, 0, 0, 0]);
+    }
+}
