@@ -21,3 +21,9 @@ template <int lanes, class T> __device__ __forceinline__ T group_sum(T sum) {
     for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     return sum;
 }
+
+// The mark of a place without an entry, -0.0 (see src/format/fill.rs).
+__device__ __forceinline__ bool is_fill(double v) {
+    return __double_as_longlong(v) == (long long)0x8000000000000000ull;
+}
+__device__ __forceinline__ bool is_fill(float v) { return __float_as_uint(v) == 0x80000000u; }

@@ -243,7 +243,7 @@ struct Step {
 pub struct CudaOperator<T> {
     steps: Vec<Step>,
     arrays: Vec<DeviceBuffer<u8>>,
-    values: usize,
+    values: Vec<usize>,
     _scratch: Vec<DeviceBuffer<u8>>,
     scalar: PhantomData<T>,
 }
@@ -306,21 +306,25 @@ impl<T: Scalar> CudaOperator<T> {
         Ok(())
     }
 
-    /// Overwrites the values of the layout, given as its own values array.
+    /// Takes over the values of `layout`, which is the uploaded one after an update of its values.
     ///
     /// # Errors
-    /// [`Error::Device`] where the copy fails; [`Error::Shape`] where the length differs.
-    pub fn set_layout_values(&mut self, values: &[T]) -> Result<()> {
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        let array = &mut self.arrays[self.values];
-        if array.len() != bytes.len() {
-            return Err(Error::Shape {
-                what: "values",
-                got: values.len(),
-                needed: array.len() / size_of::<T>(),
-            });
+    /// [`Error::Device`] where the copy fails; [`Error::Shape`] where it is another layout.
+    pub fn update_values(&mut self, layout: &dyn Layout<T>) -> Result<()> {
+        let described = layout.on_device();
+        let host = |i: usize| described.as_ref().and_then(|d| d.arrays.get(i).copied());
+        for &i in &self.values {
+            let (array, host) = (&mut self.arrays[i], host(i).unwrap_or(&[]));
+            if array.len() != host.len() {
+                return Err(Error::Shape {
+                    what: "values",
+                    got: host.len() / size_of::<T>(),
+                    needed: array.len() / size_of::<T>(),
+                });
+            }
+            array.copy_from(host).map_err(failed("copying values to the device"))?;
         }
-        array.copy_from(bytes).map_err(failed("copying values to the device"))
+        Ok(())
     }
 
     /// Bytes held on the device.

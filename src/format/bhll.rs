@@ -21,11 +21,12 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::launch::{Arrays, NULL};
 use super::rows::{self, Column, WARP};
 use super::slices::{check_spans, spans};
 use super::{
-    Basis, Layout, Offsets, Param, Params, Refusal, Storage, Target, Value, Work, bytes_of, fill,
-    store,
+    Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
+    Work, bytes_of, fill, store,
 };
 use crate::csr::Csr;
 use crate::par;
@@ -505,5 +506,30 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
             Order::Rows(order) => Some(order),
             Order::Own | Order::Blocks(_) => None,
         }
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let mut args = vec![Arg::U32(self.nrows as u32), Arg::U32(self.ncols as u32)];
+        args.extend(arrays.add_offsets(&self.hack_ptr));
+        let order = match &self.order {
+            Order::Blocks(order) => arrays.add(order),
+            Order::Own | Order::Rows(_) => NULL,
+        };
+        let bits = match &self.columns {
+            BlockColumns::Wide(list) => {
+                args.extend([NULL, order, arrays.add(list)]);
+                32
+            }
+            BlockColumns::Narrow { base, offset } => {
+                args.extend([arrays.add(base), order, arrays.add(offset)]);
+                16
+            }
+        };
+        let values = arrays.add(&self.values);
+        args.extend([values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let kernel = format!("bhll_b{}_c{bits}_{}", self.b, T::PRECISION);
+        let launch = Launch::over("bhll", kernel, (self.n_hacks() * HACK) as u64, 128, args);
+        Some(arrays.on_device(values, vec![launch]))
     }
 }

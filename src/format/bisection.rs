@@ -12,7 +12,7 @@
 //! `32 >> g` the lane that has it: five shuffles.
 
 use super::rows::{self, Arrays, Column, WARP};
-use super::slices::{Shape, Slices, Width};
+use super::slices::{Kernel, Shape, Slices, Width};
 use super::{Offsets, Refusal, Target, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
@@ -126,6 +126,11 @@ impl Shape for Bisection {
 
     fn bytes(&self) -> u64 {
         self.starts.bytes()
+    }
+
+    fn kernel(&self, _column_bits: usize) -> Kernel<'_> {
+        let (image, stem) = ("bisection", "bisection".to_string());
+        Kernel { image, stem, starts: &self.starts, sizes: Vec::new(), threads: 1 }
     }
 }
 

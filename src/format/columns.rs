@@ -5,8 +5,9 @@
 
 use rayon::prelude::*;
 
+use super::launch::{Arrays, NULL};
 use super::rows::{Column, Rows, WARP, add_column};
-use super::{Layout, Offsets, Target, bytes_of};
+use super::{Arg, Launch, Layout, Offsets, OnDevice, Target, bytes_of};
 use crate::csr::Csr;
 use crate::par::Scratch;
 use crate::scalar::Scalar;
@@ -104,6 +105,8 @@ impl Lengths {
 #[derive(Debug)]
 pub struct Columns<T> {
     rows: Rows,
+    /// GPU threads that share a row.
+    threads: usize,
     width: usize,
     starts: Starts,
     lengths: Lengths,
@@ -134,7 +137,13 @@ impl<T: Scalar> Columns<T> {
             None => place.fill(csr.col_idx(), &mut col_idx, u32::PADDING, |column| column),
         }
         place.fill(csr.values(), &mut values, T::ZERO, |value| value);
-        Columns { rows, width, starts, lengths, col_idx, values, scratch: Scratch::default() }
+        let scratch = Scratch::default();
+        Columns { rows, threads: 1, width, starts, lengths, col_idx, values, scratch }
+    }
+
+    /// The same layout, for so many GPU threads a row.
+    pub(super) fn with_threads(self, threads: usize) -> Self {
+        Columns { threads, ..self }
     }
 
     /// Entries of each stored row.
@@ -197,6 +206,36 @@ impl<T: Scalar> Layout<T> for Columns<T> {
 
     fn order(&self) -> Option<&[u32]> {
         self.rows.basis_order()
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let (pitch, [narrow, wide]) = match &self.starts {
+            Starts::Pitch(rows) => (*rows, [NULL, NULL]),
+            Starts::List(offsets) => (0, arrays.add_offsets(offsets)),
+        };
+        let lengths = Some(&self.lengths.list[..]).filter(|list| !list.is_empty());
+        let values = arrays.add(&self.values);
+        let args = vec![
+            Arg::U32(self.rows.nrows() as u32),
+            Arg::U32(self.width as u32),
+            Arg::U64(pitch as u64),
+            narrow,
+            wide,
+            arrays.add_some(lengths),
+            Arg::U32(self.lengths.rows_each as u32),
+            arrays.add_some(self.rows.scatter()),
+            arrays.add(&self.col_idx),
+            values,
+            Arg::X,
+            Arg::Y,
+            Arg::Alpha,
+            Arg::Beta,
+        ];
+        let kernel = format!("columns_t{}_{}", self.threads, T::PRECISION);
+        let threads = (self.rows.nrows().next_multiple_of(WARP) * self.threads) as u64;
+        let launch = Launch::over("columns", kernel, threads, 256, args);
+        Some(arrays.on_device(values, vec![launch]))
     }
 }
 

@@ -13,7 +13,10 @@
 
 use rayon::prelude::*;
 
-use super::{Layout, Params, Refusal, Storage, Target, Work, bytes_of, store};
+use super::launch::Arrays;
+use super::{
+    Arg, Launch, Layout, OnDevice, Params, Refusal, Storage, Target, Work, bytes_of, store,
+};
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::par;
@@ -149,5 +152,31 @@ impl<T: Scalar> Layout<T> for CooLayout<T> {
         }
         Csr::new(self.nrows, self.ncols, row_ptr, self.col_idx.clone(), self.values.clone())
             .expect("a layout is made from a valid matrix")
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut entries = self.add_on_device();
+        let nrows = self.nrows as u64;
+        let args = vec![Arg::U32(self.nrows as u32), Arg::Y, Arg::Beta];
+        let kernel = format!("coo_scale_{}", T::PRECISION);
+        entries.launches.insert(0, Launch::over("coo", kernel, nrows, 256, args));
+        Some(entries)
+    }
+}
+
+/// Entries that one lane takes: `per_lane` of the kernel.
+const PER_LANE: u64 = 16;
+
+impl<T: Scalar> CooLayout<T> {
+    /// The launch that adds the product to a y that is there.
+    pub(super) fn add_on_device(&self) -> OnDevice<'_> {
+        let nnz = self.values.len() as u64;
+        let mut arrays = Arrays::default();
+        let (rows, columns) = (arrays.add(&self.row_idx), arrays.add(&self.col_idx));
+        let values = arrays.add(&self.values);
+        let args = vec![Arg::U64(nnz), rows, columns, values, Arg::X, Arg::Y, Arg::Alpha];
+        let threads = nnz.div_ceil(32 * PER_LANE) * 32;
+        let kernel = format!("coo_add_{}", T::PRECISION);
+        arrays.on_device(values, vec![Launch::over("coo", kernel, threads, 256, args)])
     }
 }

@@ -11,6 +11,7 @@
 //! Good for: every matrix, no conversion but a copy. Bad for: regular ones, where the column
 //! indices are bytes that other formats need not read.
 
+use super::launch::Arrays;
 use super::{
     Arg, Launch, Layout, Offsets, OnDevice, Params, Refusal, Storage, Target, Work, bytes_of, store,
 };
@@ -104,38 +105,26 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
     /// Half as many lanes to a row as it has entries on average: short rows waste few, long ones
     /// still read whole sectors.
     fn on_device(&self) -> Option<OnDevice<'_>> {
-        let (width, row_ptr): (_, &[u8]) = match &self.row_ptr {
-            Offsets::Narrow(offsets) => ("", bytemuck::cast_slice(offsets)),
-            Offsets::Wide(offsets) => ("wide_", bytemuck::cast_slice(offsets)),
-        };
+        let mut arrays = Arrays::default();
+        let wide = if matches!(self.row_ptr, Offsets::Wide(_)) { "wide_" } else { "" };
         let nrows = self.row_ptr.len() - 1;
         let mean = self.values.len() / nrows.max(1);
         let tpr = (mean / 2).next_power_of_two().clamp(2, 32);
-        Some(OnDevice {
-            arrays: vec![
-                row_ptr,
-                bytemuck::cast_slice(&self.col_idx),
-                bytemuck::cast_slice(&self.values),
-            ],
-            values: 2,
-            scratch: Vec::new(),
-            launches: vec![Launch::over(
-                "csr",
-                format!("csr_{width}t{tpr}_{}", T::PRECISION),
-                (nrows * tpr) as u64,
-                256,
-                vec![
-                    Arg::U32(nrows as u32),
-                    Arg::Array(0),
-                    Arg::Array(1),
-                    Arg::Array(2),
-                    Arg::X,
-                    Arg::Y,
-                    Arg::Alpha,
-                    Arg::Beta,
-                ],
-            )],
-        })
+        let row_ptr = arrays.add_either(&self.row_ptr);
+        let (columns, values) = (arrays.add(&self.col_idx), arrays.add(&self.values));
+        let args = vec![
+            Arg::U32(nrows as u32),
+            row_ptr,
+            columns,
+            values,
+            Arg::X,
+            Arg::Y,
+            Arg::Alpha,
+            Arg::Beta,
+        ];
+        let kernel = format!("csr_{wide}t{tpr}_{}", T::PRECISION);
+        let launch = Launch::over("csr", kernel, (nrows * tpr) as u64, 256, args);
+        Some(arrays.on_device(values, vec![launch]))
     }
 }
 

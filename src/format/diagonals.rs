@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::launch::Arrays;
 use super::rows::{BLOCK, WARP};
-use super::{Layout, Offsets, Refusal, Target, Work, bytes_of, fill, store};
+use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, Work, bytes_of, fill, store};
 use crate::csr::Csr;
 use crate::par;
 use crate::scalar::Scalar;
@@ -212,5 +213,23 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
         let (columns, values) = (0..self.nrows).flat_map(|i| self.entries(i)).unzip();
         Csr::new(self.nrows, self.ncols, self.row_ptr(), columns, values)
             .expect("a layout is made from a valid matrix")
+    }
+
+    /// Two rows a thread where they always lie in one hack.
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let mut args = vec![
+            Arg::U32(self.nrows as u32),
+            Arg::U32(self.ncols as u32),
+            Arg::U32(self.hack as u32),
+        ];
+        args.extend(arrays.add_offsets(&self.hack_ptr));
+        let values = arrays.add(&self.values);
+        args.extend([arrays.add(&self.offsets), values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let rows = if self.hack.is_multiple_of(2) { 2 } else { 1 };
+        let kernel = format!("diagonals_r{rows}_{}", T::PRECISION);
+        let threads = self.nrows.div_ceil(rows) as u64;
+        let launch = Launch::over("diagonals", kernel, threads, 256, args);
+        Some(arrays.on_device(values, vec![launch]))
     }
 }

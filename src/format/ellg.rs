@@ -56,11 +56,12 @@ impl Storage for EllgFormat {
     fn convert<T: Scalar>(
         csr: &Csr<T>,
         structure: &Structure<'_>,
-        _params: &Params,
+        params: &Params,
         target: &Target<'_>,
     ) -> Result<Columns<T>, Refusal> {
         let starts = Starts::Pitch(csr.nrows().next_multiple_of(WARP));
         let lengths = Lengths::of_rows(structure, Sort::None);
-        Ok(Columns::new(csr, structure, target, Sort::None, starts, lengths))
+        let columns = Columns::new(csr, structure, target, Sort::None, starts, lengths);
+        Ok(columns.with_threads(params.int("tpr")))
     }
 }

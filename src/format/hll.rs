@@ -19,8 +19,8 @@
 //! sorting then helps where y may be written out of order and neighbours need not share x.
 
 use super::rows::{self, Arrays, Column, WARP, add_column};
-use super::slices::{Shape, Slices, Width, check_narrow};
-use super::{Offsets, Param, Params, Refusal, Storage, Target, Value, Work};
+use super::slices::{Kernel, Shape, Slices, Width, check_narrow};
+use super::{Arg, Offsets, Param, Params, Refusal, Storage, Target, Value, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
@@ -113,7 +113,8 @@ impl Storage for HllFormat {
         let (hack, sort) = (params.int("hack"), sort(params));
         let offsets = structure.slice_offsets(hack, sort);
         let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
-        let shape = Hacks { size: hack, offsets: Offsets::new(&offsets) };
+        let threads = params.int("tpr");
+        let shape = Hacks { size: hack, offsets: Offsets::new(&offsets), threads };
         Slices::new(csr, structure, target, sort, shape, width(params))
     }
 }
@@ -135,6 +136,8 @@ fn width(params: &Params) -> Width {
 pub struct Hacks {
     size: usize,
     offsets: Offsets,
+    /// GPU threads that share a row.
+    threads: usize,
 }
 
 impl Shape for Hacks {
@@ -167,5 +170,15 @@ impl Shape for Hacks {
 
     fn bytes(&self) -> u64 {
         self.offsets.bytes()
+    }
+
+    fn kernel(&self, column_bits: usize) -> Kernel<'_> {
+        Kernel {
+            image: "hll",
+            stem: format!("hll_c{column_bits}_t{}", self.threads),
+            starts: &self.offsets,
+            sizes: vec![Arg::U32(self.size as u32)],
+            threads: self.threads,
+        }
     }
 }

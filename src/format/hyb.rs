@@ -14,7 +14,7 @@
 use super::columns::{Columns, Lengths, Starts};
 use super::coo::CooLayout;
 use super::rows::{self, WARP};
-use super::{Layout, Params, Refusal, Storage, Target, Work};
+use super::{Layout, OnDevice, Params, Refusal, Storage, Target, Work};
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::scalar::Scalar;
@@ -158,5 +158,9 @@ impl<T: Scalar> Layout<T> for HybLayout<T> {
         }
         Csr::new(head.nrows(), head.ncols(), row_ptr, columns, values)
             .expect("the parts of a valid matrix")
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        Some(self.ell.on_device()?.then(self.coo.add_on_device()))
     }
 }

@@ -3,6 +3,8 @@
 //! A layout only describes this, as plain data; `device::cuda` uploads and launches. So formats
 //! know nothing of CUDA, and the CUDA code knows no format.
 
+use super::Offsets;
+
 /// An argument of a kernel, in the order of its signature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arg {
@@ -41,17 +43,80 @@ pub struct Launch {
     pub args: Vec<Arg>,
 }
 
+/// Arrays that a GPU is to hold, as they are collected.
+#[derive(Debug, Default)]
+pub(super) struct Arrays<'a>(Vec<&'a [u8]>);
+
+impl<'a> Arrays<'a> {
+    /// Adds an array and gives its address.
+    pub fn add<T: bytemuck::Pod>(&mut self, array: &'a [T]) -> Arg {
+        self.0.push(bytemuck::cast_slice(array));
+        Arg::Array(self.0.len() - 1)
+    }
+
+    /// Adds an array if there is one; its address, or null.
+    pub fn add_some<T: bytemuck::Pod>(&mut self, array: Option<&'a [T]>) -> Arg {
+        array.map_or(NULL, |array| self.add(array))
+    }
+
+    /// Adds offsets; the addresses of 32-bit and of 64-bit ones, of which one is null.
+    pub fn add_offsets(&mut self, offsets: &'a Offsets) -> [Arg; 2] {
+        match offsets {
+            Offsets::Narrow(offsets) => [self.add(offsets), NULL],
+            Offsets::Wide(offsets) => [NULL, self.add(offsets)],
+        }
+    }
+
+    /// Adds offsets for a kernel that is made for their width.
+    pub fn add_either(&mut self, offsets: &'a Offsets) -> Arg {
+        match offsets {
+            Offsets::Narrow(offsets) => self.add(offsets),
+            Offsets::Wide(offsets) => self.add(offsets),
+        }
+    }
+
+    /// The GPU side of a layout with these arrays; `values` is what [`Arrays::add`] gave for them.
+    pub fn on_device(self, values: Arg, launches: Vec<Launch>) -> OnDevice<'a> {
+        let Arg::Array(values) = values else { unreachable!("values are an array") };
+        OnDevice { arrays: self.0, values: vec![values], scratch: Vec::new(), launches }
+    }
+}
+
+/// The address of nothing.
+pub(super) const NULL: Arg = Arg::U64(0);
+
 /// The GPU side of a layout.
 #[derive(Clone, Debug)]
 pub struct OnDevice<'a> {
     /// Arrays to hold on the device, as bytes.
     pub arrays: Vec<&'a [u8]>,
-    /// Which of them holds the matrix values.
-    pub values: usize,
+    /// Which of them hold matrix values.
+    pub values: Vec<usize>,
     /// Bytes of the buffers that a product needs besides.
     pub scratch: Vec<u64>,
     /// The launches of one product, in order on one stream.
     pub launches: Vec<Launch>,
+}
+
+impl<'a> OnDevice<'a> {
+    /// These launches, then those of `next`.
+    pub(super) fn then(mut self, next: OnDevice<'a>) -> Self {
+        let (arrays, scratch) = (self.arrays.len(), self.scratch.len());
+        self.arrays.extend(next.arrays);
+        self.scratch.extend(next.scratch);
+        self.values.extend(next.values.into_iter().map(|i| i + arrays));
+        for mut launch in next.launches {
+            for arg in &mut launch.args {
+                match arg {
+                    Arg::Array(i) => *i += arrays,
+                    Arg::Scratch(i) => *i += scratch,
+                    _ => {}
+                }
+            }
+            self.launches.push(launch);
+        }
+        self
+    }
 }
 
 impl Launch {

@@ -18,8 +18,10 @@
 use std::ops::Range;
 
 use super::csr::dot;
+use super::launch::Arrays;
 use super::{
-    Layout, Offsets, Param, Params, Refusal, Storage, Target, Value, Work, bytes_of, store,
+    Arg, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value, Work,
+    bytes_of, store,
 };
 use crate::csr::{Csr, Pattern};
 use crate::par::{self, Scratch};
@@ -91,6 +93,7 @@ impl Storage for PcsrFormat {
         Ok(PcsrLayout {
             ncols: csr.ncols(),
             two: params.is("kernel", "two"),
+            tile: params.int("tile"),
             row_ptr: Offsets::new(csr.row_ptr()),
             col_idx: csr.col_idx().to_vec(),
             values: csr.values().to_vec(),
@@ -164,6 +167,8 @@ pub struct PcsrLayout<T> {
     ncols: usize,
     /// Whether the middle array goes through memory.
     two: bool,
+    /// The most entries of a tile.
+    tile: usize,
     row_ptr: Offsets,
     col_idx: Vec<u32>,
     values: Vec<T>,
@@ -177,6 +182,12 @@ pub struct PcsrLayout<T> {
 }
 
 impl<T: Scalar> PcsrLayout<T> {
+    /// Whether a tile begins within a row.
+    fn splits_rows(&self) -> bool {
+        let begin = self.tile_rows.iter().zip(self.tile_ptr.to_vec());
+        begin.into_iter().any(|(&row, entry)| entry < self.row_ptr.get(row as usize))
+    }
+
     /// y from `sum`, which sums the products of a range of entries.
     fn sum_rows(&self, sum: impl Fn(Range<usize>) -> T + Sync, (alpha, beta): (T, T), y: &mut [T]) {
         let ptr = |row: usize| self.row_ptr.get(row);
@@ -256,7 +267,50 @@ impl<T: Scalar> Layout<T> for PcsrLayout<T> {
         Csr::new(nrows, self.ncols, row_ptr, self.col_idx.clone(), self.values.clone())
             .expect("a layout is made from a valid matrix")
     }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let w = size_of::<T>() as u64;
+        let (nnz, tiles) = (self.values.len() as u64, self.tile_rows.len() as u64 - 1);
+        let mut arrays = Arrays::default();
+        // Row pointers and bounds of tiles end at the same entry: they are of one width.
+        let wide = if matches!(self.row_ptr, Offsets::Wide(_)) { "wide_" } else { "" };
+        let bounds = [
+            arrays.add_either(&self.row_ptr),
+            arrays.add(&self.tile_rows),
+            arrays.add_either(&self.tile_ptr),
+        ];
+        let (columns, values) = (arrays.add(&self.col_idx), arrays.add(&self.values));
+        let (heads, middle) = (Arg::Scratch(0), Arg::Scratch(1));
+        let name = T::PRECISION;
+        let mut launches = Vec::new();
+        let (kernel, source) = if self.two {
+            let args = vec![Arg::U64(nnz), columns, values, Arg::X, middle];
+            let kernel = format!("pcsr_products_{name}");
+            launches.push(Launch::over("pcsr", kernel, nnz.div_ceil(4), 256, args));
+            ("two", vec![middle])
+        } else {
+            ("fused", vec![columns, values, Arg::X])
+        };
+        let block = self.tile / ENTRIES_A_THREAD;
+        let kernel = format!("pcsr_{wide}{kernel}{block}_{name}");
+        let end = [heads, Arg::Y, Arg::Alpha, Arg::Beta];
+        let args = bounds.into_iter().chain(source).chain(end).collect();
+        launches.push(Launch::over("pcsr", kernel, tiles * block as u64, block as u32, args));
+        if self.splits_rows() {
+            let args = [Arg::U32(tiles as u32)].into_iter().chain(bounds);
+            let args = args.chain([heads, Arg::Y, Arg::Alpha]).collect();
+            let kernel = format!("pcsr_{wide}heads_{name}");
+            launches.push(Launch::over("pcsr", kernel, tiles, 256, args));
+        }
+        let mut described = arrays.on_device(values, launches);
+        described.scratch = vec![w * tiles];
+        described.scratch.extend(self.two.then_some(w * nnz));
+        Some(described)
+    }
 }
+
+/// Entries that a GPU thread takes of a tile: `each` of the kernel.
+const ENTRIES_A_THREAD: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -108,6 +108,14 @@ impl Rows {
         self.order.as_ref().map_or(i, |order| order[i] as usize)
     }
 
+    /// The row of y that each stored row is written to, where it is another.
+    pub fn scatter(&self) -> Option<&[u32]> {
+        match self.basis {
+            Basis::Original => self.order.as_deref(),
+            Basis::Permuted => None,
+        }
+    }
+
     /// Bounds of the parts, in stored rows.
     pub fn parts(&self) -> &[usize] {
         &self.parts

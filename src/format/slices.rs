@@ -7,8 +7,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::launch::{Arrays, NULL};
 use super::rows::{Column, Rows};
-use super::{Layout, Refusal, Target, bytes_of};
+use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
 use crate::csr::Csr;
 use crate::par::Scratch;
 use crate::scalar::Scalar;
@@ -43,6 +44,24 @@ pub trait Shape: Send + Sync {
 
     /// Bytes of its arrays.
     fn bytes(&self) -> u64;
+
+    /// Its kernel, for columns of so many bits.
+    fn kernel(&self, column_bits: usize) -> Kernel<'_>;
+}
+
+/// The kernel of a shape.
+#[derive(Debug)]
+pub struct Kernel<'a> {
+    /// The `.cu` file.
+    pub image: &'static str,
+    /// The symbol, without the precision.
+    pub stem: String,
+    /// Where the slices start.
+    pub starts: &'a Offsets,
+    /// Arguments between the number of rows and the starts.
+    pub sizes: Vec<Arg>,
+    /// Threads that share a row.
+    pub threads: usize,
 }
 
 /// How a stored column index is held.
@@ -175,6 +194,31 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
 
     fn order(&self) -> Option<&[u32]> {
         self.rows.basis_order()
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let column_bits = match &self.indices {
+            Indices::Wide(_) => 32,
+            Indices::Narrow { .. } => 16,
+        };
+        let Kernel { image, stem, starts, sizes, threads } = self.shape.kernel(column_bits);
+        let mut args = vec![Arg::U32(self.rows.nrows() as u32)];
+        args.extend(sizes);
+        args.extend(arrays.add_offsets(starts));
+        let order = arrays.add_some(self.rows.scatter());
+        match &self.indices {
+            Indices::Wide(col_idx) => args.extend([NULL, order, arrays.add(col_idx)]),
+            Indices::Narrow { base, offset } => {
+                args.extend([arrays.add(base), order, arrays.add(offset)]);
+            }
+        }
+        let values = arrays.add(&self.values);
+        args.extend([values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let kernel = format!("{stem}_{}", T::PRECISION);
+        let lanes = self.rows.nrows().next_multiple_of(self.shape.rows()) * threads;
+        let launch = Launch::over(image, kernel, lanes as u64, 256, args);
+        Some(arrays.on_device(values, vec![launch]))
     }
 }
 

@@ -1,0 +1,93 @@
+// y = alpha A x + beta y with A in dense b x b blocks, in hacks of 32 block rows.
+//
+// A lane takes a block row: in each slot of its hack one block, whose element e is at
+// (slot * b * b + e) * 32 + lane. Fill has the value -0.0, as in diagonals.cu.
+//
+// Launch: blocks of 128 threads, a warp a hack; no shared memory. Block columns are 32-bit, or
+// 16-bit counted from `base` of the hack; the largest marks padding. `order` is the block row that
+// each stored one belongs to, or null.
+#include "common.cuh"
+
+template <class T, class Column, int b, int batch, bool masked>
+__device__ __forceinline__ void sum_blocks(uint32_t slots, uint32_t ncols, uint32_t base,
+                                           const Column* __restrict__ columns,
+                                           const T* __restrict__ values, const T* __restrict__ x,
+                                           T (&sums)[b]) {
+    constexpr Column padding = Column(~Column(0));
+#pragma unroll
+    for (int p = 0; p < b; p++) sums[p] = T(0);
+    for (uint32_t s = 0; s < slots; s += batch, columns += 32 * batch, values += 32 * b * b * batch) {
+        Column column[batch];
+        T value[batch][b * b], near[batch][b];
+#pragma unroll
+        for (int k = 0; k < batch; k++)
+            column[k] = s + k < slots ? stream(columns + 32 * k) : padding;
+#pragma unroll
+        for (int k = 0; k < batch; k++) {
+#pragma unroll
+            for (int e = 0; e < b * b; e++)
+                value[k][e] = s + k < slots ? stream(values + 32 * (k * b * b + e)) : T(0);
+        }
+#pragma unroll
+        for (int k = 0; k < batch; k++) {
+            const uint64_t first = (uint64_t(base) + column[k]) * b;
+#pragma unroll
+            for (int q = 0; q < b; q++)
+                near[k][q] = column[k] != padding && first + q < ncols ? gather(x + first + q) : T(0);
+        }
+#pragma unroll
+        for (int k = 0; k < batch; k++)
+#pragma unroll
+            for (int p = 0; p < b; p++)
+#pragma unroll
+                for (int q = 0; q < b; q++)
+                    if (!masked || !is_fill(value[k][p * b + q]))
+                        sums[p] += value[k][p * b + q] * near[k][q];
+    }
+}
+
+template <class T, class Column, int b, int batch>
+__device__ __forceinline__ void blocks(uint32_t nrows, uint32_t ncols, const uint32_t* narrow,
+                                       const uint64_t* wide, const uint32_t* __restrict__ bases,
+                                       const uint32_t* __restrict__ order,
+                                       const Column* __restrict__ columns,
+                                       const T* __restrict__ values, const T* __restrict__ x, T* y,
+                                       T alpha, T beta) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, h = i / 32, lane = i % 32;
+    const uint32_t block_rows = (nrows + b - 1) / b;
+    if (h * 32 >= block_rows) return;
+    const uint64_t start = narrow ? narrow[h] : wide[h], end = narrow ? narrow[h + 1] : wide[h + 1];
+    const uint32_t slots = uint32_t(end - start), base = bases ? bases[h] : 0;
+    columns += start * 32 + lane;
+    values += start * 32 * b * b + lane;
+    T sums[b];
+    sum_blocks<T, Column, b, batch, false>(slots, ncols, base, columns, values, x, sums);
+    bool finite = true;
+#pragma unroll
+    for (int p = 0; p < b; p++) finite &= sums[p] == sums[p];
+    if (!finite) sum_blocks<T, Column, b, 1, true>(slots, ncols, base, columns, values, x, sums);
+    if (i >= block_rows) return;
+    const uint64_t row = uint64_t(order ? order[i] : i) * b;
+#pragma unroll
+    for (int p = 0; p < b; p++)
+        if (row + p < nrows) store(y + row + p, alpha, sums[p], beta);
+}
+
+#define KERNEL(name, T, Column, b, batch)                                                         \
+    extern "C" __global__ void __launch_bounds__(128)                                             \
+        name(uint32_t nrows, uint32_t ncols, const uint32_t* narrow, const uint64_t* wide,        \
+             const uint32_t* bases, const uint32_t* order, const Column* columns,                 \
+             const T* values, const T* x, T* y, T alpha, T beta) {                                \
+        blocks<T, Column, b, batch>(nrows, ncols, narrow, wide, bases, order, columns, values, x, \
+                                    y, alpha, beta);                                              \
+    }
+#define BOTH(b, f32_batch)                                                                        \
+    KERNEL(bhll_b##b##_c32_f64, double, uint32_t, b, 1)                                           \
+    KERNEL(bhll_b##b##_c16_f64, double, uint16_t, b, 1)                                           \
+    KERNEL(bhll_b##b##_c32_f32, float, uint32_t, b, f32_batch)                                    \
+    KERNEL(bhll_b##b##_c16_f32, float, uint16_t, b, f32_batch)
+BOTH(2, 4)
+BOTH(3, 2)
+BOTH(4, 1)
+BOTH(5, 1)
+BOTH(6, 1)

@@ -1,0 +1,95 @@
+// y = alpha A x + beta y with A stored by diagonals in hacks of `hack` rows: dia and hdia.
+//
+// A thread takes `rows` neighbouring rows, which lie in one hack, and `batch` diagonals at a time.
+// Fill has the value -0.0: it adds nothing to a sum but makes it NaN where x is not finite; such
+// sums are computed again with fill masked.
+//
+// Launch: blocks of 256 threads over ceil(nrows / rows) threads; no shared memory. With two rows a
+// thread, `hack` is even.
+#include "common.cuh"
+
+template <class T, int rows> struct alignas(sizeof(T) * rows) Pack {
+    T at[rows];
+};
+
+template <int rows> __device__ __forceinline__ Pack<double, rows> load(const double* p);
+template <> __device__ __forceinline__ Pack<double, 1> load<1>(const double* p) {
+    return {{__ldcs(p)}};
+}
+template <> __device__ __forceinline__ Pack<double, 2> load<2>(const double* p) {
+    const double2 v = __ldcs(reinterpret_cast<const double2*>(p));
+    return {{v.x, v.y}};
+}
+template <int rows> __device__ __forceinline__ Pack<float, rows> load(const float* p);
+template <> __device__ __forceinline__ Pack<float, 1> load<1>(const float* p) {
+    return {{__ldcs(p)}};
+}
+template <> __device__ __forceinline__ Pack<float, 2> load<2>(const float* p) {
+    const float2 v = __ldcs(reinterpret_cast<const float2*>(p));
+    return {{v.x, v.y}};
+}
+
+template <class T, int rows, int batch, bool masked>
+__device__ __forceinline__ void sum_rows(int64_t first, int64_t ncols, uint32_t hack, uint64_t d,
+                                         uint64_t end, const int32_t* __restrict__ offsets,
+                                         const T* __restrict__ values, const T* __restrict__ x,
+                                         T (&sums)[rows]) {
+    for (int r = 0; r < rows; r++) sums[r] = T(0);
+    for (; d < end; d += batch, values += uint64_t(batch) * hack) {
+        Pack<T, rows> value[batch];
+        T near[batch][rows];
+#pragma unroll
+        for (int b = 0; b < batch; b++)
+            if (d + b < end) value[b] = load<rows>(values + uint64_t(b) * hack);
+#pragma unroll
+        for (int b = 0; b < batch; b++) {
+            if (d + b >= end) continue;
+            const int64_t column = first + __ldg(offsets + d + b);
+#pragma unroll
+            for (int r = 0; r < rows; r++)
+                near[b][r] = uint64_t(column + r) < uint64_t(ncols) ? gather(x + column + r) : T(0);
+        }
+#pragma unroll
+        for (int b = 0; b < batch; b++) {
+            if (d + b >= end) continue;
+#pragma unroll
+            for (int r = 0; r < rows; r++)
+                if (!masked || !is_fill(value[b].at[r])) sums[r] += value[b].at[r] * near[b][r];
+        }
+    }
+}
+
+template <class T, int rows, int batch>
+__device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32_t hack,
+                                          const uint32_t* __restrict__ narrow,
+                                          const uint64_t* __restrict__ wide,
+                                          const int32_t* __restrict__ offsets,
+                                          const T* __restrict__ values, const T* __restrict__ x,
+                                          T* y, T alpha, T beta) {
+    const uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * rows;
+    if (first >= nrows) return;
+    const uint32_t h = uint32_t(first) / hack, r = uint32_t(first) % hack;
+    const uint64_t d = narrow ? narrow[h] : wide[h], end = narrow ? narrow[h + 1] : wide[h + 1];
+    values += d * hack + r;
+    T sums[rows];
+    sum_rows<T, rows, batch, false>(first, ncols, hack, d, end, offsets, values, x, sums);
+    bool finite = true;
+    for (int q = 0; q < rows; q++) finite &= sums[q] == sums[q];
+    if (!finite) sum_rows<T, rows, 1, true>(first, ncols, hack, d, end, offsets, values, x, sums);
+#pragma unroll
+    for (int q = 0; q < rows; q++)
+        if (first + q < nrows) store(y + first + q, alpha, sums[q], beta);
+}
+
+#define KERNEL(name, T, rows, batch)                                                              \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        name(uint32_t nrows, uint32_t ncols, uint32_t hack, const uint32_t* narrow,               \
+             const uint64_t* wide, const int32_t* offsets, const T* values, const T* x, T* y,     \
+             T alpha, T beta) {                                                                   \
+        diagonals<T, rows, batch>(nrows, ncols, hack, narrow, wide, offsets, values, x, y, alpha, \
+                                  beta);                                                          \
+    }
+KERNEL(diagonals_r1_f64, double, 1, 4)
+KERNEL(diagonals_r2_f64, double, 2, 4)
+KERNEL(diagonals_r1_f32, float, 1, 7)
+KERNEL(diagonals_r2_f32, float, 2, 7)
