@@ -148,9 +148,9 @@ impl Tuner {
             progress(Progress { done: i + 1, total: timed.len(), measurement: &measurement });
             let cost = match measurement.outcome {
                 Outcome::Timed(timing) => Ok(timing.cost()),
-                Outcome::Refused { reason } | Outcome::Wrong { reason } => {
-                    Err(Refusal::new(reason))
-                }
+                Outcome::Refused { reason }
+                | Outcome::Wrong { reason }
+                | Outcome::Failed { reason } => Err(Refusal::new(reason)),
             };
             known.push(Known { candidate: candidate.clone(), cost });
         }

@@ -1,5 +1,6 @@
 //! The check of every format, on a GPU. Without a GPU it says so, and fails if `REQUIRE_GPU=1`.
 #![cfg(feature = "cuda")]
+#![allow(clippy::print_stdout, reason = "says what ran where")]
 
 mod corpus;
 

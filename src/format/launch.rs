@@ -78,7 +78,13 @@ impl<'a> Arrays<'a> {
     /// The GPU side of a layout with these arrays; `values` is what [`Arrays::add`] gave for them.
     pub fn on_device(self, values: Arg, launches: Vec<Launch>) -> OnDevice<'a> {
         let Arg::Array(values) = values else { unreachable!("values are an array") };
-        OnDevice { arrays: self.0, values: vec![values], scratch: Vec::new(), launches }
+        OnDevice {
+            arrays: self.0,
+            values: vec![values],
+            scratch: Vec::new(),
+            launches,
+            vendor: None,
+        }
     }
 }
 
@@ -96,6 +102,33 @@ pub struct OnDevice<'a> {
     pub scratch: Vec<u64>,
     /// The launches of one product, in order on one stream.
     pub launches: Vec<Launch>,
+    /// cuSPARSE's part in it, of the first three arrays (offsets, columns, values); it comes in
+    /// place of launches.
+    pub vendor: Option<Vendor>,
+}
+
+/// A product by cuSPARSE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vendor {
+    /// Which of its algorithms.
+    pub algorithm: Algorithm,
+    /// Number of rows.
+    pub nrows: u64,
+    /// Number of columns.
+    pub ncols: u64,
+    /// Number of entries.
+    pub nnz: u64,
+}
+
+/// An algorithm of `cusparseSpMV`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// `CUSPARSE_SPMV_CSR_ALG1`.
+    CsrAlg1,
+    /// `CUSPARSE_SPMV_CSR_ALG2`.
+    CsrAlg2,
+    /// `CUSPARSE_SPMV_SELL_ALG1`, in slices of 32 rows.
+    Sell,
 }
 
 impl<'a> OnDevice<'a> {

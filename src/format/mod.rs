@@ -20,7 +20,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
-pub use launch::{Arg, Launch, OnDevice};
+pub use launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use params::{Candidate, Param, Params, Value, candidates};
 
 /// Declares the module of each format and the table of all of them.
@@ -36,6 +36,7 @@ macro_rules! formats {
 // `cargo fmt` does not look into this macro: `.ci/run` formats the modules by name.
 formats! {
     csr::CsrFormat,
+    cusparse::CusparseFormat,
     coo::CooFormat,
     dia::DiaFormat,
     ell::EllFormat,

@@ -1,10 +1,13 @@
-//! Timing candidates on this host by one versioned protocol: no timing without a checked product.
+//! Timing candidates by one versioned protocol: no timing without a checked product.
 //!
 //! A candidate is converted, its product compared with the CSR reference, then timed: the count of
 //! products in a sample doubles until a sample is long enough, and samples are taken until their
 //! median is close to their minimum. Copies of the layout, each with its own x and y, take turns,
 //! so that matrices are streamed from memory as far as the protocol's limits allow it; the last
 //! product is checked again. All samples are kept.
+
+#[cfg(feature = "cuda")]
+pub mod gpu;
 
 use std::time::Instant;
 
@@ -155,6 +158,11 @@ pub enum Outcome {
         /// The worst row.
         reason: String,
     },
+    /// The device could not run it: no memory, no kernel, no library, or a fault.
+    Failed {
+        /// What the device said.
+        reason: String,
+    },
 }
 
 /// One candidate measured on one matrix.
@@ -182,7 +190,7 @@ impl Measurement {
     pub fn cost(&self) -> Option<Cost> {
         match &self.outcome {
             Outcome::Timed(timing) => Some(timing.cost()),
-            Outcome::Refused { .. } | Outcome::Wrong { .. } => None,
+            Outcome::Refused { .. } | Outcome::Wrong { .. } | Outcome::Failed { .. } => None,
         }
     }
 }
@@ -196,11 +204,7 @@ pub fn on_host<T: Scalar>(
     target: &Target<'_>,
     protocol: &Protocol,
 ) -> Measurement {
-    let outcome = match time(csr, candidate, target, protocol) {
-        Ok(timing) => Outcome::Timed(timing),
-        Err(Error::Refused { reason, .. }) => Outcome::Refused { reason },
-        Err(other) => Outcome::Wrong { reason: other.to_string() },
-    };
+    let outcome = Outcome::of(time(csr, candidate, target, protocol));
     Measurement {
         fingerprint: Fingerprint::of(csr.pattern()),
         candidate: candidate.to_string(),
@@ -209,6 +213,34 @@ pub fn on_host<T: Scalar>(
         precision: T::PRECISION,
         protocol: *protocol,
         outcome,
+    }
+}
+
+impl Outcome {
+    fn of(result: Result<Timing>) -> Self {
+        match result {
+            Ok(timing) => Outcome::Timed(timing),
+            Err(Error::Refused { reason, .. }) => Outcome::Refused { reason },
+            Err(error @ Error::WrongProduct { .. }) => Outcome::Wrong { reason: error.to_string() },
+            Err(error) => Outcome::Failed { reason: error.to_string() },
+        }
+    }
+}
+
+/// Takes samples until their spread is small or the protocol's limits are met.
+fn take_samples(protocol: &Protocol, mut sample_s: impl FnMut() -> Result<f64>) -> Result<Samples> {
+    let mut raw_s = Vec::new();
+    let began = Instant::now();
+    loop {
+        raw_s.push(sample_s()?);
+        let taken = raw_s.len() as u32;
+        let enough = taken >= protocol.min_samples
+            && Samples::new(raw_s.clone()).spread <= protocol.spread
+            || taken >= protocol.max_samples
+            || began.elapsed().as_secs_f64() > protocol.max_s;
+        if enough {
+            return Ok(Samples::new(raw_s));
+        }
     }
 }
 
@@ -256,22 +288,10 @@ fn time<T: Scalar>(
     while products(count)? < protocol.min_sample_s {
         count *= 2;
     }
-    let mut raw_s = Vec::new();
-    let began = Instant::now();
-    loop {
-        raw_s.push(products(count)? / count as f64);
-        let taken = raw_s.len() as u32;
-        let enough = taken >= protocol.min_samples
-            && Samples::new(raw_s.clone()).spread <= protocol.spread
-            || taken >= protocol.max_samples
-            || began.elapsed().as_secs_f64() > protocol.max_s;
-        if enough {
-            break;
-        }
-    }
+    let spmv = take_samples(protocol, || Ok(products(count)? / count as f64))?;
     check_last(csr, &copies[(turn + turns - 1) % turns])?;
     Ok(Timing {
-        spmv: Samples::new(raw_s),
+        spmv,
         products_per_sample: count,
         convert: Samples::new(convert_s),
         update_s,

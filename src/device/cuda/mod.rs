@@ -7,6 +7,9 @@
 //! All `unsafe` code of the library is here: each block says why it is sound.
 #![allow(unsafe_code, reason = "the CUDA driver is a C library")]
 
+mod cusparse;
+mod graph;
+
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -21,6 +24,8 @@ use cust::stream::{Stream, StreamFlags};
 use cust::sys as cuda;
 
 pub use cust::memory::DeviceCopy;
+
+pub use graph::Graph;
 
 use super::{Device, Kind};
 use crate::error::{Error, Result};
@@ -116,7 +121,7 @@ impl Gpu {
         let described = layout
             .on_device()
             .ok_or_else(|| Error::Device("this format has no kernel for a GPU".to_string()))?;
-        let OnDevice { arrays, values, scratch, launches } = described;
+        let OnDevice { arrays, values, scratch, launches, vendor } = described;
         let arrays = arrays
             .iter()
             .map(|bytes| DeviceBuffer::from_slice(bytes).map_err(failed("uploading a layout")))
@@ -173,7 +178,12 @@ impl Gpu {
                 })
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(CudaOperator { steps, arrays, values, _scratch: scratch, scalar: PhantomData })
+        let stream = self.stream.as_inner();
+        let vendor =
+            vendor.map(|v| cusparse::Product::new::<T>(&v, &arrays, stream)).transpose()?;
+        // The preprocessing has ended before the first product, on whatever stream that is.
+        self.synchronize()?;
+        Ok(CudaOperator { steps, vendor, arrays, values, _scratch: scratch, scalar: PhantomData })
     }
 
     fn module(&self, image: &'static str) -> Result<Arc<Module>> {
@@ -242,6 +252,7 @@ struct Step {
 /// A layout on a GPU. `apply` allocates nothing and can be captured in a CUDA graph.
 pub struct CudaOperator<T> {
     steps: Vec<Step>,
+    vendor: Option<cusparse::Product>,
     arrays: Vec<DeviceBuffer<u8>>,
     values: Vec<usize>,
     _scratch: Vec<DeviceBuffer<u8>>,
@@ -270,6 +281,10 @@ impl<T: Scalar> CudaOperator<T> {
         y: cuda::CUdeviceptr,
         stream: cuda::CUstream,
     ) -> Result<()> {
+        if let Some(vendor) = &self.vendor {
+            // SAFETY: by this function's own contract.
+            unsafe { vendor.apply(alpha, x, beta, y, stream)? };
+        }
         for step in &self.steps {
             let mut words = [0u64; MAX_ARGS];
             let mut addresses = [std::ptr::null_mut::<c_void>(); MAX_ARGS];

@@ -1,0 +1,153 @@
+//! Timing candidates on a GPU, by the same protocol as on a host.
+//!
+//! Copies of the layout, each with its own x and y, take turns in a CUDA graph, so that neither the
+//! matrix nor x is still in the caches; a sample is the time between two events around one launch
+//! of the graph. Queueing launches costs nothing that a solver which uses graphs would not save.
+
+use std::time::Instant;
+
+use cust::memory::{CopyDestination, DeviceBuffer};
+
+use super::{Measurement, Outcome, Protocol, Samples, Timing, take_samples};
+use crate::check;
+use crate::csr::Csr;
+use crate::device::cuda::{CudaOperator, DeviceCopy, Gpu, Graph};
+use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
+use crate::format::{Candidate, Target};
+use crate::operator::{PreparedOperator, permute, permute_back};
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+
+/// Checks and times one candidate on a GPU.
+///
+/// The conversion is made on the host and counts with its upload. A refusal, a wrong product and a
+/// fault are outcomes, not errors.
+pub fn on_gpu<T: Scalar + DeviceCopy>(
+    gpu: &Gpu,
+    csr: &Csr<T>,
+    structure: &Structure<'_>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    protocol: &Protocol,
+) -> Measurement {
+    Measurement {
+        fingerprint: Fingerprint::of(csr.pattern()),
+        candidate: candidate.to_string(),
+        device: target.device.name.clone(),
+        threads: 1,
+        precision: T::PRECISION,
+        protocol: *protocol,
+        outcome: Outcome::of(time(gpu, csr, structure, candidate, target, protocol)),
+    }
+}
+
+/// A copy of the layout on the GPU, with vectors of its own in the operator's basis.
+struct Copy<T: DeviceCopy> {
+    operator: CudaOperator<T>,
+    x: DeviceBuffer<T>,
+    y: DeviceBuffer<T>,
+}
+
+impl<T: Scalar + DeviceCopy> Copy<T> {
+    fn queue(&self, gpu: &Gpu, alpha: T, beta: T) -> Result<()> {
+        let (x, y) = (self.x.as_device_ptr().as_raw(), self.y.as_device_ptr().as_raw());
+        // SAFETY: the buffers have the lengths of the matrix and live as long as `self`, which the
+        // caller keeps until the stream is synchronised.
+        #[allow(unsafe_code, reason = "queues kernels on this copy's own buffers")]
+        unsafe {
+            self.operator.apply_raw(alpha, x, beta, y, gpu.stream().as_inner())
+        }
+    }
+}
+
+fn time<T: Scalar + DeviceCopy>(
+    gpu: &Gpu,
+    csr: &Csr<T>,
+    structure: &Structure<'_>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+    protocol: &Protocol,
+) -> Result<Timing> {
+    let start = Instant::now();
+    let mut host = PreparedOperator::with_structure(csr, structure, candidate, target)?;
+    let mut first = gpu.upload(host.layout())?;
+    let convert_s = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    host.update_values(csr.values())?;
+    first.update_values(host.layout())?;
+    let update_s = start.elapsed().as_secs_f64();
+    let order = host.permutation();
+    let vector = |len: usize, seed: u64| {
+        let vector: Vec<T> = check::vector(len, seed);
+        order.map_or_else(|| vector.clone(), |order| permute(&vector, order))
+    };
+    let copy = |operator: CudaOperator<T>, seed: u64| -> Result<Copy<T>> {
+        Ok(Copy {
+            operator,
+            x: gpu.vector(&vector(csr.ncols(), seed))?,
+            y: gpu.vector(&vector(csr.nrows(), !seed))?,
+        })
+    };
+
+    let bytes = host.bytes();
+    let mut copies = vec![copy(first, protocol.seed)?];
+    let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
+    copies[0].queue(gpu, alpha, beta)?;
+    compare(gpu, csr, &host, &copies[0], protocol.seed, (alpha, beta))?;
+    for i in 1..protocol.copies(bytes, target.device) {
+        copies.push(copy(gpu.upload(host.layout())?, protocol.seed + i as u64)?);
+    }
+
+    // One turn of all copies outside a graph, then as many in a graph as a sample asks for.
+    let turn = || copies.iter().try_for_each(|copy| copy.queue(gpu, T::ONE, T::ZERO));
+    turn()?;
+    let turn_s = gpu.time(turn)?;
+    let turns = (protocol.min_sample_s / turn_s).ceil().clamp(1.0, MOST_TURNS) as u64;
+    let graph = Graph::capture(gpu, || (0..turns).try_for_each(|_| turn()))?;
+    let launch = || {
+        // SAFETY: the copies outlive the graph's last launch, which `Gpu::time` waits for.
+        #[allow(unsafe_code, reason = "launches work on this function's own buffers")]
+        unsafe {
+            graph.launch(gpu)
+        }
+    };
+    for _ in 0..protocol.warmup {
+        gpu.time(launch)?;
+    }
+    let products = turns * copies.len() as u64;
+    let spmv = take_samples(protocol, || Ok(gpu.time(launch)? / products as f64))?;
+    let last = copies.len() - 1;
+    compare(gpu, csr, &host, &copies[last], protocol.seed + last as u64, (T::ONE, T::ZERO))?;
+    Ok(Timing {
+        spmv,
+        products_per_sample: products,
+        convert: Samples::new(vec![convert_s]),
+        update_s,
+        bytes,
+        copies: copies.len() as u32,
+    })
+}
+
+/// The most turns in one graph.
+const MOST_TURNS: f64 = 256.0;
+
+/// Compares the y of a copy with the reference.
+fn compare<T: Scalar + DeviceCopy>(
+    gpu: &Gpu,
+    csr: &Csr<T>,
+    host: &PreparedOperator<T>,
+    copy: &Copy<T>,
+    seed: u64,
+    (alpha, beta): (T, T),
+) -> Result<()> {
+    gpu.synchronize()?;
+    let mut y = vec![T::ZERO; csr.nrows()];
+    copy.y
+        .copy_to(&mut y)
+        .map_err(|error| Error::Device(format!("copying y from the device: {error:?}")))?;
+    let y = host.permutation().map_or_else(|| y.clone(), |order| permute_back(&y, order));
+    let (x, old) = (check::vector(csr.ncols(), seed), check::vector(csr.nrows(), !seed));
+    let reference = check::reference(csr, alpha, &x, beta, &old);
+    check::compare(&host.candidate().to_string(), &reference, &y)
+}
