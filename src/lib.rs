@@ -6,6 +6,7 @@ pub mod cost;
 pub mod csr;
 pub mod device;
 pub mod error;
+pub mod features;
 pub mod fingerprint;
 pub mod format;
 pub mod measure;

@@ -1,2 +1,21 @@
-//! The one binary of the project.
-fn main() {}
+//! The command line of ellect.
+
+mod cli;
+mod commands;
+mod options;
+mod output;
+mod service;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match commands::run(cli::Cli::parse()) {
+        Ok(answer) => answer.into(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -36,15 +36,17 @@ fn verdict(case: &Case<'_>) -> String {
         let fastest = faster.min_by(|a, b| a.cost.spmv_s.total_cmp(&b.cost.spmv_s));
         return match fastest.and_then(|f| Some((f, f.cost.break_even(&csr.cost, workload)?))) {
             Some((fastest, from)) => format!(
-                "Stay in CSR for {products}: {} would multiply in {} instead of {}, but converting \
+                "Stay in CSR ({}) for {products}: {} would multiply in {} instead of {}, but converting \
                  takes {}, which only more than {from} products pay back.",
+                winner.candidate,
                 fastest.candidate,
                 time(fastest.cost.spmv_s),
                 time(csr.cost.spmv_s),
                 time(fastest.cost.convert_s),
             ),
             None => format!(
-                "Stay in CSR: a product takes {}, and no other format is more than 2 % faster.",
+                "Stay in CSR ({}): a product takes {}, and no other format is more than 2 % faster.",
+                winner.candidate,
                 time(csr.cost.spmv_s)
             ),
         };
@@ -55,11 +57,12 @@ fn verdict(case: &Case<'_>) -> String {
         None => "which the products never pay back".to_string(),
     };
     format!(
-        "Take {}: a product takes {} instead of {} in CSR ({:.2} times as fast); converting takes \
-         {}, {pays}; with {products} all takes {} instead of {}.",
+        "Take {}: a product takes {} instead of {} in CSR ({}; {:.2} times as fast); converting \
+         takes {}, {pays}; with {products} all takes {} instead of {}.",
         winner.candidate,
         time(winner.cost.spmv_s),
         time(csr.cost.spmv_s),
+        csr.candidate,
         csr.cost.spmv_s / winner.cost.spmv_s,
         time(winner.cost.convert_s),
         time(winner.cost.total_s(workload)),

@@ -3,15 +3,13 @@
 mod explain;
 mod workload;
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use crate::cost::{Cost, Estimator, Source, Times};
 use crate::device::Device;
+use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::csr::CsrFormat;
-use crate::format::{Candidate, Params, Refusal, Storage, Target, Work, candidates};
+use crate::format::{Candidate, Params, Refusal, Target, Work, candidates};
 use crate::scalar::Precision;
 use crate::structure::Structure;
 pub use workload::{Effort, ValuesUse, Verify, Workload};
@@ -60,7 +58,7 @@ pub struct Choice {
     /// Every candidate that does not.
     pub refused: Vec<Refused>,
     /// Features of the matrix, by name.
-    pub features: BTreeMap<String, f64>,
+    pub features: Features,
     /// Name of the device.
     pub device: String,
     /// Precision of the values.
@@ -122,7 +120,7 @@ pub fn choose(
     let taken = settle(&entries, workload);
     let winner = entries.remove(taken);
     entries.insert(0, winner);
-    let csr = entries.iter().find(|entry| is_csr(&entry.candidate)).expect("CSR always suits");
+    let csr = incumbent(&entries).expect("CSR always suits");
     let ranking = entries.iter().map(|entry| ranked(entry, &csr.cost, workload)).collect();
     let explanation = explain::explain(&explain::Case {
         structure,
@@ -136,7 +134,7 @@ pub fn choose(
         choice: entries[0].candidate.clone(),
         ranking,
         refused,
-        features: BTreeMap::new(),
+        features: Features::of(structure),
         device: device.name.clone(),
         precision: workload.precision,
         spmvs: workload.spmvs,
@@ -163,9 +161,18 @@ pub fn target_of<'a>(candidate: &Candidate, target: &Target<'a>) -> Target<'a> {
     }
 }
 
-/// Whether this is the candidate that everything is compared with.
+/// Whether this candidate multiplies the CSR arrays as they are: what the caller has already.
 pub fn is_csr(candidate: &Candidate) -> bool {
-    candidate.format.name() == CsrFormat::NAME
+    INCUMBENTS.contains(&candidate.to_string().as_str())
+}
+
+/// What a program has without a choice, the first that there is: everything is compared with it.
+const INCUMBENTS: [&str; 2] = ["cusparse:alg=csr_alg1", "csr"];
+
+/// The entry that everything is compared with.
+fn incumbent(entries: &[Entry]) -> Option<&Entry> {
+    let named = |name: &str| entries.iter().find(|entry| entry.candidate.to_string() == name);
+    INCUMBENTS.into_iter().find_map(named)
 }
 
 /// Every candidate that suits, and every one that does not.
@@ -198,8 +205,9 @@ fn enter(
 
 /// Scales estimates by how far that of CSR was off, where CSR was measured.
 fn scale_to_measured(entries: &mut [Entry]) {
-    let csr = entries.iter().find(|entry| is_csr(&entry.candidate));
-    let Some(csr) = csr.filter(|csr| csr.cost.source == Source::Measured) else { return };
+    let Some(csr) = incumbent(entries).filter(|csr| csr.cost.source == Source::Measured) else {
+        return;
+    };
     let factor = csr.cost.spmv_s / csr.times.total_s();
     for entry in entries.iter_mut().filter(|entry| entry.cost.source == Source::Estimated) {
         entry.cost.spmv_s *= factor;
@@ -208,9 +216,7 @@ fn scale_to_measured(entries: &mut [Entry]) {
 
 /// The entry to take, of entries sorted by their total.
 fn settle(entries: &[Entry], workload: &Workload) -> usize {
-    let measured = entries
-        .iter()
-        .any(|entry| is_csr(&entry.candidate) && entry.cost.source == Source::Measured);
+    let measured = incumbent(entries).is_some_and(|csr| csr.cost.source == Source::Measured);
     let may_win = |entry: &Entry| !measured || entry.cost.source == Source::Measured;
     let best_s = entries
         .iter()

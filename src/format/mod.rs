@@ -66,6 +66,33 @@ pub enum Basis {
     Permuted,
 }
 
+impl Basis {
+    /// `"original"` or `"permuted"`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Basis::Original => "original",
+            Basis::Permuted => "permuted",
+        }
+    }
+}
+
+impl std::fmt::Display for Basis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Basis {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Basis::Original, Basis::Permuted];
+        all.into_iter().find(|basis| basis.name() == text).ok_or_else(|| {
+            Error::argument(format!("basis is '{text}'; it must be original or permuted"))
+        })
+    }
+}
+
 /// What a layout is made for.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {

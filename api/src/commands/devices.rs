@@ -1,0 +1,42 @@
+//! `ellect devices`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use ellect::device::{self, Device};
+
+use super::Answer;
+use crate::cli::Form;
+use crate::output::{bytes, print, print_json, table};
+
+/// Lists the devices, after measuring this machine where that was asked for.
+pub fn run(probe: bool, form: Form, data: &Path) -> Result<Answer> {
+    if probe {
+        let path = device::probe().save(data)?;
+        eprintln!("saved {}", path.display());
+    }
+    let devices = Device::shipped()
+        .iter()
+        .map(|device| device::find_in(&device.name, data))
+        .collect::<ellect::Result<Vec<_>>>()?;
+    if form.json {
+        print_json(&devices)?;
+        return Ok(Answer::Yes);
+    }
+    let rows = devices.iter().map(|device| {
+        vec![
+            device.name.clone(),
+            device.title.clone(),
+            device.processors.to_string(),
+            format!("{:.0} GB/s", device.read_gbps),
+            bytes(device.cache_bytes),
+            bytes(device.memory_bytes),
+        ]
+    });
+    let head = ["device", "title", "processors", "reads", "cache", "memory"];
+    print(&table(&head, rows.collect(), &[0, 1]))?;
+    for device in &devices {
+        print(&format!("\n{}: {}\n", device.name, device.source))?;
+    }
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,70 @@
+//! The subcommands, one file each.
+
+mod devices;
+mod features;
+mod formats;
+mod measure;
+mod recommend;
+mod serve;
+mod verify;
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use ellect::read::{self, Limits};
+use ellect::{Csr, Scalar};
+
+use crate::cli::{Cli, Command, Input};
+
+/// How a command that worked ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// As asked.
+    Yes,
+    /// The answer is no.
+    No,
+}
+
+impl From<Answer> for ExitCode {
+    fn from(answer: Answer) -> ExitCode {
+        match answer {
+            Answer::Yes => ExitCode::SUCCESS,
+            Answer::No => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(cli: Cli) -> Result<Answer> {
+    let data = cli.data.unwrap_or_else(ellect::device::data_dir);
+    match cli.command {
+        Command::Recommend { input, options, form } => {
+            recommend::run(&input, &options, form, &data)
+        }
+        Command::Features { input, form } => features::run(&input, form),
+        Command::Formats { form } => formats::run(form),
+        Command::Verify { input, options } => verify::run(&input, &options, &data),
+        Command::Measure { input, options, only, json } => {
+            measure::run(&input, &options, &only, json, &data)
+        }
+        Command::Devices { probe, form } => devices::run(probe, form, &data),
+        Command::Serve { listen, max_body, max_nonzeros } => {
+            serve::run(listen, max_body, max_nonzeros, data)
+        }
+    }
+}
+
+/// Reads the matrix that the arguments name.
+fn read_matrix<T: Scalar>(input: &Input) -> Result<Csr<T>> {
+    let limits = Limits { nonzeros: input.max_nonzeros, ..Limits::default() };
+    if input.file == Path::new("-") {
+        return read::stream(io::stdin(), &limits).context("standard input");
+    }
+    read::file(&input.file, &limits).map_err(|error| match error {
+        // It names the file itself.
+        error @ ellect::Error::Io { .. } => anyhow::Error::new(error),
+        error => anyhow::Error::new(error).context(input.file.display().to_string()),
+    })
+}

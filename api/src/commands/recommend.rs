@@ -1,0 +1,84 @@
+//! `ellect recommend`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use ellect::choose::Choice;
+use ellect::{Precision, Scalar};
+use indicatif::ProgressBar;
+
+use super::{Answer, read_matrix};
+use crate::cli::{Form, Input};
+use crate::options::Options;
+use crate::output::{bar, bytes, print, print_json, table, time_us};
+
+/// Candidates that a person is shown where nothing else was asked for.
+const SHOWN: usize = 10;
+
+/// Prints the choice for a matrix.
+pub fn run(input: &Input, options: &Options, form: Form, data: &Path) -> Result<Answer> {
+    // A wrong name is told before a large file is read.
+    options.device(data)?;
+    let choice = match options.precision {
+        Precision::F32 => choice::<f32>(input, options, data)?,
+        Precision::F64 => choice::<f64>(input, options, data)?,
+    };
+    match form.json {
+        true => print_json(&choice)?,
+        false => print(&text(&choice, options.top))?,
+    }
+    Ok(Answer::Yes)
+}
+
+fn choice<T: Scalar>(input: &Input, options: &Options, data: &Path) -> Result<Choice> {
+    let csr = read_matrix::<T>(input)?;
+    let mut shown: Option<ProgressBar> = None;
+    let choice = options.recommend(&csr, data, &mut |progress| {
+        let bar = shown.get_or_insert_with(|| bar(progress.total as u64, "timing"));
+        bar.set_position(progress.done as u64);
+        bar.set_message(progress.measurement.candidate.clone());
+    })?;
+    if let Some(bar) = shown {
+        bar.finish_and_clear();
+    }
+    Ok(choice)
+}
+
+fn text(choice: &Choice, top: usize) -> String {
+    let mut text = String::new();
+    for sentence in &choice.explanation {
+        text += sentence;
+        text += "\n";
+    }
+    let shown = if top == 0 { SHOWN } else { top };
+    let rows = choice.ranking.iter().take(shown).map(|ranked| {
+        vec![
+            ranked.candidate.to_string(),
+            time_us(ranked.spmv_us),
+            time_us(ranked.convert_us),
+            time_us(ranked.total_us),
+            bytes(ranked.bytes),
+            match ranked.break_even_spmvs {
+                Some(0) => "always".into(),
+                Some(spmvs) => spmvs.to_string(),
+                None => "never".into(),
+            },
+            ranked.source.to_string(),
+        ]
+    });
+    let head =
+        ["candidate", "product", "conversion", "total", "memory", "pays from product", "source"];
+    text += "\n";
+    text += &table(&head, rows.collect(), &[0]);
+    let hidden = choice.ranking.len().saturating_sub(shown);
+    let more = if hidden > 0 { format!("{hidden} more candidates and ") } else { String::new() };
+    text += &format!(
+        "\n{more}{} refused; matrix {}, {} products in {} on {}\n",
+        choice.refused.len(),
+        choice.fingerprint,
+        choice.spmvs,
+        choice.precision,
+        choice.device
+    );
+    text
+}

@@ -1,0 +1,265 @@
+//! What the choice sees of a matrix: one number each, by name.
+//!
+//! [`FEATURES`] are cheap: together a few passes over the pattern. [`COSTLY`] ones are computed
+//! where somebody asks for them. Both depend on the pattern alone.
+
+mod probe;
+
+use serde::{Serialize, Serializer};
+
+use crate::structure::{Sort, Structure};
+use probe::Probe;
+pub use probe::{n_iter, n_p};
+
+/// A feature: its name, its unit and what it means.
+#[derive(Debug)]
+pub struct Feature {
+    /// Its name in lists, JSON and models.
+    pub name: &'static str,
+    /// Its unit; `1` for a ratio.
+    pub unit: &'static str,
+    /// What it means, in one sentence.
+    pub doc: &'static str,
+    /// Computes it.
+    function: fn(&Probe<'_>) -> f64,
+}
+
+const fn feature(
+    name: &'static str,
+    unit: &'static str,
+    doc: &'static str,
+    function: fn(&Probe<'_>) -> f64,
+) -> Feature {
+    Feature { name, unit, doc, function }
+}
+
+/// A feature that is computed only where it is asked for.
+#[derive(Debug)]
+pub struct CostlyFeature {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit; `1` for a ratio.
+    pub unit: &'static str,
+    /// What it means, and what it costs.
+    pub doc: &'static str,
+    function: fn(&Structure<'_>) -> f64,
+}
+
+/// The cheap features.
+///
+/// A padding is the number of slots for each entry: 1 where nothing is padded. Where a feature is
+/// sampled, it says so; the others are exact.
+pub static FEATURES: &[Feature] = &[
+    feature("nrows", "rows", "number of rows", |p| p.nrows),
+    feature("ncols", "columns", "number of columns", |p| p.ncols),
+    feature("nnz", "entries", "number of stored entries", |p| p.nnz),
+    feature("density", "1", "entries over rows times columns", |p| {
+        p.over(p.nnz, p.nrows * p.ncols)
+    }),
+    feature("row_nnz_mean", "entries", "mean row length", |p| p.mean),
+    feature("row_nnz_sigma", "entries", "standard deviation of row lengths", |p| p.sigma),
+    feature("row_nnz_cv", "1", "standard deviation over mean of row lengths", |p| {
+        p.over(p.sigma, p.mean)
+    }),
+    feature("row_nnz_min", "entries", "shortest row", |p| p.quantile(0.0)),
+    feature("row_nnz_q25", "entries", "a quarter of the rows are no longer", |p| p.quantile(0.25)),
+    feature("row_nnz_q50", "entries", "half of the rows are no longer", |p| p.quantile(0.5)),
+    feature("row_nnz_q75", "entries", "three quarters of the rows are no longer", |p| {
+        p.quantile(0.75)
+    }),
+    feature("row_nnz_q90", "entries", "nine tenths of the rows are no longer", |p| p.quantile(0.9)),
+    feature("row_nnz_q99", "entries", "99 % of the rows are no longer", |p| p.quantile(0.99)),
+    feature("row_nnz_max", "entries", "longest row", |p| p.quantile(1.0)),
+    feature("row_nnz_range", "entries", "longest row less the shortest", |p| {
+        p.quantile(1.0) - p.quantile(0.0)
+    }),
+    feature("row_nnz_gini", "1", "Gini coefficient of row lengths: 0 where all are equal", |p| {
+        p.gini
+    }),
+    feature("empty_rows", "rows", "rows without entries", |p| p.empty),
+    feature("n_diagonals", "diagonals", "diagonals with at least one entry", |p| p.n_diagonals),
+    feature("dia_padding", "1", "padding of DIA", |p| p.over(p.n_diagonals * p.nrows, p.nnz)),
+    feature("hdia_padding_32", "1", "padding of HDIA with hacks of 32 rows", |p| {
+        p.hdia_padding(32)
+    }),
+    feature("hdia_padding_256", "1", "padding of HDIA with hacks of 256 rows", |p| {
+        p.hdia_padding(256)
+    }),
+    feature("ell_padding", "1", "padding of ELLPACK", |p| p.over(p.quantile(1.0) * p.nrows, p.nnz)),
+    feature("hll_padding_32", "1", "padding of HLL with hacks of 32 rows", |p| {
+        p.sliced_padding(32, Sort::None)
+    }),
+    feature("hll_padding_64", "1", "padding of HLL with hacks of 64 rows", |p| {
+        p.sliced_padding(64, Sort::None)
+    }),
+    feature("hll_padding_128", "1", "padding of HLL with hacks of 128 rows", |p| {
+        p.sliced_padding(128, Sort::None)
+    }),
+    feature("hll_padding_256", "1", "padding of HLL with hacks of 256 rows", |p| {
+        p.sliced_padding(256, Sort::None)
+    }),
+    feature("window_padding_512", "1", "padding of hacks of 32 rows sorted within 512", |p| {
+        p.sliced_padding(32, Sort::Window(512))
+    }),
+    feature("window_padding_4096", "1", "padding of hacks of 32 rows sorted within 4096", |p| {
+        p.sliced_padding(32, Sort::Window(4096))
+    }),
+    feature("pjds_padding", "1", "padding of pJDS: blocks of 32 rows, all rows sorted", |p| {
+        p.sliced_padding(32, Sort::All)
+    }),
+    feature("n_iter_ellr", "steps", "warp iterations of ELLPACK-R (PELLR, equation 1)", |p| {
+        n_iter(p.structure, 32, Sort::None) as f64
+    }),
+    feature("n_iter_pellr", "steps", "warp iterations of PELLR (equation 1)", |p| {
+        n_iter(p.structure, 32, Sort::All) as f64
+    }),
+    feature("n_p", "operations", "multiplications and additions (PELLR, equation 2)", |p| {
+        n_p(p.structure) as f64
+    }),
+    feature("bandwidth", "columns", "farthest entry from the diagonal", |p| p.bandwidth),
+    feature(
+        "profile",
+        "columns",
+        "sum over rows of the way from the first entry to the diagonal",
+        |p| p.profile,
+    ),
+    feature("hack_span_max", "columns", "most columns that a hack of 32 rows spans", |p| {
+        p.span_max
+    }),
+    feature(
+        "hack_span_mean",
+        "columns",
+        "mean number of columns that a hack of 32 rows spans",
+        |p| p.span_mean,
+    ),
+    feature(
+        "hack_span_16bit",
+        "1",
+        "share of hacks of 32 rows whose columns fit in 16 bits",
+        |p| p.span_narrow,
+    ),
+    feature(
+        "x_sectors_f64",
+        "sectors",
+        "32-byte sectors of x a nonzero, a row a lane (sampled)",
+        |p| p.x_sectors(crate::Precision::F64),
+    ),
+    feature("x_sectors_f32", "sectors", "the same with values of 4 bytes (sampled)", |p| {
+        p.x_sectors(crate::Precision::F32)
+    }),
+    feature(
+        "x_alpha_f64",
+        "1",
+        "loads of x a nonzero by blocks of 256 rows: alpha of the pJDS code balance (sampled)",
+        |p| p.alpha(crate::Precision::F64),
+    ),
+    feature("x_alpha_f32", "1", "the same with values of 4 bytes (sampled)", |p| {
+        p.alpha(crate::Precision::F32)
+    }),
+    feature("hub_share_14336", "1", "share of entries in the 14,336 fullest columns", |p| {
+        p.hub_share(14_336)
+    }),
+    feature("hub_share_28672", "1", "share of entries in the 28,672 fullest columns", |p| {
+        p.hub_share(28_672)
+    }),
+    feature(
+        "hub_share_1pct",
+        "1",
+        "share of entries in the fullest hundredth of the columns",
+        |p| p.hub_share((p.ncols / 100.0).ceil() as usize),
+    ),
+    feature("column_nnz_max", "entries", "fullest column", |p| p.fullest_column()),
+    feature("block_fill_2", "1", "entries over slots of dense 2 x 2 blocks (sampled)", |p| {
+        p.structure.block_fill(2)
+    }),
+    feature("block_fill_3", "1", "entries over slots of dense 3 x 3 blocks (sampled)", |p| {
+        p.structure.block_fill(3)
+    }),
+    feature("block_fill_4", "1", "entries over slots of dense 4 x 4 blocks (sampled)", |p| {
+        p.structure.block_fill(4)
+    }),
+    feature("block_fill_5", "1", "entries over slots of dense 5 x 5 blocks (sampled)", |p| {
+        p.structure.block_fill(5)
+    }),
+    feature("block_fill_6", "1", "entries over slots of dense 6 x 6 blocks (sampled)", |p| {
+        p.structure.block_fill(6)
+    }),
+    feature("part_share_4096", "1", "entries within windows of 4,096 rows and columns", |p| {
+        p.part_share(4096)
+    }),
+    feature("part_share_16384", "1", "entries within windows of 16,384 rows and columns", |p| {
+        p.part_share(16_384)
+    }),
+    feature(
+        "pattern_symmetry",
+        "1",
+        "share of entries whose mirror image is stored (sampled)",
+        |p| p.symmetry(),
+    ),
+];
+
+/// Features that cost more than the others together.
+pub static COSTLY: &[CostlyFeature] = &[
+    CostlyFeature {
+        name: "block_fill_3_exact",
+        unit: "1",
+        doc: "entries over slots of dense 3 x 3 blocks; builds the pattern of blocks",
+        function: |structure| {
+            let slots = 9 * structure.blocks(3).pattern().nnz();
+            structure.pattern().nnz() as f64 / slots.max(1) as f64
+        },
+    },
+    CostlyFeature {
+        name: "pattern_symmetry_exact",
+        unit: "1",
+        doc: "share of entries whose mirror image is stored; a search for every entry",
+        function: |structure| probe::symmetry(structure.pattern(), usize::MAX),
+    },
+];
+
+/// The cheap features of one matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Features(Vec<f64>);
+
+impl Features {
+    /// Computes all cheap features: a few passes over the pattern, over rayon's current threads.
+    pub fn of(structure: &Structure<'_>) -> Self {
+        let probe = Probe::new(structure);
+        Features(FEATURES.iter().map(|feature| (feature.function)(&probe)).collect())
+    }
+
+    /// The value of the feature of this name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.iter().find_map(|(feature, value)| (feature.name == name).then_some(value))
+    }
+
+    /// Every feature with its value, in the order of the table.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Feature, f64)> + '_ {
+        FEATURES.iter().zip(self.0.iter().copied())
+    }
+}
+
+impl CostlyFeature {
+    /// Computes it.
+    pub fn of(&self, structure: &Structure<'_>) -> f64 {
+        (self.function)(structure)
+    }
+}
+
+impl Serialize for Features {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter().map(|(feature, value)| (feature.name, Number(value))))
+    }
+}
+
+/// Counts are written without a fraction.
+struct Number(f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            v if v.fract() == 0.0 && v.abs() < 9e15 => serializer.serialize_i64(v as i64),
+            v => serializer.serialize_f64(v),
+        }
+    }
+}
