@@ -1,5 +1,6 @@
 //! `ellect` chooses, prepares and serves the fastest sparse matrix-vector product.
 
+pub mod assemble;
 pub mod check;
 pub mod choose;
 pub mod cost;
@@ -9,10 +10,12 @@ pub mod error;
 pub mod features;
 pub mod fingerprint;
 pub mod format;
+pub mod generate;
 pub mod measure;
 pub mod operator;
 pub mod par;
 pub mod read;
+pub mod reorder;
 pub mod scalar;
 pub mod structure;
 pub mod tuner;

@@ -18,6 +18,23 @@ fn every_candidate_multiplies_right_and_reads_back() {
 }
 
 #[test]
+fn every_candidate_multiplies_generated_matrices_right() {
+    let all = all_candidates();
+    for (name, csr) in corpus::generated() {
+        check_matrix(&name, &csr, &all);
+        check_matrix(&name, &csr.cast::<f32>(), &all);
+    }
+}
+
+#[test]
+fn every_candidate_multiplies_real_matrices_right() {
+    let all = all_candidates();
+    for (name, csr) in corpus::real(60_000) {
+        check_matrix(&name, &csr, &all);
+    }
+}
+
+#[test]
 fn every_format_takes_some_matrix() {
     let devices = Device::shipped();
     for format in FORMATS {

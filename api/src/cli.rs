@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use ellect::Precision;
 
 use crate::options::Options;
 
@@ -82,6 +83,24 @@ pub enum Command {
         /// The form of the answer.
         #[command(flatten)]
         form: Form,
+    },
+    /// Write a generated matrix as Matrix Market text
+    Generate {
+        /// The class; a wrong one lists them all
+        #[arg(value_name = "CLASS")]
+        class: String,
+        /// About so many rows
+        #[arg(long, default_value_t = 1000, value_name = "N")]
+        rows: usize,
+        /// The same seed makes the same matrix
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seed: u64,
+        /// Precision that values are rounded to: f64 or f32
+        #[arg(long, default_value_t = Precision::F64)]
+        precision: Precision,
+        /// The file to write [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Answer POST /recommend over HTTP
     Serve {

@@ -1,7 +1,10 @@
 //! Matrices that tests run over: hand-sized cases first.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use ellect::Csr;
+use std::path::PathBuf;
+
+use ellect::read::{self, Limits};
+use ellect::{Csr, generate};
 
 /// Small matrices with a name each: shapes at the edges of what is legal, and sizes around a warp.
 pub fn small() -> Vec<(String, Csr<f64>)> {
@@ -58,6 +61,48 @@ pub fn small() -> Vec<(String, Csr<f64>)> {
         ));
     }
     all
+}
+
+/// Matrices from the project's own generators, the larger ones of work for several threads.
+pub fn generated() -> Vec<(String, Csr<f64>)> {
+    [
+        ("convection_diffusion", 700),
+        ("stencil9", 900),
+        ("stencil27", 1000),
+        ("elasticity", 650),
+        ("heat", 500),
+        ("circuit", 1500),
+        ("circuit", 20_000),
+        ("rmat", 4096),
+        ("uniform", 3000),
+        ("power_law", 2000),
+        ("banded", 1500),
+    ]
+    .into_iter()
+    .map(|(class, rows)| {
+        let csr = generate::by_name(class, rows, 7).expect("the class exists");
+        (format!("{class} of {rows} rows"), csr)
+    })
+    .collect()
+}
+
+/// The real matrices of at most `most_nnz` entries, read in place; none where they are absent.
+#[allow(clippy::print_stdout, reason = "says what is not checked")]
+pub fn real(most_nnz: usize) -> Vec<(String, Csr<f64>)> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/matrices/mtx"));
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        println!("no real matrices are checked: {} is absent", folder.display());
+        return Vec::new();
+    };
+    let mut paths: Vec<_> =
+        files.map(|file| file.expect("the folder is readable").path()).collect();
+    paths.sort();
+    let named = paths.into_iter().map(|path| {
+        let csr = read::file(&path, &Limits::default())
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        (path.file_name().expect("a file").to_string_lossy().into_owned(), csr)
+    });
+    named.filter(|(_, csr)| csr.nnz() <= most_nnz).collect()
 }
 
 /// A matrix from a function of row and column; `None` stores nothing.

@@ -3,6 +3,7 @@
 mod devices;
 mod features;
 mod formats;
+mod generate;
 mod measure;
 mod recommend;
 mod serve;
@@ -50,6 +51,9 @@ pub fn run(cli: Cli) -> Result<Answer> {
             measure::run(&input, &options, &only, json, &data)
         }
         Command::Devices { probe, form } => devices::run(probe, form, &data),
+        Command::Generate { class, rows, seed, precision, output } => {
+            generate::run(&class, rows, seed, precision, output.as_deref())
+        }
         Command::Serve { listen, max_body, max_nonzeros } => {
             serve::run(listen, max_body, max_nonzeros, data)
         }

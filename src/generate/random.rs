@@ -1,0 +1,102 @@
+//! Seeded random numbers that need no state: any thread can make those of any row.
+
+use crate::check::mix;
+
+/// A number that depends on the seed and two keys alone.
+pub(super) fn hash(seed: u64, a: u64, b: u64) -> u64 {
+    mix(seed ^ mix(a ^ mix(b)))
+}
+
+/// [`hash`] of an unordered pair.
+pub(super) fn hash_pair(seed: u64, a: usize, b: usize) -> u64 {
+    hash(seed, a.min(b) as u64, a.max(b) as u64)
+}
+
+/// A number in (0, 1) from random bits.
+pub(super) fn unit(bits: u64) -> f64 {
+    ((bits >> 12) as f64 + 0.5) / (1u64 << 52) as f64
+}
+
+/// A number in (-1, 1) from random bits.
+pub(super) fn signed(bits: u64) -> f64 {
+    2.0 * unit(bits) - 1.0
+}
+
+/// Random numbers one after the other; each row of a matrix has its own stream.
+pub(super) struct Stream {
+    seed: u64,
+    drawn: u64,
+}
+
+impl Stream {
+    pub(super) fn new(seed: u64, row: usize) -> Self {
+        Stream { seed: mix(seed ^ mix(row as u64)), drawn: 0 }
+    }
+
+    pub(super) fn bits(&mut self) -> u64 {
+        self.drawn += 1;
+        mix(self.seed ^ self.drawn)
+    }
+
+    pub(super) fn unit(&mut self) -> f64 {
+        unit(self.bits())
+    }
+
+    pub(super) fn signed(&mut self) -> f64 {
+        signed(self.bits())
+    }
+
+    /// A whole number below `n`, which is not 0.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
+    }
+
+    /// A Poisson-distributed number: by multiplying up to a mean of 30, by the normal
+    /// distribution beyond.
+    pub(super) fn poisson(&mut self, mean: f64) -> usize {
+        if mean > 30.0 {
+            // The sum of twelve uniform numbers has variance 1.
+            let normal = (0..12).map(|_| self.unit()).sum::<f64>() - 6.0;
+            return (mean + mean.sqrt() * normal).round().max(0.0) as usize;
+        }
+        let (limit, mut product, mut count) = ((-mean).exp(), self.unit(), 0);
+        while product > limit {
+            product *= self.unit();
+            count += 1;
+        }
+        count
+    }
+}
+
+/// A random permutation of `0..n`.
+pub fn random_order(n: usize, seed: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..n as u32).collect();
+    let mut stream = Stream::new(seed, 0);
+    for i in (1..n).rev() {
+        order.swap(i, stream.below(i + 1));
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn poisson_numbers_have_their_mean() {
+        for mean in [0.3, 4.0, 100.0] {
+            let mut stream = Stream::new(1, 2);
+            let total: usize = (0..4000).map(|_| stream.poisson(mean)).sum();
+            let found = total as f64 / 4000.0;
+            assert!((found - mean).abs() < 5.0 * (mean / 4000.0).sqrt(), "{found} for {mean}");
+        }
+    }
+
+    #[test]
+    fn random_numbers_below_a_bound_take_every_value() {
+        let mut stream = Stream::new(3, 4);
+        let mut seen = [false; 7];
+        (0..200).for_each(|_| seen[stream.below(7)] = true);
+        assert_eq!(seen, [true; 7]);
+    }
+}
