@@ -1,0 +1,166 @@
+//! The command line, as a person or a script sees it.
+
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn sample(name: &str) -> String {
+    format!("{}/../tests/data/{name}.mtx", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The program, with a folder of its own for what it keeps.
+fn ellect(args: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("ellect").expect("the program is built");
+    let data = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("data");
+    command.env("ELLECT_DATA", data).args(args);
+    command
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = ellect(args).assert().success().get_output().stdout.clone();
+    serde_json::from_slice(&output).expect("the answer is JSON")
+}
+
+fn text(args: &[&str]) -> String {
+    let output = ellect(args).assert().success().get_output().stdout.clone();
+    String::from_utf8(output).expect("the answer is text")
+}
+
+/// The standard error of a command that ends with this code.
+fn error(args: &[&str], code: i32) -> String {
+    let output = ellect(args).assert().code(code).get_output().clone();
+    assert!(output.stdout.is_empty(), "errors go to standard error alone");
+    String::from_utf8(output.stderr).expect("errors are text")
+}
+
+#[test]
+fn recommend_ranks_and_explains() {
+    let file = sample("elasticity");
+    let answer = json(&["recommend", &file, "--device", "h200", "--spmvs", "5000", "--json"]);
+    for key in
+        ["choice", "ranking", "refused", "features", "device", "precision", "spmvs", "fingerprint"]
+    {
+        assert!(!answer[key].is_null(), "{key} is missing");
+    }
+    assert_eq!((&answer["device"], &answer["spmvs"]), (&"h200".into(), &5000.into()));
+    assert!(answer["explanation"].as_array().is_some_and(|sentences| sentences.len() >= 3));
+    assert_eq!(answer["features"]["nnz"], 5598);
+    let ranking = answer["ranking"].as_array().expect("a list");
+    assert_eq!(ranking[0]["candidate"], answer["choice"]);
+    for entry in ranking {
+        for key in ["format", "parameters", "spmv_us", "convert_us", "total_us", "bytes", "source"]
+        {
+            assert!(!entry[key].is_null(), "{key} is missing");
+        }
+        assert!(entry.get("break_even_spmvs").is_some());
+    }
+    assert!(ranking.iter().any(|entry| entry["candidate"] == "csr"), "CSR is always a candidate");
+
+    let shown = text(&["recommend", &file, "--top", "3"]);
+    assert!(shown.contains("candidate") && shown.contains("refused; matrix"), "{shown}");
+}
+
+#[test]
+fn recommend_measures_on_this_machine() {
+    let file = sample("circuit");
+    let answer = json(&["recommend", &file, "--effort", "measure", "--precision", "f32", "--json"]);
+    let measured = |entry: &Value| entry["source"] == "measured";
+    let ranking = answer["ranking"].as_array().expect("a list");
+    assert!(measured(&ranking[0]));
+    assert!(ranking.iter().any(|entry| entry["candidate"] == "csr" && measured(entry)));
+    let stderr = error(&["recommend", &file, "--effort", "measure", "--device", "h200"], 2);
+    assert!(stderr.contains("not on this machine"), "{stderr}");
+}
+
+#[test]
+fn features_are_flat_numbers() {
+    let answer = json(&["features", &sample("convection_diffusion"), "--json"]);
+    let features = answer.as_object().expect("a map");
+    assert!(features.values().all(Value::is_number));
+    for key in [
+        "nrows",
+        "ncols",
+        "nnz",
+        "row_nnz_mean",
+        "row_nnz_sigma",
+        "row_nnz_min",
+        "row_nnz_max",
+        "n_diagonals",
+        "n_iter_ellr",
+        "n_iter_pellr",
+        "n_p",
+    ] {
+        assert!(features.contains_key(key), "{key} is missing");
+    }
+    assert_eq!((&answer["nrows"], &answer["n_diagonals"]), (&729.into(), &7.into()));
+    assert!(text(&["features", &sample("circuit")]).lines().count() > 40);
+}
+
+#[test]
+fn formats_list_every_parameter() {
+    let answer = json(&["formats", "--json"]);
+    let formats = answer.as_array().expect("a list");
+    let hll = formats.iter().find(|format| format["name"] == "hll").expect("listed");
+    assert_eq!(hll["parameters"][0]["name"], "hack");
+    assert!(formats.iter().all(|format| format["source"].as_str().is_some_and(|s| !s.is_empty())));
+    let names: Vec<_> = formats.iter().filter_map(|format| format["name"].as_str()).collect();
+    for name in [
+        "csr", "cusparse", "coo", "dia", "ell", "ellr", "ellg", "hyb", "jad", "pjds", "pellr",
+        "biell", "bijad", "hll", "bhll", "hdia", "pcsr",
+    ] {
+        assert!(names.contains(&name), "{name} is missing");
+    }
+}
+
+#[test]
+fn verify_gives_a_line_for_every_candidate() {
+    for name in ["elasticity", "convection_diffusion", "circuit"] {
+        let shown = text(&["verify", &sample(name), "--basis", "permuted"]);
+        assert!(shown.contains(" 0 wrong") && shown.lines().count() > 60, "{shown}");
+    }
+}
+
+#[test]
+fn measure_prints_records_that_read_back() {
+    let file = sample("convection_diffusion");
+    let lines = text(&["measure", &file, "--only", "csr", "--only", "hdia", "--json"]);
+    let records: Vec<ellect::measure::Measurement> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("a record")).collect();
+    assert_eq!(records.len(), 3);
+    assert!(records.iter().all(|record| record.cost().is_some()));
+    assert!(text(&["measure", &file, "--only", "csr"]).contains("over csr"));
+    assert!(error(&["measure", &file, "--only", "nosuch"], 2).contains("no candidate begins with"));
+}
+
+#[test]
+fn generated_matrices_are_read_from_standard_input() {
+    let matrix = text(&["generate", "stencil5", "--rows", "100"]);
+    let mut command = ellect(&["features", "-", "--json"]);
+    let output = command.write_stdin(matrix).assert().success().get_output().stdout.clone();
+    let features: Value = serde_json::from_slice(&output).expect("the answer is JSON");
+    assert_eq!((&features["nrows"], &features["n_diagonals"]), (&100.into(), &5.into()));
+}
+
+#[test]
+fn errors_say_what_is_wrong_and_end_with_2() {
+    assert!(error(&["recommend", "/nosuch.mtx"], 2).contains("/nosuch.mtx"));
+    let file = sample("circuit");
+    assert!(error(&["recommend", &file, "--device", "nosuch"], 2).contains("there are: h200, cpu"));
+    assert!(error(&["recommend", &file, "--precision", "f16"], 2).contains("must be f32 or f64"));
+    let stderr = error(&["features", &file, "--max-nonzeros", "10"], 2);
+    assert!(stderr.contains("over the limit of 10"), "{stderr}");
+    let mut command = ellect(&["features", "-"]);
+    let broken = "%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1.0\n";
+    let output = command.write_stdin(broken).assert().code(2).get_output().stderr.clone();
+    let stderr = String::from_utf8(output).expect("errors are text");
+    assert!(stderr.contains("line 3"), "{stderr}");
+}
+
+#[test]
+fn devices_are_listed() {
+    let answer = json(&["devices", "--json"]);
+    let names: Vec<_> =
+        answer.as_array().expect("a list").iter().map(|device| &device["name"]).collect();
+    assert_eq!(names, ["h200", "cpu"]);
+}

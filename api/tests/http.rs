@@ -1,0 +1,156 @@
+//! The service, over real connections.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// A service of its own on a free port, stopped when it is dropped.
+struct Service {
+    process: Child,
+    address: String,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn serve(more: &[&str]) -> Service {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_ellect"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(format!("{}/http", env!("CARGO_TARGET_TMPDIR")))
+        .args(more)
+        .env("NO_COLOR", "1")
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut log = BufReader::new(process.stderr.take().expect("piped"));
+    let mut line = String::new();
+    let address = loop {
+        line.clear();
+        assert!(log.read_line(&mut line).expect("readable") > 0, "it ended before it listened");
+        if let Some((_, address)) = line.trim().split_once("http://") {
+            break address.to_string();
+        }
+    };
+    // What it goes on to say must not fill the pipe.
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    Service { process, address }
+}
+
+impl Service {
+    /// Sends one request; the status and the body of the answer.
+    fn send(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\
+             Content-Length: {}\r\n\r\n",
+            self.address,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("it reads");
+        // A body that is too large is not read to its end.
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let split = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head and a body");
+        let head = String::from_utf8_lossy(&answer[..split]).into_owned();
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        (status, answer[split + 4..].to_vec())
+    }
+
+    fn recommend(&self, query: &str, headers: &str, body: &[u8]) -> (u16, Value) {
+        let (status, body) = self.send("POST", &format!("/recommend{query}"), headers, body);
+        (status, serde_json::from_slice(&body).expect("the answer is JSON"))
+    }
+}
+
+fn sample(name: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/../tests/data/{name}.mtx", env!("CARGO_MANIFEST_DIR")))
+        .expect("a sample")
+}
+
+#[test]
+fn a_matrix_is_answered_with_the_json_of_the_command_line() {
+    let service = serve(&[]);
+    let query = "?device=h200&precision=f64&spmvs=1000";
+    let (status, answer) = service.recommend(query, "", &sample("elasticity"));
+    assert_eq!(status, 200, "{answer}");
+    let output = Command::new(env!("CARGO_BIN_EXE_ellect"))
+        .args(["recommend", "-", "--device", "h200", "--spmvs", "1000", "--json"])
+        .stdin(
+            std::fs::File::open(format!(
+                "{}/../tests/data/elasticity.mtx",
+                env!("CARGO_MANIFEST_DIR")
+            ))
+            .expect("a sample"),
+        )
+        .output()
+        .expect("the program runs");
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(answer, printed);
+}
+
+#[test]
+fn bodies_may_be_compressed_or_json() {
+    let service = serve(&[]);
+    let plain = sample("circuit");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&plain).expect("memory");
+    let gzip = gzip.finish().expect("memory");
+    let (_, want) = service.recommend("?top=2", "", &plain);
+    assert_eq!(want["ranking"].as_array().map(Vec::len), Some(2));
+    for headers in ["", "Content-Encoding: gzip\r\n"] {
+        assert_eq!(service.recommend("?top=2", headers, &gzip), (200, want.clone()));
+    }
+    let zstd = zstd::encode_all(&plain[..], 1).expect("memory");
+    assert_eq!(
+        service.recommend("?top=2", "Content-Encoding: zstd\r\n", &zstd),
+        (200, want.clone())
+    );
+    let json = br#"{"nrows":2,"ncols":3,"row_ptr":[0,1,3],"col_idx":[2,0,1]}"#;
+    let (status, answer) = service.recommend("", "", json);
+    assert_eq!((status, &answer["features"]["nnz"]), (200, &3.into()));
+    assert_eq!(service.recommend("", "Content-Encoding: br\r\n", b"x").0, 415);
+}
+
+#[test]
+fn wrong_requests_get_reasons() {
+    let service = serve(&["--max-body", "100000"]);
+    let broken = b"%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1.0\n";
+    let (status, answer) = service.recommend("", "", broken);
+    assert_eq!(status, 400);
+    assert!(answer["error"]["message"].as_str().is_some_and(|m| m.contains("line 3")), "{answer}");
+    for query in ["?device=nosuch", "?precision=f16", "?spmvs=-1", "?nosuch=1", "?effort=much"] {
+        let (status, answer) = service.recommend(query, "", broken);
+        assert_eq!(status, 400, "{query}: {answer}");
+    }
+    let (status, answer) = service.recommend("", "", &sample("elasticity"));
+    assert_eq!((status, &answer["error"]["kind"]), (413, &"limit".into()), "{answer}");
+    let claims = b"%%MatrixMarket matrix coordinate real general\n2 2 9999999999\n1 1 1\n";
+    assert_eq!(service.recommend("", "", claims).0, 413);
+    assert_eq!(service.recommend("", "", b"").0, 400);
+    assert_eq!(service.send("GET", "/recommend", "", b"").0, 405);
+    assert_eq!(service.send("GET", "/nosuch", "", b"").0, 404);
+}
+
+#[test]
+fn health_is_told_and_many_requests_are_answered() {
+    let service = serve(&[]);
+    let (status, body) = service.send("GET", "/healthz", "", b"");
+    let health: Value = serde_json::from_slice(&body).expect("JSON");
+    assert_eq!((status, &health["status"]), (200, &"ok".into()));
+    assert_eq!(service.send("GET", "/", "", b"").0, 200);
+    let matrix = sample("convection_diffusion");
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| service.recommend("?device=h200&top=1", "", &matrix)))
+            .collect();
+        let answers: Vec<_> = all.into_iter().map(|one| one.join().expect("no panic")).collect();
+        assert!(answers.iter().all(|answer| answer.0 == 200 && *answer == answers[0]));
+    });
+}
