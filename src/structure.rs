@@ -1,7 +1,8 @@
 //! A pattern together with what is known of it, computed once and shared by all formats.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::csr::Pattern;
 use crate::scalar::Precision;
@@ -78,8 +79,7 @@ impl<'a> Structure<'a> {
     ///
     /// One counting sort; kept for the next caller.
     pub fn order(&self, sort: Sort) -> Arc<[u32]> {
-        let mut orders = lock(&self.orders);
-        orders.entry(sort).or_insert_with(|| order(&self.lengths, sort).into()).clone()
+        cached(&self.orders, sort, || order(&self.lengths, sort).into())
     }
 
     /// Entries of each slice of `slice` rows in `sort` order when padded to its longest row,
@@ -107,8 +107,9 @@ impl<'a> Structure<'a> {
     ///
     /// One pass over the pattern; kept.
     pub fn hack_diagonals(&self, hack: usize) -> Arc<[u32]> {
-        let count = || self.diagonals_of(hack, |diagonals| diagonals.len() as u32);
-        lock(&self.diagonals).entry(hack).or_insert_with(|| count().into()).clone()
+        cached(&self.diagonals, hack, || {
+            self.diagonals_of(hack, |diagonals| diagonals.len() as u32).into()
+        })
     }
 
     /// The distinct diagonals with an entry in each hack of `hack` rows: offsets `j - i`, rising.
@@ -145,7 +146,7 @@ impl<'a> Structure<'a> {
     ///
     /// One pass over the pattern; kept.
     pub fn blocks(&self, b: usize) -> Arc<Blocks> {
-        lock(&self.blocks).entry(b).or_insert_with(|| Arc::new(self.find_blocks(b))).clone()
+        cached(&self.blocks, b, || Arc::new(self.find_blocks(b)))
     }
 
     fn find_blocks(&self, b: usize) -> Blocks {
@@ -176,33 +177,37 @@ impl<'a> Structure<'a> {
         let nrows = self.pattern.nrows();
         let block_rows = nrows.div_ceil(b);
         let looked_at = block_rows.min(SAMPLED_WARPS);
-        let (mut entries, mut blocks) = (0, 0);
-        let mut seen = Vec::new();
-        for i in (0..looked_at).map(|i| i * block_rows / looked_at) {
+        use rayon::prelude::*;
+        let count = |at: usize| {
+            let i = at * block_rows / looked_at;
             let rows = i * b..((i + 1) * b).min(nrows);
-            seen.clear();
-            seen.extend(
-                rows.flat_map(|row| self.pattern.row(row)).map(|&column| column / b as u32),
-            );
-            entries += seen.len();
+            let columns = rows.flat_map(|row| self.pattern.row(row));
+            let mut seen: Vec<u32> = columns.map(|&column| column / b as u32).collect();
+            let entries = seen.len();
             seen.sort_unstable();
             seen.dedup();
-            blocks += seen.len();
-        }
+            (entries, seen.len())
+        };
+        let counts = (0..looked_at).into_par_iter().with_min_len(64).map(count);
+        let (entries, blocks) = counts.reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         if blocks == 0 { 1.0 } else { entries as f64 / (blocks * b * b) as f64 }
     }
 
     /// 32-byte sectors of x that one product asks for: distinct ones within a warp step, summed
     /// over all steps. Sampled on at most [`SAMPLED_WARPS`] warps spread evenly; kept.
     pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
-        if let Some(&known) = lock(&self.sectors).get(&(walk, precision)) {
-            return known;
-        }
+        cached(&self.sectors, (walk, precision), || self.count_sectors(walk, precision))
+    }
+
+    fn count_sectors(&self, walk: Walk, precision: Precision) -> f64 {
         let per_sector = (32 / precision.bytes()) as u32;
-        let sectors = match walk {
+        match walk {
             Walk::Entries => {
-                let steps: Vec<&[u32]> = self.pattern.col_idx().chunks(32).collect();
-                sampled(steps.len(), |i| distinct(steps[i].iter().map(|c| c / per_sector)))
+                let columns = self.pattern.col_idx();
+                sampled(columns.len().div_ceil(32), |i| {
+                    let step = &columns[32 * i..columns.len().min(32 * i + 32)];
+                    distinct(step.iter().map(|c| c / per_sector))
+                })
             }
             Walk::Rows { threads, sort } => {
                 let rows = (32 / threads).max(1);
@@ -224,9 +229,7 @@ impl<'a> Structure<'a> {
                         .sum()
                 })
             }
-        };
-        lock(&self.sectors).insert((walk, precision), sectors);
-        sectors
+        }
     }
 }
 
@@ -288,9 +291,11 @@ fn distinct_keys<R: Clone + Default + Send>(
     results
 }
 
-fn sampled(warps: usize, count: impl Fn(usize) -> usize) -> f64 {
+fn sampled(warps: usize, count: impl Fn(usize) -> usize + Sync) -> f64 {
+    use rayon::prelude::*;
     let looked_at = warps.min(SAMPLED_WARPS);
-    let total: usize = (0..looked_at).map(|i| count(i * warps / looked_at)).sum();
+    let at = (0..looked_at).into_par_iter().with_min_len(64);
+    let total: usize = at.map(|i| count(i * warps / looked_at)).sum();
     total as f64 * warps as f64 / looked_at.max(1) as f64
 }
 
@@ -306,15 +311,27 @@ fn distinct(sectors: impl Iterator<Item = u32>) -> usize {
     usize::from(len > 0) + seen.windows(2).filter(|w| w[0] != w[1]).count()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// What the cache holds under `key`, or what `compute` makes now.
+///
+/// The lock is not held meanwhile: `compute` may run in parallel, and its thread may take up other
+/// work that asks this cache.
+fn cached<K: Copy + Eq + Hash, V: Clone>(
+    cache: &Mutex<HashMap<K, V>>,
+    key: K,
+    compute: impl FnOnce() -> V,
+) -> V {
+    let lock = || cache.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().get(&key) {
+        return known.clone();
+    }
+    let value = compute();
+    lock().insert(key, value.clone());
+    value
 }
 
 fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
     let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
-    let longest_first = |rows: &mut [u32]| {
-        rows.sort_by_key(|&row| std::cmp::Reverse(lengths[row as usize]));
-    };
+    let longest_first = |rows: &mut [u32]| longest_first(lengths, rows);
     match sort {
         Sort::None => {}
         Sort::Window(rows) => {
@@ -324,6 +341,29 @@ fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
         Sort::All => longest_first(&mut order),
     }
     order
+}
+
+/// Sorts rows by falling length; rows of the same length keep their order.
+fn longest_first(lengths: &[u32], rows: &mut [u32]) {
+    let length = |row: u32| lengths[row as usize] as usize;
+    let most = rows.iter().map(|&row| length(row)).max().unwrap_or(0);
+    if most > 2 * rows.len() {
+        rows.sort_by_key(|&row| std::cmp::Reverse(length(row)));
+        return;
+    }
+    // A counting sort: where the rows of each length start, longest first.
+    let mut next = vec![0; most + 2];
+    for &row in &*rows {
+        next[most + 1 - length(row)] += 1;
+    }
+    for i in 1..next.len() {
+        next[i] += next[i - 1];
+    }
+    for row in rows.to_vec() {
+        let at = &mut next[most - length(row)];
+        rows[*at] = row;
+        *at += 1;
+    }
 }
 
 /// The inverse of a permutation: `inverse[order[i]] = i`.

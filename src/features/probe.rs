@@ -128,18 +128,19 @@ impl<'a> Probe<'a> {
         let per_sector = (32 / precision.bytes()) as u32;
         let blocks = pattern.nrows().div_ceil(BLOCK);
         let looked_at = blocks.min(SAMPLED_BLOCKS);
-        let (mut entries, mut sectors) = (0, 0);
-        let mut seen = Vec::new();
-        for i in (0..looked_at).map(|i| i * blocks / looked_at) {
+        let count = |at: usize| {
+            let i = at * blocks / looked_at;
             let rows = i * BLOCK..((i + 1) * BLOCK).min(pattern.nrows());
             let at = pattern.row_ptr()[rows.start]..pattern.row_ptr()[rows.end];
-            entries += at.len();
-            seen.clear();
-            seen.extend(pattern.col_idx()[at].iter().map(|&column| column / per_sector));
+            let entries = at.len();
+            let columns = pattern.col_idx()[at].iter();
+            let mut seen: Vec<u32> = columns.map(|&column| column / per_sector).collect();
             seen.sort_unstable();
             seen.dedup();
-            sectors += seen.len();
-        }
+            (entries, seen.len())
+        };
+        let counts = (0..looked_at).into_par_iter().map(count);
+        let (entries, sectors) = counts.reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         self.over(f64::from(per_sector) * sectors as f64, entries as f64)
     }
 

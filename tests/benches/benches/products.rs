@@ -1,4 +1,139 @@
-//! Host products.
+//! Host products: CSR beside `sprs` and `faer` in the same run, and every other format.
+//!
+//! `cargo bench -p ellect-benches --bench products`. Each matrix is larger than the caches of most
+//! desktop processors; x stays the same, as in a solver's inner loop.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+use divan::{Bencher, black_box};
+use ellect::device::{Device, Kind};
+use ellect::format::{Basis, Candidate, Target, candidates};
+use ellect::{Csr, PreparedOperator, Scalar, check, generate};
+
 fn main() {
     divan::main();
+}
+
+/// Class and rows: some ten million entries each.
+const MATRICES: [(&str, usize); 4] =
+    [("stencil7", 1_500_000), ("elasticity", 230_000), ("circuit", 1_000_000), ("rmat", 1 << 19)];
+
+fn matrix<T: Scalar>((class, rows): (&str, usize)) -> Csr<T> {
+    generate::by_name(class, rows, 1).expect("the class exists").cast()
+}
+
+fn ours<T: Scalar>(bencher: Bencher<'_, '_>, csr: &Csr<T>, candidate: &Candidate) {
+    let devices = Device::shipped();
+    let device = devices.iter().find(|device| device.kind == Kind::Host).expect("shipped");
+    let (precision, basis) = (T::PRECISION, Basis::Original);
+    let target = Target { device, precision, basis, memory_limit: u64::MAX };
+    let Ok(operator) = PreparedOperator::new(csr, candidate, &target) else {
+        println!("{candidate} refuses");
+        return;
+    };
+    let (x, mut y) = (check::vector(csr.ncols(), 1), vec![T::ZERO; csr.nrows()]);
+    bencher.bench_local(|| {
+        operator.apply(T::ONE, black_box(&x), T::ZERO, &mut y).expect("lengths fit");
+    });
+}
+
+/// One thread: `sprs` has no other product.
+mod one_thread {
+    use super::*;
+
+    #[divan::bench(types = [f32, f64], args = MATRICES, sample_count = 20)]
+    fn csr<T: Scalar>(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        let csr = matrix::<T>(which);
+        let csr_format = "csr".parse().expect("a format");
+        let devices = Device::shipped();
+        let device = devices.iter().find(|device| device.kind == Kind::Host).expect("shipped");
+        let (precision, basis) = (T::PRECISION, Basis::Original);
+        let target = Target { device, precision, basis, memory_limit: u64::MAX };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+        let operator = pool.install(|| PreparedOperator::new(&csr, &csr_format, &target));
+        let operator = operator.expect("CSR suits every matrix");
+        let (x, mut y) = (check::vector(csr.ncols(), 1), vec![T::ZERO; csr.nrows()]);
+        bencher.bench_local(|| {
+            let product = || operator.apply(T::ONE, black_box(&x), T::ZERO, &mut y);
+            pool.install(product).expect("lengths fit");
+        });
+    }
+
+    #[divan::bench(args = MATRICES, sample_count = 20)]
+    fn sprs_f64(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        let csr = matrix::<f64>(which);
+        let columns = csr.col_idx().iter().map(|&column| column as usize).collect();
+        let shape = (csr.nrows(), csr.ncols());
+        let theirs =
+            sprs::CsMat::new(shape, csr.row_ptr().to_vec(), columns, csr.values().to_vec());
+        let (x, mut y): (Vec<f64>, _) = (check::vector(csr.ncols(), 1), vec![0.0; csr.nrows()]);
+        bencher.bench_local(|| {
+            y.fill(0.0);
+            sprs::prod::mul_acc_mat_vec_csr(theirs.view(), black_box(&x[..]), &mut y[..]);
+        });
+    }
+
+    #[divan::bench(args = MATRICES, sample_count = 20)]
+    fn sprs_f64_u32(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        let csr = matrix::<f64>(which);
+        let offsets = csr.row_ptr().iter().map(|&offset| offset as u32).collect();
+        let shape = (csr.nrows(), csr.ncols());
+        let theirs: sprs::CsMatI<f64, u32> =
+            sprs::CsMatI::new(shape, offsets, csr.col_idx().to_vec(), csr.values().to_vec());
+        let (x, mut y): (Vec<f64>, _) = (check::vector(csr.ncols(), 1), vec![0.0; csr.nrows()]);
+        bencher.bench_local(|| {
+            y.fill(0.0);
+            sprs::prod::mul_acc_mat_vec_csr(theirs.view(), black_box(&x[..]), &mut y[..]);
+        });
+    }
+
+    #[divan::bench(args = MATRICES, sample_count = 20)]
+    fn faer_f64(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        faer_product(bencher, which, faer::Par::Seq);
+    }
+}
+
+/// All threads of the machine.
+mod all_threads {
+    use super::*;
+
+    #[divan::bench(types = [f32, f64], args = MATRICES, sample_count = 20)]
+    fn csr<T: Scalar>(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        ours(bencher, &matrix::<T>(which), &"csr".parse().expect("a format"));
+    }
+
+    #[divan::bench(args = MATRICES, sample_count = 20)]
+    fn faer_f64(bencher: Bencher<'_, '_>, which: (&str, usize)) {
+        faer_product(bencher, which, faer::Par::rayon(0));
+    }
+
+    #[divan::bench(args = candidates(Kind::Host), sample_count = 10)]
+    fn elasticity_f64(bencher: Bencher<'_, '_>, candidate: &Candidate) {
+        ours(bencher, &matrix::<f64>(MATRICES[1]), candidate);
+    }
+}
+
+fn faer_product(bencher: Bencher<'_, '_>, which: (&str, usize), par: faer::Par) {
+    let csr = matrix::<f64>(which);
+    let columns: Vec<usize> = csr.col_idx().iter().map(|&column| column as usize).collect();
+    let symbolic = faer::sparse::SymbolicSparseRowMat::new_checked(
+        csr.nrows(),
+        csr.ncols(),
+        csr.row_ptr().to_vec(),
+        None,
+        columns,
+    );
+    let theirs = faer::sparse::SparseRowMat::new(symbolic, csr.values().to_vec());
+    let x: Vec<f64> = check::vector(csr.ncols(), 1);
+    let x = faer::Col::from_fn(csr.ncols(), |i| x[i]);
+    let mut y = faer::Col::<f64>::zeros(csr.nrows());
+    bencher.bench_local(|| {
+        faer::sparse::linalg::matmul::sparse_dense_matmul(
+            y.as_mat_mut(),
+            faer::Accum::Replace,
+            theirs.as_ref(),
+            black_box(&x).as_mat(),
+            1.0,
+            par,
+        );
+    });
 }
