@@ -14,6 +14,7 @@ pub mod generate;
 pub mod measure;
 pub mod operator;
 pub mod par;
+pub mod partition;
 pub mod read;
 pub mod reorder;
 pub mod scalar;

@@ -37,7 +37,8 @@ impl<T: Scalar> PreparedOperator<T> {
     /// # Errors
     /// [`Error::Refused`] where the candidate does not suit the matrix.
     pub fn new(csr: &Csr<T>, candidate: &Candidate, target: &Target<'_>) -> Result<Self> {
-        Self::with_structure(csr, &Structure::new(csr.pattern()), candidate, target)
+        let structure = Structure::new(csr.pattern()).with_partitioning();
+        Self::with_structure(csr, &structure, candidate, target)
     }
 
     /// Like [`PreparedOperator::new`], with what is already known of the pattern.

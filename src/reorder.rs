@@ -41,13 +41,16 @@ const UNSEEN: u32 = u32::MAX;
 const FAR_END_TRIES: usize = 6;
 
 /// Neighbours of each node without the node itself: the pattern of A + A^T.
-struct Graph {
-    first: Vec<usize>,
-    neighbours: Vec<u32>,
+pub(crate) struct Graph {
+    /// Where the neighbours of each node start, and the end.
+    pub first: Vec<usize>,
+    /// Neighbours of all nodes, rising for each.
+    pub neighbours: Vec<u32>,
 }
 
 impl Graph {
-    fn of(pattern: Pattern<'_>) -> Self {
+    /// The graph of a square pattern.
+    pub fn of(pattern: Pattern<'_>) -> Self {
         let transposed = transpose(pattern);
         let row_of = |i: usize| &transposed.1[transposed.0[i]..transposed.0[i + 1]];
         let mut first = vec![0];

@@ -5,6 +5,8 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::csr::Pattern;
+use crate::format::Refusal;
+use crate::partition::{self, Partition};
 use crate::scalar::Precision;
 
 /// How rows are ordered before they are cut into slices.
@@ -44,6 +46,20 @@ pub struct Structure<'a> {
     sectors: Mutex<HashMap<(Walk, Precision), f64>>,
     diagonals: Mutex<HashMap<usize, Arc<[u32]>>>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
+    partitions: Mutex<HashMap<(usize, usize), PartitionResult>>,
+    patience: Patience,
+}
+
+/// A partition, or why there is none.
+type PartitionResult = Result<Arc<Partition>, Refusal>;
+
+/// How much a question may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Patience {
+    /// A few passes over the pattern.
+    Passes,
+    /// As long as partitioning its graph takes.
+    Partitioning,
 }
 
 impl<'a> Structure<'a> {
@@ -57,7 +73,33 @@ impl<'a> Structure<'a> {
             sectors: Mutex::default(),
             diagonals: Mutex::default(),
             blocks: Mutex::default(),
+            partitions: Mutex::default(),
+            patience: Patience::Passes,
         }
+    }
+
+    /// The same structure, which may be partitioned by METIS however large it is: that takes as
+    /// long as hundreds of products or more, so estimates do without it.
+    pub fn with_partitioning(self) -> Self {
+        Structure { patience: Patience::Partitioning, ..self }
+    }
+
+    /// A partition of the graph of the square pattern by METIS, into `parts` parts of at most
+    /// `most` rows; kept.
+    ///
+    /// # Errors
+    /// [`Refusal`] where the graph does not suit METIS, or is too large for an estimate.
+    pub fn partition(&self, parts: usize, most: usize) -> PartitionResult {
+        let nnz = self.pattern.nnz();
+        if self.patience == Patience::Passes && nnz > MOST_PARTITIONED {
+            return Err(Refusal::new(format!(
+                "an estimate does not partition {nnz} entries, but {MOST_PARTITIONED}; effort \
+                 exhaustive and the candidate's own name do"
+            )));
+        }
+        cached(&self.partitions, (parts, most), || {
+            partition::metis(self.pattern, parts, most).map(Arc::new)
+        })
     }
 
     /// The pattern.
@@ -248,6 +290,9 @@ impl Blocks {
     }
 }
 
+/// The most entries that METIS partitions for an estimate: some 20 ms of one core.
+const MOST_PARTITIONED: usize = 100_000;
+
 /// The most warps that [`Structure::x_sectors`] looks at.
 pub const SAMPLED_WARPS: usize = 2048;
 
@@ -359,7 +404,8 @@ fn longest_first(lengths: &[u32], rows: &mut [u32]) {
     for i in 1..next.len() {
         next[i] += next[i - 1];
     }
-    for row in rows.to_vec() {
+    let unsorted = rows.to_vec();
+    for &row in &unsorted {
         let at = &mut next[most - length(row)];
         rows[*at] = row;
         *at += 1;

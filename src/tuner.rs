@@ -74,7 +74,7 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let structure = Structure::new(csr.pattern());
+        let structure = structure(csr, workload);
         let workload = Workload { precision: T::PRECISION, ..*workload };
         self.decide(csr, &structure, &workload, progress)
     }
@@ -89,7 +89,7 @@ impl Tuner {
         csr: &Csr<T>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
-        let structure = Structure::new(csr.pattern());
+        let structure = structure(csr, workload);
         let workload = Workload { precision: T::PRECISION, ..*workload };
         let choice = self.decide(csr, &structure, &workload, &mut |_| ())?;
         let target = choose::target(&self.device, &workload);
@@ -155,6 +155,15 @@ impl Tuner {
             known.push(Known { candidate: candidate.clone(), cost });
         }
         known
+    }
+}
+
+/// The structure of a matrix, to be partitioned where the effort allows it.
+fn structure<'a, T: Scalar>(csr: &'a Csr<T>, workload: &Workload) -> Structure<'a> {
+    let structure = Structure::new(csr.pattern());
+    match workload.effort {
+        Effort::Exhaustive => structure.with_partitioning(),
+        Effort::Estimate | Effort::Predict | Effort::Measure => structure,
     }
 }
 

@@ -7,9 +7,10 @@
 //!     | 2 . . 6 |
 //! ```
 //!
-//! No padding; rows without entries take nothing. Good for: matrices of mostly empty rows, and on
-//! a GPU for row lengths of every size, since each thread takes as many entries as the next. Bad
-//! for: all others, because 4 bytes of row index are read with every entry.
+//! No padding; rows without entries take nothing.
+//! Good for: matrices of mostly empty rows, and on a GPU for row lengths of every size, since each
+//! thread takes as many entries as the next.
+//! Bad for: all others, because 4 bytes of row index are read with every entry.
 
 use rayon::prelude::*;
 

@@ -10,6 +10,7 @@ mod diagonals;
 mod fill;
 mod launch;
 mod params;
+mod parts;
 mod rows;
 mod slices;
 
@@ -52,6 +53,7 @@ formats! {
     bhll::BhllFormat,
     hdia::HdiaFormat,
     pcsr::PcsrFormat,
+    ehyb::EhybFormat,
 }
 
 /// Which basis the vectors of a product are in.

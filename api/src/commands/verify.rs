@@ -27,7 +27,7 @@ pub fn run(input: &Input, options: &Options, data: &Path) -> Result<Answer> {
 }
 
 fn verify<T: Scalar>(csr: &Csr<T>, device: &Device, options: &Options) -> Result<Answer> {
-    let structure = Structure::new(csr.pattern());
+    let structure = Structure::new(csr.pattern()).with_partitioning();
     let target = choose::target(device, &options.workload());
     let all = all();
     let bar = bar(all.len() as u64, "verifying");

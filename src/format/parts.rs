@@ -1,0 +1,201 @@
+//! The parts of EHYB: how many there are, which rows they hold, and which entries lie inside.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::rows::WARP;
+use super::{Basis, Params, Refusal, Target};
+use crate::device::Kind;
+use crate::structure::{Structure, inverse};
+use crate::{par, partition};
+
+/// Number of parts, K * P, by equation 1: the fewest that P processors can share evenly and whose
+/// pieces of x fit `near_bytes`; 16-bit columns hold them, and each has at least a warp of rows.
+fn n_parts(columns: usize, value_bytes: usize, processors: usize, near_bytes: usize) -> usize {
+    let fits = (near_bytes / value_bytes).clamp(1, usize::from(u16::MAX) - 1);
+    let k = columns.div_ceil(fits * processors).max(1);
+    // Parts differ by one row, so that the longest may not fit; then there is one more of each.
+    let k = if columns.div_ceil(k * processors) > fits { k + 1 } else { k };
+    (k * processors).min(columns.div_ceil(WARP)).max(columns.div_ceil(fits)).max(1)
+}
+
+/// Where the entries of a matrix go.
+pub(super) struct Plan {
+    /// First stored row of each part, and the end.
+    pub bounds: Vec<usize>,
+    /// First column of each part's piece of x, and the end.
+    pub pieces: Vec<usize>,
+    pub basis: Basis,
+    /// Row of the matrix of each stored one; none where they keep their order.
+    pub order: Option<Vec<u32>>,
+    /// Stored row of each one of the matrix, where columns are counted in that order.
+    pub new: Option<Vec<u32>>,
+    /// Whether a piece of x is gathered through the order.
+    pub gathers: bool,
+    /// In-part entries of each stored row.
+    pub near: Vec<u32>,
+    /// All in-part entries.
+    pub inside: u64,
+    /// Stored rows with entries outside their part, most of those first, and their number.
+    pub far_rows: Vec<u32>,
+    pub far: Vec<u32>,
+}
+
+impl Plan {
+    pub fn new(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Self, Refusal> {
+        let pattern = structure.pattern();
+        let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
+        let device = target.device;
+        let near_bytes = match device.kind {
+            Kind::Gpu => device.shared_bytes,
+            Kind::Host => device.near_bytes,
+        };
+        let value_bytes = target.precision.bytes();
+        let processors = device.processors.max(1) as usize;
+        let parts = n_parts(ncols, value_bytes, processors, near_bytes as usize);
+        let square = nrows == ncols;
+        let metis = params.is("part", "metis");
+        let (mut order, bounds) = if metis {
+            let most = (near_bytes as usize / value_bytes).clamp(1, usize::from(u16::MAX) - 1);
+            let partition = structure.partition(parts, most.max(ncols.div_ceil(parts)))?;
+            (partition.order.clone(), partition.bounds.clone())
+        } else {
+            ((0..nrows as u32).collect(), partition::windows(nrows, parts))
+        };
+        let pieces = if square { bounds.clone() } else { partition::windows(ncols, parts) };
+        let sorted = !params.is("part", "none");
+        let basis = if sorted && square { target.basis } else { Basis::Original };
+
+        // Parts are numbered by the columns of their pieces: those of METIS in its own order.
+        let place = metis.then(|| inverse(&order));
+        let inside = |row: u32, piece: &Range<u32>| -> u32 {
+            let columns = pattern.row(row as usize);
+            let inside = match &place {
+                None => {
+                    let before = |end: u32| columns.partition_point(|&column| column < end);
+                    before(piece.end) - before(piece.start)
+                }
+                Some(place) => {
+                    columns.iter().filter(|&&c| piece.contains(&place[c as usize])).count()
+                }
+            };
+            inside as u32
+        };
+        let mut near = vec![0u32; nrows];
+        let parts = par::slices_mut(&mut order, &bounds).into_par_iter();
+        parts.zip(par::slices_mut(&mut near, &bounds)).enumerate().for_each(|(p, (rows, near))| {
+            let piece = pieces[p] as u32..pieces[p + 1] as u32;
+            let mut counted: Vec<_> = rows.iter().map(|&row| (inside(row, &piece), row)).collect();
+            if sorted {
+                counted.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
+            }
+            for ((row, near), counted) in rows.iter_mut().zip(near).zip(counted) {
+                (*near, *row) = counted;
+            }
+        });
+
+        let lengths = structure.lengths();
+        let outside = |i: u32| lengths[order[i as usize] as usize] - near[i as usize];
+        let mut far_rows: Vec<u32> = (0..nrows as u32).filter(|&i| outside(i) > 0).collect();
+        far_rows.sort_by_key(|&i| std::cmp::Reverse(outside(i)));
+        let far = far_rows.iter().map(|&i| outside(i)).collect();
+        let permuted = basis == Basis::Permuted;
+        let new = (permuted || metis).then(|| inverse(&order));
+        Ok(Plan {
+            pieces,
+            basis,
+            new,
+            gathers: metis && !permuted,
+            inside: near.iter().map(|&count| u64::from(count)).sum(),
+            near,
+            far_rows,
+            far,
+            order: sorted.then_some(order),
+            bounds,
+        })
+    }
+
+    /// Slices of each part: 32 rows each, the last one fewer.
+    fn slices(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.bounds.windows(2).flat_map(|part| {
+            let end = part[1];
+            (part[0]..end).step_by(WARP).map(move |first| first..end.min(first + WARP))
+        })
+    }
+
+    /// First slot of each slice of in-part entries, and the end.
+    pub fn near_ptr(&self) -> Vec<usize> {
+        running(self.slices().map(|rows| longest(&self.near[rows])))
+    }
+
+    /// First slot of each slice of the ER part, and the end.
+    pub fn far_ptr(&self) -> Vec<usize> {
+        running(self.far.chunks(WARP).map(longest))
+    }
+}
+
+/// The place of each of `nrows` stored rows among `rows`.
+pub(super) fn places(nrows: usize, rows: &[u32]) -> Vec<Option<usize>> {
+    let mut places = vec![None; nrows];
+    for (at, &i) in rows.iter().enumerate() {
+        places[i as usize] = Some(at);
+    }
+    places
+}
+
+fn longest(lengths: &[u32]) -> usize {
+    lengths.iter().copied().max().unwrap_or(0) as usize
+}
+
+fn running(widths: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut ptr = vec![0];
+    for width in widths {
+        ptr.push(ptr[ptr.len() - 1] + width * WARP);
+    }
+    ptr
+}
+
+pub(super) fn last(ptr: &[usize]) -> usize {
+    ptr.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_the_fewest_that_fit_for_all_processors() {
+        // The paper's V100: 80 processors, 96 KiB of shared memory.
+        assert_eq!(n_parts(1_000_000, 8, 80, 96 * 1024), 160);
+        assert_eq!(n_parts(900_000, 8, 80, 96 * 1024), 80);
+        assert_eq!(n_parts(1_000_000, 4, 80, 96 * 1024), 80);
+        // Few rows: no part of less than a warp; many: 16 bits count the columns of a part.
+        assert_eq!(n_parts(100, 8, 132, 232_448), 4);
+        assert_eq!(n_parts(0, 8, 132, 232_448), 1);
+        assert!(10_000_000usize.div_ceil(n_parts(10_000_000, 4, 2, 2 << 20)) < 65_535);
+    }
+
+    #[test]
+    fn windows_of_a_band_hold_most_entries() {
+        let csr = crate::generate::banded(2000, 5, 1.0, 1);
+        let structure = Structure::new(csr.pattern());
+        let devices = crate::device::Device::shipped();
+        let target = Target {
+            device: &devices[0],
+            precision: crate::Precision::F64,
+            basis: Basis::Original,
+            memory_limit: u64::MAX,
+        };
+        let plan = |text: &str| {
+            let candidate: super::super::Candidate = text.parse().expect("a candidate");
+            Plan::new(&structure, &candidate.params, &target).expect("it suits")
+        };
+        assert!(plan("ehyb:part=window").inside as f64 > 0.85 * csr.nnz() as f64);
+        assert!(plan("ehyb:part=metis").inside as f64 > 0.85 * csr.nnz() as f64);
+    }
+}

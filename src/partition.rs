@@ -1,0 +1,156 @@
+//! Partitions of a matrix's rows, and METIS, which finds ones that cut few entries.
+
+use std::sync::{Mutex, PoisonError};
+
+use metis::option::Seed;
+use metis::{Graph as MetisGraph, Idx};
+
+use crate::csr::Pattern;
+use crate::format::Refusal;
+use crate::reorder::Graph;
+
+/// Rows in parts: `order[bounds[p]..bounds[p + 1]]` are the rows of part `p`, rising.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// `order[new] = old`.
+    pub order: Vec<u32>,
+    /// First new row of each part, and the number of rows.
+    pub bounds: Vec<usize>,
+}
+
+/// METIS keeps its random state in a static: one call at a time gives the same answer again.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Partitions the graph of A + A^T into `parts` parts of at most `most` rows, few edges between
+/// them: METIS, k-way (G. Karypis, V. Kumar, A Fast and High Quality Multilevel Scheme for
+/// Partitioning Irregular Graphs, 1998). On one thread; the same every time.
+///
+/// # Errors
+/// [`Refusal`] where the pattern is not square, or larger than METIS's 32-bit indices.
+///
+/// # Panics
+/// If `parts` parts of `most` rows do not hold all rows.
+pub fn metis(pattern: Pattern<'_>, parts: usize, most: usize) -> Result<Partition, Refusal> {
+    let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
+    if nrows != ncols {
+        return Err(Refusal::new(format!(
+            "METIS partitions square matrices, this one has {nrows} rows and {ncols} columns"
+        )));
+    }
+    assert!(parts.saturating_mul(most) >= nrows, "the parts do not hold all rows");
+    if parts < 2 || nrows == 0 {
+        return Ok(Partition { order: (0..nrows as u32).collect(), bounds: vec![0, nrows] });
+    }
+    let graph = Graph::of(pattern);
+    let edges = graph.neighbours.len();
+    if Idx::try_from(edges).is_err() {
+        return Err(Refusal::new(format!(
+            "its graph has {edges} edges in both directions, METIS takes {}",
+            Idx::MAX
+        )));
+    }
+    let mut part = vec![0; nrows];
+    if edges > 0 {
+        let first: Vec<Idx> = graph.first.iter().map(|&i| i as Idx).collect();
+        let neighbours: Vec<Idx> = graph.neighbours.iter().map(|&i| i as Idx).collect();
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = |error: &dyn std::fmt::Display| Refusal::new(format!("METIS: {error}"));
+        MetisGraph::new(1, parts as Idx, &first, &neighbours)
+            .map_err(|error| failed(&error))?
+            .set_option(Seed(1))
+            .part_kway(&mut part)
+            .map_err(|error| failed(&error))?;
+    }
+    let part = part.into_iter().map(|part| part as usize).collect();
+    Ok(gather(fit(part, parts, most), parts))
+}
+
+/// Moves the last rows of parts of more than `most` rows to parts that have room.
+fn fit(mut part: Vec<usize>, parts: usize, most: usize) -> Vec<usize> {
+    let mut rows = vec![0; parts];
+    part.iter().for_each(|&part| rows[part] += 1);
+    let mut room = 0;
+    for part in part.iter_mut().rev() {
+        if rows[*part] > most {
+            while rows[room] >= most {
+                room += 1;
+            }
+            rows[*part] -= 1;
+            *part = room;
+            rows[room] += 1;
+        }
+    }
+    part
+}
+
+fn gather(part: Vec<usize>, parts: usize) -> Partition {
+    let mut bounds = vec![0; parts + 1];
+    part.iter().for_each(|&part| bounds[part + 1] += 1);
+    for i in 0..parts {
+        bounds[i + 1] += bounds[i];
+    }
+    let mut next = bounds.clone();
+    let mut order = vec![0; part.len()];
+    for (old, part) in part.into_iter().enumerate() {
+        order[next[part]] = old as u32;
+        next[part] += 1;
+    }
+    Partition { order, bounds }
+}
+
+/// `parts` windows of neighbouring rows, as long as each other to within one.
+pub fn windows(nrows: usize, parts: usize) -> Vec<usize> {
+    (0..=parts).map(|part| (nrows as u128 * part as u128 / parts as u128) as usize).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::{self, Coefficients, Points};
+
+    #[track_caller]
+    fn check(pattern: Pattern<'_>, parts: usize, most: usize) -> Partition {
+        let partition = metis(pattern, parts, most).expect("it suits");
+        let mut rows = partition.order.clone();
+        rows.sort_unstable();
+        assert!(rows.iter().enumerate().all(|(i, &row)| i == row as usize), "every row once");
+        assert!(partition.bounds.windows(2).all(|w| w[0] <= w[1] && w[1] - w[0] <= most));
+        assert_eq!(metis(pattern, parts, most).expect("it suits"), partition, "the same again");
+        partition
+    }
+
+    #[test]
+    fn a_shuffled_grid_is_cut_at_few_entries() {
+        let grid = generate::stencil(Points::Five, Coefficients::Constant, 40, 0);
+        let order = generate::random_order(1600, 3);
+        let shuffled = crate::reorder::permute_symmetric(&grid, &order);
+        let partition = check(shuffled.pattern(), 8, 210);
+        let mut part = vec![0; 1600];
+        for (p, w) in partition.bounds.windows(2).enumerate() {
+            partition.order[w[0]..w[1]].iter().for_each(|&row| part[row as usize] = p);
+        }
+        let inside = |i: usize| {
+            let columns = shuffled.row(i).0.iter();
+            columns.filter(|&&j| part[j as usize] == part[i]).count()
+        };
+        let inside: usize = (0..1600).map(inside).sum();
+        assert!(inside as f64 > 0.9 * shuffled.nnz() as f64, "{inside} of {}", shuffled.nnz());
+    }
+
+    #[test]
+    fn odd_graphs_are_partitioned_too() {
+        check(generate::circuit(900, 1).pattern(), 7, 129);
+        check(generate::poisson(300, 0.4, 1).pattern(), 4, 75);
+        let csr = crate::Csr::<f64>::from_triplets(50, 50, [(3, 3, 1.0)]).expect("in range");
+        check(csr.pattern(), 5, 10);
+        check(csr.pattern(), 1, 50);
+        let wide = crate::Csr::<f64>::from_triplets(5, 6, [(3, 3, 1.0)]).expect("in range");
+        assert!(metis(wide.pattern(), 2, 3).is_err());
+    }
+
+    #[test]
+    fn windows_share_rows_evenly() {
+        assert_eq!(windows(10, 4), [0, 2, 5, 7, 10]);
+        assert_eq!(windows(0, 3), [0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,79 @@
+//! The rules that hold for every source file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ellect::format::FORMATS;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Files under `folder` with one of these endings.
+fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of the repository") {
+        let path = entry.expect("a readable folder").path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_default();
+        if path.is_dir() {
+            if !name.starts_with('.') && name != "target" {
+                files(&path, endings, found);
+            }
+        } else if endings.iter().any(|ending| name.ends_with(ending)) {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for folder in ["src", "api", "kernels", "tests", "examples"] {
+        files(&root().join(folder), &[".rs", ".cu", ".cuh", ".sh"], &mut found);
+    }
+    assert!(found.len() > 50, "the sources are where they were");
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("sources are UTF-8");
+        (path, text)
+    };
+    found.into_iter().map(read).collect()
+}
+
+#[test]
+fn sources_are_plain_and_short() {
+    for (path, text) in sources() {
+        let name = path.display();
+        assert!(text.is_ascii(), "{name} is not ASCII");
+        assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name} ends in one line end");
+        assert!(text.lines().count() <= 600, "{name} has over 600 lines: split it");
+        for (i, line) in text.lines().enumerate() {
+            assert!(!line.contains('\t'), "{name}:{}: a tab", i + 1);
+            assert_eq!(line.trim_end(), line, "{name}:{}: spaces at the end", i + 1);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Written apart, so that this file does not find itself.
+    let marks = [("TO", "DO"), ("FIX", "ME"), ("XX", "X")].map(|(a, b)| format!("{a}{b}"));
+    for (path, text) in sources() {
+        for mark in &marks {
+            assert!(!text.contains(mark.as_str()), "{} holds {mark}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_format_has_its_module_source_and_use() {
+    for format in FORMATS {
+        let name = format.name();
+        let module = root().join(format!("src/format/{name}.rs"));
+        let text = fs::read_to_string(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(text.starts_with("//! "), "{name} explains itself");
+        assert!(text.contains("Good for:") && text.contains("ad for:"), "{name} says for what");
+        let year = |word: &str| word.len() == 4 && word.starts_with(['1', '2']);
+        let mut words = format.source().split(|c: char| !c.is_ascii_digit());
+        assert!(words.any(year), "{name} has a source with its year");
+        assert!(!format.title().is_empty() && !format.suits().is_empty());
+    }
+}
