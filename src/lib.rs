@@ -1,4 +1,61 @@
-//! `ellect` chooses, prepares and serves the fastest sparse matrix-vector product.
+//! `ellect` (ELL + elect) chooses, prepares and serves the fastest sparse matrix-vector product
+//! y = alpha A x + beta y for a given matrix, device, precision and amount of work.
+//!
+//! ```
+//! use ellect::choose::Workload;
+//! use ellect::{Csr, Tuner, device};
+//!
+//! # fn main() -> ellect::Result<()> {
+//! let csr = Csr::from_triplets(3, 3, [(0, 0, 2.0), (1, 1, 3.0), (2, 0, 1.0), (2, 2, 4.0)])?;
+//! let tuner = Tuner::new(device::find("cpu")?);
+//! let operator = tuner.prepare(&csr, &Workload { spmvs: 5000, ..Workload::default() })?;
+//!
+//! let mut y = [0.0; 3];
+//! operator.apply(1.0, &[1.0, 10.0, 100.0], 0.0, &mut y)?;
+//! assert_eq!(y, [2.0, 30.0, 401.0]);
+//! if let Some(choice) = operator.choice() {
+//!     println!("{}: {}", choice.choice, choice.explanation[0]);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The way of the data
+//! ```text
+//! file or body --read--> Csr --> Fingerprint                 what the pattern is known by
+//!                         |----> Structure --> Features      what the choice sees
+//!                         |          |
+//!                         |     candidates: format + parameters, or a refusal with its figures
+//!                         |          |  Work: bytes, steps, sectors of x
+//!                         |        Cost: convert_s, spmv_s, bytes, and where they come from
+//!                         |          |
+//!                         |       Choice = least convert_s + spmvs * spmv_s under the limits
+//!                         '--------> Layout --> PreparedOperator --> apply
+//!                                                     '--> Measurement --> Cost
+//! ```
+//! Each arrow is a plain function and each noun one type. Reading comes in through [`read`], the
+//! checked matrix is [`Csr`], what is computed of its pattern once is a [`structure::Structure`];
+//! [`features`], [`mod@format`], [`cost`] and [`choose`] follow in that order, [`Tuner`] is the call
+//! that does it all, and [`measure`] times what [`choose`] would otherwise estimate.
+//!
+//! # Words
+//! - A *format* is a storage scheme; a format with parameters is a *candidate*, written
+//!   `hll:hack=32,sort=none,tpr=1,col=16`.
+//! - A format that does not suit a matrix gives a *refusal* with needed and allowed figures, not an
+//!   error.
+//! - A *layout* is a matrix in a format's arrays; a *prepared operator* owns one and multiplies.
+//! - A *cost* is a time of conversion, a time of one product, and bytes; its *source* is measured,
+//!   predicted or estimated.
+//! - A *basis* is the order of x and y: the matrix's own, or one that a format sorts rows into,
+//!   which a Krylov solver enters once and leaves once.
+//! - A *device* is data: the limits that costs are computed from. The host is a device too.
+//! - *hack*, *hackSize*, *rIdx*, *br*, *N_iter*, *N_p*, *ER part*, *VecSize*, *K* are the terms of
+//!   the papers that the formats come from; each module names its own.
+//!
+//! # What holds everywhere
+//! Choosing is pure: no clock, no disk, no GPU. CSR is always a candidate. Every number carries its
+//! unit and its source. Nothing is timed before its product was checked. Padding is never
+//! multiplied where Inf or NaN in x could reach a wrong row.
 
 pub mod assemble;
 pub mod check;
