@@ -4,8 +4,8 @@
 // Fill has the value -0.0: it adds nothing to a sum but makes it NaN where x is not finite; such
 // sums are computed again with fill masked.
 //
-// Launch: blocks of 256 threads over ceil(nrows / rows) threads; no shared memory. With two rows a
-// thread, `hack` is even.
+// Launch: blocks of 256 threads over ceil(nrows / rows) threads; no shared memory. `hack` is a
+// multiple of `rows`.
 #include "common.cuh"
 
 template <class T, int rows> struct alignas(sizeof(T) * rows) Pack {
@@ -29,29 +29,36 @@ template <> __device__ __forceinline__ Pack<float, 2> load<2>(const float* p) {
     return {{v.x, v.y}};
 }
 
+template <> __device__ __forceinline__ Pack<float, 4> load<4>(const float* p) {
+    const float4 v = __ldcs(reinterpret_cast<const float4*>(p));
+    return {{v.x, v.y, v.z, v.w}};
+}
+
+// Columns are counted modulo 2^32: one left of the matrix is past its end.
 template <class T, int rows, int batch, bool masked>
-__device__ __forceinline__ void sum_rows(int64_t first, int64_t ncols, uint32_t hack, uint64_t d,
-                                         uint64_t end, const int32_t* __restrict__ offsets,
+__device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_t hack, uint32_t count,
+                                         const int32_t* __restrict__ offsets,
                                          const T* __restrict__ values, const T* __restrict__ x,
                                          T (&sums)[rows]) {
+#pragma unroll
     for (int r = 0; r < rows; r++) sums[r] = T(0);
-    for (; d < end; d += batch, values += uint64_t(batch) * hack) {
+    for (uint32_t d = 0; d < count; d += batch, values += uint64_t(batch) * hack) {
         Pack<T, rows> value[batch];
         T near[batch][rows];
 #pragma unroll
         for (int b = 0; b < batch; b++)
-            if (d + b < end) value[b] = load<rows>(values + uint64_t(b) * hack);
+            if (d + b < count) value[b] = load<rows>(values + uint64_t(b) * hack);
 #pragma unroll
         for (int b = 0; b < batch; b++) {
-            if (d + b >= end) continue;
-            const int64_t column = first + __ldg(offsets + d + b);
+            if (d + b >= count) continue;
+            const uint32_t column = first + uint32_t(__ldg(offsets + d + b));
 #pragma unroll
             for (int r = 0; r < rows; r++)
-                near[b][r] = uint64_t(column + r) < uint64_t(ncols) ? gather(x + column + r) : T(0);
+                near[b][r] = column + r < ncols ? gather(x + (column + r)) : T(0);
         }
 #pragma unroll
         for (int b = 0; b < batch; b++) {
-            if (d + b >= end) continue;
+            if (d + b >= count) continue;
 #pragma unroll
             for (int r = 0; r < rows; r++)
                 if (!masked || !is_fill(value[b].at[r])) sums[r] += value[b].at[r] * near[b][r];
@@ -66,16 +73,19 @@ __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32
                                           const int32_t* __restrict__ offsets,
                                           const T* __restrict__ values, const T* __restrict__ x,
                                           T* y, T alpha, T beta) {
-    const uint64_t first = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) * rows;
+    const uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) * rows;
     if (first >= nrows) return;
-    const uint32_t h = uint32_t(first) / hack, r = uint32_t(first) % hack;
-    const uint64_t d = narrow ? narrow[h] : wide[h], end = narrow ? narrow[h + 1] : wide[h + 1];
-    values += d * hack + r;
+    const uint32_t h = first / hack, r = first - h * hack;
+    const uint64_t start = narrow ? narrow[h] : wide[h];
+    const uint32_t count = uint32_t((narrow ? narrow[h + 1] : wide[h + 1]) - start);
+    values += start * hack + r;
+    offsets += start;
     T sums[rows];
-    sum_rows<T, rows, batch, false>(first, ncols, hack, d, end, offsets, values, x, sums);
+    sum_rows<T, rows, batch, false>(first, ncols, hack, count, offsets, values, x, sums);
     bool finite = true;
+#pragma unroll
     for (int q = 0; q < rows; q++) finite &= sums[q] == sums[q];
-    if (!finite) sum_rows<T, rows, 1, true>(first, ncols, hack, d, end, offsets, values, x, sums);
+    if (!finite) sum_rows<T, rows, 1, true>(first, ncols, hack, count, offsets, values, x, sums);
 #pragma unroll
     for (int q = 0; q < rows; q++)
         if (first + q < nrows) store(y + first + q, alpha, sums[q], beta);
@@ -93,3 +103,4 @@ KERNEL(diagonals_r1_f64, double, 1, 4)
 KERNEL(diagonals_r2_f64, double, 2, 4)
 KERNEL(diagonals_r1_f32, float, 1, 7)
 KERNEL(diagonals_r2_f32, float, 2, 7)
+KERNEL(diagonals_r4_f32, float, 4, 4)

@@ -4,7 +4,7 @@
 // where that is not null, then its warps take the part's slices in turn: a lane a row, 16-bit
 // columns counted from the piece. ehyb_rest: a lane a row of the ER part, added to y after.
 //
-// Launch: ehyb_part in blocks of 512 threads, a block a part, with dynamic shared memory for the
+// Launch: ehyb_part in blocks of 1024 threads, a block a part, with dynamic shared memory for the
 // longest piece; ehyb_rest in blocks of 256 threads over the rows of the ER part. `scatter` is the
 // row of y of each stored row, or null. The largest column marks padding.
 #include "common.cuh"
@@ -83,7 +83,7 @@ __device__ __forceinline__ void rest(uint32_t rows, const uint32_t* __restrict__
 }
 
 #define KERNELS(T, name)                                                                          \
-    extern "C" __global__ void __launch_bounds__(512)                                             \
+    extern "C" __global__ void __launch_bounds__(1024, 2)                                         \
         ehyb_part_##name(const uint32_t* bounds, const uint32_t* first_slices,                    \
                          const uint32_t* pieces, const uint32_t* gathered,                        \
                          const uint32_t* scatter, const uint32_t* narrow, const uint64_t* wide,   \

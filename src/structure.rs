@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::csr::Pattern;
 use crate::format::Refusal;
 use crate::partition::{self, Partition};
+use crate::reorder;
 use crate::scalar::Precision;
 
 /// How rows are ordered before they are cut into slices.
@@ -18,6 +19,8 @@ pub enum Sort {
     Window(usize),
     /// Longest first over the whole matrix.
     All,
+    /// Reverse Cuthill-McKee, so that neighbours in the graph of a square pattern are near.
+    Rcm,
 }
 
 /// Which entries the 32 lanes of a warp read x for in one step.
@@ -84,19 +87,28 @@ impl<'a> Structure<'a> {
         Structure { patience: Patience::Partitioning, ..self }
     }
 
+    /// Whether the graph of the pattern may be partitioned or reordered.
+    ///
+    /// # Errors
+    /// [`Refusal`] where it is too large for an estimate.
+    pub fn check_patience(&self) -> Result<(), Refusal> {
+        let nnz = self.pattern.nnz();
+        if self.patience == Patience::Partitioning || nnz <= MOST_PARTITIONED {
+            return Ok(());
+        }
+        Err(Refusal::new(format!(
+            "an estimate does not reorder the graph of {nnz} entries, but of {MOST_PARTITIONED}; \
+             effort exhaustive does, and so does asking for the candidate by name"
+        )))
+    }
+
     /// A partition of the graph of the square pattern by METIS, into `parts` parts of at most
     /// `most` rows; kept.
     ///
     /// # Errors
     /// [`Refusal`] where the graph does not suit METIS, or is too large for an estimate.
     pub fn partition(&self, parts: usize, most: usize) -> PartitionResult {
-        let nnz = self.pattern.nnz();
-        if self.patience == Patience::Passes && nnz > MOST_PARTITIONED {
-            return Err(Refusal::new(format!(
-                "an estimate does not partition {nnz} entries, but {MOST_PARTITIONED}; effort \
-                 exhaustive and the candidate's own name do"
-            )));
-        }
+        self.check_patience()?;
         cached(&self.partitions, (parts, most), || {
             partition::metis(self.pattern, parts, most).map(Arc::new)
         })
@@ -119,9 +131,15 @@ impl<'a> Structure<'a> {
 
     /// Row order: `order[new] = old`, stable, longest row first within each window.
     ///
-    /// One counting sort; kept for the next caller.
+    /// One counting sort, or a search of the graph; kept for the next caller.
+    ///
+    /// # Panics
+    /// For [`Sort::Rcm`] unless the pattern is square.
     pub fn order(&self, sort: Sort) -> Arc<[u32]> {
-        cached(&self.orders, sort, || order(&self.lengths, sort).into())
+        cached(&self.orders, sort, || match sort {
+            Sort::Rcm => reorder::rcm(self.pattern).into(),
+            _ => order(&self.lengths, sort).into(),
+        })
     }
 
     /// Entries of each slice of `slice` rows in `sort` order when padded to its longest row,
@@ -254,6 +272,9 @@ impl<'a> Structure<'a> {
             Walk::Rows { threads, sort } => {
                 let rows = (32 / threads).max(1);
                 let order = (sort != Sort::None).then(|| self.order(sort));
+                // Only this order moves columns far: neighbours are near in the permuted basis.
+                let new = order.as_ref().filter(|_| sort == Sort::Rcm).map(|order| inverse(order));
+                let sector = |&c: &u32| new.as_ref().map_or(c, |new| new[c as usize]) / per_sector;
                 let row = |i: usize| order.as_ref().map_or(i, |order| order[i] as usize);
                 let nrows = self.pattern.nrows();
                 sampled(nrows.div_ceil(rows), |warp| {
@@ -265,7 +286,7 @@ impl<'a> Structure<'a> {
                         .map(|step| {
                             distinct(lanes.iter().flat_map(|lane| {
                                 let end = (step + threads).min(lane.len());
-                                lane[step.min(end)..end].iter().map(|c| c / per_sector)
+                                lane[step.min(end)..end].iter().map(&sector)
                             }))
                         })
                         .sum()
@@ -384,6 +405,7 @@ fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
             order.par_chunks_mut(rows.max(1)).for_each(longest_first);
         }
         Sort::All => longest_first(&mut order),
+        Sort::Rcm => unreachable!("the order of a graph is not one of lengths"),
     }
     order
 }

@@ -215,7 +215,7 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
             .expect("a layout is made from a valid matrix")
     }
 
-    /// Two rows a thread where they always lie in one hack.
+    /// Rows of 16 bytes a thread, fewer where they do not always lie in one hack.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let mut args = vec![
@@ -226,7 +226,9 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
         args.extend(arrays.add_offsets(&self.hack_ptr));
         let values = arrays.add(&self.values);
         args.extend([arrays.add(&self.offsets), values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
-        let rows = if self.hack.is_multiple_of(2) { 2 } else { 1 };
+        let most = 16 / size_of::<T>();
+        let rows = [4, 2, 1].into_iter().find(|r| *r <= most && self.hack.is_multiple_of(*r));
+        let rows = rows.unwrap_or(1);
         let kernel = format!("diagonals_r{rows}_{}", T::PRECISION);
         let threads = self.nrows.div_ceil(rows) as u64;
         let launch = Launch::over("diagonals", kernel, threads, 256, args);

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The pieces of x fill a GPU's shared memory: K is the least whole number for which the rows of
-//! each of K * P parts fit (equations 1 and 2; P processors). In-part entries are sliced ELLPACK of
+//! each of K * P parts fit (equations 1 and 2; P processors; with `share=2` two pieces fit, so that
+//! one block of threads loads while the other multiplies). In-part entries are sliced ELLPACK of
 //! 32 rows with 16-bit columns, longest rows first within each part; all others are the ER part,
 //! sliced ELLPACK of those rows that have some, longest first, with 32-bit columns, added to y
 //! after. `part=metis` cuts few entries off; `part=window` takes neighbouring rows as a part and
@@ -45,13 +46,22 @@ impl Storage for EhybFormat {
         framework on GPGPU (2022), sections 3 and 4";
     const SUITS: &'static str = "meshes in bad order and many products; bad for graphs without \
         good cuts";
-    const PARAMS: &'static [Param] = &[Param {
-        name: "part",
-        doc: "what the parts are: METIS's, windows of rows, or windows in their own order",
-        values: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
-        gpu: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
-        host: &[Value::Word("window")],
-    }];
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "part",
+            doc: "what the parts are: METIS's, windows of rows, or windows in their own order",
+            values: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
+            gpu: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
+            host: &[Value::Word("window")],
+        },
+        Param {
+            name: "share",
+            doc: "parts that share the memory of a processor; 1 in the paper",
+            values: &[Value::Int(2), Value::Int(1)],
+            gpu: &[Value::Int(2), Value::Int(1)],
+            host: &[Value::Int(1)],
+        },
+    ];
 
     type Layout<T: Scalar> = Ehyb<T>;
 
@@ -440,4 +450,4 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
 }
 
 /// Threads of a block that multiplies a part.
-const BLOCK: u32 = 512;
+const BLOCK: u32 = 1024;

@@ -10,7 +10,8 @@
 //! Within a hack, column by column. With `sort`, rows go longest first within windows of so many
 //! rows (or over all of them) and `rIdx` holds the row of the matrix that each stored row is.
 //! With `col=16`, a column is held as its distance from the first column of the hack, in 2 bytes;
-//! hacks that span more than 65,535 columns are refused. `tpr` threads share a row on a GPU, each
+//! hacks that span more than 65,535 columns are refused. `sort=rcm` puts rows and columns in reverse
+//! Cuthill-McKee order, in the permuted basis alone. `tpr` threads share a row on a GPU, each
 //! taking every `tpr`-th entry; the arrays do not depend on it, and the host takes rows whole.
 //!
 //! Padding (`-`): value 0 and the largest column index of 16 or 32 bits, which is no column. It
@@ -20,7 +21,7 @@
 
 use super::rows::{self, Arrays, Column, WARP, add_column};
 use super::slices::{Kernel, Shape, Slices, Width, check_narrow};
-use super::{Arg, Offsets, Param, Params, Refusal, Storage, Target, Value, Work};
+use super::{Arg, Basis, Offsets, Param, Params, Refusal, Storage, Target, Value, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
@@ -46,16 +47,17 @@ impl Storage for HllFormat {
         },
         Param {
             name: "sort",
-            doc: "rows of a window that are sorted longest first (rIdx)",
+            doc: "rows of a window that are sorted longest first (rIdx), or reverse Cuthill-McKee",
             values: &[
                 Value::Word("none"),
                 Value::Int(512),
                 Value::Int(4096),
                 Value::Int(32_768),
                 Value::Word("all"),
+                Value::Word("rcm"),
             ],
-            gpu: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
-            host: &[Value::Word("none"), Value::Int(512)],
+            gpu: &[Value::Word("none"), Value::Int(512), Value::Int(4096), Value::Word("rcm")],
+            host: &[Value::Word("none"), Value::Int(512), Value::Word("rcm")],
         },
         Param {
             name: "tpr",
@@ -81,6 +83,9 @@ impl Storage for HllFormat {
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         let (hack, threads, sort) = (params.int("hack"), params.int("tpr"), sort(params));
+        if sort == Sort::Rcm {
+            check_reordering(structure, target)?;
+        }
         let offsets = structure.slice_offsets(hack, sort);
         let slots = offsets.last().copied().unwrap_or(0);
         let n_hacks = offsets.len() - 1;
@@ -101,7 +106,9 @@ impl Storage for HllFormat {
             entries: slots,
             steps: widths.map(|width| width.div_ceil(threads as u64) * warps).sum(),
         };
-        Ok(rows::work(structure, target, sort, threads, arrays))
+        let work = rows::work(structure, target, sort, threads, arrays);
+        let reordered = if sort == Sort::Rcm { structure.pattern().nnz() as u64 } else { 0 };
+        Ok(Work { partitioned_edges: reordered, ..work })
     }
 
     fn convert<T: Scalar>(
@@ -119,10 +126,28 @@ impl Storage for HllFormat {
     }
 }
 
+/// Whether rows and columns may be reordered by the graph: it pays where vectors stay in that order.
+///
+/// # Errors
+/// [`Refusal`] in the original basis, for a matrix that is not square, or one too large.
+fn check_reordering(structure: &Structure<'_>, target: &Target<'_>) -> Result<(), Refusal> {
+    let (nrows, ncols) = (structure.pattern().nrows(), structure.pattern().ncols());
+    if target.basis == Basis::Original {
+        return Err(Refusal::new("reordering needs x and y in the permuted basis"));
+    }
+    if nrows != ncols {
+        return Err(Refusal::new(format!(
+            "reordering needs a square matrix, this one has {nrows} rows and {ncols} columns"
+        )));
+    }
+    structure.check_patience()
+}
+
 fn sort(params: &Params) -> Sort {
     match params.get("sort") {
         Value::Int(rows) => Sort::Window(rows as usize),
         Value::Word("all") => Sort::All,
+        Value::Word("rcm") => Sort::Rcm,
         Value::Word(_) => Sort::None,
     }
 }

@@ -52,7 +52,8 @@ impl Plan {
         let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
         let device = target.device;
         let near_bytes = match device.kind {
-            Kind::Gpu => device.shared_bytes,
+            // A block needs 1 KiB of the processor's memory besides its own.
+            Kind::Gpu => (device.shared_bytes / params.int("share") as u64).saturating_sub(1024),
             Kind::Host => device.near_bytes,
         };
         let value_bytes = target.precision.bytes();

@@ -82,7 +82,7 @@ impl Rows {
         let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
         let step = match sort {
             Sort::Window(rows) => (rows / slice).max(1),
-            Sort::None | Sort::All => 1,
+            Sort::None | Sort::All | Sort::Rcm => 1,
         };
         let parts = par::split(&offsets, step, par::GRAIN);
         let parts: Vec<usize> =
