@@ -52,9 +52,21 @@ impl std::str::FromStr for Precision {
     }
 }
 
+/// What the CUDA backend asks of a value type; nothing without it.
+#[cfg(feature = "cuda")]
+pub use cust::memory::DeviceCopy as Element;
+
+/// What the CUDA backend asks of a value type; nothing without it.
+#[cfg(not(feature = "cuda"))]
+pub trait Element {}
+
+#[cfg(not(feature = "cuda"))]
+impl<T> Element for T {}
+
 /// `f32` or `f64`.
 pub trait Scalar:
     bytemuck::Pod
+    + Element
     + Send
     + Sync
     + Default

@@ -4,18 +4,18 @@ use std::time::Instant;
 
 use crate::choose::{self, Choice, Effort, Known, Verify, Workload, is_csr};
 use crate::csr::Csr;
-use crate::device::{Device, Kind};
-use crate::error::{Error, Result};
+use crate::device::Device;
+use crate::error::Result;
 use crate::format::{Candidate, Refusal};
-use crate::measure::{self, Measurement, Outcome, Protocol};
+use crate::measure::{Measurement, Meter, Outcome, Protocol};
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 
 /// Chooses and prepares for one device.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Tuner {
-    device: Device,
+    meter: Meter,
     protocol: Protocol,
 }
 
@@ -42,7 +42,21 @@ const VERIFY_SEED: u64 = 1;
 impl Tuner {
     /// A tuner for this device: see [`crate::device::find`].
     pub fn new(device: Device) -> Self {
-        Tuner { device, protocol: Protocol::default() }
+        Tuner::with_meter(Meter::of(device))
+    }
+
+    /// A tuner for the device of this name: `cuda:0` for the first GPU of this machine, to time on
+    /// (feature `cuda`), or a profile as [`crate::device::find`] finds it.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) where there is none.
+    pub fn open(name: &str) -> Result<Self> {
+        Ok(Tuner::with_meter(Meter::open(name, &crate::device::data_dir())?))
+    }
+
+    /// A tuner that times with this meter.
+    pub fn with_meter(meter: Meter) -> Self {
+        Tuner { meter, protocol: Protocol::default() }
     }
 
     /// The same tuner, timing by this protocol.
@@ -53,13 +67,13 @@ impl Tuner {
 
     /// The device.
     pub fn device(&self) -> &Device {
-        &self.device
+        self.meter.device()
     }
 
     /// Ranks every candidate for this matrix.
     ///
     /// # Errors
-    /// [`Error::Device`] where the effort asks for timing on a device that is not here.
+    /// [`Error::Device`](crate::Error::Device) where the effort asks for timing on a device that is not here.
     pub fn recommend<T: Scalar>(&self, csr: &Csr<T>, workload: &Workload) -> Result<Choice> {
         self.recommend_with(csr, workload, &mut |_| ())
     }
@@ -82,7 +96,7 @@ impl Tuner {
     /// Chooses, converts and hands out the operator.
     ///
     /// # Errors
-    /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where [`Verify`] asked for a check and
+    /// As [`Tuner::recommend`], and [`Error::WrongProduct`](crate::Error::WrongProduct) where [`Verify`] asked for a check and
     /// it failed.
     pub fn prepare<T: Scalar>(
         &self,
@@ -92,7 +106,7 @@ impl Tuner {
         let structure = structure(csr, workload);
         let workload = Workload { precision: T::PRECISION, ..*workload };
         let choice = self.decide(csr, &structure, &workload, &mut |_| ())?;
-        let target = choose::target(&self.device, &workload);
+        let target = choose::target(self.meter.device(), &workload);
         let target = choose::target_of(&choice.choice, &target);
         let operator = PreparedOperator::with_structure(csr, &structure, &choice.choice, &target)?
             .with_choice(choice);
@@ -110,32 +124,29 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        if workload.effort >= Effort::Measure && self.device.kind != Kind::Host {
-            return Err(Error::Device(format!(
-                "{} is not on this machine, so nothing can be timed on it; ask for effort estimate \
-                 or predict, or for device cpu",
-                self.device.name
-            )));
+        if workload.effort >= Effort::Measure {
+            self.meter.check()?;
         }
-        let choice = choose::choose(structure, &self.device, workload, &[]);
+        let choice = choose::choose(structure, self.meter.device(), workload, &[]);
         let timed = match workload.effort {
             Effort::Estimate | Effort::Predict => return Ok(choice),
             Effort::Measure => best_few(&choice),
             Effort::Exhaustive => csr_first(&choice).cloned().collect(),
         };
-        let known = self.measure(csr, &timed, workload, progress);
-        Ok(choose::choose(structure, &self.device, workload, &known))
+        let known = self.measure(csr, structure, &timed, workload, progress)?;
+        Ok(choose::choose(structure, self.meter.device(), workload, &known))
     }
 
     /// Measures candidates in order until the budget is spent; the first one always.
     fn measure<T: Scalar>(
         &self,
         csr: &Csr<T>,
+        structure: &Structure<'_>,
         timed: &[Candidate],
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Vec<Known> {
-        let target = choose::target(&self.device, workload);
+    ) -> Result<Vec<Known>> {
+        let target = choose::target(self.meter.device(), workload);
         let start = Instant::now();
         let mut known = Vec::new();
         for (i, candidate) in timed.iter().enumerate() {
@@ -144,7 +155,8 @@ impl Tuner {
                 break;
             }
             let target = choose::target_of(candidate, &target);
-            let measurement = measure::on_host(csr, candidate, &target, &self.protocol);
+            let measurement =
+                self.meter.measure(csr, structure, candidate, &target, &self.protocol)?;
             progress(Progress { done: i + 1, total: timed.len(), measurement: &measurement });
             let cost = match measurement.outcome {
                 Outcome::Timed(timing) => Ok(timing.cost()),
@@ -154,7 +166,7 @@ impl Tuner {
             };
             known.push(Known { candidate: candidate.clone(), cost });
         }
-        known
+        Ok(known)
     }
 }
 

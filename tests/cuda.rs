@@ -7,7 +7,7 @@ mod corpus;
 use std::collections::BTreeSet;
 
 use ellect::device::Kind;
-use ellect::device::cuda::{DeviceCopy, Gpu};
+use ellect::device::cuda::Gpu;
 use ellect::format::{Basis, Candidate, Target, candidates};
 use ellect::operator::{permute, permute_back};
 use ellect::structure::Structure;
@@ -33,7 +33,7 @@ fn every_candidate_multiplies_right_on_the_gpu() {
     assert!(!run.is_empty());
 }
 
-fn check_matrix<T: Scalar + DeviceCopy>(
+fn check_matrix<T: Scalar>(
     gpu: &Gpu,
     name: &str,
     csr: &Csr<T>,
@@ -87,7 +87,7 @@ fn check_matrix<T: Scalar + DeviceCopy>(
     }
 }
 
-fn apply<T: Scalar + DeviceCopy>(
+fn apply<T: Scalar>(
     gpu: &Gpu,
     what: &str,
     operator: &PreparedOperator<T>,

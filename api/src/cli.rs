@@ -75,6 +75,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Time candidates over many matrices, and print the table of results
+    Bench(crate::commands::bench::Bench),
     /// List the devices that choices can be made for
     Devices {
         /// Measure this machine and save its profile as the device cpu

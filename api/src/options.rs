@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
-use ellect::device::{self, Device};
 use ellect::format::Basis;
+use ellect::measure::Meter;
 use ellect::tuner::Progress;
 use ellect::{Csr, Precision, Result, Scalar, Tuner};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Device that will multiply; `ellect devices` lists them
+    /// Device that will multiply; `ellect devices` lists them, cuda:0 is this machine's first GPU
     #[arg(long, default_value = "cpu", value_name = "NAME")]
     pub device: String,
     /// Precision of the values: f64 or f32
@@ -64,8 +64,8 @@ impl Options {
     ///
     /// # Errors
     /// Where there is no such device.
-    pub fn device(&self, data: &Path) -> Result<Device> {
-        device::find_in(&self.device, data)
+    pub fn meter(&self, data: &Path) -> Result<Meter> {
+        Meter::open(&self.device, data)
     }
 
     /// The workload that the options describe.
@@ -92,10 +92,10 @@ impl Options {
     pub fn recommend<T: Scalar>(
         &self,
         csr: &Csr<T>,
-        data: &Path,
+        meter: Meter,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let tuner = Tuner::new(self.device(data)?);
+        let tuner = Tuner::with_meter(meter);
         let mut choice = tuner.recommend_with(csr, &self.workload(), progress)?;
         if self.top > 0 {
             choice.ranking.truncate(self.top);

@@ -18,6 +18,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use ellect::choose::{Choice, Effort};
 use ellect::device::Device;
+use ellect::measure::Meter;
 use ellect::read::{self, Limits};
 use ellect::{Error, Precision, Scalar};
 use futures_util::StreamExt;
@@ -151,7 +152,7 @@ async fn recommend(
         message: error.body_text(),
     })?;
     check_encoding(&headers)?;
-    options.device(&service.config.data)?;
+    let meter = options.meter(&service.config.data)?;
     let _place = service.admitted.try_acquire().map_err(|_| Failure {
         status: StatusCode::SERVICE_UNAVAILABLE,
         kind: "busy",
@@ -165,8 +166,8 @@ async fn recommend(
     };
     let config = service.config.clone();
     let choice = tokio::task::spawn_blocking(move || match options.precision {
-        Precision::F32 => choose::<f32>(file.path(), &options, &config),
-        Precision::F64 => choose::<f64>(file.path(), &options, &config),
+        Precision::F32 => choose::<f32>(file.path(), &options, meter, &config),
+        Precision::F64 => choose::<f64>(file.path(), &options, meter, &config),
     });
     Ok(Json(choice.await.map_err(internal)??))
 }
@@ -216,11 +217,12 @@ async fn spool(body: Body, limit: u64) -> Result<tempfile::NamedTempFile, Failur
 fn choose<T: Scalar>(
     path: &std::path::Path,
     options: &Options,
+    meter: Meter,
     config: &Config,
 ) -> Result<Choice, Failure> {
     let nonzeros = config.max_nonzeros;
     // Text takes some 30 bytes an entry; what is compressed may unfold to no more.
     let limits = Limits { nonzeros, bytes: nonzeros.saturating_mul(64), ..Limits::default() };
     let csr = read::file::<T>(path, &limits)?;
-    Ok(options.recommend(&csr, &config.data, &mut |_| ())?)
+    Ok(options.recommend(&csr, meter, &mut |_| ())?)
 }

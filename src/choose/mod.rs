@@ -167,7 +167,7 @@ pub fn is_csr(candidate: &Candidate) -> bool {
 }
 
 /// What a program has without a choice, the first that there is: everything is compared with it.
-const INCUMBENTS: [&str; 2] = ["cusparse:alg=csr_alg1", "csr"];
+pub const INCUMBENTS: [&str; 2] = ["cusparse:alg=csr_alg1", "csr"];
 
 /// The entry that everything is compared with.
 fn incumbent(entries: &[Entry]) -> Option<&Entry> {

@@ -11,7 +11,7 @@ use cust::memory::{CopyDestination, DeviceBuffer};
 use super::{Measurement, Outcome, Protocol, Samples, Timing, take_samples};
 use crate::check;
 use crate::csr::Csr;
-use crate::device::cuda::{CudaOperator, DeviceCopy, Gpu, Graph};
+use crate::device::cuda::{CudaOperator, Gpu, Graph};
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Target};
@@ -23,7 +23,7 @@ use crate::structure::Structure;
 ///
 /// The conversion is made on the host and counts with its upload. A refusal, a wrong product and a
 /// fault are outcomes, not errors.
-pub fn on_gpu<T: Scalar + DeviceCopy>(
+pub fn on_gpu<T: Scalar>(
     gpu: &Gpu,
     csr: &Csr<T>,
     structure: &Structure<'_>,
@@ -43,13 +43,13 @@ pub fn on_gpu<T: Scalar + DeviceCopy>(
 }
 
 /// A copy of the layout on the GPU, with vectors of its own in the operator's basis.
-struct Copy<T: DeviceCopy> {
+struct Copy<T: Scalar> {
     operator: CudaOperator<T>,
     x: DeviceBuffer<T>,
     y: DeviceBuffer<T>,
 }
 
-impl<T: Scalar + DeviceCopy> Copy<T> {
+impl<T: Scalar> Copy<T> {
     fn queue(&self, gpu: &Gpu, alpha: T, beta: T) -> Result<()> {
         let (x, y) = (self.x.as_device_ptr().as_raw(), self.y.as_device_ptr().as_raw());
         // SAFETY: the buffers have the lengths of the matrix and live as long as `self`, which the
@@ -61,7 +61,7 @@ impl<T: Scalar + DeviceCopy> Copy<T> {
     }
 }
 
-fn time<T: Scalar + DeviceCopy>(
+fn time<T: Scalar>(
     gpu: &Gpu,
     csr: &Csr<T>,
     structure: &Structure<'_>,
@@ -133,7 +133,7 @@ fn time<T: Scalar + DeviceCopy>(
 const MOST_TURNS: f64 = 256.0;
 
 /// Compares the y of a copy with the reference.
-fn compare<T: Scalar + DeviceCopy>(
+fn compare<T: Scalar>(
     gpu: &Gpu,
     csr: &Csr<T>,
     host: &PreparedOperator<T>,

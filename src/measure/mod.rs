@@ -8,6 +8,7 @@
 
 #[cfg(feature = "cuda")]
 pub mod gpu;
+mod meter;
 
 use std::time::Instant;
 
@@ -23,6 +24,7 @@ use crate::format::{Candidate, Target};
 use crate::operator::{PreparedOperator, permute, permute_back};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
+pub use meter::Meter;
 
 /// How timings are taken. Records of different protocols are not comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

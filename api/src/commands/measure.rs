@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use ellect::device::{Device, Kind};
 use ellect::format::{Candidate, candidates};
-use ellect::measure::{Measurement, Outcome, Protocol, on_host};
+use ellect::measure::{Measurement, Meter, Outcome, Protocol};
+use ellect::structure::Structure;
 use ellect::{Csr, Precision, Scalar, choose};
 
 use super::{Answer, read_matrix};
@@ -21,11 +21,9 @@ pub fn run(
     json: bool,
     data: &Path,
 ) -> Result<Answer> {
-    let device = options.device(data)?;
-    if device.kind != Kind::Host {
-        bail!("{} is not on this machine; measure on device cpu", device.name);
-    }
-    let chosen: Vec<Candidate> = candidates(device.kind)
+    let meter = options.meter(data)?;
+    meter.check()?;
+    let chosen: Vec<Candidate> = candidates(meter.device().kind)
         .into_iter()
         .filter(|c| only.is_empty() || only.iter().any(|text| c.to_string().starts_with(text)))
         .collect();
@@ -33,8 +31,8 @@ pub fn run(
         bail!("no candidate begins with {}; `ellect formats` lists them", only.join(" or "));
     }
     let measured = match options.precision {
-        Precision::F32 => measure(&read_matrix::<f32>(input)?, &chosen, &device, options, json),
-        Precision::F64 => measure(&read_matrix::<f64>(input)?, &chosen, &device, options, json),
+        Precision::F32 => measure(&read_matrix::<f32>(input)?, &chosen, &meter, options, json),
+        Precision::F64 => measure(&read_matrix::<f64>(input)?, &chosen, &meter, options, json),
     }?;
     if !json {
         print(&text(measured))?;
@@ -46,16 +44,18 @@ pub fn run(
 fn measure<T: Scalar>(
     csr: &Csr<T>,
     chosen: &[Candidate],
-    device: &Device,
+    meter: &Meter,
     options: &Options,
     json: bool,
 ) -> Result<Vec<Measurement>> {
-    let target = choose::target(device, &options.workload());
+    let target = choose::target(meter.device(), &options.workload());
+    let structure = Structure::new(csr.pattern()).with_partitioning();
     let bar = bar(chosen.len() as u64, "timing");
     let mut measured = Vec::new();
     for candidate in chosen {
         bar.set_message(candidate.to_string());
-        let measurement = on_host(csr, candidate, &target, &Protocol::default());
+        let protocol = Protocol::default();
+        let measurement = meter.measure(csr, &structure, candidate, &target, &protocol)?;
         if json {
             print(&(serde_json::to_string(&measurement)? + "\n"))?;
         }
@@ -69,7 +69,10 @@ fn measure<T: Scalar>(
 fn text(mut measured: Vec<Measurement>) -> String {
     let spmv_s = |m: &Measurement| m.cost().map_or(f64::INFINITY, |cost| cost.spmv_s);
     measured.sort_by(|a, b| spmv_s(a).total_cmp(&spmv_s(b)));
-    let csr_s = measured.iter().find(|m| m.candidate == "csr").map(spmv_s);
+    let csr_s = choose::INCUMBENTS
+        .into_iter()
+        .find_map(|name| measured.iter().find(|m| m.candidate == name && m.cost().is_some()))
+        .map(spmv_s);
     let (mut rows, mut others) = (Vec::new(), String::new());
     for m in &measured {
         match &m.outcome {

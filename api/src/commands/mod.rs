@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub mod bench;
 mod devices;
 mod features;
 mod formats;
@@ -50,6 +51,7 @@ pub fn run(cli: Cli) -> Result<Answer> {
         Command::Measure { input, options, only, json } => {
             measure::run(&input, &options, &only, json, &data)
         }
+        Command::Bench(bench) => bench::run(&bench, &data),
         Command::Devices { probe, form } => devices::run(probe, form, &data),
         Command::Generate { class, rows, seed, precision, output } => {
             generate::run(&class, rows, seed, precision, output.as_deref())

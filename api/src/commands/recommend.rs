@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use ellect::choose::Choice;
+use ellect::measure::Meter;
 use ellect::{Precision, Scalar};
 use indicatif::ProgressBar;
 
@@ -18,10 +19,10 @@ const SHOWN: usize = 10;
 /// Prints the choice for a matrix.
 pub fn run(input: &Input, options: &Options, form: Form, data: &Path) -> Result<Answer> {
     // A wrong name is told before a large file is read.
-    options.device(data)?;
+    let meter = options.meter(data)?;
     let choice = match options.precision {
-        Precision::F32 => choice::<f32>(input, options, data)?,
-        Precision::F64 => choice::<f64>(input, options, data)?,
+        Precision::F32 => choice::<f32>(input, options, meter)?,
+        Precision::F64 => choice::<f64>(input, options, meter)?,
     };
     match form.json {
         true => print_json(&choice)?,
@@ -30,10 +31,10 @@ pub fn run(input: &Input, options: &Options, form: Form, data: &Path) -> Result<
     Ok(Answer::Yes)
 }
 
-fn choice<T: Scalar>(input: &Input, options: &Options, data: &Path) -> Result<Choice> {
+fn choice<T: Scalar>(input: &Input, options: &Options, meter: Meter) -> Result<Choice> {
     let csr = read_matrix::<T>(input)?;
     let mut shown: Option<ProgressBar> = None;
-    let choice = options.recommend(&csr, data, &mut |progress| {
+    let choice = options.recommend(&csr, meter, &mut |progress| {
         let bar = shown.get_or_insert_with(|| bar(progress.total as u64, "timing"));
         bar.set_position(progress.done as u64);
         bar.set_message(progress.measurement.candidate.clone());

@@ -19,10 +19,11 @@ const SEED: u64 = 1;
 
 /// Compares the host product of every candidate, for GPUs and hosts, with the reference.
 pub fn run(input: &Input, options: &Options, data: &Path) -> Result<Answer> {
-    let device = options.device(data)?;
+    let meter = options.meter(data)?;
+    let device = meter.device();
     match options.precision {
-        Precision::F32 => verify(&read_matrix::<f32>(input)?, &device, options),
-        Precision::F64 => verify(&read_matrix::<f64>(input)?, &device, options),
+        Precision::F32 => verify(&read_matrix::<f32>(input)?, device, options),
+        Precision::F64 => verify(&read_matrix::<f64>(input)?, device, options),
     }
 }
 

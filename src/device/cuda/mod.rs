@@ -23,8 +23,6 @@ use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys as cuda;
 
-pub use cust::memory::DeviceCopy;
-
 pub use graph::Graph;
 
 use super::{Device, Kind};
@@ -109,7 +107,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::Device`] where the memory does not suffice.
-    pub fn vector<T: Scalar + DeviceCopy>(&self, host: &[T]) -> Result<DeviceBuffer<T>> {
+    pub fn vector<T: Scalar>(&self, host: &[T]) -> Result<DeviceBuffer<T>> {
         DeviceBuffer::from_slice(host).map_err(failed("copying a vector to the device"))
     }
 
@@ -401,7 +399,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::Device`] from any step.
-    pub fn apply<T: Scalar + DeviceCopy>(
+    pub fn apply<T: Scalar>(
         &self,
         operator: &CudaOperator<T>,
         alpha: T,

@@ -1,0 +1,255 @@
+//! `ellect bench`: candidates timed over many matrices, and the table of results.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ellect::choose::{self, INCUMBENTS, Workload};
+use ellect::format::{Basis, Candidate, candidates};
+use ellect::measure::{Measurement, Meter, Protocol};
+use ellect::read::{self, Limits};
+use ellect::structure::Structure;
+use ellect::{Csr, Precision, Scalar, generate, reorder};
+use serde::{Deserialize, Serialize};
+
+use super::Answer;
+use crate::output::{bar, print};
+
+/// What to time.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// Device of this machine: cpu, or cuda:0 with the feature cuda
+    #[arg(long, default_value = "cpu", value_name = "NAME")]
+    device: String,
+    /// A generated matrix, CLASS:ROWS or CLASS:ROWS:random or CLASS:ROWS:rcm; may be repeated
+    #[arg(long, value_name = "CLASS:ROWS")]
+    class: Vec<String>,
+    /// A matrix file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// Repeat files along the diagonal until they have so many nonzeros
+    #[arg(long, default_value_t = 0, value_name = "NNZ")]
+    scale: usize,
+    /// Precisions to time
+    #[arg(long, value_delimiter = ',', default_value = "f64,f32")]
+    precision: Vec<Precision>,
+    /// Basis of x and y: original or permuted
+    #[arg(long, default_value_t = Basis::Original)]
+    basis: Basis,
+    /// Only candidates whose text begins so; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// Print one JSON record a line instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Time nothing: print the table of these records
+    #[arg(long, value_name = "FILE.jsonl")]
+    records: Option<PathBuf>,
+}
+
+/// One candidate timed on one matrix.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    matrix: String,
+    nrows: usize,
+    ncols: usize,
+    nnz: usize,
+    basis: Basis,
+    #[serde(flatten)]
+    measurement: Measurement,
+}
+
+/// Times, or reads records, and prints them or the table of them.
+pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
+    let records = match &bench.records {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            let parse = |(i, line): (usize, &str)| {
+                serde_json::from_str(line)
+                    .with_context(|| format!("{}: line {}", path.display(), i + 1))
+            };
+            text.lines().enumerate().map(parse).collect::<Result<Vec<Record>>>()?
+        }
+        None => time(bench, data)?,
+    };
+    if !bench.json {
+        print(&table(&records))?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
+    let meter = Meter::open(&bench.device, data)?;
+    meter.check()?;
+    let chosen: Vec<Candidate> = candidates(meter.device().kind)
+        .into_iter()
+        .filter(|c| {
+            let text = c.to_string();
+            bench.only.is_empty()
+                || INCUMBENTS.contains(&text.as_str())
+                || bench.only.iter().any(|only| text.starts_with(only))
+        })
+        .collect();
+    let mut records = Vec::new();
+    let named = bench.class.iter().map(|class| (class.clone(), None));
+    let files = bench.file.iter().map(|path| (path.display().to_string(), Some(path)));
+    for (name, path) in named.chain(files) {
+        let csr = match path {
+            None => generated(&name)?,
+            Some(path) => {
+                repeated(&read::file(path, &Limits::default()).context(name.clone())?, bench.scale)
+            }
+        };
+        let name = path.and_then(|path| path.file_name()).map_or(name, |name| {
+            name.to_string_lossy().split('.').next().unwrap_or_default().to_string()
+        });
+        for precision in &bench.precision {
+            match precision {
+                Precision::F32 => {
+                    one(&name, &csr.cast::<f32>(), bench, &meter, &chosen, &mut records)?;
+                }
+                Precision::F64 => one(&name, &csr, bench, &meter, &chosen, &mut records)?,
+            }
+        }
+    }
+    if records.is_empty() {
+        bail!("nothing was timed: name a --class or a --file");
+    }
+    Ok(records)
+}
+
+fn one<T: Scalar>(
+    name: &str,
+    csr: &Csr<T>,
+    bench: &Bench,
+    meter: &Meter,
+    chosen: &[Candidate],
+    records: &mut Vec<Record>,
+) -> Result<()> {
+    let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
+    let target = choose::target(meter.device(), &workload);
+    let structure = Structure::new(csr.pattern()).with_partitioning();
+    let protocol = Protocol { max_s: 0.2, max_samples: 20, ..Protocol::default() };
+    let bar = bar(chosen.len() as u64, "timing");
+    for candidate in chosen {
+        bar.set_message(format!("{name} {candidate}"));
+        bar.inc(1);
+        let measurement = meter.measure(csr, &structure, candidate, &target, &protocol)?;
+        let record = Record {
+            matrix: name.to_string(),
+            nrows: csr.nrows(),
+            ncols: csr.ncols(),
+            nnz: csr.nnz(),
+            basis: bench.basis,
+            measurement,
+        };
+        if bench.json {
+            print(&(serde_json::to_string(&record)? + "\n"))?;
+        }
+        records.push(record);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// `CLASS:ROWS`, and `:random` or `:rcm` where its rows are to be reordered.
+fn generated(name: &str) -> Result<Csr<f64>> {
+    let mut words = name.split(':');
+    let class = words.next().unwrap_or_default();
+    let rows = words.next().unwrap_or("100000");
+    let rows = rows.parse().with_context(|| format!("'{rows}' rows in {name}"))?;
+    let csr = generate::by_name(class, rows, 1)?;
+    let order = match words.next() {
+        None => return Ok(csr),
+        Some("random") => generate::random_order(csr.nrows(), 1),
+        Some("rcm") => reorder::rcm(csr.pattern()),
+        Some(other) => bail!("order is '{other}' in {name}; it must be random or rcm"),
+    };
+    Ok(reorder::permute_symmetric(&csr, &order))
+}
+
+/// Copies of a matrix along the diagonal until there are at least `nnz` entries.
+fn repeated(csr: &Csr<f64>, nnz: usize) -> Csr<f64> {
+    let copies = nnz.div_ceil(csr.nnz().max(1)).max(1);
+    let (nrows, ncols) = (csr.nrows(), csr.ncols());
+    ellect::assemble::by_rows(copies * nrows, copies * ncols, |i, row| {
+        let (columns, values) = csr.row(i % nrows);
+        let first = (i / nrows * ncols) as u32;
+        row.extend(columns.iter().map(|column| first + column).zip(values.iter().copied()));
+    })
+}
+
+/// Markdown: for each matrix and precision the incumbent, and the best candidate of each format.
+fn table(records: &[Record]) -> String {
+    let mut text = String::new();
+    if let Some(first) = records.first() {
+        let m = &first.measurement;
+        text += &format!(
+            "Device {}, protocol {}: median of samples, copies of the matrix and of x taking turns.\n",
+            m.device, m.protocol.version
+        );
+        text += "Floor: the time that the bytes of CSR with 4-byte indices, x and y take at the \
+                 device's read bandwidth, over the time measured.\n";
+    }
+    let mut groups: BTreeMap<(usize, Precision), Vec<&Record>> = BTreeMap::new();
+    let mut order: Vec<String> = Vec::new();
+    for record in records {
+        let key = format!("{} ({} basis)", record.matrix, record.basis);
+        let at = order.iter().position(|known| *known == key).unwrap_or_else(|| {
+            order.push(key);
+            order.len() - 1
+        });
+        groups.entry((at, record.measurement.precision)).or_default().push(record);
+    }
+    for ((at, precision), mut group) in groups {
+        let spmv_s = |r: &Record| match &r.measurement.outcome {
+            ellect::measure::Outcome::Timed(timing) => Some(timing.spmv.median_s),
+            _ => None,
+        };
+        group.retain(|r| spmv_s(r).is_some());
+        group
+            .sort_by(|a, b| spmv_s(a).partial_cmp(&spmv_s(b)).unwrap_or(std::cmp::Ordering::Equal));
+        let Some(first) = group.first() else { continue };
+        let incumbent = INCUMBENTS
+            .into_iter()
+            .find_map(|name| group.iter().find(|r| r.measurement.candidate == name));
+        let Some((base, base_s)) = incumbent.and_then(|r| Some((r, spmv_s(r)?))) else { continue };
+        text += &format!(
+            "\n## {}, {precision}\n{} rows, {} nonzeros\n\n",
+            order[at], first.nrows, first.nnz
+        );
+        text += "| candidate | us | over CSR | floor | conversion in products |\n|---|---|---|---|---|\n";
+        let mut seen = Vec::new();
+        for r in &group {
+            let format = r.measurement.candidate.split(':').next().unwrap_or_default().to_string();
+            let is_base = std::ptr::eq(*r, *base);
+            if !is_base && (seen.contains(&format) || seen.len() >= 6) {
+                continue;
+            }
+            seen.push(format);
+            let Some(s) = spmv_s(r) else { continue };
+            let convert_s = r.measurement.cost().map_or(0.0, |cost| cost.convert_s);
+            text += &format!(
+                "| {} | {:.1} | {:.2} | {} | {:.0} |\n",
+                r.measurement.candidate,
+                s * 1e6,
+                base_s / s,
+                floor(r, s),
+                convert_s / s
+            );
+        }
+    }
+    text
+}
+
+/// Share of the CSR byte floor that a time reaches; empty for devices without a profile here.
+fn floor(record: &Record, s: f64) -> String {
+    let devices = ellect::device::Device::shipped();
+    let Some(device) = devices.iter().find(|d| d.name == record.measurement.device) else {
+        return String::new();
+    };
+    let w = record.measurement.precision.bytes();
+    let bytes = record.nnz * (4 + w) + record.nrows * (4 + w) + record.ncols * w;
+    format!("{:.2}", bytes as f64 / device.read_gbps / 1e9 / s)
+}

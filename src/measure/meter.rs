@@ -1,0 +1,101 @@
+//! What measures: this host, or one of its GPUs.
+
+use super::{Measurement, Protocol, on_host};
+use crate::csr::Csr;
+use crate::device::{self, Device, Kind};
+use crate::error::{Error, Result};
+use crate::format::{Candidate, Target};
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+
+/// A device that candidates can be timed on, or only be estimated for.
+#[derive(Debug)]
+pub struct Meter {
+    device: Device,
+    #[cfg(feature = "cuda")]
+    gpu: Option<device::cuda::Gpu>,
+}
+
+impl Meter {
+    /// A meter for a device that is known by its profile; a host can be timed on, a GPU cannot.
+    pub fn of(device: Device) -> Self {
+        Meter {
+            device,
+            #[cfg(feature = "cuda")]
+            gpu: None,
+        }
+    }
+
+    /// The device of this name: `cuda:N` opens GPU `N` of this machine (feature `cuda`), any other
+    /// name is a profile, saved under `data` or shipped.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where there is none.
+    pub fn open(name: &str, data: &std::path::Path) -> Result<Self> {
+        match name.strip_prefix("cuda:") {
+            Some(index) => Meter::open_gpu(name, index),
+            None => Ok(Meter::of(device::find_in(name, data)?)),
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn open_gpu(name: &str, index: &str) -> Result<Self> {
+        let index = index.parse().map_err(|_| {
+            Error::Device(format!("'{name}' does not name a GPU; the first one is cuda:0"))
+        })?;
+        let gpu = device::cuda::Gpu::open(index)?;
+        Ok(Meter { device: gpu.profile().clone(), gpu: Some(gpu) })
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn open_gpu(name: &str, _index: &str) -> Result<Self> {
+        Err(Error::Device(format!(
+            "{name} needs a program built with the feature cuda; profiles, h200 for instance, do not"
+        )))
+    }
+
+    /// The device's profile.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Checks that candidates can be timed on the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where they cannot.
+    pub fn check(&self) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if self.gpu.is_some() {
+            return Ok(());
+        }
+        match self.device.kind {
+            Kind::Host => Ok(()),
+            Kind::Gpu => Err(Error::Device(format!(
+                "{} is not on this machine, so nothing can be timed on it; ask for effort estimate \
+                 or predict, or for device cpu, or open a GPU of this machine as cuda:0",
+                self.device.name
+            ))),
+        }
+    }
+
+    /// Checks and times one candidate.
+    ///
+    /// # Errors
+    /// As [`Meter::check`].
+    pub fn measure<T: Scalar>(
+        &self,
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+        protocol: &Protocol,
+    ) -> Result<Measurement> {
+        self.check()?;
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return Ok(super::gpu::on_gpu(gpu, csr, structure, candidate, target, protocol));
+        }
+        let _ = structure;
+        Ok(on_host(csr, candidate, target, protocol))
+    }
+}
