@@ -148,6 +148,30 @@ mod tests {
         assert!(metis(wide.pattern(), 2, 3).is_err());
     }
 
+    fn from(n: usize, entries: impl IntoIterator<Item = (usize, usize)>) -> crate::Csr<f64> {
+        let entries = entries.into_iter().map(|(i, j)| (i, j, 1.0));
+        crate::Csr::from_triplets(n, n, entries).expect("in range")
+    }
+
+    #[test]
+    fn graphs_without_edges_hubs_and_separate_pieces_are_partitioned() {
+        check(from(0, []).pattern(), 1, 32);
+        check(from(40, (0..40).map(|i| (i, i))).pattern(), 4, 10);
+        check(from(100, (0..100).flat_map(|i| [(50, i), (i, 50)])).pattern(), 7, 15);
+        check(from(100, (0..30).map(|i| (3 * i, 3 * i + 4))).pattern(), 10, 10);
+        // Two triangles that share no edge stay whole.
+        let triangles = [(0, 2), (2, 4), (4, 0), (1, 3), (3, 5), (5, 1)];
+        let order = check(from(6, triangles).pattern(), 2, 3).order;
+        assert!(order == [0, 2, 4, 1, 3, 5] || order == [1, 3, 5, 0, 2, 4], "{order:?}");
+    }
+
+    #[test]
+    fn rows_over_the_most_of_a_part_go_where_there_is_room() {
+        let part = fit(vec![0; 64], 4, 16);
+        assert!((0..4).all(|p| part.iter().filter(|&&part| part == p).count() == 16), "{part:?}");
+        assert_eq!(fit(vec![1, 0, 1, 2], 3, 2), [1, 0, 1, 2], "nothing moves without need");
+    }
+
     #[test]
     fn windows_share_rows_evenly() {
         assert_eq!(windows(10, 4), [0, 2, 5, 7, 10]);
