@@ -33,7 +33,7 @@ use super::{
 use crate::csr::Csr;
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure, Walk};
+use crate::structure::{Sort, Structure, Walk, inverse};
 
 /// See the module.
 #[derive(Debug)]
@@ -150,13 +150,16 @@ impl<T: Scalar, C: Column> Slices<T, C> {
         self.slots(s, r).take_while(|&slot| self.columns[slot] != C::PADDING)
     }
 
+    /// Sums of the rows of slice `s`.
     #[inline(always)]
-    fn add(&self, s: usize, x: &[T], sums: &mut [T; WARP]) {
+    fn sums(&self, s: usize, x: &[T]) -> [T; WARP] {
         let slots = self.ptr.get(s)..self.ptr.get(s + 1);
         let columns = self.columns[slots.clone()].chunks_exact(WARP);
+        let mut sums = [T::ZERO; WARP];
         for (columns, values) in columns.zip(self.values[slots].chunks_exact(WARP)) {
-            add_column(sums, columns, values, x);
+            add_column(&mut sums, columns, values, x);
         }
+        sums
     }
 
     fn bytes(&self) -> u64 {
@@ -180,7 +183,53 @@ pub struct Ehyb<T> {
     far: Slices<T, u32>,
     /// yIdxER, in stored rows.
     far_rows: Vec<u32>,
-    scratch: Scratch<T>,
+    host: Host<T>,
+}
+
+/// What the host keeps besides.
+#[derive(Debug)]
+struct Host<T> {
+    /// Place of each stored row in the ER part; past its end for a row without one.
+    far_of: Vec<u32>,
+    n_far: usize,
+    /// Stored row of each row, where the rows of a part lie all over y; else empty.
+    inverse: Vec<u32>,
+    /// Bounds of what threads take: whole parts in stored rows, and slices of the ER part in rows
+    /// of it.
+    parts: Vec<usize>,
+    far_parts: Vec<usize>,
+    sums: Scratch<T>,
+    far_sums: Scratch<T>,
+    pieces: Scratch<T>,
+}
+
+impl<T: Scalar> Host<T> {
+    fn new(plan: &Plan, near_ptr: &[usize], far_ptr: &[usize]) -> Self {
+        let nrows = plan.near.len();
+        let starts: Vec<usize> =
+            plan.first_slices().iter().map(|&s| near_ptr[s as usize]).collect();
+        let parts = par::split(&starts, 1, par::GRAIN);
+        let far_parts = par::split(far_ptr, 1, par::GRAIN);
+        let far_rows = plan.far_rows.len();
+        Host {
+            far_of: places(nrows, &plan.far_rows),
+            n_far: far_rows,
+            inverse: match &plan.order {
+                Some(order) if plan.gathers => inverse(order),
+                _ => Vec::new(),
+            },
+            parts: parts.into_iter().map(|part| plan.bounds[part]).collect(),
+            far_parts: far_parts.into_iter().map(|s| (s * WARP).min(far_rows)).collect(),
+            sums: Scratch::default(),
+            far_sums: Scratch::default(),
+            pieces: Scratch::default(),
+        }
+    }
+
+    /// Place of stored row `i` in the ER part.
+    fn far(&self, i: usize) -> Option<usize> {
+        Some(self.far_of[i] as usize).filter(|&at| at < self.n_far)
+    }
 }
 
 /// A slot of either part.
@@ -199,18 +248,17 @@ impl<T: Scalar> Ehyb<T> {
         // Where a column is in the order that pieces are counted in, and in x.
         let place = |column: u32| plan.new.as_ref().map_or(column, |new| new[column as usize]);
         let in_x = |column: u32| if plan.gathers { column } else { place(column) };
-        let far_of = places(csr.nrows(), &plan.far_rows);
-        let mut first_slices = vec![0];
+        let host = Host::new(&plan, &near_ptr, &far_ptr);
         let mut s = 0;
         for (p, part) in plan.bounds.windows(2).enumerate() {
             // Windows are found by the matrix's own columns, which permuting moves within them.
             let piece = plan.pieces[p] as u32..plan.pieces[p + 1] as u32;
             for first in (part[0]..part[1]).step_by(WARP) {
                 let rows = first..part[1].min(first + WARP);
-                for (i, at) in rows.clone().zip(&far_of[rows]) {
+                for i in rows {
                     let (columns, values) = csr.row(old(i));
                     let mut near_slots = near.slots(s, i - first);
-                    let mut far_slots = at.map(|at| far.slots(at / WARP, at % WARP));
+                    let mut far_slots = host.far(i).map(|at| far.slots(at / WARP, at % WARP));
                     for (&column, &value) in columns.iter().zip(values) {
                         let placed = place(column);
                         if piece.contains(&placed) {
@@ -227,7 +275,6 @@ impl<T: Scalar> Ehyb<T> {
                 }
                 s += 1;
             }
-            first_slices.push(s as u32);
         }
         let narrow = |list: &[usize]| list.iter().map(|&i| i as u32).collect();
         Ehyb {
@@ -236,24 +283,19 @@ impl<T: Scalar> Ehyb<T> {
             basis: plan.basis,
             gathers: plan.gathers,
             bounds: narrow(&plan.bounds),
-            first_slices,
+            first_slices: plan.first_slices(),
             pieces: narrow(&plan.pieces),
             order: plan.order.unwrap_or_default(),
             near,
             far,
             far_rows: plan.far_rows,
-            scratch: Scratch::default(),
+            host,
         }
     }
 
     /// The row of the matrix that is stored as row `i`.
     fn old(&self, i: usize) -> usize {
         self.order.get(i).map_or(i, |&old| old as usize)
-    }
-
-    /// The element of y that stored row `i` is summed into.
-    fn in_y(&self, i: usize) -> usize {
-        if self.basis == Basis::Permuted { i } else { self.old(i) }
     }
 
     fn n_parts(&self) -> usize {
@@ -272,7 +314,6 @@ impl<T: Scalar> Ehyb<T> {
 
     /// Column in the matrix and slot of the entries of every row, by columns; `f(row, entries)`.
     fn for_rows(&self, mut f: impl FnMut(usize, &[(u32, Slot)])) {
-        let far_of = places(self.nrows, &self.far_rows);
         let permuted = self.basis == Basis::Permuted;
         // From the order that pieces are counted in, and from x.
         let reordered = permuted || self.gathers;
@@ -286,7 +327,7 @@ impl<T: Scalar> Ehyb<T> {
                         let old = if reordered { self.order[placed as usize] } else { placed };
                         entries.push((old, Slot::Near(slot)));
                     }
-                    if let Some(at) = far_of[i] {
+                    if let Some(at) = self.host.far(i) {
                         for slot in self.far.entries(at / WARP, at % WARP) {
                             let at = self.far.columns[slot];
                             let old = if permuted { self.order[at as usize] } else { at };
@@ -309,60 +350,94 @@ impl<T: Scalar> Ehyb<T> {
         row_ptr
     }
 
-    /// Sums of the in-part entries of part `p`, in stored rows.
-    fn sum_part(&self, p: usize, x: &[T], sums: &mut [T]) {
-        let piece = self.pieces[p] as usize..self.pieces[p + 1] as usize;
-        let first = self.bounds[p] as usize;
-        let multiply = |x: &[T], sums: &mut [T]| {
-            for (s, rows) in self.slices(p) {
-                let mut lanes = [T::ZERO; WARP];
-                self.near.add(s, x, &mut lanes);
-                let sums = &mut sums[rows.start - first..rows.end - first];
-                sums.copy_from_slice(&lanes[..rows.len()]);
-            }
-        };
-        if self.gathers {
-            self.scratch.with(piece.len(), |near| {
-                for (near, &old) in near.iter_mut().zip(&self.order[piece]) {
-                    *near = x[old as usize];
+    /// Gives `sink` the sums of the stored rows of `rows`, which are whole parts, slice by slice;
+    /// `far` are those of the ER part, and 0 for rows without one.
+    #[inline(always)]
+    fn sum(
+        &self,
+        rows: Range<usize>,
+        x: &[T],
+        far: &[T],
+        mut sink: impl FnMut(Range<usize>, &[T]),
+    ) {
+        let first = self.bounds.partition_point(|&row| (row as usize) < rows.start);
+        let parts = (first..self.n_parts()).take_while(|&p| (self.bounds[p] as usize) < rows.end);
+        for p in parts {
+            self.with_piece(p, x, |x| {
+                for (s, rows) in self.slices(p) {
+                    let mut sums = self.near.sums(s, x);
+                    let sums = &mut sums[..rows.len()];
+                    if far.len() > 1 {
+                        for (sum, &at) in sums.iter_mut().zip(&self.host.far_of[rows.clone()]) {
+                            *sum += far[at as usize];
+                        }
+                    }
+                    sink(rows, sums);
                 }
-                multiply(near, sums);
             });
-        } else {
-            multiply(&x[piece], sums);
         }
+    }
+
+    /// Calls `f` with the piece of x of part `p`.
+    #[inline(always)]
+    fn with_piece(&self, p: usize, x: &[T], f: impl FnOnce(&[T])) {
+        let piece = self.pieces[p] as usize..self.pieces[p + 1] as usize;
+        if !self.gathers {
+            return f(&x[piece]);
+        }
+        self.host.pieces.with(piece.len(), |near| {
+            for (near, &old) in near.iter_mut().zip(&self.order[piece]) {
+                *near = x[old as usize];
+            }
+            f(near);
+        });
     }
 }
 
 impl<T: Scalar> Layout<T> for Ehyb<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
-        let bounds: Vec<usize> = self.bounds.iter().map(|&row| row as usize).collect();
-        let few = self.near.values.len() + self.far.values.len() < par::GRAIN;
-        self.scratch.with(self.nrows + self.far_rows.len(), |sums| {
-            let (sums, far) = sums.split_at_mut(self.nrows);
-            let parts: Vec<_> = par::slices_mut(sums, &bounds);
-            if few {
-                parts.into_iter().enumerate().for_each(|(p, sums)| self.sum_part(p, x, sums));
-            } else {
-                let parts = parts.into_par_iter().enumerate();
-                parts.for_each(|(p, sums)| self.sum_part(p, x, sums));
+        let host = &self.host;
+        let scattered = self.basis == Basis::Original && !self.order.is_empty();
+        host.far_sums.with(self.far_rows.len() + 1, |far| {
+            let (none, rest) =
+                far.split_last_mut().expect("the buffer holds one more than the rows");
+            *none = T::ZERO;
+            par::over_parts(&host.far_parts, rest, &|rows, far| {
+                for (s, far) in (rows.start / WARP..).zip(far.chunks_mut(WARP)) {
+                    far.copy_from_slice(&self.far.sums(s, x)[..far.len()]);
+                }
+            });
+            let far = &*far;
+            if host.inverse.is_empty() {
+                return par::over_parts(&host.parts, y, &|part, y| {
+                    self.sum(part.clone(), x, far, |rows, sums| {
+                        if scattered {
+                            for (&old, &sum) in self.order[rows].iter().zip(sums) {
+                                store(&mut y[old as usize - part.start], alpha, sum, beta);
+                            }
+                        } else {
+                            for (y, &sum) in y[rows.start - part.start..].iter_mut().zip(sums) {
+                                store(y, alpha, sum, beta);
+                            }
+                        }
+                    });
+                });
             }
-            let sum_far = |(s, sums): (usize, &mut [T])| {
-                let mut lanes = [T::ZERO; WARP];
-                self.far.add(s, x, &mut lanes);
-                sums.copy_from_slice(&lanes[..sums.len()]);
-            };
-            if few {
-                far.chunks_mut(WARP).enumerate().for_each(sum_far);
-            } else {
-                far.par_chunks_mut(WARP).enumerate().for_each(sum_far);
-            }
-            for (&i, &far) in self.far_rows.iter().zip(&*far) {
-                sums[i as usize] += far;
-            }
-            for (i, &sum) in sums.iter().enumerate() {
-                store(&mut y[self.in_y(i)], alpha, sum, beta);
-            }
+            host.sums.with(self.nrows, |stored| {
+                par::over_parts(&host.parts, stored, &|part, stored| {
+                    self.sum(part.clone(), x, far, |rows, sums| {
+                        stored[rows.start - part.start..][..sums.len()].copy_from_slice(sums);
+                    });
+                });
+                let stored = &*stored;
+                let chunk = self.nrows.div_ceil(host.parts.len() - 1);
+                let chunks = y.par_chunks_mut(chunk).zip(host.inverse.par_chunks(chunk));
+                chunks.for_each(|(y, inverse)| {
+                    for (y, &i) in y.iter_mut().zip(inverse) {
+                        store(y, alpha, stored[i as usize], beta);
+                    }
+                });
+            });
         });
     }
 

@@ -129,6 +129,16 @@ impl Plan {
         })
     }
 
+    /// First slice of each part, and the end.
+    pub fn first_slices(&self) -> Vec<u32> {
+        let slices = self.bounds.windows(2).map(|part| (part[1] - part[0]).div_ceil(WARP) as u32);
+        let running = slices.scan(0, |first, slices| {
+            *first += slices;
+            Some(*first)
+        });
+        std::iter::once(0).chain(running).collect()
+    }
+
     /// First slot of each slice of in-part entries, and the end.
     pub fn near_ptr(&self) -> Vec<usize> {
         running(self.slices().map(|rows| longest(&self.near[rows])))
@@ -140,11 +150,11 @@ impl Plan {
     }
 }
 
-/// The place of each of `nrows` stored rows among `rows`.
-pub(super) fn places(nrows: usize, rows: &[u32]) -> Vec<Option<usize>> {
-    let mut places = vec![None; nrows];
+/// The place of each of `nrows` stored rows among `rows`; past their end where it is not.
+pub(super) fn places(nrows: usize, rows: &[u32]) -> Vec<u32> {
+    let mut places = vec![rows.len() as u32; nrows];
     for (at, &i) in rows.iter().enumerate() {
-        places[i as usize] = Some(at);
+        places[i as usize] = at as u32;
     }
     places
 }
