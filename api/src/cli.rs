@@ -1,12 +1,12 @@
 //! Arguments of the command line.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use ellect::Precision;
+use ellect::read::Limits;
 
-use crate::options::Options;
+use crate::options::{Options, Product};
 
 /// Chooses the fastest storage format for sparse matrix-vector products.
 #[derive(Debug, Parser)]
@@ -17,7 +17,7 @@ pub struct Cli {
     pub command: Command,
     /// Where this user's measurements and device profiles are [default: $ELLECT_DATA, or ellect
     /// in the XDG data home]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", display_order = 900)]
     pub data: Option<PathBuf>,
 }
 
@@ -25,6 +25,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Rank every storage format for a matrix, and say why
+    #[command(after_long_help = RECOMMEND_JSON)]
     Recommend {
         /// The matrix.
         #[command(flatten)]
@@ -37,6 +38,7 @@ pub enum Command {
         form: Form,
     },
     /// Show what the choice sees of a matrix
+    #[command(after_long_help = FEATURES_JSON)]
     Features {
         /// The matrix.
         #[command(flatten)]
@@ -46,6 +48,7 @@ pub enum Command {
         form: Form,
     },
     /// List the storage formats and their parameters
+    #[command(after_long_help = FORMATS_JSON)]
     Formats {
         /// The form of the answer.
         #[command(flatten)]
@@ -56,18 +59,19 @@ pub enum Command {
         /// The matrix.
         #[command(flatten)]
         input: Input,
-        /// What it is for.
+        /// What multiplies.
         #[command(flatten)]
-        options: Options,
+        product: Product,
     },
     /// Time every candidate on a device of this machine, each after its product was checked
+    #[command(after_long_help = MEASURE_JSON)]
     Measure {
         /// The matrix.
         #[command(flatten)]
         input: Input,
-        /// What it is for.
+        /// What multiplies.
         #[command(flatten)]
-        options: Options,
+        product: Product,
         /// Only candidates whose text begins so, `hll:hack=32` for instance; may be repeated
         #[arg(long, value_name = "TEXT")]
         only: Vec<String>,
@@ -78,6 +82,7 @@ pub enum Command {
     /// Time candidates over many matrices, and print the table of results
     Bench(crate::commands::bench::Bench),
     /// List the devices that choices can be made for
+    #[command(after_long_help = DEVICES_JSON)]
     Devices {
         /// Measure this machine and save its profile as the device cpu
         #[arg(long)]
@@ -92,7 +97,7 @@ pub enum Command {
         #[arg(value_name = "CLASS")]
         class: String,
         /// About so many rows
-        #[arg(long, default_value_t = 1000, value_name = "N")]
+        #[arg(long, visible_alias = "size", default_value_t = 1000, value_name = "N")]
         rows: usize,
         /// The same seed makes the same matrix
         #[arg(long, default_value_t = 1, value_name = "N")]
@@ -105,17 +110,7 @@ pub enum Command {
         output: Option<PathBuf>,
     },
     /// Answer POST /recommend over HTTP
-    Serve {
-        /// Where to listen
-        #[arg(long, default_value = "127.0.0.1:7272", value_name = "ADDRESS")]
-        listen: SocketAddr,
-        /// The most bytes of a request's body
-        #[arg(long, default_value_t = 2 << 30, value_name = "BYTES")]
-        max_body: u64,
-        /// The most nonzeros of a matrix
-        #[arg(long, default_value_t = 1 << 30, value_name = "N")]
-        max_nonzeros: u64,
-    },
+    Serve(crate::commands::serve::Serve),
 }
 
 /// A matrix file.
@@ -124,9 +119,36 @@ pub struct Input {
     /// Matrix Market text, SciPy .npz or JSON CSR, plain, .gz or .zst; - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    /// The limits of reading.
+    #[command(flatten)]
+    pub limits: ReadLimits,
+}
+
+/// What reading may take; the defaults are those of [`Limits`].
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits of reading")]
+pub struct ReadLimits {
     /// The most nonzeros to read
-    #[arg(long, default_value_t = 1 << 36, value_name = "N")]
+    #[arg(long, default_value_t = Limits::default().nonzeros, value_name = "N")]
     pub max_nonzeros: u64,
+    /// The most bytes to read, also after decompression
+    #[arg(long, default_value_t = Limits::default().bytes, value_name = "BYTES")]
+    pub max_bytes: u64,
+    /// The most rows, and likewise columns, beyond the number of nonzeros
+    #[arg(long, default_value_t = Limits::default().empty_rows, value_name = "N")]
+    pub max_empty_rows: u64,
+}
+
+impl ReadLimits {
+    /// The limits as the readers take them.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            nonzeros: self.max_nonzeros,
+            bytes: self.max_bytes,
+            empty_rows: self.max_empty_rows,
+            ..Limits::default()
+        }
+    }
 }
 
 /// The form of the answer.
@@ -135,4 +157,48 @@ pub struct Form {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+const RECOMMEND_JSON: &str = "\
+--json prints one object, the answer of POST /recommend:
+  choice             the candidate to take: format:parameter=value,...
+  ranking            the candidates that suit, the choice first, then by total_us:
+    candidate, format, parameters (an object)
+    spmv_us          time of one product
+    convert_us       time of the conversion from CSR
+    total_us         conversion, updates of values and all products
+    bytes            of the layout
+    source           measured, predicted or estimated
+    break_even_spmvs products from which on it beats staying in CSR; null where it never does
+  refused            the candidates that do not suit: candidate, reason
+  features           an object of numbers, as `ellect features --json` prints it
+  device, precision, spmvs
+  fingerprint        of the pattern, 32 hexadecimal digits
+  explanation        a list of sentences";
+
+const FEATURES_JSON: &str = "\
+--json prints one flat object of numbers: the names of the table, with their values";
+
+const FORMATS_JSON: &str = "\
+--json prints a list: name, title, suits, source, and parameters, a list of name, doc, values, \
+default, gpu and host (the values tried there)";
+
+const MEASURE_JSON: &str = "\
+--json prints one record a line: fingerprint, candidate, device, threads, precision, protocol, and
+  outcome            timed, refused, wrong or failed
+  reason             where it is not timed
+  spmv, convert      raw_s (every sample), min_s, median_s, spread
+  products_per_sample, update_s, bytes, copies";
+
+const DEVICES_JSON: &str = "\
+--json prints a list of profiles, as they are kept in DIR/devices/NAME.json";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_do_not_contradict_each_other() {
+        super::Cli::command().debug_assert();
+    }
 }

@@ -13,8 +13,9 @@ use clap::Parser;
 fn main() -> ExitCode {
     match commands::run(cli::Cli::parse()) {
         Ok(answer) => answer.into(),
+        Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            output::note(&format!("error: {}", output::message(&error)));
             ExitCode::from(2)
         }
     }

@@ -2,64 +2,31 @@
 
 use std::path::Path;
 
-use clap::Args;
+use clap::{Args, CommandFactory, Parser};
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::format::Basis;
 use ellect::measure::Meter;
 use ellect::tuner::Progress;
-use ellect::{Csr, Precision, Result, Scalar, Tuner};
-use serde::Deserialize;
+use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 
-/// Options of a recommendation.
-#[derive(Clone, Debug, Args, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Options {
+/// What multiplies, and how.
+#[derive(Clone, Debug, Args)]
+pub struct Product {
     /// Device that will multiply; `ellect devices` lists them, cuda:0 is this machine's first GPU
     #[arg(long, default_value = "cpu", value_name = "NAME")]
     pub device: String,
     /// Precision of the values: f64 or f32
     #[arg(long, default_value_t = Precision::F64)]
     pub precision: Precision,
-    /// Products expected with this pattern
-    #[arg(long, default_value_t = 1000, value_name = "N")]
-    pub spmvs: u64,
-    /// Times that the values are replaced while the pattern stays
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub updates: u64,
     /// Basis of x and y: original, or permuted for Krylov solvers
     #[arg(long, default_value_t = Basis::Original)]
     pub basis: Basis,
-    /// What may be spent on the choice: estimate, predict, measure or exhaustive
-    #[arg(long, default_value_t = Effort::Estimate)]
-    pub effort: Effort,
-    /// The most bytes that a layout may take
+    /// The most bytes that a layout may take [default: the device's memory]
     #[arg(long, value_name = "BYTES")]
     pub memory_limit: Option<u64>,
-    /// The most seconds that measuring may take
-    #[arg(long, value_name = "SECONDS")]
-    pub budget: Option<f64>,
-    /// Candidates to list; 0 for all
-    #[arg(long, default_value_t = 0, value_name = "K")]
-    pub top: usize,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            device: "cpu".into(),
-            precision: Precision::F64,
-            spmvs: 1000,
-            updates: 0,
-            basis: Basis::Original,
-            effort: Effort::Estimate,
-            memory_limit: None,
-            budget: None,
-            top: 0,
-        }
-    }
-}
-
-impl Options {
+impl Product {
     /// The device of that name, its profile from `data` if there is one.
     ///
     /// # Errors
@@ -68,20 +35,99 @@ impl Options {
         Meter::open(&self.device, data)
     }
 
-    /// The workload that the options describe.
+    /// The workload that these options describe, all else by default.
     pub fn workload(&self) -> Workload {
         Workload {
             precision: self.precision,
-            spmvs: self.spmvs,
             basis: self.basis,
+            memory_limit: self.memory_limit,
+            ..Workload::default()
+        }
+    }
+}
+
+/// Options of a recommendation.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// What multiplies, and how.
+    #[command(flatten)]
+    pub product: Product,
+    /// Products expected with this pattern
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub spmvs: u64,
+    /// Times that the values are replaced while the pattern stays
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub updates: u64,
+    /// What may be spent on the choice: estimate, predict, measure or exhaustive
+    #[arg(long, default_value_t = Effort::Estimate)]
+    pub effort: Effort,
+    /// The most seconds that measuring may take
+    #[arg(long, value_name = "SECONDS")]
+    pub budget: Option<f64>,
+    /// Candidates to list; 0 for all
+    #[arg(long, default_value_t = 0, value_name = "K")]
+    pub top: usize,
+}
+
+/// Options alone, as a query gives them.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+struct Query {
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Options {
+    /// Options from the pairs of a query: `memory_limit=1000` is `--memory-limit 1000`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] with the known names, or with the legal values.
+    pub fn from_query(pairs: &[(String, String)]) -> Result<Options> {
+        let known = Options::in_query();
+        for (name, _) in pairs {
+            if !known.iter().any(|(option, _)| option == name) {
+                let known: Vec<_> = known.iter().map(|(option, _)| option.as_str()).collect();
+                return Err(Error::argument(format!(
+                    "no option is named '{name}'; there are: {}",
+                    known.join(", ")
+                )));
+            }
+        }
+        let words =
+            pairs.iter().map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
+        let query = Query::try_parse_from(words).map_err(|error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            Error::argument(first.trim_start_matches("error: "))
+        })?;
+        Ok(query.options)
+    }
+
+    /// Name and meaning of every option, as a query writes it.
+    pub fn in_query() -> Vec<(String, String)> {
+        let of = |option: &clap::Arg| {
+            let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+            (option.get_id().to_string(), help)
+        };
+        Query::command().get_arguments().map(of).collect()
+    }
+
+    /// Whether candidates are to be timed.
+    pub fn measures(&self) -> bool {
+        self.effort >= Effort::Measure
+    }
+
+    /// The workload that the options describe.
+    pub fn workload(&self) -> Workload {
+        Workload {
+            spmvs: self.spmvs,
             values: match self.updates {
                 0 => ValuesUse::Fixed,
                 updates => ValuesUse::Change(updates),
             },
             effort: self.effort,
-            memory_limit: self.memory_limit,
             budget_s: self.budget,
-            ..Workload::default()
+            ..self.product.workload()
         }
     }
 
@@ -101,5 +147,37 @@ impl Options {
             choice.ranking.truncate(self.top);
         }
         Ok(choice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(pairs: &[(&str, &str)]) -> Result<Options> {
+        let own = |&(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        Options::from_query(&pairs.iter().map(own).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_query_says_what_the_command_line_says() {
+        let options = query(&[("device", "h200"), ("memory_limit", "1000"), ("effort", "measure")])
+            .expect("legal");
+        assert_eq!((options.product.device.as_str(), options.top), ("h200", 0));
+        assert_eq!(options.workload().memory_limit, Some(1000));
+        assert!(options.measures());
+        assert_eq!(query(&[]).expect("legal").workload(), Workload::default());
+    }
+
+    #[test]
+    fn wrong_queries_are_told_apart() {
+        let message = |pairs: &[(&str, &str)]| query(pairs).expect_err("wrong").to_string();
+        assert!(message(&[("nosuch", "1")]).contains("there are: device, precision"));
+        assert!(message(&[("precision", "f16")]).contains("must be f32 or f64"));
+        assert!(message(&[("spmvs", "-1")]).contains("-1"));
+        assert!(message(&[("spmvs", "1"), ("spmvs", "2")]).contains("multiple times"));
+        for odd in ["", "=", "-", "--", "device=", "\0", "help"] {
+            assert!(message(&[(odd, odd)]).contains("no option is named"));
+        }
     }
 }

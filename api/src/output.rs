@@ -8,14 +8,59 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-/// Writes to standard output; a reader that has gone away is no error.
+/// Writes to standard output.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("writing to standard output"),
-    }
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing to standard output")
 }
+
+/// Writes a line to standard error, where there is one.
+pub fn note(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Whether a command ended because whoever read its output has seen enough, as `head` does.
+pub fn reader_is_gone(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// The message of an error with all its causes, each said once.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text += &format!(": {cause}");
+        }
+    }
+    text
+}
+
+/// Breaks a sentence into lines of at most [`WIDTH`] characters.
+pub fn wrap(sentence: &str) -> String {
+    let mut text = String::new();
+    let mut length = 0;
+    for word in sentence.split_whitespace() {
+        let words = word.chars().count();
+        if length > 0 && length + 1 + words > WIDTH {
+            text.push('\n');
+            length = 0;
+        } else if length > 0 {
+            text.push(' ');
+            length += 1;
+        }
+        text += word;
+        length += words;
+    }
+    text + "\n"
+}
+
+/// Characters of a line of prose.
+const WIDTH: usize = 100;
 
 /// Writes JSON, indented.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
@@ -50,6 +95,16 @@ pub fn bar(total: u64, what: &'static str) -> ProgressBar {
     bar
 }
 
+/// A sign of work of unknown length on standard error, hidden where that is no terminal.
+pub fn spinner(what: &'static str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let spinner = ProgressBar::new_spinner().with_message(what);
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    spinner
+}
+
 /// A time in microseconds, with three digits and a unit that suits.
 pub fn time_us(us: f64) -> String {
     match us {
@@ -76,4 +131,32 @@ fn digits(number: f64, unit: &str) -> String {
         _ => 2,
     };
     format!("{number:.places$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_said_once() {
+        let gone = || io::Error::new(ErrorKind::NotFound, "no such file");
+        let error = anyhow::Error::new(ellect::Error::Io { what: "a.mtx".into(), source: gone() });
+        assert_eq!(message(&error), "a.mtx: no such file");
+        let error = anyhow::Error::new(gone()).context("making b.mtx");
+        assert_eq!(message(&error), "making b.mtx: no such file");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_known_behind_its_context() {
+        let error = anyhow::Error::new(io::Error::from(ErrorKind::BrokenPipe)).context("writing");
+        assert!(reader_is_gone(&error));
+        assert!(!reader_is_gone(&anyhow::anyhow!("broken pipe")));
+    }
+
+    #[test]
+    fn sentences_are_wrapped_between_words() {
+        let sentence = "word ".repeat(41);
+        let lines: Vec<String> = wrap(&sentence).lines().map(str::to_string).collect();
+        assert_eq!(lines.iter().map(String::len).collect::<Vec<_>>(), [99, 99, 4]);
+    }
 }

@@ -107,10 +107,20 @@ fn formats_list_every_parameter() {
     let names: Vec<_> = formats.iter().filter_map(|format| format["name"].as_str()).collect();
     for name in [
         "csr", "cusparse", "coo", "dia", "ell", "ellr", "ellg", "hyb", "jad", "pjds", "pellr",
-        "biell", "bijad", "hll", "bhll", "hdia", "pcsr", "ehyb", "ehyb",
+        "biell", "bijad", "hll", "bhll", "hdia", "pcsr", "ehyb",
     ] {
         assert!(names.contains(&name), "{name} is missing");
     }
+    // What candidates may be called is kept in records: a change must be meant.
+    let shown = text(&["formats"]);
+    let called = shown.lines().filter_map(|line| {
+        let (name, _) = line.trim_start().split_once("  ")?;
+        (!line.starts_with(' ') || name.contains('=')).then(|| match line.starts_with(' ') {
+            true => format!("  {name}\n"),
+            false => format!("{name}\n"),
+        })
+    });
+    insta::assert_snapshot!("formats", called.collect::<String>());
 }
 
 #[test]
@@ -155,6 +165,59 @@ fn errors_say_what_is_wrong_and_end_with_2() {
     let output = command.write_stdin(broken).assert().code(2).get_output().stderr.clone();
     let stderr = String::from_utf8(output).expect("errors are text");
     assert!(stderr.contains("line 3"), "{stderr}");
+}
+
+#[test]
+fn an_error_names_its_cause_once() {
+    let stderr = error(&["recommend", "/nosuch.mtx"], 2);
+    assert_eq!(stderr, "error: /nosuch.mtx: No such file or directory (os error 2)\n");
+    let stderr = error(&["generate", "stencil5", "-o", "/nosuch/a.mtx"], 2);
+    assert!(stderr.starts_with("error: ") && stderr.contains("/nosuch/a.mtx"), "{stderr}");
+    assert!(error(&["recommend"], 2).starts_with("error: "));
+    assert!(error(&["generate", "nosuch"], 2).contains("there are: stencil5"));
+    assert!(error(&["verify", &sample("circuit"), "--spmvs", "3"], 2).contains("--spmvs"));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_quietly() {
+    for args in [
+        vec!["generate", "stencil5", "--rows", "100000"],
+        vec!["features", &sample("circuit")],
+        vec!["verify", &sample("circuit")],
+    ] {
+        let mut process = std::process::Command::new(env!("CARGO_BIN_EXE_ellect"))
+            .args(&args)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        drop(process.stdout.take());
+        let output = process.wait_with_output().expect("it ends");
+        assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
+    }
+}
+
+#[test]
+fn limits_of_reading_name_the_option_that_raises_them() {
+    let mut command = ellect(&["features", "-", "--max-empty-rows", "5"]);
+    let tall = "%%MatrixMarket matrix coordinate real general\n9 1 1\n1 1 1.0\n";
+    let output = command.write_stdin(tall).assert().code(2).get_output().stderr.clone();
+    let stderr = String::from_utf8(output).expect("errors are text");
+    assert!(stderr.contains("empty_rows") && stderr.contains("limit of 5"), "{stderr}");
+    let stderr = error(&["features", &sample("circuit"), "--max-bytes", "100"], 2);
+    assert!(stderr.contains("limit of 100"), "{stderr}");
+}
+
+#[test]
+fn help_documents_the_json_of_a_recommendation() {
+    let help = text(&["recommend", "--help"]);
+    let answer = json(&["recommend", &sample("circuit"), "--json"]);
+    let ranking = answer["ranking"].as_array().expect("a list");
+    let keys = [&answer, &ranking[0], &answer["refused"][0]]
+        .map(|value| value.as_object().expect("an object").keys());
+    for key in keys.into_iter().flatten() {
+        assert!(help.contains(key), "{key} is not documented");
+    }
 }
 
 #[test]

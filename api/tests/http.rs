@@ -1,5 +1,8 @@
 //! The service, over real connections.
 
+#[path = "../../tests/input/mod.rs"]
+mod input;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -43,30 +46,61 @@ fn serve(more: &[&str]) -> Service {
 }
 
 impl Service {
-    /// Sends one request; the status and the body of the answer.
-    fn send(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
+    /// Sends the head of a request.
+    fn begin(&self, method: &str, target: &str, headers: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         let head = format!(
             "{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\
-             Content-Length: {}\r\n\r\n",
+             Content-Length: {length}\r\n\r\n",
             self.address,
-            body.len()
         );
         stream.write_all(head.as_bytes()).expect("it reads");
-        // A body that is too large is not read to its end.
-        let _ = stream.write_all(body);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let split = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head and a body");
-        let head = String::from_utf8_lossy(&answer[..split]).into_owned();
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-        (status, answer[split + 4..].to_vec())
+        stream
+    }
+
+    /// Sends the head of a request for a recommendation, and returns once the service has taken it
+    /// on and waits for the body.
+    fn admitted(&self, length: usize) -> TcpStream {
+        let mut stream = self.begin("POST", "/recommend", "Expect: 100-continue\r\n", length);
+        let mut answer = [0; 25];
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
+    }
+
+    /// Sends one request; the status, the head and the body of the answer.
+    fn ask(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Answer {
+        answer(self.begin(method, target, headers, body.len()), body)
+    }
+
+    /// Sends one request; the status and the body of the answer.
+    fn send(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        let answer = self.ask(method, target, headers, body);
+        (answer.status, answer.body)
     }
 
     fn recommend(&self, query: &str, headers: &str, body: &[u8]) -> (u16, Value) {
         let (status, body) = self.send("POST", &format!("/recommend{query}"), headers, body);
         (status, serde_json::from_slice(&body).expect("the answer is JSON"))
     }
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+/// Sends the body of a request, and reads the answer.
+fn answer(mut stream: TcpStream, body: &[u8]) -> Answer {
+    // A body that is too large is not read to its end.
+    let _ = stream.write_all(body);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let split = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head and a body");
+    let head = String::from_utf8_lossy(&answer[..split]).into_owned();
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    Answer { status, head, body: answer[split + 4..].to_vec() }
 }
 
 fn sample(name: &str) -> Vec<u8> {
@@ -99,19 +133,19 @@ fn a_matrix_is_answered_with_the_json_of_the_command_line() {
 fn bodies_may_be_compressed_or_json() {
     let service = serve(&[]);
     let plain = sample("circuit");
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gzip.write_all(&plain).expect("memory");
-    let gzip = gzip.finish().expect("memory");
     let (_, want) = service.recommend("?top=2", "", &plain);
     assert_eq!(want["ranking"].as_array().map(Vec::len), Some(2));
     for headers in ["", "Content-Encoding: gzip\r\n"] {
-        assert_eq!(service.recommend("?top=2", headers, &gzip), (200, want.clone()));
+        assert_eq!(service.recommend("?top=2", headers, &input::gzip(&plain)), (200, want.clone()));
     }
-    let zstd = zstd::encode_all(&plain[..], 1).expect("memory");
+    let zstd = input::zstd_of(&plain);
     assert_eq!(
         service.recommend("?top=2", "Content-Encoding: zstd\r\n", &zstd),
         (200, want.clone())
     );
+    let csr = ellect::read::bytes::<f64>(&plain, &Default::default()).expect("a sample");
+    let npz = input::Npz::csr(&csr).deflated();
+    assert_eq!(service.recommend("?top=2", "", &npz), (200, want));
     let json = br#"{"nrows":2,"ncols":3,"row_ptr":[0,1,3],"col_idx":[2,0,1]}"#;
     let (status, answer) = service.recommend("", "", json);
     assert_eq!((status, &answer["features"]["nnz"]), (200, &3.into()));
@@ -134,8 +168,69 @@ fn wrong_requests_get_reasons() {
     let claims = b"%%MatrixMarket matrix coordinate real general\n2 2 9999999999\n1 1 1\n";
     assert_eq!(service.recommend("", "", claims).0, 413);
     assert_eq!(service.recommend("", "", b"").0, 400);
-    assert_eq!(service.send("GET", "/recommend", "", b"").0, 405);
-    assert_eq!(service.send("GET", "/nosuch", "", b"").0, 404);
+    for (target, status) in [("/recommend", 405), ("/nosuch", 404)] {
+        let (got, body) = service.send("GET", target, "", b"");
+        let answer: Value = serde_json::from_slice(&body).expect("JSON");
+        assert!(got == status && answer["error"]["kind"].is_string(), "{target}: {answer}");
+    }
+}
+
+#[test]
+fn a_body_that_is_announced_too_large_is_not_waited_for() {
+    let service = serve(&["--max-body", "1000"]);
+    let stream = service.begin("POST", "/recommend", "", 1001);
+    let answer = answer(stream, b"");
+    assert_eq!(answer.status, 413);
+    assert!(answer.head.contains("x-request-id: "), "{}", answer.head);
+}
+
+#[test]
+fn callers_beyond_the_queue_are_asked_to_come_back() {
+    let service = serve(&["--workers", "1", "--queue", "0"]);
+    let matrix = sample("circuit");
+    let first = service.admitted(matrix.len());
+    let turned_away = service.ask("POST", "/recommend", "", &matrix);
+    assert_eq!(turned_away.status, 503);
+    assert!(turned_away.head.contains("retry-after: "), "{}", turned_away.head);
+    assert_eq!(answer(first, &matrix).status, 200);
+    // The place is given back a moment after the answer.
+    let answered = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        service.recommend("", "", &matrix).0 == 200
+    });
+    assert!(answered, "the place is free again");
+}
+
+#[test]
+fn measuring_works_alone_and_is_answered() {
+    let service = serve(&["--workers", "2"]);
+    let matrix = sample("circuit");
+    std::thread::scope(|scope| {
+        let query = "?effort=measure&budget=1&top=3";
+        let measured: Vec<_> =
+            (0..2).map(|_| scope.spawn(|| service.recommend(query, "", &matrix))).collect();
+        let estimated = service.recommend("", "", &matrix);
+        assert_eq!((estimated.0, &estimated.1["ranking"][0]["source"]), (200, &"estimated".into()));
+        for one in measured {
+            let (status, answer) = one.join().expect("no panic");
+            assert_eq!((status, &answer["ranking"][0]["source"]), (200, &"measured".into()));
+        }
+    });
+    let (status, answer) = service.recommend("?effort=measure&device=h200", "", &matrix);
+    assert_eq!((status, &answer["error"]["kind"]), (400, &"device".into()));
+}
+
+#[test]
+fn a_service_that_is_asked_to_stop_answers_what_it_took_on() {
+    let mut service = serve(&[]);
+    let matrix = sample("circuit");
+    let stream = service.admitted(matrix.len());
+    let id = service.process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(answer(stream, &matrix).status, 200);
+    assert!(service.process.wait().expect("it ends").success());
+    assert!(TcpStream::connect(&service.address).is_err());
 }
 
 #[test]

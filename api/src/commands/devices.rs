@@ -7,13 +7,15 @@ use ellect::device::{self, Device};
 
 use super::Answer;
 use crate::cli::Form;
-use crate::output::{bytes, print, print_json, table};
+use crate::output::{bytes, note, print, print_json, spinner, table, wrap};
 
 /// Lists the devices, after measuring this machine where that was asked for.
 pub fn run(probe: bool, form: Form, data: &Path) -> Result<Answer> {
     if probe {
+        let measuring = spinner("measuring this machine");
         let path = device::probe().save(data)?;
-        eprintln!("saved {}", path.display());
+        measuring.finish_and_clear();
+        note(&format!("saved {}", path.display()));
     }
     let devices = Device::shipped()
         .iter()
@@ -36,7 +38,7 @@ pub fn run(probe: bool, form: Form, data: &Path) -> Result<Answer> {
     let head = ["device", "title", "processors", "reads", "cache", "memory"];
     print(&table(&head, rows.collect(), &[0, 1]))?;
     for device in &devices {
-        print(&format!("\n{}: {}\n", device.name, device.source))?;
+        print(&format!("\n{}", wrap(&format!("{}: {}", device.name, device.source))))?;
     }
     Ok(Answer::Yes)
 }

@@ -24,14 +24,9 @@ pub fn run(
         }
         None => Box::new(io::stdout().lock()),
     };
-    let written = match precision {
-        Precision::F32 => write::matrix_market(&csr.cast::<f32>(), sink),
-        Precision::F64 => write::matrix_market(&csr, sink),
-    };
-    match written {
-        // Whoever read it has seen enough.
-        Err(ellect::Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
-        other => other?,
+    match precision {
+        Precision::F32 => write::matrix_market(&csr.cast::<f32>(), sink)?,
+        Precision::F64 => write::matrix_market(&csr, sink)?,
     }
     Ok(Answer::Yes)
 }

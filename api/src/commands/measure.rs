@@ -10,18 +10,18 @@ use ellect::{Csr, Precision, Scalar, choose};
 
 use super::{Answer, read_matrix};
 use crate::cli::Input;
-use crate::options::Options;
+use crate::options::Product;
 use crate::output::{bar, bytes, print, table, time_us};
 
 /// Times every candidate and prints what was found, fastest first.
 pub fn run(
     input: &Input,
-    options: &Options,
+    product: &Product,
     only: &[String],
     json: bool,
     data: &Path,
 ) -> Result<Answer> {
-    let meter = options.meter(data)?;
+    let meter = product.meter(data)?;
     meter.check()?;
     let chosen: Vec<Candidate> = candidates(meter.device().kind)
         .into_iter()
@@ -30,9 +30,9 @@ pub fn run(
     if chosen.is_empty() {
         bail!("no candidate begins with {}; `ellect formats` lists them", only.join(" or "));
     }
-    let measured = match options.precision {
-        Precision::F32 => measure(&read_matrix::<f32>(input)?, &chosen, &meter, options, json),
-        Precision::F64 => measure(&read_matrix::<f64>(input)?, &chosen, &meter, options, json),
+    let measured = match product.precision {
+        Precision::F32 => measure(&read_matrix::<f32>(input)?, &chosen, &meter, product, json),
+        Precision::F64 => measure(&read_matrix::<f64>(input)?, &chosen, &meter, product, json),
     }?;
     if !json {
         print(&text(measured))?;
@@ -45,10 +45,10 @@ fn measure<T: Scalar>(
     csr: &Csr<T>,
     chosen: &[Candidate],
     meter: &Meter,
-    options: &Options,
+    product: &Product,
     json: bool,
 ) -> Result<Vec<Measurement>> {
-    let target = choose::target(meter.device(), &options.workload());
+    let target = choose::target(meter.device(), &product.workload());
     let structure = Structure::new(csr.pattern()).with_partitioning();
     let bar = bar(chosen.len() as u64, "timing");
     let mut measured = Vec::new();

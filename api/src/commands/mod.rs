@@ -7,7 +7,7 @@ mod formats;
 mod generate;
 mod measure;
 mod recommend;
-mod serve;
+pub mod serve;
 mod verify;
 
 use std::io;
@@ -15,10 +15,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use ellect::read::{self, Limits};
+use ellect::read;
 use ellect::{Csr, Scalar};
 
 use crate::cli::{Cli, Command, Input};
+use crate::output::spinner;
 
 /// How a command that worked ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,30 +48,32 @@ pub fn run(cli: Cli) -> Result<Answer> {
         }
         Command::Features { input, form } => features::run(&input, form),
         Command::Formats { form } => formats::run(form),
-        Command::Verify { input, options } => verify::run(&input, &options, &data),
-        Command::Measure { input, options, only, json } => {
-            measure::run(&input, &options, &only, json, &data)
+        Command::Verify { input, product } => verify::run(&input, &product, &data),
+        Command::Measure { input, product, only, json } => {
+            measure::run(&input, &product, &only, json, &data)
         }
         Command::Bench(bench) => bench::run(&bench, &data),
         Command::Devices { probe, form } => devices::run(probe, form, &data),
         Command::Generate { class, rows, seed, precision, output } => {
             generate::run(&class, rows, seed, precision, output.as_deref())
         }
-        Command::Serve { listen, max_body, max_nonzeros } => {
-            serve::run(listen, max_body, max_nonzeros, data)
-        }
+        Command::Serve(serve) => serve::run(&serve, data),
     }
 }
 
 /// Reads the matrix that the arguments name.
 fn read_matrix<T: Scalar>(input: &Input) -> Result<Csr<T>> {
-    let limits = Limits { nonzeros: input.max_nonzeros, ..Limits::default() };
-    if input.file == Path::new("-") {
-        return read::stream(io::stdin(), &limits).context("standard input");
-    }
-    read::file(&input.file, &limits).map_err(|error| match error {
-        // It names the file itself.
-        error @ ellect::Error::Io { .. } => anyhow::Error::new(error),
-        error => anyhow::Error::new(error).context(input.file.display().to_string()),
-    })
+    let limits = input.limits.limits();
+    let reading = spinner("reading");
+    let csr = if input.file == Path::new("-") {
+        read::stream(io::stdin(), &limits).context("standard input")
+    } else {
+        read::file(&input.file, &limits).map_err(|error| match error {
+            // It names the file itself.
+            error @ ellect::Error::Io { .. } => anyhow::Error::new(error),
+            error => anyhow::Error::new(error).context(input.file.display().to_string()),
+        })
+    };
+    reading.finish_and_clear();
+    csr
 }

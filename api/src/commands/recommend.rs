@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use super::{Answer, read_matrix};
 use crate::cli::{Form, Input};
 use crate::options::Options;
-use crate::output::{bar, bytes, print, print_json, table, time_us};
+use crate::output::{bar, bytes, print, print_json, table, time_us, wrap};
 
 /// Candidates that a person is shown where nothing else was asked for.
 const SHOWN: usize = 10;
@@ -19,8 +19,8 @@ const SHOWN: usize = 10;
 /// Prints the choice for a matrix.
 pub fn run(input: &Input, options: &Options, form: Form, data: &Path) -> Result<Answer> {
     // A wrong name is told before a large file is read.
-    let meter = options.meter(data)?;
-    let choice = match options.precision {
+    let meter = options.product.meter(data)?;
+    let choice = match options.product.precision {
         Precision::F32 => choice::<f32>(input, options, meter)?,
         Precision::F64 => choice::<f64>(input, options, meter)?,
     };
@@ -48,8 +48,7 @@ fn choice<T: Scalar>(input: &Input, options: &Options, meter: Meter) -> Result<C
 fn text(choice: &Choice, top: usize) -> String {
     let mut text = String::new();
     for sentence in &choice.explanation {
-        text += sentence;
-        text += "\n";
+        text += &wrap(sentence);
     }
     let shown = if top == 0 { SHOWN } else { top };
     let rows = choice.ranking.iter().take(shown).map(|ranked| {

@@ -1,37 +1,113 @@
 //! `ellect serve`.
 
+use std::future::IntoFuture;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::Args;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use tracing_subscriber::EnvFilter;
 
 use super::Answer;
 use crate::service::{Config, router};
 
-/// Serves until SIGINT or SIGTERM, then finishes the requests at hand.
-pub fn run(listen: SocketAddr, max_body: u64, max_nonzeros: u64, data: PathBuf) -> Result<Answer> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
-    let config = Config { data, max_body, max_nonzeros };
-    tokio::runtime::Runtime::new().context("starting the runtime")?.block_on(async {
-        let listener =
-            TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
-        let address = listener.local_addr().context("asking for the address")?;
-        tracing::info!("listening on http://{address}");
-        axum::serve(listener, router(config)).with_graceful_shutdown(asked_to_stop()).await?;
-        Ok(Answer::Yes)
-    })
+/// How to serve.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen
+    #[arg(long, default_value = "127.0.0.1:7272", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// The most bytes of a request's body
+    #[arg(long, default_value_t = 2 << 30, value_name = "BYTES")]
+    max_body: u64,
+    /// The most nonzeros of a matrix
+    #[arg(long, default_value_t = 1 << 30, value_name = "N")]
+    max_nonzeros: u64,
+    /// Requests at work at once [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    workers: Option<u32>,
+    /// Requests that may wait; those beyond are answered with 503
+    #[arg(long, default_value_t = 32, value_name = "N")]
+    queue: u32,
 }
 
-async fn asked_to_stop() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+/// What requests at hand may still take once the service was asked to stop.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Serves until SIGINT or SIGTERM, then finishes the requests at hand, but not past [`GRACE`] or a
+/// second signal.
+pub fn run(serve: &Serve, data: PathBuf) -> Result<Answer> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let config = Config {
+        data,
+        max_body: serve.max_body,
+        max_nonzeros: serve.max_nonzeros,
+        workers: serve.workers.unwrap_or(cores),
+        queue: serve.queue,
+    };
+    let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
+    let served = runtime.block_on(listen(serve.listen, config));
+    // Work that was cut off is not waited for.
+    runtime.shutdown_background();
+    served.map(|()| Answer::Yes)
+}
+
+async fn listen(listen: SocketAddr, config: Config) -> Result<()> {
+    let mut signals = Signals::new().context("listening for signals")?;
+    let listener =
+        TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
+    let address = listener.local_addr().context("asking for the address")?;
+    tracing::info!("listening on http://{address}");
+    let stop = Arc::new(Notify::new());
+    let stopped = Arc::clone(&stop);
+    let server = axum::serve(listener, router(config))
+        .with_graceful_shutdown(async move { stopped.notified().await })
+        .into_future();
+    let asked_twice = async {
+        signals.next().await;
+        tracing::info!("stopping once the requests at hand are answered");
+        stop.notify_one();
+        tokio::select! {
+            () = signals.next() => {}
+            () = tokio::time::sleep(GRACE) => {}
+        }
+    };
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+        ended = server => ended.context("serving"),
+        () = asked_twice => {
+            tracing::warn!("stopped with requests at hand");
+            Ok(())
+        }
     }
-    tracing::info!("stopping");
+}
+
+/// The signals that ask a program to stop.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }

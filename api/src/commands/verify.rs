@@ -11,33 +11,41 @@ use ellect::{Csr, Error, Precision, PreparedOperator, Scalar, choose};
 
 use super::{Answer, read_matrix};
 use crate::cli::Input;
-use crate::options::Options;
-use crate::output::{bar, print, table};
+use crate::options::Product;
+use crate::output::{bar, print, time_us};
 
 /// The seed of x and y.
 const SEED: u64 = 1;
 
 /// Compares the host product of every candidate, for GPUs and hosts, with the reference.
-pub fn run(input: &Input, options: &Options, data: &Path) -> Result<Answer> {
-    let meter = options.meter(data)?;
+pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
+    let meter = product.meter(data)?;
     let device = meter.device();
-    match options.precision {
-        Precision::F32 => verify(&read_matrix::<f32>(input)?, device, options),
-        Precision::F64 => verify(&read_matrix::<f64>(input)?, device, options),
+    match product.precision {
+        Precision::F32 => verify(&read_matrix::<f32>(input)?, device, product),
+        Precision::F64 => verify(&read_matrix::<f64>(input)?, device, product),
     }
 }
 
-fn verify<T: Scalar>(csr: &Csr<T>, device: &Device, options: &Options) -> Result<Answer> {
+/// A line for each candidate, as soon as it is known.
+fn verify<T: Scalar>(csr: &Csr<T>, device: &Device, product: &Product) -> Result<Answer> {
     let structure = Structure::new(csr.pattern()).with_partitioning();
-    let target = choose::target(device, &options.workload());
+    let target = choose::target(device, &product.workload());
     let all = all();
+    let width = all.iter().map(|candidate| candidate.to_string().len()).max().unwrap_or(0);
+    let line = |candidate: &str, product: &str, time: &str, reason: &str| {
+        let line = format!("{candidate:width$}  {product:7}  {time:>10}  {reason}");
+        print(&(line.trim_end().to_string() + "\n"))
+    };
+    line("candidate", "product", "time", "reason")?;
     let bar = bar(all.len() as u64, "verifying");
-    let (mut rows, mut right, mut refused, mut wrong) = (Vec::new(), 0, 0, 0);
+    let (mut right, mut refused, mut wrong) = (0, 0, 0);
     for candidate in &all {
         bar.set_message(candidate.to_string());
         let start = Instant::now();
         let outcome = PreparedOperator::with_structure(csr, &structure, candidate, &target)
             .and_then(|operator| operator.verify(csr, SEED));
+        let time = time_us(start.elapsed().as_secs_f64() * 1e6);
         let (word, reason) = match outcome {
             Ok(()) => {
                 right += 1;
@@ -52,12 +60,10 @@ fn verify<T: Scalar>(csr: &Csr<T>, device: &Device, options: &Options) -> Result
                 ("WRONG", error.to_string())
             }
         };
-        let ms = format!("{:.1} ms", start.elapsed().as_secs_f64() * 1e3);
-        rows.push(vec![candidate.to_string(), word.into(), ms, reason]);
         bar.inc(1);
+        bar.suspend(|| line(&candidate.to_string(), word, &time, &reason))?;
     }
     bar.finish_and_clear();
-    print(&table(&["candidate", "product", "time", "reason"], rows, &[0, 1, 3]))?;
     print(&format!("{right} ok, {refused} refused, {wrong} wrong\n"))?;
     Ok(if wrong == 0 { Answer::Yes } else { Answer::No })
 }

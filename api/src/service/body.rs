@@ -1,0 +1,82 @@
+//! The body of a request: spooled to a temporary file, so that memory is taken for the matrix alone.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
+use futures_util::StreamExt;
+use tokio::io::AsyncWriteExt;
+
+use super::failure::Failure;
+
+/// A body of which nothing more arrives for so long is given up.
+const STALLED: Duration = Duration::from_secs(30);
+
+/// Refuses what the headers already show to be in vain.
+///
+/// The readers recognise gzip and zstd by content; other encodings are not known to them.
+pub fn check(headers: &HeaderMap, limit: u64) -> Result<(), Failure> {
+    if let Some(encoding) = headers.get(CONTENT_ENCODING) {
+        let encoding = encoding.to_str().unwrap_or_default().to_ascii_lowercase();
+        if !matches!(encoding.as_str(), "gzip" | "x-gzip" | "zstd" | "identity") {
+            return Err(Failure::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "encoding",
+                format!("content encoding is '{encoding}'; it must be gzip, zstd or identity"),
+            ));
+        }
+    }
+    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    within(length.unwrap_or(0), limit)
+}
+
+/// Writes the body to a temporary file, which is gone once it is dropped.
+pub async fn spool(body: Body, limit: u64) -> Result<tempfile::NamedTempFile, Failure> {
+    let file = tempfile::NamedTempFile::new().map_err(Failure::internal)?;
+    let mut sink = tokio::fs::File::create(file.path()).await.map_err(Failure::internal)?;
+    let mut chunks = body.into_data_stream();
+    let mut bytes = 0;
+    loop {
+        let chunk = match tokio::time::timeout(STALLED, chunks.next()).await {
+            Ok(None) => break,
+            Ok(Some(Ok(chunk))) => chunk,
+            Ok(Some(Err(error))) => {
+                return Err(Failure::new(
+                    StatusCode::BAD_REQUEST,
+                    "input",
+                    format!("the body broke off after {bytes} bytes: {error}"),
+                ));
+            }
+            Err(_) => {
+                return Err(Failure::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "timeout",
+                    format!(
+                        "the body stopped after {bytes} bytes; {} s went by without another one",
+                        STALLED.as_secs()
+                    ),
+                ));
+            }
+        };
+        bytes += chunk.len() as u64;
+        within(bytes, limit)?;
+        sink.write_all(&chunk).await.map_err(Failure::internal)?;
+    }
+    sink.flush().await.map_err(Failure::internal)?;
+    Ok(file)
+}
+
+fn within(bytes: u64, limit: u64) -> Result<(), Failure> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Failure::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "limit",
+        format!(
+            "the body has {bytes} bytes or more, {limit} are allowed; send it compressed, or \
+                 start the service with a larger --max-body"
+        ),
+    ))
+}

@@ -1,0 +1,73 @@
+//! Why a request was not answered: `{"error": {"kind", "message"}}` with a status that suits.
+
+use std::any::Any;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse, Response};
+use ellect::Error;
+use serde_json::json;
+
+/// Why a request was not answered.
+#[derive(Debug)]
+pub struct Failure {
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// A stable word for programs.
+    pub kind: &'static str,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// Seconds after which a caller who was turned away may try again.
+const RETRY_AFTER_S: u32 = 5;
+
+impl Failure {
+    /// A failure with this status, word and sentence.
+    pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        Failure { status, kind, message: message.into() }
+    }
+
+    /// A fault of the service itself: what it was is logged, and not sent.
+    pub fn internal(cause: impl std::fmt::Display) -> Self {
+        tracing::error!("{cause}");
+        Failure::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "the service failed; its log says why, under the x-request-id of this answer",
+        )
+    }
+}
+
+/// What a handler that panicked is answered with.
+pub fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    Failure::internal(format!("panic: {}", text.unwrap_or_default())).into_response()
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let body = Json(json!({"error": {"kind": self.kind, "message": self.message}}));
+        let mut response = (self.status, body).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S.into());
+        }
+        response
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let (status, kind) = match &error {
+            Error::Input { .. } => (StatusCode::BAD_REQUEST, "input"),
+            Error::Limit { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
+            Error::Argument(_) => (StatusCode::BAD_REQUEST, "argument"),
+            Error::Device(_) => (StatusCode::BAD_REQUEST, "device"),
+            Error::Refused { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "refused"),
+            _ => return Failure::internal(error),
+        };
+        Failure::new(status, kind, error.to_string())
+    }
+}

@@ -1,0 +1,194 @@
+//! The HTTP service: `POST /recommend` and `GET /healthz`.
+//!
+//! The body is a matrix in any form that the readers know. Reading and choosing run on threads of
+//! their own, as many at once as there are cores; callers beyond a short queue are asked to come
+//! back. While candidates are timed nothing else is at work.
+
+mod body;
+mod failure;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::header::HeaderMap;
+use axum::http::{Request, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use ellect::choose::Choice;
+use ellect::device::Device;
+use ellect::measure::Meter;
+use ellect::read::{self, Limits};
+use ellect::{Precision, Scalar};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
+use tower_http::trace::{DefaultOnResponse, TraceLayer};
+use tracing::Level;
+
+use crate::options::Options;
+use failure::Failure;
+
+/// What a service is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The folder of measurements and device profiles.
+    pub data: PathBuf,
+    /// The most bytes of a body.
+    pub max_body: u64,
+    /// The most nonzeros of a matrix.
+    pub max_nonzeros: u64,
+    /// Requests at work at once; measuring ones work alone.
+    pub workers: u32,
+    /// Requests that may wait besides.
+    pub queue: u32,
+}
+
+/// A request that takes longer after its body has arrived is given up.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// The most seconds that measuring may take for one request, whatever budget it asks for.
+const MAX_BUDGET_S: f64 = 120.0;
+
+struct Service {
+    config: Config,
+    /// Requests at hand, waiting ones among them.
+    admitted: Arc<Semaphore>,
+    /// Requests at work.
+    at_work: Arc<Semaphore>,
+}
+
+/// The routes.
+pub fn router(config: Config) -> Router {
+    let places = config.workers.saturating_add(config.queue) as usize;
+    let service = Service {
+        admitted: Arc::new(Semaphore::new(places)),
+        at_work: Arc::new(Semaphore::new(config.workers as usize)),
+        config,
+    };
+    let layers = ServiceBuilder::new()
+        .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
+        .layer(
+            TraceLayer::new_for_http()
+                .make_span_with(span)
+                .on_response(DefaultOnResponse::new().level(Level::INFO)),
+        )
+        .layer(PropagateRequestIdLayer::x_request_id())
+        .layer(CatchPanicLayer::custom(failure::panicked));
+    Router::new()
+        .route("/", get(usage))
+        .route("/healthz", get(healthz))
+        .route("/recommend", post(recommend))
+        .fallback(async || Failure::new(StatusCode::NOT_FOUND, "path", "GET / tells what there is"))
+        .method_not_allowed_fallback(async || {
+            let told = "POST /recommend, GET /healthz and GET / are what there is";
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", told)
+        })
+        .layer(layers)
+        .with_state(Arc::new(service))
+}
+
+fn span(request: &Request<Body>) -> tracing::Span {
+    let id = request.headers().get("x-request-id").and_then(|id| id.to_str().ok());
+    tracing::info_span!("request", method = %request.method(), uri = %request.uri(), id)
+}
+
+async fn usage() -> String {
+    let options = Options::in_query();
+    let width = options.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let options: String =
+        options.iter().map(|(name, help)| format!("  {name:width$}  {help}\n")).collect();
+    format!(
+        "ellect chooses storage formats for sparse matrix-vector products.\n\
+         \n\
+         POST /recommend?device=h200&precision=f64&spmvs=1000\n\
+         The body is a matrix: Matrix Market text, SciPy .npz or JSON CSR, plain, gzip or zstd.\n\
+         The answer is the JSON of `ellect recommend --json`.\n\
+         {options}\
+         \n\
+         GET /healthz\n\
+         \n\
+         A request that fails is answered with {{\"error\": {{\"kind\", \"message\"}}}}.\n"
+    )
+}
+
+async fn healthz() -> Json<serde_json::Value> {
+    let devices: Vec<String> = Device::shipped().into_iter().map(|device| device.name).collect();
+    Json(json!({"status": "ok", "version": env!("CARGO_PKG_VERSION"), "devices": devices}))
+}
+
+async fn recommend(
+    State(service): State<Arc<Service>>,
+    pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Choice>, Failure> {
+    let Query(pairs) = pairs
+        .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, "argument", error.body_text()))?;
+    let mut options = Options::from_query(&pairs)?;
+    if options.measures() {
+        options.budget = Some(options.budget.unwrap_or(MAX_BUDGET_S).min(MAX_BUDGET_S));
+    }
+    let config = &service.config;
+    body::check(&headers, config.max_body)?;
+    // A wrong name is told before a large body is taken.
+    let meter = options.product.meter(&config.data)?;
+    let place = Arc::clone(&service.admitted).try_acquire_owned().map_err(|_| {
+        let told = "too many requests are waiting; try again later";
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", told)
+    })?;
+    let file = body::spool(body, config.max_body).await?;
+    let share = if options.measures() { config.workers } else { 1 };
+    let answer = async {
+        let turn = Arc::clone(&service.at_work).acquire_many_owned(share).await;
+        let turn = turn.map_err(Failure::internal)?;
+        let max_nonzeros = config.max_nonzeros;
+        let log = tracing::Span::current();
+        let job = tokio::task::spawn_blocking(move || {
+            // Both are held until the work is done, even if the caller has gone away before.
+            let _held = (place, turn);
+            log.in_scope(|| match options.product.precision {
+                Precision::F32 => choose::<f32>(file.path(), &options, meter, max_nonzeros),
+                Precision::F64 => choose::<f64>(file.path(), &options, meter, max_nonzeros),
+            })
+        });
+        job.await.map_err(Failure::internal)?
+    };
+    match tokio::time::timeout(TIMEOUT, answer).await {
+        Ok(choice) => choice.map(Json),
+        Err(_) => Err(Failure::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "timeout",
+            format!("no answer within {} s; ask for less effort", TIMEOUT.as_secs()),
+        )),
+    }
+}
+
+fn choose<T: Scalar>(
+    path: &Path,
+    options: &Options,
+    meter: Meter,
+    nonzeros: u64,
+) -> Result<Choice, Failure> {
+    // Text takes some 30 bytes an entry; what is compressed may unfold to no more.
+    let limits = Limits { nonzeros, bytes: nonzeros.saturating_mul(64), ..Limits::default() };
+    let start = Instant::now();
+    let csr = read::file::<T>(path, &limits)?;
+    let read_s = start.elapsed().as_secs_f64();
+    let choice = options.recommend(&csr, meter, &mut |_| ())?;
+    tracing::info!(
+        nrows = csr.nrows(),
+        ncols = csr.ncols(),
+        nnz = csr.nnz(),
+        read_s,
+        choose_s = start.elapsed().as_secs_f64() - read_s,
+        device = choice.device,
+        choice = %choice.choice,
+    );
+    Ok(choice)
+}
