@@ -1,14 +1,22 @@
 //! A pattern together with what is known of it, computed once and shared by all formats.
 
+mod diagonals;
+mod histogram;
+mod sample;
+
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rayon::prelude::*;
 
 use crate::csr::Pattern;
 use crate::format::Refusal;
 use crate::partition::{self, Partition};
 use crate::reorder;
-use crate::scalar::Precision;
+pub use histogram::Histogram;
+pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS};
 
 /// How rows are ordered before they are cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,9 +53,10 @@ pub enum Walk {
 pub struct Structure<'a> {
     pattern: Pattern<'a>,
     lengths: Vec<u32>,
+    row_lengths: OnceLock<Histogram>,
     orders: Mutex<HashMap<Sort, Arc<[u32]>>>,
-    sectors: Mutex<HashMap<(Walk, Precision), f64>>,
-    diagonals: Mutex<HashMap<usize, Arc<[u32]>>>,
+    sectors: Mutex<HashMap<Walk, EachPrecision>>,
+    diagonals: OnceLock<diagonals::Diagonals>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
     partitions: Mutex<HashMap<(usize, usize), PartitionResult>>,
     patience: Patience,
@@ -68,13 +77,15 @@ enum Patience {
 impl<'a> Structure<'a> {
     /// One pass over the row pointers.
     pub fn new(pattern: Pattern<'a>) -> Self {
-        let lengths = pattern.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32).collect();
+        let lengths = pattern.row_ptr().par_windows(2).with_min_len(FEWEST_ROWS);
+        let lengths = lengths.map(|w| (w[1] - w[0]) as u32).collect();
         Structure {
             pattern,
             lengths,
+            row_lengths: OnceLock::new(),
             orders: Mutex::default(),
             sectors: Mutex::default(),
-            diagonals: Mutex::default(),
+            diagonals: OnceLock::new(),
             blocks: Mutex::default(),
             partitions: Mutex::default(),
             patience: Patience::Passes,
@@ -124,9 +135,14 @@ impl<'a> Structure<'a> {
         &self.lengths
     }
 
+    /// How often each row length occurs; one pass over the lengths, kept.
+    pub fn row_lengths(&self) -> &Histogram {
+        once(&self.row_lengths, || Histogram::of(&self.lengths))
+    }
+
     /// Entries of the longest row.
     pub fn max_length(&self) -> usize {
-        self.lengths.iter().copied().max().unwrap_or(0) as usize
+        self.row_lengths().max() as usize
     }
 
     /// Row order: `order[new] = old`, stable, longest row first within each window.
@@ -163,43 +179,54 @@ impl<'a> Structure<'a> {
         offsets
     }
 
-    /// Number of distinct diagonals with an entry in each hack of `hack` rows.
-    ///
-    /// One pass over the pattern; kept.
-    pub fn hack_diagonals(&self, hack: usize) -> Arc<[u32]> {
-        cached(&self.diagonals, hack, || {
-            self.diagonals_of(hack, |diagonals| diagonals.len() as u32).into()
-        })
+    /// Slots of all slices of `slice` rows in `sort` order, each padded to its longest row; the last
+    /// slice counts as full.
+    pub fn slots(&self, slice: usize, sort: Sort) -> u64 {
+        let length = |&row: &u32| self.lengths[row as usize];
+        let longest = match sort {
+            Sort::All => self.row_lengths().sum_of_every(slice as u64),
+            Sort::None => sum_of_longest(&self.lengths, slice, u32::clone),
+            Sort::Window(_) | Sort::Rcm => sum_of_longest(&self.order(sort), slice, length),
+        };
+        longest * slice as u64
     }
 
-    /// The distinct diagonals with an entry in each hack of `hack` rows: offsets `j - i`, rising.
-    ///
-    /// One pass over the pattern.
-    pub fn hack_offsets(&self, hack: usize) -> Vec<Vec<i64>> {
-        let nrows = self.pattern.nrows() as i64;
-        self.diagonals_of(hack, |diagonals| {
-            let mut offsets: Vec<i64> = diagonals.iter().map(|&d| d as i64 - nrows).collect();
-            offsets.sort_unstable();
-            offsets
-        })
+    /// PELLR, equation 1: warp iterations, the sum over warps of their longest row. Here `threads`
+    /// lanes may share a row, so that a warp of `warp` lanes holds `warp / threads` rows.
+    pub fn n_iter(&self, warp: usize, threads: usize, sort: Sort) -> u64 {
+        let rows = warp / threads;
+        if threads == 1 {
+            return self.slots(rows, sort) / rows as u64;
+        }
+        let offsets = self.slice_offsets(rows, sort);
+        offsets.windows(2).map(|w| ((w[1] - w[0]) / rows as u64).div_ceil(threads as u64)).sum()
     }
 
-    fn diagonals_of<R: Clone + Default + Send>(
-        &self,
-        hack: usize,
-        finish: impl Fn(&[usize]) -> R + Sync,
-    ) -> Vec<R> {
-        let nrows = self.pattern.nrows();
-        let show = |h: usize, distinct: &mut Distinct| {
-            for row in h * hack..((h + 1) * hack).min(nrows) {
-                // Diagonals are counted from the one at the lower left.
-                let first = nrows - row;
-                for &column in self.pattern.row(row) {
-                    distinct.see(first + column as usize);
+    /// First and one past the last column of each slice of `slice` rows in `sort` order; 0 to 0
+    /// where a slice is empty. `new` gives the new column of each old one where the basis is
+    /// permuted.
+    pub fn spans(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> Vec<Range<u32>> {
+        let order = (sort != Sort::None).then(|| self.order(sort));
+        let span_of_row = |i: usize| {
+            let columns = self.pattern.row(order.as_ref().map_or(i, |order| order[i] as usize));
+            match new {
+                None => columns.first().copied().zip(columns.last().copied()),
+                Some(new) => {
+                    let new = columns.iter().map(|&old| new[old as usize]);
+                    new.clone().min().zip(new.max())
                 }
             }
         };
-        distinct_keys(nrows.div_ceil(hack), nrows + self.pattern.ncols(), show, finish)
+        let nrows = self.pattern.nrows();
+        (0..nrows.div_ceil(slice))
+            .into_par_iter()
+            .map(|s| {
+                (s * slice..((s + 1) * slice).min(nrows))
+                    .filter_map(span_of_row)
+                    .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+                    .map_or(0..0, |(first, last)| first..last + 1)
+            })
+            .collect()
     }
 
     /// The dense `b` x `b` blocks with an entry, as a pattern of blocks.
@@ -230,70 +257,6 @@ impl<'a> Structure<'a> {
         }
         Blocks { ncols, row_ptr, col_idx: rows.concat() }
     }
-
-    /// Entries over the slots of the dense `b` x `b` blocks that hold them, on at most
-    /// [`SAMPLED_WARPS`] block rows spread evenly; 1 where there are no entries.
-    pub fn block_fill(&self, b: usize) -> f64 {
-        let nrows = self.pattern.nrows();
-        let block_rows = nrows.div_ceil(b);
-        let looked_at = block_rows.min(SAMPLED_WARPS);
-        use rayon::prelude::*;
-        let count = |at: usize| {
-            let i = at * block_rows / looked_at;
-            let rows = i * b..((i + 1) * b).min(nrows);
-            let columns = rows.flat_map(|row| self.pattern.row(row));
-            let mut seen: Vec<u32> = columns.map(|&column| column / b as u32).collect();
-            let entries = seen.len();
-            seen.sort_unstable();
-            seen.dedup();
-            (entries, seen.len())
-        };
-        let counts = (0..looked_at).into_par_iter().with_min_len(64).map(count);
-        let (entries, blocks) = counts.reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        if blocks == 0 { 1.0 } else { entries as f64 / (blocks * b * b) as f64 }
-    }
-
-    /// 32-byte sectors of x that one product asks for: distinct ones within a warp step, summed
-    /// over all steps. Sampled on at most [`SAMPLED_WARPS`] warps spread evenly; kept.
-    pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
-        cached(&self.sectors, (walk, precision), || self.count_sectors(walk, precision))
-    }
-
-    fn count_sectors(&self, walk: Walk, precision: Precision) -> f64 {
-        let per_sector = (32 / precision.bytes()) as u32;
-        match walk {
-            Walk::Entries => {
-                let columns = self.pattern.col_idx();
-                sampled(columns.len().div_ceil(32), |i| {
-                    let step = &columns[32 * i..columns.len().min(32 * i + 32)];
-                    distinct(step.iter().map(|c| c / per_sector))
-                })
-            }
-            Walk::Rows { threads, sort } => {
-                let rows = (32 / threads).max(1);
-                let order = (sort != Sort::None).then(|| self.order(sort));
-                // Only this order moves columns far: neighbours are near in the permuted basis.
-                let new = order.as_ref().filter(|_| sort == Sort::Rcm).map(|order| inverse(order));
-                let sector = |&c: &u32| new.as_ref().map_or(c, |new| new[c as usize]) / per_sector;
-                let row = |i: usize| order.as_ref().map_or(i, |order| order[i] as usize);
-                let nrows = self.pattern.nrows();
-                sampled(nrows.div_ceil(rows), |warp| {
-                    let lanes = warp * rows..((warp + 1) * rows).min(nrows);
-                    let lanes: Vec<&[u32]> = lanes.map(|i| self.pattern.row(row(i))).collect();
-                    let longest = lanes.iter().map(|lane| lane.len()).max().unwrap_or(0);
-                    (0..longest)
-                        .step_by(threads)
-                        .map(|step| {
-                            distinct(lanes.iter().flat_map(|lane| {
-                                let end = (step + threads).min(lane.len());
-                                lane[step.min(end)..end].iter().map(&sector)
-                            }))
-                        })
-                        .sum()
-                })
-            }
-        }
-    }
 }
 
 /// Which dense blocks of a matrix hold an entry: a pattern of block rows and block columns.
@@ -314,8 +277,13 @@ impl Blocks {
 /// The most entries that METIS partitions for an estimate: some 20 ms of one core.
 const MOST_PARTITIONED: usize = 100_000;
 
-/// The most warps that [`Structure::x_sectors`] looks at.
-pub const SAMPLED_WARPS: usize = 2048;
+/// The fewest rows that a thread takes where a row is little work.
+const FEWEST_ROWS: usize = 1 << 14;
+
+fn sum_of_longest<R: Sync>(rows: &[R], slice: usize, length: impl Fn(&R) -> u32 + Sync) -> u64 {
+    let slices = rows.par_chunks(slice).with_min_len((FEWEST_ROWS / slice).max(1));
+    slices.map(|rows| u64::from(rows.iter().map(&length).max().unwrap_or(0))).sum()
+}
 
 /// The distinct keys that a group has shown, in the order in which they first came.
 struct Distinct {
@@ -342,7 +310,6 @@ fn distinct_keys<R: Clone + Default + Send>(
     show: impl Fn(usize, &mut Distinct) + Sync,
     finish: impl Fn(&[usize]) -> R + Sync,
 ) -> Vec<R> {
-    use rayon::prelude::*;
     let mut results = vec![R::default(); groups];
     let groups_each = groups.div_ceil(rayon::current_num_threads()).max(1);
     results.par_chunks_mut(groups_each).enumerate().for_each(|(part, results)| {
@@ -355,26 +322,6 @@ fn distinct_keys<R: Clone + Default + Send>(
         }
     });
     results
-}
-
-fn sampled(warps: usize, count: impl Fn(usize) -> usize + Sync) -> f64 {
-    use rayon::prelude::*;
-    let looked_at = warps.min(SAMPLED_WARPS);
-    let at = (0..looked_at).into_par_iter().with_min_len(64);
-    let total: usize = at.map(|i| count(i * warps / looked_at)).sum();
-    total as f64 * warps as f64 / looked_at.max(1) as f64
-}
-
-fn distinct(sectors: impl Iterator<Item = u32>) -> usize {
-    let mut seen = [0; 32];
-    let mut len = 0;
-    for sector in sectors {
-        seen[len] = sector;
-        len += 1;
-    }
-    let seen = &mut seen[..len];
-    seen.sort_unstable();
-    usize::from(len > 0) + seen.windows(2).filter(|w| w[0] != w[1]).count()
 }
 
 /// What the cache holds under `key`, or what `compute` makes now.
@@ -395,13 +342,23 @@ fn cached<K: Copy + Eq + Hash, V: Clone>(
     value
 }
 
+/// What the cell holds, or what `compute` makes now; as [`cached`], not locked meanwhile.
+fn once<V>(cell: &OnceLock<V>, compute: impl FnOnce() -> V) -> &V {
+    match cell.get() {
+        Some(known) => known,
+        None => {
+            let value = compute();
+            cell.get_or_init(|| value)
+        }
+    }
+}
+
 fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
     let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
     let longest_first = |rows: &mut [u32]| longest_first(lengths, rows);
     match sort {
         Sort::None => {}
         Sort::Window(rows) => {
-            use rayon::prelude::*;
             order.par_chunks_mut(rows.max(1)).for_each(longest_first);
         }
         Sort::All => longest_first(&mut order),

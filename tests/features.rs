@@ -2,8 +2,12 @@
 
 mod corpus;
 
+use std::collections::HashMap;
+
 use ellect::Csr;
 use ellect::features::{COSTLY, FEATURES, Features, n_iter, n_p};
+use ellect::generate;
+use ellect::reorder::permute_symmetric;
 use ellect::structure::{Sort, Structure};
 
 fn of(csr: &Csr<f64>) -> Features {
@@ -99,9 +103,7 @@ fn dense_blocks_are_full_and_others_are_not() {
     let features = of(&csr);
     expect(&features, "block_fill_3", 1.0);
     assert!(features.get("block_fill_2").expect("listed") < 0.8);
-    let structure = Structure::new(csr.pattern());
-    let exact = COSTLY.iter().find(|f| f.name == "block_fill_3_exact").expect("listed");
-    assert!((exact.of(&structure) - 1.0).abs() < 1e-12);
+    assert_eq!(costly("block_fill_3_exact", &csr), Ok(1.0));
 }
 
 #[test]
@@ -119,10 +121,12 @@ fn hubs_cover_what_they_hold() {
 #[test]
 fn every_feature_is_a_finite_number_under_a_name_of_its_own() {
     let mut names: Vec<_> = FEATURES.iter().map(|feature| feature.name).collect();
+    names.extend(COSTLY.iter().map(|feature| feature.name));
+    let listed = names.len();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), FEATURES.len());
-    for (name, csr) in corpus::small() {
+    assert_eq!(names.len(), listed);
+    for (name, csr) in corpus::small().into_iter().chain(corpus::generated()) {
         for (feature, value) in of(&csr).iter() {
             assert!(value.is_finite(), "{} of {name} is {value}", feature.name);
         }
@@ -130,11 +134,155 @@ fn every_feature_is_a_finite_number_under_a_name_of_its_own() {
 }
 
 #[test]
+fn features_of_next_to_nothing_are_known() {
+    let none = of(&Csr::from_triplets(0, 0, []).expect("legal"));
+    for (feature, value) in none.iter() {
+        // Nothing spans too much, and no block has a free slot.
+        let full = feature.name == "hack_span_16bit" || feature.name.starts_with("block_fill");
+        assert_eq!(value, if full { 1.0 } else { 0.0 }, "{}", feature.name);
+    }
+    let row = of(&Csr::from_triplets(1, 4, [(0, 1, 1.0), (0, 3, 1.0)]).expect("legal"));
+    let column = of(&Csr::from_triplets(4, 1, [(1, 0, 1.0), (3, 0, 1.0)]).expect("legal"));
+    for (name, of_row, of_column) in [
+        ("row_nnz_max", 2.0, 1.0),
+        ("row_nnz_sigma", 0.0, 0.5),
+        ("empty_rows", 0.0, 2.0),
+        ("n_diagonals", 2.0, 2.0),
+        ("dia_padding", 1.0, 4.0),
+        ("ell_padding", 1.0, 2.0),
+        ("bandwidth", 3.0, 3.0),
+        ("profile", 0.0, 4.0),
+        ("hack_span_max", 3.0, 1.0),
+        ("n_iter_ellr", 2.0, 1.0),
+        ("n_p", 3.0, 2.0),
+        ("x_alpha_f64", 2.0, 2.0),
+        ("x_sectors_f64", 1.0, 0.5),
+        ("column_nnz_max", 1.0, 2.0),
+    ] {
+        expect(&row, name, of_row);
+        expect(&column, name, of_column);
+    }
+}
+
+#[test]
+fn next_to_empty_matrices_need_no_list_of_all_columns() {
+    let most = u32::MAX as usize;
+    let csr = Csr::from_triplets(2, most, [(0, 7, 1.0), (1, most - 1, 1.0)]).expect("legal");
+    let features = of(&csr);
+    for (name, value) in [
+        ("n_diagonals", 2.0),
+        ("bandwidth", u32::MAX as f64 - 2.0),
+        ("column_nnz_max", 1.0),
+        ("hub_share_14336", 1.0),
+        ("hack_span_16bit", 0.0),
+    ] {
+        expect(&features, name, value);
+    }
+}
+
+#[test]
+fn hack_diagonals_are_counted_in_each_hack() {
+    // Rows 0 to 31 on the diagonal, rows 32 to 63 beside it and on it.
+    let below = (32..64usize).map(|i| (i, i - 1, 1.0));
+    let csr = Csr::from_triplets(64, 64, (0..64).map(|i| (i, i, 1.0)).chain(below));
+    let features = of(&csr.expect("indices are in range"));
+    for (name, value) in [
+        ("n_diagonals", 2.0),
+        ("dia_padding", 128.0 / 96.0),
+        ("hack_diagonals_32", 1.5),
+        ("hdia_padding_32", 1.0),
+        ("hack_diagonals_256", 2.0),
+        ("hdia_padding_256", 512.0 / 96.0),
+    ] {
+        expect(&features, name, value);
+    }
+}
+
+#[test]
+fn windows_hold_what_lies_in_their_rows_and_columns() {
+    // Three windows of 4096; each row has one entry in its own and one in the first.
+    let n = 9000;
+    let entries = (0..n).flat_map(|i| [(i, 5, 1.0), (i, i / 4096 * 4096 + 100 + i % 500, 1.0)]);
+    let features = of(&Csr::from_triplets(n, n, entries).expect("indices are in range"));
+    expect(&features, "part_share_4096", (n + 4096) as f64 / (2 * n) as f64);
+    expect(&features, "part_share_16384", 1.0);
+}
+
+#[test]
+fn metis_finds_the_parts_that_windows_miss() {
+    let grid = generate::by_name("stencil5", 10_000, 1).expect("the class exists");
+    let shuffled = permute_symmetric(&grid, &generate::random_order(grid.nrows(), 2));
+    let by_windows = of(&shuffled).get("part_share_4096").expect("listed");
+    let by_metis = costly("part_share_metis_4096", &shuffled).expect("it is square");
+    assert!(by_windows < 0.6, "{by_windows}");
+    assert!(by_metis > 0.95, "{by_metis}");
+    let wide = Csr::from_triplets(2, 3, [(0, 0, 1.0)]).expect("legal");
+    assert!(costly("part_share_metis_4096", &wide).is_err(), "it is not square");
+}
+
+/// What the inventory of the real matrices tells of each: name and figures by column.
+fn inventory() -> Vec<HashMap<String, String>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/matrices/INVENTORY.csv");
+    let Ok(text) = std::fs::read_to_string(path) else { return Vec::new() };
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_string));
+    let head: Vec<String> = lines.next().expect("a line of names").collect();
+    lines.map(|line| head.iter().cloned().zip(line).collect()).collect()
+}
+
+#[test]
+fn features_of_real_matrices_are_those_of_their_inventory() {
+    let inventory = inventory();
+    for (file, csr) in corpus::real(usize::MAX) {
+        let name = file.split(".mtx").next().expect("a split has a first part");
+        let known = inventory.iter().find(|known| known["name"] == name);
+        let known = known.unwrap_or_else(|| panic!("{name} is not in the inventory"));
+        let features = of(&csr);
+        for (feature, column) in [
+            ("nrows", "rows"),
+            ("ncols", "cols"),
+            ("nnz", "nnz"),
+            ("row_nnz_mean", "mean"),
+            ("row_nnz_sigma", "sigma"),
+            ("row_nnz_min", "min"),
+            ("row_nnz_max", "max"),
+            ("n_diagonals", "ndiags"),
+            ("bandwidth", "bandwidth"),
+        ] {
+            close(name, column, features.get(feature).expect("listed"), &known[column], 5e-4);
+        }
+        for b in 2..=4 {
+            let column = format!("fill_b{b}");
+            let sampled = features.get(&format!("block_fill_{b}")).expect("listed");
+            let exact = costly(&format!("block_fill_{b}_exact"), &csr).expect("always");
+            close(name, &column, exact, &known[&column], 5e-4);
+            close(name, &column, sampled, &known[&column], 0.03);
+        }
+        let exact = costly("pattern_symmetry_exact", &csr).expect("always");
+        let sampled = features.get("pattern_symmetry").expect("listed");
+        assert!((exact - sampled).abs() < 0.02, "{name}: {sampled} is sampled of {exact}");
+    }
+}
+
+/// Whether `found` is the figure of the inventory, which is rounded, to within `by`.
+#[track_caller]
+fn close(name: &str, column: &str, found: f64, known: &str, by: f64) {
+    let Ok(known) = known.parse::<f64>() else { return };
+    assert!((found - known).abs() <= by + 1e-9, "{column} of {name} is {found}, not {known}");
+}
+
+fn costly(name: &str, csr: &Csr<f64>) -> Result<f64, ellect::format::Refusal> {
+    let feature = COSTLY.iter().find(|feature| feature.name == name);
+    let feature = feature.unwrap_or_else(|| panic!("no costly feature is named {name}"));
+    feature.of(&Structure::new(csr.pattern()))
+}
+
+#[test]
 fn features_do_not_depend_on_the_number_of_threads() {
-    let (_, csr) = corpus::small().pop().expect("the corpus is not empty");
-    let with = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-        pool.install(|| of(&csr))
-    };
-    assert_eq!(with(1), with(3));
+    for (name, csr) in corpus::small().into_iter().chain(corpus::generated()) {
+        let with = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.expect("a pool").install(|| of(&csr))
+        };
+        assert_eq!(with(1), with(3), "{name}");
+    }
 }

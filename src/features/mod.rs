@@ -5,10 +5,14 @@
 
 mod probe;
 
+use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 
+use crate::csr::Pattern;
+use crate::format::Refusal;
+use crate::partition;
 use crate::structure::{Sort, Structure};
-use probe::Probe;
+use probe::{Probe, over};
 pub use probe::{n_iter, n_p};
 
 /// A feature: its name, its unit and what it means.
@@ -42,7 +46,7 @@ pub struct CostlyFeature {
     pub unit: &'static str,
     /// What it means, and what it costs.
     pub doc: &'static str,
-    function: fn(&Structure<'_>) -> f64,
+    function: fn(&Structure<'_>) -> Result<f64, Refusal>,
 }
 
 /// The cheap features.
@@ -53,13 +57,11 @@ pub static FEATURES: &[Feature] = &[
     feature("nrows", "rows", "number of rows", |p| p.nrows),
     feature("ncols", "columns", "number of columns", |p| p.ncols),
     feature("nnz", "entries", "number of stored entries", |p| p.nnz),
-    feature("density", "1", "entries over rows times columns", |p| {
-        p.over(p.nnz, p.nrows * p.ncols)
-    }),
+    feature("density", "1", "entries over rows times columns", |p| over(p.nnz, p.nrows * p.ncols)),
     feature("row_nnz_mean", "entries", "mean row length", |p| p.mean),
     feature("row_nnz_sigma", "entries", "standard deviation of row lengths", |p| p.sigma),
     feature("row_nnz_cv", "1", "standard deviation over mean of row lengths", |p| {
-        p.over(p.sigma, p.mean)
+        over(p.sigma, p.mean)
     }),
     feature("row_nnz_min", "entries", "shortest row", |p| p.quantile(0.0)),
     feature("row_nnz_q25", "entries", "a quarter of the rows are no longer", |p| p.quantile(0.25)),
@@ -76,16 +78,22 @@ pub static FEATURES: &[Feature] = &[
     feature("row_nnz_gini", "1", "Gini coefficient of row lengths: 0 where all are equal", |p| {
         p.gini
     }),
-    feature("empty_rows", "rows", "rows without entries", |p| p.empty),
-    feature("n_diagonals", "diagonals", "diagonals with at least one entry", |p| p.n_diagonals),
-    feature("dia_padding", "1", "padding of DIA", |p| p.over(p.n_diagonals * p.nrows, p.nnz)),
+    feature("empty_rows", "rows", "rows without entries", |p| p.empty_rows()),
+    feature("n_diagonals", "diagonals", "diagonals with at least one entry", |p| p.all_diagonals()),
+    feature("dia_padding", "1", "padding of DIA", |p| over(p.all_diagonals() * p.nrows, p.nnz)),
+    feature("hack_diagonals_32", "diagonals", "mean number in hacks of 32 rows", |p| {
+        p.hack_diagonals(32)
+    }),
+    feature("hack_diagonals_256", "diagonals", "mean number in hacks of 256 rows", |p| {
+        p.hack_diagonals(256)
+    }),
     feature("hdia_padding_32", "1", "padding of HDIA with hacks of 32 rows", |p| {
         p.hdia_padding(32)
     }),
     feature("hdia_padding_256", "1", "padding of HDIA with hacks of 256 rows", |p| {
         p.hdia_padding(256)
     }),
-    feature("ell_padding", "1", "padding of ELLPACK", |p| p.over(p.quantile(1.0) * p.nrows, p.nnz)),
+    feature("ell_padding", "1", "padding of ELLPACK", |p| over(p.quantile(1.0) * p.nrows, p.nnz)),
     feature("hll_padding_32", "1", "padding of HLL with hacks of 32 rows", |p| {
         p.sliced_padding(32, Sort::None)
     }),
@@ -200,22 +208,55 @@ pub static FEATURES: &[Feature] = &[
 
 /// Features that cost more than the others together.
 pub static COSTLY: &[CostlyFeature] = &[
-    CostlyFeature {
-        name: "block_fill_3_exact",
-        unit: "1",
-        doc: "entries over slots of dense 3 x 3 blocks; builds the pattern of blocks",
-        function: |structure| {
-            let slots = 9 * structure.blocks(3).pattern().nnz();
-            structure.pattern().nnz() as f64 / slots.max(1) as f64
-        },
-    },
+    exact_block_fill::<2>("block_fill_2_exact"),
+    exact_block_fill::<3>("block_fill_3_exact"),
+    exact_block_fill::<4>("block_fill_4_exact"),
+    exact_block_fill::<5>("block_fill_5_exact"),
+    exact_block_fill::<6>("block_fill_6_exact"),
     CostlyFeature {
         name: "pattern_symmetry_exact",
         unit: "1",
         doc: "share of entries whose mirror image is stored; a search for every entry",
-        function: |structure| probe::symmetry(structure.pattern(), usize::MAX),
+        function: |structure| Ok(structure.symmetry(usize::MAX)),
+    },
+    CostlyFeature {
+        name: "part_share_metis_4096",
+        unit: "1",
+        doc: "entries within parts of at most 4,096 rows by METIS; as long as hundreds of products",
+        function: |structure| metis_share(structure.pattern(), 4096),
     },
 ];
+
+const fn exact_block_fill<const B: usize>(name: &'static str) -> CostlyFeature {
+    CostlyFeature {
+        name,
+        unit: "1",
+        doc: "entries over slots of such dense blocks; builds the pattern of blocks",
+        function: |structure| {
+            let slots = (B * B * structure.blocks(B).pattern().nnz()) as f64;
+            Ok(if slots > 0.0 { structure.pattern().nnz() as f64 / slots } else { 1.0 })
+        },
+    }
+}
+
+/// Share of the entries within parts of at most `most` rows, as METIS cuts the graph.
+fn metis_share(pattern: Pattern<'_>, most: usize) -> Result<f64, Refusal> {
+    // METIS keeps to the mean size within 3 %: there is room for that.
+    let parts = (pattern.nrows() as f64 / (0.97 * most as f64)).ceil() as usize;
+    let partition = partition::metis(pattern, parts, most)?;
+    let mut part = vec![0u32; pattern.nrows()];
+    for (p, bounds) in partition.bounds.windows(2).enumerate() {
+        for &row in &partition.order[bounds[0]..bounds[1]] {
+            part[row as usize] = p as u32;
+        }
+    }
+    let inside = |row: usize| {
+        let near = |&&column: &&u32| part[column as usize] == part[row];
+        pattern.row(row).iter().filter(near).count()
+    };
+    let inside: usize = (0..pattern.nrows()).into_par_iter().map(inside).sum();
+    Ok(over(inside as f64, pattern.nnz() as f64))
+}
 
 /// The cheap features of one matrix.
 #[derive(Clone, Debug, PartialEq)]
@@ -241,7 +282,10 @@ impl Features {
 
 impl CostlyFeature {
     /// Computes it.
-    pub fn of(&self, structure: &Structure<'_>) -> f64 {
+    ///
+    /// # Errors
+    /// [`Refusal`] where it means nothing for this matrix.
+    pub fn of(&self, structure: &Structure<'_>) -> Result<f64, Refusal> {
         (self.function)(structure)
     }
 }

@@ -23,7 +23,7 @@ use rayon::prelude::*;
 
 use super::launch::{Arrays, NULL};
 use super::rows::{self, Column, WARP};
-use super::slices::{check_spans, spans};
+use super::slices::check_spans;
 use super::{
     Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
     Work, bytes_of, fill, store,
@@ -184,7 +184,7 @@ impl Plan {
     /// First and one past the last block column of each hack.
     fn spans(&self, blocks: &Structure<'_>) -> Vec<Range<u32>> {
         let new = (self.basis == Basis::Permuted).then(|| inverse(&blocks.order(self.sort)));
-        spans(blocks, HACK, self.sort, new.as_deref())
+        blocks.spans(HACK, self.sort, new.as_deref())
     }
 }
 

@@ -48,10 +48,10 @@ pub(super) fn work(
     }
     // The slots of hacks within a hack are never more: where they are too many, so are its own.
     for hack in [WARP.min(hack), hack] {
-        let diagonals = total(structure, hack);
+        let diagonals = structure.n_diagonals(hack);
         fill::check("its diagonals", diagonals as u128 * hack as u128, nnz)?;
     }
-    let diagonals = total(structure, hack);
+    let diagonals = structure.n_diagonals(hack);
     let slots = diagonals * hack as u64;
     let w = target.precision.bytes() as u64;
     let pointers = (nrows.div_ceil(hack) + 1) * Offsets::width(diagonals as usize);
@@ -70,10 +70,6 @@ pub(super) fn work(
         convert_bytes: 8 * nrows as u64 + (8 + w) * nnz as u64 + bytes,
         ..Work::default()
     })
-}
-
-fn total(structure: &Structure<'_>, hack: usize) -> u64 {
-    structure.hack_diagonals(hack).iter().map(|&diagonals| u64::from(diagonals)).sum()
 }
 
 impl<T: Scalar> Diagonals<T> {

@@ -14,7 +14,7 @@
 //! ELLPACK; refused where there are more than three slots for each entry.
 
 use super::columns::{Columns, Lengths, Starts};
-use super::rows::{self, Arrays};
+use super::rows::{self, Arrays, WARP};
 use super::{Params, Refusal, Storage, Target, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
@@ -69,7 +69,7 @@ pub(super) fn padded_work(
         layout_bytes: slots * (4 + target.precision.bytes() as u64) + length_bytes,
         stream_bytes: rows::sector_bytes(structure, target, Sort::None) + length_bytes,
         entries: pattern.nnz() as u64,
-        steps: rows::steps(structure, threads, Sort::None),
+        steps: structure.n_iter(WARP, threads, Sort::None),
     };
     Ok(rows::work(structure, target, Sort::None, threads, arrays))
 }

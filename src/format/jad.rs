@@ -13,7 +13,7 @@
 //! neighbours they share x with; diagonals start where they may, so reads are not aligned.
 
 use super::columns::{Columns, Lengths, Starts, jagged_starts};
-use super::rows::{self, Arrays};
+use super::rows::{self, Arrays, WARP};
 use super::{Offsets, Params, Refusal, Storage, Target, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
@@ -46,7 +46,7 @@ impl Storage for JadFormat {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: nnz as u64,
-            steps: rows::steps(structure, 1, Sort::All),
+            steps: structure.n_iter(WARP, 1, Sort::All),
         };
         Ok(rows::work(structure, target, Sort::All, 1, arrays))
     }

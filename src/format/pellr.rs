@@ -45,12 +45,12 @@ impl Storage for PellrFormat {
         let slots = rows::full_columns(structure, nrows, structure.max_length())?;
         let entry_bytes = 4 + target.precision.bytes() as u64;
         let length_bytes = 4 * nrows.div_ceil(WARP) as u64;
-        let read = rows::slots(structure, WARP, Sort::All);
+        let read = structure.slots(WARP, Sort::All);
         let arrays = Arrays {
             layout_bytes: slots * entry_bytes + length_bytes,
             stream_bytes: read * entry_bytes + length_bytes,
             entries: read,
-            steps: rows::steps(structure, 1, Sort::All),
+            steps: structure.n_iter(WARP, 1, Sort::All),
         };
         Ok(rows::work(structure, target, Sort::All, 1, arrays))
     }

@@ -14,7 +14,7 @@
 //! the neighbours they share x with.
 
 use super::columns::{Columns, Lengths, Starts, jagged_starts};
-use super::rows::{self, Arrays};
+use super::rows::{self, Arrays, WARP};
 use super::{Offsets, Param, Params, Refusal, Storage, Target, Value, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
@@ -55,14 +55,14 @@ impl Storage for PjdsFormat {
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         let pattern = structure.pattern();
-        let slots = rows::slots(structure, params.int("br"), Sort::All);
+        let slots = structure.slots(params.int("br"), Sort::All);
         let start_bytes = (structure.max_length() + 1) * Offsets::width(slots as usize);
         let other_bytes = (start_bytes + 4 * pattern.nrows()) as u64;
         let arrays = Arrays {
             layout_bytes: slots * (4 + target.precision.bytes() as u64) + other_bytes,
             stream_bytes: rows::sector_bytes(structure, target, Sort::All) + other_bytes,
             entries: pattern.nnz() as u64,
-            steps: rows::steps(structure, 1, Sort::All),
+            steps: structure.n_iter(WARP, 1, Sort::All),
         };
         Ok(rows::work(structure, target, Sort::All, 1, arrays))
     }

@@ -303,22 +303,10 @@ pub(super) fn work(
     }
 }
 
-/// Slots of all slices of `slice` rows, each padded to its longest row.
-pub(super) fn slots(structure: &Structure<'_>, slice: usize, sort: Sort) -> u64 {
-    structure.slice_offsets(slice, sort).last().copied().unwrap_or(0)
-}
-
-/// Warp iterations (PELLR, equation 1) where `threads` lanes share a row and stop at its end.
-pub(super) fn steps(structure: &Structure<'_>, threads: usize, sort: Sort) -> u64 {
-    let rows = WARP / threads;
-    let offsets = structure.slice_offsets(rows, sort);
-    offsets.windows(2).map(|w| ((w[1] - w[0]) / rows as u64).div_ceil(threads as u64)).sum()
-}
-
 /// Bytes of values and columns that warps read when each row stops at its own length: whole
 /// 32-byte sectors, each as long as its longest row.
 pub(super) fn sector_bytes(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -> u64 {
-    let sectors = |bytes: usize| bytes as u64 * slots(structure, 32 / bytes, sort);
+    let sectors = |bytes: usize| bytes as u64 * structure.slots(32 / bytes, sort);
     sectors(target.precision.bytes()) + sectors(4)
 }
 

@@ -114,7 +114,7 @@ impl<T: Scalar, S: Shape> Slices<T, S> {
                 Indices::Wide(col_idx)
             }
             Width::Narrow => {
-                let spans = spans(structure, shape.rows(), sort, new.as_deref());
+                let spans = structure.spans(shape.rows(), sort, new.as_deref());
                 check_spans(&spans)?;
                 let base: Vec<u32> = spans.into_iter().map(|span| span.start).collect();
                 let mut offset = vec![0; slots];
@@ -222,39 +222,6 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
     }
 }
 
-/// First and one past the last column of each slice of `slice` rows in `sort` order; 0 to 0 where
-/// a slice is empty. `new` gives the new column of each old one where the basis is permuted.
-pub(super) fn spans(
-    structure: &Structure<'_>,
-    slice: usize,
-    sort: Sort,
-    new: Option<&[u32]>,
-) -> Vec<Range<u32>> {
-    let pattern = structure.pattern();
-    let order = (sort != Sort::None).then(|| structure.order(sort));
-    let span_of_row = |i: usize| {
-        let row = order.as_ref().map_or(i, |order| order[i] as usize);
-        let columns = pattern.row(row);
-        match new {
-            None => columns.first().copied().zip(columns.last().copied()),
-            Some(new) => {
-                let new = columns.iter().map(|&old| new[old as usize]);
-                new.clone().min().zip(new.max())
-            }
-        }
-    };
-    let nrows = pattern.nrows();
-    (0..nrows.div_ceil(slice))
-        .into_par_iter()
-        .map(|s| {
-            (s * slice..((s + 1) * slice).min(nrows))
-                .filter_map(span_of_row)
-                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-                .map_or(0..0, |(first, last)| first..last + 1)
-        })
-        .collect()
-}
-
 /// Whether 16-bit offsets hold the columns of every slice: the last offset marks padding.
 ///
 /// # Errors
@@ -284,7 +251,7 @@ pub(super) fn check_narrow(
         super::Basis::Permuted => Some(inverse(&structure.order(sort))),
         super::Basis::Original => None,
     };
-    check_spans(&spans(structure, slice, sort, new.as_deref()))
+    check_spans(&structure.spans(slice, sort, new.as_deref()))
 }
 
 /// Where the entries of a CSR matrix go.

@@ -1,0 +1,175 @@
+//! The diagonals of a pattern and of its hacks.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::{Distinct, Structure, distinct_keys, once};
+use crate::csr::Pattern;
+
+/// Numbers of diagonals with an entry.
+#[derive(Debug)]
+pub(super) struct Diagonals {
+    /// Over the whole matrix.
+    all: u64,
+    /// `apart[d]`: entries whose row and the row before it on the same diagonal differ in bit
+    /// `d - 1` and in none above. They start a diagonal in all hacks of less than `2^d` rows.
+    apart: [u64; BITS + 1],
+}
+
+/// Bits of a row number.
+const BITS: usize = u32::BITS as usize;
+
+/// The largest hack, a power of two, whose diagonals are counted with all others in one pass.
+const LARGEST_HACK: usize = 4096;
+
+/// Rows that a thread takes are a multiple of every hack; at most so many have a list of diagonals
+/// of their own.
+const MOST_LISTS: usize = 16;
+
+impl Structure<'_> {
+    /// Distinct diagonals with an entry of each hack of `hack` rows, summed over all hacks.
+    ///
+    /// One pass over the pattern for all powers of two up to 4096 and for hacks of all rows, kept;
+    /// one more for any other.
+    pub fn n_diagonals(&self, hack: usize) -> u64 {
+        let known = || once(&self.diagonals, || Diagonals::of(self.pattern));
+        if hack >= self.pattern.nrows() {
+            known().all
+        } else if hack.is_power_of_two() && hack <= LARGEST_HACK {
+            known().apart[hack.ilog2() as usize + 1..].iter().sum()
+        } else {
+            self.diagonals_of(hack, |diagonals| diagonals.len() as u64).iter().sum()
+        }
+    }
+
+    /// The distinct diagonals with an entry in each hack of `hack` rows: offsets `j - i`, rising.
+    ///
+    /// One pass over the pattern.
+    pub fn hack_offsets(&self, hack: usize) -> Vec<Vec<i64>> {
+        let nrows = self.pattern.nrows() as i64;
+        self.diagonals_of(hack, |diagonals| {
+            let mut offsets: Vec<i64> = diagonals.iter().map(|&d| d as i64 - nrows).collect();
+            offsets.sort_unstable();
+            offsets
+        })
+    }
+
+    fn diagonals_of<R: Clone + Default + Send>(
+        &self,
+        hack: usize,
+        finish: impl Fn(&[usize]) -> R + Sync,
+    ) -> Vec<R> {
+        let nrows = self.pattern.nrows();
+        let show = |h: usize, distinct: &mut Distinct| {
+            for row in h * hack..((h + 1) * hack).min(nrows) {
+                // Diagonals are counted from the one at the lower left.
+                let first = nrows - row;
+                for &column in self.pattern.row(row) {
+                    distinct.see(first + column as usize);
+                }
+            }
+        };
+        distinct_keys(nrows.div_ceil(hack), nrows + self.pattern.ncols(), show, finish)
+    }
+}
+
+impl Diagonals {
+    fn of(pattern: Pattern<'_>) -> Self {
+        let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
+        let keys = nrows + ncols;
+        if keys / 64 > pattern.nnz() {
+            // Next to empty: a list of all diagonals would be longer than the work.
+            let mut last = HashMap::new();
+            let apart = walk(pattern, 0..nrows, |key, row| last.insert(key, row).unwrap_or(0));
+            return Diagonals { all: last.len() as u64, apart };
+        }
+        let lists = rayon::current_num_threads().clamp(1, MOST_LISTS);
+        let rows = nrows.div_ceil(lists).max(1).next_multiple_of(LARGEST_HACK);
+        let parts = (0..nrows).into_par_iter().step_by(rows).map(|first| {
+            let mut last = vec![0u32; keys];
+            let mut marks = vec![0u64; keys.div_ceil(64)];
+            let apart = walk(pattern, first..nrows.min(first + rows), |key, row| {
+                let before = std::mem::replace(&mut last[key], row);
+                if before == 0 {
+                    marks[key / 64] |= 1 << (key % 64);
+                }
+                before
+            });
+            (apart, marks)
+        });
+        let (apart, marks) = parts
+            .reduce_with(|(mut apart, mut marks), (more_apart, more_marks)| {
+                apart.iter_mut().zip(more_apart).for_each(|(all, more)| *all += more);
+                marks.iter_mut().zip(more_marks).for_each(|(all, more)| *all |= more);
+                (apart, marks)
+            })
+            .unwrap_or(([0; BITS + 1], Vec::new()));
+        let all = marks.iter().map(|marks| u64::from(marks.count_ones())).sum();
+        Diagonals { all, apart }
+    }
+}
+
+/// Counts the entries of some rows by [`Diagonals::apart`]. `replace(diagonal, row)` keeps the last
+/// row of each diagonal, counted from 1, and gives the one before it, 0 where there is none.
+fn walk(
+    pattern: Pattern<'_>,
+    rows: Range<usize>,
+    mut replace: impl FnMut(usize, u32) -> u32,
+) -> [u64; BITS + 1] {
+    let mut apart = [0; BITS + 1];
+    for row in rows {
+        let first = pattern.nrows() - 1 - row;
+        let row = row as u32;
+        for &column in pattern.row(row as usize) {
+            let before = replace(first + column as usize, row + 1);
+            let differing = match before {
+                0 => u32::MAX,
+                _ => (before - 1) ^ row,
+            };
+            apart[(u32::BITS - differing.leading_zeros()) as usize] += 1;
+        }
+    }
+    apart
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::csr::Csr;
+
+    /// Some 9000 rows of irregular diagonals: more than one part on two threads.
+    fn irregular(nrows: usize) -> Csr<f64> {
+        let entries = (0..nrows).flat_map(|i| {
+            let near = [i, i + 1 + i / 700, i + 7, i * i % 131].into_iter();
+            near.filter(move |&j| j < nrows).map(move |j| (i, j, 1.0))
+        });
+        Csr::from_triplets(nrows, nrows, entries).expect("indices are in range")
+    }
+
+    #[test]
+    fn one_pass_counts_what_the_lists_hold() {
+        let csr = irregular(9001);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("a pool");
+        pool.install(|| {
+            let structure = Structure::new(csr.pattern());
+            for hack in [1, 2, 32, 33, 256, 1024, 4096, 8192, 9001, 10_000] {
+                let lists = structure.hack_offsets(hack);
+                let listed: u64 = lists.iter().map(|list| list.len() as u64).sum();
+                assert_eq!(structure.n_diagonals(hack), listed, "hacks of {hack} rows");
+            }
+        });
+    }
+
+    #[test]
+    fn a_next_to_empty_matrix_is_counted_alike() {
+        let entries = [(0, 5, 1.0), (40, 45, 1.0), (41, 46, 1.0), (4_000, 3, 1.0)];
+        let csr = Csr::from_triplets(5_000, 100_000, entries).expect("indices are in range");
+        let structure = Structure::new(csr.pattern());
+        assert_eq!(structure.n_diagonals(5_000), 2);
+        assert_eq!(structure.n_diagonals(32), 3);
+        assert_eq!(structure.n_diagonals(1), 4);
+        assert_eq!(structure.n_diagonals(64), 2);
+    }
+}

@@ -1,0 +1,150 @@
+//! How often each value occurs: what is known of row lengths and of column counts.
+
+use rayon::prelude::*;
+
+/// The values of a list, each with the number of times it occurs, in rising order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram(Vec<(u32, u64)>);
+
+/// The fewest values that a thread counts.
+const FEWEST: usize = 1 << 16;
+
+impl Histogram {
+    /// One pass over the values; a sort where some are much larger than the list is long.
+    pub fn of(values: &[u32]) -> Self {
+        let max = values.par_iter().with_min_len(FEWEST).copied().max().unwrap_or(0) as usize;
+        let threads = rayon::current_num_threads().max(1);
+        let chunk = values.len().div_ceil(threads).max(FEWEST);
+        if max > chunk {
+            let mut sorted = values.to_vec();
+            sorted.par_sort_unstable();
+            let runs = sorted.chunk_by(|a, b| a == b);
+            return Histogram(runs.map(|run| (run[0], run.len() as u64)).collect());
+        }
+        let counts = values.par_chunks(chunk).map(|values| {
+            let mut counts = vec![0u64; max + 1];
+            values.iter().for_each(|&value| counts[value as usize] += 1);
+            counts
+        });
+        let counts = counts.reduce_with(|mut all, counts| {
+            all.iter_mut().zip(counts).for_each(|(all, count)| *all += count);
+            all
+        });
+        let counts = counts.unwrap_or_default().into_iter().enumerate();
+        Histogram(counts.filter(|c| c.1 > 0).map(|(value, count)| (value as u32, count)).collect())
+    }
+
+    /// The same with `zeros` more values of 0.
+    pub fn with_zeros(mut self, zeros: u64) -> Self {
+        match self.0.first_mut() {
+            Some((0, times)) => *times += zeros,
+            _ if zeros > 0 => self.0.insert(0, (0, zeros)),
+            _ => {}
+        }
+        self
+    }
+
+    /// Each value and how often it occurs, in rising order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, u64)> + Clone + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> u64 {
+        self.iter().map(|(_, times)| times).sum()
+    }
+
+    /// Whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How often this value occurs.
+    pub fn times(&self, value: u32) -> u64 {
+        self.0.binary_search_by_key(&value, |&(value, _)| value).map_or(0, |at| self.0[at].1)
+    }
+
+    /// The value that comes after `before` others in rising order; the largest where there are
+    /// fewer, 0 where there are none.
+    pub fn at(&self, before: u64) -> u32 {
+        let mut passed = 0;
+        let found = self.iter().find(|(_, times)| {
+            passed += times;
+            passed > before
+        });
+        found.map_or(self.max(), |(value, _)| value)
+    }
+
+    /// The largest value, 0 where there is none.
+    pub fn max(&self) -> u32 {
+        self.0.last().map_or(0, |&(value, _)| value)
+    }
+
+    /// The sum of the `most` largest values.
+    pub fn sum_of_largest(&self, most: u64) -> u64 {
+        let mut left = most;
+        let taken = self.iter().rev().map(|(value, times)| {
+            let taken = times.min(left);
+            left -= taken;
+            taken * u64::from(value)
+        });
+        taken.sum()
+    }
+
+    /// The sum of every `step`-th value in falling order, the largest first.
+    pub fn sum_of_every(&self, step: u64) -> u64 {
+        let mut passed = 0u64;
+        let taken = self.iter().rev().map(|(value, times)| {
+            let taken = (passed + times).div_ceil(step) - passed.div_ceil(step);
+            passed += times;
+            taken * u64::from(value)
+        });
+        taken.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_in_rising_order() {
+        let few = Histogram::of(&[3, 1, 3, 0, 7]);
+        assert_eq!(few.iter().collect::<Vec<_>>(), [(0, 1), (1, 1), (3, 2), (7, 1)]);
+        assert_eq!((few.len(), few.max(), few.times(3), few.times(2)), (5, 7, 2, 0));
+        assert_eq!([0, 1, 2, 3, 4, 9].map(|before| few.at(before)), [0, 1, 3, 3, 7, 7]);
+        assert_eq!(few.clone().with_zeros(2).times(0), 3);
+        assert_eq!(Histogram::of(&[5]).with_zeros(2).at(1), 0);
+    }
+
+    #[test]
+    fn large_values_are_counted_alike() {
+        let large = Histogram::of(&[u32::MAX, 2, u32::MAX]);
+        assert_eq!(large.iter().collect::<Vec<_>>(), [(2, 1), (u32::MAX, 2)]);
+    }
+
+    #[test]
+    fn sums_take_the_largest_first() {
+        let values = Histogram::of(&[9, 4, 4, 3, 1, 1]);
+        assert_eq!([0, 1, 2, 4, 99].map(|most| values.sum_of_largest(most)), [0, 9, 13, 20, 22]);
+        // 9 4 | 4 3 | 1 1
+        assert_eq!(values.sum_of_every(2), 9 + 4 + 1);
+        assert_eq!(values.sum_of_every(1), 22);
+        assert_eq!(values.sum_of_every(64), 9);
+    }
+
+    #[test]
+    fn nothing_has_no_values() {
+        let none = Histogram::of(&[]);
+        assert!(none.is_empty());
+        assert_eq!((none.len(), none.max(), none.at(0), none.sum_of_every(32)), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn threads_count_together() {
+        let values: Vec<u32> = (0..300_000).map(|i| i % 1000).collect();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("a pool");
+        let histogram = pool.install(|| Histogram::of(&values));
+        assert!(histogram.iter().eq((0..1000).map(|value| (value, 300))));
+    }
+}
