@@ -112,13 +112,14 @@ impl Storage for BhllFormat {
         let scatters = plan.sort != Sort::None && plan.basis == Basis::Original;
         let pointers = (n_hacks + 1) * Offsets::width(slots as usize) as u64;
         let bytes = pointers + column_bytes + w * entries + order_bytes;
-        let across = Walk::Rows { threads: 1, sort: plan.sort };
+        let across = Walk::Rows { threads: 1, sort: Sort::None };
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes - if scatters { 0 } else { order_bytes },
             entries,
-            // Each lane asks for `b` neighbours, in loads of one or two sectors a lane.
-            x_sectors: block_structure.x_sectors(across, target.precision) * b as f64,
+            // A lane asks for `b` elements a block where a row a lane asks for one an entry, but
+            // rows of a block ask for the same ones.
+            x_sectors: structure.x_sectors(across, target.precision),
             scattered_rows: if scatters { nrows } else { 0 },
             steps: slots / HACK as u64,
             lanes: nrows,

@@ -16,6 +16,7 @@ use super::{
     Arg, Launch, Layout, Offsets, OnDevice, Params, Refusal, Storage, Target, Work, bytes_of, store,
 };
 use crate::csr::Csr;
+use crate::device::Kind;
 use crate::par;
 use crate::scalar::Scalar;
 use crate::structure::{Structure, Walk};
@@ -48,6 +49,11 @@ impl Storage for CsrFormat {
             entries: nnz as u64,
             x_sectors: structure.x_sectors(Walk::Entries, target.precision),
             steps: structure.lengths().iter().map(|&n| u64::from(n.div_ceil(32))).sum(),
+            // A GPU's lanes walk whole rows; cuSPARSE and hosts share them out.
+            lanes: match target.device.kind {
+                Kind::Gpu => (lanes_a_row(nrows, nnz) * nrows) as u64,
+                Kind::Host => 0,
+            },
             launches: 1,
             ..Work::default()
         })
@@ -67,6 +73,12 @@ impl Storage for CsrFormat {
             parts: par::split(csr.row_ptr(), 1, par::GRAIN),
         })
     }
+}
+
+/// Lanes that share a row on a GPU: half as many as it has entries on average, so that short rows
+/// waste few and long ones still read whole sectors.
+fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
+    (nnz / nrows.max(1) / 2).next_power_of_two().clamp(2, 32)
 }
 
 /// The arrays of a CSR matrix, with the parts that threads take.
@@ -102,14 +114,11 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
             .expect("a layout is made from a valid matrix")
     }
 
-    /// Half as many lanes to a row as it has entries on average: short rows waste few, long ones
-    /// still read whole sectors.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let wide = if matches!(self.row_ptr, Offsets::Wide(_)) { "wide_" } else { "" };
         let nrows = self.row_ptr.len() - 1;
-        let mean = self.values.len() / nrows.max(1);
-        let tpr = (mean / 2).next_power_of_two().clamp(2, 32);
+        let tpr = lanes_a_row(nrows, self.values.len());
         let row_ptr = arrays.add_either(&self.row_ptr);
         let (columns, values) = (arrays.add(&self.col_idx), arrays.add(&self.values));
         let args = vec![
