@@ -90,6 +90,9 @@ pub struct Known {
 /// Totals that differ by at most this share are settled by conversion and memory.
 pub const NEAR_TIE: f64 = 0.02;
 
+/// A difference of so many seconds a product is none.
+const NOTHING_S: f64 = 1e-9;
+
 /// A candidate with all that is known of it.
 struct Entry {
     candidate: Candidate,
@@ -194,7 +197,12 @@ fn enter(
             (Ok(work), known) => {
                 let times = estimator.times(&candidate, &work);
                 let estimate = || estimator.cost(&candidate, &work);
-                let cost = known.and_then(|k| k.as_ref().ok()).copied().unwrap_or_else(estimate);
+                let known = known.and_then(|k| k.as_ref().ok()).copied();
+                let mut cost = known.unwrap_or_else(estimate);
+                if work.convert_bytes == 0 {
+                    // A measured operator copied the arrays; the caller has them already.
+                    cost.convert_s = 0.0;
+                }
                 entries.push(Entry { candidate, work, times, cost });
             }
         }
@@ -222,12 +230,15 @@ fn settle(entries: &[Entry], workload: &Workload) -> usize {
         .iter()
         .find(|entry| may_win(entry))
         .map_or(0.0, |entry| entry.cost.total_s(workload));
+    let near_s = best_s * (1.0 + NEAR_TIE) + workload.spmvs as f64 * NOTHING_S;
     (0..entries.len())
         .filter(|&i| may_win(&entries[i]))
-        .take_while(|&i| entries[i].cost.total_s(workload) <= best_s * (1.0 + NEAR_TIE))
+        .take_while(|&i| entries[i].cost.total_s(workload) <= near_s)
         .min_by(|&a, &b| {
-            let (a, b) = (&entries[a].cost, &entries[b].cost);
-            a.convert_s.total_cmp(&b.convert_s).then(a.bytes.cmp(&b.bytes))
+            let (a, b) = (&entries[a], &entries[b]);
+            let conversion = a.cost.convert_s.total_cmp(&b.cost.convert_s);
+            let csr_first = is_csr(&b.candidate).cmp(&is_csr(&a.candidate));
+            conversion.then(csr_first).then(a.cost.bytes.cmp(&b.cost.bytes))
         })
         .unwrap_or(0)
 }
