@@ -10,7 +10,11 @@ use crate::options::{Options, Product};
 
 /// Chooses the fastest storage format for sparse matrix-vector products.
 #[derive(Debug, Parser)]
-#[command(name = "ellect", version, after_help = "Exit codes: 0 yes, 1 no, 2 an error.")]
+#[command(
+    name = "ellect",
+    version,
+    after_help = "Exit codes: 0 done, 1 a product is wrong (verify), 2 an error."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -25,7 +29,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Rank every storage format for a matrix, and say why
-    #[command(after_long_help = RECOMMEND_JSON)]
+    #[command(after_help = RECOMMEND_JSON)]
     Recommend {
         /// The matrix.
         #[command(flatten)]
@@ -38,7 +42,7 @@ pub enum Command {
         form: Form,
     },
     /// Show what the choice sees of a matrix
-    #[command(after_long_help = FEATURES_JSON)]
+    #[command(after_help = FEATURES_JSON)]
     Features {
         /// The matrix.
         #[command(flatten)]
@@ -48,7 +52,7 @@ pub enum Command {
         form: Form,
     },
     /// List the storage formats and their parameters
-    #[command(after_long_help = FORMATS_JSON)]
+    #[command(after_help = FORMATS_JSON)]
     Formats {
         /// The form of the answer.
         #[command(flatten)]
@@ -64,7 +68,7 @@ pub enum Command {
         product: Product,
     },
     /// Time every candidate on a device of this machine, each after its product was checked
-    #[command(after_long_help = MEASURE_JSON)]
+    #[command(after_help = MEASURE_JSON)]
     Measure {
         /// The matrix.
         #[command(flatten)]
@@ -82,7 +86,7 @@ pub enum Command {
     /// Time candidates over many matrices, and print the table of results
     Bench(crate::commands::bench::Bench),
     /// List the devices that choices can be made for
-    #[command(after_long_help = DEVICES_JSON)]
+    #[command(after_help = DEVICES_JSON)]
     Devices {
         /// Measure this machine and save its profile as the device cpu
         #[arg(long)]
@@ -124,18 +128,19 @@ pub struct Input {
     pub limits: ReadLimits,
 }
 
+const READING: &str = "Limits of reading";
+
 /// What reading may take; the defaults are those of [`Limits`].
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Limits of reading")]
 pub struct ReadLimits {
     /// The most nonzeros to read
-    #[arg(long, default_value_t = Limits::default().nonzeros, value_name = "N")]
+    #[arg(long, help_heading = READING, default_value_t = Limits::default().nonzeros, value_name = "N")]
     pub max_nonzeros: u64,
     /// The most bytes to read, also after decompression
-    #[arg(long, default_value_t = Limits::default().bytes, value_name = "BYTES")]
+    #[arg(long, help_heading = READING, default_value_t = Limits::default().bytes, value_name = "BYTES")]
     pub max_bytes: u64,
     /// The most rows, and likewise columns, beyond the number of nonzeros
-    #[arg(long, default_value_t = Limits::default().empty_rows, value_name = "N")]
+    #[arg(long, help_heading = READING, default_value_t = Limits::default().empty_rows, value_name = "N")]
     pub max_empty_rows: u64,
 }
 

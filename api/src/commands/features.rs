@@ -19,6 +19,7 @@ pub fn run(input: &Input, form: Form) -> Result<Answer> {
     let rows = features.iter().map(|(feature, value)| {
         let value = match value {
             v if v.fract() == 0.0 && v.abs() < 1e15 => format!("{v}"),
+            v if v.abs() < 0.01 => format!("{v:.3e}"),
             v => format!("{v:.4}"),
         };
         vec![feature.name.to_string(), value, feature.unit.to_string(), feature.doc.to_string()]

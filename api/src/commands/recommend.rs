@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ellect::choose::Choice;
+use ellect::choose::{Choice, is_csr};
 use ellect::measure::Meter;
 use ellect::{Precision, Scalar};
 use indicatif::ProgressBar;
@@ -59,6 +59,7 @@ fn text(choice: &Choice, top: usize) -> String {
             time_us(ranked.total_us),
             bytes(ranked.bytes),
             match ranked.break_even_spmvs {
+                _ if is_csr(&ranked.candidate) => "-".into(),
                 Some(0) => "always".into(),
                 Some(spmvs) => spmvs.to_string(),
                 None => "never".into(),
