@@ -1,5 +1,6 @@
 //! A pattern together with what is known of it, computed once and shared by all formats.
 
+mod blocks;
 mod diagonals;
 mod histogram;
 mod sample;
@@ -15,6 +16,7 @@ use crate::csr::Pattern;
 use crate::format::Refusal;
 use crate::partition::{self, Partition};
 use crate::reorder;
+pub use blocks::Blocks;
 pub use histogram::Histogram;
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS};
 
@@ -56,11 +58,15 @@ pub struct Structure<'a> {
     row_lengths: OnceLock<Histogram>,
     orders: Mutex<HashMap<Sort, Arc<[u32]>>>,
     sectors: Mutex<HashMap<Walk, EachPrecision>>,
+    spans: Mutex<HashMap<(usize, Sort), Spans>>,
     diagonals: OnceLock<diagonals::Diagonals>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
     partitions: Mutex<HashMap<(usize, usize), PartitionResult>>,
     patience: Patience,
 }
+
+/// Columns of each slice, from the first to one past the last.
+type Spans = Arc<[Range<u32>]>;
 
 /// A partition, or why there is none.
 type PartitionResult = Result<Arc<Partition>, Refusal>;
@@ -85,6 +91,7 @@ impl<'a> Structure<'a> {
             row_lengths: OnceLock::new(),
             orders: Mutex::default(),
             sectors: Mutex::default(),
+            spans: Mutex::default(),
             diagonals: OnceLock::new(),
             blocks: Mutex::default(),
             partitions: Mutex::default(),
@@ -204,8 +211,15 @@ impl<'a> Structure<'a> {
 
     /// First and one past the last column of each slice of `slice` rows in `sort` order; 0 to 0
     /// where a slice is empty. `new` gives the new column of each old one where the basis is
-    /// permuted.
-    pub fn spans(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> Vec<Range<u32>> {
+    /// permuted; without, one pass over the rows, kept.
+    pub fn spans(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> Spans {
+        match new {
+            None => cached(&self.spans, (slice, sort), || self.find_spans(slice, sort, None)),
+            Some(_) => self.find_spans(slice, sort, new),
+        }
+    }
+
+    fn find_spans(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> Spans {
         let order = (sort != Sort::None).then(|| self.order(sort));
         let span_of_row = |i: usize| {
             let columns = self.pattern.row(order.as_ref().map_or(i, |order| order[i] as usize));
@@ -218,59 +232,16 @@ impl<'a> Structure<'a> {
             }
         };
         let nrows = self.pattern.nrows();
-        (0..nrows.div_ceil(slice))
-            .into_par_iter()
+        let spans = (0..nrows.div_ceil(slice)).into_par_iter();
+        let spans: Vec<_> = spans
             .map(|s| {
                 (s * slice..((s + 1) * slice).min(nrows))
                     .filter_map(span_of_row)
                     .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
                     .map_or(0..0, |(first, last)| first..last + 1)
             })
-            .collect()
-    }
-
-    /// The dense `b` x `b` blocks with an entry, as a pattern of blocks.
-    ///
-    /// One pass over the pattern; kept.
-    pub fn blocks(&self, b: usize) -> Arc<Blocks> {
-        cached(&self.blocks, b, || Arc::new(self.find_blocks(b)))
-    }
-
-    fn find_blocks(&self, b: usize) -> Blocks {
-        let nrows = self.pattern.nrows();
-        let show = |i: usize, distinct: &mut Distinct| {
-            for row in i * b..((i + 1) * b).min(nrows) {
-                for &column in self.pattern.row(row) {
-                    distinct.see(column as usize / b);
-                }
-            }
-        };
-        let ncols = self.pattern.ncols().div_ceil(b);
-        let rows = distinct_keys(nrows.div_ceil(b), ncols, show, |blocks| {
-            let mut columns: Vec<u32> = blocks.iter().map(|&column| column as u32).collect();
-            columns.sort_unstable();
-            columns
-        });
-        let mut row_ptr = vec![0];
-        for row in &rows {
-            row_ptr.push(row_ptr[row_ptr.len() - 1] + row.len());
-        }
-        Blocks { ncols, row_ptr, col_idx: rows.concat() }
-    }
-}
-
-/// Which dense blocks of a matrix hold an entry: a pattern of block rows and block columns.
-#[derive(Debug)]
-pub struct Blocks {
-    ncols: usize,
-    row_ptr: Vec<usize>,
-    col_idx: Vec<u32>,
-}
-
-impl Blocks {
-    /// One row a block row, one column a block column.
-    pub fn pattern(&self) -> Pattern<'_> {
-        Pattern::of(self.row_ptr.len() - 1, self.ncols, &self.row_ptr, &self.col_idx)
+            .collect();
+        spans.into()
     }
 }
 
@@ -283,45 +254,6 @@ const FEWEST_ROWS: usize = 1 << 14;
 fn sum_of_longest<R: Sync>(rows: &[R], slice: usize, length: impl Fn(&R) -> u32 + Sync) -> u64 {
     let slices = rows.par_chunks(slice).with_min_len((FEWEST_ROWS / slice).max(1));
     slices.map(|rows| u64::from(rows.iter().map(&length).max().unwrap_or(0))).sum()
-}
-
-/// The distinct keys that a group has shown, in the order in which they first came.
-struct Distinct {
-    /// The last group (counted from 1) that showed each key.
-    last: Vec<u32>,
-    group: u32,
-    keys: Vec<usize>,
-}
-
-impl Distinct {
-    #[inline(always)]
-    fn see(&mut self, key: usize) {
-        if self.last[key] != self.group {
-            self.last[key] = self.group;
-            self.keys.push(key);
-        }
-    }
-}
-
-/// What `finish` makes of the distinct keys below `keys` that each of `groups` groups shows.
-fn distinct_keys<R: Clone + Default + Send>(
-    groups: usize,
-    keys: usize,
-    show: impl Fn(usize, &mut Distinct) + Sync,
-    finish: impl Fn(&[usize]) -> R + Sync,
-) -> Vec<R> {
-    let mut results = vec![R::default(); groups];
-    let groups_each = groups.div_ceil(rayon::current_num_threads()).max(1);
-    results.par_chunks_mut(groups_each).enumerate().for_each(|(part, results)| {
-        let mut distinct = Distinct { last: vec![0; keys], group: 0, keys: Vec::new() };
-        for (i, result) in results.iter_mut().enumerate() {
-            distinct.group = i as u32 + 1;
-            distinct.keys.clear();
-            show(part * groups_each + i, &mut distinct);
-            *result = finish(&distinct.keys);
-        }
-    });
-    results
 }
 
 /// What the cache holds under `key`, or what `compute` makes now.

@@ -183,7 +183,7 @@ impl Plan {
     }
 
     /// First and one past the last block column of each hack.
-    fn spans(&self, blocks: &Structure<'_>) -> Vec<Range<u32>> {
+    fn spans(&self, blocks: &Structure<'_>) -> Arc<[Range<u32>]> {
         let new = (self.basis == Basis::Permuted).then(|| inverse(&blocks.order(self.sort)));
         blocks.spans(HACK, self.sort, new.as_deref())
     }
@@ -246,7 +246,7 @@ impl<T: Scalar> Blocked<T> {
                 let spans = plan.spans(&blocks);
                 check_spans(&spans)?;
                 BlockColumns::Narrow {
-                    base: spans.into_iter().map(|span| span.start).collect(),
+                    base: spans.iter().map(|span| span.start).collect(),
                     offset: vec![u16::PADDING; n_slots * HACK],
                 }
             }

@@ -116,7 +116,7 @@ impl<T: Scalar, S: Shape> Slices<T, S> {
             Width::Narrow => {
                 let spans = structure.spans(shape.rows(), sort, new.as_deref());
                 check_spans(&spans)?;
-                let base: Vec<u32> = spans.into_iter().map(|span| span.start).collect();
+                let base: Vec<u32> = spans.iter().map(|span| span.start).collect();
                 let mut offset = vec![0; slots];
                 place.fill(csr.col_idx(), &mut offset, u16::PADDING, |s, old| {
                     (relabel(old) - base[s]) as u16

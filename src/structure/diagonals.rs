@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Distinct, Structure, distinct_keys, once};
+use super::{Structure, once};
 use crate::csr::Pattern;
 
 /// Numbers of diagonals with an entry.
@@ -56,22 +56,60 @@ impl Structure<'_> {
         })
     }
 
+    /// What `finish` makes of the distinct diagonals of each hack, each counted from the one at
+    /// the lower left.
     fn diagonals_of<R: Clone + Default + Send>(
         &self,
         hack: usize,
         finish: impl Fn(&[usize]) -> R + Sync,
     ) -> Vec<R> {
-        let nrows = self.pattern.nrows();
-        let show = |h: usize, distinct: &mut Distinct| {
-            for row in h * hack..((h + 1) * hack).min(nrows) {
-                // Diagonals are counted from the one at the lower left.
-                let first = nrows - row;
-                for &column in self.pattern.row(row) {
-                    distinct.see(first + column as usize);
+        let pattern = self.pattern;
+        let keys = pattern.nrows() + pattern.ncols();
+        // Next to empty: a list of all diagonals would be longer than the work.
+        let listed = if keys / 64 > pattern.nnz() { 0 } else { keys };
+        let n_hacks = pattern.nrows().div_ceil(hack);
+        let mut results = vec![R::default(); n_hacks];
+        let hacks_each = n_hacks.div_ceil(rayon::current_num_threads()).max(1);
+        results.par_chunks_mut(hacks_each).enumerate().for_each(|(part, results)| {
+            let mut distinct = Distinct { last: vec![0; listed], group: 0, keys: Vec::new() };
+            for (i, result) in results.iter_mut().enumerate() {
+                let first = (part * hacks_each + i) * hack;
+                distinct.group = i as u32 + 1;
+                distinct.keys.clear();
+                for row in first..(first + hack).min(pattern.nrows()) {
+                    let at_left = pattern.nrows() - row;
+                    for &column in pattern.row(row) {
+                        distinct.see(at_left + column as usize);
+                    }
                 }
+                if listed == 0 {
+                    distinct.keys.sort_unstable();
+                    distinct.keys.dedup();
+                }
+                *result = finish(&distinct.keys);
             }
-        };
-        distinct_keys(nrows.div_ceil(hack), nrows + self.pattern.ncols(), show, finish)
+        });
+        results
+    }
+}
+
+/// The keys that a group has shown, in the order in which they first came.
+struct Distinct {
+    /// The last group (counted from 1) that showed each key; empty where keys are not told apart.
+    last: Vec<u32>,
+    group: u32,
+    keys: Vec<usize>,
+}
+
+impl Distinct {
+    #[inline(always)]
+    fn see(&mut self, key: usize) {
+        match self.last.get_mut(key) {
+            Some(last) if *last == self.group => return,
+            Some(last) => *last = self.group,
+            None => {}
+        }
+        self.keys.push(key);
     }
 }
 
@@ -171,5 +209,6 @@ mod tests {
         assert_eq!(structure.n_diagonals(32), 3);
         assert_eq!(structure.n_diagonals(1), 4);
         assert_eq!(structure.n_diagonals(64), 2);
+        assert_eq!(structure.hack_offsets(64).concat(), [5, -3997]);
     }
 }

@@ -1,10 +1,9 @@
-//! What is known of a pattern from samples: sectors of x, loads of x, dense blocks, symmetry.
+//! What is known of a pattern from samples: sectors of x, loads of x, symmetry.
 
 use rayon::prelude::*;
 
-use super::{Structure, Walk, cached, inverse};
+use super::{Sort, Structure, Walk, cached, inverse};
 use crate::scalar::Precision;
-use crate::structure::Sort;
 
 /// The most warps that [`Structure::x_sectors`] looks at, and block rows that
 /// [`Structure::block_fill`] does.
@@ -109,19 +108,6 @@ impl Structure<'_> {
         EachPrecision { f32: loads(f32, 2 * PER_SECTOR), f64: loads(f64, PER_SECTOR) }
     }
 
-    /// Entries over the slots of the dense `b` x `b` blocks that hold them; 1 where there are no
-    /// entries. Sampled as [`Structure::x_sectors`] is, on block rows.
-    pub fn block_fill(&self, b: usize) -> f64 {
-        let nrows = self.pattern.nrows();
-        let sample = self.sample(nrows.div_ceil(b));
-        let [entries, blocks] = sample.total(|i| {
-            let rows = (i * b..((i + 1) * b).min(nrows)).map(|row| self.pattern.row(row));
-            let mut rows: Vec<&[u32]> = rows.collect();
-            [rows.iter().map(|row| row.len() as u64).sum(), distinct_blocks(&mut rows, b as u64)]
-        });
-        if blocks == 0 { 1.0 } else { entries as f64 / (blocks * (b * b) as u64) as f64 }
-    }
-
     /// Share of the entries whose mirror image is stored too, those on the diagonal among them;
     /// 0 unless the matrix is square and has entries. Looks at `most` entries spread evenly,
     /// [`SAMPLED_MIRRORS`] for instance, and so is exact for that many.
@@ -142,7 +128,7 @@ impl Structure<'_> {
     }
 
     /// A sample of `groups` groups of rows or entries that make up the whole matrix.
-    fn sample(&self, groups: usize) -> Sample {
+    pub(super) fn sample(&self, groups: usize) -> Sample {
         let affordable =
             SAMPLED_ENTRIES as u128 * groups as u128 / self.pattern.nnz().max(1) as u128;
         let most = (affordable as usize).clamp(FEWEST_WARPS, SAMPLED_WARPS);
@@ -170,14 +156,15 @@ impl EachPrecision {
 /// Elements of a 32-byte sector of x in f64; twice as many in f32.
 const PER_SECTOR: u32 = 4;
 
-struct Sample {
+/// Groups to look at instead of all.
+pub(super) struct Sample {
     groups: usize,
     looked_at: usize,
 }
 
 impl Sample {
     /// The sums of both counts over the groups that are looked at.
-    fn total(&self, count: impl Fn(usize) -> [u64; 2] + Sync) -> [u64; 2] {
+    pub fn total(&self, count: impl Fn(usize) -> [u64; 2] + Sync) -> [u64; 2] {
         (0..self.looked_at)
             .into_par_iter()
             .with_min_len(32)
@@ -221,23 +208,6 @@ fn distinct(columns: impl Iterator<Item = u32>) -> [u64; 2] {
     sectors
 }
 
-/// Distinct blocks of `b` columns in rows of rising columns, by merging them.
-fn distinct_blocks(rows: &mut Vec<&[u32]>, b: u64) -> u64 {
-    let mut blocks = 0;
-    rows.retain(|row| !row.is_empty());
-    while let Some(first) = rows.iter().map(|row| row[0]).min() {
-        let end = (u64::from(first) / b + 1) * b;
-        for row in rows.iter_mut() {
-            while row.first().is_some_and(|&column| u64::from(column) < end) {
-                *row = &row[1..];
-            }
-        }
-        rows.retain(|row| !row.is_empty());
-        blocks += 1;
-    }
-    blocks
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,14 +227,5 @@ mod tests {
         assert_eq!(distinct(std::iter::empty()), [0, 0]);
         assert_eq!(distinct(std::iter::repeat_n(5, 32)), [1, 1]);
         assert_eq!(distinct((0..32).rev().map(|i| 8 * i)), [32, 32]);
-    }
-
-    #[test]
-    fn blocks_of_merged_rows_are_counted_once() {
-        let mut rows: Vec<&[u32]> = vec![&[0, 1, 2, 9], &[], &[1, 3, 4, 8]];
-        assert_eq!(distinct_blocks(&mut rows.clone(), 3), 4);
-        assert_eq!(distinct_blocks(&mut rows.clone(), 2), 4);
-        assert_eq!(distinct_blocks(&mut rows, 1), 7);
-        assert_eq!(distinct_blocks(&mut vec![&[u32::MAX - 1]], 6), 1);
     }
 }

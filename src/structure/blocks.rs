@@ -1,0 +1,133 @@
+//! The dense blocks of a pattern.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::{Structure, cached};
+use crate::csr::Pattern;
+use crate::par;
+
+/// Which dense blocks of a matrix hold an entry: a pattern of block rows and block columns.
+#[derive(Debug)]
+pub struct Blocks {
+    ncols: usize,
+    row_ptr: Vec<usize>,
+    col_idx: Vec<u32>,
+}
+
+impl Blocks {
+    /// One row a block row, one column a block column.
+    pub fn pattern(&self) -> Pattern<'_> {
+        Pattern::of(self.row_ptr.len() - 1, self.ncols, &self.row_ptr, &self.col_idx)
+    }
+}
+
+impl Structure<'_> {
+    /// The dense `b` x `b` blocks with an entry, as a pattern of blocks.
+    ///
+    /// One pass over the pattern; kept.
+    pub fn blocks(&self, b: usize) -> Arc<Blocks> {
+        cached(&self.blocks, b, || Arc::new(self.find_blocks(b)))
+    }
+
+    fn find_blocks(&self, b: usize) -> Blocks {
+        let bounds = par::split(self.pattern.row_ptr(), b, par::GRAIN);
+        let parts = bounds.par_windows(2).map(|part| {
+            let (mut counts, mut columns) = (Vec::new(), Vec::new());
+            let mut rows = Vec::new();
+            for first in (part[0]..part[1]).step_by(b) {
+                let before = columns.len();
+                self.block_row(first, b, &mut rows);
+                merge(&mut rows, b, |column| columns.push(column));
+                counts.push(columns.len() - before);
+            }
+            (counts, columns)
+        });
+        let (counts, columns): (Vec<Vec<usize>>, Vec<Vec<u32>>) = parts.unzip();
+        let mut row_ptr = vec![0];
+        for blocks in counts.into_iter().flatten() {
+            row_ptr.push(row_ptr[row_ptr.len() - 1] + blocks);
+        }
+        Blocks { ncols: self.pattern.ncols().div_ceil(b), row_ptr, col_idx: columns.concat() }
+    }
+
+    /// Entries over the slots of the dense `b` x `b` blocks that hold them; 1 where there are no
+    /// entries. Sampled as [`Structure::x_sectors`] is, on block rows.
+    pub fn block_fill(&self, b: usize) -> f64 {
+        let sample = self.sample(self.pattern.nrows().div_ceil(b));
+        let [entries, blocks] = sample.total(|i| {
+            let (mut rows, mut blocks) = (Vec::new(), 0);
+            self.block_row(i * b, b, &mut rows);
+            let entries = rows.iter().map(|row| row.len() as u64).sum();
+            merge(&mut rows, b, |_| blocks += 1);
+            [entries, blocks]
+        });
+        if blocks == 0 { 1.0 } else { entries as f64 / (blocks * (b * b) as u64) as f64 }
+    }
+}
+
+impl<'a> Structure<'a> {
+    /// Puts the columns of the `b` rows from `first` on in `rows`.
+    fn block_row(&self, first: usize, b: usize, rows: &mut Vec<&'a [u32]>) {
+        let end = (first + b).min(self.pattern.nrows());
+        rows.clear();
+        rows.extend((first..end).map(|row| self.pattern.row(row)));
+    }
+}
+
+/// Calls `found` with each block of `b` columns that some of the rows of rising columns have an
+/// entry in, rising; uses up the rows.
+fn merge(rows: &mut Vec<&[u32]>, b: usize, mut found: impl FnMut(u32)) {
+    rows.retain(|row| !row.is_empty());
+    while let Some(first) = rows.iter().map(|row| row[0]).min() {
+        let block = first / b as u32;
+        let end = (u64::from(block) + 1) * b as u64;
+        let mut ended = false;
+        for row in rows.iter_mut() {
+            while row.first().is_some_and(|&column| u64::from(column) < end) {
+                *row = &row[1..];
+            }
+            ended |= row.is_empty();
+        }
+        if ended {
+            rows.retain(|row| !row.is_empty());
+        }
+        found(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::csr::Csr;
+
+    #[track_caller]
+    fn check(rows: &[&[u32]], b: usize, expected: &[u32]) {
+        let mut found = Vec::new();
+        merge(&mut rows.to_vec(), b, |block| found.push(block));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn blocks_of_merged_rows_are_found_once() {
+        let rows: [&[u32]; 3] = [&[0, 1, 2, 9], &[], &[1, 3, 4, 8]];
+        check(&rows, 3, &[0, 1, 2, 3]);
+        check(&rows, 2, &[0, 1, 2, 4]);
+        check(&rows, 1, &[0, 1, 2, 3, 4, 8, 9]);
+        check(&[&[u32::MAX - 1]], 6, &[(u32::MAX - 1) / 6]);
+        check(&[&[], &[]], 2, &[]);
+    }
+
+    #[test]
+    fn all_blocks_make_a_pattern() {
+        let entries = [(0, 0, 1.0), (1, 1, 1.0), (1, 4, 1.0), (4, 2, 1.0), (4, 3, 1.0)];
+        let csr = Csr::from_triplets(5, 5, entries).expect("indices are in range");
+        let structure = Structure::new(csr.pattern());
+        let blocks = structure.blocks(2);
+        let pattern = blocks.pattern();
+        assert_eq!((pattern.nrows(), pattern.ncols()), (3, 3));
+        assert_eq!((pattern.row_ptr(), pattern.col_idx()), (&[0, 2, 2, 3][..], &[0, 2, 1][..]));
+        assert_eq!(structure.block_fill(2), 5.0 / 12.0);
+    }
+}
