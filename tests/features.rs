@@ -5,7 +5,7 @@ mod corpus;
 use std::collections::HashMap;
 
 use ellect::Csr;
-use ellect::features::{COSTLY, FEATURES, Features, n_iter, n_p};
+use ellect::features::{self, COSTLY, FEATURES, Features, n_iter, n_p};
 use ellect::generate;
 use ellect::reorder::permute_symmetric;
 use ellect::structure::{Sort, Structure};
@@ -271,9 +271,23 @@ fn close(name: &str, column: &str, found: f64, known: &str, by: f64) {
 }
 
 fn costly(name: &str, csr: &Csr<f64>) -> Result<f64, ellect::format::Refusal> {
-    let feature = COSTLY.iter().find(|feature| feature.name == name);
-    let feature = feature.unwrap_or_else(|| panic!("no costly feature is named {name}"));
+    let feature = features::find_costly(name).expect("listed");
     feature.of(&Structure::new(csr.pattern()))
+}
+
+#[test]
+fn costly_features_are_added_where_they_are_asked_for() {
+    let csr = rows(&[1, 2, 3]);
+    let structure = Structure::new(csr.pattern());
+    let feature = features::find_costly("block_fill_2_exact").expect("listed");
+    let features = Features::of(&structure);
+    assert_eq!(features.get(feature.name), None);
+    let features = features.with(feature, &structure).expect("always");
+    expect(&features, feature.name, 6.0 / 12.0);
+    let json = serde_json::to_value(&features).expect("a map");
+    assert_eq!((&json["block_fill_2_exact"], &json["nnz"]), (&0.5.into(), &6.into()));
+    let error = features::find_costly("nnz").expect_err("it is cheap").to_string();
+    assert!(error.contains("part_share_metis_4096"), "{error}");
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use ellect::Precision;
+use ellect::features::{COSTLY, Feature, find_costly};
 use ellect::read::Limits;
 
 use crate::options::{Options, Product};
@@ -47,6 +49,9 @@ pub enum Command {
         /// The matrix.
         #[command(flatten)]
         input: Input,
+        /// Add a feature that costs more than the others; several with commas
+        #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = costly())]
+        with: Vec<&'static Feature>,
         /// The form of the answer.
         #[command(flatten)]
         form: Form,
@@ -154,6 +159,12 @@ impl ReadLimits {
             ..Limits::default()
         }
     }
+}
+
+/// The names of features that are computed where they are asked for.
+fn costly() -> impl TypedValueParser<Value = &'static Feature> {
+    let names = PossibleValuesParser::new(COSTLY.iter().map(|feature| feature.name));
+    names.try_map(|name| find_costly(&name))
 }
 
 /// The form of the answer.

@@ -95,6 +95,10 @@ fn features_are_flat_numbers() {
     }
     assert_eq!((&answer["nrows"], &answer["n_diagonals"]), (&729.into(), &7.into()));
     assert!(text(&["features", &sample("circuit")]).lines().count() > 40);
+    let with = ["--with", "part_share_metis_4096,block_fill_3_exact"];
+    let answer = json(&["features", &sample("elasticity"), "--json", with[0], with[1]]);
+    assert_eq!(answer["part_share_metis_4096"], 1);
+    assert!(answer["block_fill_3_exact"].is_number());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 
 use crate::csr::Pattern;
+use crate::error::Error;
 use crate::format::Refusal;
 use crate::partition;
 use crate::structure::{Sort, Structure};
@@ -22,10 +23,18 @@ pub struct Feature {
     pub name: &'static str,
     /// Its unit; `1` for a ratio.
     pub unit: &'static str,
-    /// What it means, in one sentence.
+    /// What it means, in one sentence; and what it costs, where it is not cheap.
     pub doc: &'static str,
-    /// Computes it.
-    function: fn(&Probe<'_>) -> f64,
+    function: Function,
+}
+
+/// Computes a feature.
+#[derive(Debug)]
+enum Function {
+    /// From passes over the pattern that cheap features share.
+    Cheap(fn(&Probe<'_>) -> f64),
+    /// On its own; refused where it means nothing for the matrix.
+    Costly(fn(&Structure<'_>) -> Result<f64, Refusal>),
 }
 
 const fn feature(
@@ -34,19 +43,16 @@ const fn feature(
     doc: &'static str,
     function: fn(&Probe<'_>) -> f64,
 ) -> Feature {
-    Feature { name, unit, doc, function }
+    Feature { name, unit, doc, function: Function::Cheap(function) }
 }
 
-/// A feature that is computed only where it is asked for.
-#[derive(Debug)]
-pub struct CostlyFeature {
-    /// Its name.
-    pub name: &'static str,
-    /// Its unit; `1` for a ratio.
-    pub unit: &'static str,
-    /// What it means, and what it costs.
-    pub doc: &'static str,
+const fn costly(
+    name: &'static str,
+    unit: &'static str,
+    doc: &'static str,
     function: fn(&Structure<'_>) -> Result<f64, Refusal>,
+) -> Feature {
+    Feature { name, unit, doc, function: Function::Costly(function) }
 }
 
 /// The cheap features.
@@ -207,36 +213,31 @@ pub static FEATURES: &[Feature] = &[
 ];
 
 /// Features that cost more than the others together.
-pub static COSTLY: &[CostlyFeature] = &[
-    exact_block_fill::<2>("block_fill_2_exact"),
-    exact_block_fill::<3>("block_fill_3_exact"),
-    exact_block_fill::<4>("block_fill_4_exact"),
-    exact_block_fill::<5>("block_fill_5_exact"),
-    exact_block_fill::<6>("block_fill_6_exact"),
-    CostlyFeature {
-        name: "pattern_symmetry_exact",
-        unit: "1",
-        doc: "share of entries whose mirror image is stored; a search for every entry",
-        function: |structure| Ok(structure.symmetry(usize::MAX)),
-    },
-    CostlyFeature {
-        name: "part_share_metis_4096",
-        unit: "1",
-        doc: "entries within parts of at most 4,096 rows by METIS; as long as hundreds of products",
-        function: |structure| metis_share(structure.pattern(), 4096),
-    },
+pub static COSTLY: &[Feature] = &[
+    costly("block_fill_2_exact", "1", EXACT_FILL, exact_block_fill::<2>),
+    costly("block_fill_3_exact", "1", EXACT_FILL, exact_block_fill::<3>),
+    costly("block_fill_4_exact", "1", EXACT_FILL, exact_block_fill::<4>),
+    costly("block_fill_5_exact", "1", EXACT_FILL, exact_block_fill::<5>),
+    costly("block_fill_6_exact", "1", EXACT_FILL, exact_block_fill::<6>),
+    costly(
+        "pattern_symmetry_exact",
+        "1",
+        "share of entries whose mirror image is stored; a search for every entry",
+        |structure| Ok(structure.symmetry(usize::MAX)),
+    ),
+    costly(
+        "part_share_metis_4096",
+        "1",
+        "entries within METIS's parts of at most 4,096 rows; as long as partitioning takes",
+        |structure| metis_share(structure.pattern(), 4096),
+    ),
 ];
 
-const fn exact_block_fill<const B: usize>(name: &'static str) -> CostlyFeature {
-    CostlyFeature {
-        name,
-        unit: "1",
-        doc: "entries over slots of such dense blocks; builds the pattern of blocks",
-        function: |structure| {
-            let slots = (B * B * structure.blocks(B).pattern().nnz()) as f64;
-            Ok(if slots > 0.0 { structure.pattern().nnz() as f64 / slots } else { 1.0 })
-        },
-    }
+const EXACT_FILL: &str = "entries over slots of such dense blocks; builds the pattern of blocks";
+
+fn exact_block_fill<const B: usize>(structure: &Structure<'_>) -> Result<f64, Refusal> {
+    let slots = (B * B * structure.blocks(B).pattern().nnz()) as f64;
+    Ok(if slots > 0.0 { structure.pattern().nnz() as f64 / slots } else { 1.0 })
 }
 
 /// Share of the entries within parts of at most `most` rows, as METIS cuts the graph.
@@ -258,15 +259,32 @@ fn metis_share(pattern: Pattern<'_>, most: usize) -> Result<f64, Refusal> {
     Ok(over(inside as f64, pattern.nnz() as f64))
 }
 
-/// The cheap features of one matrix.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Features(Vec<f64>);
+/// The features of one matrix: all cheap ones, and costly ones that were asked for.
+#[derive(Clone, Debug)]
+pub struct Features(Vec<(&'static Feature, f64)>);
 
 impl Features {
     /// Computes all cheap features: a few passes over the pattern, over rayon's current threads.
     pub fn of(structure: &Structure<'_>) -> Self {
         let probe = Probe::new(structure);
-        Features(FEATURES.iter().map(|feature| (feature.function)(&probe)).collect())
+        let cheap = FEATURES.iter().filter_map(|feature| match feature.function {
+            Function::Cheap(function) => Some((feature, function(&probe))),
+            Function::Costly(_) => None,
+        });
+        Features(cheap.collect())
+    }
+
+    /// Adds a feature of the same matrix, one of [`COSTLY`].
+    ///
+    /// # Errors
+    /// [`Refusal`] where it means nothing for this matrix.
+    pub fn with(
+        mut self,
+        feature: &'static Feature,
+        structure: &Structure<'_>,
+    ) -> Result<Self, Refusal> {
+        self.0.push((feature, feature.of(structure)?));
+        Ok(self)
     }
 
     /// The value of the feature of this name.
@@ -276,18 +294,42 @@ impl Features {
 
     /// Every feature with its value, in the order of the table.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Feature, f64)> + '_ {
-        FEATURES.iter().zip(self.0.iter().copied())
+        self.0.iter().copied()
     }
 }
 
-impl CostlyFeature {
-    /// Computes it.
+impl PartialEq for Features {
+    fn eq(&self, other: &Self) -> bool {
+        let named = |(feature, value): (&Feature, f64)| (feature.name, value);
+        self.iter().map(named).eq(other.iter().map(named))
+    }
+}
+
+impl Feature {
+    /// Computes it alone.
     ///
     /// # Errors
     /// [`Refusal`] where it means nothing for this matrix.
     pub fn of(&self, structure: &Structure<'_>) -> Result<f64, Refusal> {
-        (self.function)(structure)
+        match self.function {
+            Function::Cheap(function) => Ok(function(&Probe::new(structure))),
+            Function::Costly(function) => function(structure),
+        }
     }
+}
+
+/// The costly feature of this name.
+///
+/// # Errors
+/// [`Error::Argument`] with the names that there are.
+pub fn find_costly(name: &str) -> crate::Result<&'static Feature> {
+    COSTLY.iter().find(|feature| feature.name == name).ok_or_else(|| {
+        let known: Vec<_> = COSTLY.iter().map(|feature| feature.name).collect();
+        Error::argument(format!(
+            "no costly feature is named '{name}'; there are: {}",
+            known.join(", ")
+        ))
+    })
 }
 
 impl Serialize for Features {

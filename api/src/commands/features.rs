@@ -1,17 +1,22 @@
 //! `ellect features`.
 
-use anyhow::Result;
-use ellect::features::Features;
+use anyhow::{Result, anyhow};
+use ellect::features::{Feature, Features};
 use ellect::structure::Structure;
 
 use super::{Answer, read_matrix};
 use crate::cli::{Form, Input};
 use crate::output::{print, print_json, table};
 
-/// Prints what the choice sees of a matrix.
-pub fn run(input: &Input, form: Form) -> Result<Answer> {
+/// Prints what the choice sees of a matrix, and the costly features that are asked for.
+pub fn run(input: &Input, costly: &[&'static Feature], form: Form) -> Result<Answer> {
     let csr = read_matrix::<f64>(input)?;
-    let features = Features::of(&Structure::new(csr.pattern()));
+    let structure = Structure::new(csr.pattern());
+    let mut features = Features::of(&structure);
+    for feature in costly {
+        let refused = |reason| anyhow!("{}: {reason}", feature.name);
+        features = features.with(feature, &structure).map_err(refused)?;
+    }
     if form.json {
         print_json(&features)?;
         return Ok(Answer::Yes);

@@ -46,7 +46,7 @@ pub fn run(cli: Cli) -> Result<Answer> {
         Command::Recommend { input, options, form } => {
             recommend::run(&input, &options, form, &data)
         }
-        Command::Features { input, form } => features::run(&input, form),
+        Command::Features { input, with, form } => features::run(&input, &with, form),
         Command::Formats { form } => formats::run(form),
         Command::Verify { input, product } => verify::run(&input, &product, &data),
         Command::Measure { input, product, only, json } => {
