@@ -1,7 +1,7 @@
 //! `ellect serve`.
 
 use std::future::IntoFuture;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,7 +44,11 @@ const GRACE: Duration = Duration::from_secs(30);
 /// second signal.
 pub fn run(serve: &Serve, data: PathBuf) -> Result<Answer> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .init();
     std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let config = Config {
