@@ -29,6 +29,7 @@ fn main() {
             )
             .expect("writing to a string");
         }
+        primitives(&nvcc, &folder, &out);
     }
     images.push(']');
     fs::write(out.join("images.rs"), images).expect("OUT_DIR is writable");
@@ -70,24 +71,56 @@ fn nvcc(folder: &Path) -> PathBuf {
 
 fn compile(nvcc: &Path, source: &Path, out: &Path) {
     let name = stem(source);
+    let mut command = command(nvcc);
+    command.args(["-fatbin", "-Xptxas", "-v", "-lineinfo"]);
+    let log = run(command.arg("-o").arg(out.join(format!("{name}.fatbin"))).arg(source));
+    fs::write(out.join(format!("{name}.ptxas")), log).expect("OUT_DIR is writable");
+}
+
+/// The library of CUB's algorithms, linked with the CUDA runtime, which opens the driver when it
+/// is first called.
+fn primitives(nvcc: &Path, folder: &Path, out: &Path) {
+    let source = folder.join("primitives/primitives.cu");
+    println!("cargo:rerun-if-changed={}", source.display());
+    let mut command = command(nvcc);
+    command.args(["-lib", "-Xcompiler", "-fPIC"]);
+    run(command.arg("-o").arg(out.join("libellect_primitives.a")).arg(&source));
+    println!("cargo:rustc-link-search=native={}", out.display());
+    println!("cargo:rustc-link-lib=static=ellect_primitives");
+    let root = nvcc.canonicalize().ok().and_then(|nvcc| Some(nvcc.parent()?.parent()?.to_owned()));
+    let root = root.unwrap_or_else(|| PathBuf::from("/usr/local/cuda"));
+    for lib in ["lib", "lib64", "targets/x86_64-linux/lib"] {
+        println!("cargo:rustc-link-search=native={}", root.join(lib).display());
+    }
+    println!("cargo:rustc-link-lib=static=cudart_static");
+    for lib in ["stdc++", "rt", "dl", "pthread"] {
+        println!("cargo:rustc-link-lib={lib}");
+    }
+}
+
+/// nvcc, for every architecture.
+fn command(nvcc: &Path) -> Command {
     let mut command = Command::new(nvcc);
-    command.args(["-fatbin", "-O3", "-std=c++17", "-Xptxas", "-v", "--threads", "2", "-lineinfo"]);
+    command.args(["-O3", "-std=c++17", "--threads", "2"]);
     for (i, arch) in ARCHITECTURES.iter().enumerate() {
         let last = i + 1 == ARCHITECTURES.len();
         let code = if last { format!("[sm_{arch},compute_{arch}]") } else { format!("sm_{arch}") };
         command.arg("-gencode").arg(format!("arch=compute_{arch},code={code}"));
     }
-    command.arg("-o").arg(out.join(format!("{name}.fatbin"))).arg(source);
+    command
+}
+
+/// Runs nvcc and gives what it says.
+fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| {
         panic!(
-            "cannot run {}: {error}; install the CUDA toolkit, name nvcc in $NVCC, or fetch it \
-             with kernels/toolchain.sh",
-            nvcc.display()
+            "cannot run {command:?}: {error}; install the CUDA toolkit, name nvcc in $NVCC, or \
+             fetch it with kernels/toolchain.sh"
         )
     });
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "nvcc failed on {}:\n{log}", source.display());
-    fs::write(out.join(format!("{name}.ptxas")), log).expect("OUT_DIR is writable");
+    assert!(output.status.success(), "{command:?} failed:\n{log}");
+    log
 }
 
 /// One jump for each driver function, through a table that `driver::load` fills.

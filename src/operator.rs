@@ -1,8 +1,13 @@
 //! The prepared operator: a matrix in the chosen layout, with the checks that layouts leave out.
 
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
+
 use crate::check;
 use crate::choose::Choice;
 use crate::csr::Csr;
+#[cfg(feature = "cuda")]
+use crate::device::cuda::{DeviceCsr, Gpu, Placed};
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Layout, Target};
@@ -17,7 +22,14 @@ pub struct PreparedOperator<T: Scalar> {
     fingerprint: Fingerprint,
     candidate: Candidate,
     choice: Option<Box<Choice>>,
-    layout: Box<dyn Layout<T>>,
+    place: Place<T>,
+}
+
+/// Where the layout is.
+enum Place<T: Scalar> {
+    Host(Box<dyn Layout<T>>),
+    #[cfg(feature = "cuda")]
+    Gpu(Box<Placed<T>>),
 }
 
 impl<T: Scalar> std::fmt::Debug for PreparedOperator<T> {
@@ -51,21 +63,59 @@ impl<T: Scalar> PreparedOperator<T> {
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Self> {
-        let refused = |reason: crate::format::Refusal| Error::Refused {
-            candidate: candidate.to_string(),
-            reason: reason.to_string(),
-        };
-        candidate.work(structure, target).map_err(refused)?;
-        let layout = T::convert(candidate, csr, structure, target).map_err(refused)?;
-        Ok(PreparedOperator {
+        candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
+        let layout = candidate.convert(csr, structure, target)?;
+        Ok(Self::placed(csr, candidate, Place::Host(layout)))
+    }
+
+    /// Converts on a GPU where the format can, else on the host, and leaves the layout on the GPU.
+    /// `on_gpu` is the same matrix, uploaded.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Device`] by the
+    /// device.
+    #[cfg(feature = "cuda")]
+    pub fn on_gpu(
+        gpu: &Arc<Gpu>,
+        on_gpu: &Arc<DeviceCsr<T>>,
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+    ) -> Result<Self> {
+        candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
+        let placed = Placed::new(gpu, on_gpu, csr, structure, candidate, target)?;
+        Ok(Self::placed(csr, candidate, Place::Gpu(Box::new(placed))))
+    }
+
+    fn placed(csr: &Csr<T>, candidate: &Candidate, place: Place<T>) -> Self {
+        PreparedOperator {
             nrows: csr.nrows(),
             ncols: csr.ncols(),
             nnz: csr.nnz(),
             fingerprint: Fingerprint::of(csr.pattern()),
             candidate: candidate.clone(),
             choice: None,
-            layout,
-        })
+            place,
+        }
+    }
+
+    /// The operator on its GPU, for vectors that are there: `None` on a host.
+    #[cfg(feature = "cuda")]
+    pub fn on_device(&self) -> Option<&Placed<T>> {
+        match &self.place {
+            Place::Host(_) => None,
+            Place::Gpu(placed) => Some(placed),
+        }
+    }
+
+    /// The same, to put in values that are on the device.
+    #[cfg(feature = "cuda")]
+    pub fn on_device_mut(&mut self) -> Option<&mut Placed<T>> {
+        match &mut self.place {
+            Place::Host(_) => None,
+            Place::Gpu(placed) => Some(placed),
+        }
     }
 
     /// The same operator, remembering why it was chosen.
@@ -81,8 +131,11 @@ impl<T: Scalar> PreparedOperator<T> {
 
     /// y = alpha A x + beta y. With `beta = 0`, y is written and never read.
     ///
+    /// On a GPU this copies the vectors there and back; a solver keeps them there.
+    ///
     /// # Errors
-    /// [`Error::Shape`] unless `x` has `ncols` and `y` has `nrows` elements.
+    /// [`Error::Shape`] unless `x` has `ncols` and `y` has `nrows` elements; [`Error::Device`] by
+    /// a GPU.
     pub fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
         if x.len() != self.ncols {
             return Err(Error::Shape { what: "x", got: x.len(), needed: self.ncols });
@@ -90,8 +143,14 @@ impl<T: Scalar> PreparedOperator<T> {
         if y.len() != self.nrows {
             return Err(Error::Shape { what: "y", got: y.len(), needed: self.nrows });
         }
-        self.layout.apply(alpha, x, beta, y);
-        Ok(())
+        match &self.place {
+            Place::Host(layout) => {
+                layout.apply(alpha, x, beta, y);
+                Ok(())
+            }
+            #[cfg(feature = "cuda")]
+            Place::Gpu(placed) => placed.apply(alpha, x, beta, y),
+        }
     }
 
     /// Puts in the values of a new matrix with the same pattern, in the order of the CSR arrays.
@@ -104,8 +163,14 @@ impl<T: Scalar> PreparedOperator<T> {
                 what: format!("{} values for {} entries", values.len(), self.nnz),
             });
         }
-        self.layout.set_values(values);
-        Ok(())
+        match &mut self.place {
+            Place::Host(layout) => {
+                layout.set_values(values);
+                Ok(())
+            }
+            #[cfg(feature = "cuda")]
+            Place::Gpu(placed) => placed.set_values(values),
+        }
     }
 
     /// Puts in the values of `csr` after making sure that its pattern is the prepared one.
@@ -126,12 +191,11 @@ impl<T: Scalar> PreparedOperator<T> {
     ///
     /// A solver permutes its right-hand side into the basis once, and the solution back.
     pub fn permutation(&self) -> Option<&[u32]> {
-        self.layout.order()
-    }
-
-    /// The layout, for instance to upload it to a GPU.
-    pub fn layout(&self) -> &dyn Layout<T> {
-        self.layout.as_ref()
+        match &self.place {
+            Place::Host(layout) => layout.order(),
+            #[cfg(feature = "cuda")]
+            Place::Gpu(placed) => placed.order(),
+        }
     }
 
     /// The candidate that was prepared.
@@ -141,7 +205,11 @@ impl<T: Scalar> PreparedOperator<T> {
 
     /// Bytes of the layout's arrays.
     pub fn bytes(&self) -> u64 {
-        self.layout.bytes()
+        match &self.place {
+            Place::Host(layout) => layout.bytes(),
+            #[cfg(feature = "cuda")]
+            Place::Gpu(placed) => placed.operator().bytes(),
+        }
     }
 
     /// Number of rows.
@@ -160,8 +228,15 @@ impl<T: Scalar> PreparedOperator<T> {
     }
 
     /// The matrix, converted back.
-    pub fn to_csr(&self) -> Csr<T> {
-        self.layout.to_csr()
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the copy from a GPU fails.
+    pub fn to_csr(&self) -> Result<Csr<T>> {
+        match &self.place {
+            Place::Host(layout) => Ok(layout.to_csr()),
+            #[cfg(feature = "cuda")]
+            Place::Gpu(placed) => placed.to_csr(),
+        }
     }
 
     /// Compares one product with the CSR reference of `csr`, on seeded values of x and y.

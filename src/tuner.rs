@@ -108,8 +108,8 @@ impl Tuner {
         let choice = self.decide(csr, &structure, &workload, &mut |_| ())?;
         let target = choose::target(self.meter.device(), &workload);
         let target = choose::target_of(&choice.choice, &target);
-        let operator = PreparedOperator::with_structure(csr, &structure, &choice.choice, &target)?
-            .with_choice(choice);
+        let operator = self.meter.prepare(csr, &structure, &choice.choice, &target)?;
+        let operator = operator.with_choice(choice);
         match workload.verify {
             Verify::No => {}
             Verify::OnPrepare => operator.verify(csr, VERIFY_SEED)?,

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "cuda")]
 pub mod driver;
+#[cfg(feature = "cuda")]
+pub mod primitives;
 
 /// The compiled kernels of one `.cu` file.
 #[derive(Clone, Copy, Debug)]

@@ -6,11 +6,13 @@
 use rayon::prelude::*;
 
 use super::launch::{Arrays, NULL};
-use super::rows::{Column, Rows, WARP, add_column};
-use super::{Arg, Launch, Layout, Offsets, OnDevice, Target, bytes_of};
+use super::rows::{Column, Rows, WARP, add_column, full_columns};
+use super::{
+    Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Stop, Target, build, bytes_of,
+};
 use crate::csr::Csr;
 use crate::par::Scratch;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::{Sort, Structure};
 
 /// Where the columns of slots start.
@@ -216,27 +218,109 @@ impl<T: Scalar> Layout<T> for Columns<T> {
         };
         let lengths = Some(&self.lengths.list[..]).filter(|list| !list.is_empty());
         let values = arrays.add(&self.values);
-        let args = vec![
-            Arg::U32(self.rows.nrows() as u32),
-            Arg::U32(self.width as u32),
-            Arg::U64(pitch as u64),
-            narrow,
-            wide,
-            arrays.add_some(lengths),
-            Arg::U32(self.lengths.rows_each as u32),
-            arrays.add_some(self.rows.scatter()),
-            arrays.add(&self.col_idx),
+        let product = Product {
+            width: self.width,
+            pitch,
+            starts: [narrow, wide],
+            lengths: arrays.add_some(lengths),
+            rows_each: self.lengths.rows_each,
+            scatter: arrays.add_some(self.rows.scatter()),
+            columns: arrays.add(&self.col_idx),
             values,
-            Arg::X,
-            Arg::Y,
-            Arg::Alpha,
-            Arg::Beta,
-        ];
-        let kernel = format!("columns_t{}_{}", self.threads, T::PRECISION);
-        let threads = (self.rows.nrows().next_multiple_of(WARP) * self.threads) as u64;
-        let launch = Launch::over("columns", kernel, threads, 256, args);
+        };
+        let launch = product.launch(self.rows.nrows(), self.threads, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
+}
+
+/// What a product of columns over all rows reads on a GPU.
+struct Product {
+    width: usize,
+    pitch: usize,
+    starts: [Arg; 2],
+    lengths: Arg,
+    rows_each: usize,
+    scatter: Arg,
+    columns: Arg,
+    values: Arg,
+}
+
+impl Product {
+    fn launch(self, nrows: usize, threads: usize, precision: Precision) -> Launch {
+        let mut args =
+            vec![Arg::U32(nrows as u32), Arg::U32(self.width as u32), Arg::U64(self.pitch as u64)];
+        args.extend(self.starts);
+        args.extend([self.lengths, Arg::U32(self.rows_each as u32), self.scatter]);
+        args.extend([self.columns, self.values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let kernel = format!("columns_t{threads}_{precision}");
+        let lanes = nrows.next_multiple_of(WARP) * threads;
+        Launch::over("columns", kernel, lanes as u64, 256, args)
+    }
+}
+
+/// How columns of slots are laid out by a GPU.
+pub(super) enum Plan {
+    /// Every row of a column, in columns of a multiple of so many rows.
+    Full(usize),
+    /// Columns as long as the rows that reach them, to a multiple of so many.
+    Jagged(usize),
+}
+
+/// Which lengths are kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    Nothing,
+    Rows,
+    Warps,
+}
+
+/// Converts on a GPU: see [`super::Storage::build`].
+pub(super) fn build(
+    builder: &mut dyn Builder,
+    target: &Target<'_>,
+    sort: Sort,
+    plan: Plan,
+    kept: Kept,
+    threads: usize,
+) -> Result<Built, Stop> {
+    let matrix = builder.matrix();
+    let rows = build::Rows::new(builder, sort, target)?;
+    let width = rows.longest as usize;
+    let (lengths, rows_each) = match kept {
+        Kept::Nothing => (NULL, 1),
+        Kept::Rows => (rows.sorted_lengths(builder)?, 1),
+        Kept::Warps => (rows.warp_lengths(builder)?, WARP),
+    };
+    let (pitch, starts, total, stored) = match plan {
+        Plan::Full(multiple) => {
+            let pitch = matrix.nrows.next_multiple_of(multiple);
+            let total = full_columns(matrix.nnz, pitch, width)?;
+            (pitch, [NULL, NULL], total, pitch)
+        }
+        Plan::Jagged(br) => {
+            let counts = builder.temporary(4 * (width as u64 + 1))?;
+            let sorted = match kept {
+                Kept::Rows => lengths,
+                Kept::Nothing | Kept::Warps => rows.sorted_lengths(builder)?,
+            };
+            let args = vec![Arg::U32(matrix.nrows as u32), Arg::U32(br as u32), sorted, counts];
+            builder.launch(&build::step("jagged_counts".to_string(), matrix.nrows, args))?;
+            let starts = builder.starts(counts, width + 1)?;
+            (0, starts.args, starts.total, matrix.nrows.next_multiple_of(br))
+        }
+    };
+    let value_bytes = target.precision.bytes() as u64;
+    target.check_bytes(total * (4 + value_bytes))?;
+    let columns = builder.array(4 * total)?;
+    let values = builder.array(total * value_bytes)?;
+    let slots =
+        build::Slots { slice: 0, stored, width, pitch, starts, base: NULL, columns, values };
+    let update = slots.fill(builder, &rows, target)?;
+    let scatter = rows.scatter;
+    let product = Product { width, pitch, starts, lengths, rows_each, scatter, columns, values };
+    let launch = product.launch(matrix.nrows, threads, target.precision);
+    let order = rows.basis_order();
+    Ok(Built { launches: vec![launch], update: vec![update], order, ..Built::default() })
 }
 
 /// Where the entries of a CSR matrix go.

@@ -16,12 +16,13 @@ use rayon::prelude::*;
 
 use super::launch::Arrays;
 use super::{
-    Arg, Launch, Layout, OnDevice, Params, Refusal, Storage, Target, Work, bytes_of, store,
+    Arg, Builder, Built, Launch, Layout, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
+    build, bytes_of, store,
 };
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::par;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::{Structure, Walk};
 
 /// See the module.
@@ -71,6 +72,21 @@ impl Storage for CooFormat {
         _target: &Target<'_>,
     ) -> Result<CooLayout<T>, Refusal> {
         Ok(CooLayout::new(csr))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let matrix = builder.matrix();
+        let rows = builder.array(4 * matrix.nnz as u64)?;
+        let args = vec![Arg::U32(matrix.nrows as u32), Arg::RowPtr, rows];
+        let kernel = format!("row_indices_{}", matrix.offset_name());
+        builder.launch(&build::step(kernel, matrix.nrows, args))?;
+        let entries = add(matrix.nnz as u64, [rows, Arg::ColIdx, Arg::Values], target.precision);
+        let launches = vec![scale(matrix.nrows, target.precision), entries];
+        Ok(Built { launches, ..Built::default() })
     }
 }
 
@@ -157,10 +173,7 @@ impl<T: Scalar> Layout<T> for CooLayout<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut entries = self.add_on_device();
-        let nrows = self.nrows as u64;
-        let args = vec![Arg::U32(self.nrows as u32), Arg::Y, Arg::Beta];
-        let kernel = format!("coo_scale_{}", T::PRECISION);
-        entries.launches.insert(0, Launch::over("coo", kernel, nrows, 256, args));
+        entries.launches.insert(0, scale(self.nrows, T::PRECISION));
         Some(entries)
     }
 }
@@ -175,9 +188,20 @@ impl<T: Scalar> CooLayout<T> {
         let mut arrays = Arrays::default();
         let (rows, columns) = (arrays.add(&self.row_idx), arrays.add(&self.col_idx));
         let values = arrays.add(&self.values);
-        let args = vec![Arg::U64(nnz), rows, columns, values, Arg::X, Arg::Y, Arg::Alpha];
-        let threads = nnz.div_ceil(32 * PER_LANE) * 32;
-        let kernel = format!("coo_add_{}", T::PRECISION);
-        arrays.on_device(values, vec![Launch::over("coo", kernel, threads, 256, args)])
+        arrays.on_device(values, vec![add(nnz, [rows, columns, values], T::PRECISION)])
     }
+}
+
+/// The launch that scales y.
+fn scale(nrows: usize, precision: Precision) -> Launch {
+    let args = vec![Arg::U32(nrows as u32), Arg::Y, Arg::Beta];
+    Launch::over("coo", format!("coo_scale_{precision}"), nrows as u64, 256, args)
+}
+
+/// The launch that adds the product of the entries in `arrays` to y.
+fn add(nnz: u64, arrays: [Arg; 3], precision: Precision) -> Launch {
+    let vectors = [Arg::X, Arg::Y, Arg::Alpha];
+    let args = [Arg::U64(nnz)].into_iter().chain(arrays).chain(vectors).collect();
+    let threads = nnz.div_ceil(32 * PER_LANE) * 32;
+    Launch::over("coo", format!("coo_add_{precision}"), threads, 256, args)
 }

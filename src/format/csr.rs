@@ -13,12 +13,13 @@
 
 use super::launch::Arrays;
 use super::{
-    Arg, Launch, Layout, Offsets, OnDevice, Params, Refusal, Storage, Target, Work, bytes_of, store,
+    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Stop, Storage,
+    Target, Work, bytes_of, store,
 };
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::par;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::{Structure, Walk};
 
 /// See the module.
@@ -73,12 +74,33 @@ impl Storage for CsrFormat {
             parts: par::split(csr.row_ptr(), 1, par::GRAIN),
         })
     }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
+        let launches = vec![product(builder.matrix(), arrays, target.precision)];
+        Ok(Built { launches, ..Built::default() })
+    }
 }
 
 /// Lanes that share a row on a GPU: half as many as it has entries on average, so that short rows
 /// waste few and long ones still read whole sectors.
 fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
     (nnz / nrows.max(1) / 2).next_power_of_two().clamp(2, 32)
+}
+
+/// The launch of one product of a CSR matrix of these arrays.
+fn product(matrix: Matrix, arrays: [Arg; 3], precision: Precision) -> Launch {
+    let wide = if matrix.wide { "wide_" } else { "" };
+    let tpr = lanes_a_row(matrix.nrows, matrix.nnz);
+    let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
+    let rows = Arg::U32(matrix.nrows as u32);
+    let args = [rows].into_iter().chain(arrays).chain(vectors).collect();
+    let kernel = format!("csr_{wide}t{tpr}_{precision}");
+    Launch::over("csr", kernel, (matrix.nrows * tpr) as u64, 256, args)
 }
 
 /// The arrays of a CSR matrix, with the parts that threads take.
@@ -116,23 +138,11 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let wide = if matches!(self.row_ptr, Offsets::Wide(_)) { "wide_" } else { "" };
-        let nrows = self.row_ptr.len() - 1;
-        let tpr = lanes_a_row(nrows, self.values.len());
+        let (nrows, ncols, nnz) = (self.row_ptr.len() - 1, self.ncols, self.values.len());
+        let matrix = Matrix { nrows, ncols, nnz, wide: matches!(self.row_ptr, Offsets::Wide(_)) };
         let row_ptr = arrays.add_either(&self.row_ptr);
         let (columns, values) = (arrays.add(&self.col_idx), arrays.add(&self.values));
-        let args = vec![
-            Arg::U32(nrows as u32),
-            row_ptr,
-            columns,
-            values,
-            Arg::X,
-            Arg::Y,
-            Arg::Alpha,
-            Arg::Beta,
-        ];
-        let kernel = format!("csr_{wide}t{tpr}_{}", T::PRECISION);
-        let launch = Launch::over("csr", kernel, (nrows * tpr) as u64, 256, args);
+        let launch = product(matrix, [row_ptr, columns, values], T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
 }

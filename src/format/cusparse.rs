@@ -11,7 +11,8 @@
 use super::csr::CsrFormat;
 use super::hll::HllFormat;
 use super::{
-    Algorithm, Layout, OnDevice, Param, Params, Refusal, Storage, Target, Value, Vendor, Work,
+    Algorithm, Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage,
+    Target, Value, Vendor, Work,
 };
 use crate::csr::Csr;
 use crate::scalar::Scalar;
@@ -77,6 +78,22 @@ impl Storage for CusparseFormat {
         };
         Ok(CusparseLayout { shape: [csr.nrows(), csr.ncols(), csr.nnz()], algorithm, arrays })
     }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        _target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let matrix = builder.matrix();
+        let algorithm = algorithm(params);
+        if algorithm == Algorithm::Sell || matrix.wide {
+            return Err(Stop::OnHost);
+        }
+        let [nrows, ncols, nnz] = [matrix.nrows, matrix.ncols, matrix.nnz].map(|n| n as u64);
+        let vendor = Vendor { algorithm, nrows, ncols, nnz, slots: nnz };
+        let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
+        Ok(Built { vendor: Some((vendor, arrays)), ..Built::default() })
+    }
 }
 
 fn algorithm(params: &Params) -> Algorithm {
@@ -120,7 +137,8 @@ impl<T: Scalar> Layout<T> for CusparseLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let described = self.arrays.on_device()?;
         let [nrows, ncols, nnz] = self.shape.map(|size| size as u64);
-        let vendor = Vendor { algorithm: self.algorithm, nrows, ncols, nnz };
+        let slots = described.arrays.get(1).map_or(0, |columns| columns.len() as u64 / 4);
+        let vendor = Vendor { algorithm: self.algorithm, nrows, ncols, nnz, slots };
         Some(OnDevice { launches: Vec::new(), vendor: Some(vendor), ..described })
     }
 }

@@ -4,12 +4,15 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::launch::Arrays;
-use super::rows::{BLOCK, WARP};
-use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, Work, bytes_of, fill, store};
+use super::launch::{Arrays, NULL};
+use super::rows::{BLOCK, WARP, allowed_slots};
+use super::{
+    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target, Work,
+    bytes_of, fill, store,
+};
 use crate::csr::Csr;
 use crate::par;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 
 /// The diagonals of each hack of rows; every one has a place for each row of the hack.
@@ -214,20 +217,66 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
     /// Rows of 16 bytes a thread, fewer where they do not always lie in one hack.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let mut args = vec![
-            Arg::U32(self.nrows as u32),
-            Arg::U32(self.ncols as u32),
-            Arg::U32(self.hack as u32),
-        ];
-        args.extend(arrays.add_offsets(&self.hack_ptr));
+        let starts = arrays.add_offsets(&self.hack_ptr);
         let values = arrays.add(&self.values);
-        args.extend([arrays.add(&self.offsets), values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
-        let most = 16 / size_of::<T>();
-        let rows = [4, 2, 1].into_iter().find(|r| *r <= most && self.hack.is_multiple_of(*r));
-        let rows = rows.unwrap_or(1);
-        let kernel = format!("diagonals_r{rows}_{}", T::PRECISION);
-        let threads = self.nrows.div_ceil(rows) as u64;
-        let launch = Launch::over("diagonals", kernel, threads, 256, args);
+        let offsets = arrays.add(&self.offsets);
+        let shape = [self.nrows, self.ncols, self.hack];
+        let launch = product(shape, starts, offsets, values, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
+}
+
+/// The launch of one product; `shape` is rows, columns and rows of a hack.
+fn product(
+    shape: [usize; 3],
+    starts: [Arg; 2],
+    offsets: Arg,
+    values: Arg,
+    precision: Precision,
+) -> Launch {
+    let [nrows, _, hack] = shape;
+    let most = 16 / precision.bytes();
+    let rows = [4, 2, 1].into_iter().find(|r| *r <= most && hack.is_multiple_of(*r)).unwrap_or(1);
+    let sizes = shape.map(|size| Arg::U32(size as u32));
+    let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
+    let args = sizes.into_iter().chain(starts).chain([offsets, values]).chain(vectors).collect();
+    let kernel = format!("diagonals_r{rows}_{precision}");
+    Launch::over("diagonals", kernel, nrows.div_ceil(rows) as u64, 256, args)
+}
+
+/// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`].
+pub(super) fn build(
+    builder: &mut dyn Builder,
+    target: &Target<'_>,
+    hack: usize,
+) -> Result<Built, Stop> {
+    let matrix = builder.matrix();
+    let Matrix { nrows, ncols, nnz, .. } = matrix;
+    if i32::try_from(nrows.max(ncols)).is_err() {
+        return Err(Stop::OnHost);
+    }
+    let hacks = nrows.div_ceil(hack);
+    // A hack alone that has more is reason enough to refuse.
+    let most = (allowed_slots(nnz as u64) / hack as u64).min(u64::from(u32::MAX - 1));
+    let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+    let launch = |counts: Arg, starts: [Arg; 2], offsets: Arg, values: Arg| {
+        let sizes = [nrows, hack, hacks, most as usize].map(|size| Arg::U32(size as u32));
+        let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values, counts];
+        let args = sizes.into_iter().chain(from).chain(starts).chain([offsets, values]).collect();
+        let kernel = format!("hack_diagonals_{}_{}", matrix.offset_name(), target.precision);
+        let threads = (hacks as u64 + 1) * hack as u64;
+        Launch::over("convert", kernel, threads, hack as u32, args)
+    };
+    builder.launch(&launch(counts, [NULL, NULL], NULL, NULL))?;
+    let starts = builder.starts(counts, hacks + 1)?;
+    let slots = fill::check("its diagonals", u128::from(starts.total) * hack as u128, nnz)?;
+    let value_bytes = target.precision.bytes() as u64;
+    target.check_bytes(slots * value_bytes + 4 * starts.total)?;
+    let offsets = builder.array(4 * starts.total)?;
+    let values = builder.array(slots * value_bytes)?;
+    builder.launch(&launch(NULL, starts.args, offsets, values))?;
+    let update = vec![launch(NULL, starts.args, NULL, values)];
+    let shape = [nrows, ncols, hack];
+    let launches = vec![product(shape, starts.args, offsets, values, target.precision)];
+    Ok(Built { launches, update, ..Built::default() })
 }

@@ -12,9 +12,9 @@
 //! Good for: rows of nearly the same length. Bad for: a few long rows, each of which lengthens all
 //! others; refused where there are more than three slots for each entry.
 
-use super::columns::{Columns, Lengths, Starts};
+use super::columns::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::rows::{self, Arrays, WARP};
-use super::{Params, Refusal, Storage, Target, Work};
+use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
@@ -39,7 +39,7 @@ impl Storage for EllFormat {
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         let (nrows, width) = (structure.pattern().nrows(), structure.max_length());
-        let slots = rows::full_columns(structure, nrows, width)?;
+        let slots = rows::full_columns(structure.pattern().nnz(), nrows, width)?;
         let bytes = slots * (4 + target.precision.bytes() as u64);
         let arrays = Arrays {
             layout_bytes: bytes,
@@ -58,5 +58,13 @@ impl Storage for EllFormat {
     ) -> Result<Columns<T>, Refusal> {
         let starts = Starts::Pitch(csr.nrows());
         Ok(Columns::new(csr, structure, target, Sort::None, starts, Lengths::none()))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        columns::build(builder, target, Sort::None, Plan::Full(1), Kept::Nothing, 1)
     }
 }

@@ -15,10 +15,10 @@
 //! fill the device. Bad for: memory, which is that of ELLPACK; refused where there are more than
 //! three slots for each entry.
 
-use super::columns::{Columns, Lengths, Starts};
+use super::columns::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::ellr::padded_work;
 use super::rows::WARP;
-use super::{Param, Params, Refusal, Storage, Target, Value, Work};
+use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
@@ -63,5 +63,13 @@ impl Storage for EllgFormat {
         let lengths = Lengths::of_rows(structure, Sort::None);
         let columns = Columns::new(csr, structure, target, Sort::None, starts, lengths);
         Ok(columns.with_threads(params.int("tpr")))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        columns::build(builder, target, Sort::None, Plan::Full(WARP), Kept::Rows, params.int("tpr"))
     }
 }

@@ -13,9 +13,9 @@
 //! Good for: rows of nearly the same length within a warp. Bad for: memory, which is that of
 //! ELLPACK; refused where there are more than three slots for each entry.
 
-use super::columns::{Columns, Lengths, Starts};
+use super::columns::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::rows::{self, Arrays, WARP};
-use super::{Params, Refusal, Storage, Target, Work};
+use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
@@ -53,6 +53,14 @@ impl Storage for EllrFormat {
         let lengths = Lengths::of_rows(structure, Sort::None);
         Ok(Columns::new(csr, structure, target, Sort::None, starts, lengths))
     }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        columns::build(builder, target, Sort::None, Plan::Full(1), Kept::Rows, 1)
+    }
 }
 
 /// The work of full columns of `pitch` rows with the length of each row.
@@ -63,7 +71,7 @@ pub(super) fn padded_work(
     threads: usize,
 ) -> Result<Work, Refusal> {
     let pattern = structure.pattern();
-    let slots = rows::full_columns(structure, pitch, structure.max_length())?;
+    let slots = rows::full_columns(pattern.nnz(), pitch, structure.max_length())?;
     let length_bytes = 4 * pattern.nrows() as u64;
     let arrays = Arrays {
         layout_bytes: slots * (4 + target.precision.bytes() as u64) + length_bytes,

@@ -13,7 +13,7 @@
 //! refused where there are more than three places for each entry.
 
 use super::diagonals::{self, Diagonals};
-use super::{Param, Params, Refusal, Storage, Target, Value, Work};
+use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
@@ -60,5 +60,13 @@ impl Storage for HdiaFormat {
         _target: &Target<'_>,
     ) -> Result<Diagonals<T>, Refusal> {
         Ok(Diagonals::new(csr, structure, params.int("hack")))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        diagonals::build(builder, target, params.int("hack"))
     }
 }

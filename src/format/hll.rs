@@ -19,9 +19,13 @@
 //! Good for: most matrices, meshes above all. Bad for: row lengths that vary within each hack;
 //! sorting then helps where y may be written out of order and neighbours need not share x.
 
+use super::launch::NULL;
 use super::rows::{self, Arrays, Column, WARP, add_column};
-use super::slices::{Kernel, Shape, Slices, Width, check_narrow};
-use super::{Arg, Basis, Offsets, Param, Params, Refusal, Storage, Target, Value, Work};
+use super::slices::{Kernel, Product, Shape, Slices, Width, check_narrow, check_span};
+use super::{
+    Arg, Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value,
+    Work, build,
+};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
@@ -124,6 +128,58 @@ impl Storage for HllFormat {
         let shape = Hacks { size: hack, offsets: Offsets::new(&offsets), threads };
         Slices::new(csr, structure, target, sort, shape, width(params))
     }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let matrix = builder.matrix();
+        let (hack, threads) = (params.int("hack"), params.int("tpr"));
+        let rows = build::Rows::new(builder, sort(params), target)?;
+        if u64::from(rows.longest) * hack as u64 > u64::from(u32::MAX) {
+            return Err(Stop::OnHost);
+        }
+        let hacks = matrix.nrows.div_ceil(hack);
+        let sizes = [matrix.nrows, hack, hacks].map(|size| Arg::U32(size as u32));
+        let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+        let args = sizes.into_iter().chain([rows.order, rows.lengths, counts]).collect();
+        builder.launch(&build::step("slice_slots".to_string(), (hacks + 1) * WARP, args))?;
+        let starts = builder.starts(counts, hacks + 1)?;
+        let (base, bits) = match width(params) {
+            Width::Wide => (NULL, 32),
+            Width::Narrow => {
+                let base = builder.array(4 * hacks as u64)?;
+                let widest = builder.temporary(4)?;
+                let kernel = format!("spans_{}", matrix.offset_name());
+                let from = [rows.order, rows.relabel, Arg::RowPtr, Arg::ColIdx];
+                let args = sizes.into_iter().chain(from).chain([base, widest]).collect();
+                builder.launch(&build::step(kernel, hacks * WARP, args))?;
+                check_span(builder.max(widest, 1)? as usize)?;
+                (base, 16)
+            }
+        };
+        let value_bytes = target.precision.bytes() as u64;
+        target.check_bytes(starts.total * (bits / 8 + value_bytes))?;
+        let columns = builder.array(starts.total * bits / 8)?;
+        let values = builder.array(starts.total * value_bytes)?;
+        let (starts, scatter) = (starts.args, rows.scatter);
+        let stored = hacks * hack;
+        let slots =
+            build::Slots { slice: hack, stored, width: 0, pitch: 0, starts, base, columns, values };
+        let update = slots.fill(builder, &rows, target)?;
+        let kernel = format!("{}_{}", stem(bits as usize, threads), target.precision);
+        let product = Product { starts, base, scatter, columns, values };
+        let sizes = vec![Arg::U32(hack as u32)];
+        let launch = product.launch("hll", kernel, matrix.nrows, sizes, stored * threads);
+        let order = rows.basis_order();
+        Ok(Built { launches: vec![launch], update: vec![update], order, ..Built::default() })
+    }
+}
+
+/// The kernel for columns of so many bits and so many threads a row, without the precision.
+fn stem(column_bits: usize, threads: usize) -> String {
+    format!("hll_c{column_bits}_t{threads}")
 }
 
 /// Whether rows and columns may be reordered by the graph: it pays where vectors stay in that order.
@@ -200,7 +256,7 @@ impl Shape for Hacks {
     fn kernel(&self, column_bits: usize) -> Kernel<'_> {
         Kernel {
             image: "hll",
-            stem: format!("hll_c{column_bits}_t{}", self.threads),
+            stem: stem(column_bits, self.threads),
             starts: &self.offsets,
             sizes: vec![Arg::U32(self.size as u32)],
             threads: self.threads,

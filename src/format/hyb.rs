@@ -42,7 +42,7 @@ impl Storage for HybFormat {
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let width = width(structure);
-        let slots = rows::full_columns(structure, pattern.nrows(), width)?;
+        let slots = rows::full_columns(pattern.nnz(), pattern.nrows(), width)?;
         let rest: u64 = structure
             .lengths()
             .iter()

@@ -12,9 +12,9 @@
 //! Good for: row lengths of any spread, in the memory of CSR. Bad for: rows that lose the
 //! neighbours they share x with; diagonals start where they may, so reads are not aligned.
 
-use super::columns::{Columns, Lengths, Starts, jagged_starts};
+use super::columns::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
 use super::rows::{self, Arrays, WARP};
-use super::{Offsets, Params, Refusal, Storage, Target, Work};
+use super::{Builder, Built, Offsets, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
@@ -59,5 +59,13 @@ impl Storage for JadFormat {
     ) -> Result<Columns<T>, Refusal> {
         let starts = Starts::List(Offsets::new(&jagged_starts(structure, 1)));
         Ok(Columns::new(csr, structure, target, Sort::All, starts, Lengths::none()))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        columns::build(builder, target, Sort::All, Plan::Jagged(1), Kept::Nothing, 1)
     }
 }

@@ -12,6 +12,14 @@ pub enum Arg {
     Array(usize),
     /// The address of buffer `i` of [`OnDevice::scratch`].
     Scratch(usize),
+    /// The address of array `i` of a conversion that is under way.
+    Temporary(usize),
+    /// The addresses of the CSR matrix that a GPU converts: row pointers...
+    RowPtr,
+    /// ...columns...
+    ColIdx,
+    /// ...and values.
+    Values,
     /// The address of x.
     X,
     /// The address of y.
@@ -118,6 +126,8 @@ pub struct Vendor {
     pub ncols: u64,
     /// Number of entries.
     pub nnz: u64,
+    /// Places for entries, those of padding among them.
+    pub slots: u64,
 }
 
 /// An algorithm of `cusparseSpMV`.

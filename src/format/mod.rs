@@ -5,6 +5,7 @@
 //! matrix to its [`Layout`]. Nothing outside this folder names a format.
 
 mod bisection;
+mod build;
 mod columns;
 mod diagonals;
 mod fill;
@@ -21,6 +22,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
+pub use build::{Builder, Built, Matrix, Starts, Stop};
 pub use launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use params::{Candidate, Param, Params, Value, candidates};
 
@@ -247,6 +249,20 @@ pub trait Storage: Sync {
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Self::Layout<T>, Refusal>;
+
+    /// Converts on a GPU, with values of the target's precision.
+    ///
+    /// # Errors
+    /// [`Stop::Refused`] where the variant does not suit the matrix, [`Stop::Failed`] by the
+    /// device, [`Stop::OnHost`] where this format or variant is converted on the host.
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Built, Stop> {
+        let _ = (builder, params, target);
+        Err(Stop::OnHost)
+    }
 }
 
 /// A row of the format table; every [`Storage`] is one.
@@ -293,6 +309,16 @@ pub trait Format: Sync {
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal>;
+    /// [`Storage::build`].
+    ///
+    /// # Errors
+    /// As there.
+    fn build(
+        &self,
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Built, Stop>;
 }
 
 impl<S: Storage> Format for S {
@@ -344,6 +370,15 @@ impl<S: Storage> Format for S {
     ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal> {
         Ok(Box::new(S::convert(csr, structure, params, target)?))
     }
+
+    fn build(
+        &self,
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> std::result::Result<Built, Stop> {
+        S::build(builder, params, target)
+    }
 }
 
 /// Conversion of a matrix of this value type through the format table.
@@ -385,6 +420,24 @@ impl ConvertAs for f64 {
 }
 
 impl Candidate {
+    /// Converts a matrix on the host: see [`Storage::convert`].
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where the candidate does not suit the matrix.
+    pub fn convert<T: Scalar>(
+        &self,
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+    ) -> Result<Box<dyn Layout<T>>> {
+        T::convert(self, csr, structure, target).map_err(|reason| self.refused(&reason))
+    }
+
+    /// The error of a refusal.
+    pub fn refused(&self, reason: &Refusal) -> Error {
+        Error::Refused { candidate: self.to_string(), reason: reason.to_string() }
+    }
+
     /// The work of this candidate: see [`Storage::work`].
     ///
     /// # Errors

@@ -18,14 +18,14 @@
 use std::ops::Range;
 
 use super::csr::dot;
-use super::launch::Arrays;
+use super::launch::{Arrays, NULL};
 use super::{
-    Arg, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value, Work,
-    bytes_of, store,
+    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
+    Storage, Target, Value, Work, build, bytes_of, store,
 };
 use crate::csr::{Csr, Pattern};
 use crate::par::{self, Scratch};
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::{Structure, Walk};
 
 /// See the module.
@@ -103,6 +103,49 @@ impl Storage for PcsrFormat {
             middle: Scratch::default(),
             heads: Scratch::default(),
         })
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let Matrix { nrows, nnz, wide, .. } = builder.matrix();
+        let tile = params.int("tile");
+        let weight = TILES_A_CHUNK * tile as u64;
+        let chunks = (nnz as u64 + nrows as u64).div_ceil(weight).max(1);
+        let (counts, splits) = (builder.temporary(4 * (chunks + 1))?, builder.temporary(4)?);
+        let launch = |starts: Arg, rows: Arg, entries: Arg| {
+            let sizes = [Arg::U32(nrows as u32), Arg::U32(tile as u32)];
+            let chunking = [Arg::U64(weight), Arg::U32(chunks as u32), Arg::RowPtr];
+            let out = [counts, splits, starts, rows, entries];
+            let args = sizes.into_iter().chain(chunking).chain(out).collect();
+            let kernel = format!("tiles_{}", if wide { "wide" } else { "narrow" });
+            build::step(kernel, chunks as usize * 32, args)
+        };
+        builder.launch(&launch(NULL, NULL, NULL))?;
+        let starts = builder.starts(counts, chunks as usize + 1)?;
+        let [narrow, _] = starts.args;
+        if narrow == NULL {
+            return Err(Stop::OnHost);
+        }
+        let splits = builder.max(splits, 1)? > 0;
+        let tiles = starts.total;
+        let rows = builder.zeros(4 * (tiles + 1))?;
+        let entries = builder.zeros(if wide { 8 } else { 4 } * (tiles + 1))?;
+        builder.launch(&launch(narrow, rows, entries))?;
+        let plan = GpuTiles {
+            two: params.is("kernel", "two"),
+            tile,
+            tiles,
+            splits,
+            wide,
+            nnz: nnz as u64,
+            bounds: [Arg::RowPtr, rows, entries],
+            entries: [Arg::ColIdx, Arg::Values],
+        };
+        let launches = plan.launches(target.precision);
+        Ok(Built { launches, scratch: plan.scratch(target.precision), ..Built::default() })
     }
 }
 
@@ -269,24 +312,54 @@ impl<T: Scalar> Layout<T> for PcsrLayout<T> {
     }
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
-        let w = size_of::<T>() as u64;
-        let (nnz, tiles) = (self.values.len() as u64, self.tile_rows.len() as u64 - 1);
         let mut arrays = Arrays::default();
         // Row pointers and bounds of tiles end at the same entry: they are of one width.
-        let wide = if matches!(self.row_ptr, Offsets::Wide(_)) { "wide_" } else { "" };
-        let bounds = [
-            arrays.add_either(&self.row_ptr),
-            arrays.add(&self.tile_rows),
-            arrays.add_either(&self.tile_ptr),
-        ];
-        let (columns, values) = (arrays.add(&self.col_idx), arrays.add(&self.values));
+        let plan = GpuTiles {
+            two: self.two,
+            tile: self.tile,
+            tiles: self.tile_rows.len() as u64 - 1,
+            splits: self.splits_rows(),
+            wide: matches!(self.row_ptr, Offsets::Wide(_)),
+            nnz: self.values.len() as u64,
+            bounds: [
+                arrays.add_either(&self.row_ptr),
+                arrays.add(&self.tile_rows),
+                arrays.add_either(&self.tile_ptr),
+            ],
+            entries: [arrays.add(&self.col_idx), arrays.add(&self.values)],
+        };
+        let [_, values] = plan.entries;
+        let mut described = arrays.on_device(values, plan.launches(T::PRECISION));
+        described.scratch = plan.scratch(T::PRECISION);
+        Some(described)
+    }
+}
+
+/// The tiles of a matrix on a GPU.
+struct GpuTiles {
+    two: bool,
+    tile: usize,
+    tiles: u64,
+    splits: bool,
+    wide: bool,
+    nnz: u64,
+    /// Row pointers, `Tiles::rows` and `Tiles::entries`.
+    bounds: [Arg; 3],
+    /// Columns and values.
+    entries: [Arg; 2],
+}
+
+impl GpuTiles {
+    /// The launches of one product.
+    fn launches(&self, name: Precision) -> Vec<Launch> {
+        let wide = if self.wide { "wide_" } else { "" };
+        let (bounds, [columns, values]) = (self.bounds, self.entries);
         let (heads, middle) = (Arg::Scratch(0), Arg::Scratch(1));
-        let name = T::PRECISION;
         let mut launches = Vec::new();
         let (kernel, source) = if self.two {
-            let args = vec![Arg::U64(nnz), columns, values, Arg::X, middle];
+            let args = vec![Arg::U64(self.nnz), columns, values, Arg::X, middle];
             let kernel = format!("pcsr_products_{name}");
-            launches.push(Launch::over("pcsr", kernel, nnz.div_ceil(4), 256, args));
+            launches.push(Launch::over("pcsr", kernel, self.nnz.div_ceil(4), 256, args));
             ("two", vec![middle])
         } else {
             ("fused", vec![columns, values, Arg::X])
@@ -295,19 +368,27 @@ impl<T: Scalar> Layout<T> for PcsrLayout<T> {
         let kernel = format!("pcsr_{wide}{kernel}{block}_{name}");
         let end = [heads, Arg::Y, Arg::Alpha, Arg::Beta];
         let args = bounds.into_iter().chain(source).chain(end).collect();
-        launches.push(Launch::over("pcsr", kernel, tiles * block as u64, block as u32, args));
-        if self.splits_rows() {
-            let args = [Arg::U32(tiles as u32)].into_iter().chain(bounds);
+        launches.push(Launch::over("pcsr", kernel, self.tiles * block as u64, block as u32, args));
+        if self.splits {
+            let args = [Arg::U32(self.tiles as u32)].into_iter().chain(bounds);
             let args = args.chain([heads, Arg::Y, Arg::Alpha]).collect();
             let kernel = format!("pcsr_{wide}heads_{name}");
-            launches.push(Launch::over("pcsr", kernel, tiles, 256, args));
+            launches.push(Launch::over("pcsr", kernel, self.tiles, 256, args));
         }
-        let mut described = arrays.on_device(values, launches);
-        described.scratch = vec![w * tiles];
-        described.scratch.extend(self.two.then_some(w * nnz));
-        Some(described)
+        launches
+    }
+
+    /// Bytes of the heads and of the middle array.
+    fn scratch(&self, precision: Precision) -> Vec<u64> {
+        let w = precision.bytes() as u64;
+        let mut scratch = vec![w * self.tiles];
+        scratch.extend(self.two.then_some(w * self.nnz));
+        scratch
     }
 }
+
+/// Tiles that one warp finds: at most, where all are full.
+const TILES_A_CHUNK: u64 = 16;
 
 /// Entries that a GPU thread takes of a tile: `each` of the kernel.
 const ENTRIES_A_THREAD: usize = 8;

@@ -15,9 +15,9 @@
 //! is that of ELLPACK (refused where there are more than three slots for each entry; pjds holds the
 //! same rows without it), and rows that lose the neighbours they share x with.
 
-use super::columns::{Columns, Lengths, Starts};
+use super::columns::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::rows::{self, Arrays, WARP};
-use super::{Params, Refusal, Storage, Target, Work};
+use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
@@ -42,7 +42,7 @@ impl Storage for PellrFormat {
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         let nrows = structure.pattern().nrows();
-        let slots = rows::full_columns(structure, nrows, structure.max_length())?;
+        let slots = rows::full_columns(structure.pattern().nnz(), nrows, structure.max_length())?;
         let entry_bytes = 4 + target.precision.bytes() as u64;
         let length_bytes = 4 * nrows.div_ceil(WARP) as u64;
         let read = structure.slots(WARP, Sort::All);
@@ -64,5 +64,13 @@ impl Storage for PellrFormat {
         let starts = Starts::Pitch(csr.nrows());
         let lengths = Lengths::of_warps(structure, Sort::All);
         Ok(Columns::new(csr, structure, target, Sort::All, starts, lengths))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        columns::build(builder, target, Sort::All, Plan::Full(1), Kept::Warps, 1)
     }
 }

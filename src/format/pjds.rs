@@ -13,9 +13,9 @@
 //! Good for: a wide spread of row lengths, in hardly more memory than CSR. Bad for: rows that lose
 //! the neighbours they share x with.
 
-use super::columns::{Columns, Lengths, Starts, jagged_starts};
+use super::columns::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
 use super::rows::{self, Arrays, WARP};
-use super::{Offsets, Param, Params, Refusal, Storage, Target, Value, Work};
+use super::{Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::csr::Csr;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
@@ -77,5 +77,13 @@ impl Storage for PjdsFormat {
         let starts = Starts::List(Offsets::new(&starts));
         let lengths = Lengths::of_rows(structure, Sort::All);
         Ok(Columns::new(csr, structure, target, Sort::All, starts, lengths))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        columns::build(builder, target, Sort::All, Plan::Jagged(params.int("br")), Kept::Rows, 1)
     }
 }

@@ -325,12 +325,8 @@ pub(super) fn allowed_slots(nnz: u64) -> u64 {
 ///
 /// # Errors
 /// [`Refusal`] where padding is out of proportion.
-pub(super) fn full_columns(
-    structure: &Structure<'_>,
-    rows: usize,
-    columns: usize,
-) -> Result<u64, Refusal> {
-    let nnz = structure.pattern().nnz() as u64;
+pub(super) fn full_columns(nnz: usize, rows: usize, columns: usize) -> Result<u64, Refusal> {
+    let nnz = nnz as u64;
     let slots = rows as u128 * columns as u128;
     let allowed = allowed_slots(nnz);
     if slots <= u128::from(allowed) {

@@ -203,22 +203,49 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
             Indices::Narrow { .. } => 16,
         };
         let Kernel { image, stem, starts, sizes, threads } = self.shape.kernel(column_bits);
-        let mut args = vec![Arg::U32(self.rows.nrows() as u32)];
-        args.extend(sizes);
-        args.extend(arrays.add_offsets(starts));
-        let order = arrays.add_some(self.rows.scatter());
-        match &self.indices {
-            Indices::Wide(col_idx) => args.extend([NULL, order, arrays.add(col_idx)]),
-            Indices::Narrow { base, offset } => {
-                args.extend([arrays.add(base), order, arrays.add(offset)]);
-            }
-        }
+        let starts = arrays.add_offsets(starts);
+        let scatter = arrays.add_some(self.rows.scatter());
+        let (base, columns) = match &self.indices {
+            Indices::Wide(col_idx) => (NULL, arrays.add(col_idx)),
+            Indices::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
+        };
         let values = arrays.add(&self.values);
-        args.extend([values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let product = Product { starts, base, scatter, columns, values };
         let kernel = format!("{stem}_{}", T::PRECISION);
-        let lanes = self.rows.nrows().next_multiple_of(self.shape.rows()) * threads;
-        let launch = Launch::over(image, kernel, lanes as u64, 256, args);
-        Some(arrays.on_device(values, vec![launch]))
+        let nrows = self.rows.nrows();
+        let lanes = nrows.next_multiple_of(self.shape.rows()) * threads;
+        Some(arrays.on_device(values, vec![product.launch(image, kernel, nrows, sizes, lanes)]))
+    }
+}
+
+/// The arrays that a product of slices reads on a GPU.
+pub(super) struct Product {
+    /// Where slices start.
+    pub starts: [Arg; 2],
+    /// The first column of each slice; null for 32-bit columns.
+    pub base: Arg,
+    /// Where y is written; null where rows keep their order.
+    pub scatter: Arg,
+    pub columns: Arg,
+    pub values: Arg,
+}
+
+impl Product {
+    /// The launch of one product; `sizes` come after the number of rows.
+    pub fn launch(
+        self,
+        image: &'static str,
+        kernel: String,
+        nrows: usize,
+        sizes: Vec<Arg>,
+        lanes: usize,
+    ) -> Launch {
+        let Product { starts, base, scatter, columns, values } = self;
+        let mut args = vec![Arg::U32(nrows as u32)];
+        args.extend(sizes);
+        args.extend(starts);
+        args.extend([base, scatter, columns, values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        Launch::over(image, kernel, lanes as u64, 256, args)
     }
 }
 
@@ -227,14 +254,24 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
 /// # Errors
 /// [`Refusal`] with the widest span.
 pub(super) fn check_spans(spans: &[Range<u32>]) -> Result<(), Refusal> {
-    let widest = spans.iter().map(ExactSizeIterator::len).enumerate().max_by_key(|&(_, span)| span);
-    match widest {
-        Some((s, span)) if span > u16::PADDING.index() => Err(Refusal::new(format!(
-            "slice {s} spans {span} columns, 16-bit columns hold {}",
-            u16::PADDING
-        ))),
-        _ => Ok(()),
+    match spans.iter().map(ExactSizeIterator::len).max() {
+        Some(span) => check_span(span),
+        None => Ok(()),
     }
+}
+
+/// Whether 16-bit offsets hold a span of so many columns.
+///
+/// # Errors
+/// [`Refusal`] with both figures.
+pub(super) fn check_span(widest: usize) -> Result<(), Refusal> {
+    if widest <= u16::PADDING.index() {
+        return Ok(());
+    }
+    Err(Refusal::new(format!(
+        "a slice spans {widest} columns, 16-bit columns hold {}",
+        u16::PADDING
+    )))
 }
 
 /// As [`check_spans`], for `sort` order in a basis that may be permuted.

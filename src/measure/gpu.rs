@@ -4,15 +4,14 @@
 //! matrix nor x is still in the caches; a sample is the time between two events around one launch
 //! of the graph. Queueing launches costs nothing that a solver which uses graphs would not save.
 
+use std::sync::Arc;
 use std::time::Instant;
-
-use cust::memory::{CopyDestination, DeviceBuffer};
 
 use super::{Measurement, Outcome, Protocol, Samples, Timing, take_samples};
 use crate::check;
 use crate::csr::Csr;
-use crate::device::cuda::{CudaOperator, Gpu, Graph};
-use crate::error::{Error, Result};
+use crate::device::cuda::{DeviceCsr, Gpu, Graph, Placed, Vector};
+use crate::error::Result;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Target};
 use crate::operator::{PreparedOperator, permute, permute_back};
@@ -21,10 +20,12 @@ use crate::structure::Structure;
 
 /// Checks and times one candidate on a GPU.
 ///
-/// The conversion is made on the host and counts with its upload. A refusal, a wrong product and a
-/// fault are outcomes, not errors.
+/// The conversion counts from a CSR matrix that is on the device, where the format converts there:
+/// until the GPU has ended it, its memory being kept from one time to the next. Where it is made on
+/// the host, it counts with its upload. A refusal, a wrong product and a fault are outcomes, not
+/// errors.
 pub fn on_gpu<T: Scalar>(
-    gpu: &Gpu,
+    gpu: &Arc<Gpu>,
     csr: &Csr<T>,
     structure: &Structure<'_>,
     candidate: &Candidate,
@@ -44,60 +45,62 @@ pub fn on_gpu<T: Scalar>(
 
 /// A copy of the layout on the GPU, with vectors of its own in the operator's basis.
 struct Copy<T: Scalar> {
-    operator: CudaOperator<T>,
-    x: DeviceBuffer<T>,
-    y: DeviceBuffer<T>,
+    operator: PreparedOperator<T>,
+    x: Vector<T>,
+    y: Vector<T>,
 }
 
 impl<T: Scalar> Copy<T> {
     fn queue(&self, gpu: &Gpu, alpha: T, beta: T) -> Result<()> {
-        let (x, y) = (self.x.as_device_ptr().as_raw(), self.y.as_device_ptr().as_raw());
-        // SAFETY: the buffers have the lengths of the matrix and live as long as `self`, which the
+        let Some(placed) = self.operator.on_device() else { return Ok(()) };
+        // SAFETY: the vectors have the lengths of the matrix and live as long as `self`, which the
         // caller keeps until the stream is synchronised.
-        #[allow(unsafe_code, reason = "queues kernels on this copy's own buffers")]
+        #[allow(unsafe_code, reason = "queues kernels on this copy's own vectors")]
         unsafe {
-            self.operator.apply_raw(alpha, x, beta, y, gpu.stream().as_inner())
+            let stream = gpu.stream().as_inner();
+            placed.operator().apply_raw(alpha, self.x.address(), beta, self.y.address(), stream)
         }
     }
 }
 
 fn time<T: Scalar>(
-    gpu: &Gpu,
+    gpu: &Arc<Gpu>,
     csr: &Csr<T>,
     structure: &Structure<'_>,
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
 ) -> Result<Timing> {
-    let start = Instant::now();
-    let mut host = PreparedOperator::with_structure(csr, structure, candidate, target)?;
-    let mut first = gpu.upload(host.layout())?;
-    let convert_s = start.elapsed().as_secs_f64();
-    let start = Instant::now();
-    host.update_values(csr.values())?;
-    first.update_values(host.layout())?;
-    let update_s = start.elapsed().as_secs_f64();
-    let order = host.permutation();
-    let vector = |len: usize, seed: u64| {
-        let vector: Vec<T> = check::vector(len, seed);
-        order.map_or_else(|| vector.clone(), |order| permute(&vector, order))
+    let on_gpu = Arc::new(DeviceCsr::upload(gpu, csr)?);
+    let mut convert_s = Vec::new();
+    let mut copy = |seed: u64| -> Result<Copy<T>> {
+        let start = Instant::now();
+        let operator = PreparedOperator::on_gpu(gpu, &on_gpu, csr, structure, candidate, target)?;
+        convert_s.push(start.elapsed().as_secs_f64());
+        let vector = |len: usize, seed: u64| {
+            let vector: Vec<T> = check::vector(len, seed);
+            let order = operator.permutation();
+            gpu.vector(&order.map_or_else(|| vector.clone(), |order| permute(&vector, order)))
+        };
+        let (x, y) = (vector(csr.ncols(), seed)?, vector(csr.nrows(), !seed)?);
+        Ok(Copy { operator, x, y })
     };
-    let copy = |operator: CudaOperator<T>, seed: u64| -> Result<Copy<T>> {
-        Ok(Copy {
-            operator,
-            x: gpu.vector(&vector(csr.ncols(), seed))?,
-            y: gpu.vector(&vector(csr.nrows(), !seed))?,
-        })
-    };
-
-    let bytes = host.bytes();
-    let mut copies = vec![copy(first, protocol.seed)?];
+    let mut copies = vec![copy(protocol.seed)?];
+    let bytes = copies[0].operator.bytes();
+    let built = copies[0].operator.on_device().is_some_and(Placed::is_built);
     let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
     copies[0].queue(gpu, alpha, beta)?;
-    compare(gpu, csr, &host, &copies[0], protocol.seed, (alpha, beta))?;
+    compare(csr, &copies[0], protocol.seed, (alpha, beta))?;
     for i in 1..protocol.copies(bytes, target.device) {
-        copies.push(copy(gpu.upload(host.layout())?, protocol.seed + i as u64)?);
+        copies.push(copy(protocol.seed + i as u64)?);
     }
+    for i in copies.len()..if built { CONVERSIONS } else { 0 } {
+        drop(copy(i as u64)?);
+    }
+    let start = Instant::now();
+    copies[0].operator.update_values(csr.values())?;
+    gpu.synchronize()?;
+    let update_s = start.elapsed().as_secs_f64();
 
     // One turn of all copies outside a graph, then as many in a graph as a sample asks for.
     let turn = || copies.iter().try_for_each(|copy| copy.queue(gpu, T::ONE, T::ZERO));
@@ -118,11 +121,11 @@ fn time<T: Scalar>(
     let products = turns * copies.len() as u64;
     let spmv = take_samples(protocol, || Ok(gpu.time(launch)? / products as f64))?;
     let last = copies.len() - 1;
-    compare(gpu, csr, &host, &copies[last], protocol.seed + last as u64, (T::ONE, T::ZERO))?;
+    compare(csr, &copies[last], protocol.seed + last as u64, (T::ONE, T::ZERO))?;
     Ok(Timing {
         spmv,
         products_per_sample: products,
-        convert: Samples::new(vec![convert_s]),
+        convert: Samples::new(convert_s),
         update_s,
         bytes,
         copies: copies.len() as u32,
@@ -132,22 +135,20 @@ fn time<T: Scalar>(
 /// The most turns in one graph.
 const MOST_TURNS: f64 = 256.0;
 
+/// The least number of conversions on the GPU: the first also takes memory from the driver.
+const CONVERSIONS: usize = 4;
+
 /// Compares the y of a copy with the reference.
 fn compare<T: Scalar>(
-    gpu: &Gpu,
     csr: &Csr<T>,
-    host: &PreparedOperator<T>,
     copy: &Copy<T>,
     seed: u64,
     (alpha, beta): (T, T),
 ) -> Result<()> {
-    gpu.synchronize()?;
     let mut y = vec![T::ZERO; csr.nrows()];
-    copy.y
-        .copy_to(&mut y)
-        .map_err(|error| Error::Device(format!("copying y from the device: {error:?}")))?;
-    let y = host.permutation().map_or_else(|| y.clone(), |order| permute_back(&y, order));
+    copy.y.read(&mut y)?;
+    let y = copy.operator.permutation().map_or_else(|| y.clone(), |order| permute_back(&y, order));
     let (x, old) = (check::vector(csr.ncols(), seed), check::vector(csr.nrows(), !seed));
     let reference = check::reference(csr, alpha, &x, beta, &old);
-    check::compare(&host.candidate().to_string(), &reference, &y)
+    check::compare(&copy.operator.candidate().to_string(), &reference, &y)
 }

@@ -5,6 +5,7 @@ use crate::csr::Csr;
 use crate::device::{self, Device, Kind};
 use crate::error::{Error, Result};
 use crate::format::{Candidate, Target};
+use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 
@@ -13,7 +14,7 @@ use crate::structure::Structure;
 pub struct Meter {
     device: Device,
     #[cfg(feature = "cuda")]
-    gpu: Option<device::cuda::Gpu>,
+    gpu: Option<std::sync::Arc<device::cuda::Gpu>>,
 }
 
 impl Meter {
@@ -43,7 +44,7 @@ impl Meter {
         let index = index.parse().map_err(|_| {
             Error::Device(format!("'{name}' does not name a GPU; the first one is cuda:0"))
         })?;
-        let gpu = device::cuda::Gpu::open(index)?;
+        let gpu = std::sync::Arc::new(device::cuda::Gpu::open(index)?);
         Ok(Meter { device: gpu.profile().clone(), gpu: Some(gpu) })
     }
 
@@ -52,6 +53,26 @@ impl Meter {
         Err(Error::Device(format!(
             "{name} needs a program built with the feature cuda; profiles, h200 for instance, do not"
         )))
+    }
+
+    /// Converts a matrix for this device: on its GPU, where it is one of this machine, else for the
+    /// host.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Device`] by a GPU.
+    pub fn prepare<T: Scalar>(
+        &self,
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+    ) -> Result<PreparedOperator<T>> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let on_gpu = std::sync::Arc::new(device::cuda::DeviceCsr::upload(gpu, csr)?);
+            return PreparedOperator::on_gpu(gpu, &on_gpu, csr, structure, candidate, target);
+        }
+        PreparedOperator::with_structure(csr, structure, candidate, target)
     }
 
     /// The device's profile.

@@ -59,7 +59,7 @@ pub struct Protocol {
 impl Default for Protocol {
     fn default() -> Self {
         Protocol {
-            version: 1,
+            version: 2,
             warmup: 1,
             min_sample_s: 2e-3,
             min_samples: 5,

@@ -173,14 +173,14 @@ impl Drop for Product {
 }
 
 impl Product {
-    /// Describes the matrix and preprocesses it: `arrays` are offsets, columns and values,
-    /// `vectors` two buffers that hold x and y while that is done.
+    /// Describes the matrix and preprocesses it: `addresses` are those of offsets, columns and
+    /// values.
     ///
     /// # Errors
     /// [`Error::Device`] where the library is missing or refuses.
     pub fn new<T: Scalar>(
         vendor: &Vendor,
-        arrays: &[DeviceBuffer<u8>],
+        addresses: [u64; 3],
         stream: cuda::CUstream,
     ) -> Result<Self> {
         let library = library()?;
@@ -190,7 +190,7 @@ impl Product {
         let (kind, algorithm) = match vendor.algorithm {
             Algorithm::CsrAlg1 => (None, 2),
             Algorithm::CsrAlg2 => (None, 3),
-            Algorithm::Sell => (Some(arrays[1].len() as i64 / 4), 5),
+            Algorithm::Sell => (Some(vendor.slots as i64), 5),
         };
         let mut product = Product {
             library,
@@ -203,7 +203,6 @@ impl Product {
             buffer: None,
         };
         let [rows, cols, nnz] = [vendor.nrows, vendor.ncols, vendor.nnz].map(|n| n as i64);
-        let address = |i: usize| arrays[i].as_device_ptr().as_raw() as *mut c_void;
         let value = product.value_type();
         let index = INDEX_32I;
         // SAFETY: the arrays hold what the layout described, with 32-bit indices counted from 0,
@@ -211,7 +210,7 @@ impl Product {
         unsafe {
             check((library.set_stream)(handle, stream), "setting the stream")?;
             let matrix = &mut product.matrix;
-            let (offsets, columns, values) = (address(0), address(1), address(2));
+            let [offsets, columns, values] = addresses.map(|address| address as *mut c_void);
             let code = match kind {
                 None => (library.create_csr)(
                     matrix, rows, cols, nnz, offsets, columns, values, index, index, 0, value,

@@ -1,37 +1,41 @@
 //! The CUDA backend: uploads layouts and launches their kernels.
 //!
 //! It knows no format: a layout says what a GPU holds of it and launches
-//! ([`OnDevice`]), this module does it. The driver is opened at run time, so the
+//! ([`OnDevice`](crate::format::OnDevice)), a format which steps convert a matrix on the GPU
+//! ([`Builder`](crate::format::Builder)); this module does it. The driver is opened at run time, so the
 //! program starts on machines without one.
 //!
 //! All `unsafe` code of the library is here: each block says why it is sound.
 #![allow(unsafe_code, reason = "the CUDA driver is a C library")]
 
+mod convert;
+mod csr;
 mod cusparse;
 mod graph;
+mod memory;
+mod operator;
+mod placed;
 
 use std::collections::HashMap;
-use std::ffi::c_void;
-use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::context::Context;
 use cust::device::DeviceAttribute;
 use cust::event::{Event, EventFlags};
-use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys as cuda;
 
+pub use csr::DeviceCsr;
 pub use graph::Graph;
+pub use memory::Vector;
+pub use operator::CudaOperator;
+pub use placed::Placed;
 
 use super::{Device, Kind};
 use crate::error::{Error, Result};
-use crate::format::{Arg, Layout, OnDevice};
+use crate::format::Layout;
 use crate::scalar::Scalar;
-
-/// Shared memory that any kernel may use without asking for more, in bytes.
-const PLAIN_SHARED_BYTES: u32 = 48 * 1024;
 
 /// One opened GPU: its primary context, a stream, and the modules loaded so far.
 pub struct Gpu {
@@ -39,7 +43,7 @@ pub struct Gpu {
     profile: Device,
     driver: String,
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
-    stream: Stream,
+    stream: Arc<Stream>,
     context: Context,
 }
 
@@ -67,13 +71,14 @@ impl Gpu {
         let context = Context::new(device).map_err(failed("making a context"))?;
         let stream =
             Stream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;
+        keep_memory(index)?;
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the version"))?;
         Ok(Gpu {
             index,
             profile: profile(device, index)?,
             driver: format!("{}.{}", version.major(), version.minor()),
             modules: Mutex::default(),
-            stream,
+            stream: Arc::new(stream),
             context,
         })
     }
@@ -107,81 +112,18 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::Device`] where the memory does not suffice.
-    pub fn vector<T: Scalar>(&self, host: &[T]) -> Result<DeviceBuffer<T>> {
-        DeviceBuffer::from_slice(host).map_err(failed("copying a vector to the device"))
+    pub fn vector<T: Scalar>(&self, host: &[T]) -> Result<Vector<T>> {
+        self.make_current()?;
+        Vector::of(host, &self.stream)
     }
 
-    /// Uploads a layout and finds its kernels.
+    /// Uploads a layout that the host made and finds its kernels.
     ///
     /// # Errors
     /// [`Error::Device`] where the format has no kernel, or the device no memory.
     pub fn upload<T: Scalar>(&self, layout: &dyn Layout<T>) -> Result<CudaOperator<T>> {
-        let described = layout
-            .on_device()
-            .ok_or_else(|| Error::Device("this format has no kernel for a GPU".to_string()))?;
-        let OnDevice { arrays, values, scratch, launches, vendor } = described;
-        let arrays = arrays
-            .iter()
-            .map(|bytes| DeviceBuffer::from_slice(bytes).map_err(failed("uploading a layout")))
-            .collect::<Result<Vec<_>>>()?;
-        let scratch = scratch
-            .iter()
-            .map(|&bytes| {
-                DeviceBuffer::zeroed(bytes as usize).map_err(failed("allocating scratch memory"))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let steps = launches
-            .into_iter()
-            .filter(|launch| launch.grid > 0)
-            .map(|launch| {
-                let module = self.module(launch.image)?;
-                let function = module
-                    .get_function(&launch.kernel)
-                    .map_err(failed(&format!("finding kernel {}", launch.kernel)))?
-                    .to_raw();
-                if launch.shared_bytes > PLAIN_SHARED_BYTES {
-                    // SAFETY: `function` belongs to `module`, which is loaded.
-                    let code = unsafe {
-                        cuda::cuFuncSetAttribute(
-                            function,
-                            cuda::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                            launch.shared_bytes as i32,
-                        )
-                    };
-                    check(code, "asking for shared memory")?;
-                }
-                let grid = u32::try_from(launch.grid).map_err(|_| {
-                    Error::Device(format!("{} blocks exceed a grid", launch.grid))
-                })?;
-                Ok(Step {
-                    function,
-                    grid,
-                    block: launch.block,
-                    shared_bytes: launch.shared_bytes,
-                    args: launch
-                        .args
-                        .iter()
-                        .map(|&arg| match arg {
-                            Arg::Array(i) => Word::Fixed(arrays[i].as_device_ptr().as_raw()),
-                            Arg::Scratch(i) => Word::Fixed(scratch[i].as_device_ptr().as_raw()),
-                            Arg::U32(n) => Word::Fixed(u64::from(n)),
-                            Arg::U64(n) => Word::Fixed(n),
-                            Arg::X => Word::X,
-                            Arg::Y => Word::Y,
-                            Arg::Alpha => Word::Alpha,
-                            Arg::Beta => Word::Beta,
-                        })
-                        .collect(),
-                    _module: module,
-                })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let stream = self.stream.as_inner();
-        let vendor =
-            vendor.map(|v| cusparse::Product::new::<T>(&v, &arrays, stream)).transpose()?;
-        // The preprocessing has ended before the first product, on whatever stream that is.
-        self.synchronize()?;
-        Ok(CudaOperator { steps, vendor, arrays, values, _scratch: scratch, scalar: PhantomData })
+        self.make_current()?;
+        CudaOperator::uploaded(self, layout)
     }
 
     fn module(&self, image: &'static str) -> Result<Arc<Module>> {
@@ -220,137 +162,25 @@ impl Gpu {
     }
 }
 
+/// Makes the driver keep the memory that is given back, for the next conversion.
+fn keep_memory(index: u32) -> Result<()> {
+    let (mut device, mut pool, mut most) = (0, std::ptr::null_mut(), u64::MAX);
+    // SAFETY: the driver is started; it writes a device and a pool, and reads one number.
+    unsafe {
+        check(cuda::cuDeviceGet(&mut device, index as i32), "finding the device")?;
+        check(cuda::cuDeviceGetDefaultMemPool(&mut pool, device), "finding its memory pool")?;
+        let attribute = cuda::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        let most = std::ptr::from_mut(&mut most).cast();
+        check(cuda::cuMemPoolSetAttribute(pool, attribute, most), "setting up its memory pool")
+    }
+}
+
 fn check(code: cuda::CUresult, what: &str) -> Result<()> {
     if code == cuda::CUresult::CUDA_SUCCESS {
         Ok(())
     } else {
         Err(Error::Device(format!("{what}: CUDA error {}", code as u32)))
     }
-}
-
-/// One argument of a kernel.
-#[derive(Clone, Copy)]
-enum Word {
-    Fixed(u64),
-    X,
-    Y,
-    Alpha,
-    Beta,
-}
-
-struct Step {
-    function: cuda::CUfunction,
-    grid: u32,
-    block: u32,
-    shared_bytes: u32,
-    args: Vec<Word>,
-    _module: Arc<Module>,
-}
-
-/// A layout on a GPU. `apply` allocates nothing and can be captured in a CUDA graph.
-pub struct CudaOperator<T> {
-    steps: Vec<Step>,
-    vendor: Option<cusparse::Product>,
-    arrays: Vec<DeviceBuffer<u8>>,
-    values: Vec<usize>,
-    _scratch: Vec<DeviceBuffer<u8>>,
-    scalar: PhantomData<T>,
-}
-
-/// The most arguments of a kernel.
-const MAX_ARGS: usize = 24;
-
-impl<T: Scalar> CudaOperator<T> {
-    /// y = alpha A x + beta y on `stream`, for device addresses; returns when it is queued.
-    ///
-    /// # Errors
-    /// [`Error::Device`] where a launch fails; a fault of a kernel shows at the next
-    /// synchronisation.
-    ///
-    /// # Safety
-    /// `x` and `y` are addresses on this operator's GPU of `ncols` and `nrows` values that do not
-    /// overlap and stay valid until the stream has passed this product. The GPU's context is
-    /// current.
-    pub unsafe fn apply_raw(
-        &self,
-        alpha: T,
-        x: cuda::CUdeviceptr,
-        beta: T,
-        y: cuda::CUdeviceptr,
-        stream: cuda::CUstream,
-    ) -> Result<()> {
-        if let Some(vendor) = &self.vendor {
-            // SAFETY: by this function's own contract.
-            unsafe { vendor.apply(alpha, x, beta, y, stream)? };
-        }
-        for step in &self.steps {
-            let mut words = [0u64; MAX_ARGS];
-            let mut addresses = [std::ptr::null_mut::<c_void>(); MAX_ARGS];
-            for ((word, address), arg) in words.iter_mut().zip(&mut addresses).zip(&step.args) {
-                *word = match *arg {
-                    Word::Fixed(value) => value,
-                    Word::X => x,
-                    Word::Y => y,
-                    Word::Alpha => bits(alpha),
-                    Word::Beta => bits(beta),
-                };
-                *address = std::ptr::from_mut(word).cast();
-            }
-            // SAFETY: the arguments are those that the layout described for this kernel: each
-            // address points at a word that outlives the call, the arrays live as long as `self`,
-            // x and y by this function's own contract.
-            let code = unsafe {
-                cuda::cuLaunchKernel(
-                    step.function,
-                    step.grid,
-                    1,
-                    1,
-                    step.block,
-                    1,
-                    1,
-                    step.shared_bytes,
-                    stream,
-                    addresses.as_mut_ptr(),
-                    std::ptr::null_mut(),
-                )
-            };
-            check(code, "launching a kernel")?;
-        }
-        Ok(())
-    }
-
-    /// Takes over the values of `layout`, which is the uploaded one after an update of its values.
-    ///
-    /// # Errors
-    /// [`Error::Device`] where the copy fails; [`Error::Shape`] where it is another layout.
-    pub fn update_values(&mut self, layout: &dyn Layout<T>) -> Result<()> {
-        let described = layout.on_device();
-        let host = |i: usize| described.as_ref().and_then(|d| d.arrays.get(i).copied());
-        for &i in &self.values {
-            let (array, host) = (&mut self.arrays[i], host(i).unwrap_or(&[]));
-            if array.len() != host.len() {
-                return Err(Error::Shape {
-                    what: "values",
-                    got: host.len() / size_of::<T>(),
-                    needed: array.len() / size_of::<T>(),
-                });
-            }
-            array.copy_from(host).map_err(failed("copying values to the device"))?;
-        }
-        Ok(())
-    }
-
-    /// Bytes held on the device.
-    pub fn bytes(&self) -> u64 {
-        self.arrays.iter().map(|array| array.len() as u64).sum()
-    }
-}
-
-fn bits<T: Scalar>(value: T) -> u64 {
-    let mut word = [0u8; 8];
-    let bytes = bytemuck::bytes_of(&value);
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(word)
 }
 
 /// The shipped profile of a known GPU, or one made of what the driver tells.
@@ -390,36 +220,4 @@ fn profile(device: cust::device::Device, index: u32) -> Result<Device> {
         memory_bytes: device.total_memory().map_err(failed("asking for the memory size"))? as u64,
         ..base
     })
-}
-
-impl Gpu {
-    /// One product with host vectors: copies x and y over, multiplies, copies y back.
-    ///
-    /// For checks; a solver keeps its vectors on the device.
-    ///
-    /// # Errors
-    /// [`Error::Device`] from any step.
-    pub fn apply<T: Scalar>(
-        &self,
-        operator: &CudaOperator<T>,
-        alpha: T,
-        x: &[T],
-        beta: T,
-        y: &mut [T],
-    ) -> Result<()> {
-        let (x, device_y) = (self.vector(x)?, self.vector(y)?);
-        // SAFETY: both buffers live until the stream is synchronised below; the caller's layout
-        // fits their lengths, as for the host product.
-        unsafe {
-            operator.apply_raw(
-                alpha,
-                x.as_device_ptr().as_raw(),
-                beta,
-                device_y.as_device_ptr().as_raw(),
-                self.stream.as_inner(),
-            )?;
-        }
-        self.synchronize()?;
-        device_y.copy_to(y).map_err(failed("copying a vector from the device"))
-    }
 }

@@ -1,0 +1,39 @@
+// Sums, sorts and maxima over arrays on the device, by CUB.
+//
+// Each function asks for the bytes of temporary memory where `temporary` is null, and works where
+// it is not. All take device addresses and a stream, and return a CUDA error code.
+#include <cstddef>
+#include <cstdint>
+
+#include <cub/cub.cuh>
+#include <thrust/iterator/transform_iterator.h>
+
+namespace {
+struct Widen {
+    __host__ __device__ uint64_t operator()(uint32_t n) const { return n; }
+};
+}  // namespace
+
+extern "C" {
+
+// sums[i] = counts[0] + ... + counts[i - 1].
+int ellect_exclusive_sum(void* temporary, size_t* bytes, const uint32_t* counts, uint64_t* sums,
+                         uint64_t n, cudaStream_t stream) {
+    const auto wide = thrust::make_transform_iterator(counts, Widen{});
+    return cub::DeviceScan::ExclusiveSum(temporary, *bytes, wide, sums, int64_t(n), stream);
+}
+
+// Sorts keys downwards by their low `bits` bits, rows of the same key in their order.
+int ellect_sort_down(void* temporary, size_t* bytes, const uint64_t* keys, uint64_t* sorted_keys,
+                     const uint32_t* rows, uint32_t* sorted_rows, uint64_t n, int bits,
+                     cudaStream_t stream) {
+    return cub::DeviceRadixSort::SortPairsDescending(temporary, *bytes, keys, sorted_keys, rows,
+                                                     sorted_rows, int64_t(n), 0, bits, stream);
+}
+
+// *most = the largest of the numbers, 0 of none.
+int ellect_max(void* temporary, size_t* bytes, const uint32_t* numbers, uint32_t* most, uint64_t n,
+               cudaStream_t stream) {
+    return cub::DeviceReduce::Max(temporary, *bytes, numbers, most, int64_t(n), stream);
+}
+}

@@ -1,0 +1,52 @@
+//! Sums, sorts and maxima over arrays on a GPU: `primitives/primitives.cu`, which calls CUB.
+//!
+//! Every function takes device addresses of the current context and a stream of it. Where
+//! `temporary` is null it only says in `bytes` how much temporary memory it needs. What it returns
+//! is a CUDA error code, 0 for none.
+#![allow(unsafe_code, reason = "calls a C library")]
+
+use std::ffi::{c_int, c_void};
+
+unsafe extern "C" {
+    /// `sums[i] = counts[0] + ... + counts[i - 1]` for `i < n`.
+    ///
+    /// # Safety
+    /// The arrays hold `n` numbers each, `temporary` the `bytes` asked for.
+    pub fn ellect_exclusive_sum(
+        temporary: *mut c_void,
+        bytes: *mut usize,
+        counts: *const u32,
+        sums: *mut u64,
+        n: u64,
+        stream: *mut c_void,
+    ) -> c_int;
+
+    /// Rows in the order of their falling keys, of which the low `bits` bits count; stable.
+    ///
+    /// # Safety
+    /// The arrays hold `n` numbers each and do not overlap, `temporary` the `bytes` asked for.
+    pub fn ellect_sort_down(
+        temporary: *mut c_void,
+        bytes: *mut usize,
+        keys: *const u64,
+        sorted_keys: *mut u64,
+        rows: *const u32,
+        sorted_rows: *mut u32,
+        n: u64,
+        bits: c_int,
+        stream: *mut c_void,
+    ) -> c_int;
+
+    /// `*most` is the largest of `n` numbers, 0 of none.
+    ///
+    /// # Safety
+    /// `numbers` holds `n`, `temporary` the `bytes` asked for.
+    pub fn ellect_max(
+        temporary: *mut c_void,
+        bytes: *mut usize,
+        numbers: *const u32,
+        most: *mut u32,
+        n: u64,
+        stream: *mut c_void,
+    ) -> c_int;
+}

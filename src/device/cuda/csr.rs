@@ -1,0 +1,99 @@
+//! A CSR matrix that a GPU holds.
+
+use std::marker::PhantomData;
+
+use cust::sys as cuda;
+
+use super::Gpu;
+use super::memory::{Memory, read};
+use crate::csr::Csr;
+use crate::error::Result;
+use crate::format::{Matrix, Offsets};
+use crate::scalar::Scalar;
+
+/// A CSR matrix on a GPU: row pointers of 32 or 64 bits, columns of 32 bits that rise in each row,
+/// and values.
+pub struct DeviceCsr<T> {
+    matrix: Matrix,
+    /// Row pointers, columns, values.
+    addresses: [cuda::CUdeviceptr; 3],
+    _owned: Vec<Memory>,
+    scalar: PhantomData<T>,
+}
+
+impl<T> std::fmt::Debug for DeviceCsr<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeviceCsr").field("matrix", &self.matrix).finish_non_exhaustive()
+    }
+}
+
+impl<T: Scalar> DeviceCsr<T> {
+    /// Copies a matrix to the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) where the memory does not suffice.
+    pub fn upload(gpu: &Gpu, csr: &Csr<T>) -> Result<Self> {
+        let stream = &gpu.stream;
+        let row_ptr = Offsets::new(csr.row_ptr());
+        let (bytes, wide) = match &row_ptr {
+            Offsets::Narrow(offsets) => (bytemuck::cast_slice(offsets), false),
+            Offsets::Wide(offsets) => (bytemuck::cast_slice(offsets), true),
+        };
+        let owned = vec![
+            Memory::of(bytes, stream)?,
+            Memory::of(bytemuck::cast_slice(csr.col_idx()), stream)?,
+            Memory::of(bytemuck::cast_slice(csr.values()), stream)?,
+        ];
+        let addresses = [0, 1, 2].map(|i: usize| owned[i].address());
+        let (nrows, ncols, nnz) = (csr.nrows(), csr.ncols(), csr.nnz());
+        let matrix = Matrix { nrows, ncols, nnz, wide };
+        Ok(DeviceCsr { matrix, addresses, _owned: owned, scalar: PhantomData })
+    }
+
+    /// A matrix that is on the device already: the addresses of `nrows + 1` row pointers (32-bit,
+    /// or 64-bit where `matrix.wide`), `nnz` 32-bit columns and `nnz` values.
+    ///
+    /// # Safety
+    /// The arrays are on the GPU that this is used with and form a valid CSR matrix: row pointers
+    /// start at 0, do not fall and end at `nnz`; columns are below `ncols` and rise in each row.
+    /// They are not changed or freed while this or an operator made of it lives.
+    pub unsafe fn from_raw(matrix: Matrix, addresses: [cuda::CUdeviceptr; 3]) -> Self {
+        DeviceCsr { matrix, addresses, _owned: Vec::new(), scalar: PhantomData }
+    }
+
+    /// Its shape.
+    pub fn matrix(&self) -> Matrix {
+        self.matrix
+    }
+
+    /// Addresses of row pointers, columns and values.
+    pub fn addresses(&self) -> [cuda::CUdeviceptr; 3] {
+        self.addresses
+    }
+
+    /// Bytes of its arrays.
+    pub fn bytes(&self) -> [u64; 3] {
+        let width = if self.matrix.wide { 8 } else { 4 };
+        let (nrows, nnz) = (self.matrix.nrows as u64, self.matrix.nnz as u64);
+        [(nrows + 1) * width, 4 * nnz, nnz * size_of::<T>() as u64]
+    }
+
+    /// Copies it to the host, with the values at `values`.
+    pub(super) fn download(&self, gpu: &Gpu, values: cuda::CUdeviceptr) -> Result<Csr<T>> {
+        let Matrix { nrows, ncols, nnz, wide } = self.matrix;
+        let [row_ptr, col_idx, _] = self.addresses;
+        let offsets = if wide {
+            let mut offsets = vec![0u64; nrows + 1];
+            read(row_ptr, bytemuck::cast_slice_mut(&mut offsets), &gpu.stream)?;
+            Offsets::Wide(offsets)
+        } else {
+            let mut offsets = vec![0u32; nrows + 1];
+            read(row_ptr, bytemuck::cast_slice_mut(&mut offsets), &gpu.stream)?;
+            Offsets::Narrow(offsets)
+        };
+        let (mut columns, mut entries) = (vec![0u32; nnz], vec![T::ZERO; nnz]);
+        read(col_idx, bytemuck::cast_slice_mut(&mut columns), &gpu.stream)?;
+        read(values, bytemuck::cast_slice_mut(&mut entries), &gpu.stream)?;
+        Csr::new(nrows, ncols, offsets.to_vec(), columns, entries)
+    }
+}

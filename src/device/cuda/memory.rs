@@ -1,0 +1,185 @@
+//! Device memory in the order of a stream: taking and giving back cost no synchronisation, and what
+//! was given back is kept for the next conversion.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cust::stream::Stream;
+use cust::sys as cuda;
+
+use super::check;
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+
+/// Bytes of device memory, given back when this is dropped.
+///
+/// What works with it must have been queued on the GPU's own stream, or have ended, by then.
+pub(super) struct Memory {
+    address: cuda::CUdeviceptr,
+    bytes: usize,
+    stream: Arc<Stream>,
+}
+
+impl Memory {
+    /// Takes memory; what it holds at first is unknown.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where there is not enough.
+    pub fn new(bytes: u64, stream: &Arc<Stream>) -> Result<Self> {
+        let bytes = usize::try_from(bytes)
+            .map_err(|_| Error::Device(format!("{bytes} bytes are more than a device has")))?;
+        let mut memory = Memory { address: 0, bytes, stream: Arc::clone(stream) };
+        // SAFETY: the driver writes one address. Kernels take null of empty arrays for absent ones,
+        // so that none is empty.
+        let code =
+            unsafe { cuda::cuMemAllocAsync(&mut memory.address, bytes.max(16), stream.as_inner()) };
+        check(code, &format!("taking {bytes} bytes of device memory"))?;
+        Ok(memory)
+    }
+
+    /// Takes memory that holds zeros.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub fn zeros(bytes: u64, stream: &Arc<Stream>) -> Result<Self> {
+        let memory = Memory::new(bytes, stream)?;
+        // SAFETY: the memory has so many bytes.
+        let code =
+            unsafe { cuda::cuMemsetD8Async(memory.address, 0, memory.bytes, stream.as_inner()) };
+        check(code, "clearing device memory")?;
+        Ok(memory)
+    }
+
+    /// Takes memory that holds these bytes.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub fn of(host: &[u8], stream: &Arc<Stream>) -> Result<Self> {
+        let memory = Memory::new(host.len() as u64, stream)?;
+        memory.write(host)?;
+        Ok(memory)
+    }
+
+    /// Copies these bytes to its start and waits for that.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the copy fails.
+    ///
+    /// # Panics
+    /// If they are more than it has.
+    pub fn write(&self, host: &[u8]) -> Result<()> {
+        assert!(host.len() <= self.bytes, "{} bytes into {}", host.len(), self.bytes);
+        let stream = self.stream.as_inner();
+        // SAFETY: both sides have so many bytes, and the host's stay until the stream is waited for.
+        unsafe {
+            let code =
+                cuda::cuMemcpyHtoDAsync_v2(self.address, host.as_ptr().cast(), host.len(), stream);
+            check(code, "copying to the device")?;
+            check(cuda::cuStreamSynchronize(stream), "copying to the device")
+        }
+    }
+
+    /// Copies its start to the host, after what was queued before on the stream.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the copy fails or a kernel faulted.
+    ///
+    /// # Panics
+    /// If more bytes are wanted than it has.
+    pub fn read(&self, host: &mut [u8]) -> Result<()> {
+        assert!(host.len() <= self.bytes, "{} bytes of {}", host.len(), self.bytes);
+        read(self.address, host, &self.stream)
+    }
+
+    /// Its address.
+    pub fn address(&self) -> cuda::CUdeviceptr {
+        self.address
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+}
+
+/// Copies bytes from a device address to the host, after what was queued before on the stream.
+pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], stream: &Stream) -> Result<()> {
+    let stream = stream.as_inner();
+    // SAFETY: callers own so many bytes at the address; the host's stay until the stream has been
+    // waited for.
+    unsafe {
+        let code =
+            cuda::cuMemcpyDtoHAsync_v2(host.as_mut_ptr().cast(), address, host.len(), stream);
+        check(code, "copying from the device")?;
+        check(cuda::cuStreamSynchronize(stream), "a kernel")
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.address != 0 {
+            // SAFETY: it was taken once and is given back once, behind the stream's work.
+            unsafe { cuda::cuMemFreeAsync(self.address, self.stream.as_inner()) };
+        }
+    }
+}
+
+/// A vector on a GPU.
+pub struct Vector<T> {
+    memory: Memory,
+    len: usize,
+    scalar: PhantomData<T>,
+}
+
+impl<T> std::fmt::Debug for Vector<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vector").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl<T: Scalar> Vector<T> {
+    pub(super) fn of(host: &[T], stream: &Arc<Stream>) -> Result<Self> {
+        let memory = Memory::of(bytemuck::cast_slice(host), stream)?;
+        Ok(Vector { memory, len: host.len(), scalar: PhantomData })
+    }
+
+    /// Its address, for products that are queued and for other libraries.
+    pub fn address(&self) -> cuda::CUdeviceptr {
+        self.memory.address()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies new elements in.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there are as many; [`Error::Device`] where the copy fails.
+    pub fn write(&mut self, host: &[T]) -> Result<()> {
+        self.check_len(host.len())?;
+        self.memory.write(bytemuck::cast_slice(host))
+    }
+
+    /// Copies its elements out, after the work that was queued on the GPU's stream.
+    ///
+    /// # Errors
+    /// As [`Vector::write`].
+    pub fn read(&self, host: &mut [T]) -> Result<()> {
+        self.check_len(host.len())?;
+        self.memory.read(bytemuck::cast_slice_mut(host))
+    }
+
+    fn check_len(&self, got: usize) -> Result<()> {
+        if got == self.len {
+            return Ok(());
+        }
+        Err(Error::Shape { what: "a vector", got, needed: self.len })
+    }
+}

@@ -1,0 +1,427 @@
+//! A layout on a GPU, and what it launches.
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cust::module::Module;
+use cust::sys as cuda;
+
+use super::convert::word;
+use super::memory::Memory;
+use super::{DeviceCsr, Gpu, check, cusparse, failed};
+use crate::error::{Error, Result};
+use crate::format::{Arg, Built, Launch, Layout, OnDevice, Vendor};
+use crate::scalar::Scalar;
+
+/// Shared memory that any kernel may use without asking for more, in bytes.
+const PLAIN_SHARED_BYTES: u32 = 48 * 1024;
+
+/// The most arguments of a kernel.
+const MAX_ARGS: usize = 24;
+
+/// One argument of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Word {
+    Fixed(u64),
+    X,
+    Y,
+    /// New values, where an operator takes them over.
+    Values,
+    Alpha,
+    Beta,
+}
+
+/// A kernel, ready to launch.
+pub(super) struct Step {
+    function: cuda::CUfunction,
+    grid: u32,
+    block: u32,
+    shared_bytes: u32,
+    args: Vec<Word>,
+    _module: Arc<Module>,
+}
+
+impl Step {
+    /// Finds the kernel of a launch; `None` where it has no blocks.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where there is no such kernel, or it asks for more than the device has.
+    pub fn new(gpu: &Gpu, launch: &Launch, word: impl Fn(Arg) -> Word) -> Result<Option<Self>> {
+        if launch.grid == 0 {
+            return Ok(None);
+        }
+        let grid = u32::try_from(launch.grid)
+            .map_err(|_| Error::Device(format!("{} blocks exceed a grid", launch.grid)))?;
+        let module = gpu.module(launch.image)?;
+        let function = module
+            .get_function(&launch.kernel)
+            .map_err(failed(&format!("finding kernel {}", launch.kernel)))?
+            .to_raw();
+        if launch.shared_bytes > PLAIN_SHARED_BYTES {
+            // SAFETY: `function` belongs to `module`, which is loaded.
+            let code = unsafe {
+                cuda::cuFuncSetAttribute(
+                    function,
+                    cuda::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    launch.shared_bytes as i32,
+                )
+            };
+            check(code, "asking for shared memory")?;
+        }
+        assert!(launch.args.len() <= MAX_ARGS, "{} has {} arguments", launch.kernel, MAX_ARGS);
+        let args = launch.args.iter().map(|&arg| word(arg)).collect();
+        let Launch { block, shared_bytes, .. } = *launch;
+        Ok(Some(Step { function, grid, block, shared_bytes, args, _module: module }))
+    }
+
+    /// Queues it; `vectors` are the addresses of x, y and new values.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the launch fails.
+    ///
+    /// # Safety
+    /// The addresses hold what the kernel reads and writes of them, until the stream has passed it;
+    /// the GPU's context is current.
+    pub unsafe fn launch<T: Scalar>(
+        &self,
+        vectors: [cuda::CUdeviceptr; 3],
+        alpha: T,
+        beta: T,
+        stream: cuda::CUstream,
+    ) -> Result<()> {
+        let [x, y, values] = vectors;
+        let mut words = [0u64; MAX_ARGS];
+        let mut addresses = [std::ptr::null_mut::<c_void>(); MAX_ARGS];
+        for ((word, address), arg) in words.iter_mut().zip(&mut addresses).zip(&self.args) {
+            *word = match *arg {
+                Word::Fixed(value) => value,
+                Word::X => x,
+                Word::Y => y,
+                Word::Values => values,
+                Word::Alpha => bits(alpha),
+                Word::Beta => bits(beta),
+            };
+            *address = std::ptr::from_mut(word).cast();
+        }
+        // SAFETY: each address points at a word that outlives the call; the words are what a layout
+        // described for this kernel, and valid by this function's own contract.
+        let code = unsafe {
+            cuda::cuLaunchKernel(
+                self.function,
+                self.grid,
+                1,
+                1,
+                self.block,
+                1,
+                1,
+                self.shared_bytes,
+                stream,
+                addresses.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        check(code, "launching a kernel")
+    }
+}
+
+fn bits<T: Scalar>(value: T) -> u64 {
+    let mut word = [0u8; 8];
+    let bytes = bytemuck::bytes_of(&value);
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}
+
+/// Where the values of an operator come from.
+enum Values<T> {
+    /// A layout made on the host: which of the arrays hold values.
+    Host(Vec<usize>),
+    /// The CSR matrix on the device, what takes over new values, and the newest values once there
+    /// were any.
+    Device { csr: Arc<DeviceCsr<T>>, update: Vec<Step>, newest: Option<Memory> },
+}
+
+/// A layout on a GPU. A product allocates nothing and can be captured in a CUDA graph.
+pub struct CudaOperator<T> {
+    steps: Vec<Step>,
+    vendor: Option<(Vendor, [u64; 3], cusparse::Product)>,
+    arrays: Vec<Memory>,
+    _scratch: Vec<Memory>,
+    order: Option<usize>,
+    values: Values<T>,
+    scalar: PhantomData<T>,
+}
+
+impl<T> std::fmt::Debug for CudaOperator<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CudaOperator").field("launches", &self.steps.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Scalar> CudaOperator<T> {
+    /// Uploads a layout that the host made.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the format has no kernel, or the device no memory.
+    pub(super) fn uploaded(gpu: &Gpu, layout: &dyn Layout<T>) -> Result<Self> {
+        let described = layout
+            .on_device()
+            .ok_or_else(|| Error::Device("this format has no kernel for a GPU".to_string()))?;
+        let OnDevice { arrays, values, scratch, launches, vendor } = described;
+        let arrays = arrays.iter().map(|bytes| Memory::of(bytes, &gpu.stream));
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let vendor = vendor.map(|vendor| (vendor, [0, 1, 2].map(|i: usize| arrays[i].address())));
+        let fixed = |arg: Arg| match arg {
+            Arg::Array(i) => Word::Fixed(arrays[i].address()),
+            Arg::U32(n) => Word::Fixed(u64::from(n)),
+            Arg::U64(n) => Word::Fixed(n),
+            Arg::X => Word::X,
+            Arg::Y => Word::Y,
+            Arg::Alpha => Word::Alpha,
+            Arg::Beta => Word::Beta,
+            Arg::Scratch(_) | Arg::Temporary(_) | Arg::RowPtr | Arg::ColIdx | Arg::Values => {
+                unreachable!("{arg:?} is no argument of a layout made on the host")
+            }
+        };
+        let (steps, scratch) = product(gpu, &launches, &scratch, fixed)?;
+        CudaOperator {
+            steps,
+            vendor: None,
+            arrays,
+            _scratch: scratch,
+            order: None,
+            values: Values::Host(values),
+            scalar: PhantomData,
+        }
+        .with_vendor(gpu, vendor)
+    }
+
+    /// What a conversion on the device made.
+    ///
+    /// # Errors
+    /// [`Error::Device`] by the device.
+    pub(super) fn built(
+        gpu: &Gpu,
+        csr: &Arc<DeviceCsr<T>>,
+        arrays: Vec<Memory>,
+        built: &Built,
+    ) -> Result<Self> {
+        let fixed = |arg: Arg| match arg {
+            Arg::Array(i) => Word::Fixed(arrays[i].address()),
+            other => word(csr, other),
+        };
+        let (steps, scratch) = product(gpu, &built.launches, &built.scratch, fixed)?;
+        let update = built.update.iter().filter_map(|launch| {
+            let step = Step::new(gpu, launch, |arg| match arg {
+                Arg::Values => Word::Values,
+                other => fixed(other),
+            });
+            step.transpose()
+        });
+        let update = update.collect::<Result<Vec<_>>>()?;
+        let vendor = built.vendor.map(|(vendor, args)| {
+            (
+                vendor,
+                args.map(|arg| match fixed(arg) {
+                    Word::Fixed(address) => address,
+                    _ => 0,
+                }),
+            )
+        });
+        let order = built.order.and_then(|arg| match arg {
+            Arg::Array(i) => Some(i),
+            _ => None,
+        });
+        CudaOperator {
+            steps,
+            vendor: None,
+            arrays,
+            _scratch: scratch,
+            order,
+            values: Values::Device { csr: Arc::clone(csr), update, newest: None },
+            scalar: PhantomData,
+        }
+        .with_vendor(gpu, vendor)
+    }
+
+    fn with_vendor(mut self, gpu: &Gpu, vendor: Option<(Vendor, [u64; 3])>) -> Result<Self> {
+        if let Some((vendor, addresses)) = vendor {
+            let product = cusparse::Product::new::<T>(&vendor, addresses, gpu.stream.as_inner())?;
+            self.vendor = Some((vendor, addresses, product));
+        }
+        // What was preprocessed has ended before the first product, on whatever stream that is.
+        gpu.synchronize()?;
+        Ok(self)
+    }
+
+    /// y = alpha A x + beta y on `stream`, for device addresses; returns when it is queued.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where a launch fails; a fault of a kernel shows at the next
+    /// synchronisation.
+    ///
+    /// # Safety
+    /// `x` and `y` are addresses on this operator's GPU of `ncols` and `nrows` values that do not
+    /// overlap and stay valid until the stream has passed this product. The GPU's context is
+    /// current. Products with one operator follow each other: on one stream, or synchronised.
+    pub unsafe fn apply_raw(
+        &self,
+        alpha: T,
+        x: cuda::CUdeviceptr,
+        beta: T,
+        y: cuda::CUdeviceptr,
+        stream: cuda::CUstream,
+    ) -> Result<()> {
+        if let Some((_, _, product)) = &self.vendor {
+            // SAFETY: by this function's own contract.
+            unsafe { product.apply(alpha, x, beta, y, stream)? };
+        }
+        // SAFETY: the operator's arrays live as long as `self`, x and y by this function's own
+        // contract; products read no new values.
+        self.steps
+            .iter()
+            .try_for_each(|step| unsafe { step.launch([x, y, 0], alpha, beta, stream) })
+    }
+
+    /// Takes over the values of `layout`, which is the uploaded one after an update of its values.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the copy fails; [`Error::Shape`] where it is another layout.
+    pub(super) fn take_layout(&mut self, layout: &dyn Layout<T>) -> Result<()> {
+        let Values::Host(values) = &self.values else {
+            return Err(Error::Device("this layout was made on the device".to_string()));
+        };
+        let described = layout.on_device();
+        let host = |i: usize| described.as_ref().and_then(|d| d.arrays.get(i).copied());
+        for &i in values {
+            let (array, host) = (&self.arrays[i], host(i).unwrap_or(&[]));
+            if array.bytes() != host.len() as u64 {
+                return Err(Error::Shape {
+                    what: "values",
+                    got: host.len() / size_of::<T>(),
+                    needed: array.bytes() as usize / size_of::<T>(),
+                });
+            }
+            array.write(host)?;
+        }
+        Ok(())
+    }
+
+    /// Takes over `nnz` new values that are on the device, in the order of the CSR matrix: copies
+    /// them and queues the work on the GPU's stream. Only for what was converted on the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] by the device.
+    ///
+    /// # Safety
+    /// `values` is the address of `nnz` values that stay until the stream has passed this.
+    pub(super) unsafe fn take_values(
+        &mut self,
+        gpu: &Gpu,
+        values: cuda::CUdeviceptr,
+    ) -> Result<()> {
+        let stream = gpu.stream.as_inner();
+        let Values::Device { csr, update, newest } = &mut self.values else {
+            return Err(Error::Device("this layout was made on the host".to_string()));
+        };
+        let [_, _, bytes] = csr.bytes();
+        let first = newest.is_none();
+        let copy = match newest {
+            Some(copy) => copy,
+            None => newest.insert(Memory::new(bytes, &gpu.stream)?),
+        };
+        let to = copy.address();
+        // SAFETY: both sides have `nnz` values.
+        let code = unsafe { cuda::cuMemcpyDtoDAsync_v2(to, values, bytes as usize, stream) };
+        check(code, "copying values")?;
+        for step in update.iter() {
+            // SAFETY: the operator's arrays live as long as `self`, the values were copied above.
+            unsafe { step.launch([0, 0, to], T::ZERO, T::ZERO, stream)? };
+        }
+        if !(first && update.is_empty()) {
+            return Ok(());
+        }
+        // Products that read the matrix's own values read the copy from now on.
+        let [_, _, old] = csr.addresses();
+        for word in self.steps.iter_mut().flat_map(|step| &mut step.args) {
+            if *word == Word::Fixed(old) {
+                *word = Word::Fixed(to);
+            }
+        }
+        let vendor = self.vendor.take().map(|(vendor, addresses, _)| {
+            (vendor, addresses.map(|address| if address == old { to } else { address }))
+        });
+        if let Some((vendor, addresses)) = vendor {
+            let product = cusparse::Product::new::<T>(&vendor, addresses, stream)?;
+            self.vendor = Some((vendor, addresses, product));
+        }
+        Ok(())
+    }
+
+    /// The matrix that was converted on the device, with its newest values.
+    pub(super) fn source(&self) -> Option<(&Arc<DeviceCsr<T>>, cuda::CUdeviceptr)> {
+        match &self.values {
+            Values::Host(_) => None,
+            Values::Device { csr, newest, .. } => {
+                let [_, _, own] = csr.addresses();
+                Some((csr, newest.as_ref().map_or(own, Memory::address)))
+            }
+        }
+    }
+
+    /// The order of the permuted basis, where the device made it.
+    pub(super) fn order(&self) -> Result<Option<Vec<u32>>> {
+        let Some(array) = self.order.map(|i| &self.arrays[i]) else { return Ok(None) };
+        let mut order = vec![0u32; array.bytes() as usize / 4];
+        array.read(bytemuck::cast_slice_mut(&mut order))?;
+        Ok(Some(order))
+    }
+
+    /// The arrays of values of a layout that the host made.
+    pub(super) fn value_arrays(&self) -> impl Iterator<Item = &Memory> {
+        let list: &[usize] = match &self.values {
+            Values::Host(list) => list,
+            Values::Device { .. } => &[],
+        };
+        list.iter().map(|&i| &self.arrays[i])
+    }
+
+    /// Bytes on the device that products read: those of the layout, and the arrays of the CSR
+    /// matrix where the product reads them.
+    pub fn bytes(&self) -> u64 {
+        let own: u64 = self.arrays.iter().map(Memory::bytes).sum();
+        let Values::Device { csr, .. } = &self.values else { return own };
+        let read = |address: u64| {
+            let step = |step: &Step| step.args.contains(&Word::Fixed(address));
+            self.steps.iter().any(step)
+                || self
+                    .vendor
+                    .as_ref()
+                    .is_some_and(|(_, addresses, _)| addresses.contains(&address))
+        };
+        let (mut addresses, bytes) = (csr.addresses(), csr.bytes());
+        if let Some((_, newest)) = self.source() {
+            addresses[2] = newest;
+        }
+        own + addresses.iter().zip(bytes).filter(|(at, _)| read(**at)).map(|(_, b)| b).sum::<u64>()
+    }
+}
+
+/// The steps of a product and their scratch memory.
+fn product(
+    gpu: &Gpu,
+    launches: &[Launch],
+    scratch: &[u64],
+    fixed: impl Fn(Arg) -> Word,
+) -> Result<(Vec<Step>, Vec<Memory>)> {
+    let scratch = scratch.iter().map(|&bytes| Memory::zeros(bytes, &gpu.stream));
+    let scratch = scratch.collect::<Result<Vec<_>>>()?;
+    let steps = launches.iter().filter_map(|launch| {
+        let step = Step::new(gpu, launch, |arg| match arg {
+            Arg::Scratch(i) => Word::Fixed(scratch[i].address()),
+            other => fixed(other),
+        });
+        step.transpose()
+    });
+    Ok((steps.collect::<Result<Vec<_>>>()?, scratch))
+}

@@ -1,0 +1,217 @@
+//! A prepared matrix on a GPU: the operator, and what products with host vectors and updates of
+//! values need besides.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cust::sys as cuda;
+
+use super::memory::Memory;
+use super::operator::{Step, Word};
+use super::{CudaOperator, DeviceCsr, Gpu, Vector};
+use crate::csr::Csr;
+use crate::error::Result;
+use crate::format::{Arg, Candidate, Launch, Layout, Target};
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+
+/// A matrix in a candidate's layout on a GPU.
+pub struct Placed<T: Scalar> {
+    gpu: Arc<Gpu>,
+    operator: CudaOperator<T>,
+    /// The layout, where the host made it.
+    host: Option<Box<dyn Layout<T>>>,
+    order: Option<Vec<u32>>,
+    nnz: usize,
+    /// Which value of the CSR matrix goes to each slot of a layout that the host made.
+    sources: Option<Vec<Memory>>,
+    staging: Mutex<Option<(Vector<T>, Vector<T>)>>,
+}
+
+impl<T: Scalar> Placed<T> {
+    /// Converts on the GPU where the format can, else on the host, and uploads.
+    ///
+    /// # Errors
+    /// [`Error::Refused`](crate::Error::Refused) where the candidate does not suit the matrix,
+    /// [`Error::Device`](crate::Error::Device) by the device.
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        device_csr: &Arc<DeviceCsr<T>>,
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+    ) -> Result<Self> {
+        let (operator, host) = match gpu.convert(device_csr, candidate, target)? {
+            Some(operator) => (operator, None),
+            None => {
+                let layout = candidate.convert(csr, structure, target)?;
+                (gpu.upload(layout.as_ref())?, Some(layout))
+            }
+        };
+        let order = match &host {
+            Some(layout) => layout.order().map(<[u32]>::to_vec),
+            None => operator.order()?,
+        };
+        Ok(Placed {
+            gpu: Arc::clone(gpu),
+            operator,
+            host,
+            order,
+            nnz: csr.nnz(),
+            sources: None,
+            staging: Mutex::new(None),
+        })
+    }
+
+    /// The GPU.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// What multiplies.
+    pub fn operator(&self) -> &CudaOperator<T> {
+        &self.operator
+    }
+
+    /// Whether the conversion was made on the GPU.
+    pub fn is_built(&self) -> bool {
+        self.host.is_none()
+    }
+
+    /// See [`Layout::order`].
+    pub fn order(&self) -> Option<&[u32]> {
+        self.order.as_deref()
+    }
+
+    /// One product with host vectors: copies x and y over, multiplies, copies y back.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) from any step.
+    pub fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
+        self.gpu.make_current()?;
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        let (device_x, device_y) = match staging.as_mut() {
+            Some((device_x, device_y)) => {
+                device_x.write(x)?;
+                device_y.write(y)?;
+                (device_x, device_y)
+            }
+            None => {
+                let made = staging.insert((self.gpu.vector(x)?, self.gpu.vector(y)?));
+                (&mut made.0, &mut made.1)
+            }
+        };
+        let (at_x, at_y) = (device_x.address(), device_y.address());
+        // SAFETY: both vectors live until the copy below has waited for the stream; the caller has
+        // checked their lengths against the matrix.
+        unsafe { self.operator.apply_raw(alpha, at_x, beta, at_y, self.gpu.stream.as_inner())? };
+        device_y.read(y)
+    }
+
+    /// Puts in new values from the host, `nnz` of them in the order of the CSR matrix.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) from any step.
+    pub fn set_values(&mut self, values: &[T]) -> Result<()> {
+        self.gpu.make_current()?;
+        if let Some(layout) = &mut self.host {
+            layout.set_values(values);
+            return self.operator.take_layout(layout.as_ref());
+        }
+        let values = self.gpu.vector(values)?;
+        // SAFETY: the vector is dropped behind this work on the same stream.
+        unsafe { self.operator.take_values(&self.gpu, values.address()) }
+    }
+
+    /// Puts in new values that are on the device, in the order of the CSR matrix, and waits.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) from any step.
+    ///
+    /// # Safety
+    /// `values` is the address of `nnz` values on this GPU, written by now.
+    pub unsafe fn set_device_values(&mut self, values: cuda::CUdeviceptr) -> Result<()> {
+        self.gpu.make_current()?;
+        if self.host.is_none() {
+            // SAFETY: by this function's own contract.
+            unsafe { self.operator.take_values(&self.gpu, values)? };
+        } else {
+            self.take_by_source(values)?;
+        }
+        self.gpu.synchronize()
+    }
+
+    /// Scatters values to the slots of a layout that the host made.
+    fn take_by_source(&mut self, values: cuda::CUdeviceptr) -> Result<()> {
+        if self.sources.is_none() {
+            self.sources = Some(self.find_sources()?);
+        }
+        let sources = self.sources.as_deref().unwrap_or(&[]);
+        for (array, source) in self.operator.value_arrays().zip(sources) {
+            let slots = source.bytes() / 4;
+            let kernel = format!("take_values_{}", T::PRECISION);
+            let args = vec![
+                Arg::U64(slots),
+                Arg::U64(source.address()),
+                Arg::U64(values),
+                Arg::U64(array.address()),
+            ];
+            let launch = Launch::over("convert", kernel, slots, 256, args);
+            let step = Step::new(&self.gpu, &launch, |arg| match arg {
+                Arg::U64(n) => Word::Fixed(n),
+                other => unreachable!("{other:?} is not among the arguments"),
+            })?;
+            if let Some(step) = step {
+                // SAFETY: the arrays have so many slots and live as long as `self`, the values by
+                // the caller's contract until the stream is waited for.
+                unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.gpu.stream.as_inner())? };
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the layout place numbers in place of values, and reads where they went: the low 20
+    /// bits of each entry's number first, then the high ones, since f32 holds no larger ones.
+    fn find_sources(&mut self) -> Result<Vec<Memory>> {
+        const LOW_BITS: u32 = 20;
+        let Some(layout) = &mut self.host else { return Ok(Vec::new()) };
+        let before = layout.to_csr();
+        let mut number = |of: &dyn Fn(u32) -> u32| {
+            let numbers: Vec<T> =
+                (0..self.nnz as u32).map(|k| T::from_f64(f64::from(of(k) + 1))).collect();
+            layout.set_values(&numbers);
+            let described = layout.on_device();
+            described.map_or_else(Vec::new, |described| {
+                let array =
+                    |&i: &usize| bytemuck::cast_slice::<u8, T>(described.arrays[i]).to_vec();
+                described.values.iter().map(array).collect::<Vec<_>>()
+            })
+        };
+        let low = number(&|k| k & ((1 << LOW_BITS) - 1));
+        let high = number(&|k| k >> LOW_BITS);
+        layout.set_values(before.values());
+        let arrays = low.iter().zip(&high).map(|(low, high)| {
+            let source = |(low, high): (&T, &T)| match (low.to_f64(), high.to_f64()) {
+                (low, high) if low >= 1.0 && high >= 1.0 => {
+                    ((high as u32 - 1) << LOW_BITS) + (low as u32 - 1)
+                }
+                _ => u32::MAX,
+            };
+            let sources: Vec<u32> = low.iter().zip(high).map(source).collect();
+            Memory::of(bytemuck::cast_slice(&sources), &self.gpu.stream)
+        });
+        arrays.collect()
+    }
+
+    /// The matrix, converted back.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) where the copy from the device fails.
+    pub fn to_csr(&self) -> Result<Csr<T>> {
+        match (&self.host, self.operator.source()) {
+            (Some(layout), _) => Ok(layout.to_csr()),
+            (None, Some((csr, values))) => csr.download(&self.gpu, values),
+            (None, None) => unreachable!("an operator is made on the host or on the device"),
+        }
+    }
+}

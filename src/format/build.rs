@@ -1,0 +1,282 @@
+//! Conversion on a GPU: the steps that a format asks for, of a CSR matrix that the GPU holds.
+//!
+//! A format says which arrays it wants, which kernels fill them and what is summed or sorted in
+//! between; [`Builder`] does it. So formats know nothing of CUDA, and the CUDA code knows no
+//! format.
+
+use super::launch::NULL;
+use super::{Arg, Basis, Launch, Refusal, Target, Vendor};
+use crate::error::Error;
+use crate::structure::Sort;
+
+/// What a step of a conversion gives.
+type Step<T> = std::result::Result<T, Error>;
+
+/// What carries out the steps of a conversion on a GPU.
+pub trait Builder {
+    /// The matrix.
+    fn matrix(&self) -> Matrix;
+
+    /// An array of the layout, of so many bytes; what it holds at first is unknown.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the memory does not suffice.
+    fn array(&mut self, bytes: u64) -> Step<Arg>;
+
+    /// An array of the layout that holds zeros at first.
+    ///
+    /// # Errors
+    /// As [`Builder::array`].
+    fn zeros(&mut self, bytes: u64) -> Step<Arg>;
+
+    /// An array of zeros that the conversion alone needs.
+    ///
+    /// # Errors
+    /// As [`Builder::array`].
+    fn temporary(&mut self, bytes: u64) -> Step<Arg>;
+
+    /// Queues a kernel of the image `convert`, or another.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the launch fails.
+    fn launch(&mut self, launch: &Launch) -> Step<()>;
+
+    /// Where each of `n` runs of `counts` slots starts: an array of the layout of 32-bit offsets,
+    /// or of 64-bit ones where 32 bits do not hold the last of them; the other address is null.
+    ///
+    /// # Errors
+    /// As [`Builder::array`].
+    fn starts(&mut self, counts: Arg, n: usize) -> Step<Starts>;
+
+    /// `rows` in the order of falling `keys` (64-bit, of which the low `bits` count), rows of the
+    /// same key as they were: an array of the layout.
+    ///
+    /// # Errors
+    /// As [`Builder::array`].
+    fn sort_down(&mut self, keys: Arg, rows: Arg, n: usize, bits: u32) -> Step<Arg>;
+
+    /// The largest of `n` 32-bit numbers, 0 of none.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where a kernel faulted.
+    fn max(&mut self, numbers: Arg, n: usize) -> Step<u32>;
+}
+
+/// The matrix that is converted.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix {
+    /// Number of rows.
+    pub nrows: usize,
+    /// Number of columns.
+    pub ncols: usize,
+    /// Number of entries.
+    pub nnz: usize,
+    /// Whether row pointers have 64 bits.
+    pub wide: bool,
+}
+
+impl Matrix {
+    /// How kernels of the image `convert` call the width of row pointers.
+    pub fn offset_name(&self) -> &'static str {
+        if self.wide { "wide" } else { "narrow" }
+    }
+}
+
+/// Offsets on a GPU: see [`Builder::starts`].
+#[derive(Clone, Copy, Debug)]
+pub struct Starts {
+    /// Addresses of 32-bit and of 64-bit offsets; one is null.
+    pub args: [Arg; 2],
+    /// The last offset.
+    pub total: u64,
+}
+
+/// A layout that a GPU has made.
+#[derive(Clone, Debug, Default)]
+pub struct Built {
+    /// The launches of one product, in order on one stream.
+    pub launches: Vec<Launch>,
+    /// cuSPARSE's part in it, and the addresses of offsets, columns and values that it takes; it
+    /// comes in place of launches.
+    pub vendor: Option<(Vendor, [Arg; 3])>,
+    /// Bytes of the buffers that a product needs besides.
+    pub scratch: Vec<u64>,
+    /// What takes over new values, which are at [`Arg::Values`]; where this is empty, the product
+    /// reads the values of the matrix itself.
+    pub update: Vec<Launch>,
+    /// The order of a permuted basis.
+    pub order: Option<Arg>,
+}
+
+/// Why a conversion was not made.
+#[derive(Debug)]
+pub enum Stop {
+    /// The layout does not suit the matrix.
+    Refused(Refusal),
+    /// The device failed.
+    Failed(Error),
+    /// This variant is converted on the host.
+    OnHost,
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Stop::Refused(refusal)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+/// Threads of a block of most kernels of the image `convert`.
+const BLOCK: u32 = 256;
+
+/// A launch of the image `convert` over `threads` threads.
+pub(super) fn step(kernel: String, threads: usize, args: Vec<Arg>) -> Launch {
+    Launch::over("convert", kernel, threads as u64, BLOCK, args)
+}
+
+/// The rows of a matrix on a GPU in the order of a layout.
+pub(super) struct Rows {
+    /// Entries of each row of the matrix.
+    pub lengths: Arg,
+    /// The longest row.
+    pub longest: u32,
+    /// The row of the matrix of each stored one; null where they keep their order.
+    pub order: Arg,
+    /// Where y is written in another order: that order; else null.
+    pub scatter: Arg,
+    /// The new column of each old one in a permuted basis; else null.
+    pub relabel: Arg,
+    basis: Basis,
+}
+
+impl Rows {
+    /// Finds lengths and order.
+    pub fn new(builder: &mut dyn Builder, sort: Sort, target: &Target<'_>) -> Result<Self, Stop> {
+        let matrix = builder.matrix();
+        let n = matrix.nrows;
+        let count = Arg::U32(n as u32);
+        let lengths = builder.temporary(4 * n as u64)?;
+        let kernel = format!("lengths_{}", matrix.offset_name());
+        builder.launch(&step(kernel, n, vec![count, Arg::RowPtr, lengths]))?;
+        let longest = builder.max(lengths, n)?;
+        let mut rows = Rows {
+            lengths,
+            longest,
+            order: NULL,
+            scatter: NULL,
+            relabel: NULL,
+            basis: Basis::Original,
+        };
+        let window = match sort {
+            Sort::None => return Ok(rows),
+            Sort::Window(window) => window.min(n).max(1),
+            Sort::All => n.max(1),
+            Sort::Rcm => return Err(Stop::OnHost),
+        };
+        let bits = |most: usize| usize::BITS - most.leading_zeros();
+        let length_bits = bits(longest as usize);
+        let keys = builder.temporary(8 * n as u64)?;
+        let own = builder.temporary(4 * n as u64)?;
+        let sizes = [count, Arg::U32(window as u32), Arg::U32(length_bits)];
+        let args = sizes.into_iter().chain([lengths, keys, own]).collect();
+        builder.launch(&step("sort_keys".to_string(), n, args))?;
+        let windows = n.saturating_sub(1) / window;
+        rows.order = builder.sort_down(keys, own, n, length_bits + bits(windows))?;
+        rows.basis = if matrix.nrows == matrix.ncols { target.basis } else { Basis::Original };
+        match rows.basis {
+            Basis::Original => rows.scatter = rows.order,
+            Basis::Permuted => {
+                rows.relabel = builder.temporary(4 * n as u64)?;
+                let args = vec![count, rows.order, rows.relabel];
+                builder.launch(&step("inverse".to_string(), n, args))?;
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The order of the permuted basis.
+    pub fn basis_order(&self) -> Option<Arg> {
+        (self.basis == Basis::Permuted).then_some(self.order)
+    }
+
+    /// The lengths in the order of the layout, as an array of it.
+    pub fn sorted_lengths(&self, builder: &mut dyn Builder) -> Result<Arg, Stop> {
+        let n = builder.matrix().nrows;
+        let sorted = builder.array(4 * n as u64)?;
+        let args = vec![Arg::U32(n as u32), self.order, self.lengths, sorted];
+        builder.launch(&step("permute".to_string(), n, args))?;
+        Ok(sorted)
+    }
+
+    /// The longest of every warp of stored rows, as an array of the layout.
+    pub fn warp_lengths(&self, builder: &mut dyn Builder) -> Result<Arg, Stop> {
+        let n = builder.matrix().nrows;
+        let warps = n.div_ceil(32);
+        let longest = builder.array(4 * warps as u64)?;
+        let sizes = [Arg::U32(n as u32), Arg::U32(warps as u32)];
+        let args = sizes.into_iter().chain([self.order, self.lengths, longest]).collect();
+        builder.launch(&step("warp_lengths".to_string(), warps * 32, args))?;
+        Ok(longest)
+    }
+}
+
+/// Where entries go: see the kernel `fill`.
+pub(super) struct Slots {
+    /// Rows of a slice; 0 where columns go over all rows.
+    pub slice: usize,
+    /// Stored rows, those of padding among them.
+    pub stored: usize,
+    /// Entries of the longest row, where columns go over all rows.
+    pub width: usize,
+    /// Slots between two columns of all rows, where they do not start at a list.
+    pub pitch: usize,
+    /// Where slices or columns start.
+    pub starts: [Arg; 2],
+    /// First column of each slice; null for 32-bit columns.
+    pub base: Arg,
+    /// The first array of columns, and that of values.
+    pub columns: Arg,
+    pub values: Arg,
+}
+
+impl Slots {
+    /// Fills columns and values; gives the launch that fills the values anew.
+    pub fn fill(
+        self,
+        builder: &mut dyn Builder,
+        rows: &Rows,
+        target: &Target<'_>,
+    ) -> Result<Launch, Stop> {
+        let matrix = builder.matrix();
+        let bits = if self.base == NULL { 32 } else { 16 };
+        let kernel = format!("fill_c{bits}_{}_{}", matrix.offset_name(), target.precision);
+        let [narrow, wide] = self.starts;
+        let launch = |relabel: Arg, columns: Arg| {
+            let args = vec![
+                Arg::U32(matrix.nrows as u32),
+                Arg::U32(self.stored as u32),
+                Arg::U32(self.width as u32),
+                Arg::U32(self.slice as u32),
+                Arg::U64(self.pitch as u64),
+                narrow,
+                wide,
+                rows.order,
+                relabel,
+                self.base,
+                Arg::RowPtr,
+                Arg::ColIdx,
+                Arg::Values,
+                columns,
+                self.values,
+            ];
+            Launch::over("convert", kernel.clone(), self.stored as u64, 128, args)
+        };
+        builder.launch(&launch(rows.relabel, self.columns))?;
+        Ok(launch(NULL, NULL))
+    }
+}
