@@ -16,6 +16,8 @@ fn main() {
     let mut images = String::from("&[\n");
     if env::var_os("CARGO_FEATURE_CUDA").is_some() {
         let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+        // A new source is noticed by its folder.
+        println!("cargo:rerun-if-changed={}", folder.display());
         trampolines(&folder, &out);
         let nvcc = nvcc(&folder);
         for source in sources(&folder) {

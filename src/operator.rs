@@ -65,7 +65,7 @@ impl<T: Scalar> PreparedOperator<T> {
     ) -> Result<Self> {
         candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
         let layout = candidate.convert(csr, structure, target)?;
-        Ok(Self::placed(csr, candidate, Place::Host(layout)))
+        Ok(Self::placed(structure, candidate, Place::Host(layout)))
     }
 
     /// Converts on a GPU where the format can, else on the host, and leaves the layout on the GPU.
@@ -85,15 +85,16 @@ impl<T: Scalar> PreparedOperator<T> {
     ) -> Result<Self> {
         candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
         let placed = Placed::new(gpu, on_gpu, csr, structure, candidate, target)?;
-        Ok(Self::placed(csr, candidate, Place::Gpu(Box::new(placed))))
+        Ok(Self::placed(structure, candidate, Place::Gpu(Box::new(placed))))
     }
 
-    fn placed(csr: &Csr<T>, candidate: &Candidate, place: Place<T>) -> Self {
+    fn placed(structure: &Structure<'_>, candidate: &Candidate, place: Place<T>) -> Self {
+        let pattern = structure.pattern();
         PreparedOperator {
-            nrows: csr.nrows(),
-            ncols: csr.ncols(),
-            nnz: csr.nnz(),
-            fingerprint: Fingerprint::of(csr.pattern()),
+            nrows: pattern.nrows(),
+            ncols: pattern.ncols(),
+            nnz: pattern.nnz(),
+            fingerprint: structure.fingerprint(),
             candidate: candidate.clone(),
             choice: None,
             place,

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rayon::prelude::*;
 
 use crate::csr::Pattern;
+use crate::fingerprint::Fingerprint;
 use crate::format::Refusal;
 use crate::partition::{self, Partition};
 use crate::reorder;
@@ -55,6 +56,7 @@ pub enum Walk {
 pub struct Structure<'a> {
     pattern: Pattern<'a>,
     lengths: Vec<u32>,
+    hash: OnceLock<Fingerprint>,
     row_lengths: OnceLock<Histogram>,
     orders: Mutex<HashMap<Sort, Arc<[u32]>>>,
     sectors: Mutex<HashMap<Walk, EachPrecision>>,
@@ -88,6 +90,7 @@ impl<'a> Structure<'a> {
         Structure {
             pattern,
             lengths,
+            hash: OnceLock::new(),
             row_lengths: OnceLock::new(),
             orders: Mutex::default(),
             sectors: Mutex::default(),
@@ -135,6 +138,11 @@ impl<'a> Structure<'a> {
     /// The pattern.
     pub fn pattern(&self) -> Pattern<'a> {
         self.pattern
+    }
+
+    /// The pattern's fingerprint. One pass.
+    pub fn fingerprint(&self) -> Fingerprint {
+        *once(&self.hash, || Fingerprint::of(self.pattern))
     }
 
     /// Number of entries of each row.

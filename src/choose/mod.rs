@@ -141,7 +141,7 @@ pub fn choose(
         device: device.name.clone(),
         precision: workload.precision,
         spmvs: workload.spmvs,
-        fingerprint: Fingerprint::of(structure.pattern()),
+        fingerprint: structure.fingerprint(),
         explanation,
     }
 }

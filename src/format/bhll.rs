@@ -21,12 +21,13 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::blocks::{self, Product};
 use super::launch::{Arrays, NULL};
 use super::rows::{self, Column, WARP};
 use super::slices::check_spans;
 use super::{
-    Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
-    Work, bytes_of, fill, store,
+    Basis, Builder, Built, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
+    Storage, Target, Value, Work, bytes_of, fill, store,
 };
 use crate::csr::Csr;
 use crate::par;
@@ -38,7 +39,7 @@ use crate::structure::{Sort, Structure, Walk, inverse};
 pub struct BhllFormat;
 
 /// Block rows of a hack: one a lane.
-const HACK: usize = WARP;
+pub(super) const HACK: usize = WARP;
 
 /// The largest block.
 const LARGEST: usize = 6;
@@ -138,6 +139,32 @@ impl Storage for BhllFormat {
     ) -> Result<Blocked<T>, Refusal> {
         Blocked::new(csr, &Plan::new(structure, params, target)?)
     }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let b = params.int("b");
+        let Matrix { nrows, ncols, .. } = builder.matrix();
+        let sort = sort(params);
+        if movable(nrows, ncols, b, sort) && target.basis == Basis::Permuted {
+            return Err(Stop::OnHost);
+        }
+        blocks::build(builder, target, b, sort, params.int("col") == 16)
+    }
+}
+
+fn sort(params: &Params) -> Sort {
+    match params.get("sort") {
+        Value::Int(rows) => Sort::Window(rows as usize),
+        Value::Word(_) => Sort::None,
+    }
+}
+
+/// Whether the basis may be permuted: a block row must move as a whole.
+fn movable(nrows: usize, ncols: usize, b: usize, sort: Sort) -> bool {
+    sort != Sort::None && nrows == ncols && nrows.is_multiple_of(b)
 }
 
 /// What is to be made of the blocks of a matrix.
@@ -157,13 +184,8 @@ impl Plan {
     ) -> Result<Self, Refusal> {
         let pattern = structure.pattern();
         let b = params.int("b");
-        let sort = match params.get("sort") {
-            Value::Int(rows) => Sort::Window(rows as usize),
-            Value::Word(_) => Sort::None,
-        };
-        let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
-        // A block row must move as a whole.
-        let movable = sort != Sort::None && nrows == ncols && nrows % b == 0;
+        let sort = sort(params);
+        let movable = movable(pattern.nrows(), pattern.ncols(), b, sort);
         Ok(Plan {
             b,
             blocks: structure.blocks(b),
@@ -511,26 +533,18 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let mut args = vec![Arg::U32(self.nrows as u32), Arg::U32(self.ncols as u32)];
-        args.extend(arrays.add_offsets(&self.hack_ptr));
-        let order = match &self.order {
+        let starts = arrays.add_offsets(&self.hack_ptr);
+        let scatter = match &self.order {
             Order::Blocks(order) => arrays.add(order),
             Order::Own | Order::Rows(_) => NULL,
         };
-        let bits = match &self.columns {
-            BlockColumns::Wide(list) => {
-                args.extend([NULL, order, arrays.add(list)]);
-                32
-            }
-            BlockColumns::Narrow { base, offset } => {
-                args.extend([arrays.add(base), order, arrays.add(offset)]);
-                16
-            }
+        let (base, columns) = match &self.columns {
+            BlockColumns::Wide(list) => (NULL, arrays.add(list)),
+            BlockColumns::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
         };
         let values = arrays.add(&self.values);
-        args.extend([values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
-        let kernel = format!("bhll_b{}_c{bits}_{}", self.b, T::PRECISION);
-        let launch = Launch::over("bhll", kernel, (self.n_hacks() * HACK) as u64, 128, args);
+        let product = Product { starts, base, scatter, columns, values };
+        let launch = product.launch([self.nrows, self.ncols], self.b, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
 }

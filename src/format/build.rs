@@ -178,15 +178,7 @@ impl Rows {
             Sort::All => n.max(1),
             Sort::Rcm => return Err(Stop::OnHost),
         };
-        let bits = |most: usize| usize::BITS - most.leading_zeros();
-        let length_bits = bits(longest as usize);
-        let keys = builder.temporary(8 * n as u64)?;
-        let own = builder.temporary(4 * n as u64)?;
-        let sizes = [count, Arg::U32(window as u32), Arg::U32(length_bits)];
-        let args = sizes.into_iter().chain([lengths, keys, own]).collect();
-        builder.launch(&step("sort_keys".to_string(), n, args))?;
-        let windows = n.saturating_sub(1) / window;
-        rows.order = builder.sort_down(keys, own, n, length_bits + bits(windows))?;
+        rows.order = longest_first(builder, lengths, longest, n, window)?;
         rows.basis = if matrix.nrows == matrix.ncols { target.basis } else { Basis::Original };
         match rows.basis {
             Basis::Original => rows.scatter = rows.order,
@@ -223,6 +215,25 @@ impl Rows {
         builder.launch(&step("warp_lengths".to_string(), warps * 32, args))?;
         Ok(longest)
     }
+}
+
+/// `n` rows of these lengths, longest first in each window, as an array of the layout.
+pub(super) fn longest_first(
+    builder: &mut dyn Builder,
+    lengths: Arg,
+    longest: u32,
+    n: usize,
+    window: usize,
+) -> Result<Arg, Stop> {
+    let bits = |most: usize| usize::BITS - most.leading_zeros();
+    let length_bits = bits(longest as usize);
+    let keys = builder.temporary(8 * n as u64)?;
+    let own = builder.temporary(4 * n as u64)?;
+    let sizes = [n as u32, window as u32, length_bits].map(Arg::U32);
+    let args = sizes.into_iter().chain([lengths, keys, own]).collect();
+    builder.launch(&step("sort_keys".to_string(), n, args))?;
+    let windows = n.saturating_sub(1) / window;
+    Ok(builder.sort_down(keys, own, n, length_bits + bits(windows))?)
 }
 
 /// Where entries go: see the kernel `fill`.

@@ -5,6 +5,7 @@
 //! matrix to its [`Layout`]. Nothing outside this folder names a format.
 
 mod bisection;
+mod blocks;
 mod build;
 mod columns;
 mod diagonals;

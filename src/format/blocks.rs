@@ -1,0 +1,99 @@
+//! Dense blocks on a GPU: the launch of a bhll product, and the conversion to it.
+
+use super::bhll::HACK;
+use super::launch::NULL;
+use super::slices::check_span;
+use super::{Arg, Builder, Built, Launch, Matrix, Stop, Target, build, fill};
+use crate::scalar::Precision;
+use crate::structure::Sort;
+
+/// The arrays that a product of blocks reads.
+pub(super) struct Product {
+    /// First slot of each hack.
+    pub starts: [Arg; 2],
+    /// The first block column of each hack; null for 32-bit columns.
+    pub base: Arg,
+    /// The block row of y of each stored one; null where they keep their order.
+    pub scatter: Arg,
+    pub columns: Arg,
+    pub values: Arg,
+}
+
+impl Product {
+    /// The launch of one product of a matrix of this shape in `b` x `b` blocks.
+    pub fn launch(self, shape: [usize; 2], b: usize, precision: Precision) -> Launch {
+        let Product { starts, base, scatter, columns, values } = self;
+        let mut args = shape.map(|size| Arg::U32(size as u32)).to_vec();
+        args.extend(starts);
+        args.extend([base, scatter, columns, values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let bits = if base == NULL { 32 } else { 16 };
+        let kernel = format!("bhll_b{b}_c{bits}_{precision}");
+        let lanes = shape[0].div_ceil(b).next_multiple_of(HACK);
+        Launch::over("bhll", kernel, lanes as u64, 128, args)
+    }
+}
+
+/// Converts on a GPU, block rows in `sort` order: see [`super::Storage::build`].
+pub(super) fn build(
+    builder: &mut dyn Builder,
+    target: &Target<'_>,
+    b: usize,
+    sort: Sort,
+    narrow: bool,
+) -> Result<Built, Stop> {
+    let Matrix { nrows, ncols, nnz, wide } = builder.matrix();
+    if wide {
+        return Err(Stop::OnHost);
+    }
+    let block_rows = nrows.div_ceil(b);
+    let hacks = block_rows.div_ceil(HACK);
+    let list = |builder: &mut dyn Builder| builder.temporary(4 * block_rows as u64);
+    let (lengths, firsts, lasts) = (list(builder)?, list(builder)?, list(builder)?);
+    let rows = Arg::U32(nrows as u32);
+    let args = vec![rows, Arg::RowPtr, Arg::ColIdx, lengths, firsts, lasts];
+    let step = |kernel: String, threads: usize, args: Vec<Arg>| {
+        Launch::over("convert_blocks", kernel, threads as u64, 256, args)
+    };
+    builder.launch(&step(format!("block_lengths_b{b}"), block_rows, args))?;
+    let order = match sort {
+        Sort::Window(window) => {
+            let longest = builder.max(lengths, block_rows)?;
+            build::longest_first(builder, lengths, longest, block_rows, window)?
+        }
+        Sort::None => NULL,
+        Sort::All | Sort::Rcm => return Err(Stop::OnHost),
+    };
+    let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+    let longest = vec![Arg::U32(block_rows as u32), Arg::U32(hacks as u32), order, lengths, counts];
+    builder.launch(&build::step("warp_lengths".to_string(), hacks * HACK, longest))?;
+    let starts = builder.starts(counts, hacks + 1)?;
+    let slots = starts.total * HACK as u64;
+    let entries = fill::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
+    let base = if narrow {
+        let base = builder.array(4 * hacks as u64)?;
+        let widest = builder.temporary(4)?;
+        let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
+        let args = sizes.into_iter().chain([order, firsts, lasts, base, widest]).collect();
+        builder.launch(&step("block_spans".to_string(), hacks * HACK, args))?;
+        check_span(builder.max(widest, 1)? as usize)?;
+        base
+    } else {
+        NULL
+    };
+    let (column_bytes, bits) = if narrow { (2, 16) } else { (4, 32) };
+    let value_bytes = target.precision.bytes() as u64;
+    target.check_bytes(slots * column_bytes + entries * value_bytes)?;
+    let columns = builder.array(slots * column_bytes)?;
+    let values = builder.array(entries * value_bytes)?;
+    let kernel = format!("fill_blocks_b{b}_c{bits}_{}", target.precision);
+    let launch = |columns: Arg| {
+        let mut args = vec![rows];
+        args.extend(starts.args);
+        args.extend([base, order, Arg::RowPtr, Arg::ColIdx, Arg::Values, columns, values]);
+        Launch::over("convert_blocks", kernel.clone(), (hacks * HACK) as u64, 128, args)
+    };
+    builder.launch(&launch(columns))?;
+    let product = Product { starts: starts.args, base, scatter: order, columns, values };
+    let launches = vec![product.launch([nrows, ncols], b, target.precision)];
+    Ok(Built { launches, update: vec![launch(NULL)], ..Built::default() })
+}
