@@ -1,6 +1,7 @@
 //! A pattern together with what is known of it, computed once and shared by all formats.
 
 mod blocks;
+mod columns;
 mod diagonals;
 mod histogram;
 mod sample;
@@ -18,6 +19,7 @@ use crate::format::Refusal;
 use crate::partition::{self, Partition};
 use crate::reorder;
 pub use blocks::Blocks;
+pub use columns::column_counts;
 pub use histogram::Histogram;
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS};
 
@@ -62,6 +64,7 @@ pub struct Structure<'a> {
     sectors: Mutex<HashMap<Walk, EachPrecision>>,
     spans: Mutex<HashMap<(usize, Sort), Spans>>,
     diagonals: OnceLock<diagonals::Diagonals>,
+    column_counts: OnceLock<Vec<u32>>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
     partitions: Mutex<HashMap<(usize, usize), PartitionResult>>,
     patience: Patience,
@@ -96,6 +99,7 @@ impl<'a> Structure<'a> {
             sectors: Mutex::default(),
             spans: Mutex::default(),
             diagonals: OnceLock::new(),
+            column_counts: OnceLock::new(),
             blocks: Mutex::default(),
             partitions: Mutex::default(),
             patience: Patience::Passes,
@@ -143,6 +147,17 @@ impl<'a> Structure<'a> {
     /// The pattern's fingerprint. One pass.
     pub fn fingerprint(&self) -> Fingerprint {
         *once(&self.hash, || Fingerprint::of(self.pattern))
+    }
+
+    /// The fullest columns, at most `most` of them and none with a single entry, the fullest first,
+    /// and the number of their entries; none of a matrix with far more columns than entries. One
+    /// pass.
+    pub fn fullest_columns(&self, most: usize) -> (Vec<u32>, u64) {
+        if self.pattern.ncols() / 64 > self.pattern.nnz() {
+            return (Vec::new(), 0);
+        }
+        let counts: &Vec<u32> = once(&self.column_counts, || column_counts(self.pattern));
+        columns::fullest(counts, most)
     }
 
     /// Number of entries of each row.

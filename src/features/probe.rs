@@ -184,9 +184,6 @@ fn reach(pattern: Pattern<'_>) -> (u64, u64) {
     rows.map(of_row).reduce(|| (0, 0), |a, b| (a.0.max(b.0), a.1 + b.1))
 }
 
-/// The most lists with a place for every column.
-const MOST_LISTS: usize = 16;
-
 /// Entries of each column.
 fn column_counts(pattern: Pattern<'_>) -> Histogram {
     let (ncols, columns) = (pattern.ncols(), pattern.col_idx());
@@ -197,15 +194,5 @@ fn column_counts(pattern: Pattern<'_>) -> Histogram {
         let counts: Vec<u32> = columns.chunk_by(u32::eq).map(|run| run.len() as u32).collect();
         return Histogram::of(&counts).with_zeros((ncols - counts.len()) as u64);
     }
-    let lists = rayon::current_num_threads().clamp(1, MOST_LISTS);
-    let counts = columns.par_chunks(columns.len().div_ceil(lists).max(1)).map(|columns| {
-        let mut counts = vec![0u32; ncols];
-        columns.iter().for_each(|&column| counts[column as usize] += 1);
-        counts
-    });
-    let counts = counts.reduce_with(|mut all, counts| {
-        all.par_iter_mut().with_min_len(FEWEST_ENTRIES).zip(counts).for_each(|(all, c)| *all += c);
-        all
-    });
-    Histogram::of(&counts.unwrap_or_else(|| vec![0; ncols]))
+    Histogram::of(&crate::structure::column_counts(pattern))
 }

@@ -57,6 +57,7 @@ formats! {
     hdia::HdiaFormat,
     pcsr::PcsrFormat,
     ehyb::EhybFormat,
+    hubs::HubsFormat,
 }
 
 /// Which basis the vectors of a product are in.

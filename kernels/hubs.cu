@@ -1,0 +1,98 @@
+// y = alpha A x + beta y with the x of the fullest columns, the hubs, in shared memory (see
+// src/format/hubs.rs).
+//
+// hubs_gather: gathers the x of all hubs, and scales y of the rows that have several pieces.
+// hubs: every block copies the gathered x into its shared memory; its warps take slices of 32
+// pieces of rows in turn, a lane a piece: first the entries outside hubs, then those in hubs.
+//
+// Launch: hubs_gather in blocks of 256 threads over hubs and split rows; hubs in as many blocks of
+// 1024 threads as the device runs at a time, with dynamic shared memory for all hubs.
+#include "common.cuh"
+
+constexpr uint32_t split = 0x80000000u;
+
+template <class T>
+__device__ __forceinline__ void gather_hubs(uint32_t hubs, const uint32_t* columns, const T* x,
+                                            T* cached, uint32_t splits, const uint32_t* rows, T* y,
+                                            T beta) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < hubs) cached[i] = gather(x + columns[i]);
+    if (i < splits) y[rows[i]] = beta == T(0) ? T(0) : beta * y[rows[i]];
+}
+
+// The sum of `length` entries of a lane, 32 slots apart; x(column) gives the factor.
+template <int batch, class T, class Column, class X>
+__device__ __forceinline__ T sum_lane(uint32_t length, const Column* __restrict__ columns,
+                                      const T* __restrict__ values, const X& x) {
+    T sum = 0;
+    uint32_t k = 0;
+    for (; k + batch <= length; k += batch, columns += 32 * batch, values += 32 * batch) {
+        Column column[batch];
+        T value[batch], near[batch];
+#pragma unroll
+        for (int b = 0; b < batch; b++) {
+            column[b] = stream(columns + 32 * b);
+            value[b] = stream(values + 32 * b);
+        }
+#pragma unroll
+        for (int b = 0; b < batch; b++) near[b] = x(column[b]);
+#pragma unroll
+        for (int b = 0; b < batch; b++) sum += value[b] * near[b];
+    }
+    for (; k < length; k++, columns += 32, values += 32) sum += stream(values) * x(stream(columns));
+    return sum;
+}
+
+template <class T>
+__device__ __forceinline__ void rows(uint32_t hubs, uint32_t pieces, const T* __restrict__ cached,
+                                     const uint32_t* near_narrow, const uint64_t* near_wide,
+                                     const uint32_t* far_narrow, const uint64_t* far_wide,
+                                     const uint16_t* __restrict__ near_lengths,
+                                     const uint16_t* __restrict__ far_lengths,
+                                     const uint32_t* __restrict__ piece_rows,
+                                     const uint16_t* near_columns, const T* near_values,
+                                     const uint32_t* far_columns, const T* far_values,
+                                     const T* __restrict__ x, T* y, T alpha, T beta) {
+    extern __shared__ uint4 shared[];
+    const uint32_t words = (hubs * sizeof(T) + 15) / 16;
+    for (uint32_t i = threadIdx.x; i < words; i += blockDim.x)
+        shared[i] = __ldg(reinterpret_cast<const uint4*>(cached) + i);
+    __syncthreads();
+    const T* near = reinterpret_cast<const T*>(shared);
+    const uint32_t lane = threadIdx.x % 32, slices = (pieces + 31) / 32;
+    for (uint32_t s = blockIdx.x + gridDim.x * (threadIdx.x / 32); s < slices;
+         s += gridDim.x * (blockDim.x / 32)) {
+        const uint32_t i = s * 32 + lane;
+        if (i >= pieces) continue;
+        const uint64_t far_at = (far_narrow ? far_narrow[s] : far_wide[s]) + lane;
+        const uint64_t near_at = (near_narrow ? near_narrow[s] : near_wide[s]) + lane;
+        const uint32_t row = stream(piece_rows + i);
+        T sum = sum_lane<4>(stream(far_lengths + i), far_columns + far_at, far_values + far_at,
+                            [&](uint32_t column) { return gather(x + column); });
+        sum += sum_lane<4>(stream(near_lengths + i), near_columns + near_at, near_values + near_at,
+                           [&](uint16_t column) { return near[column]; });
+        if (row & split) atomicAdd(y + (row & ~split), alpha * sum);
+        else store(y + row, alpha, sum, beta);
+    }
+}
+
+#define KERNELS(T, name)                                                                          \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        hubs_gather_##name(uint32_t hubs, const uint32_t* columns, const T* x, T* cached,         \
+                           uint32_t splits, const uint32_t* rows, T* y, T beta) {                 \
+        gather_hubs<T>(hubs, columns, x, cached, splits, rows, y, beta);                          \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(1024)                                            \
+        hubs_##name(uint32_t hubs, uint32_t pieces, const T* cached, const uint32_t* near_narrow, \
+                    const uint64_t* near_wide, const uint32_t* far_narrow,                        \
+                    const uint64_t* far_wide, const uint16_t* near_lengths,                       \
+                    const uint16_t* far_lengths, const uint32_t* piece_rows,                      \
+                    const uint16_t* near_columns, const T* near_values,                           \
+                    const uint32_t* far_columns, const T* far_values, const T* x, T* y, T alpha,  \
+                    T beta) {                                                                     \
+        rows<T>(hubs, pieces, cached, near_narrow, near_wide, far_narrow, far_wide, near_lengths, \
+                far_lengths, piece_rows, near_columns, near_values, far_columns, far_values, x,   \
+                y, alpha, beta);                                                                  \
+    }
+KERNELS(double, f64)
+KERNELS(float, f32)

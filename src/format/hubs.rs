@@ -1,0 +1,448 @@
+//! Hub-cached ELLPACK: the x of the fullest columns, the hubs, is kept in shared memory.
+//!
+//! ```text
+//!     | 4 . 1 . |      hubs = 0 (two entries)    places in shared memory = 0
+//!     | . 5 . . |      hub part:  4 (row 0), 2 (row 3)          columns = 0 | 0, counted in hubs
+//!     | . . . . |      rest:      1 (row 0), 5 (row 1), 6 (row 3)    columns = 2 | 1 | 3
+//!     | 2 . . 6 |      rows, longest hub part first = 0 3 1 2
+//! ```
+//!
+//! Both parts are sliced ELLPACK of 32 rows, 16-bit columns counted in hubs and 32-bit ones, walked
+//! together by one lane a row; rows go longest hub part first, then longest rest. Rows of more than
+//! 256 entries in either part are cut into pieces, whose sums are added up. Every block of threads
+//! holds all hubs; with `share=2` two blocks share a processor and half as many hubs are held.
+//!
+//! Padding: value 0; held, not read. Good for: graphs with few columns that many rows refer to.
+//! Bad for: meshes, which have none; refused where hubs hold less than a quarter of the entries.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use super::launch::Arrays;
+use super::rows::WARP;
+use super::{
+    Arg, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value, Work,
+    bytes_of, store,
+};
+use crate::csr::Csr;
+use crate::par::{self, Scratch};
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+
+/// See the module.
+#[derive(Debug)]
+pub struct HubsFormat;
+
+/// The most entries of a piece in either part: what lengths of 16 bits, one lane and the other 31
+/// bear.
+const LONGEST: usize = 256;
+
+/// The least share of the entries that hubs hold, as a part of so many.
+const LEAST_SHARE: u64 = 4;
+
+/// Marks pieces of a row that has several.
+const SPLIT: u32 = 1 << 31;
+
+/// Threads of a block.
+const BLOCK: u32 = 1024;
+
+impl Storage for HubsFormat {
+    const NAME: &'static str = "hubs";
+    const TITLE: &'static str = "hub-cached ELLPACK";
+    const SOURCE: &'static str = "the explicit caching of C. Chen, Explicit caching HYB: a new \
+        high-performance SpMV framework on GPGPU (2022), section 3, of the fullest columns in \
+        place of a partition's";
+    const SUITS: &'static str = "graphs with few columns that many rows refer to; bad for meshes";
+    const PARAMS: &'static [Param] = &[Param {
+        name: "share",
+        doc: "blocks of threads that share the memory of a processor",
+        values: &[Value::Int(1), Value::Int(2)],
+        gpu: &[Value::Int(1), Value::Int(2)],
+        host: &[],
+    }];
+
+    type Layout<T: Scalar> = Hubs<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let plan = Plan::new(structure, params, target)?;
+        let pattern = structure.pattern();
+        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        let w = target.precision.bytes() as u64;
+        let (near, far) = (plan.near.slots() as u64, plan.far.slots() as u64);
+        let slices = plan.near.ptr.len();
+        let pointers = slices * (Offsets::width(near as usize) + Offsets::width(far as usize));
+        let lists = 4 * (plan.hubs.len() + plan.split.len()) + 8 * plan.pieces.len();
+        let bytes = (pointers + lists) as u64 + near * (2 + w) + far * (4 + w);
+        let blocks = u64::from(target.device.processors) * params.int("share") as u64;
+        let cached = w * plan.hubs.len() as u64;
+        Ok(Work {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: near + far,
+            // Hubs once a block, and a sector for each other entry at worst.
+            x_sectors: (blocks * cached / 32 + (nnz - plan.covered)) as f64,
+            extra_bytes: 2 * cached,
+            scattered_rows: nrows,
+            steps: (near + far) / WARP as u64,
+            lanes: nrows,
+            launches: 2,
+            convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
+            sorted_keys: nrows,
+            partitioned_edges: 0,
+        })
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Hubs<T>, Refusal> {
+        let plan = Plan::new(structure, params, target)?;
+        let blocks = target.device.processors * params.int("share") as u32;
+        Ok(Hubs::new(csr, plan, blocks))
+    }
+}
+
+/// A part of a row: entries `near` of those in hubs and `far` of the others, by their number.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    row: u32,
+    near: [u32; 2],
+    far: [u32; 2],
+}
+
+impl Piece {
+    fn lengths(&self) -> (u16, u16) {
+        let length = |[first, end]: [u32; 2]| (end - first) as u16;
+        (length(self.near), length(self.far))
+    }
+}
+
+/// Where the slices of a part start, in slots.
+struct Slices {
+    ptr: Vec<usize>,
+}
+
+impl Slices {
+    fn new(pieces: &[Piece], length: impl Fn(&Piece) -> u16) -> Self {
+        let mut ptr = vec![0];
+        for slice in pieces.chunks(WARP) {
+            let longest = slice.iter().map(&length).max().unwrap_or(0);
+            ptr.push(ptr[ptr.len() - 1] + WARP * usize::from(longest));
+        }
+        Slices { ptr }
+    }
+
+    fn slots(&self) -> usize {
+        self.ptr[self.ptr.len() - 1]
+    }
+}
+
+/// Where the entries of a matrix go.
+struct Plan {
+    hubs: Vec<u32>,
+    /// Place of each column among the hubs; [`u16::MAX`] for others.
+    places: Vec<u16>,
+    covered: u64,
+    pieces: Vec<Piece>,
+    split: Vec<u32>,
+    near: Slices,
+    far: Slices,
+}
+
+impl Plan {
+    fn new(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Self, Refusal> {
+        let pattern = structure.pattern();
+        let (nrows, nnz) = (pattern.nrows(), pattern.nnz() as u64);
+        if nrows >= SPLIT as usize {
+            return Err(Refusal::new(format!("{nrows} rows, {} are allowed", SPLIT - 1)));
+        }
+        let room = (target.device.shared_bytes / params.int("share") as u64).saturating_sub(1024);
+        let most = (room as usize / target.precision.bytes()).min(usize::from(u16::MAX) - 1);
+        let (hubs, covered) = structure.fullest_columns(most);
+        if covered * LEAST_SHARE < nnz || hubs.is_empty() {
+            return Err(Refusal::new(format!(
+                "the {} fullest columns hold {covered} of {nnz} entries, {} are needed",
+                hubs.len(),
+                nnz.div_ceil(LEAST_SHARE)
+            )));
+        }
+        let mut places = vec![u16::MAX; pattern.ncols()];
+        for (place, &column) in hubs.iter().enumerate() {
+            places[column as usize] = place as u16;
+        }
+        let near: Vec<u32> = (0..nrows)
+            .into_par_iter()
+            .map(|row| {
+                let in_hubs = |&&column: &&u32| places[column as usize] != u16::MAX;
+                pattern.row(row).iter().filter(in_hubs).count() as u32
+            })
+            .collect();
+        let mut pieces = Vec::with_capacity(nrows);
+        let mut split = Vec::new();
+        for (row, (&near, &length)) in near.iter().zip(structure.lengths()).enumerate() {
+            let far = length - near;
+            let longest = LONGEST as u32;
+            let count = near.div_ceil(longest).max(far.div_ceil(longest)).max(1);
+            if count > 1 {
+                split.push(row as u32);
+            }
+            for i in 0..count {
+                let cut = |length: u32| [i, i + 1].map(|i| length.min(i * longest));
+                pieces.push(Piece { row: row as u32, near: cut(near), far: cut(far) });
+            }
+        }
+        pieces.par_sort_by_key(|piece| std::cmp::Reverse(piece.lengths()));
+        let (near, far) = (
+            Slices::new(&pieces, |piece| piece.lengths().0),
+            Slices::new(&pieces, |piece| piece.lengths().1),
+        );
+        Ok(Plan { hubs, places, covered, pieces, split, near, far })
+    }
+}
+
+/// Slots of sliced ELLPACK.
+#[derive(Debug)]
+struct Part<T, C> {
+    ptr: Offsets,
+    columns: Vec<C>,
+    values: Vec<T>,
+}
+
+impl<T: Scalar, C: Copy + Default> Part<T, C> {
+    fn new(slices: &Slices) -> Self {
+        let slots = slices.slots();
+        let (columns, values) = (vec![C::default(); slots], vec![T::ZERO; slots]);
+        Part { ptr: Offsets::new(&slices.ptr), columns, values }
+    }
+
+    fn slot(&self, piece: usize, k: usize) -> usize {
+        self.ptr.get(piece / WARP) + k * WARP + piece % WARP
+    }
+
+    fn bytes(&self) -> u64 {
+        self.ptr.bytes() + bytes_of(&self.columns) + bytes_of(&self.values)
+    }
+}
+
+/// The arrays of a matrix whose hubs are cached.
+#[derive(Debug)]
+pub struct Hubs<T> {
+    nrows: usize,
+    ncols: usize,
+    /// Column of each hub, the fullest first.
+    hubs: Vec<u32>,
+    /// Rows that have several pieces.
+    split: Vec<u32>,
+    /// The row of each piece, with [`SPLIT`] where there are others.
+    rows: Vec<u32>,
+    near_lengths: Vec<u16>,
+    far_lengths: Vec<u16>,
+    near: Part<T, u16>,
+    far: Part<T, u32>,
+    /// Blocks of threads of a GPU.
+    blocks: u32,
+    sums: Scratch<T>,
+}
+
+impl<T: Scalar> Hubs<T> {
+    fn new(csr: &Csr<T>, plan: Plan, blocks: u32) -> Self {
+        let Plan { hubs, places, pieces, split, near, far, .. } = plan;
+        let mut layout = Hubs {
+            nrows: csr.nrows(),
+            ncols: csr.ncols(),
+            rows: Vec::with_capacity(pieces.len()),
+            near_lengths: pieces.iter().map(|piece| piece.lengths().0).collect(),
+            far_lengths: pieces.iter().map(|piece| piece.lengths().1).collect(),
+            near: Part::new(&near),
+            far: Part::new(&far),
+            hubs,
+            split,
+            blocks,
+            sums: Scratch::default(),
+        };
+        // The pieces of each split row, by their number.
+        let mut parts: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (i, piece) in pieces.iter().enumerate() {
+            if layout.split.binary_search(&piece.row).is_err() {
+                layout.rows.push(piece.row);
+                continue;
+            }
+            layout.rows.push(piece.row | SPLIT);
+            let number = piece.near[0].max(piece.far[0]) as usize / LONGEST;
+            let parts = parts.entry(piece.row).or_default();
+            parts.resize(parts.len().max(number + 1), 0);
+            parts[number] = i;
+        }
+        for (i, piece) in pieces.iter().enumerate() {
+            match parts.get(&piece.row) {
+                None => layout.place(csr, &places, piece.row, &[i]),
+                Some(parts) if parts[0] == i => layout.place(csr, &places, piece.row, parts),
+                Some(_) => {}
+            }
+        }
+        layout
+    }
+
+    /// Puts the entries of a row in the slots of its pieces.
+    fn place(&mut self, csr: &Csr<T>, places: &[u16], row: u32, pieces: &[usize]) {
+        let (columns, values) = csr.row(row as usize);
+        let (mut near, mut far) = (0, 0);
+        for (&column, &value) in columns.iter().zip(values) {
+            match places[column as usize] {
+                u16::MAX => {
+                    let slot = self.far.slot(pieces[far / LONGEST], far % LONGEST);
+                    (self.far.columns[slot], self.far.values[slot]) = (column, value);
+                    far += 1;
+                }
+                place => {
+                    let slot = self.near.slot(pieces[near / LONGEST], near % LONGEST);
+                    (self.near.columns[slot], self.near.values[slot]) = (place, value);
+                    near += 1;
+                }
+            }
+        }
+    }
+
+    /// Row pointers, and column and slot of each entry in the order of the CSR matrix: slots of the
+    /// rest count on from those of the hub part.
+    fn entries(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
+        let row = |i: usize| (self.rows[i] & !SPLIT) as usize;
+        let mut row_ptr = vec![0; self.nrows + 1];
+        for (i, (&near, &far)) in self.near_lengths.iter().zip(&self.far_lengths).enumerate() {
+            row_ptr[row(i) + 1] += usize::from(near) + usize::from(far);
+        }
+        for row in 0..self.nrows {
+            row_ptr[row + 1] += row_ptr[row];
+        }
+        let mut next = row_ptr.clone();
+        let mut entries = vec![(0, 0); row_ptr[self.nrows]];
+        for i in 0..self.rows.len() {
+            let near = (0..usize::from(self.near_lengths[i])).map(|k| {
+                let slot = self.near.slot(i, k);
+                (self.hubs[usize::from(self.near.columns[slot])], slot)
+            });
+            let far = (0..usize::from(self.far_lengths[i])).map(|k| {
+                let slot = self.far.slot(i, k);
+                (self.far.columns[slot], self.near.values.len() + slot)
+            });
+            for entry in near.chain(far) {
+                entries[next[row(i)]] = entry;
+                next[row(i)] += 1;
+            }
+        }
+        par::slices_mut(&mut entries, &row_ptr)
+            .into_par_iter()
+            .for_each(|row| row.sort_unstable_by_key(|&(column, _)| column));
+        (row_ptr, entries)
+    }
+}
+
+impl<T: Scalar> Layout<T> for Hubs<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        self.sums.with(self.rows.len(), |sums| {
+            sums.par_iter_mut().enumerate().with_min_len(WARP).for_each(|(i, sum)| {
+                *sum = T::ZERO;
+                for k in 0..usize::from(self.near_lengths[i]) {
+                    let slot = self.near.slot(i, k);
+                    let column = self.hubs[usize::from(self.near.columns[slot])];
+                    *sum += self.near.values[slot] * x[column as usize];
+                }
+                for k in 0..usize::from(self.far_lengths[i]) {
+                    let slot = self.far.slot(i, k);
+                    *sum += self.far.values[slot] * x[self.far.columns[slot] as usize];
+                }
+            });
+            for &row in &self.split {
+                store(&mut y[row as usize], alpha, T::ZERO, beta);
+            }
+            for (&row, &sum) in self.rows.iter().zip(&*sums) {
+                if row & SPLIT == 0 {
+                    store(&mut y[row as usize], alpha, sum, beta);
+                } else {
+                    y[(row & !SPLIT) as usize] += alpha * sum;
+                }
+            }
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        bytes_of(&self.hubs)
+            + bytes_of(&self.split)
+            + bytes_of(&self.rows)
+            + bytes_of(&self.near_lengths)
+            + bytes_of(&self.far_lengths)
+            + self.near.bytes()
+            + self.far.bytes()
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let (_, entries) = self.entries();
+        let near = self.near.values.len();
+        for ((_, slot), &value) in entries.into_iter().zip(values) {
+            match slot.checked_sub(near) {
+                None => self.near.values[slot] = value,
+                Some(slot) => self.far.values[slot] = value,
+            }
+        }
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let (row_ptr, entries) = self.entries();
+        let near = self.near.values.len();
+        let value = |slot: usize| match slot.checked_sub(near) {
+            None => self.near.values[slot],
+            Some(slot) => self.far.values[slot],
+        };
+        let (columns, values) = entries.into_iter().map(|(c, slot)| (c, value(slot))).unzip();
+        Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
+            .expect("a layout is made from a valid matrix")
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let w = size_of::<T>();
+        let mut arrays = Arrays::default();
+        let (hubs, pieces) = (self.hubs.len(), self.rows.len());
+        let cached = Arg::Scratch(0);
+        let count = |n: usize| Arg::U32(n as u32);
+        let mut gather = vec![count(hubs), arrays.add(&self.hubs), Arg::X, cached];
+        gather.extend([count(self.split.len()), arrays.add(&self.split), Arg::Y, Arg::Beta]);
+        let threads = hubs.max(self.split.len()) as u64;
+        let gather =
+            Launch::over("hubs", format!("hubs_gather_{}", T::PRECISION), threads, 256, gather);
+
+        let mut args = vec![count(hubs), count(pieces), cached];
+        args.extend(arrays.add_offsets(&self.near.ptr));
+        args.extend(arrays.add_offsets(&self.far.ptr));
+        args.extend([arrays.add(&self.near_lengths), arrays.add(&self.far_lengths)]);
+        args.push(arrays.add(&self.rows));
+        let (near, far) = (arrays.add(&self.near.values), arrays.add(&self.far.values));
+        args.extend([arrays.add(&self.near.columns), near]);
+        args.extend([arrays.add(&self.far.columns), far, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let warps = (pieces.div_ceil(WARP) as u64).div_ceil(u64::from(BLOCK) / WARP as u64);
+        let bytes = (hubs * w).next_multiple_of(16);
+        let product = Launch {
+            image: "hubs",
+            kernel: format!("hubs_{}", T::PRECISION),
+            grid: u64::from(self.blocks).min(warps),
+            block: BLOCK,
+            shared_bytes: bytes as u32,
+            args,
+        };
+        let mut described = arrays.on_device(near, vec![gather, product]);
+        let Arg::Array(far) = far else { unreachable!("values are an array") };
+        described.values.push(far);
+        described.scratch = vec![bytes as u64];
+        Some(described)
+    }
+}
