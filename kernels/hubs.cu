@@ -25,21 +25,22 @@ template <int batch, class T, class Column, class X>
 __device__ __forceinline__ T sum_lane(uint32_t length, const Column* __restrict__ columns,
                                       const T* __restrict__ values, const X& x) {
     T sum = 0;
-    uint32_t k = 0;
-    for (; k + batch <= length; k += batch, columns += 32 * batch, values += 32 * batch) {
+    for (uint32_t k = 0; k < length; k += batch, columns += 32 * batch, values += 32 * batch) {
         Column column[batch];
         T value[batch], near[batch];
 #pragma unroll
         for (int b = 0; b < batch; b++) {
+            if (k + b >= length) continue;
             column[b] = stream(columns + 32 * b);
             value[b] = stream(values + 32 * b);
         }
 #pragma unroll
-        for (int b = 0; b < batch; b++) near[b] = x(column[b]);
+        for (int b = 0; b < batch; b++)
+            if (k + b < length) near[b] = x(column[b]);
 #pragma unroll
-        for (int b = 0; b < batch; b++) sum += value[b] * near[b];
+        for (int b = 0; b < batch; b++)
+            if (k + b < length) sum += value[b] * near[b];
     }
-    for (; k < length; k++, columns += 32, values += 32) sum += stream(values) * x(stream(columns));
     return sum;
 }
 
@@ -54,14 +55,20 @@ __device__ __forceinline__ void rows(uint32_t hubs, uint32_t pieces, const T* __
                                      const uint32_t* far_columns, const T* far_values,
                                      const T* __restrict__ x, T* y, T alpha, T beta) {
     extern __shared__ uint4 shared[];
+    __shared__ uint32_t turns;
+    if (threadIdx.x == 0) turns = 0;
     const uint32_t words = (hubs * sizeof(T) + 15) / 16;
     for (uint32_t i = threadIdx.x; i < words; i += blockDim.x)
         shared[i] = __ldg(reinterpret_cast<const uint4*>(cached) + i);
     __syncthreads();
     const T* near = reinterpret_cast<const T*>(shared);
     const uint32_t lane = threadIdx.x % 32, slices = (pieces + 31) / 32;
-    for (uint32_t s = blockIdx.x + gridDim.x * (threadIdx.x / 32); s < slices;
-         s += gridDim.x * (blockDim.x / 32)) {
+    // Every gridDim.x-th slice is this block's; a warp that is done takes the next.
+    while (true) {
+        uint32_t turn = 0;
+        if (lane == 0) turn = atomicAdd(&turns, 1u);
+        const uint32_t s = blockIdx.x + gridDim.x * __shfl_sync(0xffffffffu, turn, 0);
+        if (s >= slices) break;
         const uint32_t i = s * 32 + lane;
         if (i >= pieces) continue;
         const uint64_t far_at = (far_narrow ? far_narrow[s] : far_wide[s]) + lane;

@@ -214,7 +214,7 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
             .expect("a layout is made from a valid matrix")
     }
 
-    /// Two rows a thread, one where they do not always lie in one hack.
+    /// Rows of 16 bytes a thread, fewer where they do not always lie in one hack.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let starts = arrays.add_offsets(&self.hack_ptr);
@@ -235,7 +235,8 @@ fn product(
     precision: Precision,
 ) -> Launch {
     let [nrows, _, hack] = shape;
-    let rows = if hack.is_multiple_of(2) { 2 } else { 1 };
+    let most = 16 / precision.bytes();
+    let rows = [4, 2, 1].into_iter().find(|r| *r <= most && hack.is_multiple_of(*r)).unwrap_or(1);
     let sizes = shape.map(|size| Arg::U32(size as u32));
     let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
     let args = sizes.into_iter().chain(starts).chain([offsets, values]).chain(vectors).collect();

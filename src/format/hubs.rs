@@ -9,7 +9,7 @@
 //!
 //! Both parts are sliced ELLPACK of 32 rows, 16-bit columns counted in hubs and 32-bit ones, walked
 //! together by one lane a row; rows go longest hub part first, then longest rest. Rows of more than
-//! 256 entries in either part are cut into pieces, whose sums are added up. Every block of threads
+//! `piece` entries in either part are cut into pieces, whose sums are added up. Every block of threads
 //! holds all hubs; with `share=2` two blocks share a processor and half as many hubs are held.
 //!
 //! Padding: value 0; held, not read. Good for: graphs with few columns that many rows refer to.
@@ -34,10 +34,6 @@ use crate::structure::Structure;
 #[derive(Debug)]
 pub struct HubsFormat;
 
-/// The most entries of a piece in either part: what lengths of 16 bits, one lane and the other 31
-/// bear.
-const LONGEST: usize = 256;
-
 /// The least share of the entries that hubs hold, as a part of so many.
 const LEAST_SHARE: u64 = 4;
 
@@ -54,13 +50,22 @@ impl Storage for HubsFormat {
         high-performance SpMV framework on GPGPU (2022), section 3, of the fullest columns in \
         place of a partition's";
     const SUITS: &'static str = "graphs with few columns that many rows refer to; bad for meshes";
-    const PARAMS: &'static [Param] = &[Param {
-        name: "share",
-        doc: "blocks of threads that share the memory of a processor",
-        values: &[Value::Int(1), Value::Int(2)],
-        gpu: &[Value::Int(1), Value::Int(2)],
-        host: &[],
-    }];
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "share",
+            doc: "blocks of threads that share the memory of a processor",
+            values: &[Value::Int(1), Value::Int(2)],
+            gpu: &[Value::Int(1), Value::Int(2)],
+            host: &[],
+        },
+        Param {
+            name: "piece",
+            doc: "the most entries that one lane takes of a row in either part",
+            values: &[Value::Int(64), Value::Int(16), Value::Int(32), Value::Int(128)],
+            gpu: &[Value::Int(16), Value::Int(32), Value::Int(64)],
+            host: &[],
+        },
+    ];
 
     type Layout<T: Scalar> = Hubs<T>;
 
@@ -150,6 +155,8 @@ struct Plan {
     /// Place of each column among the hubs; [`u16::MAX`] for others.
     places: Vec<u16>,
     covered: u64,
+    /// The most entries of a piece in either part.
+    piece: usize,
     pieces: Vec<Piece>,
     split: Vec<u32>,
     near: Slices,
@@ -188,11 +195,12 @@ impl Plan {
                 pattern.row(row).iter().filter(in_hubs).count() as u32
             })
             .collect();
+        let piece = params.int("piece");
         let mut pieces = Vec::with_capacity(nrows);
         let mut split = Vec::new();
         for (row, (&near, &length)) in near.iter().zip(structure.lengths()).enumerate() {
             let far = length - near;
-            let longest = LONGEST as u32;
+            let longest = piece as u32;
             let count = near.div_ceil(longest).max(far.div_ceil(longest)).max(1);
             if count > 1 {
                 split.push(row as u32);
@@ -207,7 +215,7 @@ impl Plan {
             Slices::new(&pieces, |piece| piece.lengths().0),
             Slices::new(&pieces, |piece| piece.lengths().1),
         );
-        Ok(Plan { hubs, places, covered, pieces, split, near, far })
+        Ok(Plan { hubs, places, covered, piece, pieces, split, near, far })
     }
 }
 
@@ -257,7 +265,7 @@ pub struct Hubs<T> {
 
 impl<T: Scalar> Hubs<T> {
     fn new(csr: &Csr<T>, plan: Plan, blocks: u32) -> Self {
-        let Plan { hubs, places, pieces, split, near, far, .. } = plan;
+        let Plan { hubs, places, piece: longest, pieces, split, near, far, .. } = plan;
         let mut layout = Hubs {
             nrows: csr.nrows(),
             ncols: csr.ncols(),
@@ -279,15 +287,17 @@ impl<T: Scalar> Hubs<T> {
                 continue;
             }
             layout.rows.push(piece.row | SPLIT);
-            let number = piece.near[0].max(piece.far[0]) as usize / LONGEST;
+            let number = piece.near[0].max(piece.far[0]) as usize / longest;
             let parts = parts.entry(piece.row).or_default();
             parts.resize(parts.len().max(number + 1), 0);
             parts[number] = i;
         }
         for (i, piece) in pieces.iter().enumerate() {
             match parts.get(&piece.row) {
-                None => layout.place(csr, &places, piece.row, &[i]),
-                Some(parts) if parts[0] == i => layout.place(csr, &places, piece.row, parts),
+                None => layout.place(csr, &places, longest, piece.row, &[i]),
+                Some(parts) if parts[0] == i => {
+                    layout.place(csr, &places, longest, piece.row, parts)
+                }
                 Some(_) => {}
             }
         }
@@ -295,18 +305,18 @@ impl<T: Scalar> Hubs<T> {
     }
 
     /// Puts the entries of a row in the slots of its pieces.
-    fn place(&mut self, csr: &Csr<T>, places: &[u16], row: u32, pieces: &[usize]) {
+    fn place(&mut self, csr: &Csr<T>, places: &[u16], longest: usize, row: u32, pieces: &[usize]) {
         let (columns, values) = csr.row(row as usize);
         let (mut near, mut far) = (0, 0);
         for (&column, &value) in columns.iter().zip(values) {
             match places[column as usize] {
                 u16::MAX => {
-                    let slot = self.far.slot(pieces[far / LONGEST], far % LONGEST);
+                    let slot = self.far.slot(pieces[far / longest], far % longest);
                     (self.far.columns[slot], self.far.values[slot]) = (column, value);
                     far += 1;
                 }
                 place => {
-                    let slot = self.near.slot(pieces[near / LONGEST], near % LONGEST);
+                    let slot = self.near.slot(pieces[near / longest], near % longest);
                     (self.near.columns[slot], self.near.values[slot]) = (place, value);
                     near += 1;
                 }
