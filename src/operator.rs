@@ -49,7 +49,7 @@ impl<T: Scalar> PreparedOperator<T> {
     /// # Errors
     /// [`Error::Refused`] where the candidate does not suit the matrix.
     pub fn new(csr: &Csr<T>, candidate: &Candidate, target: &Target<'_>) -> Result<Self> {
-        let structure = Structure::new(csr.pattern()).with_partitioning();
+        let structure = Structure::of(csr).with_partitioning();
         Self::with_structure(csr, &structure, candidate, target)
     }
 
@@ -157,7 +157,8 @@ impl<T: Scalar> PreparedOperator<T> {
     /// Puts in the values of a new matrix with the same pattern, in the order of the CSR arrays.
     ///
     /// # Errors
-    /// [`Error::PatternChanged`] unless there are `nnz` values.
+    /// [`Error::PatternChanged`] unless there are `nnz` values; [`Error::Refused`] by a layout that
+    /// was made for values that are alike.
     pub fn update_values(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.nnz {
             return Err(Error::PatternChanged {
@@ -166,11 +167,16 @@ impl<T: Scalar> PreparedOperator<T> {
         }
         match &mut self.place {
             Place::Host(layout) => {
+                let checked = layout.check_values(values);
+                checked.map_err(|reason| self.candidate.refused(&reason))?;
                 layout.set_values(values);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
-            Place::Gpu(placed) => placed.set_values(values),
+            Place::Gpu(placed) => {
+                placed.check_values(values).map_err(|reason| self.candidate.refused(&reason))?;
+                placed.set_values(values)
+            }
         }
     }
 

@@ -5,6 +5,8 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 
 use serde::{Deserialize, Serialize};
 
+use crate::structure::ValuesOf;
+
 /// Precision of values; column indices and pointers do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -98,6 +100,10 @@ pub trait Scalar:
     /// Accepts `inf` and `nan`, rounds overflow to infinity and stops at the first byte that does
     /// not belong to the number: the caller checks what follows.
     fn parse_prefix(text: &[u8]) -> Option<(Self, usize)>;
+    /// Its bits.
+    fn bits(self) -> u64;
+    /// Values, where only their equality matters.
+    fn values_of(values: &[Self]) -> ValuesOf<'_>;
     /// Whether this is not a number.
     fn is_nan(self) -> bool;
     /// Whether this is -0.0, which layouts with fill use as its mark.
@@ -120,6 +126,15 @@ impl Scalar for f32 {
 
     fn to_f64(self) -> f64 {
         f64::from(self)
+    }
+
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        u64::from(self.to_bits())
+    }
+
+    fn values_of(values: &[Self]) -> ValuesOf<'_> {
+        ValuesOf::F32(values)
     }
 
     #[inline(always)]
@@ -157,6 +172,15 @@ impl Scalar for f64 {
 
     fn to_f64(self) -> f64 {
         self
+    }
+
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+
+    fn values_of(values: &[Self]) -> ValuesOf<'_> {
+        ValuesOf::F64(values)
     }
 
     #[inline(always)]

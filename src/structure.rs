@@ -2,6 +2,7 @@
 
 mod blocks;
 mod columns;
+mod constants;
 mod diagonals;
 mod histogram;
 mod sample;
@@ -13,13 +14,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 
-use crate::csr::Pattern;
+use crate::csr::{Csr, Pattern};
 use crate::fingerprint::Fingerprint;
 use crate::format::Refusal;
 use crate::partition::{self, Partition};
 use crate::reorder;
+use crate::scalar::Scalar;
 pub use blocks::Blocks;
 pub use columns::column_counts;
+pub use constants::Constants;
 pub use histogram::Histogram;
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS};
 
@@ -51,12 +54,36 @@ pub enum Walk {
     },
 }
 
+/// The values of a matrix, where only their equality matters.
+#[derive(Clone, Copy, Debug)]
+pub enum ValuesOf<'a> {
+    /// Of 4 bytes.
+    F32(&'a [f32]),
+    /// Of 8 bytes.
+    F64(&'a [f64]),
+}
+
+impl ValuesOf<'_> {
+    /// The bits of value `k`.
+    ///
+    /// # Panics
+    /// Past the end.
+    #[inline(always)]
+    pub fn bits(&self, k: usize) -> u64 {
+        match self {
+            ValuesOf::F32(values) => u64::from(values[k].to_bits()),
+            ValuesOf::F64(values) => values[k].to_bits(),
+        }
+    }
+}
+
 /// A pattern and its lazily computed properties.
 ///
 /// Formats ask it in their `work` and `convert`; what was computed once is kept.
 #[derive(Debug)]
 pub struct Structure<'a> {
     pattern: Pattern<'a>,
+    values: Option<ValuesOf<'a>>,
     lengths: Vec<u32>,
     hash: OnceLock<Fingerprint>,
     row_lengths: OnceLock<Histogram>,
@@ -65,6 +92,7 @@ pub struct Structure<'a> {
     spans: Mutex<HashMap<(usize, Sort), Spans>>,
     diagonals: OnceLock<diagonals::Diagonals>,
     column_counts: OnceLock<Vec<u32>>,
+    constants: Mutex<HashMap<usize, Option<Arc<Constants>>>>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
     partitions: Mutex<HashMap<(usize, usize), PartitionResult>>,
     patience: Patience,
@@ -92,6 +120,7 @@ impl<'a> Structure<'a> {
         let lengths = lengths.map(|w| (w[1] - w[0]) as u32).collect();
         Structure {
             pattern,
+            values: None,
             lengths,
             hash: OnceLock::new(),
             row_lengths: OnceLock::new(),
@@ -100,10 +129,26 @@ impl<'a> Structure<'a> {
             spans: Mutex::default(),
             diagonals: OnceLock::new(),
             column_counts: OnceLock::new(),
+            constants: Mutex::default(),
             blocks: Mutex::default(),
             partitions: Mutex::default(),
             patience: Patience::Passes,
         }
+    }
+
+    /// The pattern of a matrix, with its values for what depends on them.
+    pub fn of<T: Scalar>(csr: &'a Csr<T>) -> Self {
+        Structure { values: Some(T::values_of(csr.values())), ..Structure::new(csr.pattern()) }
+    }
+
+    /// The pieces of one value of the diagonals of hacks of `hack` rows; `None` where values are
+    /// unknown or not constant. A sample of the hacks, and one pass where it is.
+    pub fn constants(&self, hack: usize) -> Option<Arc<Constants>> {
+        let values = self.values?;
+        cached(&self.constants, hack, || {
+            let diagonals = self.n_diagonals(hack);
+            Constants::of(self.pattern, values, hack, diagonals).map(Arc::new)
+        })
     }
 
     /// The same structure, which may be partitioned by METIS however large it is: that takes as

@@ -172,7 +172,7 @@ impl Tuner {
 
 /// The structure of a matrix, to be partitioned where the effort allows it.
 fn structure<'a, T: Scalar>(csr: &'a Csr<T>, workload: &Workload) -> Structure<'a> {
-    let structure = Structure::new(csr.pattern());
+    let structure = Structure::of(csr);
     match workload.effort {
         Effort::Exhaustive => structure.with_partitioning(),
         Effort::Estimate | Effort::Predict | Effort::Measure => structure,

@@ -45,7 +45,7 @@ fn check_matrix<T: Scalar>(
     all: &[Candidate],
     run: &mut BTreeMap<String, bool>,
 ) {
-    let structure = Structure::new(csr.pattern());
+    let structure = Structure::of(csr);
     let whole = csr.map_values(|value| T::from_f64((value.to_f64() * 3.0).round() % 8.0));
     let twice = whole.map_values(|value| value + value);
     let upload = |csr: &Csr<T>| Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));

@@ -39,7 +39,7 @@ fn every_format_takes_some_matrix() {
     let devices = Device::shipped();
     for format in FORMATS {
         let taken = corpus::small().iter().any(|(_, csr)| {
-            let structure = Structure::new(csr.pattern());
+            let structure = Structure::of(csr);
             devices.iter().any(|device| {
                 all_candidates()
                     .iter()
@@ -75,7 +75,7 @@ fn target<T: Scalar>(device: &Device, basis: Basis) -> Target<'_> {
 }
 
 fn check_matrix<T: Scalar>(name: &str, csr: &Csr<T>, all: &[Candidate]) {
-    let structure = Structure::new(csr.pattern());
+    let structure = Structure::of(csr);
     for device in &Device::shipped() {
         for basis in [Basis::Original, Basis::Permuted] {
             let target = target::<T>(device, basis);

@@ -55,6 +55,7 @@ formats! {
     hll::HllFormat,
     bhll::BhllFormat,
     hdia::HdiaFormat,
+    cdia::CdiaFormat,
     pcsr::PcsrFormat,
     ehyb::EhybFormat,
     hubs::HubsFormat,
@@ -198,6 +199,20 @@ pub trait Layout<T: Scalar>: Send + Sync {
     /// # Panics
     /// If `values` has not `nnz` elements; [`crate::operator`] checks it first.
     fn set_values(&mut self, values: &[T]);
+
+    /// Whether [`Layout::check_values`] may refuse new values.
+    fn limits_values(&self) -> bool {
+        false
+    }
+
+    /// Checks that the layout can hold these values, given in the order of the CSR matrix.
+    ///
+    /// # Errors
+    /// [`Refusal`] where it was made for values that are alike and these are not.
+    fn check_values(&self, values: &[T]) -> std::result::Result<(), Refusal> {
+        let _ = values;
+        Ok(())
+    }
 
     /// The CSR matrix that was converted: same pattern, same values.
     fn to_csr(&self) -> Csr<T>;

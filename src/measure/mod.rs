@@ -311,7 +311,7 @@ fn copy<T: Scalar>(
     convert_s: &mut Vec<f64>,
 ) -> Result<Copy<T>> {
     let start = Instant::now();
-    let structure = Structure::new(csr.pattern()).with_partitioning();
+    let structure = Structure::of(csr).with_partitioning();
     let operator = PreparedOperator::with_structure(csr, &structure, candidate, target)?;
     convert_s.push(start.elapsed().as_secs_f64());
     let x: Vec<T> = check::vector(csr.ncols(), seed);

@@ -129,7 +129,7 @@ fn one<T: Scalar>(
 ) -> Result<()> {
     let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
     let target = choose::target(meter.device(), &workload);
-    let structure = Structure::new(csr.pattern()).with_partitioning();
+    let structure = Structure::of(csr).with_partitioning();
     let protocol = Protocol { max_s: 0.2, max_samples: 20, ..Protocol::default() };
     let bar = bar(chosen.len() as u64, "timing");
     for candidate in chosen {

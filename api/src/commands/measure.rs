@@ -49,7 +49,7 @@ fn measure<T: Scalar>(
     json: bool,
 ) -> Result<Vec<Measurement>> {
     let target = choose::target(meter.device(), &product.workload());
-    let structure = Structure::new(csr.pattern()).with_partitioning();
+    let structure = Structure::of(csr).with_partitioning();
     let bar = bar(chosen.len() as u64, "timing");
     let mut measured = Vec::new();
     for candidate in chosen {

@@ -29,7 +29,7 @@ pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
 
 /// A line for each candidate, as soon as it is known.
 fn verify<T: Scalar>(csr: &Csr<T>, device: &Device, product: &Product) -> Result<Answer> {
-    let structure = Structure::new(csr.pattern()).with_partitioning();
+    let structure = Structure::of(csr).with_partitioning();
     let target = choose::target(device, &product.workload());
     let all = all();
     let width = all.iter().map(|candidate| candidate.to_string().len()).max().unwrap_or(0);

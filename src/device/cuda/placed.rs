@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::sys as cuda;
 
-use super::memory::Memory;
+use super::memory::{Memory, read};
 use super::operator::{Step, Word};
 use super::{CudaOperator, DeviceCsr, Gpu, Vector};
 use crate::csr::Csr;
-use crate::error::Result;
-use crate::format::{Arg, Candidate, Launch, Layout, Target};
+use crate::error::{Error, Result};
+use crate::format::{Arg, Candidate, Launch, Layout, Refusal, Target};
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 
@@ -108,6 +108,14 @@ impl<T: Scalar> Placed<T> {
         device_y.read(y)
     }
 
+    /// See [`Layout::check_values`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_values(&self, values: &[T]) -> std::result::Result<(), Refusal> {
+        self.host.as_ref().map_or(Ok(()), |layout| layout.check_values(values))
+    }
+
     /// Puts in new values from the host, `nnz` of them in the order of the CSR matrix.
     ///
     /// # Errors
@@ -126,12 +134,20 @@ impl<T: Scalar> Placed<T> {
     /// Puts in new values that are on the device, in the order of the CSR matrix, and waits.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) from any step.
+    /// [`Error::Device`](crate::Error::Device) from any step,
+    /// [`Error::Argument`](crate::Error::Argument) by a layout that was made for values that are
+    /// alike.
     ///
     /// # Safety
     /// `values` is the address of `nnz` values on this GPU, written by now.
     pub unsafe fn set_device_values(&mut self, values: cuda::CUdeviceptr) -> Result<()> {
         self.gpu.make_current()?;
+        if self.host.as_ref().is_some_and(|layout| layout.limits_values()) {
+            let mut host = vec![T::ZERO; self.nnz];
+            read(values, bytemuck::cast_slice_mut(&mut host), &self.gpu.stream)?;
+            self.check_values(&host).map_err(|reason| Error::argument(reason.to_string()))?;
+            return self.set_values(&host);
+        }
         if self.host.is_none() {
             // SAFETY: by this function's own contract.
             unsafe { self.operator.take_values(&self.gpu, values)? };
