@@ -45,32 +45,19 @@ extern "C" __global__ void __launch_bounds__(256)
     if (i < n) narrow[i] = uint32_t(wide[i]);
 }
 
-// slots[s] = rows * the longest of the `rows` stored rows of slice s, a multiple of 32; a warp a
-// slice; slots[slices] = 0.
+// widths[s] = the longest of the `rows` stored rows of slice s: a warp a slice.
 extern "C" __global__ void __launch_bounds__(256)
-    slice_slots(uint32_t nrows, uint32_t rows, uint32_t slices, const uint32_t* order,
-                const uint32_t* lengths, uint32_t* slots) {
+    slice_widths(uint32_t nrows, uint32_t rows, uint32_t slices, const uint32_t* order,
+                 const uint32_t* lengths, uint32_t* widths) {
     const uint32_t s = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
-    if (s > slices) return;
+    if (s >= slices) return;
     uint32_t longest = 0;
-    for (uint32_t r = lane; s < slices && r < rows; r += 32) {
+    for (uint32_t r = lane; r < rows; r += 32) {
         const uint64_t i = uint64_t(s) * rows + r;
         if (i < nrows) longest = max(longest, lengths[order ? order[i] : i]);
     }
     longest = __reduce_max_sync(full, longest);
-    if (lane == 0) slots[s] = longest * rows;
-}
-
-// The longest of every `rows` stored rows (a power of two up to 32), a thread each.
-extern "C" __global__ void __launch_bounds__(256)
-    warp_lengths(uint32_t nrows, uint32_t warps, const uint32_t* order, const uint32_t* lengths,
-                 uint32_t* longest) {
-    const uint32_t w = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
-    if (w >= warps) return;
-    const uint64_t i = uint64_t(w) * 32 + lane;
-    const uint32_t length = i < nrows ? lengths[order ? order[i] : i] : 0;
-    const uint32_t most = __reduce_max_sync(full, length);
-    if (lane == 0) longest[w] = most;
+    if (lane == 0) widths[s] = longest;
 }
 
 // Rows of each column of jagged diagonals: rows that reach it, rounded up to `br`. `sorted` lengths
@@ -192,62 +179,66 @@ __device__ __forceinline__ void fill(uint32_t nrows, uint32_t stored, uint32_t w
     }
 }
 
-// The diagonals of each hack of rows, in rising order: a block of `threads` a hack, a thread for
-// every `threads`-th of its rows. Each step takes the least offset that a row still has.
+// The diagonals of each hack of rows, in rising order: a block of as many threads a hack as it has
+// rows. Each step takes the least offset that a row still has. Every warp keeps the next entries of
+// its rows in shared memory, read along the rows.
 //
 // With `values` null it counts: counts[h] = diagonals of hack h, where there are at most `most`;
 // otherwise it writes offsets and values, and fill (-0.0) where a row has no such entry.
-template <class T, class Offset, int each>
-__device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t hack, uint32_t hacks,
-                                          uint32_t most, const Offset* __restrict__ row_ptr,
+constexpr uint32_t ahead = 8;
+
+template <class T, class Offset>
+__device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t hack, uint32_t most, const Offset* __restrict__ row_ptr,
                                           const uint32_t* __restrict__ col_idx,
                                           const T* __restrict__ from, uint32_t* counts,
                                           const uint32_t* narrow, const uint64_t* wide,
                                           int32_t* offsets, T* values) {
     constexpr int32_t none = 0x7fffffff;
+    extern __shared__ double shared[];
     __shared__ int32_t lowest[2][32];
-    const uint32_t h = blockIdx.x, warps = blockDim.x / 32;
-    if (h == hacks) {
-        if (threadIdx.x == 0 && !values) counts[h] = 0;
-        return;
-    }
-    Offset at[each], end[each];
-    int32_t head[each];
+    const uint32_t h = blockIdx.x, warps = blockDim.x / 32, lane = threadIdx.x % 32;
+    T* const value_tile = reinterpret_cast<T*>(shared) + threadIdx.x / 32 * 32 * (ahead + 1);
+    uint32_t* const column_tile =
+        reinterpret_cast<uint32_t*>(reinterpret_cast<T*>(shared) + blockDim.x * (ahead + 1)) +
+        threadIdx.x / 32 * 32 * (ahead + 1);
+    const uint64_t row = uint64_t(h) * hack + threadIdx.x;
+    Offset at = row < nrows ? row_ptr[row] : 0;
+    const Offset end = row < nrows ? row_ptr[row + 1] : 0;
+    uint32_t kept = 0, taken = 0;  // entries of this row in the tile, and those of them taken
+    const auto refill = [&] {
+        __syncwarp();
+        at += taken;
+        taken = 0;
+        kept = uint32_t(min(uint64_t(end - at), uint64_t(ahead)));
 #pragma unroll
-    for (int e = 0; e < each; e++) {
-        const uint32_t r = threadIdx.x + e * blockDim.x;
-        const uint64_t row = uint64_t(h) * hack + r;
-        const bool inside = r < hack && row < nrows;
-        at[e] = inside ? row_ptr[row] : 0;
-        end[e] = inside ? row_ptr[row + 1] : 0;
-        head[e] = at[e] < end[e] ? int32_t(int64_t(col_idx[at[e]]) - int64_t(row)) : none;
-    }
+        for (int part = 0; part < 32; part += 4) {
+            const uint32_t r = part + lane / ahead, k = lane % ahead;
+            const Offset first = __shfl_sync(full, at, r);
+            if (k < __shfl_sync(full, kept, r)) {
+                column_tile[r * (ahead + 1) + k] = __ldcs(col_idx + first + k);
+                if (values) value_tile[r * (ahead + 1) + k] = __ldcs(from + first + k);
+            }
+        }
+        __syncwarp();
+    };
     const uint64_t start = values ? (narrow ? narrow[h] : wide[h]) : 0;
     uint32_t count = 0;
     while (count <= most) {
-        int32_t low = none;
-#pragma unroll
-        for (int e = 0; e < each; e++) low = min(low, head[e]);
-        low = __reduce_min_sync(full, low);
+        if (__any_sync(full, taken == kept && at + taken < end)) refill();
+        const uint32_t tile_at = lane * (ahead + 1) + taken;
+        const int32_t head = taken < kept ? int32_t(int64_t(column_tile[tile_at]) - int64_t(row)) : none;
+        int32_t low = __reduce_min_sync(full, head);
         if (warps > 1) {
             int32_t* seen = lowest[count % 2];
-            if (threadIdx.x % 32 == 0) seen[threadIdx.x / 32] = low;
+            if (lane == 0) seen[threadIdx.x / 32] = low;
             __syncthreads();
-            low = __reduce_min_sync(full, threadIdx.x % 32 < warps ? seen[threadIdx.x % 32] : none);
+            low = __reduce_min_sync(full, lane < warps ? seen[lane] : none);
         }
         if (low == none) break;
-#pragma unroll
-        for (int e = 0; e < each; e++) {
-            const uint32_t r = threadIdx.x + e * blockDim.x;
-            const bool mine = head[e] == low;
-            if (values && r < hack)
-                values[(start + count) * hack + r] = mine ? from[at[e]] + T(0) : T(-0.0);
-            if (mine) {
-                at[e]++;
-                const int64_t row = int64_t(h) * hack + r;
-                head[e] = at[e] < end[e] ? int32_t(int64_t(col_idx[at[e]]) - row) : none;
-            }
-        }
+        const bool mine = head == low;
+        if (values)
+            values[(start + count) * hack + threadIdx.x] = mine ? value_tile[tile_at] + T(0) : T(-0.0);
+        taken += mine;
         if (values && offsets && threadIdx.x == 0) offsets[start + count] = low;
         count++;
     }
@@ -264,10 +255,18 @@ __device__ __forceinline__ void row_indices(uint32_t nrows, const Offset* row_pt
         for (uint64_t k = row_ptr[row] + lane; k < row_ptr[row + 1]; k += 32) row_idx[k] = uint32_t(row);
 }
 
-// The last of low..high (both of them rows or one past) that is `right`; all before it are, `low` is.
+// The last of low..high (both of them rows or one past) that is `right`; all before it are, `low`
+// is. It looks around `guess` first.
 template <class Test>
-__device__ __forceinline__ uint64_t last_right(uint64_t low, uint64_t high, const Test& right) {
+__device__ __forceinline__ uint64_t last_right(uint64_t low, uint64_t high, uint64_t guess,
+                                               const Test& right) {
     high++;
+    if (guess > low + 16 && guess + 16 < high) {
+        const uint64_t at = guess - 16 + threadIdx.x % 32;
+        const uint32_t rights = __popc(__ballot_sync(full, right(at)));
+        if (rights > 0) low = guess - 17 + rights;
+        if (rights < 32) high = guess - 16 + rights;
+    }
     while (high - low > 1) {
         const uint64_t stride = (high - low + 31) / 32;
         const uint64_t at = low + (threadIdx.x % 32 + 1) * stride;
@@ -290,7 +289,7 @@ __device__ __forceinline__ void tiles(uint32_t nrows, uint32_t most, uint64_t we
     if (c >= chunks) return;
     const bool writes = threadIdx.x % 32 == 0;
     const auto first_row = [&](uint64_t wanted) {
-        return last_right(0, nrows, [&](uint64_t i) { return i == 0 || row_ptr[i - 1] + i - 1 < wanted; });
+        return last_right(0, nrows, 0, [&](uint64_t i) { return i == 0 || row_ptr[i - 1] + i - 1 < wanted; });
     };
     uint64_t row = first_row(c * weight);
     const uint64_t end = c + 1 < chunks ? first_row((c + 1) * weight) : nrows;
@@ -298,13 +297,17 @@ __device__ __forceinline__ void tiles(uint32_t nrows, uint32_t most, uint64_t we
     const uint64_t end_entry = row_ptr[end];
     uint64_t t = starts ? starts[c] : 0;
     bool split = false;
+    uint64_t rows_before = 0;
     while (row < end || entry < end_entry) {
         const uint64_t reach = min(entry + most, end_entry);
         if (row_ptr[row] > reach) {
             entry = reach;
         } else {
             const uint64_t last = min(row + most, end);
-            row = last_right(row, last, [&](uint64_t i) { return row_ptr[i] <= reach; });
+            const uint64_t begun = row;
+            row = last_right(row, last, row + rows_before,
+                             [&](uint64_t i) { return row_ptr[i] <= reach; });
+            rows_before = row - begun;
             entry = row_ptr[row];
             if (row < last && row_ptr[row + 1] - entry > most && entry < reach) {
                 row++;
@@ -357,10 +360,10 @@ __device__ __forceinline__ void take_values(uint64_t slots, const uint32_t* sour
     FILL(width, Offset, name, T, 16, uint16_t)                                                    \
     extern "C" __global__ void __launch_bounds__(1024)                                            \
         hack_diagonals_##width##_##name(                                                          \
-            uint32_t nrows, uint32_t hack, uint32_t hacks, uint32_t most, const Offset* row_ptr,  \
+            uint32_t nrows, uint32_t hack, uint32_t most, const Offset* row_ptr,                   \
             const uint32_t* col_idx, const T* from, uint32_t* counts, const uint32_t* narrow,     \
             const uint64_t* wide, int32_t* offsets, T* values) {                                  \
-        diagonals<T, Offset, 1>(nrows, hack, hacks, most, row_ptr, col_idx, from, counts, narrow, \
+        diagonals<T, Offset>(nrows, hack, most, row_ptr, col_idx, from, counts, narrow, \
                                 wide, offsets, values);                                           \
     }
 #define FILL(width, Offset, name, T, bits, Column)                                                \

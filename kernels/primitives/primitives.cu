@@ -9,17 +9,18 @@
 #include <thrust/iterator/transform_iterator.h>
 
 namespace {
-struct Widen {
-    __host__ __device__ uint64_t operator()(uint32_t n) const { return n; }
+struct Times {
+    uint64_t each;
+    __host__ __device__ uint64_t operator()(uint32_t n) const { return n * each; }
 };
 }  // namespace
 
 extern "C" {
 
-// sums[i] = counts[0] + ... + counts[i - 1].
-int ellect_exclusive_sum(void* temporary, size_t* bytes, const uint32_t* counts, uint64_t* sums,
-                         uint64_t n, cudaStream_t stream) {
-    const auto wide = thrust::make_transform_iterator(counts, Widen{});
+// sums[i] = (counts[0] + ... + counts[i - 1]) * each.
+int ellect_exclusive_sum(void* temporary, size_t* bytes, const uint32_t* counts, uint64_t each,
+                         uint64_t* sums, uint64_t n, cudaStream_t stream) {
+    const auto wide = thrust::make_transform_iterator(counts, Times{each});
     return cub::DeviceScan::ExclusiveSum(temporary, *bytes, wide, sums, int64_t(n), stream);
 }
 

@@ -8,7 +8,7 @@
 use std::ffi::{c_int, c_void};
 
 unsafe extern "C" {
-    /// `sums[i] = counts[0] + ... + counts[i - 1]` for `i < n`.
+    /// `sums[i] = (counts[0] + ... + counts[i - 1]) * each` for `i < n`.
     ///
     /// # Safety
     /// The arrays hold `n` numbers each, `temporary` the `bytes` asked for.
@@ -16,6 +16,7 @@ unsafe extern "C" {
         temporary: *mut c_void,
         bytes: *mut usize,
         counts: *const u32,
+        each: u64,
         sums: *mut u64,
         n: u64,
         stream: *mut c_void,

@@ -56,17 +56,15 @@ pub(super) fn build(
     };
     builder.launch(&step(format!("block_lengths_b{b}"), block_rows, args))?;
     let order = match sort {
-        Sort::Window(window) => {
-            let longest = builder.max(lengths, block_rows)?;
-            build::longest_first(builder, lengths, longest, block_rows, window)?
-        }
+        Sort::Window(window) => build::longest_first(builder, lengths, block_rows, window)?,
         Sort::None => NULL,
         Sort::All | Sort::Rcm => return Err(Stop::OnHost),
     };
     let counts = builder.temporary(4 * (hacks as u64 + 1))?;
-    let longest = vec![Arg::U32(block_rows as u32), Arg::U32(hacks as u32), order, lengths, counts];
-    builder.launch(&build::step("warp_lengths".to_string(), hacks * HACK, longest))?;
-    let starts = builder.starts(counts, hacks + 1)?;
+    let sizes = [block_rows, HACK, hacks].map(|size| Arg::U32(size as u32));
+    let args = sizes.into_iter().chain([order, lengths, counts]).collect();
+    builder.launch(&build::step("slice_widths".to_string(), hacks * HACK, args))?;
+    let starts = builder.starts(counts, 1, hacks + 1)?;
     let slots = starts.total * HACK as u64;
     let entries = fill::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
     let base = if narrow {
@@ -75,7 +73,7 @@ pub(super) fn build(
         let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
         let args = sizes.into_iter().chain([order, firsts, lasts, base, widest]).collect();
         builder.launch(&step("block_spans".to_string(), hacks * HACK, args))?;
-        check_span(builder.max(widest, 1)? as usize)?;
+        check_span(builder.read(widest)? as usize)?;
         base
     } else {
         NULL

@@ -41,12 +41,13 @@ pub trait Builder {
     /// [`Error::Device`] where the launch fails.
     fn launch(&mut self, launch: &Launch) -> Step<()>;
 
-    /// Where each of `n` runs of `counts` slots starts: an array of the layout of 32-bit offsets,
-    /// or of 64-bit ones where 32 bits do not hold the last of them; the other address is null.
+    /// Where each of `n` runs of `each` times `counts` slots starts: an array of the layout of
+    /// 32-bit offsets, or of 64-bit ones where 32 bits do not hold the last of them; the other
+    /// address is null.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn starts(&mut self, counts: Arg, n: usize) -> Step<Starts>;
+    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Step<Starts>;
 
     /// `rows` in the order of falling `keys` (64-bit, of which the low `bits` count), rows of the
     /// same key as they were: an array of the layout.
@@ -60,6 +61,12 @@ pub trait Builder {
     /// # Errors
     /// [`Error::Device`] where a kernel faulted.
     fn max(&mut self, numbers: Arg, n: usize) -> Step<u32>;
+
+    /// A 32-bit number that a kernel has written.
+    ///
+    /// # Errors
+    /// As [`Builder::max`].
+    fn read(&mut self, number: Arg) -> Step<u32>;
 }
 
 /// The matrix that is converted.
@@ -143,8 +150,6 @@ pub(super) fn step(kernel: String, threads: usize, args: Vec<Arg>) -> Launch {
 pub(super) struct Rows {
     /// Entries of each row of the matrix.
     pub lengths: Arg,
-    /// The longest row.
-    pub longest: u32,
     /// The row of the matrix of each stored one; null where they keep their order.
     pub order: Arg,
     /// Where y is written in another order: that order; else null.
@@ -163,22 +168,15 @@ impl Rows {
         let lengths = builder.temporary(4 * n as u64)?;
         let kernel = format!("lengths_{}", matrix.offset_name());
         builder.launch(&step(kernel, n, vec![count, Arg::RowPtr, lengths]))?;
-        let longest = builder.max(lengths, n)?;
-        let mut rows = Rows {
-            lengths,
-            longest,
-            order: NULL,
-            scatter: NULL,
-            relabel: NULL,
-            basis: Basis::Original,
-        };
+        let mut rows =
+            Rows { lengths, order: NULL, scatter: NULL, relabel: NULL, basis: Basis::Original };
         let window = match sort {
             Sort::None => return Ok(rows),
             Sort::Window(window) => window.min(n).max(1),
             Sort::All => n.max(1),
             Sort::Rcm => return Err(Stop::OnHost),
         };
-        rows.order = longest_first(builder, lengths, longest, n, window)?;
+        rows.order = longest_first(builder, lengths, n, window)?;
         rows.basis = if matrix.nrows == matrix.ncols { target.basis } else { Basis::Original };
         match rows.basis {
             Basis::Original => rows.scatter = rows.order,
@@ -210,9 +208,9 @@ impl Rows {
         let n = builder.matrix().nrows;
         let warps = n.div_ceil(32);
         let longest = builder.array(4 * warps as u64)?;
-        let sizes = [Arg::U32(n as u32), Arg::U32(warps as u32)];
+        let sizes = [n, 32, warps].map(|size| Arg::U32(size as u32));
         let args = sizes.into_iter().chain([self.order, self.lengths, longest]).collect();
-        builder.launch(&step("warp_lengths".to_string(), warps * 32, args))?;
+        builder.launch(&step("slice_widths".to_string(), warps * 32, args))?;
         Ok(longest)
     }
 }
@@ -221,10 +219,10 @@ impl Rows {
 pub(super) fn longest_first(
     builder: &mut dyn Builder,
     lengths: Arg,
-    longest: u32,
     n: usize,
     window: usize,
 ) -> Result<Arg, Stop> {
+    let longest = builder.max(lengths, n)?;
     let bits = |most: usize| usize::BITS - most.leading_zeros();
     let length_bits = bits(longest as usize);
     let keys = builder.temporary(8 * n as u64)?;

@@ -285,7 +285,7 @@ pub(super) fn build(
 ) -> Result<Built, Stop> {
     let matrix = builder.matrix();
     let rows = build::Rows::new(builder, sort, target)?;
-    let width = rows.longest as usize;
+    let width = builder.max(rows.lengths, matrix.nrows)? as usize;
     let (lengths, rows_each) = match kept {
         Kept::Nothing => (NULL, 1),
         Kept::Rows => (rows.sorted_lengths(builder)?, 1),
@@ -305,7 +305,7 @@ pub(super) fn build(
             };
             let args = vec![Arg::U32(matrix.nrows as u32), Arg::U32(br as u32), sorted, counts];
             builder.launch(&build::step("jagged_counts".to_string(), matrix.nrows, args))?;
-            let starts = builder.starts(counts, width + 1)?;
+            let starts = builder.starts(counts, 1, width + 1)?;
             (0, starts.args, starts.total, matrix.nrows.next_multiple_of(br))
         }
     };

@@ -260,15 +260,18 @@ pub(super) fn build(
     let most = (allowed_slots(nnz as u64) / hack as u64).min(u64::from(u32::MAX - 1));
     let counts = builder.temporary(4 * (hacks as u64 + 1))?;
     let launch = |counts: Arg, starts: [Arg; 2], offsets: Arg, values: Arg| {
-        let sizes = [nrows, hack, hacks, most as usize].map(|size| Arg::U32(size as u32));
+        let sizes = [nrows, hack, most as usize].map(|size| Arg::U32(size as u32));
         let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values, counts];
         let args = sizes.into_iter().chain(from).chain(starts).chain([offsets, values]).collect();
         let kernel = format!("hack_diagonals_{}_{}", matrix.offset_name(), target.precision);
-        let threads = (hacks as u64 + 1) * hack as u64;
-        Launch::over("convert", kernel, threads, hack as u32, args)
+        let threads = hacks as u64 * hack as u64;
+        // The next 8 columns and values of every row.
+        let shared_bytes = (hack * 9 * (4 + target.precision.bytes())) as u32;
+        let launch = Launch::over("convert", kernel, threads, hack as u32, args);
+        Launch { shared_bytes, ..launch }
     };
     builder.launch(&launch(counts, [NULL, NULL], NULL, NULL))?;
-    let starts = builder.starts(counts, hacks + 1)?;
+    let starts = builder.starts(counts, 1, hacks + 1)?;
     let slots = fill::check("its diagonals", u128::from(starts.total) * hack as u128, nnz)?;
     let value_bytes = target.precision.bytes() as u64;
     target.check_bytes(slots * value_bytes + 4 * starts.total)?;

@@ -137,15 +137,12 @@ impl Storage for HllFormat {
         let matrix = builder.matrix();
         let (hack, threads) = (params.int("hack"), params.int("tpr"));
         let rows = build::Rows::new(builder, sort(params), target)?;
-        if u64::from(rows.longest) * hack as u64 > u64::from(u32::MAX) {
-            return Err(Stop::OnHost);
-        }
         let hacks = matrix.nrows.div_ceil(hack);
         let sizes = [matrix.nrows, hack, hacks].map(|size| Arg::U32(size as u32));
         let counts = builder.temporary(4 * (hacks as u64 + 1))?;
         let args = sizes.into_iter().chain([rows.order, rows.lengths, counts]).collect();
-        builder.launch(&build::step("slice_slots".to_string(), (hacks + 1) * WARP, args))?;
-        let starts = builder.starts(counts, hacks + 1)?;
+        builder.launch(&build::step("slice_widths".to_string(), hacks * WARP, args))?;
+        let starts = builder.starts(counts, hack, hacks + 1)?;
         let (base, bits) = match width(params) {
             Width::Wide => (NULL, 32),
             Width::Narrow => {
@@ -155,7 +152,7 @@ impl Storage for HllFormat {
                 let from = [rows.order, rows.relabel, Arg::RowPtr, Arg::ColIdx];
                 let args = sizes.into_iter().chain(from).chain([base, widest]).collect();
                 builder.launch(&build::step(kernel, hacks * WARP, args))?;
-                check_span(builder.max(widest, 1)? as usize)?;
+                check_span(builder.read(widest)? as usize)?;
                 (base, 16)
             }
         };

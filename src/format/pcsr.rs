@@ -124,12 +124,12 @@ impl Storage for PcsrFormat {
             build::step(kernel, chunks as usize * 32, args)
         };
         builder.launch(&launch(NULL, NULL, NULL))?;
-        let starts = builder.starts(counts, chunks as usize + 1)?;
+        let starts = builder.starts(counts, 1, chunks as usize + 1)?;
         let [narrow, _] = starts.args;
         if narrow == NULL {
             return Err(Stop::OnHost);
         }
-        let splits = builder.max(splits, 1)? > 0;
+        let splits = builder.read(splits)? > 0;
         let tiles = starts.total;
         let rows = builder.zeros(4 * (tiles + 1))?;
         let entries = builder.zeros(if wide { 8 } else { 4 } * (tiles + 1))?;

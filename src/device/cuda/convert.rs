@@ -136,13 +136,14 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
         unsafe { step.launch::<T>([0; 3], T::ZERO, T::ZERO, self.gpu.stream.as_inner()) }
     }
 
-    fn starts(&mut self, counts: Arg, n: usize) -> Result<Starts> {
+    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<Starts> {
         let sums = Memory::new(8 * n as u64, &self.gpu.stream)?;
         let (from, to) = (self.address(counts) as *const u32, sums.address() as *mut u64);
         self.primitive("summing", |temporary, bytes, stream| {
             // SAFETY: both arrays hold `n` numbers.
             unsafe {
-                primitives::ellect_exclusive_sum(temporary, bytes, from, to, n as u64, stream)
+                let (each, n) = (each as u64, n as u64);
+                primitives::ellect_exclusive_sum(temporary, bytes, from, each, to, n, stream)
             }
         })?;
         let mut total = [0u64];
@@ -177,6 +178,13 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
         })?;
         self.temporaries.push(sorted_keys);
         Ok(sorted)
+    }
+
+    fn read(&mut self, number: Arg) -> Result<u32> {
+        let mut found = [0u32];
+        let address = self.address(number);
+        super::memory::read(address, bytemuck::cast_slice_mut(&mut found), &self.gpu.stream)?;
+        Ok(found[0])
     }
 
     fn max(&mut self, numbers: Arg, n: usize) -> Result<u32> {
