@@ -1,19 +1,20 @@
 //! CDIA, constant diagonals: in each hack of rows one value a diagonal, and a bit for each row.
 //!
 //! ```text
-//!     | 4 1 . . |      hackSize = 2      hack 0            hack 1
+//!     | 4 1 . . |      rows of a hack: 2  hack 0            hack 1
 //!     | 2 4 1 . |      offsets =  0  1  -1            |  -1  0  1
 //!     | . 2 4 1 |      values  =  4  1   2            |   2  4  1
 //!     | . . 2 4 |      rows    = 11 11  01            |  11 11 10
 //! ```
 //!
-//! (`hackSize` is 256 or 1024; it is 2 above for the eye.) A diagonal with several values in a hack
+//! (Hacks have 1,024 rows; they have 2 above for the eye.) A diagonal with several values in a hack
 //! is held once for each of them, with the rows that have it. So an entry takes a bit and hardly
 //! more, whatever the precision. No fill is multiplied. New values must be constant along the same
 //! pieces, otherwise they are refused.
 //! Good for: stencils with constant coefficients. Bad for: all else, and refused where a hack has
 //! many values for each of its diagonals.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -21,8 +22,7 @@ use rayon::prelude::*;
 use super::launch::Arrays;
 use super::rows::WARP;
 use super::{
-    Arg, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value, Work,
-    bytes_of, store,
+    Arg, Launch, Layout, Offsets, OnDevice, Params, Refusal, Storage, Target, Work, bytes_of, store,
 };
 use crate::csr::Csr;
 use crate::par;
@@ -33,8 +33,14 @@ use crate::structure::{Constants, Structure};
 #[derive(Debug)]
 pub struct CdiaFormat;
 
-/// Rows that a warp takes: four a lane.
-const ROWS_A_WARP: usize = 4 * WARP;
+/// Rows of a hack: eight for each of 128 threads of a GPU.
+const HACK: usize = 1024;
+
+/// Threads of a block, which takes a hack.
+const THREADS: usize = 128;
+
+/// Words of 32 row bits of a piece.
+const WORDS: usize = HACK / WARP;
 
 impl Storage for CdiaFormat {
     const NAME: &'static str = "cdia";
@@ -43,37 +49,28 @@ impl Storage for CdiaFormat {
         Three storage formats for sparse matrices on GPGPUs (2015), section 3.3) with one value \
         for a diagonal of a hack";
     const SUITS: &'static str = "stencils with constant coefficients; bad for all else";
-    const PARAMS: &'static [Param] = &[Param {
-        name: "hack",
-        doc: "rows of a hack (hackSize)",
-        values: &[Value::Int(1024), Value::Int(256)],
-        gpu: &[Value::Int(1024), Value::Int(256)],
-        host: &[Value::Int(1024)],
-    }];
-
     type Layout<T: Scalar> = ConstantDiagonals<T>;
 
     fn work(
         structure: &Structure<'_>,
-        params: &Params,
+        _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let hack = params.int("hack");
-        let constants = constants(structure, hack)?;
+        let constants = constants(structure)?;
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let pieces = constants.offsets.len() as u64;
         let pointers = constants.ptr.len() * Offsets::width(pieces as usize);
-        let bytes = pointers as u64 + pieces * (4 + w + hack as u64 / 8);
-        let places = pieces * hack as u64;
+        let bytes = pointers as u64 + pieces * (4 + w + HACK as u64 / 8);
+        let places = pieces * HACK as u64;
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: places,
             x_sectors: (places / WARP as u64) as f64 * (w as f64 + 1.0 - w as f64 / 32.0),
             steps: places / WARP as u64,
-            lanes: nrows.div_ceil(4),
+            lanes: nrows.div_ceil(8),
             launches: 1,
             convert_bytes: 8 * nrows + (4 + w) * nnz + bytes,
             ..Work::default()
@@ -83,15 +80,14 @@ impl Storage for CdiaFormat {
     fn convert<T: Scalar>(
         csr: &Csr<T>,
         structure: &Structure<'_>,
-        params: &Params,
+        _params: &Params,
         _target: &Target<'_>,
     ) -> Result<ConstantDiagonals<T>, Refusal> {
-        let hack = params.int("hack");
-        Ok(ConstantDiagonals::new(csr, &*constants(structure, hack)?, hack))
+        Ok(ConstantDiagonals::new(csr, &*constants(structure)?))
     }
 }
 
-fn constants(structure: &Structure<'_>, hack: usize) -> Result<Arc<Constants>, Refusal> {
+fn constants(structure: &Structure<'_>) -> Result<Arc<Constants>, Refusal> {
     let largest = structure.pattern().nrows().max(structure.pattern().ncols());
     if i32::try_from(largest).is_err() {
         return Err(Refusal::new(format!(
@@ -99,9 +95,9 @@ fn constants(structure: &Structure<'_>, hack: usize) -> Result<Arc<Constants>, R
             i32::MAX
         )));
     }
-    structure.constants(hack).ok_or_else(|| {
+    structure.constants(HACK).ok_or_else(|| {
         Refusal::new(format!(
-            "diagonals of hacks of {hack} rows have more than 4 values each, or values are unknown"
+            "diagonals of hacks of {HACK} rows have more than 4 values each, or values are unknown"
         ))
     })
 }
@@ -111,25 +107,23 @@ fn constants(structure: &Structure<'_>, hack: usize) -> Result<Arc<Constants>, R
 pub struct ConstantDiagonals<T> {
     nrows: usize,
     ncols: usize,
-    hack: usize,
     /// First piece of each hack, and the end.
     ptr: Offsets,
     offsets: Vec<i32>,
     values: Vec<T>,
-    /// Bit `r % 32` of word `p * (hack / 32) + r / 32`: whether row `r` of its hack has piece `p`.
+    /// Bit `r % 32` of word `p * WORDS + r / 32`: whether row `r` of its hack has piece `p`.
     rows: Vec<u32>,
     parts: Vec<usize>,
 }
 
 impl<T: Scalar> ConstantDiagonals<T> {
-    fn new(csr: &Csr<T>, constants: &Constants, hack: usize) -> Self {
-        let words = hack / WARP;
+    fn new(csr: &Csr<T>, constants: &Constants) -> Self {
         let Constants { ptr, offsets, entries } = constants;
-        let mut rows = vec![0u32; offsets.len() * words];
-        let cuts: Vec<usize> = ptr.iter().map(|p| p * words).collect();
+        let mut rows = vec![0u32; offsets.len() * WORDS];
+        let cuts: Vec<usize> = ptr.iter().map(|p| p * WORDS).collect();
         par::slices_mut(&mut rows, &cuts).into_par_iter().enumerate().for_each(|(h, bits)| {
             let pieces = ptr[h]..ptr[h + 1];
-            for row in h * hack..((h + 1) * hack).min(csr.nrows()) {
+            for row in h * HACK..((h + 1) * HACK).min(csr.nrows()) {
                 let (columns, values) = csr.row(row);
                 for (&column, value) in columns.iter().zip(values) {
                     let offset = i64::from(column) - row as i64;
@@ -137,8 +131,8 @@ impl<T: Scalar> ConstantDiagonals<T> {
                         offsets[p] == offset && csr.values()[entries[p]].bits() == value.bits()
                     });
                     if let Some(piece) = piece {
-                        let r = row - h * hack;
-                        bits[(piece - pieces.start) * words + r / WARP] |= 1 << (r % WARP);
+                        let r = row - h * HACK;
+                        bits[(piece - pieces.start) * WORDS + r / WARP] |= 1 << (r % WARP);
                     }
                 }
             }
@@ -146,7 +140,6 @@ impl<T: Scalar> ConstantDiagonals<T> {
         ConstantDiagonals {
             nrows: csr.nrows(),
             ncols: csr.ncols(),
-            hack,
             ptr: Offsets::new(ptr),
             offsets: offsets.iter().map(|&offset| offset as i32).collect(),
             values: entries.iter().map(|&k| csr.values()[k]).collect(),
@@ -157,30 +150,49 @@ impl<T: Scalar> ConstantDiagonals<T> {
 
     /// Whether a row of the matrix has a piece of its hack.
     fn has(&self, piece: usize, row: usize) -> bool {
-        let r = row % self.hack;
-        self.rows[piece * (self.hack / WARP) + r / WARP] >> (r % WARP) & 1 == 1
+        let r = row % HACK;
+        self.rows[piece * WORDS + r / WARP] >> (r % WARP) & 1 == 1
     }
 
-    /// Column and piece of the entries of a row, columns rising.
-    fn entries(&self, row: usize) -> Vec<(u32, usize)> {
-        let h = row / self.hack;
-        let pieces = self.ptr.get(h)..self.ptr.get(h + 1);
-        let column = |p: usize| (row as i64 + i64::from(self.offsets[p])) as u32;
-        let mut entries: Vec<(u32, usize)> =
-            pieces.filter(|&p| self.has(p, row)).map(|p| (column(p), p)).collect();
-        entries.sort_unstable_by_key(|&(column, _)| column);
-        entries
+    /// Rows and pieces of hack `h`, the pieces by rising offset.
+    fn hack(&self, h: usize) -> (Range<usize>, Vec<usize>) {
+        let mut pieces: Vec<usize> = (self.ptr.get(h)..self.ptr.get(h + 1)).collect();
+        pieces.sort_by_key(|&p| self.offsets[p]);
+        (h * HACK..((h + 1) * HACK).min(self.nrows), pieces)
+    }
+
+    /// Calls `f` with row, column and piece of each entry of hack `h`, in the order of the CSR matrix.
+    fn over_entries(&self, h: usize, mut f: impl FnMut(usize, u32, usize)) {
+        let (rows, pieces) = self.hack(h);
+        for row in rows {
+            for &piece in pieces.iter().filter(|&&piece| self.has(piece, row)) {
+                f(row, (row as i64 + i64::from(self.offsets[piece])) as u32, piece);
+            }
+        }
+    }
+
+    /// Entries before each hack, and all.
+    fn hack_entries(&self) -> Vec<usize> {
+        let ends = (0..self.ptr.len() - 1).scan(0, |end, h| {
+            let words = self.ptr.get(h) * WORDS..self.ptr.get(h + 1) * WORDS;
+            *end += self.rows[words].iter().map(|bits| bits.count_ones() as usize).sum::<usize>();
+            Some(*end)
+        });
+        std::iter::once(0).chain(ends).collect()
     }
 
     /// The value of each piece among these values of all entries, in the order of the CSR matrix.
     fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
-        let mut taken: Vec<Option<T>> = vec![None; self.values.len()];
-        let mut next = values.iter();
-        for row in 0..self.nrows {
-            for ((column, piece), &value) in self.entries(row).into_iter().zip(&mut next) {
-                let known = *taken[piece].get_or_insert(value);
-                if known.bits() != value.bits() {
-                    return Err(Refusal::new(format!(
+        let starts = self.hack_entries();
+        let of_hack = |h: usize| {
+            let pieces = self.ptr.get(h)..self.ptr.get(h + 1);
+            let mut taken: Vec<Option<T>> = vec![None; pieces.len()];
+            let (mut next, mut differs) = (starts[h], None);
+            self.over_entries(h, |row, column, piece| {
+                let value = values[next];
+                let known = *taken[piece - pieces.start].get_or_insert(value);
+                if known.bits() != value.bits() && differs.is_none() {
+                    differs = Some(Refusal::new(format!(
                         "the new values are not constant along the diagonals that had one value: \
                          row {row} has {} in column {column}, a row before has {}; prepare a new \
                          operator for them",
@@ -188,22 +200,28 @@ impl<T: Scalar> ConstantDiagonals<T> {
                         known.to_f64()
                     )));
                 }
+                next += 1;
+            });
+            match differs {
+                Some(refusal) => Err(refusal),
+                None => Ok(taken.into_iter().map(|value| value.unwrap_or(T::ZERO)).collect()),
             }
-        }
-        Ok(taken.into_iter().map(|value| value.unwrap_or(T::ZERO)).collect())
+        };
+        let hacks: Result<Vec<Vec<T>>, Refusal> =
+            (0..self.ptr.len() - 1).into_par_iter().map(of_hack).collect();
+        Ok(hacks?.concat())
     }
 }
 
 impl<T: Scalar> Layout<T> for ConstantDiagonals<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
-        let words = self.hack / WARP;
         par::over_parts(&self.parts, y, &|part, y| {
             for first in part.clone().step_by(WARP) {
                 // Parts begin at multiples of a warp's rows.
-                let (h, word) = (first / self.hack, first % self.hack / WARP);
+                let (h, word) = (first / HACK, first % HACK / WARP);
                 let mut sums = [T::ZERO; WARP];
                 for p in self.ptr.get(h)..self.ptr.get(h + 1) {
-                    let (value, bits) = (self.values[p], self.rows[p * words + word]);
+                    let (value, bits) = (self.values[p], self.rows[p * WORDS + word]);
                     let column = first as i64 + i64::from(self.offsets[p]);
                     let inside = usize::try_from(column).ok().and_then(|c| x.get(c..c + WARP));
                     match inside {
@@ -248,14 +266,17 @@ impl<T: Scalar> Layout<T> for ConstantDiagonals<T> {
     }
 
     fn to_csr(&self) -> Csr<T> {
-        let mut row_ptr = vec![0];
+        let mut row_ptr = vec![0; self.nrows + 1];
         let (mut columns, mut values) = (Vec::new(), Vec::new());
-        for row in 0..self.nrows {
-            for (column, piece) in self.entries(row) {
+        for h in 0..self.ptr.len() - 1 {
+            self.over_entries(h, |row, column, piece| {
                 columns.push(column);
                 values.push(self.values[piece]);
-            }
-            row_ptr.push(columns.len());
+                row_ptr[row + 1] = columns.len();
+            });
+        }
+        for row in 0..self.nrows {
+            row_ptr[row + 1] = row_ptr[row + 1].max(row_ptr[row]);
         }
         Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
             .expect("a layout is made from a valid matrix")
@@ -263,14 +284,14 @@ impl<T: Scalar> Layout<T> for ConstantDiagonals<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let mut args = [self.nrows, self.hack].map(|size| Arg::U32(size as u32)).to_vec();
+        let mut args = vec![Arg::U32(self.nrows as u32)];
         args.extend(arrays.add_offsets(&self.ptr));
         args.push(arrays.add(&self.offsets));
         let values = arrays.add(&self.values);
         args.extend([values, arrays.add(&self.rows), Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
-        let warps = self.nrows.div_ceil(ROWS_A_WARP);
+        let threads = self.nrows.div_ceil(HACK) * THREADS;
         let kernel = format!("cdia_{}", T::PRECISION);
-        let launch = Launch::over("cdia", kernel, (warps * WARP) as u64, 128, args);
+        let launch = Launch::over("cdia", kernel, threads as u64, THREADS as u32, args);
         Some(arrays.on_device(values, vec![launch]))
     }
 }

@@ -1,0 +1,28 @@
+//! What ptxas says of the kernels that products run.
+#![cfg(feature = "cuda")]
+
+use ellect_kernels::IMAGES;
+
+/// Kernels of conversions: they run once, and a few bytes on their stack cost nothing that shows.
+const CONVERSIONS: &str = "convert";
+
+#[test]
+fn no_product_spills_registers() {
+    let mut kernels = 0;
+    for image in IMAGES.iter().filter(|image| !image.name.starts_with(CONVERSIONS)) {
+        let mut name = "";
+        for line in image.resources.lines() {
+            if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+                name = rest.split('\'').next().unwrap_or(rest);
+                kernels += 1;
+            }
+            assert!(
+                !line.contains("spill stores")
+                    || line.contains("0 bytes spill stores, 0 bytes spill loads"),
+                "{name} of {} spills: {line}",
+                image.name
+            );
+        }
+    }
+    assert!(kernels > 100, "ptxas named only {kernels} kernels");
+}
