@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use xxhash_rust::xxh3::Xxh3;
+
 /// Machine code for these, and PTX of the last for what comes after.
 const ARCHITECTURES: [&str; 2] = ["80", "90"];
 
@@ -20,14 +22,17 @@ fn main() {
         println!("cargo:rerun-if-changed={}", folder.display());
         trampolines(&folder, &out);
         let nvcc = nvcc(&folder);
+        let version = Command::new(&nvcc).arg("--version").output();
+        let version = version.map(|output| output.stdout).unwrap_or_default();
         for source in sources(&folder) {
             compile(&nvcc, &source, &out);
             let name = stem(&source);
+            let hash = hash(&source, &folder, &version);
             writeln!(
                 images,
                 "Image {{ name: {name:?}, fatbin: include_bytes!(concat!(env!(\"OUT_DIR\"), \
                  \"/{name}.fatbin\")), resources: include_str!(concat!(env!(\"OUT_DIR\"), \
-                 \"/{name}.ptxas\")) }},"
+                 \"/{name}.ptxas\")), hash: {hash:?} }},"
             )
             .expect("writing to a string");
         }
@@ -55,6 +60,21 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     }
     sources.sort();
     sources
+}
+
+/// Hash of a source, of every header and of the compiler's version.
+fn hash(source: &Path, folder: &Path, version: &[u8]) -> String {
+    let mut hash = Xxh3::new();
+    hash.update(version);
+    hash.update(&fs::read(source).expect("the source is readable"));
+    let entries = fs::read_dir(folder).expect("the package's folder is readable");
+    let paths = entries.map(|entry| entry.expect("the package's folder is readable").path());
+    let mut headers: Vec<_> = paths.filter(|p| p.extension().is_some_and(|e| e == "cuh")).collect();
+    headers.sort();
+    for header in headers {
+        hash.update(&fs::read(header).expect("the header is readable"));
+    }
+    format!("{:016x}", hash.digest())
 }
 
 /// nvcc: `$NVCC`, the one that `toolchain.sh` fetched, `$CUDA_PATH`, /usr/local/cuda or the PATH.

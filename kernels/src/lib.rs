@@ -15,6 +15,8 @@ pub struct Image {
     pub fatbin: &'static [u8],
     /// What ptxas said of registers, shared memory and spills.
     pub resources: &'static str,
+    /// Hash of its source, of all headers and of nvcc's version.
+    pub hash: &'static str,
 }
 
 /// Every image, by name; empty without the feature `cuda`.

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Measurement, Outcome, Protocol, Samples, Timing, take_samples};
+use super::provenance::gpu_kernels;
+use super::{Measurement, Outcome, Protocol, Provenance, Samples, Timing, take_samples};
 use crate::check;
 use crate::csr::Csr;
 use crate::device::cuda::{DeviceCsr, Gpu, Graph, Placed, Vector};
@@ -31,14 +32,20 @@ pub fn on_gpu<T: Scalar>(
     target: &Target<'_>,
     protocol: &Protocol,
 ) -> Measurement {
+    let (result, kernels) = match time(gpu, csr, structure, candidate, target, protocol) {
+        Ok((timing, kernels)) => (Ok(timing), kernels),
+        Err(error) => (Err(error), gpu_kernels(std::iter::empty())),
+    };
     Measurement {
         fingerprint: structure.fingerprint(),
         candidate: candidate.to_string(),
         device: target.device.name.clone(),
         threads: 1,
         precision: T::PRECISION,
+        basis: target.basis,
         protocol: *protocol,
-        outcome: Outcome::of(time(gpu, csr, structure, candidate, target, protocol)),
+        provenance: Provenance::now(gpu.driver_key(), kernels),
+        outcome: Outcome::of(result),
     }
 }
 
@@ -69,7 +76,7 @@ fn time<T: Scalar>(
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
-) -> Result<Timing> {
+) -> Result<(Timing, String)> {
     let on_gpu = Arc::new(DeviceCsr::upload(gpu, csr)?);
     let mut convert_s = Vec::new();
     let prepare = || PreparedOperator::on_gpu(gpu, &on_gpu, csr, structure, candidate, target);
@@ -125,14 +132,16 @@ fn time<T: Scalar>(
     let spmv = take_samples(protocol, || Ok(gpu.time(launch)? / products as f64))?;
     let last = copies.len() - 1;
     compare(csr, &copies[last], protocol.seed + last as u64, (T::ONE, T::ZERO))?;
-    Ok(Timing {
+    let kernels = gpu_kernels(copies[0].operator.on_device().into_iter().flat_map(Placed::images));
+    let timing = Timing {
         spmv,
         products_per_sample: products,
         convert: Samples::new(convert_s),
         update_s,
         bytes,
         copies: copies.len() as u32,
-    })
+    };
+    Ok((timing, kernels))
 }
 
 /// The most turns in one graph.

@@ -80,6 +80,18 @@ impl Meter {
         &self.device
     }
 
+    /// The driver of the device, as records name it; `None` where the device is not at hand.
+    pub fn driver(&self) -> Option<String> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return Some(gpu.driver_key());
+        }
+        match self.device.kind {
+            Kind::Host => Some(super::provenance::host_driver()),
+            Kind::Gpu => None,
+        }
+    }
+
     /// Checks that candidates can be timed on the device.
     ///
     /// # Errors

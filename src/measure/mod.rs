@@ -9,6 +9,7 @@
 #[cfg(feature = "cuda")]
 pub mod gpu;
 mod meter;
+pub mod provenance;
 
 use std::time::Instant;
 
@@ -20,11 +21,12 @@ use crate::csr::Csr;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
-use crate::format::{Candidate, Target};
+use crate::format::{Basis, Candidate, Target};
 use crate::operator::{PreparedOperator, permute, permute_back};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 pub use meter::Meter;
+pub use provenance::Provenance;
 
 /// How timings are taken. Records of different protocols are not comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -180,8 +182,14 @@ pub struct Measurement {
     pub threads: u32,
     /// Precision of the values.
     pub precision: Precision,
+    /// Basis of x and y.
+    #[serde(default)]
+    pub basis: Basis,
     /// How it was measured.
     pub protocol: Protocol,
+    /// Where, when and by what.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// How it ended.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -213,7 +221,9 @@ pub fn on_host<T: Scalar>(
         device: target.device.name.clone(),
         threads: rayon::current_num_threads() as u32,
         precision: T::PRECISION,
+        basis: target.basis,
         protocol: *protocol,
+        provenance: Provenance::host(),
         outcome,
     }
 }
@@ -332,7 +342,6 @@ fn check_last<T: Scalar>(csr: &Csr<T>, copy: &Copy<T>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Basis;
 
     fn quick() -> Protocol {
         Protocol { min_sample_s: 1e-5, max_samples: 6, max_copies: 3, ..Protocol::default() }

@@ -55,7 +55,6 @@ struct Record {
     nrows: usize,
     ncols: usize,
     nnz: usize,
-    basis: Basis,
     #[serde(flatten)]
     measurement: Measurement,
 }
@@ -141,7 +140,6 @@ fn one<T: Scalar>(
             nrows: csr.nrows(),
             ncols: csr.ncols(),
             nnz: csr.nnz(),
-            basis: bench.basis,
             measurement,
         };
         if bench.json {
@@ -195,7 +193,7 @@ fn table(records: &[Record]) -> String {
     let mut groups: BTreeMap<(usize, Precision), Vec<&Record>> = BTreeMap::new();
     let mut order: Vec<String> = Vec::new();
     for record in records {
-        let key = format!("{} ({} basis)", record.matrix, record.basis);
+        let key = format!("{} ({} basis)", record.matrix, record.measurement.basis);
         let at = order.iter().position(|known| *known == key).unwrap_or_else(|| {
             order.push(key);
             order.len() - 1

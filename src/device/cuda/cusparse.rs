@@ -82,6 +82,7 @@ type Multiply = unsafe extern "C" fn(
 
 /// The library's functions.
 struct Library {
+    property: unsafe extern "C" fn(c_int, *mut c_int) -> c_int,
     create: unsafe extern "C" fn(*mut Handle) -> c_int,
     destroy: unsafe extern "C" fn(Handle) -> c_int,
     set_stream: unsafe extern "C" fn(Handle, cuda::CUstream) -> c_int,
@@ -102,6 +103,18 @@ fn library() -> Result<&'static Library> {
     found.as_ref().map_err(|why| Error::Device(why.clone()))
 }
 
+/// The library's version, `major.minor.patch`, where it is on this machine.
+pub fn version() -> Option<String> {
+    let library = library().ok()?;
+    let part = |property: c_int| {
+        let mut value = 0;
+        // SAFETY: the library writes one number.
+        let code = unsafe { (library.property)(property, &mut value) };
+        (code == 0).then(|| value.to_string())
+    };
+    Some([part(0)?, part(1)?, part(2)?].join("."))
+}
+
 fn open() -> std::result::Result<Library, String> {
     let opened = NAMES.iter().find_map(|name| {
         // SAFETY: the library's initialisers are made to run in any process.
@@ -116,6 +129,7 @@ fn open() -> std::result::Result<Library, String> {
         };
     }
     let functions = Library {
+        property: get!("cusparseGetProperty"),
         create: get!("cusparseCreate"),
         destroy: get!("cusparseDestroy"),
         set_stream: get!("cusparseSetStream"),

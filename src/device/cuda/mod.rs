@@ -27,6 +27,7 @@ use cust::stream::{Stream, StreamFlags};
 use cust::sys as cuda;
 
 pub use csr::DeviceCsr;
+pub use cusparse::version as cusparse_version;
 pub use graph::Graph;
 pub use memory::Vector;
 pub use operator::CudaOperator;
@@ -92,6 +93,11 @@ impl Gpu {
     /// The newest CUDA version that the driver supports, `major.minor`.
     pub fn driver(&self) -> &str {
         &self.driver
+    }
+
+    /// The driver, as records of measurements name it.
+    pub fn driver_key(&self) -> String {
+        format!("CUDA {}", self.driver)
     }
 
     /// The stream that this backend's own work runs on.

@@ -39,6 +39,7 @@ pub(super) struct Step {
     block: u32,
     shared_bytes: u32,
     args: Vec<Word>,
+    image: &'static str,
     _module: Arc<Module>,
 }
 
@@ -72,7 +73,15 @@ impl Step {
         assert!(launch.args.len() <= MAX_ARGS, "{} has {} arguments", launch.kernel, MAX_ARGS);
         let args = launch.args.iter().map(|&arg| word(arg)).collect();
         let Launch { block, shared_bytes, .. } = *launch;
-        Ok(Some(Step { function, grid, block, shared_bytes, args, _module: module }))
+        Ok(Some(Step {
+            function,
+            grid,
+            block,
+            shared_bytes,
+            args,
+            image: launch.image,
+            _module: module,
+        }))
     }
 
     /// Queues it; `vectors` are the addresses of x, y and new values.
@@ -159,6 +168,11 @@ impl<T> std::fmt::Debug for CudaOperator<T> {
 }
 
 impl<T: Scalar> CudaOperator<T> {
+    /// The images that its launches name; `cusparse` where the library multiplies.
+    pub fn images(&self) -> impl Iterator<Item = &'static str> {
+        self.steps.iter().map(|step| step.image).chain(self.vendor.iter().map(|_| "cusparse"))
+    }
+
     /// Uploads a layout that the host made.
     ///
     /// # Errors

@@ -73,6 +73,11 @@ impl<T: Scalar> Placed<T> {
         &self.operator
     }
 
+    /// [`CudaOperator::images`].
+    pub fn images(&self) -> impl Iterator<Item = &'static str> {
+        self.operator.images()
+    }
+
     /// Whether the conversion was made on the GPU.
     pub fn is_built(&self) -> bool {
         self.host.is_none()

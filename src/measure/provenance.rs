@@ -1,0 +1,131 @@
+//! Where and when a measurement was taken, and by which code: what makes it comparable.
+//!
+//! `kernels` names what ran and its hash, `name=hash` with commas between: `host` (the sources of
+//! the host products), a `.cu` image, `cusparse` (its version), or `all` (every image) where a
+//! candidate failed before it launched anything.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// Where, when and by what a measurement was taken; part of every record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Provenance {
+    /// `CUDA 13.0` for a GPU, the model of the processor and the threads for a host; empty where
+    /// unknown.
+    pub driver: String,
+    /// What ran, `name=hash` with commas between; empty where unknown.
+    pub kernels: String,
+    /// Seconds since 1970, in UTC; 0 where unknown.
+    pub taken_at: u64,
+    /// Clocks during the measurement, where the device tells them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<Clocks>,
+}
+
+/// Clocks of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Clocks {
+    /// Of the multiprocessors, in MHz.
+    pub sm_mhz: f64,
+    /// Of the memory, in MHz.
+    pub memory_mhz: f64,
+}
+
+impl Provenance {
+    /// Of something that runs now.
+    pub fn now(driver: String, kernels: String) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Provenance {
+            driver,
+            kernels,
+            taken_at: since.map_or(0, |since| since.as_secs()),
+            clocks: None,
+        }
+    }
+
+    /// Of a product on this host, over rayon's current threads.
+    pub fn host() -> Self {
+        Provenance::now(host_driver(), host_kernels())
+    }
+}
+
+/// The model of this host's processor and the threads that multiply.
+pub fn host_driver() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
+    let model =
+        model.map_or(std::env::consts::ARCH, |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let model: String = model.chars().filter(|c| !c.is_control()).take(200).collect();
+    format!("{model}, {} threads", rayon::current_num_threads())
+}
+
+/// What runs where a host multiplies.
+pub fn host_kernels() -> String {
+    format!("host={}", env!("ELLECT_HOST_KERNELS"))
+}
+
+/// What runs where a GPU launches kernels of these images; `cusparse` stands for the library.
+#[cfg(feature = "cuda")]
+pub(crate) fn gpu_kernels<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        names.push(ALL);
+    }
+    let part = |name: &str| format!("{name}={}", hash(name).unwrap_or_default());
+    names.into_iter().map(part).collect::<Vec<_>>().join(",")
+}
+
+/// The name that stands for every image.
+const ALL: &str = "all";
+
+/// The same names with the hashes of this program; `None` where it has nothing to compare with,
+/// being built without the kernels, or on a machine without the library.
+pub fn kernels_now(stored: &str) -> Option<String> {
+    let part = |part: &str| {
+        let name = part.split('=').next().unwrap_or_default();
+        hash(name).map(|hash| format!("{name}={hash}"))
+    };
+    stored.split(',').map(part).collect::<Option<Vec<_>>>().map(|parts| parts.join(","))
+}
+
+fn hash(name: &str) -> Option<String> {
+    match name {
+        "" => Some("unknown".into()),
+        "host" => Some(env!("ELLECT_HOST_KERNELS").into()),
+        "cusparse" => cusparse_version(),
+        _ if ellect_kernels::IMAGES.is_empty() => None,
+        ALL => {
+            let mut all = xxhash_rust::xxh3::Xxh3::new();
+            ellect_kernels::IMAGES.iter().for_each(|image| all.update(image.hash.as_bytes()));
+            Some(format!("{:016x}", all.digest()))
+        }
+        name => Some(ellect_kernels::find(name).map_or("gone", |image| image.hash).into()),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn cusparse_version() -> Option<String> {
+    crate::device::cuda::cusparse_version()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cusparse_version() -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_of_this_host_are_those_of_this_program() {
+        let here = host_kernels();
+        assert_eq!(kernels_now(&here).as_deref(), Some(here.as_str()));
+        assert_ne!(kernels_now("host=0"), Some("host=0".into()));
+        assert_ne!(kernels_now(""), Some(String::new()), "what is unknown never matches");
+    }
+}
