@@ -118,6 +118,13 @@ pub enum Command {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Measure what the parent process asks for; the other commands start it
+    #[command(hide = true)]
+    Worker {
+        /// Device of this machine
+        #[arg(long, value_name = "NAME")]
+        device: String,
+    },
     /// Answer POST /recommend over HTTP
     Serve(crate::commands::serve::Serve),
 }

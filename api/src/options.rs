@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Args, CommandFactory, Parser};
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::format::Basis;
-use ellect::measure::Meter;
+use ellect::measure::{Meter, Worker};
 use ellect::tuner::Progress;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 
@@ -24,6 +24,25 @@ pub struct Product {
     /// The most bytes that a layout may take [default: the device's memory]
     #[arg(long, value_name = "BYTES")]
     pub memory_limit: Option<u64>,
+}
+
+/// A meter that times on a device of this machine, in a process of its own; for a device that is
+/// only known by its profile, one that cannot time.
+///
+/// # Errors
+/// Where there is no such device, or the process does not start.
+pub fn timing_meter(device: &str, data: &Path) -> Result<Meter> {
+    if !device.starts_with("cuda:") {
+        let meter = Meter::open(device, data)?;
+        if meter.check().is_err() {
+            return Ok(meter);
+        }
+    }
+    let program = std::env::current_exe()
+        .map_err(|source| Error::Io { what: "looking for this program".into(), source })?;
+    let arguments =
+        ["--data".into(), data.into(), "worker".into(), "--device".into(), device.into()];
+    Ok(Meter::through(Worker::start(program, arguments.into())?))
 }
 
 impl Product {
@@ -115,6 +134,17 @@ impl Options {
     /// Whether candidates are to be timed.
     pub fn measures(&self) -> bool {
         self.effort >= Effort::Measure
+    }
+
+    /// The device's meter: in a process of its own where candidates are to be timed.
+    ///
+    /// # Errors
+    /// Where there is no such device, or the process does not start.
+    pub fn meter(&self, data: &Path) -> Result<Meter> {
+        match self.measures() {
+            true => timing_meter(&self.product.device, data),
+            false => self.product.meter(data),
+        }
     }
 
     /// The workload that the options describe.

@@ -1,6 +1,8 @@
 //! What measures: this host, or one of its GPUs.
 
-use super::{Measurement, Protocol, on_host};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Measurement, Protocol, Worker, on_host};
 use crate::csr::Csr;
 use crate::device::{self, Device, Kind};
 use crate::error::{Error, Result};
@@ -13,6 +15,7 @@ use crate::structure::Structure;
 #[derive(Debug)]
 pub struct Meter {
     device: Device,
+    worker: Option<Mutex<Worker>>,
     #[cfg(feature = "cuda")]
     gpu: Option<std::sync::Arc<device::cuda::Gpu>>,
 }
@@ -22,9 +25,16 @@ impl Meter {
     pub fn of(device: Device) -> Self {
         Meter {
             device,
+            worker: None,
             #[cfg(feature = "cuda")]
             gpu: None,
         }
+    }
+
+    /// A meter that times in the worker's process; what it prepares, it prepares for the host.
+    pub fn through(worker: Worker) -> Self {
+        let device = worker.device().clone();
+        Meter { worker: Some(Mutex::new(worker)), ..Meter::of(device) }
     }
 
     /// The device of this name: `cuda:N` opens GPU `N` of this machine (feature `cuda`), any other
@@ -45,7 +55,7 @@ impl Meter {
             Error::Device(format!("'{name}' does not name a GPU; the first one is cuda:0"))
         })?;
         let gpu = std::sync::Arc::new(device::cuda::Gpu::open(index)?);
-        Ok(Meter { device: gpu.profile().clone(), gpu: Some(gpu) })
+        Ok(Meter { device: gpu.profile().clone(), worker: None, gpu: Some(gpu) })
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -82,6 +92,10 @@ impl Meter {
 
     /// The driver of the device, as records name it; `None` where the device is not at hand.
     pub fn driver(&self) -> Option<String> {
+        if let Some(worker) = &self.worker {
+            let worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
+            return Some(worker.driver().to_string());
+        }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             return Some(gpu.driver_key());
@@ -97,6 +111,9 @@ impl Meter {
     /// # Errors
     /// [`Error::Device`] where they cannot.
     pub fn check(&self) -> Result<()> {
+        if self.worker.is_some() {
+            return Ok(());
+        }
         #[cfg(feature = "cuda")]
         if self.gpu.is_some() {
             return Ok(());
@@ -114,7 +131,7 @@ impl Meter {
     /// Checks and times one candidate.
     ///
     /// # Errors
-    /// As [`Meter::check`].
+    /// As [`Meter::check`], and [`Error::Device`] where a worker's process does not start again.
     pub fn measure<T: Scalar>(
         &self,
         csr: &Csr<T>,
@@ -124,6 +141,10 @@ impl Meter {
         protocol: &Protocol,
     ) -> Result<Measurement> {
         self.check()?;
+        if let Some(worker) = &self.worker {
+            let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
+            return worker.measure(csr, &candidate.to_string(), target, protocol);
+        }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             return Ok(super::gpu::on_gpu(gpu, csr, structure, candidate, target, protocol));

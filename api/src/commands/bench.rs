@@ -14,6 +14,7 @@ use ellect::{Csr, Precision, Scalar, generate, reorder};
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
+use crate::options::timing_meter;
 use crate::output::{bar, print};
 
 /// What to time.
@@ -79,7 +80,7 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
 }
 
 fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
-    let meter = Meter::open(&bench.device, data)?;
+    let meter = timing_meter(&bench.device, data)?;
     meter.check()?;
     let chosen: Vec<Candidate> = candidates(meter.device().kind)
         .into_iter()

@@ -10,7 +10,7 @@ use ellect::{Csr, Precision, Scalar, choose};
 
 use super::{Answer, read_matrix};
 use crate::cli::Input;
-use crate::options::Product;
+use crate::options::{Product, timing_meter};
 use crate::output::{bar, bytes, print, table, time_us};
 
 /// Times every candidate and prints what was found, fastest first.
@@ -21,7 +21,7 @@ pub fn run(
     json: bool,
     data: &Path,
 ) -> Result<Answer> {
-    let meter = product.meter(data)?;
+    let meter = timing_meter(&product.device, data)?;
     meter.check()?;
     let chosen: Vec<Candidate> = candidates(meter.device().kind)
         .into_iter()

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use ellect::measure::worker;
 use ellect::read;
 use ellect::{Csr, Scalar};
 
@@ -56,6 +57,10 @@ pub fn run(cli: Cli) -> Result<Answer> {
         Command::Devices { probe, form } => devices::run(probe, form, &data),
         Command::Generate { class, rows, seed, precision, output } => {
             generate::run(&class, rows, seed, precision, output.as_deref())
+        }
+        Command::Worker { device } => {
+            worker::run(&device, &data, io::stdin(), io::stdout().lock())?;
+            Ok(Answer::Yes)
         }
         Command::Serve(serve) => serve::run(&serve, data),
     }

@@ -19,7 +19,7 @@ const SHOWN: usize = 10;
 /// Prints the choice for a matrix.
 pub fn run(input: &Input, options: &Options, form: Form, data: &Path) -> Result<Answer> {
     // A wrong name is told before a large file is read.
-    let meter = options.product.meter(data)?;
+    let meter = options.meter(data)?;
     let choice = match options.product.precision {
         Precision::F32 => choice::<f32>(input, options, meter)?,
         Precision::F64 => choice::<f64>(input, options, meter)?,

@@ -20,7 +20,6 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use ellect::choose::Choice;
 use ellect::device::Device;
-use ellect::measure::Meter;
 use ellect::read::{self, Limits};
 use ellect::{Precision, Scalar};
 use serde_json::json;
@@ -136,8 +135,11 @@ async fn recommend(
     }
     let config = &service.config;
     body::check(&headers, config.max_body)?;
-    // A wrong name is told before a large body is taken.
-    let meter = options.product.meter(&config.data)?;
+    // A wrong name is told before a large body is taken; a GPU to time on is opened by the process
+    // that measures, once it is this request's turn.
+    if !(options.measures() && options.product.device.starts_with("cuda:")) {
+        options.product.meter(&config.data)?;
+    }
     let place = Arc::clone(&service.admitted).try_acquire_owned().map_err(|_| {
         let told = "too many requests are waiting; try again later";
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", told)
@@ -147,14 +149,14 @@ async fn recommend(
     let answer = async {
         let turn = Arc::clone(&service.at_work).acquire_many_owned(share).await;
         let turn = turn.map_err(Failure::internal)?;
-        let max_nonzeros = config.max_nonzeros;
+        let (max_nonzeros, data) = (config.max_nonzeros, config.data.clone());
         let log = tracing::Span::current();
         let job = tokio::task::spawn_blocking(move || {
             // Both are held until the work is done, even if the caller has gone away before.
             let _held = (place, turn);
             log.in_scope(|| match options.product.precision {
-                Precision::F32 => choose::<f32>(file.path(), &options, meter, max_nonzeros),
-                Precision::F64 => choose::<f64>(file.path(), &options, meter, max_nonzeros),
+                Precision::F32 => choose::<f32>(file.path(), &options, &data, max_nonzeros),
+                Precision::F64 => choose::<f64>(file.path(), &options, &data, max_nonzeros),
             })
         });
         job.await.map_err(Failure::internal)?
@@ -172,7 +174,7 @@ async fn recommend(
 fn choose<T: Scalar>(
     path: &Path,
     options: &Options,
-    meter: Meter,
+    data: &Path,
     nonzeros: u64,
 ) -> Result<Choice, Failure> {
     // Text takes some 30 bytes an entry; what is compressed may unfold to no more.
@@ -180,6 +182,7 @@ fn choose<T: Scalar>(
     let start = Instant::now();
     let csr = read::file::<T>(path, &limits)?;
     let read_s = start.elapsed().as_secs_f64();
+    let meter = options.meter(data)?;
     let choice = options.recommend(&csr, meter, &mut |_| ())?;
     tracing::info!(
         nrows = csr.nrows(),

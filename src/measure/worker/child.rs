@@ -1,0 +1,141 @@
+//! The process that measures.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use super::super::{Meter, Outcome};
+use super::{After, Answer, Hello, Job, Request, receive, send};
+use crate::csr::Csr;
+use crate::device::Kind;
+use crate::error::Result;
+use crate::format::{Candidate, Target};
+use crate::scalar::{Precision, Scalar};
+use crate::structure::Structure;
+
+/// What came in, whole.
+enum Incoming {
+    F32(Csr<f32>),
+    F64(Csr<f64>),
+    Job(Job),
+}
+
+/// Measures on the named device what comes in, until the input ends: the other side of
+/// [`Worker`](super::Worker).
+///
+/// The end of the input ends the process, whatever it is at.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io) where nobody reads the output.
+pub fn run(
+    name: &str,
+    data: &Path,
+    input: impl Read + Send + 'static,
+    mut output: impl Write,
+) -> Result<()> {
+    let io = |source| crate::Error::Io { what: "answering the parent".into(), source };
+    let meter = match Meter::open(name, data).and_then(|meter| meter.check().map(|()| meter)) {
+        Ok(meter) => meter,
+        Err(error) => return send(&mut output, &Hello::Unable(error.to_string())).map_err(io),
+    };
+    let device = Box::new(meter.device().clone());
+    let driver = meter.driver().unwrap_or_default();
+    send(&mut output, &Hello::Ready { device, driver }).map_err(io)?;
+    let (sender, incoming) = sync_channel(1);
+    thread::spawn(move || {
+        let mut input = BufReader::with_capacity(1 << 16, input);
+        while let Ok(next) = take(&mut input) {
+            if sender.send(next).is_err() {
+                break;
+            }
+        }
+        process::exit(0);
+    });
+    let mut next = incoming.recv().ok();
+    while let Some(matrix) = next {
+        next = match matrix {
+            Incoming::F32(csr) => jobs(&meter, &csr, &incoming, &mut output),
+            Incoming::F64(csr) => jobs(&meter, &csr, &incoming, &mut output),
+            // A job before any matrix: nothing that the parent sends.
+            Incoming::Job(_) => Ok(None),
+        }
+        .map_err(io)?;
+    }
+    Ok(())
+}
+
+/// Does the jobs of one matrix; the next matrix, if the child goes on.
+fn jobs<T: Scalar>(
+    meter: &Meter,
+    csr: &Csr<T>,
+    incoming: &Receiver<Incoming>,
+    output: &mut impl Write,
+) -> io::Result<Option<Incoming>> {
+    let structure = Structure::of(csr).with_partitioning();
+    while let Ok(next) = incoming.recv() {
+        let Incoming::Job(job) = next else { return Ok(Some(next)) };
+        #[cfg(debug_assertions)]
+        misbehave(&job.candidate);
+        let target = Target {
+            device: meter.device(),
+            precision: T::PRECISION,
+            basis: job.basis,
+            memory_limit: job.memory_limit,
+        };
+        let measured = job.candidate.parse::<Candidate>().and_then(|candidate| {
+            meter.measure(csr, &structure, &candidate, &target, &job.protocol)
+        });
+        let measurement = measured.map_err(io::Error::other)?;
+        let after = match (&measurement.outcome, meter.device().kind) {
+            (Outcome::Failed { .. }, Kind::Gpu) => After::Ends,
+            _ => After::Stays,
+        };
+        send(output, &Answer { measurement, after })?;
+        if after == After::Ends {
+            return Ok(None);
+        }
+    }
+    Ok(None)
+}
+
+/// What tests ask of a debug build: to end, to be stuck, and to be broken by a fault.
+#[cfg(debug_assertions)]
+fn misbehave(candidate: &str) {
+    match candidate {
+        "debug:exit" => process::exit(3),
+        "debug:hang" => loop {
+            thread::park();
+        },
+        "debug:abort" => process::abort(),
+        _ => {}
+    }
+}
+
+/// Reads one message, and the matrix that follows it.
+fn take(input: &mut impl BufRead) -> io::Result<Incoming> {
+    match receive(input)? {
+        Request::Job(job) => Ok(Incoming::Job(job)),
+        Request::Matrix { nrows, ncols, nnz, precision: Precision::F32 } => {
+            matrix(input, nrows, ncols, nnz).map(Incoming::F32)
+        }
+        Request::Matrix { nrows, ncols, nnz, precision: Precision::F64 } => {
+            matrix(input, nrows, ncols, nnz).map(Incoming::F64)
+        }
+    }
+}
+
+fn matrix<T: Scalar>(
+    input: &mut impl Read,
+    nrows: usize,
+    ncols: usize,
+    nnz: usize,
+) -> io::Result<Csr<T>> {
+    let (mut row_ptr, mut col_idx, mut values) =
+        (vec![0usize; nrows + 1], vec![0u32; nnz], vec![T::ZERO; nnz]);
+    input.read_exact(bytemuck::cast_slice_mut(&mut row_ptr))?;
+    input.read_exact(bytemuck::cast_slice_mut(&mut col_idx))?;
+    input.read_exact(bytemuck::cast_slice_mut(&mut values))?;
+    Csr::new(nrows, ncols, row_ptr, col_idx, values).map_err(io::Error::other)
+}
