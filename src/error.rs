@@ -94,6 +94,14 @@ pub enum Error {
     /// The named device is unknown or absent.
     #[error("{0}")]
     Device(String),
+    /// The database of measurements cannot be used.
+    #[error("wisdom in {}: {fault}", path.display())]
+    Wisdom {
+        /// Its folder.
+        path: std::path::PathBuf,
+        /// Why.
+        fault: WisdomFault,
+    },
     /// Reading or writing failed.
     #[error("{what}: {source}")]
     Io {
@@ -102,6 +110,39 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+}
+
+/// Why a database of measurements cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WisdomFault {
+    /// Another process has it open.
+    #[error(
+        "in use by another process; end that one, a service for instance, name another folder with \
+         --data, or do without (--no-wisdom)"
+    )]
+    InUse,
+    /// Its files are damaged.
+    #[error("damaged ({0}); move the folder away, then import an export of its records")]
+    Corrupt(String),
+    /// It was written by another version of this program, or by another program.
+    #[error("{}", schema(*found, *known))]
+    Schema {
+        /// The schema it has, if it says one.
+        found: Option<u32>,
+        /// The schema that this program reads.
+        known: u32,
+    },
+}
+
+fn schema(found: Option<u32>, known: u32) -> String {
+    let remedy = "move the folder away, and import an export made by the program that wrote it";
+    match found {
+        None => format!("it says no schema, this program reads schema {known}; {remedy}"),
+        Some(found) => {
+            let age = if found > known { "newer" } else { "older" };
+            format!("it has schema {found}, {age} than schema {known} of this program; {remedy}")
+        }
+    }
 }
 
 /// A result with this crate's [`enum@Error`].

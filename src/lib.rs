@@ -77,6 +77,7 @@ pub mod reorder;
 pub mod scalar;
 pub mod structure;
 pub mod tuner;
+pub mod wisdom;
 pub mod write;
 
 pub use csr::{Csr, Pattern};
@@ -85,3 +86,4 @@ pub use fingerprint::Fingerprint;
 pub use operator::PreparedOperator;
 pub use scalar::{Precision, Scalar};
 pub use tuner::Tuner;
+pub use wisdom::Wisdom;

@@ -1,22 +1,26 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::choose::{self, Choice, Effort, Known, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Device;
 use crate::error::Result;
-use crate::format::{Candidate, Refusal};
+use crate::format::{Candidate, Refusal, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
+use crate::wisdom::{Answer, Record, Stale, StructureRecord, Wanted, Wisdom};
 
 /// Chooses and prepares for one device.
 #[derive(Debug)]
 pub struct Tuner {
     meter: Meter,
     protocol: Protocol,
+    wisdom: Option<Arc<Wisdom>>,
+    source: String,
 }
 
 /// A candidate was measured, `done` of `total`.
@@ -31,7 +35,7 @@ pub struct Progress<'a> {
 }
 
 /// Candidates timed besides CSR by [`Effort::Measure`].
-const BEST_FEW: usize = 5;
+const BEST_FEW: usize = 3;
 
 /// At most so many of them of one format: estimates tell formats apart better than variants.
 const A_FORMAT: usize = 2;
@@ -56,12 +60,25 @@ impl Tuner {
 
     /// A tuner that times with this meter.
     pub fn with_meter(meter: Meter) -> Self {
-        Tuner { meter, protocol: Protocol::default() }
+        Tuner { meter, protocol: Protocol::default(), wisdom: None, source: String::new() }
     }
 
     /// The same tuner, timing by this protocol.
     pub fn with_protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
+        self
+    }
+
+    /// The same tuner, answering from this wisdom what was measured before (but for
+    /// [`Effort::Estimate`]), and adding to it what it measures.
+    pub fn with_wisdom(mut self, wisdom: Arc<Wisdom>) -> Self {
+        self.wisdom = Some(wisdom);
+        self
+    }
+
+    /// The same tuner, naming in records where its matrices are from.
+    pub fn with_source(mut self, source: impl Into<String>) -> Self {
+        self.source = source.into();
         self
     }
 
@@ -128,13 +145,63 @@ impl Tuner {
             self.meter.check()?;
         }
         let choice = choose::choose(structure, self.meter.device(), workload, &[]);
-        let timed = match workload.effort {
-            Effort::Estimate | Effort::Predict => return Ok(choice),
+        let mut timed = match workload.effort {
+            Effort::Estimate => return Ok(choice),
+            Effort::Predict => Vec::new(),
             Effort::Measure => best_few(&choice),
             Effort::Exhaustive => csr_first(&choice).cloned().collect(),
         };
-        let known = self.measure(csr, structure, &timed, workload, progress)?;
-        Ok(choose::choose(structure, self.meter.device(), workload, &known))
+        let (mut known, stale) = self.remembered(structure, workload)?;
+        timed.retain(|candidate| known.iter().all(|known| known.candidate != *candidate));
+        known.extend(self.measure(csr, structure, &timed, workload, progress)?);
+        let mut choice = choose::choose(structure, self.meter.device(), workload, &known);
+        if let Some(first) = stale.first() {
+            let count = stale.len();
+            choice.explanation.push(format!(
+                "What is remembered of {count} candidates is not used: the first was {first}."
+            ));
+        }
+        Ok(choice)
+    }
+
+    /// What wisdom knows of the candidates, and what of it is not of use any more.
+    fn remembered(
+        &self,
+        structure: &Structure<'_>,
+        workload: &Workload,
+    ) -> Result<(Vec<Known>, Vec<Stale>)> {
+        let (mut known, mut stale) = (Vec::new(), Vec::new());
+        let Some(wisdom) = &self.wisdom else { return Ok((known, stale)) };
+        let (device, driver) = (self.meter.device(), self.meter.driver());
+        let wanted = Wanted {
+            fingerprint: structure.fingerprint(),
+            device: &device.name,
+            driver: driver.as_deref(),
+            precision: workload.precision,
+            basis: workload.basis,
+            protocol: self.protocol.version,
+        };
+        for candidate in candidates(device.kind) {
+            match wisdom.ask(&wanted, &candidate)? {
+                Answer::Known(measured) => known.push(known_of(candidate, measured.outcome)),
+                Answer::Missing => {}
+                Answer::Stale(why) => stale.push(why),
+            }
+        }
+        Ok((known, stale))
+    }
+
+    /// Adds a measurement to the wisdom, and what is known of its matrix.
+    fn keep(&self, structure: &Structure<'_>, measurement: &Measurement) -> Result<()> {
+        let Some(wisdom) = self.wisdom.as_ref().filter(|wisdom| wisdom.keeps()) else {
+            return Ok(());
+        };
+        let of_matrix = match wisdom.structure(structure.fingerprint())? {
+            Some(_) => None,
+            None => Some(Record::Structure(StructureRecord::of(structure, &self.source, ""))),
+        };
+        let measured = Record::Measurement(Box::new(measurement.clone()));
+        wisdom.keep(of_matrix.into_iter().chain([measured]))
     }
 
     /// Measures candidates in order until the budget is spent; the first one always.
@@ -158,16 +225,22 @@ impl Tuner {
             let measurement =
                 self.meter.measure(csr, structure, candidate, &target, &self.protocol)?;
             progress(Progress { done: i + 1, total: timed.len(), measurement: &measurement });
-            let cost = match measurement.outcome {
-                Outcome::Timed(timing) => Ok(timing.cost()),
-                Outcome::Refused { reason }
-                | Outcome::Wrong { reason }
-                | Outcome::Failed { reason } => Err(Refusal::new(reason)),
-            };
-            known.push(Known { candidate: candidate.clone(), cost });
+            self.keep(structure, &measurement)?;
+            known.push(known_of(candidate.clone(), measurement.outcome));
         }
         Ok(known)
     }
+}
+
+/// What a measurement tells the choice.
+fn known_of(candidate: Candidate, outcome: Outcome) -> Known {
+    let cost = match outcome {
+        Outcome::Timed(timing) => Ok(timing.cost()),
+        Outcome::Refused { reason } | Outcome::Wrong { reason } | Outcome::Failed { reason } => {
+            Err(Refusal::new(reason))
+        }
+    };
+    Known { candidate, cost }
 }
 
 /// The structure of a matrix, to be partitioned where the effort allows it.

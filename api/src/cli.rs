@@ -25,6 +25,9 @@ pub struct Cli {
     /// in the XDG data home]
     #[arg(long, global = true, value_name = "DIR", display_order = 900)]
     pub data: Option<PathBuf>,
+    /// Answer from no measurement that is remembered, and remember none
+    #[arg(long, global = true, display_order = 901)]
+    pub no_wisdom: bool,
 }
 
 /// The subcommands.
@@ -78,15 +81,16 @@ pub enum Command {
         /// The matrix.
         #[command(flatten)]
         input: Input,
-        /// What multiplies.
+        /// What to time, and how.
         #[command(flatten)]
-        product: Product,
-        /// Only candidates whose text begins so, `hll:hack=32` for instance; may be repeated
-        #[arg(long, value_name = "TEXT")]
-        only: Vec<String>,
-        /// Print one JSON record a line, with all samples
-        #[arg(long)]
-        json: bool,
+        measure: crate::commands::measure::Measure,
+    },
+    /// List, export, import, verify or prune the measurements that are remembered
+    #[command(after_help = WISDOM_JSON)]
+    Wisdom {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: crate::commands::wisdom::Command,
     },
     /// Time candidates over many matrices, and print the table of results
     Bench(crate::commands::bench::Bench),
@@ -206,8 +210,24 @@ const FORMATS_JSON: &str = "\
 --json prints a list: name, title, suits, source, and parameters, a list of name, doc, values, \
 default, gpu and host (the values tried there)";
 
+const WISDOM_JSON: &str = "\
+Records are kept in DIR/wisdom, one process at a time; a service that runs has them open.
+export writes, and import reads, one JSON object a line:
+  kind               structure: fingerprint, source, family, nrows, ncols, nnz, features
+                     measurement: as `ellect measure --json` prints it
+--json prints, of
+  list               a list: source, fingerprint, nrows, nnz, device, precision, basis, measurements,
+                     timed, best (a candidate), spmv_us
+  import             taken, known, skipped
+  verify             structures, measurements, bad
+  prune              removed";
+
 const MEASURE_JSON: &str = "\
---json prints one record a line: fingerprint, candidate, device, threads, precision, protocol, and
+--json prints one record a line, first that of the matrix (kind is structure), then (kind is
+measurement) fingerprint, candidate, device, threads, precision, basis, protocol, and
+  driver, kernels    what it ran on, and the names and hashes of what ran
+  taken_at           seconds since 1970
+  clocks             where the device tells them
   outcome            timed, refused, wrong or failed
   reason             where it is not timed
   spmv, convert      raw_s (every sample), min_s, median_s, spread

@@ -168,10 +168,9 @@ impl Options {
     pub fn recommend<T: Scalar>(
         &self,
         csr: &Csr<T>,
-        meter: Meter,
+        tuner: Tuner,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let tuner = Tuner::with_meter(meter);
         let mut choice = tuner.recommend_with(csr, &self.workload(), progress)?;
         if self.top > 0 {
             choice.ranking.truncate(self.top);

@@ -12,7 +12,8 @@ fn sample(name: &str) -> String {
 /// The program, with a folder of its own for what it keeps.
 fn ellect(args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("ellect").expect("the program is built");
-    let data = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("data");
+    let test = std::thread::current().name().unwrap_or("data").to_string();
+    let data = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
     command.env("ELLECT_DATA", data).args(args);
     command
 }
@@ -230,4 +231,42 @@ fn devices_are_listed() {
     let names: Vec<_> =
         answer.as_array().expect("a list").iter().map(|device| &device["name"]).collect();
     assert_eq!(names, ["h200", "cpu"]);
+}
+
+#[test]
+fn what_was_measured_is_remembered_moved_and_pruned() {
+    let file = sample("circuit");
+    let own = tempfile::tempdir().expect("a folder");
+    let own = own.path().to_str().expect("text");
+    let measure = ["measure", &file, "--only", "csr", "--json", "--data", own];
+    let first = text(&measure);
+    let lines: Vec<Value> =
+        first.lines().map(|line| serde_json::from_str(line).expect("a record")).collect();
+    assert_eq!(
+        (&lines[0]["kind"], &lines[0]["source"]),
+        (&"structure".into(), &"circuit.mtx".into())
+    );
+    assert_eq!((&lines[1]["kind"], &lines[1]["outcome"]), (&"measurement".into(), &"timed".into()));
+    assert!(lines[1]["kernels"].as_str().is_some_and(|kernels| kernels.starts_with("host=")));
+    assert_eq!(text(&measure), first, "the second time nothing is timed");
+
+    let listed = text(&["wisdom", "list", "--data", own]);
+    assert!(listed.contains("circuit.mtx"), "{listed}");
+    let exported = text(&["wisdom", "export", "--data", own]);
+    assert_eq!(exported, first);
+    let other = tempfile::tempdir().expect("a folder");
+    let other = other.path().to_str().expect("text");
+    let import = ["wisdom", "import", "-", "--json", "--data", other];
+    let output = ellect(&import).write_stdin(format!("{{\n{exported}")).assert().success();
+    let told = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(told.contains("line 1 skipped"), "{told}");
+    let verified = json(&["wisdom", "verify", "--json", "--data", other]);
+    assert_eq!((&verified["measurements"], &verified["bad"]), (&1.into(), &0.into()));
+    let removed = |more: &[&str]| {
+        let args = [["wisdom", "prune", "--json", "--data", other].as_slice(), more].concat();
+        json(&args)["removed"].clone()
+    };
+    assert_eq!(removed(&[]), 0, "all of it is of use");
+    assert_eq!(removed(&["--all", "--matrix", "another.mtx"]), 0);
+    assert_eq!(removed(&["--all", "--matrix", "circuit.mtx"]), 1);
 }

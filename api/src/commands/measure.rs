@@ -1,27 +1,40 @@
 //! `ellect measure`.
 
-use std::path::Path;
-
 use anyhow::{Result, bail};
+use clap::Args;
+use ellect::choose::Effort;
 use ellect::format::{Candidate, candidates};
 use ellect::measure::{Measurement, Meter, Outcome, Protocol};
 use ellect::structure::Structure;
-use ellect::{Csr, Precision, Scalar, choose};
+use ellect::wisdom::{Answer as Answered, Record, StructureRecord, Wanted};
+use ellect::{Csr, Precision, Scalar, Wisdom, choose};
 
-use super::{Answer, read_matrix};
+use super::{Answer, Home, read_matrix, source};
 use crate::cli::Input;
 use crate::options::{Product, timing_meter};
 use crate::output::{bar, bytes, print, table, time_us};
 
-/// Times every candidate and prints what was found, fastest first.
-pub fn run(
-    input: &Input,
-    product: &Product,
-    only: &[String],
+/// What to time, and how.
+#[derive(Debug, Args)]
+pub struct Measure {
+    /// What multiplies.
+    #[command(flatten)]
+    product: Product,
+    /// Only candidates whose text begins so, `hll:hack=32` for instance; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// Time also what is remembered
+    #[arg(long)]
+    again: bool,
+    /// Print one JSON record a line, with all samples
+    #[arg(long)]
     json: bool,
-    data: &Path,
-) -> Result<Answer> {
-    let meter = timing_meter(&product.device, data)?;
+}
+
+/// Times every candidate and prints what was found, fastest first.
+pub fn run(input: &Input, options: &Measure, home: &Home) -> Result<Answer> {
+    let Measure { product, only, json, .. } = options;
+    let meter = timing_meter(&product.device, &home.data)?;
     meter.check()?;
     let chosen: Vec<Candidate> = candidates(meter.device().kind)
         .into_iter()
@@ -30,9 +43,11 @@ pub fn run(
     if chosen.is_empty() {
         bail!("no candidate begins with {}; `ellect formats` lists them", only.join(" or "));
     }
+    let wisdom = home.wisdom(Effort::Measure)?;
+    let job = Job { options, chosen: &chosen, meter: &meter, wisdom: wisdom.as_deref() };
     let measured = match product.precision {
-        Precision::F32 => measure(&read_matrix::<f32>(input)?, &chosen, &meter, product, json),
-        Precision::F64 => measure(&read_matrix::<f64>(input)?, &chosen, &meter, product, json),
+        Precision::F32 => job.measure(&read_matrix::<f32>(input)?, &source(input)),
+        Precision::F64 => job.measure(&read_matrix::<f64>(input)?, &source(input)),
     }?;
     if !json {
         print(&text(measured))?;
@@ -40,30 +55,66 @@ pub fn run(
     Ok(Answer::Yes)
 }
 
-/// Measures one candidate after the other; JSON records are printed as they come.
-fn measure<T: Scalar>(
-    csr: &Csr<T>,
-    chosen: &[Candidate],
-    meter: &Meter,
-    product: &Product,
-    json: bool,
-) -> Result<Vec<Measurement>> {
-    let target = choose::target(meter.device(), &product.workload());
-    let structure = Structure::of(csr).with_partitioning();
-    let bar = bar(chosen.len() as u64, "timing");
-    let mut measured = Vec::new();
-    for candidate in chosen {
-        bar.set_message(candidate.to_string());
+/// Candidates to measure on one matrix.
+struct Job<'a> {
+    options: &'a Measure,
+    chosen: &'a [Candidate],
+    meter: &'a Meter,
+    wisdom: Option<&'a Wisdom>,
+}
+
+impl Job<'_> {
+    /// Measures one candidate after the other; JSON records are printed as they come.
+    fn measure<T: Scalar>(&self, csr: &Csr<T>, source: &str) -> Result<Vec<Measurement>> {
+        let target = choose::target(self.meter.device(), &self.options.product.workload());
+        let structure = Structure::new(csr.pattern()).with_partitioning();
         let protocol = Protocol::default();
-        let measurement = meter.measure(csr, &structure, candidate, &target, &protocol)?;
-        if json {
-            print(&(serde_json::to_string(&measurement)? + "\n"))?;
+        let driver = self.meter.driver();
+        let wanted = Wanted {
+            fingerprint: structure.fingerprint(),
+            device: &target.device.name,
+            driver: driver.as_deref(),
+            precision: T::PRECISION,
+            basis: target.basis,
+            protocol: protocol.version,
+        };
+        let of_matrix = Record::Structure(StructureRecord::of(&structure, source, ""));
+        self.tell(&of_matrix)?;
+        if let Some(wisdom) = self.wisdom {
+            wisdom.keep([of_matrix])?;
         }
-        measured.push(measurement);
-        bar.inc(1);
+        let bar = bar(self.chosen.len() as u64, "timing");
+        let mut measured = Vec::new();
+        for candidate in self.chosen {
+            bar.set_message(candidate.to_string());
+            let known = match self.wisdom.filter(|_| !self.options.again) {
+                Some(wisdom) => wisdom.ask(&wanted, candidate)?,
+                None => Answered::Missing,
+            };
+            let measurement = match known {
+                Answered::Known(measurement) => *measurement,
+                Answered::Missing | Answered::Stale(_) => {
+                    let new = self.meter.measure(csr, &structure, candidate, &target, &protocol)?;
+                    if let Some(wisdom) = self.wisdom {
+                        wisdom.keep([Record::Measurement(Box::new(new.clone()))])?;
+                    }
+                    new
+                }
+            };
+            self.tell(&Record::Measurement(Box::new(measurement.clone())))?;
+            measured.push(measurement);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(measured)
     }
-    bar.finish_and_clear();
-    Ok(measured)
+
+    fn tell(&self, record: &Record) -> Result<()> {
+        match self.options.json {
+            true => print(&(serde_json::to_string(record)? + "\n")),
+            false => Ok(()),
+        }
+    }
 }
 
 fn text(mut measured: Vec<Measurement>) -> String {

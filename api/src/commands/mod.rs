@@ -5,19 +5,22 @@ mod devices;
 mod features;
 mod formats;
 mod generate;
-mod measure;
+pub mod measure;
 mod recommend;
 pub mod serve;
 mod verify;
+pub mod wisdom;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use ellect::choose::Effort;
 use ellect::measure::worker;
 use ellect::read;
-use ellect::{Csr, Scalar};
+use ellect::{Csr, Scalar, Wisdom};
 
 use crate::cli::{Cli, Command, Input};
 use crate::output::spinner;
@@ -40,19 +43,44 @@ impl From<Answer> for ExitCode {
     }
 }
 
+/// What is kept for this user.
+#[derive(Clone, Debug)]
+pub struct Home {
+    /// The folder of measurements and device profiles.
+    pub data: PathBuf,
+    /// Remember nothing, and answer from nothing remembered.
+    pub no_wisdom: bool,
+}
+
+impl Home {
+    /// The wisdom that a choice of this effort uses; estimates use none.
+    ///
+    /// # Errors
+    /// As [`Wisdom::open`].
+    pub fn wisdom(&self, effort: Effort) -> ellect::Result<Option<Arc<Wisdom>>> {
+        match effort {
+            _ if self.no_wisdom => Ok(None),
+            Effort::Estimate => Ok(None),
+            Effort::Predict => Wisdom::open_existing(&self.data).map(|w| Some(Arc::new(w))),
+            Effort::Measure | Effort::Exhaustive => {
+                Wisdom::open(&self.data).map(|w| Some(Arc::new(w)))
+            }
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(cli: Cli) -> Result<Answer> {
     let data = cli.data.unwrap_or_else(ellect::device::data_dir);
+    let home = Home { data: data.clone(), no_wisdom: cli.no_wisdom };
     match cli.command {
         Command::Recommend { input, options, form } => {
-            recommend::run(&input, &options, form, &data)
+            recommend::run(&input, &options, form, &home)
         }
         Command::Features { input, with, form } => features::run(&input, &with, form),
         Command::Formats { form } => formats::run(form),
         Command::Verify { input, product } => verify::run(&input, &product, &data),
-        Command::Measure { input, product, only, json } => {
-            measure::run(&input, &product, &only, json, &data)
-        }
+        Command::Measure { input, measure } => measure::run(&input, &measure, &home),
         Command::Bench(bench) => bench::run(&bench, &data),
         Command::Devices { probe, form } => devices::run(probe, form, &data),
         Command::Generate { class, rows, seed, precision, output } => {
@@ -62,8 +90,15 @@ pub fn run(cli: Cli) -> Result<Answer> {
             worker::run(&device, &data, io::stdin(), io::stdout().lock())?;
             Ok(Answer::Yes)
         }
-        Command::Serve(serve) => serve::run(&serve, data),
+        Command::Wisdom { command } => wisdom::run(&command, &data),
+        Command::Serve(serve) => serve::run(&serve, &home),
     }
+}
+
+/// The name of the file, for records.
+fn source(input: &Input) -> String {
+    let name = input.file.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// Reads the matrix that the arguments name.

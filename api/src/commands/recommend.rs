@@ -1,14 +1,11 @@
 //! `ellect recommend`.
 
-use std::path::Path;
-
 use anyhow::Result;
 use ellect::choose::{Choice, is_csr};
-use ellect::measure::Meter;
-use ellect::{Precision, Scalar};
+use ellect::{Precision, Scalar, Tuner};
 use indicatif::ProgressBar;
 
-use super::{Answer, read_matrix};
+use super::{Answer, Home, read_matrix, source};
 use crate::cli::{Form, Input};
 use crate::options::Options;
 use crate::output::{bar, bytes, print, print_json, table, time_us, wrap};
@@ -17,12 +14,16 @@ use crate::output::{bar, bytes, print, print_json, table, time_us, wrap};
 const SHOWN: usize = 10;
 
 /// Prints the choice for a matrix.
-pub fn run(input: &Input, options: &Options, form: Form, data: &Path) -> Result<Answer> {
+pub fn run(input: &Input, options: &Options, form: Form, home: &Home) -> Result<Answer> {
     // A wrong name is told before a large file is read.
-    let meter = options.meter(data)?;
+    let meter = options.meter(&home.data)?;
+    let mut tuner = Tuner::with_meter(meter).with_source(source(input));
+    if let Some(wisdom) = home.wisdom(options.effort)? {
+        tuner = tuner.with_wisdom(wisdom);
+    }
     let choice = match options.product.precision {
-        Precision::F32 => choice::<f32>(input, options, meter)?,
-        Precision::F64 => choice::<f64>(input, options, meter)?,
+        Precision::F32 => choice::<f32>(input, options, tuner)?,
+        Precision::F64 => choice::<f64>(input, options, tuner)?,
     };
     match form.json {
         true => print_json(&choice)?,
@@ -31,10 +32,10 @@ pub fn run(input: &Input, options: &Options, form: Form, data: &Path) -> Result<
     Ok(Answer::Yes)
 }
 
-fn choice<T: Scalar>(input: &Input, options: &Options, meter: Meter) -> Result<Choice> {
+fn choice<T: Scalar>(input: &Input, options: &Options, tuner: Tuner) -> Result<Choice> {
     let csr = read_matrix::<T>(input)?;
     let mut shown: Option<ProgressBar> = None;
-    let choice = options.recommend(&csr, meter, &mut |progress| {
+    let choice = options.recommend(&csr, tuner, &mut |progress| {
         let bar = shown.get_or_insert_with(|| bar(progress.total as u64, "timing"));
         bar.set_position(progress.done as u64);
         bar.set_message(progress.measurement.candidate.clone());

@@ -3,18 +3,18 @@
 use std::future::IntoFuture;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use ellect::choose::Effort;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tracing_subscriber::EnvFilter;
 
-use super::Answer;
+use super::{Answer, Home};
 use crate::service::{Config, router};
 
 /// How to serve.
@@ -42,17 +42,20 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// Serves until SIGINT or SIGTERM, then finishes the requests at hand, but not past [`GRACE`] or a
 /// second signal.
-pub fn run(serve: &Serve, data: PathBuf) -> Result<Answer> {
+pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
         .init();
+    let data = home.data.clone();
     std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let wisdom = home.wisdom(Effort::Measure)?;
     let config = Config {
         data,
+        wisdom,
         max_body: serve.max_body,
         max_nonzeros: serve.max_nonzeros,
         workers: serve.workers.unwrap_or(cores),

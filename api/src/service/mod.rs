@@ -21,7 +21,7 @@ use axum::{Json, Router};
 use ellect::choose::Choice;
 use ellect::device::Device;
 use ellect::read::{self, Limits};
-use ellect::{Precision, Scalar};
+use ellect::{Precision, Scalar, Tuner, Wisdom};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tower::ServiceBuilder;
@@ -38,6 +38,8 @@ use failure::Failure;
 pub struct Config {
     /// The folder of measurements and device profiles.
     pub data: PathBuf,
+    /// What is remembered, shared by all requests; none where nothing is to be.
+    pub wisdom: Option<Arc<Wisdom>>,
     /// The most bytes of a body.
     pub max_body: u64,
     /// The most nonzeros of a matrix.
@@ -149,14 +151,14 @@ async fn recommend(
     let answer = async {
         let turn = Arc::clone(&service.at_work).acquire_many_owned(share).await;
         let turn = turn.map_err(Failure::internal)?;
-        let (max_nonzeros, data) = (config.max_nonzeros, config.data.clone());
+        let (max_nonzeros, held) = (config.max_nonzeros, Arc::clone(&service));
         let log = tracing::Span::current();
         let job = tokio::task::spawn_blocking(move || {
             // Both are held until the work is done, even if the caller has gone away before.
             let _held = (place, turn);
             log.in_scope(|| match options.product.precision {
-                Precision::F32 => choose::<f32>(file.path(), &options, &data, max_nonzeros),
-                Precision::F64 => choose::<f64>(file.path(), &options, &data, max_nonzeros),
+                Precision::F32 => choose::<f32>(file.path(), &options, &held, max_nonzeros),
+                Precision::F64 => choose::<f64>(file.path(), &options, &held, max_nonzeros),
             })
         });
         job.await.map_err(Failure::internal)?
@@ -174,7 +176,7 @@ async fn recommend(
 fn choose<T: Scalar>(
     path: &Path,
     options: &Options,
-    data: &Path,
+    service: &Service,
     nonzeros: u64,
 ) -> Result<Choice, Failure> {
     // Text takes some 30 bytes an entry; what is compressed may unfold to no more.
@@ -182,8 +184,11 @@ fn choose<T: Scalar>(
     let start = Instant::now();
     let csr = read::file::<T>(path, &limits)?;
     let read_s = start.elapsed().as_secs_f64();
-    let meter = options.meter(data)?;
-    let choice = options.recommend(&csr, meter, &mut |_| ())?;
+    let mut tuner = Tuner::with_meter(options.meter(&service.config.data)?);
+    if let Some(wisdom) = &service.config.wisdom {
+        tuner = tuner.with_wisdom(Arc::clone(wisdom));
+    }
+    let choice = options.recommend(&csr, tuner, &mut |_| ())?;
     tracing::info!(
         nrows = csr.nrows(),
         ncols = csr.ncols(),

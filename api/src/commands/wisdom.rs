@@ -1,0 +1,271 @@
+//! `ellect wisdom`: what was measured and is remembered.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use ellect::format::Basis;
+use ellect::measure::{Measurement, Meter, Outcome, Protocol};
+use ellect::wisdom::{Record, StructureRecord, Wanted, Wisdom};
+use ellect::{Fingerprint, Precision};
+use serde::Serialize;
+
+use super::Answer;
+use crate::cli::Form;
+use crate::output::{note, print, print_json, table, time_us};
+
+/// What to do with the records of this user.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the matrices that were measured, with the best candidate of each
+    List {
+        /// Which records.
+        #[command(flatten)]
+        filter: Filter,
+        /// The form of the answer.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Write every record as a line of JSON
+    Export {
+        /// The file to write [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Take over records, as `export` and `measure --json` write them; bad lines are told and
+    /// skipped
+    Import {
+        /// The file to read; - for standard input
+        #[arg(value_name = "FILE.jsonl")]
+        file: PathBuf,
+        /// The form of the answer.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Read and validate every record; exit code 1 where one is bad
+    Verify {
+        /// The form of the answer.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Remove measurements of a device whose driver, kernels or protocol are no longer those of now
+    Prune {
+        /// Their device: cpu, or cuda:0 for this machine's first GPU
+        #[arg(long, default_value = "cpu", value_name = "NAME")]
+        device: String,
+        /// Only of this matrix: a fingerprint or a source, as `list` shows them
+        #[arg(long, value_name = "MATRIX")]
+        matrix: Option<String>,
+        /// Also those that are still of use
+        #[arg(long)]
+        all: bool,
+        /// The form of the answer.
+        #[command(flatten)]
+        form: Form,
+    },
+}
+
+/// Which records.
+#[derive(Debug, Args)]
+pub struct Filter {
+    /// Only of this device
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Only of this matrix: a fingerprint or a source
+    #[arg(long, value_name = "MATRIX")]
+    matrix: Option<String>,
+}
+
+/// Runs the command on the database under `data`.
+pub fn run(command: &Command, data: &Path) -> Result<Answer> {
+    let wisdom = Wisdom::open(data)?;
+    match command {
+        Command::List { filter, form } => list(&wisdom, filter, *form),
+        Command::Export { output } => export(&wisdom, output.as_deref()),
+        Command::Import { file, form } => import(&wisdom, file, *form),
+        Command::Verify { form } => verify(&wisdom, *form),
+        Command::Prune { device, matrix, all, form } => {
+            let meter = Meter::open(device, data)?;
+            let removed = prune(&wisdom, &meter, matrix.as_deref(), *all)?;
+            match form.json {
+                true => print_json(&serde_json::json!({ "removed": removed }))?,
+                false => print(&format!("{removed} measurements removed\n"))?,
+            }
+            Ok(Answer::Yes)
+        }
+    }
+}
+
+/// What was measured of one matrix on one device.
+#[derive(Debug, Serialize)]
+struct Row {
+    source: String,
+    fingerprint: Fingerprint,
+    nrows: Option<u64>,
+    nnz: Option<u64>,
+    device: String,
+    precision: Precision,
+    basis: Basis,
+    measurements: u64,
+    timed: u64,
+    best: Option<String>,
+    spmv_us: Option<f64>,
+}
+
+fn list(wisdom: &Wisdom, filter: &Filter, form: Form) -> Result<Answer> {
+    let mut structures: BTreeMap<Fingerprint, StructureRecord> = BTreeMap::new();
+    let mut rows: BTreeMap<(Fingerprint, String, Precision, String), Row> = BTreeMap::new();
+    wisdom.each(|record| {
+        match record {
+            Record::Structure(structure) => {
+                structures.insert(structure.fingerprint, structure);
+            }
+            Record::Measurement(m) => {
+                let structure = structures.get(&m.fingerprint);
+                let device = filter.device.as_ref().is_none_or(|device| *device == m.device);
+                if device && is_of(&m, structure, filter.matrix.as_deref()) {
+                    count(&mut rows, &m, structure);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    let rows: Vec<Row> = rows.into_values().collect();
+    if form.json {
+        print_json(&rows)?;
+        return Ok(Answer::Yes);
+    }
+    let shown = |figure: Option<u64>| figure.map_or_else(String::new, |n| n.to_string());
+    let lines = rows.iter().map(|row| {
+        let name = if row.source.is_empty() { &row.fingerprint.to_string() } else { &row.source };
+        vec![
+            name.clone(),
+            row.device.clone(),
+            row.precision.to_string(),
+            row.basis.to_string(),
+            shown(row.nrows),
+            shown(row.nnz),
+            format!("{} of {}", row.timed, row.measurements),
+            row.best.clone().unwrap_or_default(),
+            row.spmv_us.map_or_else(String::new, time_us),
+        ]
+    });
+    let head =
+        ["matrix", "device", "precision", "basis", "rows", "nonzeros", "timed", "best", "product"];
+    print(&table(&head, lines.collect(), &[0, 1, 2, 3, 7]))?;
+    Ok(Answer::Yes)
+}
+
+fn count(
+    rows: &mut BTreeMap<(Fingerprint, String, Precision, String), Row>,
+    m: &Measurement,
+    structure: Option<&StructureRecord>,
+) {
+    let key = (m.fingerprint, m.device.clone(), m.precision, m.basis.to_string());
+    let row = rows.entry(key).or_insert_with(|| Row {
+        source: structure.map(|s| s.source.clone()).unwrap_or_default(),
+        fingerprint: m.fingerprint,
+        nrows: structure.map(|s| s.nrows),
+        nnz: structure.map(|s| s.nnz),
+        device: m.device.clone(),
+        precision: m.precision,
+        basis: m.basis,
+        measurements: 0,
+        timed: 0,
+        best: None,
+        spmv_us: None,
+    });
+    row.measurements += 1;
+    let Outcome::Timed(timing) = &m.outcome else { return };
+    row.timed += 1;
+    let spmv_us = timing.cost().spmv_s * 1e6;
+    if row.spmv_us.is_none_or(|best_us| spmv_us < best_us) {
+        (row.spmv_us, row.best) = (Some(spmv_us), Some(m.candidate.clone()));
+    }
+}
+
+/// Whether a measurement is of this matrix; of any where none is named.
+fn is_of(m: &Measurement, structure: Option<&StructureRecord>, matrix: Option<&str>) -> bool {
+    matrix.is_none_or(|matrix| {
+        m.fingerprint.to_string() == matrix || structure.is_some_and(|s| s.source == matrix)
+    })
+}
+
+fn export(wisdom: &Wisdom, output: Option<&Path>) -> Result<Answer> {
+    let written = match output {
+        None => wisdom.export(&mut io::stdout().lock())?,
+        Some(path) => {
+            let file = File::create(path).with_context(|| path.display().to_string())?;
+            let mut out = BufWriter::new(file);
+            let written = wisdom.export(&mut out)?;
+            out.flush().with_context(|| path.display().to_string())?;
+            written
+        }
+    };
+    note(&format!("{written} records exported"));
+    Ok(Answer::Yes)
+}
+
+fn import(wisdom: &Wisdom, file: &Path, form: Form) -> Result<Answer> {
+    let imported = if file == Path::new("-") {
+        wisdom.import(io::stdin().lock())?
+    } else {
+        let opened = File::open(file).with_context(|| file.display().to_string())?;
+        wisdom.import(BufReader::new(opened))?
+    };
+    for (line, why) in &imported.bad {
+        note(&format!("line {line} skipped: {why}"));
+    }
+    let (taken, known, skipped) = (imported.taken, imported.known, imported.skipped);
+    match form.json {
+        true => {
+            print_json(&serde_json::json!({"taken": taken, "known": known, "skipped": skipped}))?;
+        }
+        false => print(&format!("{taken} records taken, {known} known, {skipped} skipped\n"))?,
+    }
+    Ok(Answer::Yes)
+}
+
+fn verify(wisdom: &Wisdom, form: Form) -> Result<Answer> {
+    let verified = wisdom.verify()?;
+    for (key, why) in &verified.bad {
+        note(&format!("record {key}: {why}"));
+    }
+    let (structures, measurements) = (verified.structures, verified.measurements);
+    let bad = verified.bad.len();
+    match form.json {
+        true => print_json(&serde_json::json!({
+            "structures": structures, "measurements": measurements, "bad": bad
+        }))?,
+        false => {
+            print(&format!("{structures} structures, {measurements} measurements, {bad} bad\n"))?;
+        }
+    }
+    Ok(if bad == 0 { Answer::Yes } else { Answer::No })
+}
+
+fn prune(wisdom: &Wisdom, meter: &Meter, matrix: Option<&str>, all: bool) -> Result<u64> {
+    let driver = meter.driver();
+    let device = meter.device().name.clone();
+    let mut of_matrix = BTreeMap::new();
+    wisdom.each_structure(|structure| {
+        of_matrix.insert(structure.fingerprint, structure);
+    })?;
+    let removed = wisdom.prune(|m| {
+        let wanted = Wanted {
+            fingerprint: m.fingerprint,
+            device: &device,
+            driver: driver.as_deref(),
+            precision: m.precision,
+            basis: m.basis,
+            protocol: Protocol::default().version,
+        };
+        m.device == device
+            && is_of(m, of_matrix.get(&m.fingerprint), matrix)
+            && (all || wanted.differs(m).is_some())
+    })?;
+    Ok(removed)
+}

@@ -1,0 +1,442 @@
+//! Wisdom: measurements that are remembered.
+//!
+//! Two layers: what ships with the program, read-only, below the user's own database, a folder
+//! `wisdom` under the data folder. Each holds two trees:
+//!
+//! - *structures*: fingerprint -> [`StructureRecord`];
+//! - *measurements*: (fingerprint, device, precision, basis, candidate, driver, kernels, protocol
+//!   version) -> [`Measurement`], one record a key, the latest.
+//!
+//! Names, never positions; values are JSON, the lines of an export ([`Record`]).
+//!
+//! What holds:
+//! - A write that returned is on the disk; killed at any moment, the database opens again.
+//! - One process at a time; a second one gets [`WisdomFault::InUse`](crate::error::WisdomFault).
+//! - A database of another schema is refused, a damaged one is an error: never misread.
+//! - A measurement answers only where its driver, kernels (by hash) and protocol are those of now;
+//!   otherwise [`Answer::Stale`] says which differ. What cannot be asked (the driver of a device
+//!   that is not at hand, kernels of a program built without any) is not compared.
+//! - Of a wrong product only the outcome is kept; a refusal is kept, but never an answer, since it
+//!   depends on the memory limit.
+
+mod lines;
+mod record;
+mod store;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
+use crate::format::{Basis, Candidate};
+use crate::measure::provenance::kernels_now;
+use crate::measure::{Measurement, Outcome};
+use crate::scalar::Precision;
+use lines::Line;
+pub use record::{Record, StructureRecord};
+use store::{Store, Tree};
+
+/// What measurements are asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted<'a> {
+    /// Fingerprint of the pattern.
+    pub fingerprint: Fingerprint,
+    /// Name of the device.
+    pub device: &'a str,
+    /// Its driver now; `None` where the device is not at hand: then any answers.
+    pub driver: Option<&'a str>,
+    /// Precision of the values.
+    pub precision: Precision,
+    /// Basis of x and y.
+    pub basis: Basis,
+    /// Version of the protocol.
+    pub protocol: u32,
+}
+
+/// What wisdom says of one candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It was measured as it would be now.
+    Known(Box<Measurement>),
+    /// It was not measured.
+    Missing,
+    /// It was measured otherwise.
+    Stale(Stale),
+}
+
+/// What differs between a record and now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// `driver`, `kernels` or `protocol`.
+    pub what: &'static str,
+    /// Of the record.
+    pub stored: String,
+    /// Of now.
+    pub now: String,
+}
+
+impl std::fmt::Display for Stale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stored = if self.stored.is_empty() { "unknown" } else { &self.stored };
+        write!(f, "measured with {} {stored}, it is {} now", self.what, self.now)
+    }
+}
+
+impl Wanted<'_> {
+    /// What differs, if anything; the names of the record are those wanted.
+    pub fn differs(&self, measurement: &Measurement) -> Option<Stale> {
+        let provenance = &measurement.provenance;
+        let stale = |what, stored: &str, now: String| Stale { what, stored: stored.into(), now };
+        let version = measurement.protocol.version;
+        if version != self.protocol {
+            return Some(stale("protocol", &version.to_string(), self.protocol.to_string()));
+        }
+        if let Some(driver) = self.driver.filter(|driver| *driver != provenance.driver) {
+            return Some(stale("driver", &provenance.driver, driver.to_string()));
+        }
+        let kernels = kernels_now(&provenance.kernels).filter(|now| *now != provenance.kernels);
+        let here = self.driver.is_some();
+        kernels.filter(|_| here).map(|now| stale("kernels", &provenance.kernels, now))
+    }
+}
+
+/// What an import did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Records that were taken.
+    pub taken: u64,
+    /// Records that were there already, as new or newer.
+    pub known: u64,
+    /// Lines that were skipped, with their number and the reason: the first [`MOST_REASONS`].
+    pub bad: Vec<(u64, String)>,
+    /// All lines that were skipped.
+    pub skipped: u64,
+}
+
+/// Bad lines that an import keeps the reasons of.
+pub const MOST_REASONS: usize = 100;
+
+/// What reading every record found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Good structures.
+    pub structures: u64,
+    /// Good measurements.
+    pub measurements: u64,
+    /// Bad records: their keys and reasons.
+    pub bad: Vec<(String, String)>,
+}
+
+/// Records in memory: the layer that ships.
+#[derive(Debug, Default)]
+struct Shipped {
+    structures: BTreeMap<String, StructureRecord>,
+    measurements: BTreeMap<String, Measurement>,
+}
+
+/// JSON lines, compressed with zstd.
+static SHIPPED: &[u8] = include_bytes!("../../models/wisdom.jsonl.zst");
+
+impl Shipped {
+    /// Bad lines are left out: a test reads all that ships.
+    fn read(compressed: &[u8]) -> Self {
+        let mut shipped = Shipped::default();
+        let Ok(decoder) = zstd::Decoder::new(compressed) else { return shipped };
+        let mut reader = io::BufReader::new(decoder);
+        while let Ok(Some(line)) = lines::next(&mut reader) {
+            let Line::Whole(line) = line else { continue };
+            let Ok(record) = Record::parse(&line) else { continue };
+            let key = record.key();
+            match record {
+                Record::Structure(structure) => drop(shipped.structures.insert(key, structure)),
+                Record::Measurement(measured) => drop(shipped.measurements.insert(key, *measured)),
+            }
+        }
+        shipped
+    }
+}
+
+/// The layers of remembered measurements.
+#[derive(Debug)]
+pub struct Wisdom {
+    shipped: LazyLock<Shipped, Box<dyn FnOnce() -> Shipped + Send>>,
+    own: Option<Store>,
+}
+
+impl Wisdom {
+    /// What ships with the program, alone; nothing can be added.
+    pub fn shipped() -> Self {
+        Wisdom::over(SHIPPED, None)
+    }
+
+    /// What ships, below the user's own database under `data`, which is made where there is none.
+    ///
+    /// # Errors
+    /// [`Error::Wisdom`] where another process has it, it is damaged or of another schema;
+    /// [`Error::Io`].
+    pub fn open(data: &Path) -> Result<Self> {
+        Ok(Wisdom::over(SHIPPED, Some(Store::open(&data.join("wisdom"))?)))
+    }
+
+    /// Like [`Wisdom::open`] where there is a database, else like [`Wisdom::shipped`].
+    ///
+    /// # Errors
+    /// As [`Wisdom::open`].
+    pub fn open_existing(data: &Path) -> Result<Self> {
+        match data.join("wisdom").is_dir() {
+            true => Wisdom::open(data),
+            false => Ok(Wisdom::shipped()),
+        }
+    }
+
+    fn over(compressed: &'static [u8], own: Option<Store>) -> Self {
+        let read = Box::new(move || Shipped::read(compressed)) as Box<dyn FnOnce() -> _ + Send>;
+        Wisdom { shipped: LazyLock::new(read), own }
+    }
+
+    fn own(&self) -> Result<&Store> {
+        let none = || Error::argument("only the wisdom that ships is open: nothing can be added");
+        self.own.as_ref().ok_or_else(none)
+    }
+
+    /// What is known of a candidate; the latest of the records that match, the user's own first.
+    ///
+    /// # Errors
+    /// [`Error::Wisdom`] where the database is damaged.
+    pub fn ask(&self, wanted: &Wanted<'_>, candidate: &Candidate) -> Result<Answer> {
+        let (precision, basis) = (wanted.precision.to_string(), wanted.basis.to_string());
+        let parts = [wanted.device, &precision, &basis, &candidate.to_string()];
+        let prefix = record::prefix(wanted.fingerprint, parts);
+        let mut records = Vec::new();
+        if let Some(own) = &self.own {
+            own.scan(Tree::Measurements, &prefix, |_, value| {
+                if let Ok(Record::Measurement(measurement)) = Record::parse(value) {
+                    records.push(*measurement);
+                }
+                Ok(())
+            })?;
+        }
+        let mut answer = best(wanted, records);
+        if !matches!(answer, Answer::Known(_)) {
+            let shipped = self.shipped.measurements.range(prefix.clone()..);
+            let shipped = shipped.take_while(|(key, _)| key.starts_with(&prefix));
+            match best(wanted, shipped.map(|(_, record)| record.clone()).collect()) {
+                Answer::Missing => {}
+                Answer::Stale(_) if matches!(answer, Answer::Stale(_)) => {}
+                better => answer = better,
+            }
+        }
+        Ok(answer)
+    }
+
+    /// What is known of a matrix.
+    ///
+    /// # Errors
+    /// [`Error::Wisdom`] where the database is damaged.
+    pub fn structure(&self, fingerprint: Fingerprint) -> Result<Option<StructureRecord>> {
+        let key = fingerprint.to_string();
+        let own = self.own.as_ref().map(|own| own.get(Tree::Structures, &key)).transpose()?;
+        if let Some(Ok(Record::Structure(structure))) = own.flatten().map(|v| Record::parse(&v)) {
+            return Ok(Some(structure));
+        }
+        Ok(self.shipped.structures.get(&key).cloned())
+    }
+
+    /// Keeps records; they are on the disk when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a record that is not valid, or where only shipped wisdom is open;
+    /// [`Error::Wisdom`] and [`Error::Io`] by the database.
+    pub fn keep(&self, records: impl IntoIterator<Item = Record>) -> Result<()> {
+        let own = self.own()?;
+        for mut record in records {
+            record.validate().map_err(Error::Argument)?;
+            put(own, &record)?;
+        }
+        own.commit()
+    }
+
+    /// Whether measurements can be added.
+    pub fn keeps(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Calls `each` with every structure of the user's own that can be read.
+    ///
+    /// # Errors
+    /// [`Error::Wisdom`] where the database is damaged.
+    pub fn each_structure(&self, mut each: impl FnMut(StructureRecord)) -> Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        own.scan(Tree::Structures, "", |_, value| {
+            if let Ok(Record::Structure(structure)) = Record::parse(value) {
+                each(structure);
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `each` with every record of the user's own, structures first.
+    ///
+    /// # Errors
+    /// Those of `each`, and [`Error::Wisdom`] where a record is damaged: see [`Wisdom::verify`].
+    pub fn each(&self, mut each: impl FnMut(Record) -> Result<()>) -> Result<()> {
+        self.scan(|key, value| match Record::parse(value) {
+            Ok(record) => each(record),
+            Err(why) => Err(Error::argument(format!("record {}: {why}", readable(key)))),
+        })
+    }
+
+    fn scan(&self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        own.scan(Tree::Structures, "", &mut each)?;
+        own.scan(Tree::Measurements, "", &mut each)
+    }
+
+    /// Writes every good record of the user's own as a line of JSON; returns their number.
+    ///
+    /// # Errors
+    /// [`Error::Io`], and [`Error::Wisdom`] where the database is damaged.
+    pub fn export(&self, out: &mut impl Write) -> Result<u64> {
+        let mut written = 0;
+        self.scan(|_, value| {
+            if Record::parse(value).is_ok() {
+                let line = [value, b"\n"].concat();
+                let io = |source| Error::Io { what: "writing records".into(), source };
+                out.write_all(&line).map_err(io)?;
+                written += 1;
+            }
+            Ok(())
+        })?;
+        Ok(written)
+    }
+
+    /// Takes over lines of an export, or of `ellect measure --json`; bad ones are skipped and told.
+    ///
+    /// Of two records with one key, the one taken later stays. Importing twice changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where reading fails, and as [`Wisdom::keep`].
+    pub fn import(&self, mut reader: impl BufRead) -> Result<Imported> {
+        let own = self.own()?;
+        let mut imported = Imported::default();
+        let mut number = 0;
+        let io = |source| Error::Io { what: "reading records".into(), source };
+        while let Some(line) = lines::next(&mut reader).map_err(io)? {
+            number += 1;
+            let record = match line {
+                Line::TooLong => Err(format!("longer than {} bytes", lines::MOST_BYTES)),
+                Line::Whole(line) if line.trim_ascii().is_empty() => continue,
+                Line::Whole(line) => Record::parse(&line),
+            };
+            match record {
+                Ok(record) => match is_newer(own, &record)? {
+                    true => {
+                        put(own, &record)?;
+                        imported.taken += 1;
+                    }
+                    false => imported.known += 1,
+                },
+                Err(why) => {
+                    imported.skipped += 1;
+                    if imported.bad.len() < MOST_REASONS {
+                        imported.bad.push((number, why));
+                    }
+                }
+            }
+        }
+        own.commit()?;
+        Ok(imported)
+    }
+
+    /// Reads and validates every record of the user's own.
+    ///
+    /// # Errors
+    /// [`Error::Wisdom`] where the database is damaged.
+    pub fn verify(&self) -> Result<Verified> {
+        let mut verified = Verified::default();
+        self.scan(|key, value| {
+            match Record::parse(value) {
+                Ok(record) if record.key().as_bytes() != key => {
+                    verified.bad.push((readable(key), "it belongs under another key".into()));
+                }
+                Ok(Record::Structure(_)) => verified.structures += 1,
+                Ok(Record::Measurement(_)) => verified.measurements += 1,
+                Err(why) => verified.bad.push((readable(key), why)),
+            }
+            Ok(())
+        })?;
+        Ok(verified)
+    }
+
+    /// Removes the measurements of the user's own that `drops` says, and records that cannot be
+    /// read; returns their number.
+    ///
+    /// # Errors
+    /// As [`Wisdom::keep`].
+    pub fn prune(&self, mut drops: impl FnMut(&Measurement) -> bool) -> Result<u64> {
+        let own = self.own()?;
+        let mut gone = Vec::new();
+        own.scan(Tree::Measurements, "", |key, value| {
+            let out = match Record::parse(value) {
+                Ok(Record::Measurement(measurement)) => drops(&measurement),
+                Ok(Record::Structure(_)) | Err(_) => true,
+            };
+            if out {
+                gone.push(key.to_vec());
+            }
+            Ok(())
+        })?;
+        for key in &gone {
+            own.remove(Tree::Measurements, key)?;
+        }
+        own.commit()?;
+        Ok(gone.len() as u64)
+    }
+}
+
+/// The latest of the records that match; else the latest of the others.
+fn best(wanted: &Wanted<'_>, mut records: Vec<Measurement>) -> Answer {
+    records.retain(|record| !matches!(record.outcome, Outcome::Refused { .. }));
+    records.sort_by_key(|record| std::cmp::Reverse(record.provenance.taken_at));
+    let mut stale = None;
+    for record in records {
+        match wanted.differs(&record) {
+            None => return Answer::Known(Box::new(record)),
+            Some(differs) => stale = stale.or(Some(differs)),
+        }
+    }
+    stale.map_or(Answer::Missing, Answer::Stale)
+}
+
+fn tree(record: &Record) -> Tree {
+    match record {
+        Record::Structure(_) => Tree::Structures,
+        Record::Measurement(_) => Tree::Measurements,
+    }
+}
+
+fn put(own: &Store, record: &Record) -> Result<()> {
+    own.put(tree(record), &record.key(), &record.line())
+}
+
+/// Whether this record is to take the place of the one that is kept under its key.
+fn is_newer(own: &Store, record: &Record) -> Result<bool> {
+    let stored = own.get(tree(record), &record.key())?;
+    Ok(match (stored.map(|value| Record::parse(&value)), record) {
+        (Some(Ok(Record::Measurement(stored))), Record::Measurement(record)) => {
+            record.provenance.taken_at > stored.provenance.taken_at
+        }
+        (Some(Ok(Record::Structure(stored))), Record::Structure(record)) => stored != *record,
+        _ => true,
+    })
+}
+
+/// A key, for people.
+fn readable(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).replace(|c: char| c.is_control(), " ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! What is kept: structures of matrices and measurements, each one line of JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::features::Features;
+use crate::fingerprint::Fingerprint;
+use crate::format::Candidate;
+use crate::measure::{Measurement, Outcome, Provenance, Samples};
+use crate::structure::Structure;
+
+/// A matrix that was measured: what is known of its pattern.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StructureRecord {
+    /// Fingerprint of the pattern.
+    pub fingerprint: Fingerprint,
+    /// Where it is from: the name of a file, or what a generator was asked for; empty if unknown.
+    #[serde(default)]
+    pub source: String,
+    /// Matrices that resemble each other; empty if unknown.
+    #[serde(default)]
+    pub family: String,
+    /// Number of rows.
+    pub nrows: u64,
+    /// Number of columns.
+    pub ncols: u64,
+    /// Number of nonzeros.
+    pub nnz: u64,
+    /// Features by name.
+    pub features: BTreeMap<String, f64>,
+}
+
+impl StructureRecord {
+    /// What is known of a pattern; as costly as [`Features::of`].
+    pub fn of(structure: &Structure<'_>, source: &str, family: &str) -> Self {
+        let pattern = structure.pattern();
+        let features = Features::of(structure);
+        let finite = features.iter().filter(|(_, value)| value.is_finite());
+        StructureRecord {
+            fingerprint: structure.fingerprint(),
+            source: source.to_string(),
+            family: family.to_string(),
+            nrows: pattern.nrows() as u64,
+            ncols: pattern.ncols() as u64,
+            nnz: pattern.nnz() as u64,
+            features: finite.map(|(feature, value)| (feature.name.to_string(), value)).collect(),
+        }
+    }
+}
+
+/// One record, as a line of an export says it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Record {
+    /// A matrix.
+    Structure(StructureRecord),
+    /// A candidate measured on a matrix.
+    Measurement(Box<Measurement>),
+}
+
+/// The most characters of a name in a record.
+const MOST_TEXT: usize = 1000;
+
+/// Stands between the parts of a key; no name holds it.
+const SEPARATOR: char = '\u{1f}';
+
+impl Record {
+    /// Reads and validates a line of JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(line: &[u8]) -> Result<Record, String> {
+        let mut record: Record = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+        record.validate()?;
+        Ok(record)
+    }
+
+    /// The line of JSON, without its end.
+    pub fn line(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("records are plain data")
+    }
+
+    /// Checks figures and names, and spells the candidate as this program does.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn validate(&mut self) -> Result<(), String> {
+        match self {
+            Record::Structure(structure) => {
+                name("source", &structure.source)?;
+                name("family", &structure.family)?;
+                let limit = u64::from(u32::MAX);
+                if structure.nrows > limit || structure.ncols > limit {
+                    let (nrows, ncols) = (structure.nrows, structure.ncols);
+                    return Err(format!("{nrows} x {ncols} is over the limit of {limit}"));
+                }
+                match structure.features.iter().find(|(_, value)| !value.is_finite()) {
+                    Some((feature, value)) => Err(format!("feature {feature} is {value}")),
+                    None => structure.features.keys().try_for_each(|key| name("feature", key)),
+                }
+            }
+            Record::Measurement(measurement) => measurement_is_valid(measurement),
+        }
+    }
+
+    /// The key that it is kept under: one record each.
+    pub(super) fn key(&self) -> String {
+        match self {
+            Record::Structure(structure) => structure.fingerprint.to_string(),
+            Record::Measurement(m) => {
+                let Provenance { driver, kernels, .. } = &m.provenance;
+                let version = m.protocol.version.to_string();
+                let rest = [driver.as_str(), kernels, &version];
+                let (precision, basis) = (m.precision.to_string(), m.basis.to_string());
+                let parts = [m.device.as_str(), &precision, &basis, &m.candidate];
+                prefix(m.fingerprint, parts) + &rest.join(&SEPARATOR.to_string())
+            }
+        }
+    }
+}
+
+/// How the keys of all measurements of one candidate begin: its device, precision and basis, and
+/// its text.
+pub(super) fn prefix(fingerprint: Fingerprint, parts: [&str; 4]) -> String {
+    let mut key = fingerprint.to_string();
+    key.push(SEPARATOR);
+    for part in parts {
+        key += part;
+        key.push(SEPARATOR);
+    }
+    key
+}
+
+fn name(what: &str, text: &str) -> Result<(), String> {
+    match text {
+        text if text.len() > MOST_TEXT => {
+            Err(format!("{what} has {} characters, over the limit of {MOST_TEXT}", text.len()))
+        }
+        text if text.chars().any(char::is_control) => {
+            Err(format!("{what} holds a control character"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
+    let candidate: Candidate = m.candidate.parse().map_err(|e: crate::Error| e.to_string())?;
+    m.candidate = candidate.to_string();
+    if m.device.is_empty() {
+        return Err("device is empty".into());
+    }
+    name("device", &m.device)?;
+    name("driver", &m.provenance.driver)?;
+    name("kernels", &m.provenance.kernels)?;
+    let Outcome::Timed(timing) = &m.outcome else { return Ok(()) };
+    samples("spmv", &timing.spmv)?;
+    samples("convert", &timing.convert)?;
+    if timing.spmv.min_s <= 0.0 {
+        return Err("spmv: a product takes no time".into());
+    }
+    if !(timing.update_s.is_finite() && timing.update_s >= 0.0) {
+        return Err(format!("update_s is {}", timing.update_s));
+    }
+    match (timing.products_per_sample, timing.copies) {
+        (0, _) | (_, 0) => Err("products_per_sample and copies must be at least 1".into()),
+        _ => Ok(()),
+    }
+}
+
+fn samples(what: &str, samples: &Samples) -> Result<(), String> {
+    if samples.raw_s.is_empty() {
+        return Err(format!("{what} has no samples"));
+    }
+    if let Some(bad) = samples.raw_s.iter().find(|s| !(s.is_finite() && **s >= 0.0)) {
+        return Err(format!("{what}: a sample is {bad}"));
+    }
+    let told = Samples::new(samples.raw_s.clone());
+    match told.min_s == samples.min_s && told.median_s == samples.median_s {
+        true => Ok(()),
+        false => Err(format!(
+            "{what}: min_s {} and median_s {} are not those of the samples, {} and {}",
+            samples.min_s, samples.median_s, told.min_s, told.median_s
+        )),
+    }
+}

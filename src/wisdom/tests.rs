@@ -1,0 +1,203 @@
+//! Tests of layers, keys, import and pruning.
+
+use super::*;
+use crate::choose::{Effort, Workload};
+use crate::measure::Protocol;
+use crate::measure::provenance::{host_driver, host_kernels};
+use crate::{Csr, Tuner, device};
+
+const FINGERPRINT: &str = "0123456789abcdef0123456789abcdef";
+
+/// A line of a measurement of csr with these parts of its key.
+fn line(driver: &str, kernels: &str, taken_at: u64, spmv_s: f64) -> String {
+    let protocol = serde_json::to_string(&Protocol::default()).expect("plain data");
+    let samples =
+        format!(r#"{{"raw_s":[{spmv_s}],"min_s":{spmv_s},"median_s":{spmv_s},"spread":0}}"#);
+    format!(
+        r#"{{"kind":"measurement","fingerprint":"{FINGERPRINT}","candidate":"csr","device":"cpu",
+        "threads":2,"precision":"f64","protocol":{protocol},"driver":"{driver}",
+        "kernels":"{kernels}","taken_at":{taken_at},"outcome":"timed","spmv":{samples},
+        "convert":{samples},"products_per_sample":1,"update_s":0,"bytes":10,"copies":1}}"#
+    )
+    .replace('\n', " ")
+}
+
+fn structure_line(source: &str) -> String {
+    format!(
+        r#"{{"kind":"structure","fingerprint":"{FINGERPRINT}","source":"{source}","family":"",
+        "nrows":3,"ncols":3,"nnz":4,"features":{{"nnz":4}}}}"#
+    )
+    .replace('\n', " ")
+}
+
+fn here(taken_at: u64, spmv_s: f64) -> String {
+    line(&host_driver(), &host_kernels(), taken_at, spmv_s)
+}
+
+fn asked(wisdom: &Wisdom) -> Answer {
+    let driver = host_driver();
+    let wanted = Wanted {
+        fingerprint: FINGERPRINT.parse().expect("hexadecimal"),
+        device: "cpu",
+        driver: Some(&driver),
+        precision: Precision::F64,
+        basis: Basis::Original,
+        protocol: Protocol::default().version,
+    };
+    wisdom.ask(&wanted, &"csr".parse().expect("a format")).expect("a sound database")
+}
+
+fn time_s(answer: &Answer) -> f64 {
+    let Answer::Known(measurement) = answer else { panic!("{answer:?}") };
+    measurement.cost().expect("timed").spmv_s
+}
+
+fn compressed(lines: &[String]) -> &'static [u8] {
+    let packed = zstd::encode_all(lines.join("\n").as_bytes(), 1).expect("memory");
+    Box::leak(packed.into_boxed_slice())
+}
+
+fn open(folder: &tempfile::TempDir) -> Wisdom {
+    Wisdom::open(folder.path()).expect("a new database")
+}
+
+#[test]
+fn the_users_own_records_lie_over_those_that_ship() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let own = Store::open(&folder.path().join("wisdom")).expect("a new database");
+    let wisdom = Wisdom::over(compressed(&[structure_line("shipped"), here(9, 2.0)]), Some(own));
+    assert_eq!(time_s(&asked(&wisdom)), 2.0);
+    wisdom.import(line("another", "", 1, 1.0).as_bytes()).expect("imported");
+    assert_eq!(time_s(&asked(&wisdom)), 2.0, "a stale record hides no good one below");
+    wisdom.import(here(1, 3.0).as_bytes()).expect("imported");
+    assert_eq!(time_s(&asked(&wisdom)), 3.0);
+    let fingerprint = FINGERPRINT.parse().expect("hexadecimal");
+    let structure = wisdom.structure(fingerprint).expect("sound").expect("it ships");
+    assert_eq!((structure.source.as_str(), structure.features["nnz"]), ("shipped", 4.0));
+    assert!(Wisdom::shipped().keep([]).is_err(), "what ships is read-only");
+}
+
+#[test]
+fn all_that_ships_is_valid() {
+    let text = zstd::decode_all(SHIPPED).expect("compressed with zstd");
+    for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        Record::parse(line).expect("a valid record");
+    }
+}
+
+#[test]
+fn a_record_of_another_key_is_not_used_and_the_answer_says_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = open(&folder);
+    assert_eq!(asked(&wisdom), Answer::Missing);
+    let stale = |text: String| {
+        wisdom.prune(|_| true).expect("emptied");
+        wisdom.import(text.as_bytes()).expect("imported");
+        let answer = asked(&wisdom);
+        let Answer::Stale(stale) = answer else { panic!("{answer:?} of {text}") };
+        stale
+    };
+    let driver = stale(line("old", &host_kernels(), 1, 1.0));
+    assert_eq!((driver.what, driver.stored.as_str()), ("driver", "old"));
+    assert_eq!(driver.now, host_driver());
+    let kernels = stale(line(&host_driver(), "host=0", 1, 1.0));
+    assert_eq!((kernels.what, kernels.now), ("kernels", host_kernels()));
+    assert_eq!(stale(line(&host_driver(), "", 1, 1.0)).what, "kernels");
+    let now = Protocol::default().version;
+    let protocol = here(1, 1.0).replace(&format!(r#""version":{now}"#), r#""version":0"#);
+    let told = format!("measured with protocol 0, it is {now} now");
+    assert_eq!(stale(protocol).to_string(), told);
+}
+
+#[test]
+fn an_import_skips_bad_lines_and_changes_nothing_the_second_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = open(&folder);
+    let long = "x".repeat(1 << 20);
+    let lines = [
+        structure_line("a"),
+        "{".into(),
+        here(5, 1.0),
+        here(5, 1.0).replace(r#""csr""#, r#""nosuch""#),
+        here(5, 1.0).replace(r#""min_s":1"#, r#""min_s":0.5"#),
+        here(5, -1.0),
+        String::new(),
+        long,
+        here(4, 7.0),
+    ]
+    .join("\n");
+    let first = wisdom.import(lines.as_bytes()).expect("read to its end");
+    assert_eq!((first.taken, first.known, first.skipped), (2, 1, 5));
+    let told: Vec<u64> = first.bad.iter().map(|(line, _)| *line).collect();
+    assert_eq!(told, [2, 4, 5, 6, 8]);
+    assert!(first.bad[1].1.contains("no format is named 'nosuch'"));
+    assert_eq!(time_s(&asked(&wisdom)), 1.0, "an older record does not replace a newer one");
+    let second = wisdom.import(lines.as_bytes()).expect("read to its end");
+    assert_eq!((second.taken, second.known), (0, 3));
+
+    let mut text = Vec::new();
+    assert_eq!(wisdom.export(&mut text).expect("written"), 2);
+    let other = tempfile::tempdir().expect("a folder");
+    let copy = open(&other);
+    assert_eq!(copy.import(text.as_slice()).expect("own lines").taken, 2);
+    let mut again = Vec::new();
+    copy.export(&mut again).expect("written");
+    assert_eq!(text, again);
+    let verified = copy.verify().expect("sound");
+    assert_eq!((verified.structures, verified.measurements, verified.bad.len()), (1, 1, 0));
+}
+
+#[test]
+fn of_a_wrong_product_only_the_outcome_is_kept() {
+    let text = here(1, 1.0).replace(r#""timed""#, r#""wrong","reason":"row 3""#);
+    let record = Record::parse(text.as_bytes()).expect("valid");
+    let line = String::from_utf8(record.line()).expect("JSON");
+    assert!(line.contains("row 3") && !line.contains("spmv"), "{line}");
+}
+
+#[test]
+fn verify_and_prune_find_damaged_values() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = open(&folder);
+    wisdom.import(here(1, 1.0).as_bytes()).expect("imported");
+    let own = wisdom.own.as_ref().expect("its own");
+    own.put(Tree::Measurements, "a key", b"{}").expect("written");
+    let verified = wisdom.verify().expect("read");
+    assert_eq!((verified.measurements, verified.bad.len()), (1, 1));
+    assert_eq!(wisdom.prune(|_| false).expect("pruned"), 1);
+    assert!(wisdom.verify().expect("read").bad.is_empty());
+}
+
+#[test]
+fn a_matrix_is_timed_once_and_answered_from_wisdom_ever_after() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = std::sync::Arc::new(open(&folder));
+    let protocol =
+        Protocol { min_sample_s: 1e-6, max_samples: 5, max_copies: 1, ..Protocol::default() };
+    let tuner = Tuner::new(device::find("cpu").expect("shipped"))
+        .with_protocol(protocol)
+        .with_wisdom(std::sync::Arc::clone(&wisdom))
+        .with_source("diagonal");
+    let csr = Csr::from_triplets(50, 50, (0..50).map(|i| (i, i, 1.0))).expect("in range");
+    let timed = |effort| {
+        let mut timed = Vec::new();
+        let workload = Workload { effort, ..Workload::default() };
+        let choice = tuner
+            .recommend_with(&csr, &workload, &mut |progress| {
+                timed.push(progress.measurement.candidate.clone());
+            })
+            .expect("a choice");
+        (timed, choice)
+    };
+    let (first, _) = timed(Effort::Measure);
+    assert!(first.len() > 1 && first.contains(&"csr".to_string()), "{first:?}");
+    let (second, measured) = timed(Effort::Measure);
+    assert!(second.is_empty(), "{second:?}");
+    let (_, predicted) = timed(Effort::Predict);
+    assert_eq!(predicted, measured);
+    assert_eq!(predicted.ranking[0].source, crate::cost::Source::Measured);
+    let (_, estimated) = timed(Effort::Estimate);
+    assert!(estimated.ranking.iter().all(|r| r.source == crate::cost::Source::Estimated));
+    let structure = wisdom.structure(measured.fingerprint).expect("sound").expect("kept");
+    assert_eq!((structure.source.as_str(), structure.nnz), ("diagonal", 50));
+}
