@@ -16,6 +16,7 @@ use crate::output::{bar, bytes, print, table, time_us};
 
 /// What to time, and how.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub struct Measure {
     /// What multiplies.
     #[command(flatten)]
