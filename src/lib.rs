@@ -69,6 +69,7 @@ pub mod fingerprint;
 pub mod format;
 pub mod generate;
 pub mod measure;
+pub mod model;
 pub mod operator;
 pub mod par;
 pub mod partition;

@@ -1,5 +1,6 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,8 +10,9 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::format::{Candidate, Refusal, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
+use crate::model::{CONFIDENT, Model, Prediction};
 use crate::operator::PreparedOperator;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 use crate::wisdom::{Answer, Record, Stale, StructureRecord, Wanted, Wisdom};
 
@@ -21,6 +23,7 @@ pub struct Tuner {
     protocol: Protocol,
     wisdom: Option<Arc<Wisdom>>,
     source: String,
+    models: Vec<Model>,
 }
 
 /// A candidate was measured, `done` of `total`.
@@ -60,7 +63,13 @@ impl Tuner {
 
     /// A tuner that times with this meter.
     pub fn with_meter(meter: Meter) -> Self {
-        Tuner { meter, protocol: Protocol::default(), wisdom: None, source: String::new() }
+        Tuner {
+            meter,
+            protocol: Protocol::default(),
+            wisdom: None,
+            source: String::new(),
+            models: Vec::new(),
+        }
     }
 
     /// The same tuner, timing by this protocol.
@@ -80,6 +89,18 @@ impl Tuner {
     pub fn with_source(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
         self
+    }
+
+    /// The same tuner with the models of its device in this data folder (`DIR/models`): efforts
+    /// from [`Effort::Predict`] on use them instead of estimates.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn with_models(mut self, data: &Path) -> Result<Self> {
+        for precision in Precision::ALL {
+            self.models.extend(Model::open(data, &self.device().name, precision)?);
+        }
+        Ok(self)
     }
 
     /// The device.
@@ -144,7 +165,10 @@ impl Tuner {
         if workload.effort >= Effort::Measure {
             self.meter.check()?;
         }
-        let choice = choose::choose(structure, self.meter.device(), workload, &[]);
+        let prediction = self.predict(structure, workload);
+        let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
+        let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
+        let choice = choose::choose(structure, self.meter.device(), workload, &predicted);
         let mut timed = match workload.effort {
             Effort::Estimate => return Ok(choice),
             Effort::Predict => Vec::new(),
@@ -154,7 +178,10 @@ impl Tuner {
         let (mut known, stale) = self.remembered(structure, workload)?;
         timed.retain(|candidate| known.iter().all(|known| known.candidate != *candidate));
         known.extend(self.measure(csr, structure, &timed, workload, progress)?);
+        // Of two that know a candidate the first one counts: what was measured.
+        known.extend(predicted);
         let mut choice = choose::choose(structure, self.meter.device(), workload, &known);
+        choice.explanation.extend(doubt.map(doubtful));
         if let Some(first) = stale.first() {
             let count = stale.len();
             choice.explanation.push(format!(
@@ -162,6 +189,13 @@ impl Tuner {
             ));
         }
         Ok(choice)
+    }
+
+    /// What the model says, where there is one of this precision and the effort asks for it.
+    fn predict(&self, structure: &Structure<'_>, workload: &Workload) -> Option<Prediction> {
+        let model = self.models.iter().find(|model| model.precision == workload.precision)?;
+        let target = choose::target(self.meter.device(), workload);
+        (workload.effort >= Effort::Predict).then(|| model.predict(structure, &target))
     }
 
     /// What wisdom knows of the candidates, and what of it is not of use any more.
@@ -241,6 +275,14 @@ fn known_of(candidate: Candidate, outcome: Outcome) -> Known {
         }
     };
     Known { candidate, cost }
+}
+
+/// The sentence on a matrix unlike those that the model was trained on.
+fn doubtful(confidence: f64) -> String {
+    format!(
+        "The model was trained on no matrix like this one (confidence {confidence:.2} of 1): trust \
+         its times only where they were measured."
+    )
 }
 
 /// The structure of a matrix, to be partitioned where the effort allows it.

@@ -129,6 +129,10 @@ pub enum Command {
         #[arg(long, value_name = "NAME")]
         device: String,
     },
+    /// Train models on records of measurements
+    Train(crate::commands::train::Train),
+    /// Show how well models choose, on records of measurements; times nothing
+    Evaluate(crate::commands::train::Evaluate),
     /// Answer POST /recommend over HTTP
     Serve(crate::commands::serve::Serve),
 }

@@ -200,9 +200,12 @@ fn sources(case: &Case<'_>) -> String {
     };
     let measured = count(Source::Measured);
     if measured > 0 {
+        let others = match count(Source::Predicted) {
+            0 => "the others are estimates, scaled to the measured time of CSR",
+            _ => "the others are predicted by its model, or estimated where it has none",
+        };
         return format!(
-            "{measured} candidates were timed on {on}, each after its product was checked; the \
-             others are estimates, scaled to the measured time of CSR."
+            "{measured} candidates were timed on {on}, each after its product was checked; {others}."
         );
     }
     if count(Source::Predicted) > 0 {

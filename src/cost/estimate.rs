@@ -43,6 +43,9 @@ pub struct Times {
     pub besides_s: f64,
     /// Bytes that one product moves through memory.
     pub bytes: f64,
+    /// What no product of this layout can be below: its bytes, x and y, each once, from the caches
+    /// and the memory that hold them.
+    pub floor_s: f64,
 }
 
 impl Times {
@@ -147,6 +150,9 @@ impl<'a> Estimator<'a> {
             row_s: self.row_s(work),
             besides_s: self.launch_s(work) + if host { 0.0 } else { kernel_s },
             bytes,
+            floor_s: (dense * (1.0 - cached) / device.read_gbps)
+                .max(dense * cached / device.cache_gbps)
+                / 1e9,
         }
     }
 

@@ -2,11 +2,13 @@
 
 pub mod balance;
 mod estimate;
+mod terms;
 
 use serde::{Deserialize, Serialize};
 
 use crate::choose::Workload;
 pub use estimate::{Estimator, Times};
+pub use terms::{TERMS, terms};
 
 /// Where a number comes from, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

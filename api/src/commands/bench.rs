@@ -153,7 +153,7 @@ fn one<T: Scalar>(
 }
 
 /// `CLASS:ROWS`, and `:random` or `:rcm` where its rows are to be reordered.
-fn generated(name: &str) -> Result<Csr<f64>> {
+pub(super) fn generated(name: &str) -> Result<Csr<f64>> {
     let mut words = name.split(':');
     let class = words.next().unwrap_or_default();
     let rows = words.next().unwrap_or("100000");

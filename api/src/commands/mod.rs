@@ -8,6 +8,7 @@ mod generate;
 pub mod measure;
 mod recommend;
 pub mod serve;
+pub mod train;
 mod verify;
 pub mod wisdom;
 
@@ -92,6 +93,8 @@ pub fn run(cli: Cli) -> Result<Answer> {
         }
         Command::Wisdom { command } => wisdom::run(&command, &data),
         Command::Serve(serve) => serve::run(&serve, &home),
+        Command::Train(train) => train::train(&train, &data),
+        Command::Evaluate(evaluate) => train::evaluate(&evaluate, &data),
     }
 }
 

@@ -17,7 +17,7 @@ const SHOWN: usize = 10;
 pub fn run(input: &Input, options: &Options, form: Form, home: &Home) -> Result<Answer> {
     // A wrong name is told before a large file is read.
     let meter = options.meter(&home.data)?;
-    let mut tuner = Tuner::with_meter(meter).with_source(source(input));
+    let mut tuner = Tuner::with_meter(meter).with_source(source(input)).with_models(&home.data)?;
     if let Some(wisdom) = home.wisdom(options.effort)? {
         tuner = tuner.with_wisdom(wisdom);
     }

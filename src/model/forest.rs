@@ -1,0 +1,79 @@
+//! Sums of binary trees in flat arrays.
+
+use serde::{Deserialize, Serialize};
+
+/// Marks a leaf in [`Forest::feature`].
+pub const LEAF: u16 = u16::MAX;
+
+/// Trees whose leaves are added up; node by node in flat arrays, every child after its parent.
+///
+/// ```text
+/// input 3 <= 1.5 ?        node     0    1    2
+///   yes: 0.25             feature  3    LEAF LEAF
+///   no:  0.75             value    1.5  0.25 0.75      child  1 0 0
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Forest {
+    /// Added to the sum of the leaves.
+    pub bias: f64,
+    /// What the leaves are multiplied by.
+    pub scale: f64,
+    /// The first node of every tree.
+    pub roots: Vec<u32>,
+    /// The input that a node looks at; [`LEAF`] where it ends.
+    pub feature: Vec<u16>,
+    /// The threshold of a node, or the number in a leaf.
+    pub value: Vec<f32>,
+    /// The child where the input is at most the threshold; the other one is the next node.
+    pub child: Vec<u32>,
+}
+
+impl Forest {
+    /// The sum for these inputs; allocates nothing.
+    ///
+    /// # Panics
+    /// If there are fewer inputs than [`Forest::check`] was asked for.
+    pub fn sum(&self, inputs: &[f32]) -> f64 {
+        let leaf = |&root: &u32| {
+            let mut node = root as usize;
+            while self.feature[node] != LEAF {
+                let beyond = inputs[usize::from(self.feature[node])] > self.value[node];
+                node = self.child[node] as usize + usize::from(beyond);
+            }
+            f64::from(self.value[node])
+        };
+        self.bias + self.scale * self.roots.iter().map(leaf).sum::<f64>()
+    }
+
+    /// Whether every walk with so many inputs ends in a leaf.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self, inputs: usize) -> Result<(), String> {
+        let nodes = self.feature.len();
+        if self.value.len() != nodes || self.child.len() != nodes {
+            return Err(format!("arrays of {nodes}, {} nodes", self.value.len()));
+        }
+        if !self.bias.is_finite() || !self.scale.is_finite() {
+            return Err("a bias or scale that is no number".into());
+        }
+        if let Some(root) = self.roots.iter().find(|&&root| root as usize >= nodes) {
+            return Err(format!("root {root} of {nodes} nodes"));
+        }
+        for node in 0..nodes {
+            let child = self.child[node] as usize;
+            let leaf = self.feature[node] == LEAF;
+            if !self.value[node].is_finite() {
+                return Err(format!("node {node} holds no number"));
+            }
+            if !leaf && (child <= node || child + 1 >= nodes) {
+                return Err(format!("child {child} of node {node} of {nodes}"));
+            }
+            if !leaf && usize::from(self.feature[node]) >= inputs {
+                return Err(format!("input {} of {inputs}", self.feature[node]));
+            }
+        }
+        Ok(())
+    }
+}

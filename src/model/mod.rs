@@ -1,0 +1,294 @@
+//! Models: times predicted from what was measured on a device, and how far to trust them.
+//!
+//! A model has one [`Forest`] a format. It is given features of the matrix, the numbers of
+//! [`TERMS`] and the candidate's parameters, all by name, and predicts the logarithm of the time of
+//! one product over its byte floor (or over its estimate, where that was found to be the better
+//! start). How it is trained is the business of the package `ellect-training`; here it is plain
+//! numbers.
+//!
+//! A prediction is never below the byte floor. A format that the model does not know keeps its
+//! estimate.
+
+mod forest;
+mod nearness;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::choose::{Known, target_of};
+use crate::cost::{Cost, Estimator, Source, TERMS, Times, terms};
+use crate::error::{Error, Result};
+use crate::features::{FEATURES, Features};
+use crate::format::{Candidate, Target, Value, candidates, find};
+use crate::scalar::Precision;
+use crate::structure::Structure;
+pub use forest::{Forest, LEAF};
+pub use nearness::{Nearness, coordinate};
+
+/// The version of model files that this program reads and writes.
+pub const SCHEMA: u32 = 1;
+
+/// Below this confidence a prediction should be checked by timing.
+pub const CONFIDENT: f64 = 0.5;
+
+/// Why a model was not loaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadFault {
+    /// It is no model file.
+    #[error("it is no model: {0}")]
+    Text(String),
+    /// It is of another schema.
+    #[error("its schema is {got}, this program reads {SCHEMA}; train it again")]
+    Schema {
+        /// The schema of the file.
+        got: u32,
+    },
+    /// It is for another device or precision.
+    #[error("it is for {got}, not for {wanted}")]
+    Target {
+        /// What it is for.
+        got: String,
+        /// What was asked for.
+        wanted: String,
+    },
+    /// It uses a name that this program does not know.
+    #[error("this program knows no {what} '{name}'; train it again")]
+    Name {
+        /// Feature, term, format or parameter.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// Its numbers make no sense.
+    #[error("it is damaged ({part}): {what}")]
+    Damaged {
+        /// A format, or `nearness`.
+        part: String,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// What a prediction is a multiple of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Base {
+    /// The byte floor.
+    Floor,
+    /// The estimate.
+    Estimate,
+}
+
+impl Base {
+    /// The time that a prediction multiplies, in seconds.
+    pub fn of(self, times: &Times) -> f64 {
+        match self {
+            Base::Floor => times.floor_s,
+            Base::Estimate => times.total_s(),
+        }
+    }
+}
+
+/// What is known of one format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Regressor {
+    /// Inputs after features and terms, as [`input`] reads them: `hack`, or `sort=none`.
+    pub parameters: Vec<String>,
+    /// Logarithm of the time over [`Model::base`].
+    pub forest: Forest,
+}
+
+/// A trained model; serializes to a model file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Name of the device.
+    pub device: String,
+    /// Precision of the values.
+    pub precision: Precision,
+    /// Hash of the records that it was trained on.
+    pub data: String,
+    /// Seed of the training.
+    pub seed: u64,
+    /// The revision of the program that trained it; empty where unknown.
+    pub commit: String,
+    /// The learner that cross-validation took.
+    pub learner: String,
+    /// Figures of the cross-validation, by name.
+    pub scores: BTreeMap<String, f64>,
+    /// Features of the matrix, by name.
+    pub features: Vec<String>,
+    /// Names of [`TERMS`].
+    pub terms: Vec<String>,
+    /// What predictions multiply.
+    pub base: Base,
+    /// One regressor a format.
+    pub formats: BTreeMap<String, Regressor>,
+    /// The training set.
+    pub nearness: Nearness,
+}
+
+/// The number that a model sees of a parameter: of `hack` its whole number, of `sort=none` whether
+/// it is so.
+pub fn input(candidate: &Candidate, parameter: &str) -> Option<f32> {
+    let (name, word) = parameter.split_once('=').map_or((parameter, None), |(n, w)| (n, Some(w)));
+    let (_, value) = candidate.params.iter().find(|(known, _)| *known == name)?;
+    match (value, word) {
+        (Value::Int(n), None) => Some(n as f32),
+        (Value::Word(is), Some(word)) => Some(f32::from(u8::from(is == word))),
+        (Value::Int(_), Some(_)) | (Value::Word(_), None) => None,
+    }
+}
+
+/// Predictions of one matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Predicted costs of the candidates that the model knows.
+    pub known: Vec<Known>,
+    /// Between 0 and 1; see [`Nearness::confidence`] and [`CONFIDENT`].
+    pub confidence: f64,
+}
+
+impl Model {
+    /// Reads a model for this device and precision; all of it or nothing.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn parse(
+        text: &[u8],
+        device: &str,
+        precision: Precision,
+    ) -> std::result::Result<Model, LoadFault> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: u32,
+        }
+        let text_fault = |e: serde_json::Error| LoadFault::Text(e.to_string());
+        let head: Head = serde_json::from_slice(text).map_err(text_fault)?;
+        if head.schema != SCHEMA {
+            return Err(LoadFault::Schema { got: head.schema });
+        }
+        let model: Model = serde_json::from_slice(text).map_err(text_fault)?;
+        if model.device != device || model.precision != precision {
+            return Err(LoadFault::Target {
+                got: format!("{} in {}", model.device, model.precision),
+                wanted: format!("{device} in {precision}"),
+            });
+        }
+        model.check()?;
+        Ok(model)
+    }
+
+    /// The model in the folder `models` of a data folder, where there is one.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the reason where there is one that does not load, [`Error::Io`].
+    pub fn open(data: &Path, device: &str, precision: Precision) -> Result<Option<Model>> {
+        let path = data.join("models").join(file_name(device, precision));
+        match std::fs::read(&path) {
+            Ok(text) => Model::parse(&text, device, precision)
+                .map(Some)
+                .map_err(|fault| Error::input(format!("model {}: {fault}", path.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Io { what: path.display().to_string(), source }),
+        }
+    }
+
+    /// Whether names are known and all numbers make sense.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn check(&self) -> std::result::Result<(), LoadFault> {
+        let unknown = |what, name: &str| LoadFault::Name { what, name: name.to_string() };
+        let feature = |name: &str| FEATURES.iter().any(|feature| feature.name == name);
+        if let Some(name) = self.features.iter().find(|name| !feature(name)) {
+            return Err(unknown("feature", name));
+        }
+        if let Some(name) = self.terms.iter().find(|name| !TERMS.contains(&name.as_str())) {
+            return Err(unknown("term", name));
+        }
+        let damaged = |part: &str, what| LoadFault::Damaged { part: part.to_string(), what };
+        for (name, regressor) in &self.formats {
+            let format = find(name).map_err(|_| unknown("format", name))?;
+            for parameter in &regressor.parameters {
+                let known = parameter.split('=').next().unwrap_or_default();
+                if !format.params().iter().any(|p| p.name == known) {
+                    return Err(unknown("parameter", parameter));
+                }
+            }
+            let inputs = self.features.len() + self.terms.len() + regressor.parameters.len();
+            regressor.forest.check(inputs).map_err(|what| damaged(name, what))?;
+        }
+        self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
+    }
+
+    /// The model's features of a matrix, in its order; 0 where one is not finite.
+    pub fn features_of(&self, features: &Features) -> Vec<f64> {
+        let value = |name: &String| features.get(name).filter(|v| v.is_finite()).unwrap_or(0.0);
+        self.features.iter().map(value).collect()
+    }
+
+    /// Puts the inputs of a candidate behind the features that `inputs` begins with; `terms` are
+    /// those of [`TERMS`]. None where the model does not know the format.
+    fn regressor(
+        &self,
+        inputs: &mut Vec<f32>,
+        candidate: &Candidate,
+        terms: &[f64; TERMS.len()],
+    ) -> Option<&Regressor> {
+        let regressor = self.formats.get(candidate.format.name())?;
+        inputs.truncate(self.features.len());
+        inputs.extend(self.terms.iter().map(|name| {
+            let at = TERMS.iter().position(|term| term == name);
+            at.map_or(0.0, |at| terms[at] as f32)
+        }));
+        let parameters = regressor.parameters.iter();
+        inputs.extend(parameters.map(|parameter| input(candidate, parameter).unwrap_or(0.0)));
+        Some(regressor)
+    }
+
+    /// The predicted time of one product, in seconds, where the model knows the format; allocates
+    /// nothing once `inputs` (the features, then room) has grown.
+    pub fn spmv_s(
+        &self,
+        inputs: &mut Vec<f32>,
+        candidate: &Candidate,
+        terms: &[f64; TERMS.len()],
+    ) -> Option<f64> {
+        let regressor = self.regressor(inputs, candidate, terms)?;
+        // The first two of TERMS.
+        let (floor_s, estimate_floors) = (terms[0] * 1e-6, terms[1]);
+        let base_s = match self.base {
+            Base::Floor => floor_s,
+            Base::Estimate => floor_s * estimate_floors,
+        };
+        Some((base_s * regressor.forest.sum(inputs).exp()).max(floor_s))
+    }
+
+    /// Predicts every candidate that suits the matrix.
+    pub fn predict(&self, structure: &Structure<'_>, target: &Target<'_>) -> Prediction {
+        let features = self.features_of(&Features::of(structure));
+        let mut inputs: Vec<f32> = features.iter().map(|&value| value as f32).collect();
+        let (nrows, nnz) = (structure.pattern().nrows(), structure.pattern().nnz());
+        let estimator = Estimator::new(structure, target);
+        let known = candidates(target.device.kind).into_iter().filter_map(|candidate| {
+            let work = candidate.work(structure, &target_of(&candidate, target)).ok()?;
+            let times = estimator.times(&candidate, &work);
+            let spmv_s = self.spmv_s(&mut inputs, &candidate, &terms(&work, &times, nrows, nnz))?;
+            let estimate = estimator.cost(&candidate, &work);
+            let cost = Ok(Cost { spmv_s, source: Source::Predicted, ..estimate });
+            Some(Known { candidate, cost })
+        });
+        Prediction { known: known.collect(), confidence: self.nearness.confidence(&features) }
+    }
+}
+
+/// `h200-f64.json`: the file of a model in its folder.
+pub fn file_name(device: &str, precision: Precision) -> String {
+    format!("{device}-{precision}.json")
+}

@@ -1,0 +1,217 @@
+//! Learners: ensembles of trees by smartcore, handed out as flat arrays.
+
+use anyhow::{Context, Result, bail};
+use ellect::model::{Forest, LEAF};
+use serde::Serialize;
+use serde_json::Value;
+use smartcore::ensemble::extra_trees_regressor::{
+    ExtraTreesRegressor, ExtraTreesRegressorParameters,
+};
+use smartcore::ensemble::random_forest_regressor::{
+    RandomForestRegressor, RandomForestRegressorParameters,
+};
+use smartcore::linalg::basic::matrix::DenseMatrix;
+use smartcore::xgboost::{XGRegressor, XGRegressorParameters};
+
+/// A way to grow trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Learner {
+    /// Trees of random rows and features, averaged.
+    RandomForest,
+    /// Trees with random thresholds, averaged.
+    ExtraTrees,
+    /// Trees that each correct the sum of those before.
+    Boosting,
+}
+
+/// Trees of an averaging ensemble.
+const TREES: usize = 30;
+/// Trees of a boosted one.
+const ROUNDS: usize = 60;
+
+impl Learner {
+    /// Every learner.
+    pub const ALL: [Learner; 3] = [Learner::RandomForest, Learner::ExtraTrees, Learner::Boosting];
+
+    /// `random_forest`, `extra_trees` or `boosting`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Learner::RandomForest => "random_forest",
+            Learner::ExtraTrees => "extra_trees",
+            Learner::Boosting => "boosting",
+        }
+    }
+
+    /// Fits trees to rows of inputs, all finite; the same arguments give the same trees.
+    ///
+    /// # Errors
+    /// What smartcore says.
+    pub fn fit(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<Forest> {
+        let width = rows.first().map_or(0, Vec::len);
+        if rows.len() < 2 {
+            // One row, or none: its target, or the base itself.
+            return Ok(Forest {
+                bias: targets.first().copied().unwrap_or(0.0),
+                ..Forest::default()
+            });
+        }
+        let x = DenseMatrix::from_2d_vec(&rows.to_vec())?;
+        let y = targets.to_vec();
+        match self {
+            Learner::RandomForest => {
+                let parameters = RandomForestRegressorParameters::default()
+                    .with_n_trees(TREES)
+                    .with_max_depth(10)
+                    .with_m((width / 3).max(1))
+                    .with_seed(seed);
+                averaged(&RandomForestRegressor::fit(&x, &y, parameters)?)
+            }
+            Learner::ExtraTrees => {
+                let parameters = ExtraTreesRegressorParameters::default()
+                    .with_n_trees(TREES)
+                    .with_max_depth(10)
+                    .with_m((width / 2).max(1))
+                    .with_seed(seed);
+                averaged(&ExtraTreesRegressor::fit(&x, &y, parameters)?)
+            }
+            Learner::Boosting => {
+                let mean = targets.iter().sum::<f64>() / targets.len() as f64;
+                let rate = 0.1;
+                let parameters = XGRegressorParameters::default()
+                    .with_n_estimators(ROUNDS)
+                    .with_max_depth(4)
+                    .with_learning_rate(rate)
+                    .with_base_score(mean)
+                    .with_subsample(0.8)
+                    .with_seed(seed);
+                let value = serde_json::to_value(XGRegressor::fit(&x, &y, parameters)?)?;
+                let mut forest = Forest { bias: mean, scale: rate, ..Forest::default() };
+                for tree in list(&value["regressors"])? {
+                    let root = grow(&mut forest, 1);
+                    forest.roots.push(root as u32);
+                    nested(&mut forest, root, tree)?;
+                }
+                Ok(forest)
+            }
+        }
+    }
+}
+
+/// The largest f32 that is at most `threshold`: inputs of f32 compare with it as with `threshold`.
+fn below(threshold: f64) -> f32 {
+    let near = threshold as f32;
+    if f64::from(near) > threshold { near.next_down() } else { near }
+}
+
+fn list(value: &Value) -> Result<&Vec<Value>> {
+    value.as_array().context("smartcore's form of trees is another one")
+}
+
+fn number(value: &Value) -> Result<f64> {
+    value.as_f64().context("smartcore's form of nodes is another one")
+}
+
+/// Adds `count` nodes, leaves of 0, and tells where the first one is.
+fn grow(forest: &mut Forest, count: usize) -> usize {
+    let first = forest.feature.len();
+    forest.feature.resize(first + count, LEAF);
+    forest.value.resize(first + count, 0.0);
+    forest.child.resize(first + count, 0);
+    first
+}
+
+/// Makes a node a split and tells where its two children are.
+fn split(forest: &mut Forest, node: usize, feature: &Value, threshold: &Value) -> Result<usize> {
+    let child = grow(forest, 2);
+    forest.feature[node] = u16::try_from(feature.as_u64().context("a split without feature")?)?;
+    forest.value[node] = below(number(threshold)?);
+    forest.child[node] = child as u32;
+    Ok(child)
+}
+
+/// Trees of an averaging ensemble, whose nodes are lists.
+fn averaged(model: &impl Serialize) -> Result<Forest> {
+    let value = serde_json::to_value(model)?;
+    let trees = list(&value["forest_regressor"]["trees"])?;
+    if trees.is_empty() {
+        bail!("an ensemble without trees");
+    }
+    let mut forest = Forest { scale: 1.0 / trees.len() as f64, ..Forest::default() };
+    for tree in trees {
+        let nodes = list(&tree["nodes"])?;
+        let root = grow(&mut forest, 1);
+        forest.roots.push(root as u32);
+        let mut open = vec![(root, 0usize)];
+        while let Some((at, from)) = open.pop() {
+            let node = nodes.get(from).context("a child that is not there")?;
+            match (node["true_child"].as_u64(), node["false_child"].as_u64()) {
+                (Some(yes), Some(no)) => {
+                    let threshold = &node["split_value"];
+                    let child = split(&mut forest, at, &node["split_feature"], threshold)?;
+                    open.push((child, yes as usize));
+                    open.push((child + 1, no as usize));
+                }
+                _ => forest.value[at] = number(&node["output"])? as f32,
+            }
+        }
+    }
+    Ok(forest)
+}
+
+/// A boosted tree, whose nodes hold their children.
+fn nested(forest: &mut Forest, at: usize, node: &Value) -> Result<()> {
+    if node["left"].is_null() {
+        forest.value[at] = number(&node["value"])? as f32;
+        return Ok(());
+    }
+    let child = split(forest, at, &node["split_feature_idx"], &node["threshold"])?;
+    nested(forest, child, &node["left"])?;
+    nested(forest, child + 1, &node["right"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of f32 numbers and a rough function of them.
+    fn data() -> (Vec<Vec<f64>>, Vec<f64>) {
+        let row = |i: usize| -> Vec<f64> {
+            (1..5).map(|k| f64::from(((i * k * 7919) % 101) as f32 / 10.0)).collect()
+        };
+        let rows: Vec<_> = (0..80).map(row).collect();
+        let targets = rows.iter().map(|r| r[0] * 0.3 + f64::from(u8::from(r[1] > 4.0))).collect();
+        (rows, targets)
+    }
+
+    fn inputs(row: &[f64]) -> Vec<f32> {
+        row.iter().map(|&value| value as f32).collect()
+    }
+
+    #[test]
+    fn flat_trees_say_what_smartcores_say() {
+        let (rows, targets) = data();
+        let x = DenseMatrix::from_2d_vec(&rows).expect("rows of one width");
+        let parameters = RandomForestRegressorParameters::default().with_n_trees(7).with_seed(3);
+        let model = RandomForestRegressor::fit(&x, &targets, parameters).expect("finite");
+        let forest = averaged(&model).expect("smartcore 0.7.0");
+        forest.check(4).expect("sound");
+        let theirs: Vec<f64> = model.predict(&x).expect("fitted");
+        for (row, theirs) in rows.iter().zip(theirs) {
+            assert!((forest.sum(&inputs(row)) - theirs).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn every_learner_learns_and_repeats_itself() {
+        let (rows, targets) = data();
+        for learner in Learner::ALL {
+            let forest = learner.fit(&rows, &targets, 1).expect("finite rows");
+            forest.check(4).expect("sound");
+            let off = |(row, y): (&Vec<f64>, &f64)| (forest.sum(&inputs(row)) - y).abs();
+            let mean = rows.iter().zip(&targets).map(off).sum::<f64>() / rows.len() as f64;
+            assert!(mean < 0.3, "{}: {mean}", learner.name());
+            assert_eq!(forest, learner.fit(&rows, &targets, 1).expect("the same"));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Training: the learner chosen by cross-validation over families, then one regressor a format.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use ellect::Precision;
+use ellect::cost::TERMS;
+use ellect::format::Candidate;
+use ellect::model::{Base, Model, Regressor, SCHEMA};
+use rayon::prelude::*;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::case::{self, Case};
+use crate::dataset;
+use crate::evaluate;
+use crate::learner::Learner;
+
+/// How to train.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The most folds of the cross-validation.
+    pub folds: usize,
+    /// Seed of all learners.
+    pub seed: u64,
+    /// The revision of this program, to be noted in the model.
+    pub commit: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { folds: 5, seed: 1, commit: String::new() }
+    }
+}
+
+/// What is learned how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What grows the trees.
+    pub learner: Learner,
+    /// What predictions multiply.
+    pub base: Base,
+}
+
+impl Plan {
+    /// Every plan that cross-validation chooses from.
+    pub fn all() -> impl Iterator<Item = Plan> {
+        let bases = [Base::Floor, Base::Estimate];
+        bases.into_iter().flat_map(|base| Learner::ALL.map(|learner| Plan { learner, base }))
+    }
+}
+
+/// Predictions for one case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Predicted {
+    /// Time of one product of each trial, in seconds.
+    pub spmv_s: Vec<f64>,
+    /// Between 0 and 1.
+    pub confidence: f64,
+}
+
+/// Chooses a plan by cross-validation and trains on all cases.
+///
+/// # Errors
+/// Cases of several devices or precisions, of one family only, and what learners say.
+pub fn train(cases: &[Case], settings: &Settings) -> Result<Model> {
+    let first = cases.first().context("there are no cases to train on")?;
+    if cases.iter().any(|c| c.device != first.device || c.precision != first.precision) {
+        bail!("cases of several devices or precisions: one model is for one of each");
+    }
+    let mut best: Option<(f64, Plan, BTreeMap<String, f64>)> = None;
+    let mut scores = BTreeMap::new();
+    for plan in Plan::all() {
+        let predicted = cross_validate(cases, plan, settings)?;
+        let own = evaluate::scores(cases, &predicted);
+        let name = format!("{}_{:?}", plan.learner.name(), plan.base).to_lowercase();
+        let score = own.get("best_over_chosen").copied().unwrap_or(0.0);
+        scores.insert(name, score);
+        if best.as_ref().is_none_or(|(most, _, _)| score > *most) {
+            best = Some((score, plan, own));
+        }
+    }
+    let (_, plan, own) = best.context("no learner worked")?;
+    scores.extend(own);
+    let all: Vec<&Case> = cases.iter().collect();
+    Ok(Model { scores, ..fit(&all, plan, settings)? })
+}
+
+/// The model of one plan, with no scores yet.
+///
+/// # Errors
+/// What learners say.
+pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
+    let first = cases.first().context("there are no cases to train on")?;
+    let features = dataset::features(cases);
+    let fit = |(format, table): (String, dataset::Table)| {
+        let forest = plan.learner.fit(&table.rows, &table.targets, settings.seed);
+        let forest = forest.with_context(|| format!("{} of {format}", plan.learner.name()))?;
+        let parameters = dataset::parameters(&format);
+        Ok((format, Regressor { parameters, forest }))
+    };
+    let tables: Vec<_> = dataset::tables(cases, &features, plan.base).into_iter().collect();
+    let formats = tables.into_par_iter().map(fit).collect::<Result<BTreeMap<_, _>>>()?;
+    let owned: Vec<Case> = cases.iter().map(|&case| case.clone()).collect();
+    let model = Model {
+        schema: SCHEMA,
+        device: first.device.clone(),
+        precision: first.precision,
+        data: format!("{:032x}", xxh3_128(case::write(&owned)?.as_bytes())),
+        seed: settings.seed,
+        commit: settings.commit.clone(),
+        learner: plan.learner.name().to_string(),
+        scores: BTreeMap::new(),
+        nearness: dataset::nearness(cases, &features),
+        features,
+        terms: TERMS.map(String::from).to_vec(),
+        base: plan.base,
+        formats,
+    };
+    model.check()?;
+    Ok(model)
+}
+
+/// Predicts a case by the code that serves requests.
+pub fn predict(model: &Model, case: &Case) -> Predicted {
+    let values = dataset::values(case, &model.features);
+    let mut inputs: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+    let spmv_s = case.trials.iter().map(|trial| {
+        let candidate = trial.candidate.parse::<Candidate>().ok();
+        candidate
+            .and_then(|candidate| model.spmv_s(&mut inputs, &candidate, &trial.terms))
+            .unwrap_or_else(|| trial.estimate_s())
+    });
+    Predicted { spmv_s: spmv_s.collect(), confidence: model.nearness.confidence(&values) }
+}
+
+/// Predicts every case by a model that saw none of its family.
+///
+/// # Errors
+/// Fewer than two families, and what learners say.
+pub fn cross_validate(cases: &[Case], plan: Plan, settings: &Settings) -> Result<Vec<Predicted>> {
+    split_by(cases, dataset::folds(cases, settings.folds), plan, settings)
+}
+
+/// Predicts every case by a model that saw all families but its own.
+///
+/// # Errors
+/// As [`cross_validate`].
+pub fn leave_one_out(cases: &[Case], plan: Plan, settings: &Settings) -> Result<Vec<Predicted>> {
+    split_by(cases, dataset::folds(cases, usize::MAX), plan, settings)
+}
+
+fn split_by(
+    cases: &[Case],
+    folds: Vec<Vec<usize>>,
+    plan: Plan,
+    settings: &Settings,
+) -> Result<Vec<Predicted>> {
+    if folds.len() < 2 {
+        bail!("all matrices are of one family: there is nothing to validate on");
+    }
+    let predict_fold = |fold: Vec<usize>| -> Result<Vec<(usize, Predicted)>> {
+        let others = (0..cases.len()).filter(|i| !fold.contains(i)).map(|i| &cases[i]);
+        let model = fit(&others.collect::<Vec<_>>(), plan, settings)?;
+        Ok(fold.into_iter().map(|i| (i, predict(&model, &cases[i]))).collect())
+    };
+    let mut all: Vec<(usize, Predicted)> = folds
+        .into_par_iter()
+        .map(predict_fold)
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .flatten()
+        .collect();
+    all.sort_by_key(|(i, _)| *i);
+    Ok(all.into_iter().map(|(_, predicted)| predicted).collect())
+}
+
+/// The plan of a model that was trained before.
+///
+/// # Errors
+/// A learner that this program does not know.
+pub fn plan_of(model: &Model) -> Result<Plan> {
+    let learner = Learner::ALL.into_iter().find(|learner| learner.name() == model.learner);
+    let learner = learner.with_context(|| format!("unknown learner '{}'", model.learner))?;
+    Ok(Plan { learner, base: model.base })
+}
+
+/// Cases of one precision.
+pub fn of_precision(cases: &[Case], precision: Precision) -> Vec<Case> {
+    cases.iter().filter(|case| case.precision == precision).cloned().collect()
+}

@@ -1,0 +1,109 @@
+//! From timings on this host to a model that predicts: the whole way, on small matrices.
+
+use std::collections::BTreeMap;
+
+use ellect::choose::{Effort, Workload, target};
+use ellect::cost::Source;
+use ellect::device::Device;
+use ellect::format::candidates;
+use ellect::measure::{Meter, Protocol};
+use ellect::model::{LoadFault, Model, file_name};
+use ellect::structure::Structure;
+use ellect::{Precision, Tuner, generate};
+use ellect_training::case::{self, Records};
+use ellect_training::train::{Settings, plan_of};
+use ellect_training::{Case, evaluate, train};
+
+const SOURCES: [&str; 5] = ["stencil5", "stencil7", "uniform", "banded", "rmat"];
+
+fn cpu() -> Device {
+    Device::shipped().into_iter().find(|d| d.name == "cpu").expect("shipped")
+}
+
+/// Cases of small matrices, from lines of records as the command line writes them.
+fn cases() -> Vec<Case> {
+    let meter = Meter::of(cpu());
+    let protocol =
+        Protocol { min_sample_s: 1e-5, max_samples: 5, max_copies: 1, ..Protocol::default() };
+    let workload = Workload::default();
+    let target = target(meter.device(), &workload);
+    let mut lines = String::new();
+    for source in SOURCES {
+        let csr = generate::by_name(source, 300, 1).expect("a class");
+        let structure = Structure::of(&csr);
+        for candidate in candidates(meter.device().kind) {
+            let name = candidate.format.name();
+            if !["csr", "hll", "ell"].contains(&name) {
+                continue;
+            }
+            let measured = meter.measure(&csr, &structure, &candidate, &target, &protocol);
+            let mut line = serde_json::to_value(measured.expect("a host")).expect("plain data");
+            line["matrix"] = source.into();
+            lines += &(line.to_string() + "\n");
+        }
+    }
+    let mut records = Records::default();
+    records.read(&lines).expect("own lines");
+    let mut skipped = Vec::new();
+    let matrix = |source: &str| Ok(generate::by_name(source, 300, 1)?);
+    let cases = records.cases(&cpu(), &matrix, &mut |what| skipped.push(what));
+    assert_eq!(skipped, Vec::<String>::new());
+    cases
+}
+
+#[test]
+fn timings_make_a_model_that_the_tuner_uses() {
+    let cases = cases();
+    assert_eq!(cases.len(), SOURCES.len());
+    let settings = Settings { folds: 3, ..Settings::default() };
+    let model = train(&cases, &settings).expect("five families");
+
+    // The cases alone train the same model.
+    let mut again = Records::default();
+    again.read(&case::write(&cases).expect("finite")).expect("own lines");
+    let again = again.cases(&cpu(), &|_| unreachable!("cases need no matrix"), &mut |_| ());
+    assert_eq!(again, cases);
+    assert_eq!(train(&again, &settings).expect("the same"), model);
+
+    // All or nothing.
+    let text = serde_json::to_vec(&model).expect("plain data");
+    assert_eq!(Model::parse(&text, "cpu", Precision::F64).expect("own text"), model);
+    let fault = |text: &[u8], precision| Model::parse(text, "cpu", precision).expect_err("wrong");
+    assert!(matches!(fault(&text, Precision::F32), LoadFault::Target { .. }));
+    assert!(matches!(fault(&text[..90], Precision::F64), LoadFault::Text(_)));
+    let other = Model { schema: 99, ..model.clone() };
+    let other = serde_json::to_vec(&other).expect("plain data");
+    assert_eq!(fault(&other, Precision::F64), LoadFault::Schema { got: 99 });
+    let other = Model { features: vec!["nosuch".into()], ..model.clone() };
+    let other = serde_json::to_vec(&other).expect("plain data");
+    assert!(matches!(fault(&other, Precision::F64), LoadFault::Name { .. }));
+    let mut other = model.clone();
+    let forest = &mut other.formats.get_mut("csr").expect("was timed").forest;
+    forest.roots.push(u32::MAX);
+    let other = serde_json::to_vec(&other).expect("plain data");
+    assert!(matches!(fault(&other, Precision::F64), LoadFault::Damaged { .. }));
+
+    // The tuner predicts with it, never below the byte floor, and is sure of what it was shown.
+    let data = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(data.path().join("models")).expect("writable");
+    let path = data.path().join("models").join(file_name("cpu", Precision::F64));
+    std::fs::write(path, text).expect("writable");
+    let csr = generate::by_name("stencil5", 300, 1).expect("a class");
+    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let workload = Workload { effort: Effort::Predict, ..Workload::default() };
+    let choice = tuner.recommend(&csr, &workload).expect("a choice");
+    let sources: BTreeMap<_, _> =
+        choice.ranking.iter().map(|ranked| (ranked.format, ranked.source)).collect();
+    assert_eq!((sources["csr"], sources["coo"]), (Source::Predicted, Source::Estimated));
+    let structure = Structure::of(&csr);
+    let target = target(tuner.device(), &workload);
+    assert!(model.predict(&structure, &target).confidence > 0.99);
+
+    let strange = generate::by_name("power_law", 20_000, 1).expect("a class");
+    assert!(model.predict(&Structure::of(&strange), &target).confidence < 0.5);
+
+    let report = evaluate(&cases, plan_of(&model).expect("known"), &settings).expect("families");
+    assert_eq!(report.left_out.len(), SOURCES.len());
+    assert!(report.rows.iter().all(|row| row.worst <= 1.0 && row.best_over_chosen >= row.worst));
+    assert!(report.markdown().contains("| always csr |"));
+}
