@@ -6,6 +6,7 @@ mod input;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
@@ -13,19 +14,25 @@ use serde_json::Value;
 struct Service {
     process: Child,
     address: String,
+    data: String,
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.data);
     }
 }
 
 fn serve(more: &[&str]) -> Service {
+    // One process at a time has a database.
+    static SERVICES: AtomicU32 = AtomicU32::new(0);
+    let number = SERVICES.fetch_add(1, Ordering::Relaxed);
+    let data = format!("{}/http-{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
     let mut process = Command::new(env!("CARGO_BIN_EXE_ellect"))
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-        .arg(format!("{}/http", env!("CARGO_TARGET_TMPDIR")))
+        .arg(&data)
         .args(more)
         .env("NO_COLOR", "1")
         .stderr(Stdio::piped())
@@ -42,7 +49,7 @@ fn serve(more: &[&str]) -> Service {
     };
     // What it goes on to say must not fill the pipe.
     std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-    Service { process, address }
+    Service { process, address, data }
 }
 
 impl Service {
