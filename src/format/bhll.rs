@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::blocks::{self, Product};
+use super::blocks;
 use super::launch::{Arrays, NULL};
 use super::rows::{self, Column, WARP};
-use super::slices::check_spans;
+use super::slices::{Product, check_spans};
 use super::{
     Basis, Builder, Built, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, fill, store,
@@ -544,7 +544,7 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
         };
         let values = arrays.add(&self.values);
         let product = Product { starts, base, scatter, columns, values };
-        let launch = product.launch([self.nrows, self.ncols], self.b, T::PRECISION);
+        let launch = blocks::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
 }

@@ -2,35 +2,26 @@
 
 use super::bhll::HACK;
 use super::launch::NULL;
-use super::slices::check_span;
+use super::slices::{Product, check_span};
 use super::{Arg, Builder, Built, Launch, Matrix, Stop, Target, build, fill};
 use crate::scalar::Precision;
 use crate::structure::Sort;
 
-/// The arrays that a product of blocks reads.
-pub(super) struct Product {
-    /// First slot of each hack.
-    pub starts: [Arg; 2],
-    /// The first block column of each hack; null for 32-bit columns.
-    pub base: Arg,
-    /// The block row of y of each stored one; null where they keep their order.
-    pub scatter: Arg,
-    pub columns: Arg,
-    pub values: Arg,
-}
-
-impl Product {
-    /// The launch of one product of a matrix of this shape in `b` x `b` blocks.
-    pub fn launch(self, shape: [usize; 2], b: usize, precision: Precision) -> Launch {
-        let Product { starts, base, scatter, columns, values } = self;
-        let mut args = shape.map(|size| Arg::U32(size as u32)).to_vec();
-        args.extend(starts);
-        args.extend([base, scatter, columns, values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
-        let bits = if base == NULL { 32 } else { 16 };
-        let kernel = format!("bhll_b{b}_c{bits}_{precision}");
-        let lanes = shape[0].div_ceil(b).next_multiple_of(HACK);
-        Launch::over("bhll", kernel, lanes as u64, 128, args)
-    }
+/// The launch of one product of a matrix of this shape in `b` x `b` blocks; slices are hacks.
+pub(super) fn product(
+    arrays: Product,
+    shape: [usize; 2],
+    b: usize,
+    precision: Precision,
+) -> Launch {
+    let Product { starts, base, scatter, columns, values } = arrays;
+    let mut args = shape.map(|size| Arg::U32(size as u32)).to_vec();
+    args.extend(starts);
+    args.extend([base, scatter, columns, values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+    let bits = if base == NULL { 32 } else { 16 };
+    let kernel = format!("bhll_b{b}_c{bits}_{precision}");
+    let lanes = shape[0].div_ceil(b).next_multiple_of(HACK);
+    Launch::over("bhll", kernel, lanes as u64, 128, args)
 }
 
 /// Converts on a GPU, block rows in `sort` order: see [`super::Storage::build`].
@@ -91,7 +82,7 @@ pub(super) fn build(
         Launch::over("convert_blocks", kernel.clone(), (hacks * HACK) as u64, 128, args)
     };
     builder.launch(&launch(columns))?;
-    let product = Product { starts: starts.args, base, scatter: order, columns, values };
-    let launches = vec![product.launch([nrows, ncols], b, target.precision)];
+    let arrays = Product { starts: starts.args, base, scatter: order, columns, values };
+    let launches = vec![product(arrays, [nrows, ncols], b, target.precision)];
     Ok(Built { launches, update: vec![launch(NULL)], ..Built::default() })
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ellect_kernels::primitives;
 
 use super::memory::Memory;
-use super::operator::{CudaOperator, Step, Word};
+use super::operator::{CudaOperator, Step, Word, plain};
 use super::{DeviceCsr, Gpu};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Builder, Candidate, Launch, Matrix, Starts, Stop, Target};
@@ -97,15 +97,7 @@ pub(super) fn word<T: Scalar>(csr: &DeviceCsr<T>, arg: Arg) -> Word {
         Arg::RowPtr => Word::Fixed(row_ptr),
         Arg::ColIdx => Word::Fixed(col_idx),
         Arg::Values => Word::Fixed(values),
-        Arg::U32(n) => Word::Fixed(u64::from(n)),
-        Arg::U64(n) => Word::Fixed(n),
-        Arg::X => Word::X,
-        Arg::Y => Word::Y,
-        Arg::Alpha => Word::Alpha,
-        Arg::Beta => Word::Beta,
-        Arg::Array(_) | Arg::Temporary(_) | Arg::Scratch(_) => {
-            unreachable!("arrays are found by their number")
-        }
+        other => plain(other),
     }
 }
 

@@ -32,6 +32,27 @@ pub(super) enum Word {
     Beta,
 }
 
+/// What stands for an argument that is no array of the operator or of a matrix.
+///
+/// # Panics
+/// If it is one: those are found before.
+pub(super) fn plain(arg: Arg) -> Word {
+    match arg {
+        Arg::U32(n) => Word::Fixed(u64::from(n)),
+        Arg::U64(n) => Word::Fixed(n),
+        Arg::X => Word::X,
+        Arg::Y => Word::Y,
+        Arg::Alpha => Word::Alpha,
+        Arg::Beta => Word::Beta,
+        Arg::Array(_)
+        | Arg::Temporary(_)
+        | Arg::Scratch(_)
+        | Arg::RowPtr
+        | Arg::ColIdx
+        | Arg::Values => unreachable!("{arg:?} has an address of its own"),
+    }
+}
+
 /// A kernel, ready to launch.
 pub(super) struct Step {
     function: cuda::CUfunction,
@@ -187,15 +208,7 @@ impl<T: Scalar> CudaOperator<T> {
         let vendor = vendor.map(|vendor| (vendor, [0, 1, 2].map(|i: usize| arrays[i].address())));
         let fixed = |arg: Arg| match arg {
             Arg::Array(i) => Word::Fixed(arrays[i].address()),
-            Arg::U32(n) => Word::Fixed(u64::from(n)),
-            Arg::U64(n) => Word::Fixed(n),
-            Arg::X => Word::X,
-            Arg::Y => Word::Y,
-            Arg::Alpha => Word::Alpha,
-            Arg::Beta => Word::Beta,
-            Arg::Scratch(_) | Arg::Temporary(_) | Arg::RowPtr | Arg::ColIdx | Arg::Values => {
-                unreachable!("{arg:?} is no argument of a layout made on the host")
-            }
+            other => plain(other),
         };
         let (steps, scratch) = product(gpu, &launches, &scratch, fixed)?;
         CudaOperator {

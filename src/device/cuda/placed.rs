@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cust::sys as cuda;
 
 use super::memory::{Memory, read};
-use super::operator::{Step, Word};
+use super::operator::{Step, plain};
 use super::{CudaOperator, DeviceCsr, Gpu, Vector};
 use crate::csr::Csr;
 use crate::error::{Error, Result};
@@ -178,10 +178,7 @@ impl<T: Scalar> Placed<T> {
                 Arg::U64(array.address()),
             ];
             let launch = Launch::over("convert", kernel, slots, 256, args);
-            let step = Step::new(&self.gpu, &launch, |arg| match arg {
-                Arg::U64(n) => Word::Fixed(n),
-                other => unreachable!("{other:?} is not among the arguments"),
-            })?;
+            let step = Step::new(&self.gpu, &launch, plain)?;
             if let Some(step) = step {
                 // SAFETY: the arrays have so many slots and live as long as `self`, the values by
                 // the caller's contract until the stream is waited for.
