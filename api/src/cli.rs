@@ -6,6 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use ellect::Precision;
 use ellect::features::{COSTLY, Feature, find_costly};
+use ellect::generate::Spec;
 use ellect::read::Limits;
 
 use crate::options::{Options, Product};
@@ -106,15 +107,13 @@ pub enum Command {
     },
     /// Write a generated matrix as Matrix Market text
     Generate {
-        /// The class; a wrong one lists them all
-        #[arg(value_name = "CLASS")]
-        class: String,
-        /// About so many rows
-        #[arg(long, visible_alias = "size", default_value_t = 1000, value_name = "N")]
-        rows: usize,
-        /// The same seed makes the same matrix
-        #[arg(long, default_value_t = 1, value_name = "N")]
-        seed: u64,
+        /// What to make: CLASS:ROWS for about so many rows, then :rcm or :random for another
+        /// order, then :seed=N for another matrix of the class
+        #[arg(value_name = "CLASS:ROWS", required_unless_present = "list")]
+        spec: Option<Spec>,
+        /// List the classes instead
+        #[arg(long, conflicts_with = "spec")]
+        list: bool,
         /// Precision that values are rounded to: f64 or f32
         #[arg(long, default_value_t = Precision::F64)]
         precision: Precision,

@@ -150,11 +150,20 @@ fn measure_prints_records_that_read_back() {
 
 #[test]
 fn generated_matrices_are_read_from_standard_input() {
-    let matrix = text(&["generate", "stencil5", "--rows", "100"]);
+    let matrix = text(&["generate", "stencil5:100"]);
     let mut command = ellect(&["features", "-", "--json"]);
     let output = command.write_stdin(matrix).assert().success().get_output().stdout.clone();
     let features: Value = serde_json::from_slice(&output).expect("the answer is JSON");
     assert_eq!((&features["nrows"], &features["n_diagonals"]), (&100.into(), &5.into()));
+}
+
+#[test]
+fn classes_of_generated_matrices_are_listed() {
+    let listed = text(&["generate", "--list"]);
+    for class in ellect::generate::CLASSES {
+        assert!(listed.contains(&format!("{}  {}\n", class.name, class.doc)), "{}", class.name);
+    }
+    assert!(error(&["generate", "--list", "heat:10"], 2).contains("cannot be used with"));
 }
 
 #[test]
@@ -176,17 +185,18 @@ fn errors_say_what_is_wrong_and_end_with_2() {
 fn an_error_names_its_cause_once() {
     let stderr = error(&["recommend", "/nosuch.mtx"], 2);
     assert_eq!(stderr, "error: /nosuch.mtx: No such file or directory (os error 2)\n");
-    let stderr = error(&["generate", "stencil5", "-o", "/nosuch/a.mtx"], 2);
+    let stderr = error(&["generate", "stencil5:1000", "-o", "/nosuch/a.mtx"], 2);
     assert!(stderr.starts_with("error: ") && stderr.contains("/nosuch/a.mtx"), "{stderr}");
     assert!(error(&["recommend"], 2).starts_with("error: "));
-    assert!(error(&["generate", "nosuch"], 2).contains("there are: stencil5"));
+    assert!(error(&["generate", "nosuch:10"], 2).contains("there are: stencil5"));
+    assert!(error(&["generate", "heat"], 2).contains("write CLASS:ROWS"));
     assert!(error(&["verify", &sample("circuit"), "--spmvs", "3"], 2).contains("--spmvs"));
 }
 
 #[test]
 fn a_reader_that_goes_away_ends_the_program_quietly() {
     for args in [
-        vec!["generate", "stencil5", "--rows", "100000"],
+        vec!["generate", "stencil5:100000"],
         vec!["features", &sample("circuit")],
         vec!["verify", &sample("circuit")],
     ] {

@@ -1,96 +1,33 @@
 //! Seeded generators of test matrices: the same arguments give the same matrix on every machine,
 //! over any number of threads.
+//!
+//! [`CLASSES`] is the table of what there is; a [`Spec`] names one matrix by its class, number of
+//! rows, order and seed. [`scaled`] makes a large matrix of a given one.
 
+mod classes;
 mod graph;
 mod grid;
 mod mesh;
 mod random;
+mod scaled;
+mod spec;
 
 use crate::csr::Csr;
-use crate::error::{Error, Result};
+use crate::error::Result;
+pub use classes::{CLASSES, Class};
 pub use graph::{banded, circuit, poisson, power_law, rmat, uniform};
 pub use grid::{Coefficients, Points, convection_diffusion, stencil};
 pub use mesh::{elasticity, heat};
 pub use random::random_order;
+pub use scaled::scaled;
+pub use spec::{MOST_ROWS, Order, Spec};
 
-/// A class of matrices.
-#[derive(Debug)]
-pub struct Class {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is, in one sentence.
-    pub doc: &'static str,
-    /// Makes the one of about this many rows.
-    make: fn(rows: usize, seed: u64) -> Csr<f64>,
-}
-
-const fn class(name: &'static str, doc: &'static str, make: fn(usize, u64) -> Csr<f64>) -> Class {
-    Class { name, doc, make }
-}
-
-/// Every class, by name.
-pub static CLASSES: &[Class] = &[
-    class("stencil5", "Poisson problem on a square, 5 points", |rows, seed| {
-        stencil(Points::Five, Coefficients::Varying, edge(rows, 2), seed)
-    }),
-    class("stencil9", "Poisson problem on a square, 9 points", |rows, seed| {
-        stencil(Points::Nine, Coefficients::Varying, edge(rows, 2), seed)
-    }),
-    class("stencil7", "Poisson problem on a cube, 7 points", |rows, seed| {
-        stencil(Points::Seven, Coefficients::Varying, edge(rows, 3), seed)
-    }),
-    class("stencil27", "Poisson problem on a cube, 27 points", |rows, seed| {
-        stencil(Points::TwentySeven, Coefficients::Varying, edge(rows, 3), seed)
-    }),
-    class("constant7", "the same with 7 points and one coefficient", |rows, seed| {
-        stencil(Points::Seven, Coefficients::Constant, edge(rows, 3), seed)
-    }),
-    class(
-        "convection_diffusion",
-        "convection and diffusion in a cube (pde50 to pde100)",
-        |rows, _| convection_diffusion(edge(rows, 3)),
-    ),
-    class(
-        "elasticity",
-        "linear elasticity on jittered tetrahedra, 3 unknowns a node",
-        |rows, seed| elasticity(edge(rows / 3, 3), seed),
-    ),
-    class("heat", "heat conduction on jittered tetrahedra", |rows, seed| heat(edge(rows, 3), seed)),
-    class("circuit", "resistors between near nodes, and a few nodes that many share", circuit),
-    class("rmat", "R-MAT graph, 16 edges a node", |rows, seed| rmat(rows.max(2).ilog2(), 16, seed)),
-    class("uniform", "16 entries a row, anywhere", |rows, seed| uniform(rows, 16, seed)),
-    class(
-        "poisson",
-        "a Poisson-distributed number of entries a row, 8 on average, anywhere",
-        |rows, seed| poisson(rows, 8.0, seed),
-    ),
-    class("power_law", "row lengths of a power law, entries anywhere", power_law),
-    class("banded", "half of the entries within 20 columns of the diagonal", |rows, seed| {
-        banded(rows, 20, 0.5, seed)
-    }),
-];
-
-/// The matrix of this class with about `rows` rows.
+/// The matrix of this class with about `rows` rows, in its natural order.
 ///
 /// # Errors
-/// [`Error::Argument`] with the known names.
+/// As [`Spec::new`].
 pub fn by_name(name: &str, rows: usize, seed: u64) -> Result<Csr<f64>> {
-    let class = CLASSES.iter().find(|class| class.name == name).ok_or_else(|| {
-        let known: Vec<_> = CLASSES.iter().map(|class| class.name).collect();
-        Error::argument(format!("no class is named '{name}'; there are: {}", known.join(", ")))
-    })?;
-    if rows == 0 || rows > MOST_ROWS {
-        return Err(Error::argument(format!("{rows} rows; there must be 1 to {MOST_ROWS}")));
-    }
-    Ok((class.make)(rows, seed))
-}
-
-/// The most rows of a generated matrix.
-pub const MOST_ROWS: usize = 1 << 30;
-
-/// The edge of the square or cube with about so many points.
-fn edge(points: usize, dimensions: i32) -> usize {
-    (points as f64).powf(1.0 / f64::from(dimensions)).round().max(1.0) as usize
+    Ok(Spec::new(name, rows, Order::Natural, seed)?.make())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Seeded random numbers that need no state: any thread can make those of any row.
 
+use rayon::prelude::*;
+
 use crate::check::mix;
 
 /// A number that depends on the seed and two keys alone.
@@ -68,14 +70,16 @@ impl Stream {
     }
 }
 
-/// A random permutation of `0..n`.
+/// A random permutation of `0..n`, made by rayon's current threads.
 pub fn random_order(n: usize, seed: u64) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..n as u32).collect();
-    let mut stream = Stream::new(seed, 0);
-    for i in (1..n).rev() {
-        order.swap(i, stream.below(i + 1));
-    }
-    order
+    ordered_by(n, |i| hash(seed, i as u64, 0))
+}
+
+/// The numbers `0..n` by their keys, those of one key as they were.
+pub(super) fn ordered_by(n: usize, key: impl Fn(usize) -> u64 + Sync) -> Vec<u32> {
+    let mut keyed: Vec<(u64, u32)> = (0..n).into_par_iter().map(|i| (key(i), i as u32)).collect();
+    keyed.par_sort_unstable();
+    keyed.into_par_iter().map(|(_, i)| i).collect()
 }
 
 #[cfg(test)]
@@ -98,5 +102,16 @@ mod tests {
         let mut seen = [false; 7];
         (0..200).for_each(|_| seen[stream.below(7)] = true);
         assert_eq!(seen, [true; 7]);
+    }
+
+    #[test]
+    fn a_random_order_is_a_permutation_that_leaves_few_numbers_in_place() {
+        let order = random_order(5000, 1);
+        let in_place = order.iter().enumerate().filter(|(i, old)| *i == **old as usize).count();
+        assert!(in_place < 10, "{in_place}");
+        assert_ne!(order, random_order(5000, 2));
+        let mut sorted = order;
+        sorted.sort_unstable();
+        assert!(sorted.iter().enumerate().all(|(i, &old)| i == old as usize));
     }
 }

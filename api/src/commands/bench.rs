@@ -7,10 +7,11 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use ellect::choose::{self, INCUMBENTS, Workload};
 use ellect::format::{Basis, Candidate, candidates};
+use ellect::generate::{self, Spec};
 use ellect::measure::{Measurement, Meter, Protocol};
 use ellect::read::{self, Limits};
 use ellect::structure::Structure;
-use ellect::{Csr, Precision, Scalar, generate, reorder};
+use ellect::{Csr, Precision, Scalar};
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
@@ -23,13 +24,13 @@ pub struct Bench {
     /// Device of this machine: cpu, or cuda:0 with the feature cuda
     #[arg(long, default_value = "cpu", value_name = "NAME")]
     device: String,
-    /// A generated matrix, CLASS:ROWS or CLASS:ROWS:random or CLASS:ROWS:rcm; may be repeated
+    /// A generated matrix, as `generate` takes it: CLASS:ROWS, CLASS:ROWS:rcm; may be repeated
     #[arg(long, value_name = "CLASS:ROWS")]
-    class: Vec<String>,
+    class: Vec<Spec>,
     /// A matrix file; may be repeated
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Repeat files along the diagonal until they have so many nonzeros
+    /// Repeat files along the diagonal, joined to each other, until they have so many nonzeros
     #[arg(long, default_value_t = 0, value_name = "NNZ")]
     scale: usize,
     /// Precisions to time
@@ -92,26 +93,26 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
         })
         .collect();
     let mut records = Vec::new();
-    let named = bench.class.iter().map(|class| (class.clone(), None));
-    let files = bench.file.iter().map(|path| (path.display().to_string(), Some(path)));
-    for (name, path) in named.chain(files) {
-        let csr = match path {
-            None => generated(&name)?,
-            Some(path) => {
-                repeated(&read::file(path, &Limits::default()).context(name.clone())?, bench.scale)
-            }
-        };
-        let name = path.and_then(|path| path.file_name()).map_or(name, |name| {
-            name.to_string_lossy().split('.').next().unwrap_or_default().to_string()
-        });
+    let mut time = |name: &str, csr: &Csr<f64>| -> Result<()> {
         for precision in &bench.precision {
             match precision {
                 Precision::F32 => {
-                    one(&name, &csr.cast::<f32>(), bench, &meter, &chosen, &mut records)?;
+                    one(name, &csr.cast::<f32>(), bench, &meter, &chosen, &mut records)?;
                 }
-                Precision::F64 => one(&name, &csr, bench, &meter, &chosen, &mut records)?,
+                Precision::F64 => one(name, csr, bench, &meter, &chosen, &mut records)?,
             }
         }
+        Ok(())
+    };
+    for spec in &bench.class {
+        time(&spec.to_string(), &spec.make())?;
+    }
+    for path in &bench.file {
+        let context = || path.display().to_string();
+        let csr = read::file(path, &Limits::default()).with_context(context)?;
+        let csr = generate::scaled(&csr, bench.scale, 1).with_context(context)?;
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        time(name.split('.').next().unwrap_or_default(), &csr)?;
     }
     if records.is_empty() {
         bail!("nothing was timed: name a --class or a --file");
@@ -150,33 +151,6 @@ fn one<T: Scalar>(
     }
     bar.finish_and_clear();
     Ok(())
-}
-
-/// `CLASS:ROWS`, and `:random` or `:rcm` where its rows are to be reordered.
-pub(super) fn generated(name: &str) -> Result<Csr<f64>> {
-    let mut words = name.split(':');
-    let class = words.next().unwrap_or_default();
-    let rows = words.next().unwrap_or("100000");
-    let rows = rows.parse().with_context(|| format!("'{rows}' rows in {name}"))?;
-    let csr = generate::by_name(class, rows, 1)?;
-    let order = match words.next() {
-        None => return Ok(csr),
-        Some("random") => generate::random_order(csr.nrows(), 1),
-        Some("rcm") => reorder::rcm(csr.pattern()),
-        Some(other) => bail!("order is '{other}' in {name}; it must be random or rcm"),
-    };
-    Ok(reorder::permute_symmetric(&csr, &order))
-}
-
-/// Copies of a matrix along the diagonal until there are at least `nnz` entries.
-fn repeated(csr: &Csr<f64>, nnz: usize) -> Csr<f64> {
-    let copies = nnz.div_ceil(csr.nnz().max(1)).max(1);
-    let (nrows, ncols) = (csr.nrows(), csr.ncols());
-    ellect::assemble::by_rows(copies * nrows, copies * ncols, |i, row| {
-        let (columns, values) = csr.row(i % nrows);
-        let first = (i / nrows * ncols) as u32;
-        row.extend(columns.iter().map(|column| first + column).zip(values.iter().copied()));
-    })
 }
 
 /// Markdown: for each matrix and precision the incumbent, and the best candidate of each format.

@@ -5,19 +5,15 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use ellect::{Precision, generate, write};
+use ellect::generate::{CLASSES, Spec};
+use ellect::{Precision, write};
 
 use super::Answer;
+use crate::output::print;
 
 /// Writes a generated matrix as Matrix Market text.
-pub fn run(
-    class: &str,
-    rows: usize,
-    seed: u64,
-    precision: Precision,
-    to: Option<&Path>,
-) -> Result<Answer> {
-    let csr = generate::by_name(class, rows, seed)?;
+pub fn run(spec: &Spec, precision: Precision, to: Option<&Path>) -> Result<Answer> {
+    let csr = spec.make();
     let sink: Box<dyn io::Write> = match to {
         Some(path) => {
             Box::new(File::create(path).with_context(|| format!("making {}", path.display()))?)
@@ -28,5 +24,17 @@ pub fn run(
         Precision::F32 => write::matrix_market(&csr.cast::<f32>(), sink)?,
         Precision::F64 => write::matrix_market(&csr, sink)?,
     }
+    Ok(Answer::Yes)
+}
+
+/// Prints each class with what it is, its entries a row and its orders.
+pub fn list() -> Result<Answer> {
+    let mut text = String::new();
+    for class in CLASSES {
+        let orders: Vec<_> = class.orders.iter().map(ToString::to_string).collect();
+        text += &format!("{}  {}\n", class.name, class.doc);
+        text += &format!("    about {} entries a row; {}\n", class.per_row, orders.join(", "));
+    }
+    print(&text)?;
     Ok(Answer::Yes)
 }

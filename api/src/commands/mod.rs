@@ -84,9 +84,10 @@ pub fn run(cli: Cli) -> Result<Answer> {
         Command::Measure { input, measure } => measure::run(&input, &measure, &home),
         Command::Bench(bench) => bench::run(&bench, &data),
         Command::Devices { probe, form } => devices::run(probe, form, &data),
-        Command::Generate { class, rows, seed, precision, output } => {
-            generate::run(&class, rows, seed, precision, output.as_deref())
-        }
+        Command::Generate { spec, list: _, precision, output } => match spec {
+            Some(spec) => generate::run(&spec, precision, output.as_deref()),
+            None => generate::list(),
+        },
         Command::Worker { device } => {
             worker::run(&device, &data, io::stdin(), io::stdout().lock())?;
             Ok(Answer::Yes)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ellect::generate::Spec;
 use ellect::read::{self, Limits};
 use ellect::{Csr, Precision, device, model};
 use ellect_training::case::{self, Records};
@@ -12,7 +13,6 @@ use ellect_training::train::{Plan, Settings, of_precision, plan_of};
 use ellect_training::{Case, Report};
 
 use super::Answer;
-use super::bench::generated;
 use crate::output::{note, print, spinner};
 
 /// Records and what they are read for.
@@ -148,6 +148,6 @@ fn cases(input: &Input, data: &Path) -> Result<Vec<Case>> {
 fn matrix(source: &str) -> Result<Csr<f64>> {
     match Path::new(source).is_file() {
         true => Ok(read::file(Path::new(source), &Limits::default())?),
-        false => generated(source),
+        false => Ok(source.parse::<Spec>()?.make()),
     }
 }

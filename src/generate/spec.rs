@@ -1,0 +1,190 @@
+//! The name of a generated matrix: `CLASS:ROWS`, then its order and seed where they are not the
+//! usual ones, as `heat:100000:rcm:seed=3`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::classes::{CLASSES, Class};
+use super::random::random_order;
+use crate::csr::Csr;
+use crate::error::{Error, Result};
+use crate::reorder::{permute_symmetric, rcm};
+
+/// The order of rows and columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Order {
+    /// As the class numbers them.
+    Natural,
+    /// Reverse Cuthill-McKee.
+    Rcm,
+    /// Shuffled.
+    Random,
+}
+
+/// The orders by name.
+const ORDERS: [(&str, Order); 3] =
+    [("natural", Order::Natural), ("rcm", Order::Rcm), ("random", Order::Random)];
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(ORDERS.iter().find(|(_, order)| order == self).map_or("", |(name, _)| name))
+    }
+}
+
+/// The most rows of a generated matrix.
+pub const MOST_ROWS: usize = 1 << 30;
+
+/// The seed where none is given.
+const SEED: u64 = 1;
+
+/// What determines a generated matrix: class, size, order and seed. Its text names it everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Spec {
+    class: &'static Class,
+    rows: usize,
+    order: Order,
+    seed: u64,
+}
+
+impl Spec {
+    /// A matrix of this class with about `rows` rows.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an unknown class, with the known ones, for no or too many rows, and
+    /// for an order that the class does not come in.
+    pub fn new(class: &str, rows: usize, order: Order, seed: u64) -> Result<Self> {
+        let known = CLASSES.iter().find(|known| known.name == class).ok_or_else(|| {
+            let known: Vec<_> = CLASSES.iter().map(|class| class.name).collect();
+            Error::argument(format!("no class is named '{class}'; there are: {}", known.join(", ")))
+        })?;
+        if rows == 0 || rows > MOST_ROWS {
+            return Err(Error::argument(format!("{rows} rows; there must be 1 to {MOST_ROWS}")));
+        }
+        if !known.orders.contains(&order) {
+            let orders: Vec<_> = known.orders.iter().map(Order::to_string).collect();
+            return Err(Error::argument(format!(
+                "{class} does not come in the order {order}; its orders are: {}",
+                orders.join(", ")
+            )));
+        }
+        Ok(Spec { class: known, rows, order, seed })
+    }
+
+    /// Makes the matrix, over rayon's current threads; the same on every machine.
+    pub fn make(&self) -> Csr<f64> {
+        let csr = (self.class.make)(self.rows, self.seed);
+        let order = match self.order {
+            Order::Natural => return csr,
+            Order::Rcm => rcm(csr.pattern()),
+            Order::Random => random_order(csr.nrows(), self.seed),
+        };
+        permute_symmetric(&csr, &order)
+    }
+
+    /// The name of the class: matrices of one family resemble each other.
+    pub fn family(&self) -> &'static str {
+        self.class.name
+    }
+
+    /// About the number of entries, without making the matrix; small grids have fewer, as more
+    /// of their points are at the border.
+    pub fn nnz_estimate(&self) -> usize {
+        (self.rows as f64 * self.class.per_row) as usize
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.class.name, self.rows)?;
+        if self.order != Order::Natural {
+            write!(f, ":{}", self.order)?;
+        }
+        if self.seed != SEED {
+            write!(f, ":seed={}", self.seed)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Spec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut words = text.split(':');
+        let class = words.next().unwrap_or_default();
+        let mut spec = Spec::new(class, 1, Order::Natural, SEED)?;
+        let wrong = |what: String| {
+            Error::argument(format!(
+                "{what} in '{text}'; write CLASS:ROWS, CLASS:ROWS:ORDER or \
+                 CLASS:ROWS:ORDER:seed=N, as {class}:1000"
+            ))
+        };
+        let rows = words.next().ok_or_else(|| wrong("no number of rows".into()))?;
+        let rows = rows.parse().map_err(|_| wrong(format!("'{rows}' rows")))?;
+        let mut words = words.peekable();
+        let named = |word: &&str| ORDERS.iter().find(|(name, _)| name == word);
+        if let Some((_, order)) = words.peek().and_then(named) {
+            spec.order = *order;
+            words.next();
+        }
+        if let Some(seed) = words.peek().and_then(|word| word.strip_prefix("seed=")) {
+            spec.seed = seed.parse().map_err(|_| wrong(format!("seed '{seed}'")))?;
+            words.next();
+        }
+        match words.next() {
+            Some(word) => Err(wrong(format!("'{word}'"))),
+            None => Spec::new(class, rows, spec.order, spec.seed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_reads_what_it_writes() {
+        for text in [
+            "heat:100000",
+            "heat:100000:rcm",
+            "heat:5:random:seed=3",
+            "uniform:7:seed=18446744073709551615",
+        ] {
+            let spec: Spec = text.parse().expect("a name");
+            assert_eq!(spec.to_string(), text);
+        }
+        let long: Spec = "heat:10:natural:seed=1".parse().expect("a name");
+        assert_eq!(long.to_string(), "heat:10");
+        assert_eq!((long.family(), long.nnz_estimate() > 10), ("heat", true));
+    }
+
+    #[test]
+    fn a_wrong_spec_is_refused_with_the_reason() {
+        for (text, reason) in [
+            ("nosuch:10", "there are: stencil5"),
+            ("heat", "no number of rows in 'heat'; write CLASS:ROWS"),
+            ("heat:many", "'many' rows"),
+            ("heat:0", "there must be 1 to"),
+            ("heat:2000000000", "there must be 1 to"),
+            ("heat:10:sorted", "'sorted' in"),
+            ("heat:10:seed=x", "seed 'x'"),
+            ("heat:10:seed=3:rcm", "'rcm' in"),
+            ("uniform:10:rcm", "its orders are: natural"),
+            ("", "there are: stencil5"),
+        ] {
+            let error = text.parse::<Spec>().expect_err(text).to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_order_permutes_the_matrix_and_a_seed_changes_it() {
+        let make = |text: &str| text.parse::<Spec>().expect("a name").make();
+        let natural = make("heat:300");
+        let random = make("heat:300:random");
+        assert_ne!(natural, random);
+        assert_eq!(natural.nnz(), random.nnz());
+        assert_eq!(permute_symmetric(&natural, &random_order(natural.nrows(), 1)), random);
+        assert_ne!(natural, make("heat:300:seed=2"));
+    }
+}
