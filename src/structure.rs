@@ -166,7 +166,7 @@ impl<'a> Structure<'a> {
         if self.patience == Patience::Partitioning || nnz <= MOST_PARTITIONED {
             return Ok(());
         }
-        Err(Refusal::new(format!(
+        Err(Refusal::untried(format!(
             "an estimate does not reorder the graph of {nnz} entries, but of {MOST_PARTITIONED}; \
              effort exhaustive does, and so does asking for the candidate by name"
         )))

@@ -18,7 +18,8 @@ pub(super) struct Case<'a> {
 
 /// The sentences, most important first.
 pub(super) fn explain(case: &Case<'_>) -> Vec<String> {
-    let mut sentences = vec![verdict(case), reasons(case)];
+    let mut sentences = vec![verdict(case)];
+    sentences.extend(reasons(case));
     sentences.extend(next_best(case));
     sentences.extend(permuted_basis(case));
     sentences.extend(link(case));
@@ -82,22 +83,25 @@ fn stay_in_csr(case: &Case<'_>) -> String {
     }
 }
 
-fn reasons(case: &Case<'_>) -> String {
+fn reasons(case: &Case<'_>) -> Option<String> {
     let winner = &case.entries[0];
+    let estimate = winner.estimate.as_ref()?;
     let nnz = case.structure.pattern().nnz().max(1) as f64;
-    let mut text = format!("A product moves {}", bytes(winner.times.bytes));
+    let mut text = format!("A product moves {}", bytes(estimate.times.bytes));
     if !is_csr(&winner.candidate) {
-        text += &format!(" where CSR moves {}", bytes(case.csr.times.bytes));
-        let padding = winner.work.entries as f64 / nnz - 1.0;
+        if let Some(csr) = &case.csr.estimate {
+            text += &format!(" where CSR moves {}", bytes(csr.times.bytes));
+        }
+        let padding = estimate.work.entries as f64 / nnz - 1.0;
         text += &match padding {
             p if p < 0.005 => ", with next to no padding".to_string(),
             p => format!(", {:.0} % of its entries padding", 100.0 * p / (1.0 + p)),
         };
-        if winner.work.scattered_rows > 0 {
+        if estimate.work.scattered_rows > 0 {
             text += ", and writes y out of order";
         }
     }
-    format!("{text}; it is held up by {}.", winner.times.bound())
+    Some(format!("{text}; it is held up by {}.", estimate.times.bound()))
 }
 
 fn next_best(case: &Case<'_>) -> Option<String> {
@@ -135,15 +139,15 @@ fn permuted_basis(case: &Case<'_>) -> Option<String> {
     let target = Target { basis: Basis::Permuted, ..**target };
     let estimator = Estimator::new(structure, &target);
     let total_s = |entry: &Entry| {
+        let original = entry.estimate.as_ref().filter(|e| e.work.scattered_rows > 0)?;
         let work = entry.candidate.work(structure, &target).ok()?;
         let mut cost = estimator.cost(&entry.candidate, &work);
         // Off by as much as the estimate in the original basis is.
-        cost.spmv_s *= entry.cost.spmv_s / entry.times.total_s();
+        cost.spmv_s *= entry.cost.spmv_s / original.times.total_s();
         Some(cost.total_s(workload))
     };
     let (best, best_s) = entries
         .iter()
-        .filter(|entry| entry.work.scattered_rows > 0)
         .filter_map(|entry| Some((&entry.candidate, total_s(entry)?)))
         .min_by(|a, b| a.1.total_cmp(&b.1))?;
     let now_s = entries[0].cost.total_s(workload);

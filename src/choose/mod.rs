@@ -96,9 +96,14 @@ const NOTHING_S: f64 = 1e-9;
 /// A candidate with all that is known of it.
 struct Entry {
     candidate: Candidate,
+    cost: Cost,
+    estimate: Option<Estimate>,
+}
+
+/// What an estimate found of a candidate; none where only measuring could tell that it suits.
+struct Estimate {
     work: Work,
     times: Times,
-    cost: Cost,
 }
 
 /// Ranks every candidate for a device of `device`'s kind; what is `known` replaces the estimates.
@@ -108,7 +113,8 @@ struct Entry {
 /// layout. Where CSR was measured, it is one of the measured candidates, and the estimates of
 /// the others are scaled by how far the estimate of CSR was off.
 ///
-/// CSR is never refused: it is what the caller already has.
+/// CSR is never refused: it is what the caller already has. What was measured is not refused where an
+/// estimate alone may not find out whether it suits ([`Refusal::is_untried`]).
 ///
 /// Pure: the same arguments give the same answer, with no clock, disk or GPU.
 pub fn choose(
@@ -190,6 +196,14 @@ fn enter(
     for candidate in candidates(target.device.kind) {
         let known = known.iter().find(|known| known.candidate == candidate).map(|k| &k.cost);
         match (candidate.work(structure, &target_of(&candidate, target)), known) {
+            (Err(reason), Some(&Ok(cost)))
+                if reason.is_untried() && cost.bytes <= target.memory_limit =>
+            {
+                entries.push(Entry { candidate, cost, estimate: None });
+            }
+            (Err(_), Some(Err(reason))) => {
+                refused.push(Refused { candidate, reason: reason.clone() });
+            }
             (Err(reason), _) => refused.push(Refused { candidate, reason }),
             (Ok(_), Some(Err(reason))) if !is_csr(&candidate) => {
                 refused.push(Refused { candidate, reason: reason.clone() });
@@ -203,7 +217,7 @@ fn enter(
                     // A measured operator copied the arrays; the caller has them already.
                     cost.convert_s = 0.0;
                 }
-                entries.push(Entry { candidate, work, times, cost });
+                entries.push(Entry { candidate, cost, estimate: Some(Estimate { work, times }) });
             }
         }
     }
@@ -213,10 +227,12 @@ fn enter(
 
 /// Scales estimates by how far that of CSR was off, where CSR was measured.
 fn scale_to_measured(entries: &mut [Entry]) {
-    let Some(csr) = incumbent(entries).filter(|csr| csr.cost.source == Source::Measured) else {
+    let measured = |csr: &&Entry| csr.cost.source == Source::Measured;
+    let csr = incumbent(entries).filter(measured);
+    let Some((csr, estimate)) = csr.and_then(|csr| Some((csr, csr.estimate.as_ref()?))) else {
         return;
     };
-    let factor = csr.cost.spmv_s / csr.times.total_s();
+    let factor = csr.cost.spmv_s / estimate.times.total_s();
     for entry in entries.iter_mut().filter(|entry| entry.cost.source == Source::Estimated) {
         entry.cost.spmv_s *= factor;
     }
