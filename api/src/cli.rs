@@ -230,7 +230,7 @@ const MEASURE_JSON: &str = "\
 measurement) fingerprint, candidate, device, threads, precision, basis, protocol, and
   driver, kernels    what it ran on, and the names and hashes of what ran
   taken_at           seconds since 1970
-  clocks             where the device tells them
+  state              what the device tells of itself: clock_mhz, memory_mhz, ecc, throttle, ...
   outcome            timed, refused, wrong or failed
   reason             where it is not timed
   spmv, convert      raw_s (every sample), min_s, median_s, spread

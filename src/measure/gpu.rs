@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::provenance::gpu_kernels;
-use super::{Measurement, Outcome, Protocol, Provenance, Samples, Timing, take_samples};
+use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
 use crate::check;
 use crate::csr::Csr;
 use crate::device::cuda::{DeviceCsr, Gpu, Graph, Placed, Vector};
@@ -32,9 +32,10 @@ pub fn on_gpu<T: Scalar>(
     target: &Target<'_>,
     protocol: &Protocol,
 ) -> Measurement {
-    let (result, kernels) = match time(gpu, csr, structure, candidate, target, protocol) {
-        Ok((timing, kernels)) => (Ok(timing), kernels),
-        Err(error) => (Err(error), gpu_kernels(std::iter::empty())),
+    let provenance = |kernels| Provenance::now(gpu.driver_key(), kernels);
+    let (result, provenance) = match time(gpu, csr, structure, candidate, target, protocol) {
+        Ok((timing, kernels, state)) => (Ok(timing), provenance(kernels).with_state(state)),
+        Err(error) => (Err(error), provenance(gpu_kernels(std::iter::empty()))),
     };
     Measurement {
         fingerprint: structure.fingerprint(),
@@ -44,7 +45,7 @@ pub fn on_gpu<T: Scalar>(
         precision: T::PRECISION,
         basis: target.basis,
         protocol: *protocol,
-        provenance: Provenance::now(gpu.driver_key(), kernels),
+        provenance,
         outcome: Outcome::of(result),
     }
 }
@@ -76,7 +77,7 @@ fn time<T: Scalar>(
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
-) -> Result<(Timing, String)> {
+) -> Result<(Timing, String, State)> {
     let on_gpu = Arc::new(DeviceCsr::upload(gpu, csr)?);
     let mut convert_s = Vec::new();
     let prepare = || PreparedOperator::on_gpu(gpu, &on_gpu, csr, structure, candidate, target);
@@ -91,23 +92,33 @@ fn time<T: Scalar>(
     };
     let start = Instant::now();
     let first = prepare()?;
+    let mut spent_s = start.elapsed().as_secs_f64();
     if !first.on_device().is_some_and(Placed::is_built) {
-        convert_s.push(start.elapsed().as_secs_f64());
+        convert_s.push(spent_s);
     }
     let mut copies = vec![copy(first, protocol.seed)?];
     let bytes = copies[0].operator.bytes();
     let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
     copies[0].queue(gpu, alpha, beta)?;
     compare(csr, &copies[0], protocol.seed, (alpha, beta))?;
-    for i in 1..protocol.copies(bytes, target.device) {
-        copies.push(copy(prepare()?, protocol.seed + i as u64)?);
+    let wanted = protocol.copies(bytes, target.device);
+    while copies.len() < wanted && spent_s < protocol.max_convert_s {
+        let seed = protocol.seed + copies.len() as u64;
+        let start = Instant::now();
+        let operator = prepare()?;
+        spent_s += start.elapsed().as_secs_f64();
+        copies.push(copy(operator, seed)?);
     }
-    if convert_s.is_empty() {
-        for _ in 0..CONVERSIONS {
+    if copies[0].operator.on_device().is_some_and(Placed::is_built) {
+        loop {
             let start = Instant::now();
             let operator = gpu.convert(&on_gpu, candidate, target)?;
             convert_s.push(start.elapsed().as_secs_f64());
             drop(operator);
+            let spent_s: f64 = convert_s.iter().sum();
+            if convert_s.len() >= CONVERSIONS || spent_s >= protocol.max_convert_s {
+                break;
+            }
         }
     }
     let update_s = update(gpu, csr, &mut copies[0].operator)?;
@@ -130,6 +141,13 @@ fn time<T: Scalar>(
     }
     let products = turns * copies.len() as u64;
     let spmv = take_samples(protocol, || Ok(gpu.time(launch)? / products as f64))?;
+    // Asked while the GPU is at work: clocks fall where it rests.
+    let mut state = State::default();
+    gpu.time(|| {
+        launch()?;
+        state = gpu.state();
+        Ok(())
+    })?;
     let last = copies.len() - 1;
     compare(csr, &copies[last], protocol.seed + last as u64, (T::ONE, T::ZERO))?;
     let kernels = gpu_kernels(copies[0].operator.on_device().into_iter().flat_map(Placed::images));
@@ -141,13 +159,14 @@ fn time<T: Scalar>(
         bytes,
         copies: copies.len() as u32,
     };
-    Ok((timing, kernels))
+    Ok((timing, kernels, state))
 }
 
 /// The most turns in one graph.
 const MOST_TURNS: f64 = 256.0;
 
-/// Conversions that are timed on the GPU, after one that took memory from the driver.
+/// Conversions that are timed on the GPU if time allows it, after one that took memory from the
+/// driver.
 const CONVERSIONS: usize = 5;
 
 /// Seconds that it takes to put in values that are on the GPU, the second time.

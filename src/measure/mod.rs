@@ -10,6 +10,7 @@
 pub mod gpu;
 mod meter;
 pub mod provenance;
+mod state;
 pub mod worker;
 
 use std::time::Instant;
@@ -28,6 +29,7 @@ use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 pub use meter::Meter;
 pub use provenance::Provenance;
+pub use state::State;
 pub use worker::Worker;
 
 /// How timings are taken. Records of different protocols are not comparable.

@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use super::State;
+
 /// Where, when and by what a measurement was taken; part of every record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -19,35 +21,28 @@ pub struct Provenance {
     pub kernels: String,
     /// Seconds since 1970, in UTC; 0 where unknown.
     pub taken_at: u64,
-    /// Clocks during the measurement, where the device tells them.
+    /// The device during the measurement, as far as it tells; none in older records.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub clocks: Option<Clocks>,
-}
-
-/// Clocks of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Clocks {
-    /// Of the multiprocessors, in MHz.
-    pub sm_mhz: f64,
-    /// Of the memory, in MHz.
-    pub memory_mhz: f64,
+    pub state: Option<Box<State>>,
 }
 
 impl Provenance {
     /// Of something that runs now.
     pub fn now(driver: String, kernels: String) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        Provenance {
-            driver,
-            kernels,
-            taken_at: since.map_or(0, |since| since.as_secs()),
-            clocks: None,
-        }
+        let taken_at = since.map_or(0, |since| since.as_secs());
+        Provenance { driver, kernels, taken_at, state: None }
+    }
+
+    /// The same, with the device in this state; nothing is kept where it tells nothing.
+    pub fn with_state(self, state: State) -> Self {
+        let state = (state != State::default()).then(|| Box::new(state));
+        Provenance { state, ..self }
     }
 
     /// Of a product on this host, over rayon's current threads.
     pub fn host() -> Self {
-        Provenance::now(host_driver(), host_kernels())
+        Provenance::now(host_driver(), host_kernels()).with_state(State::of_host())
     }
 }
 

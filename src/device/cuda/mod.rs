@@ -13,6 +13,7 @@ mod csr;
 mod cusparse;
 mod graph;
 mod memory;
+mod nvml;
 mod operator;
 mod placed;
 
@@ -35,7 +36,8 @@ pub use placed::Placed;
 
 use super::{Device, Kind};
 use crate::error::{Error, Result};
-use crate::format::Layout;
+use crate::format::{Arg, Launch, Layout};
+use crate::measure::State;
 use crate::scalar::Scalar;
 
 /// One opened GPU: its primary context, a stream, and the modules loaded so far.
@@ -43,6 +45,7 @@ pub struct Gpu {
     index: u32,
     profile: Device,
     driver: String,
+    monitor: Option<nvml::Monitor>,
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
     stream: Arc<Stream>,
     context: Context,
@@ -78,6 +81,7 @@ impl Gpu {
             index,
             profile: profile(device, index)?,
             driver: format!("{}.{}", version.major(), version.minor()),
+            monitor: nvml::Monitor::open(device),
             modules: Mutex::default(),
             stream: Arc::new(stream),
             context,
@@ -98,6 +102,11 @@ impl Gpu {
     /// The driver, as records of measurements name it.
     pub fn driver_key(&self) -> String {
         format!("CUDA {}", self.driver)
+    }
+
+    /// What NVML tells of the GPU now; nothing where its library is absent.
+    pub fn state(&self) -> State {
+        self.monitor.as_ref().map_or_else(State::default, nvml::Monitor::state)
     }
 
     /// The stream that this backend's own work runs on.
@@ -159,6 +168,24 @@ impl Gpu {
         Ok(f64::from(ms) / 1e3)
     }
 
+    /// Queues a kernel that writes where no memory is: whatever follows on this GPU fails, until
+    /// the process ends.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the launch fails.
+    pub(crate) fn fault(&self) -> Result<()> {
+        self.make_current()?;
+        let args = vec![Arg::U32(256), Arg::Y, Arg::Beta];
+        let kernel = "coo_scale_f64".to_string();
+        let launch = Launch { image: "coo", kernel, grid: 1, block: 256, shared_bytes: 0, args };
+        let step = operator::Step::new(self, &launch, operator::plain)?;
+        // SAFETY: none of the process's memory is at the address that the kernel writes to, so it
+        // changes none; the driver stops it.
+        step.map_or(Ok(()), |step| unsafe {
+            step.launch(NOWHERE, 1.0, 0.0, self.stream.as_inner())
+        })
+    }
+
     /// Waits for the stream.
     ///
     /// # Errors
@@ -167,6 +194,9 @@ impl Gpu {
         self.stream.synchronize().map_err(failed("a kernel"))
     }
 }
+
+/// Addresses of x, y and values at which there is never any memory.
+const NOWHERE: [cuda::CUdeviceptr; 3] = [8; 3];
 
 /// Makes the driver keep the memory that is given back, for the next conversion.
 fn keep_memory(index: u32) -> Result<()> {

@@ -1,0 +1,55 @@
+//! What NVML tells of a GPU. Its library is opened at run time; without it nothing is told.
+
+use std::ffi::OsStr;
+
+use cust::device::DeviceAttribute;
+use nvml_wrapper::Nvml;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+
+use crate::measure::State;
+
+/// NVML, and the place on the bus that it knows a GPU by: CUDA may count GPUs otherwise.
+pub(super) struct Monitor {
+    nvml: Nvml,
+    bus_id: String,
+}
+
+impl Monitor {
+    /// Opens NVML for this GPU; none where the library or the GPU is unknown to the other.
+    pub fn open(device: cust::device::Device) -> Option<Self> {
+        let nvml = Nvml::builder().lib_path(OsStr::new("libnvidia-ml.so.1")).init().ok()?;
+        let attribute = |which| device.get_attribute(which).ok();
+        let bus_id = format!(
+            "{:08x}:{:02x}:{:02x}.0",
+            attribute(DeviceAttribute::PciDomainId)?,
+            attribute(DeviceAttribute::PciBusId)?,
+            attribute(DeviceAttribute::PciDeviceId)?
+        );
+        Some(Monitor { nvml, bus_id })
+    }
+
+    /// The state of the GPU, now.
+    pub fn state(&self) -> State {
+        let Ok(device) = self.nvml.device_by_pci_bus_id(self.bus_id.as_str()) else {
+            return State::default();
+        };
+        let watts = |milliwatts: u32| f64::from(milliwatts) / 1e3;
+        let names = |reasons: ThrottleReasons| {
+            let names = reasons.iter_names().map(|(name, _)| name.to_lowercase());
+            names.collect::<Vec<_>>()
+        };
+        State {
+            name: device.name().ok(),
+            driver_version: self.nvml.sys_driver_version().ok(),
+            clock_mhz: device.clock_info(Clock::SM).ok().map(f64::from),
+            memory_mhz: device.clock_info(Clock::Memory).ok().map(f64::from),
+            ecc: device.is_ecc_enabled().ok().map(|mode| mode.currently_enabled),
+            power_w: device.power_usage().ok().map(watts),
+            power_limit_w: device.enforced_power_limit().ok().map(watts),
+            throttle: device.current_throttle_reasons().ok().map(names),
+            temperature_c: device.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
+            governor: None,
+        }
+    }
+}
