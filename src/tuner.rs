@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::choose::{self, Choice, Effort, Known, Verify, Workload, is_csr};
 use crate::csr::Csr;
@@ -126,7 +126,7 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let structure = structure(csr, workload);
+        let structure = Structure::of(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
         self.decide(csr, &structure, &workload, progress)
     }
@@ -141,9 +141,11 @@ impl Tuner {
         csr: &Csr<T>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
-        let structure = structure(csr, workload);
+        let structure = Structure::of(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
         let choice = self.decide(csr, &structure, &workload, &mut |_| ())?;
+        // Only the choice may ask for the partition that only measuring tried.
+        let structure = structure.with_partitioning();
         let target = choose::target(self.meter.device(), &workload);
         let target = choose::target_of(&choice.choice, &target);
         let operator = self.meter.prepare(csr, &structure, &choice.choice, &target)?;
@@ -173,7 +175,7 @@ impl Tuner {
             Effort::Estimate => return Ok(choice),
             Effort::Predict => Vec::new(),
             Effort::Measure => best_few(&choice),
-            Effort::Exhaustive => csr_first(&choice).cloned().collect(),
+            Effort::Exhaustive => csr_first(&choice).chain(untried(&choice)).cloned().collect(),
         };
         let (mut known, stale) = self.remembered(structure, workload)?;
         timed.retain(|candidate| known.iter().all(|known| known.candidate != *candidate));
@@ -238,7 +240,8 @@ impl Tuner {
         wisdom.keep(of_matrix.into_iter().chain([measured]))
     }
 
-    /// Measures candidates in order until the budget is spent; the first one always.
+    /// Measures candidates in order until the budget is spent; the first one always, whatever it
+    /// takes. The one that the budget ends is not remembered.
     fn measure<T: Scalar>(
         &self,
         csr: &Csr<T>,
@@ -249,17 +252,27 @@ impl Tuner {
     ) -> Result<Vec<Known>> {
         let target = choose::target(self.meter.device(), workload);
         let start = Instant::now();
+        let left = || {
+            let budget = Duration::try_from_secs_f64(workload.budget_s?.max(0.0));
+            Some(budget.unwrap_or(Duration::MAX).saturating_sub(start.elapsed()))
+        };
+        // A process that measures asks a structure of its own; a GPU opened here asks this one.
+        let to_try = Structure::of(csr).with_partitioning();
         let mut known = Vec::new();
         for (i, candidate) in timed.iter().enumerate() {
-            let spent_s = start.elapsed().as_secs_f64();
-            if i > 0 && workload.budget_s.is_some_and(|budget_s| spent_s >= budget_s) {
+            let limit = if i == 0 { None } else { left() };
+            if limit.is_some_and(|limit| limit.is_zero()) {
                 break;
             }
             let target = choose::target_of(candidate, &target);
             let measurement =
-                self.meter.measure(csr, structure, candidate, &target, &self.protocol)?;
+                self.meter.measure(csr, &to_try, candidate, &target, &self.protocol, limit)?;
             progress(Progress { done: i + 1, total: timed.len(), measurement: &measurement });
-            self.keep(structure, &measurement)?;
+            let failed = matches!(measurement.outcome, Outcome::Failed { .. });
+            let ended = limit.is_some() && left().is_some_and(|left| left.is_zero());
+            if !(failed && ended) {
+                self.keep(structure, &measurement)?;
+            }
             known.push(known_of(candidate.clone(), measurement.outcome));
         }
         Ok(known)
@@ -285,19 +298,16 @@ fn doubtful(confidence: f64) -> String {
     )
 }
 
-/// The structure of a matrix, to be partitioned where the effort allows it.
-fn structure<'a, T: Scalar>(csr: &'a Csr<T>, workload: &Workload) -> Structure<'a> {
-    let structure = Structure::of(csr);
-    match workload.effort {
-        Effort::Exhaustive => structure.with_partitioning(),
-        Effort::Estimate | Effort::Predict | Effort::Measure => structure,
-    }
-}
-
 /// CSR, then all others in the order of the ranking.
 fn csr_first(choice: &Choice) -> impl Iterator<Item = &Candidate> {
     let all = || choice.ranking.iter().map(|ranked| &ranked.candidate);
     all().filter(|candidate| is_csr(candidate)).chain(all().filter(|candidate| !is_csr(candidate)))
+}
+
+/// What only measuring finds out: the process that measures partitions and reorders, not this one.
+fn untried(choice: &Choice) -> impl Iterator<Item = &Candidate> {
+    let untried = choice.refused.iter().filter(|refused| refused.reason.is_untried());
+    untried.map(|refused| &refused.candidate)
 }
 
 /// CSR and the best of the others, few of each format.

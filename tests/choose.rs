@@ -2,12 +2,14 @@
 
 mod corpus;
 
-use ellect::choose::{self, Choice, Known, Workload};
+use ellect::choose::{self, Choice, Effort, Known, Workload};
 use ellect::cost::{Cost, Source};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
+use ellect::generate::{Coefficients, Points};
+use ellect::measure::Protocol;
 use ellect::structure::Structure;
-use ellect::{Csr, generate};
+use ellect::{Csr, Tuner, generate};
 
 fn device(name: &str) -> Device {
     Device::shipped().into_iter().find(|device| device.name == name).expect("shipped")
@@ -90,4 +92,47 @@ fn staying_in_csr_is_told_with_the_times_of_the_kernel_that_wins() {
          of 20.0 us, but preparing it takes 1.00 ms, which only 100 products pay back."
     );
     assert!(choice.explanation.iter().any(|s| s.contains("memory limit of 1.00 kB leaves")));
+}
+
+#[test]
+fn what_an_estimate_may_not_try_is_ranked_once_it_was_measured() {
+    let csr = matrix("stencil5", 30_000);
+    let workload = Workload { spmvs: 1_000_000, ..Workload::default() };
+    let metis = "ehyb:part=metis,share=2";
+    let estimated = choice(&csr, "h200", &workload, &[]);
+    let refused = |choice: &Choice| {
+        let refused = choice.refused.iter().find(|r| r.candidate.to_string() == metis);
+        refused.map(|refused| refused.reason.clone())
+    };
+    assert!(refused(&estimated).is_some_and(|reason| reason.is_untried()));
+    let known = [measured("cusparse:alg=csr_alg1", 0.0, 1e-4), measured(metis, 1.0, 1e-5)];
+    let found = choice(&csr, "h200", &workload, &known);
+    assert_eq!(found.choice.to_string(), metis);
+    assert_eq!((found.ranking[0].source, refused(&found)), (Source::Measured, None));
+    // A limit that the layout is over still refuses it.
+    let limited = Workload { memory_limit: Some(1), ..workload };
+    assert!(refused(&choice(&csr, "h200", &limited, &known)).is_some());
+}
+
+#[test]
+fn exhaustive_effort_times_what_an_estimate_may_not_try() {
+    let csr = generate::stencil(Points::Five, Coefficients::Constant, 150, 0);
+    let quick = Protocol {
+        min_sample_s: 1e-6,
+        min_samples: 1,
+        max_samples: 1,
+        max_copies: 1,
+        ..Protocol::default()
+    };
+    let tuner = Tuner::new(device("cpu")).with_protocol(quick);
+    let effort = Effort::Exhaustive;
+    let workload = Workload { effort, basis: Basis::Permuted, ..Workload::default() };
+    let found = tuner.recommend(&csr, &workload).expect("a host");
+    assert!(
+        found.refused.iter().all(|refused| !refused.reason.is_untried()),
+        "{:?}",
+        found.refused
+    );
+    let reordered = found.ranking.iter().find(|r| r.candidate.to_string().contains("sort=rcm"));
+    assert_eq!(reordered.expect("it suits").source, Source::Measured);
 }

@@ -1,16 +1,28 @@
-//! The measuring worker: whatever happens to its process, the caller goes on.
+//! The measuring worker: whatever happens to its process, the caller goes on. On this host, and on
+//! the GPU that `ELLECT_TEST_DEVICE` names.
+#![allow(clippy::print_stdout, reason = "says what ran where")]
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ellect::choose::{Workload, target};
-use ellect::device::Device;
+use ellect::device::{Device, Kind};
+use ellect::format::{Candidate, candidates};
 use ellect::measure::{Measurement, Outcome, Protocol, Worker, on_host};
 use ellect::{Csr, Result};
 
-fn start() -> Worker {
-    let arguments = ["worker", "--device", "cpu"].map(Into::into);
+/// This host, and the GPU that `ELLECT_TEST_DEVICE` names, `cuda:0` for instance.
+fn devices() -> Vec<String> {
+    let named = std::env::var("ELLECT_TEST_DEVICE").ok();
+    if named.is_none() {
+        println!("not run on a GPU: ELLECT_TEST_DEVICE is not set");
+    }
+    std::iter::once("cpu".to_string()).chain(named).collect()
+}
+
+fn start(device: &str) -> Worker {
+    let arguments = ["worker", "--device", device].map(Into::into);
     Worker::start(env!("CARGO_BIN_EXE_ellect").into(), arguments.into()).expect("it starts")
 }
 
@@ -26,7 +38,8 @@ fn tridiagonal(n: usize) -> Csr<f64> {
 
 fn measure(worker: &mut Worker, csr: &Csr<f64>, candidate: &str) -> Result<Measurement> {
     let device: Device = worker.device().clone();
-    worker.measure(csr, candidate, &target(&device, &Workload::default()), &protocol())
+    let target = target(&device, &Workload::default());
+    worker.measure(csr, candidate, &target, &protocol(), None)
 }
 
 #[track_caller]
@@ -44,7 +57,7 @@ fn failure(measurement: Measurement) -> String {
 
 #[test]
 fn a_worker_finds_what_measuring_in_this_process_finds() {
-    let (mut worker, csr) = (start(), tridiagonal(300));
+    let (mut worker, csr) = (start("cpu"), tridiagonal(300));
     let there = measure(&mut worker, &csr, "csr").expect("it runs");
     assert_timed(&there);
     let device = worker.device().clone();
@@ -62,7 +75,7 @@ fn a_worker_finds_what_measuring_in_this_process_finds() {
 
 #[test]
 fn other_values_of_the_same_pattern_are_sent_again() {
-    let (mut worker, mut csr) = (start(), tridiagonal(50));
+    let (mut worker, mut csr) = (start("cpu"), tridiagonal(50));
     for _ in 0..2 {
         assert_timed(&measure(&mut worker, &csr, "csr").expect("it runs"));
         csr.values_mut().fill(2.0);
@@ -72,43 +85,105 @@ fn other_values_of_the_same_pattern_are_sent_again() {
 #[cfg(debug_assertions)]
 #[test]
 fn candidates_that_end_the_process_are_failed_and_the_others_carried_on() {
-    let (mut worker, csr) = (start().with_time_limit(Duration::from_secs(10)), tridiagonal(300));
-    for (candidate, told) in [("debug:abort", "signal: 6"), ("debug:exit", "exit status: 3")] {
-        let first = worker.process_id();
-        let reason = failure(measure(&mut worker, &csr, candidate).expect("it is recorded"));
-        assert!(reason.contains(told), "{reason}");
-        assert_timed(&measure(&mut worker, &csr, "csr").expect("it starts again"));
-        assert_ne!(worker.process_id(), first);
+    for device in devices() {
+        let mut worker = start(&device).with_time_limit(Duration::from_secs(30));
+        let csr = tridiagonal(300);
+        let fault = match worker.device().kind {
+            Kind::Host => "signal: 6",
+            Kind::Gpu => "CUDA error",
+        };
+        for (candidate, told) in
+            [("debug:abort", "signal: 6"), ("debug:exit", "exit status: 3"), ("debug:fault", fault)]
+        {
+            let first = worker.process_id();
+            let failed = measure(&mut worker, &csr, candidate).expect("it is recorded");
+            assert_eq!(failed.candidate, candidate);
+            let reason = failure(failed);
+            assert!(reason.contains(told), "{device}: {reason}");
+            for next in ["csr", "hll"] {
+                assert_timed(&measure(&mut worker, &csr, next).expect("it starts again"));
+            }
+            assert_ne!(worker.process_id(), first);
+        }
     }
+}
+
+#[test]
+fn what_misbehaves_for_tests_is_never_listed() {
+    for kind in [Kind::Host, Kind::Gpu] {
+        assert!(candidates(kind).iter().all(|c| !c.to_string().starts_with("debug")));
+    }
+    assert!("debug:fault".parse::<Candidate>().is_err());
 }
 
 #[cfg(debug_assertions)]
 #[test]
 fn a_candidate_that_hangs_is_failed_after_its_time() {
-    let (mut worker, csr) = (start().with_time_limit(Duration::from_secs(1)), tridiagonal(300));
-    let reason = failure(measure(&mut worker, &csr, "debug:hang").expect("it is recorded"));
-    assert_eq!(reason, "it timed out after 1 s");
-    let mut worker = worker.with_time_limit(Duration::from_secs(60));
-    assert_timed(&measure(&mut worker, &csr, "csr").expect("it starts again"));
+    for device in devices() {
+        let worker = start(&device);
+        let (mut worker, csr) = (worker.with_time_limit(Duration::from_secs(1)), tridiagonal(300));
+        let reason = failure(measure(&mut worker, &csr, "debug:hang").expect("it is recorded"));
+        assert_eq!(reason, "it timed out after 1 s");
+        let mut worker = worker.with_time_limit(Duration::from_secs(60));
+        assert_timed(&measure(&mut worker, &csr, "csr").expect("it starts again"));
+        let (device, short) = (worker.device().clone(), Some(Duration::from_millis(300)));
+        let target = target(&device, &Workload::default());
+        let cut = worker.measure(&csr, "debug:hang", &target, &protocol(), short);
+        assert_eq!(failure(cut.expect("it is recorded")), "it timed out after 0.3 s");
+    }
 }
 
 #[cfg(debug_assertions)]
 #[test]
 fn a_process_that_every_candidate_ends_is_an_error() {
-    let (mut worker, csr) = (start(), tridiagonal(3));
+    let (mut worker, csr) = (start("cpu"), tridiagonal(3));
     let error = (0..100).find_map(|_| measure(&mut worker, &csr, "debug:exit").err());
     let error = error.expect("not without end").to_string();
     assert!(error.contains("in a row"), "{error}");
 }
 
 #[cfg(unix)]
+fn kill(process: u32) {
+    let killed = Command::new("kill").args(["-9", &process.to_string()]).status();
+    assert!(killed.expect("kill is there").success());
+}
+
+#[cfg(unix)]
 #[test]
 fn a_process_killed_between_jobs_costs_no_candidate() {
-    let (mut worker, csr) = (start(), tridiagonal(300));
-    let id = worker.process_id().expect("it runs").to_string();
-    assert!(Command::new("kill").args(["-9", &id]).status().expect("kill is there").success());
-    std::thread::sleep(Duration::from_millis(200));
-    assert_timed(&measure(&mut worker, &csr, "csr").expect("it starts again"));
+    for device in devices() {
+        let (mut worker, csr) = (start(&device), tridiagonal(300));
+        kill(worker.process_id().expect("it runs"));
+        std::thread::sleep(Duration::from_millis(200));
+        assert_timed(&measure(&mut worker, &csr, "csr").expect("it starts again"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_process_killed_at_work_fails_that_candidate_alone() {
+    for name in devices() {
+        let (mut worker, csr) = (start(&name), tridiagonal(300));
+        let device = worker.device().clone();
+        let target = target(&device, &Workload::default());
+        let process = worker.process_id().expect("it runs");
+        // Far longer than the time until it is killed.
+        let long =
+            Protocol { min_samples: 1_000_000, max_samples: 1_000_000, max_s: 60.0, ..protocol() };
+        let failed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(500));
+                kill(process);
+            });
+            worker.measure(&csr, "csr", &target, &long, None).expect("it is recorded")
+        });
+        let reason = failure(failed);
+        assert!(reason.contains("signal: 9"), "{name}: {reason}");
+        for next in ["csr", "hll"] {
+            assert_timed(&measure(&mut worker, &csr, next).expect("it starts again"));
+        }
+        assert_ne!(worker.process_id(), Some(process));
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What measures: this host, or one of its GPUs.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::{Measurement, Protocol, Worker, on_host};
 use crate::csr::Csr;
@@ -128,7 +129,22 @@ impl Meter {
         }
     }
 
-    /// Checks and times one candidate.
+    /// Lets the device fault: a GPU by a kernel that writes where no memory is, which its next work
+    /// meets; a host by a stack without end, which ends the process. For tests.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the kernel is not launched.
+    pub(super) fn fault(&self) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return gpu.fault();
+        }
+        overflow(0);
+        Ok(())
+    }
+
+    /// Checks and times one candidate; in a worker's process within `limit`, or the worker's own
+    /// time limit where that is less.
     ///
     /// # Errors
     /// As [`Meter::check`], and [`Error::Device`] where a worker's process does not start again.
@@ -139,11 +155,12 @@ impl Meter {
         candidate: &Candidate,
         target: &Target<'_>,
         protocol: &Protocol,
+        limit: Option<Duration>,
     ) -> Result<Measurement> {
         self.check()?;
         if let Some(worker) = &self.worker {
             let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
-            return worker.measure(csr, &candidate.to_string(), target, protocol);
+            return worker.measure(csr, &candidate.to_string(), target, protocol, limit);
         }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
@@ -152,4 +169,11 @@ impl Meter {
         let _ = structure;
         Ok(on_host(csr, candidate, target, protocol))
     }
+}
+
+/// Takes more of the stack than there is.
+fn overflow(depth: u64) -> u64 {
+    let depth = std::hint::black_box(depth);
+    // The black box keeps the call from becoming a loop.
+    if depth == u64::MAX { 0 } else { std::hint::black_box(overflow(depth + 1)) + depth }
 }

@@ -36,7 +36,7 @@ fn cases() -> Vec<Case> {
             if !["csr", "hll", "ell"].contains(&name) {
                 continue;
             }
-            let measured = meter.measure(&csr, &structure, &candidate, &target, &protocol);
+            let measured = meter.measure(&csr, &structure, &candidate, &target, &protocol, None);
             let mut line = serde_json::to_value(measured.expect("a host")).expect("plain data");
             line["matrix"] = source.into();
             lines += &(line.to_string() + "\n");

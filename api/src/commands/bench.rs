@@ -130,13 +130,13 @@ fn one<T: Scalar>(
 ) -> Result<()> {
     let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
     let target = choose::target(meter.device(), &workload);
-    let structure = Structure::of(csr).with_partitioning();
+    let structure = Structure::of(csr);
     let protocol = Protocol { max_s: 0.2, max_samples: 20, ..Protocol::default() };
     let bar = bar(chosen.len() as u64, "timing");
     for candidate in chosen {
         bar.set_message(format!("{name} {candidate}"));
         bar.inc(1);
-        let measurement = meter.measure(csr, &structure, candidate, &target, &protocol)?;
+        let measurement = meter.measure(csr, &structure, candidate, &target, &protocol, None)?;
         let record = Record {
             matrix: name.to_string(),
             nrows: csr.nrows(),

@@ -1,5 +1,7 @@
 //! `ellect measure`.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use ellect::choose::Effort;
@@ -24,12 +26,21 @@ pub struct Measure {
     /// Only candidates whose text begins so, `hll:hack=32` for instance; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// The most seconds that one candidate may take, its conversion included [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    limit: Option<Duration>,
     /// Time also what is remembered
     #[arg(long)]
     again: bool,
     /// Print one JSON record a line, with all samples
     #[arg(long)]
     json: bool,
+}
+
+/// A time limit from its text.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let limit = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    limit.filter(|limit| !limit.is_zero()).ok_or_else(|| "it must be a number over 0".into())
 }
 
 /// Times every candidate and prints what was found, fastest first.
@@ -68,7 +79,7 @@ impl Job<'_> {
     /// Measures one candidate after the other; JSON records are printed as they come.
     fn measure<T: Scalar>(&self, csr: &Csr<T>, source: &str) -> Result<Vec<Measurement>> {
         let target = choose::target(self.meter.device(), &self.options.product.workload());
-        let structure = Structure::new(csr.pattern()).with_partitioning();
+        let structure = Structure::new(csr.pattern());
         let protocol = Protocol::default();
         let driver = self.meter.driver();
         let wanted = Wanted {
@@ -95,8 +106,13 @@ impl Job<'_> {
             let measurement = match known {
                 Answered::Known(measurement) => *measurement,
                 Answered::Missing | Answered::Stale(_) => {
-                    let new = self.meter.measure(csr, &structure, candidate, &target, &protocol)?;
-                    if let Some(wisdom) = self.wisdom {
+                    let limit = self.options.limit;
+                    let new = self
+                        .meter
+                        .measure(csr, &structure, candidate, &target, &protocol, limit)?;
+                    // Under a longer limit it might not fail.
+                    let cut = limit.is_some() && matches!(new.outcome, Outcome::Failed { .. });
+                    if let Some(wisdom) = self.wisdom.filter(|_| !cut) {
                         wisdom.keep([Record::Measurement(Box::new(new.clone()))])?;
                     }
                     new

@@ -76,18 +76,17 @@ fn jobs<T: Scalar>(
     let structure = Structure::of(csr).with_partitioning();
     while let Ok(next) = incoming.recv() {
         let Incoming::Job(job) = next else { return Ok(Some(next)) };
-        #[cfg(debug_assertions)]
-        misbehave(&job.candidate);
         let target = Target {
             device: meter.device(),
             precision: T::PRECISION,
             basis: job.basis,
             memory_limit: job.memory_limit,
         };
-        let measured = job.candidate.parse::<Candidate>().and_then(|candidate| {
-            meter.measure(csr, &structure, &candidate, &target, &job.protocol)
+        let measured = candidate(&job.candidate, meter).and_then(|candidate| {
+            meter.measure(csr, &structure, &candidate, &target, &job.protocol, None)
         });
-        let measurement = measured.map_err(io::Error::other)?;
+        let mut measurement = measured.map_err(io::Error::other)?;
+        measurement.candidate = job.candidate;
         let after = match (&measurement.outcome, meter.device().kind) {
             (Outcome::Failed { .. }, Kind::Gpu) => After::Ends,
             _ => After::Stays,
@@ -100,17 +99,24 @@ fn jobs<T: Scalar>(
     Ok(None)
 }
 
-/// What tests ask of a debug build: to end, to be stuck, and to be broken by a fault.
-#[cfg(debug_assertions)]
-fn misbehave(candidate: &str) {
-    match candidate {
-        "debug:exit" => process::exit(3),
-        "debug:hang" => loop {
-            thread::park();
-        },
-        "debug:abort" => process::abort(),
-        _ => {}
+/// The candidate of this text; in a debug build also what tests ask for: to end, to be stuck, to
+/// be broken by a fault.
+fn candidate(text: &str, meter: &Meter) -> Result<Candidate> {
+    if cfg!(debug_assertions) {
+        match text {
+            "debug:exit" => process::exit(3),
+            "debug:hang" => loop {
+                thread::park();
+            },
+            "debug:abort" => process::abort(),
+            "debug:fault" => {
+                meter.fault()?;
+                return "csr".parse();
+            }
+            _ => {}
+        }
     }
+    text.parse()
 }
 
 /// Reads one message, and the matrix that follows it.

@@ -136,8 +136,8 @@ impl Worker {
         self.running.as_ref().map(|running| lock(&running.child).id())
     }
 
-    /// Checks and times one candidate, given as text; one that ends the child or takes too long
-    /// has [`Outcome::Failed`].
+    /// Checks and times one candidate, given as text; one that ends the child, or takes longer than
+    /// `limit` or the worker's own time limit, has [`Outcome::Failed`].
     ///
     /// One pass over the matrix besides, and its transfer where another one was measured last.
     ///
@@ -150,7 +150,9 @@ impl Worker {
         candidate: &str,
         target: &Target<'_>,
         protocol: &Protocol,
+        limit: Option<Duration>,
     ) -> Result<Measurement> {
+        let limit = limit.map_or(self.time_limit, |limit| limit.min(self.time_limit));
         let job = Job {
             candidate: candidate.to_string(),
             basis: target.basis,
@@ -164,7 +166,7 @@ impl Worker {
             Some(running) => running,
             None => Running::start(&self.program, &self.arguments)?.0,
         };
-        let asked = running.within(self.time_limit, |to, from, holds| {
+        let asked = running.within(limit, |to, from, holds| {
             if *holds != Some(matrix) {
                 send_matrix(to, csr)?;
                 *holds = Some(matrix);
