@@ -5,9 +5,9 @@ use std::hash::{Hash, Hasher};
 use super::spec::Order::{self, Natural, Random, Rcm};
 use super::{
     Coefficients::{Constant, Varying},
+    Neighbours::{Cells, Cubes, Tetrahedra, TwiceTetrahedra},
     Points::{Five, Nine, Seven, TwentySeven},
-    banded, circuit, convection_diffusion, elasticity, heat, poisson, power_law, rmat, stencil,
-    uniform,
+    *,
 };
 use crate::csr::Csr;
 
@@ -80,11 +80,44 @@ pub static CLASSES: &[Class] = &[
         7.0, MESH, |rows, _| convection_diffusion(edge(rows, 3))),
     class("elasticity", "linear elasticity on jittered tetrahedra, 3 unknowns a node",
         45.0, MESH, |rows, seed| elasticity(edge(rows / 3, 3), seed)),
+    class("elasticity_hex", "linear elasticity on hexahedra, 3 unknowns a node",
+        81.0, MESH, |rows, seed| elasticity_hex(edge(rows / 3, 3), seed)),
     class("heat", "heat conduction on jittered tetrahedra", 15.0, MESH,
         |rows, seed| heat(edge(rows, 3), seed)),
+    class("triangles", "heat conduction on triangles, in order by area only", 7.0, MESH,
+        |rows, seed| triangles(edge(rows, 2), seed)),
+    class("p2", "heat conduction on tetrahedra of order 2: long and short rows", 28.0, MESH,
+        |rows, seed| p2(halved(edge(rows, 3)), seed)),
+    class("taylor_hood", "Stokes problem on triangles, velocities of order 2, pressure of order 1",
+        18.0, MESH, |rows, seed| taylor_hood(halved(edge(rows * 4 / 9, 2)), seed)),
+    class("blocks4", "flow in the plane: 4 x 4 blocks on cells that share a side", 20.0, MESH,
+        |rows, seed| block_system::<4>(Cells, edge(rows / 4, 2), seed)),
+    class("blocks5", "flow in space: 5 x 5 blocks on tetrahedra", 75.0, MESH,
+        |rows, seed| block_system::<5>(Tetrahedra, edge(rows / 5, 3), seed)),
+    class("blocks5_wide", "the same with neighbours of neighbours, as DLR2", 325.0, MESH,
+        |rows, seed| block_system::<5>(TwiceTetrahedra, edge(rows / 5, 3), seed)),
+    class("blocks6", "flow with turbulence: 6 x 6 blocks on hexahedra, as DLR1", 162.0, MESH,
+        |rows, seed| block_system::<6>(Cubes, edge(rows / 6, 3), seed)),
+    class("dg", "discontinuous elements of order 2: 9 x 9 blocks on cells that share a side",
+        45.0, MESH, |rows, seed| block_system::<9>(Cells, edge(rows / 9, 2), seed)),
+    class("pose_graph", "a robot's poses and loops: 3 x 3 blocks", 15.6, MESH,
+        |rows, seed| pose_graph((rows / 3).max(1), seed)),
+    class("holstein_hubbard", "electrons and phonons on a ring, long far diagonals, as HMEp",
+        14.0, MESH, holstein_hubbard),
+    class("kkt", "optimal control of heat in a cube: a saddle point, as nlpkkt80", 26.5, MESH,
+        |rows, seed| kkt((1..).take_while(|e| 2 * e * e * (e + 3) <= rows).last().unwrap_or(1), seed)),
+    class("linear_program", "constraints in stages, 5 columns to 2 rows, some rows and columns dense",
+        9.7, FIXED, linear_program),
+    class("least_squares", "observations of 4 or 5 unknowns, 4 rows to a column", 4.4, FIXED,
+        least_squares),
+    class("power_flow", "Jacobian of a power grid: 2 x 2 blocks on a network in the plane",
+        7.7, MESH, |rows, seed| power_flow(edge(rows / 2, 2), seed)),
+    class("road", "roads between crossings", 2.5, MESH, |rows, seed| road(edge(rows, 2), seed)),
     class("circuit", "resistors between near nodes, and a few nodes that many share",
         6.0, MESH, circuit),
     class("rmat", "R-MAT graph, 16 edges a node", 14.0, GRAPH, |rows, seed| rmat(rows, 16, seed)),
+    class("chung_lu", "graph with degrees of a power law, undirected", 12.0, GRAPH, chung_lu),
+    class("web", "links of web pages, most within a site", 11.0, MESH, web),
     class("uniform", "16 entries a row, anywhere", 16.0, FIXED,
         |rows, seed| uniform(rows, 16, seed)),
     class("poisson", "a Poisson-distributed number of entries a row, 8 on average, anywhere",
@@ -92,9 +125,16 @@ pub static CLASSES: &[Class] = &[
     class("power_law", "row lengths of a power law, entries anywhere", 9.0, FIXED, power_law),
     class("banded", "half of the entries within 20 columns of the diagonal", 21.0, MESH,
         |rows, seed| banded(rows, 20, 0.5, seed)),
+    class("banded_outliers", "a dense band, and in every other row one entry anywhere",
+        17.3, MESH, |rows, seed| banded_outliers(rows, 10, 0.8, seed)),
 ];
 
 /// The edge of the square or cube with about so many points.
 fn edge(points: usize, dimensions: i32) -> usize {
     (points as f64).powf(1.0 / f64::from(dimensions)).round().max(1.0) as usize
+}
+
+/// The cells of elements of order 2 along a line of so many points.
+fn halved(points: usize) -> usize {
+    (points / 2).max(1)
 }

@@ -51,6 +51,19 @@ pub fn banded(n: usize, half: usize, density: f64, seed: u64) -> Csr<f64> {
     })
 }
 
+/// A band as of [`banded`], and in every other row one entry anywhere.
+pub fn banded_outliers(n: usize, half: usize, density: f64, seed: u64) -> Csr<f64> {
+    let band = banded(n, half, density, seed);
+    by_rows(n, n, |i, row| {
+        let (columns, values) = band.row(i);
+        row.extend(columns.iter().copied().zip(values.iter().copied()));
+        let mut stream = Stream::new(!seed, i);
+        if stream.unit() < 0.5 {
+            row.push((stream.below(n) as u32, stream.signed()));
+        }
+    })
+}
+
 /// The conductances of a circuit of `n` nodes: each is joined to some near ones, and one in three
 /// to one of a few nodes that many share (supplies, clocks). Symmetric positive definite.
 pub fn circuit(n: usize, seed: u64) -> Csr<f64> {
@@ -131,6 +144,78 @@ pub fn rmat(n: usize, edges_a_node: usize, seed: u64) -> Csr<f64> {
     of_edges(n, edges.collect(), |i, j| signed(hash(seed, i as u64, j as u64)))
 }
 
+/// The degrees that [`chung_lu`] expects of `n` nodes, falling: at least 2, by the power 2.1, at
+/// most twice the root of `n`, so that no two nodes expect more than one edge.
+fn chung_lu_weights(n: usize) -> Vec<f64> {
+    let most = 2.0 * (n as f64).sqrt();
+    let weight = |i: usize| (2.0 * ((i as f64 + 0.5) / n as f64).powf(-1.0 / 1.1)).min(most);
+    (0..n).into_par_iter().map(weight).collect()
+}
+
+/// An undirected graph in which node `i` expects the degree `w[i]`, and any two nodes are joined
+/// with probability `w[i] w[j] / sum(w)` (F. Chung, L. Lu, Connected components in random graphs
+/// with given expected degree sequences, 2002); degrees fall off with the power 2.1, the first
+/// nodes have the most. Edges of a node are drawn by skipping those that are not there (J. Miller,
+/// A. Hagberg, Efficient generation of networks with given expected degrees, 2011). Symmetric.
+pub fn chung_lu(n: usize, seed: u64) -> Csr<f64> {
+    let weights = chung_lu_weights(n);
+    let total: f64 = weights.iter().sum();
+    let edges = (0..n).into_par_iter().flat_map_iter(|i| {
+        let mut stream = Stream::new(seed, i);
+        let chance = |j: usize| (weights[i] * weights[j] / total).min(1.0);
+        let mut own = Vec::new();
+        let mut j = i + 1;
+        // Edges are skipped as if all had the chance of the first, which has the greatest; the one
+        // that is reached is kept as often as its own chance is smaller.
+        while j < n {
+            let skipping = chance(j);
+            if skipping < 1.0 {
+                j += (stream.unit().ln() / (-skipping).ln_1p()) as usize;
+            }
+            if j < n && stream.unit() * skipping < chance(j) {
+                own.extend([(i as u32, j as u32), (j as u32, i as u32)]);
+            }
+            j += 1;
+        }
+        own
+    });
+    of_edges(n, edges.collect(), |i, j| signed(hash_pair(seed, i, j)))
+}
+
+/// Pages of a site.
+const SITE: usize = 64;
+
+/// The links of a crawl of `n` pages, those of a site with near numbers: half of a page's links
+/// are the menu of its site, most others lead to near pages, one in ten to a page that many know.
+/// Row lengths fall off with the power 2.5.
+pub fn web(n: usize, seed: u64) -> Csr<f64> {
+    let anywhere = |bits: u64| (unit(bits) * n as f64) as usize;
+    by_rows(n, n, |i, row| {
+        let mut stream = Stream::new(seed, i);
+        let length = (5.0 * stream.unit().powf(-1.0 / 1.5)).min(n as f64 / 20.0) as usize;
+        for link in 0..length.max(2) {
+            let page = match stream.unit() {
+                u if u < 0.5 => {
+                    let site = i / SITE;
+                    let bits = hash(seed, site as u64, (link / 2) as u64);
+                    (site * SITE + bits as usize % SITE).min(n - 1)
+                }
+                u if u < 0.9 => {
+                    let away = (4.0 / stream.unit()) as usize;
+                    if stream.signed() < 0.0 {
+                        i.saturating_sub(away)
+                    } else {
+                        (i + away).min(n - 1)
+                    }
+                }
+                // The k-th best known page is anywhere.
+                _ => anywhere(hash(seed, (stream.unit().powi(4) * n as f64) as u64, 2)),
+            };
+            row.push((page as u32, stream.unit()));
+        }
+    })
+}
+
 /// The adjacency matrix of these edges (from, to), those given twice kept once.
 fn of_edges(
     n: usize,
@@ -144,4 +229,61 @@ fn of_edges(
         let own = edges[first..].iter().take_while(|edge| edge.0 as usize == i);
         row.extend(own.map(|&(_, j)| (j, value(i, j as usize))));
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn degrees_of_a_chung_lu_graph_follow_the_weights() {
+        let n = 20_000;
+        let (csr, weights) = (chung_lu(n, 1), chung_lu_weights(n));
+        let degree = |i: usize| csr.row(i).0.len() as f64;
+        for nodes in [0..20, 20..200, 200..2000, 2000..n] {
+            let expected: f64 = weights[nodes.clone()].iter().sum();
+            let found: f64 = nodes.clone().map(degree).sum();
+            let bound = 5.0 * expected.sqrt() + 0.01 * expected;
+            assert!((found - expected).abs() < bound, "{nodes:?}: {found} for {expected}");
+        }
+        let heaviest = degree(0);
+        assert!((heaviest - weights[0]).abs() < 5.0 * weights[0].sqrt(), "{heaviest}");
+    }
+
+    #[test]
+    fn a_circuits_hubs_have_a_third_of_all_nodes() {
+        let csr = circuit(20_000, 1);
+        let mut lengths: Vec<usize> = csr.row_ptr().windows(2).map(|w| w[1] - w[0]).collect();
+        lengths.sort_unstable();
+        let hubs: usize = lengths[lengths.len() - 4..].iter().sum();
+        assert!((6000..7300).contains(&hubs), "{hubs}");
+        assert!(lengths[lengths.len() - 5] < 40);
+    }
+
+    #[test]
+    fn rmat_takes_any_number_of_nodes() {
+        let csr = rmat(1000, 16, 1);
+        assert_eq!(csr.nrows(), 1000);
+        assert!((8000..16_000).contains(&csr.nnz()), "{}", csr.nnz());
+    }
+
+    #[test]
+    fn pages_link_mostly_to_near_ones() {
+        let csr = web(20_000, 1);
+        let near = |i: usize| csr.row(i).0.iter().filter(move |&&j| i.abs_diff(j as usize) < 100);
+        let local: usize = (0..csr.nrows()).map(|i| near(i).count()).sum();
+        assert!(
+            local * 10 > csr.nnz() * 6 && local * 10 < csr.nnz() * 9,
+            "{local} of {}",
+            csr.nnz()
+        );
+    }
+
+    #[test]
+    fn outliers_are_few_and_anywhere() {
+        let csr = banded_outliers(3000, 10, 0.8, 1);
+        let outside = |i: usize| csr.row(i).0.iter().filter(move |&&j| i.abs_diff(j as usize) > 10);
+        let far: usize = (0..csr.nrows()).map(|i| outside(i).count()).sum();
+        assert!((1300..1700).contains(&far), "{far}");
+    }
 }

@@ -52,7 +52,8 @@ struct Mesh {
 type Vector = [f64; 3];
 
 /// The orders of the three axes: the tetrahedra of a small cube.
-const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+pub(super) const ORDERS: [[usize; 3]; 6] =
+    [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
 impl Mesh {
     /// Calls `f(j, volume, gradient of i, gradient of j)` for each point `j` of each tetrahedron

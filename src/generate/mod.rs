@@ -4,20 +4,34 @@
 //! [`CLASSES`] is the table of what there is; a [`Spec`] names one matrix by its class, number of
 //! rows, order and seed. [`scaled`] makes a large matrix of a given one.
 
+mod blocks;
 mod classes;
+mod corpus;
 mod graph;
 mod grid;
 mod mesh;
+mod network;
+mod optimization;
+mod quadratic;
+mod quantum;
 mod random;
 mod scaled;
 mod spec;
 
 use crate::csr::Csr;
 use crate::error::Result;
+pub use blocks::{Neighbours, block_system, elasticity_hex, pose_graph};
 pub use classes::{CLASSES, Class};
-pub use graph::{banded, circuit, poisson, power_law, rmat, uniform};
+pub use corpus::{Size, corpus};
+pub use graph::{
+    banded, banded_outliers, chung_lu, circuit, poisson, power_law, rmat, uniform, web,
+};
 pub use grid::{Coefficients, Points, convection_diffusion, stencil};
 pub use mesh::{elasticity, heat};
+pub use network::{power_flow, road, triangles};
+pub use optimization::{kkt, least_squares, linear_program};
+pub use quadratic::{p2, taylor_hood};
+pub use quantum::holstein_hubbard;
 pub use random::random_order;
 pub use scaled::scaled;
 pub use spec::{MOST_ROWS, Order, Spec};
@@ -49,8 +63,22 @@ mod tests {
     }
 
     #[test]
-    fn problems_with_an_energy_are_symmetric() {
-        for name in ["stencil7", "elasticity", "heat", "circuit"] {
+    fn what_is_said_to_be_symmetric_is() {
+        for name in [
+            "stencil7",
+            "elasticity",
+            "elasticity_hex",
+            "heat",
+            "triangles",
+            "p2",
+            "taylor_hood",
+            "pose_graph",
+            "holstein_hubbard",
+            "kkt",
+            "road",
+            "circuit",
+            "chung_lu",
+        ] {
             let csr = by_name(name, 600, 1).expect("listed");
             for i in 0..csr.nrows() {
                 let (columns, values) = csr.row(i);

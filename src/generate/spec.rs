@@ -86,6 +86,11 @@ impl Spec {
         self.class.name
     }
 
+    /// The order of rows and columns.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
     /// About the number of entries, without making the matrix; small grids have fewer, as more
     /// of their points are at the border.
     pub fn nnz_estimate(&self) -> usize {
