@@ -283,9 +283,10 @@ impl Tuner {
 fn known_of(candidate: Candidate, outcome: Outcome) -> Known {
     let cost = match outcome {
         Outcome::Timed(timing) => Ok(timing.cost()),
-        Outcome::Refused { reason } | Outcome::Wrong { reason } | Outcome::Failed { reason } => {
-            Err(Refusal::new(reason))
-        }
+        Outcome::Refused { reason }
+        | Outcome::Wrong { reason }
+        | Outcome::Failed { reason }
+        | Outcome::Cut { reason } => Err(Refusal::new(reason)),
     };
     Known { candidate, cost }
 }

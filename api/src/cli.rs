@@ -128,6 +128,8 @@ pub enum Command {
         #[arg(long, value_name = "NAME")]
         device: String,
     },
+    /// Measure a corpus on a device of this machine, then train and evaluate models of it
+    Tune(crate::commands::tune::Tune),
     /// Train models on records of measurements
     Train(crate::commands::train::Train),
     /// Show how well models choose, on records of measurements; times nothing

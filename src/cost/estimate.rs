@@ -16,6 +16,8 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Cost, Source};
 use crate::device::{Kind, Reach};
 use crate::format::{Candidate, Target, Work};
@@ -73,34 +75,54 @@ impl Times {
     }
 }
 
+/// What estimates see of a matrix besides the [`Work`] of its candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sight {
+    /// Number of rows.
+    pub nrows: usize,
+    /// Number of columns.
+    pub ncols: usize,
+    /// Number of nonzeros.
+    pub nnz: usize,
+    /// Entries of the longest row.
+    pub longest: usize,
+    /// Rows of another length than the row before.
+    pub changes: usize,
+    /// Share of the sectors asked for, in the matrix's own order, that the same block of rows did
+    /// not ask for before.
+    pub new_share: f64,
+}
+
 /// Estimates the candidates of one matrix for one target.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimator<'a> {
     target: Target<'a>,
-    nrows: usize,
-    ncols: usize,
-    nnz: usize,
-    longest: usize,
-    /// Rows of another length than the row before.
-    changes: usize,
-    /// Share of the sectors asked for, in the matrix's own order, that the same block of rows did
-    /// not ask for before.
-    new_share: f64,
+    sight: Sight,
 }
 
 impl<'a> Estimator<'a> {
     /// Samples the locality of x; one pass over at most `BLOCKS` blocks of `BLOCK` rows.
     pub fn new(structure: &Structure<'_>, target: &Target<'a>) -> Self {
         let pattern = structure.pattern();
-        Estimator {
-            target: *target,
+        let sight = Sight {
             nrows: pattern.nrows(),
             ncols: pattern.ncols(),
             nnz: pattern.nnz(),
             longest: structure.max_length(),
             changes: structure.lengths().windows(2).filter(|w| w[0] != w[1]).count(),
             new_share: new_share(structure, target),
-        }
+        };
+        Estimator { target: *target, sight }
+    }
+
+    /// The same of a matrix that was seen before.
+    pub fn of(sight: Sight, target: &Target<'a>) -> Self {
+        Estimator { target: *target, sight }
+    }
+
+    /// What it sees of the matrix.
+    pub fn sight(&self) -> Sight {
+        self.sight
     }
 
     /// The cost of a candidate that does this work.
@@ -119,14 +141,14 @@ impl<'a> Estimator<'a> {
         let Target { device, precision, .. } = self.target;
         let reach = device.reach(candidate);
         let w = precision.bytes() as f64;
-        let (x_bytes, y_bytes) = (self.ncols as f64 * w, self.nrows as f64 * w);
+        let (x_bytes, y_bytes) = (self.sight.ncols as f64 * w, self.sight.nrows as f64 * w);
 
         // Sectors of x that are not near any more when they are asked for; those that the
         // last-level cache has lost too come from memory.
         let fits_near = (device.near_bytes as f64 / x_bytes.max(1.0)).min(1.0);
         let missed = match device.kind {
-            Kind::Gpu => work.x_sectors * self.new_share,
-            Kind::Host => work.x_sectors * self.new_share * (1.0 - fits_near),
+            Kind::Gpu => work.x_sectors * self.sight.new_share,
+            Kind::Host => work.x_sectors * self.sight.new_share * (1.0 - fits_near),
         };
         let room = device.cache_bytes as f64;
         let lost = (1.0 - room / (x_bytes + y_bytes).max(1.0)).max(0.0);
@@ -158,7 +180,7 @@ impl<'a> Estimator<'a> {
 
     /// Threads of a host that have a part of the work.
     fn threads(&self, work: &Work) -> f64 {
-        let parts = (work.entries as usize + self.nrows) / par::GRAIN;
+        let parts = (work.entries as usize + self.sight.nrows) / par::GRAIN;
         parts.clamp(1, self.target.device.processors as usize) as f64
     }
 
@@ -187,8 +209,8 @@ impl<'a> Estimator<'a> {
             Kind::Host => self.threads(work),
         };
         let entries_ns = work.entries as f64 * reach.entry_ns.of(precision);
-        let rows_ns = self.nrows as f64 * reach.row_ns.of(precision);
-        let changes_ns = self.changes as f64 * reach.change_ns.of(precision);
+        let rows_ns = self.sight.nrows as f64 * reach.row_ns.of(precision);
+        let changes_ns = self.sight.changes as f64 * reach.change_ns.of(precision);
         (entries_ns + rows_ns + changes_ns) / processors / 1e9
     }
 
@@ -197,8 +219,8 @@ impl<'a> Estimator<'a> {
         if work.lanes == 0 {
             return 0.0;
         }
-        let threads_a_row = (work.lanes as f64 / self.nrows.max(1) as f64).max(1.0);
-        self.longest as f64 / threads_a_row * self.target.device.step_ns / 1e9
+        let threads_a_row = (work.lanes as f64 / self.sight.nrows.max(1) as f64).max(1.0);
+        self.sight.longest as f64 / threads_a_row * self.target.device.step_ns / 1e9
     }
 
     fn launch_s(&self, work: &Work) -> f64 {
@@ -231,7 +253,7 @@ impl<'a> Estimator<'a> {
         match device.reach(candidate).update_ns.of(precision) {
             0.0 => {
                 let w = precision.bytes() as f64;
-                let bytes = self.nnz as f64 * (w + 4.0) + work.entries as f64 * w;
+                let bytes = self.sight.nnz as f64 * (w + 4.0) + work.entries as f64 * w;
                 f64::from(work.launches) * device.launch_s + bytes / device.convert_gbps / 1e9
             }
             entry_ns => work.entries as f64 * entry_ns / 1e9,

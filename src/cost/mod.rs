@@ -7,7 +7,7 @@ mod terms;
 use serde::{Deserialize, Serialize};
 
 use crate::choose::Workload;
-pub use estimate::{Estimator, Times};
+pub use estimate::{Estimator, Sight, Times};
 pub use terms::{TERMS, terms};
 
 /// Where a number comes from, most trusted first.

@@ -16,7 +16,7 @@ mod parts;
 mod rows;
 mod slices;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::csr::Csr;
 use crate::device::Device;
@@ -62,7 +62,7 @@ formats! {
 }
 
 /// Which basis the vectors of a product are in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// The matrix's own: y = alpha A x + beta y.
@@ -172,7 +172,7 @@ impl std::fmt::Display for Refusal {
 }
 
 /// What one conversion and one product of a layout have to do; costs are computed from it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Bytes of the layout's arrays: exactly what [`Layout::bytes`] will say.
     pub layout_bytes: u64,

@@ -46,6 +46,7 @@ pub fn on_gpu<T: Scalar>(
         basis: target.basis,
         protocol: *protocol,
         provenance,
+        seen: None,
         outcome: Outcome::of(result),
     }
 }

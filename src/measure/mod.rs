@@ -18,12 +18,12 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::check;
-use crate::cost::{Cost, Source};
+use crate::cost::{Cost, Sight, Source};
 use crate::csr::Csr;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
-use crate::format::{Basis, Candidate, Target};
+use crate::format::{Basis, Candidate, Target, Work};
 use crate::operator::{PreparedOperator, permute, permute_back};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -171,6 +171,21 @@ pub enum Outcome {
         /// What the device said.
         reason: String,
     },
+    /// It was not worth the device's time: hopeless by its estimate, or out of budget.
+    Cut {
+        /// The figures that decided.
+        reason: String,
+    },
+}
+
+/// What the estimate sees of a candidate: with it, records can be estimated and learned from
+/// without the matrix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Of the matrix.
+    pub sight: Sight,
+    /// Of the candidate.
+    pub work: Work,
 }
 
 /// One candidate measured on one matrix.
@@ -194,6 +209,9 @@ pub struct Measurement {
     /// Where, when and by what.
     #[serde(flatten)]
     pub provenance: Provenance,
+    /// What the estimate sees of it, where that was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Box<Seen>>,
     /// How it ended.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -204,7 +222,10 @@ impl Measurement {
     pub fn cost(&self) -> Option<Cost> {
         match &self.outcome {
             Outcome::Timed(timing) => Some(timing.cost()),
-            Outcome::Refused { .. } | Outcome::Wrong { .. } | Outcome::Failed { .. } => None,
+            Outcome::Refused { .. }
+            | Outcome::Wrong { .. }
+            | Outcome::Failed { .. }
+            | Outcome::Cut { .. } => None,
         }
     }
 }
@@ -228,6 +249,7 @@ pub fn on_host<T: Scalar>(
         basis: target.basis,
         protocol: *protocol,
         provenance: Provenance::host(),
+        seen: None,
         outcome,
     }
 }

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::State;
+use crate::device::Kind;
 
 /// Where, when and by what a measurement was taken; part of every record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -59,6 +60,14 @@ pub fn host_driver() -> String {
 /// What runs where a host multiplies.
 pub fn host_kernels() -> String {
     format!("host={}", env!("ELLECT_HOST_KERNELS"))
+}
+
+/// Everything that may run on a device of this kind: of what was decided before anything ran.
+pub fn all_kernels(kind: Kind) -> String {
+    match kind {
+        Kind::Host => host_kernels(),
+        Kind::Gpu => hash(ALL).map_or_else(String::new, |hash| format!("{ALL}={hash}")),
+    }
 }
 
 /// What runs where a GPU launches kernels of these images; `cusparse` stands for the library.

@@ -17,7 +17,7 @@
 //!   otherwise [`Answer::Stale`] says which differ. What cannot be asked (the driver of a device
 //!   that is not at hand, kernels of a program built without any) is not compared.
 //! - Of a wrong product only the outcome is kept; a refusal is kept, but never an answer, since it
-//!   depends on the memory limit.
+//!   depends on the memory limit; nor is what was cut from a tuning run.
 
 mod lines;
 mod record;
@@ -244,6 +244,22 @@ impl Wisdom {
         Ok(self.shipped.structures.get(&key).cloned())
     }
 
+    /// Every measurement of a matrix that the user's own database holds, whatever its device.
+    ///
+    /// # Errors
+    /// [`Error::Wisdom`] where the database is damaged.
+    pub fn measurements(&self, fingerprint: Fingerprint) -> Result<Vec<Measurement>> {
+        let mut all = Vec::new();
+        let Some(own) = &self.own else { return Ok(all) };
+        own.scan(Tree::Measurements, &fingerprint.to_string(), |_, value| {
+            if let Ok(Record::Measurement(measurement)) = Record::parse(value) {
+                all.push(*measurement);
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
     /// Keeps records; they are on the disk when this returns.
     ///
     /// # Errors
@@ -288,6 +304,14 @@ impl Wisdom {
         })
     }
 
+    /// Calls `each` with every record that ships with the program, structures first.
+    pub fn each_shipped(&self, mut each: impl FnMut(Record)) {
+        let shipped = &self.shipped;
+        shipped.structures.values().for_each(|s| each(Record::Structure(s.clone())));
+        let measurements = shipped.measurements.values();
+        measurements.for_each(|m| each(Record::Measurement(Box::new(m.clone()))));
+    }
+
     fn scan(&self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         own.scan(Tree::Structures, "", &mut each)?;
@@ -299,9 +323,21 @@ impl Wisdom {
     /// # Errors
     /// [`Error::Io`], and [`Error::Wisdom`] where the database is damaged.
     pub fn export(&self, out: &mut impl Write) -> Result<u64> {
+        self.export_of(None, out)
+    }
+
+    /// Like [`Wisdom::export`], with the measurements of one device only, where one is named.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn export_of(&self, device: Option<&str>, out: &mut impl Write) -> Result<u64> {
+        let wanted = |record: Record| match (record, device) {
+            (Record::Measurement(measurement), Some(device)) => measurement.device == device,
+            (Record::Measurement(_) | Record::Structure(_), _) => true,
+        };
         let mut written = 0;
         self.scan(|_, value| {
-            if Record::parse(value).is_ok() {
+            if Record::parse(value).is_ok_and(wanted) {
                 let line = [value, b"\n"].concat();
                 let io = |source| Error::Io { what: "writing records".into(), source };
                 out.write_all(&line).map_err(io)?;
@@ -398,7 +434,10 @@ impl Wisdom {
 
 /// The latest of the records that match; else the latest of the others.
 fn best(wanted: &Wanted<'_>, mut records: Vec<Measurement>) -> Answer {
-    records.retain(|record| !matches!(record.outcome, Outcome::Refused { .. }));
+    let answers = |outcome: &Outcome| {
+        matches!(outcome, Outcome::Timed(_) | Outcome::Wrong { .. } | Outcome::Failed { .. })
+    };
+    records.retain(|record| answers(&record.outcome));
     records.sort_by_key(|record| std::cmp::Reverse(record.provenance.taken_at));
     let mut stale = None;
     for record in records {

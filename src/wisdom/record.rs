@@ -29,6 +29,9 @@ pub struct StructureRecord {
     pub nnz: u64,
     /// Features by name.
     pub features: BTreeMap<String, f64>,
+    /// Seconds that features and estimates took, where that was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysis_s: Option<f64>,
 }
 
 impl StructureRecord {
@@ -45,6 +48,7 @@ impl StructureRecord {
             ncols: pattern.ncols() as u64,
             nnz: pattern.nnz() as u64,
             features: finite.map(|(feature, value)| (feature.name.to_string(), value)).collect(),
+            analysis_s: None,
         }
     }
 }
@@ -94,6 +98,9 @@ impl Record {
                 if structure.nrows > limit || structure.ncols > limit {
                     let (nrows, ncols) = (structure.nrows, structure.ncols);
                     return Err(format!("{nrows} x {ncols} is over the limit of {limit}"));
+                }
+                if let Some(bad) = structure.analysis_s.filter(|s| !(s.is_finite() && *s >= 0.0)) {
+                    return Err(format!("analysis_s is {bad}"));
                 }
                 match structure.features.iter().find(|(_, value)| !value.is_finite()) {
                     Some((feature, value)) => Err(format!("feature {feature} is {value}")),
@@ -153,6 +160,12 @@ fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
     name("device", &m.device)?;
     name("driver", &m.provenance.driver)?;
     name("kernels", &m.provenance.kernels)?;
+    if let Some(seen) = &m.seen {
+        let (share, sectors) = (seen.sight.new_share, seen.work.x_sectors);
+        if !(share.is_finite() && sectors.is_finite() && share >= 0.0 && sectors >= 0.0) {
+            return Err(format!("seen: new_share is {share}, x_sectors {sectors}"));
+        }
+    }
     let Outcome::Timed(timing) = &m.outcome else { return Ok(()) };
     samples("spmv", &timing.spmv)?;
     samples("convert", &timing.convert)?;

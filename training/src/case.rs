@@ -1,29 +1,35 @@
-//! Cases: one matrix in one precision on one device, with every candidate that was timed on it.
+//! Cases: one matrix in one precision on one device, with every candidate that was timed on it,
+//! made from records alone.
 
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result, bail};
 use ellect::choose::{Workload, target, target_of};
-use ellect::cost::{Estimator, TERMS, terms};
+use ellect::cost::{Cost, Estimator, TERMS, terms};
 use ellect::device::Device;
-use ellect::features::Features;
-use ellect::format::Candidate;
-use ellect::measure::Measurement;
+use ellect::format::{Basis, Candidate};
+use ellect::measure::{Measurement, Seen};
 use ellect::structure::Structure;
+use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Fingerprint, Precision};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
+use crate::corpus::{Families, class_of};
+
 /// A candidate that was timed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trial {
+    /// The candidate.
+    #[serde(skip)]
+    pub candidate: Candidate,
     /// The candidate, as text.
-    pub candidate: String,
+    pub name: String,
     /// The numbers named by [`TERMS`].
     pub terms: [f64; TERMS.len()],
-    /// Estimated time of the conversion, in seconds.
-    pub estimated_convert_s: f64,
-    /// Measured time of the conversion, in seconds.
+    /// The estimate.
+    pub estimate: Cost,
+    /// Measured time of the conversion, in seconds; 0 where the caller's arrays are used.
     pub convert_s: f64,
     /// Measured time of one product, in seconds.
     pub spmv_s: f64,
@@ -35,19 +41,14 @@ impl Trial {
         self.terms[0] * 1e-6
     }
 
-    /// The estimated time of one product, in seconds.
-    pub fn estimate_s(&self) -> f64 {
-        self.floor_s() * self.terms[1]
-    }
-
     /// The name of its format.
-    pub fn format(&self) -> &str {
-        self.candidate.split(':').next().unwrap_or_default()
+    pub fn format(&self) -> &'static str {
+        self.candidate.format.name()
     }
 }
 
 /// One matrix in one precision on one device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
     /// What the matrix was made or read from.
     pub source: String,
@@ -59,39 +60,46 @@ pub struct Case {
     pub device: String,
     /// Precision of the values.
     pub precision: Precision,
+    /// Number of rows.
+    pub nrows: u64,
     /// Number of nonzeros.
     pub nnz: u64,
+    /// Seconds that features and estimates took; 0 where that was not timed.
+    pub analysis_s: f64,
     /// Features by name.
     pub features: BTreeMap<String, f64>,
     /// Every candidate that was timed.
     pub trials: Vec<Trial>,
 }
 
-/// A line of a cases file.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
-    Case(Case),
-}
-
-/// What records say of one matrix.
-#[derive(Debug, Default)]
-struct Origin {
-    source: String,
-    family: String,
+impl Case {
+    /// What tables are made over: the first part of the family.
+    pub fn class(&self) -> &str {
+        class_of(&self.family)
+    }
 }
 
 /// Everything that record files say.
 #[derive(Debug, Default)]
 pub struct Records {
-    cases: Vec<Case>,
-    origins: HashMap<Fingerprint, Origin>,
+    structures: HashMap<Fingerprint, StructureRecord>,
+    sources: HashMap<Fingerprint, String>,
     measurements: Vec<Measurement>,
 }
 
 impl Records {
-    /// Reads lines of JSON: cases, structures and measurements, with `kind` or as `ellect bench
-    /// --json` writes them.
+    /// Takes a record.
+    pub fn add(&mut self, record: Record) {
+        match record {
+            Record::Structure(structure) => {
+                self.structures.insert(structure.fingerprint, structure);
+            }
+            Record::Measurement(measurement) => self.measurements.push(*measurement),
+        }
+    }
+
+    /// Reads lines of JSON: structures and measurements as `wisdom export` and `measure --json`
+    /// write them, or measurements with the name of their matrix, as `bench --json` does.
     ///
     /// # Errors
     /// The first line that is none of them.
@@ -103,145 +111,155 @@ impl Records {
     }
 
     fn line(&mut self, line: &str) -> Result<()> {
-        let mut value: Value = serde_json::from_str(line)?;
-        let kind = value.get("kind").and_then(Value::as_str).unwrap_or("measurement").to_string();
-        let text = |value: &Value, name: &str| {
-            value.get(name).and_then(Value::as_str).unwrap_or_default().to_string()
-        };
-        match kind.as_str() {
-            "case" => {
-                let Line::Case(case) = serde_json::from_value(value)?;
-                self.cases.push(case);
-            }
-            "structure" => {
-                let fingerprint = serde_json::from_value(value["fingerprint"].take())?;
-                let origin =
-                    Origin { source: text(&value, "source"), family: text(&value, "family") };
-                self.origins.insert(fingerprint, origin);
-            }
-            "measurement" => {
-                let source = text(&value, "matrix");
-                let measurement: Measurement = serde_json::from_value(value)?;
-                if !source.is_empty() {
-                    let origin = Origin { source, family: String::new() };
-                    self.origins.entry(measurement.fingerprint).or_insert(origin);
-                }
-                self.measurements.push(measurement);
-            }
-            other => bail!("kind is '{other}'; it must be case, structure or measurement"),
+        let value: Value = serde_json::from_str(line)?;
+        if value.get("kind").is_some() {
+            let record = Record::parse(line.as_bytes());
+            self.add(record.map_err(anyhow::Error::msg)?);
+            return Ok(());
         }
+        let Some(source) = value.get("matrix").and_then(Value::as_str).map(String::from) else {
+            bail!("neither a record (kind) nor a line of bench --json (matrix)");
+        };
+        let measurement: Measurement = serde_json::from_value(value)?;
+        self.sources.insert(measurement.fingerprint, source);
+        self.measurements.push(measurement);
         Ok(())
     }
 
-    /// The cases: those that were read, and those that the records of measurements make with the
-    /// matrices that `matrix` gives for their sources. `skipped` is told of what is left out.
-    pub fn cases(
-        self,
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.measurements.is_empty()
+    }
+
+    /// Gives matrices the families that a table says.
+    pub fn name_families(&mut self, families: &Families) {
+        for structure in self.structures.values_mut() {
+            structure.family = families.of(&structure.source);
+        }
+    }
+
+    /// Adds to the records of a device what estimates and models see, where that is not noted,
+    /// with the matrices that `matrix` gives for sources and fingerprints. `skipped` is told of
+    /// what is left out: records of matrices that are not to be had.
+    pub fn complete(
+        &mut self,
         device: &Device,
-        matrix: &dyn Fn(&str) -> Result<Csr<f64>>,
+        families: &Families,
+        matrix: &dyn Fn(&str, Fingerprint) -> Result<Csr<f64>>,
         skipped: &mut dyn FnMut(String),
-    ) -> Vec<Case> {
-        let mut cases: Vec<Case> =
-            self.cases.into_iter().filter(|case| case.device == device.name).collect();
-        let mut groups: BTreeMap<String, BTreeMap<Precision, Vec<&Measurement>>> = BTreeMap::new();
-        for measurement in self.measurements.iter().filter(|m| m.device == device.name) {
-            match self.origins.get(&measurement.fingerprint) {
-                Some(origin) => groups
-                    .entry(origin.source.clone())
-                    .or_default()
-                    .entry(measurement.precision)
-                    .or_default()
-                    .push(measurement),
-                None => skipped(format!("{}: unknown matrix", measurement.fingerprint)),
+    ) {
+        let mut of_matrix: BTreeMap<Fingerprint, Vec<usize>> = BTreeMap::new();
+        for (i, measurement) in self.measurements.iter().enumerate() {
+            let print = measurement.fingerprint;
+            let known = measurement.seen.is_some() && self.structures.contains_key(&print);
+            if measurement.device == device.name && measurement.cost().is_some() && !known {
+                of_matrix.entry(print).or_default().push(i);
             }
         }
-        for (source, precisions) in groups {
-            let csr = match matrix(&source) {
-                Ok(csr) => csr,
-                Err(error) => {
-                    skipped(format!("{source}: {error:#}"));
-                    continue;
-                }
-            };
-            let structure = Structure::of(&csr).with_partitioning();
-            let fingerprint = structure.fingerprint();
-            let Some(origin) = self.origins.get(&fingerprint) else {
-                skipped(format!("{source}: another matrix than the one that was measured"));
+        for (fingerprint, measurements) in of_matrix {
+            let structure = self.structures.get(&fingerprint);
+            let source = structure.map(|s| &s.source).or_else(|| self.sources.get(&fingerprint));
+            let Some(source) = source.cloned() else {
+                skipped(format!("{fingerprint}: unknown matrix"));
                 continue;
             };
-            let features = features(&structure);
-            for (precision, measurements) in precisions {
-                let trials = trials(&structure, device, precision, &measurements);
-                if trials.is_empty() {
-                    continue;
+            match matrix(&source, fingerprint) {
+                Ok(csr) if Fingerprint::of(csr.pattern()) == fingerprint => {
+                    let structure = Structure::of(&csr).with_partitioning();
+                    self.note(&structure, device, &measurements);
+                    let family = families.of(&source);
+                    let record = || StructureRecord::of(&structure, &source, &family);
+                    self.structures.entry(fingerprint).or_insert_with(record);
                 }
-                cases.push(Case {
-                    source: source.clone(),
-                    family: family(origin),
-                    fingerprint,
-                    device: device.name.clone(),
-                    precision,
-                    nnz: csr.nnz() as u64,
-                    features: features.clone(),
-                    trials,
-                });
+                Ok(_) => {
+                    skipped(format!("{source}: another matrix than the one that was measured"))
+                }
+                Err(error) => skipped(format!("{source}: {error:#}")),
             }
         }
-        cases
     }
-}
 
-/// The lines of a cases file: what was measured with what the estimate saw, so that no matrix is
-/// needed to train again.
-///
-/// # Errors
-/// A number that is not finite.
-pub fn write(cases: &[Case]) -> Result<String> {
-    let line = |case: &Case| Ok(serde_json::to_string(&Line::Case(case.clone()))? + "\n");
-    cases.iter().map(line).collect()
-}
-
-/// The family of a matrix: as recorded, or else what is before the first colon of its source.
-fn family(origin: &Origin) -> String {
-    match origin.family.as_str() {
-        "" => origin.source.split(':').next().unwrap_or_default().to_string(),
-        family => family.to_string(),
+    /// Notes what is seen of the matrix in its measurements.
+    fn note(&mut self, structure: &Structure<'_>, device: &Device, measurements: &[usize]) {
+        let mut estimators: BTreeMap<Precision, Estimator<'_>> = BTreeMap::new();
+        for &i in measurements {
+            let measurement = &mut self.measurements[i];
+            let (precision, basis) = (measurement.precision, measurement.basis);
+            let target = target(device, &Workload { precision, basis, ..Workload::default() });
+            let estimator =
+                estimators.entry(precision).or_insert_with(|| Estimator::new(structure, &target));
+            let Ok(candidate) = measurement.candidate.parse::<Candidate>() else { continue };
+            if let Ok(work) = candidate.work(structure, &target_of(&candidate, &target)) {
+                measurement.seen = Some(Box::new(Seen { sight: estimator.sight(), work }));
+            }
+        }
     }
-}
 
-fn features(structure: &Structure<'_>) -> BTreeMap<String, f64> {
-    let features = Features::of(structure);
-    let finite = features.iter().filter(|(_, value)| value.is_finite());
-    finite.map(|(feature, value)| (feature.name.to_string(), value)).collect()
-}
+    /// The lines of all records of a device.
+    pub fn lines(&self, device: &str) -> Vec<u8> {
+        let mut structures: Vec<&StructureRecord> = self.structures.values().collect();
+        structures.sort_by_key(|structure| structure.fingerprint);
+        let structures = structures.into_iter().cloned().map(Record::Structure);
+        let measurements = self.measurements.iter().filter(|m| m.device == device);
+        let measurements = measurements.map(|m| Record::Measurement(Box::new(m.clone())));
+        structures.chain(measurements).flat_map(|r| [r.line(), b"\n".to_vec()].concat()).collect()
+    }
 
-/// Timed candidates that this program knows, each once, the latest record.
-fn trials(
-    structure: &Structure<'_>,
-    device: &Device,
-    precision: Precision,
-    measurements: &[&Measurement],
-) -> Vec<Trial> {
-    let workload = Workload { precision, ..Workload::default() };
-    let target = target(device, &workload);
-    let estimator = Estimator::new(structure, &target);
-    let pattern = structure.pattern();
-    let mut trials: BTreeMap<String, Trial> = BTreeMap::new();
-    for measurement in measurements.iter().filter(|m| m.basis == workload.basis) {
-        let Some(cost) = measurement.cost() else { continue };
-        let Ok(candidate) = measurement.candidate.parse::<Candidate>() else { continue };
-        let Ok(work) = candidate.work(structure, &target_of(&candidate, &target)) else { continue };
-        let times = estimator.times(&candidate, &work);
-        let estimate = estimator.cost(&candidate, &work);
-        let free = work.convert_bytes == 0;
-        let trial = Trial {
-            candidate: candidate.to_string(),
-            terms: terms(&work, &times, pattern.nrows(), pattern.nnz()),
-            estimated_convert_s: estimate.convert_s,
-            convert_s: if free { 0.0 } else { cost.convert_s },
-            spmv_s: cost.spmv_s,
+    /// The cases of a device, by source: what was timed in the original basis and what was seen of
+    /// it; of two records of a candidate the later one.
+    pub fn cases(&self, device: &Device) -> Vec<Case> {
+        type Key<'a> = (&'a str, Fingerprint, Precision);
+        let mut groups: BTreeMap<Key<'_>, BTreeMap<&str, &Measurement>> = BTreeMap::new();
+        for m in self.measurements.iter().filter(|m| m.device == device.name) {
+            let Some(structure) = self.structures.get(&m.fingerprint) else { continue };
+            if m.basis != Basis::Original || m.cost().is_none() {
+                continue;
+            }
+            let key = (structure.source.as_str(), m.fingerprint, m.precision);
+            let kept = groups.entry(key).or_default().entry(&m.candidate).or_insert(m);
+            if kept.provenance.taken_at <= m.provenance.taken_at {
+                *kept = m;
+            }
+        }
+        let case = |(key, measured): (Key<'_>, BTreeMap<&str, &Measurement>)| {
+            let (source, fingerprint, precision) = key;
+            let structure = &self.structures[&fingerprint];
+            let trials = measured.into_values().filter_map(|m| trial(m, device)).collect();
+            Case {
+                source: source.to_string(),
+                family: match structure.family.as_str() {
+                    "" => crate::corpus::family_of(source),
+                    family => family.to_string(),
+                },
+                fingerprint,
+                device: device.name.clone(),
+                precision,
+                nrows: structure.nrows,
+                nnz: structure.nnz,
+                analysis_s: structure.analysis_s.unwrap_or(0.0),
+                features: structure.features.clone(),
+                trials,
+            }
         };
-        trials.insert(trial.candidate.clone(), trial);
+        let cases: Vec<Case> = groups.into_iter().map(case).collect();
+        cases.into_iter().filter(|case| !case.trials.is_empty()).collect()
     }
-    trials.into_values().collect()
+}
+
+/// A timed candidate that this program knows.
+fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
+    let cost = measurement.cost()?;
+    let candidate: Candidate = measurement.candidate.parse().ok()?;
+    let seen = measurement.seen.as_deref()?;
+    let workload = Workload { precision: measurement.precision, ..Workload::default() };
+    let estimator = Estimator::of(seen.sight, &target(device, &workload));
+    let times = estimator.times(&candidate, &seen.work);
+    Some(Trial {
+        name: candidate.to_string(),
+        terms: terms(&seen.work, &times, seen.sight.nrows, seen.sight.nnz),
+        estimate: estimator.cost(&candidate, &seen.work),
+        convert_s: if seen.work.convert_bytes == 0 { 0.0 } else { cost.convert_s },
+        spmv_s: cost.spmv_s,
+        candidate,
+    })
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::features::FEATURES;
-use ellect::format::{Candidate, Value, find};
+use ellect::format::{Value, find};
 use ellect::model::{Base, Nearness, coordinate, input};
 
 use crate::case::{Case, Trial};
@@ -47,7 +47,7 @@ pub fn parameters(format: &str) -> Vec<String> {
 fn base_s(base: Base, trial: &Trial) -> f64 {
     match base {
         Base::Floor => trial.floor_s(),
-        Base::Estimate => trial.estimate_s(),
+        Base::Estimate => trial.estimate.spmv_s,
     }
 }
 
@@ -57,10 +57,10 @@ pub fn tables(cases: &[&Case], features: &[String], base: Base) -> BTreeMap<Stri
     for case in cases {
         let values = values(case, features);
         for trial in &case.trials {
-            let Ok(candidate) = trial.candidate.parse::<Candidate>() else { continue };
             let target = (trial.spmv_s / base_s(base, trial)).ln();
             let own = parameters(trial.format());
-            let own = own.iter().map(|name| f64::from(input(&candidate, name).unwrap_or(0.0)));
+            let own =
+                own.iter().map(|name| f64::from(input(&trial.candidate, name).unwrap_or(0.0)));
             let row = values.iter().chain(&trial.terms).map(|&value| f64::from(value as f32));
             let row: Vec<f64> = row.chain(own).collect();
             if target.is_finite() && row.iter().all(|value| value.is_finite()) {

@@ -128,7 +128,7 @@ fn least(trials: &[Trial], by: impl Fn(usize, &Trial) -> f64) -> Option<&Trial> 
 }
 
 fn named<'a>(case: &'a Case, name: &str) -> Option<&'a Trial> {
-    case.trials.iter().find(|trial| trial.candidate == name)
+    case.trials.iter().find(|trial| trial.name == name)
 }
 
 /// What a program has without a choice.
@@ -187,7 +187,7 @@ fn rows(cases: &[Case], predicted: &[Predicted]) -> Vec<Row> {
         row(&format!("always {name}"), cases, |i| named(&cases[i], name).map(|trial| trial.spmv_s))
     };
     let names: BTreeSet<&str> =
-        cases.iter().flat_map(|case| case.trials.iter().map(|t| t.candidate.as_str())).collect();
+        cases.iter().flat_map(|case| case.trials.iter().map(|t| t.name.as_str())).collect();
     let single = names
         .into_iter()
         .map(always)
@@ -196,7 +196,7 @@ fn rows(cases: &[Case], predicted: &[Predicted]) -> Vec<Row> {
         row("model", cases, |i| Some(cheapest(cases, predicted, i))),
         row("model, 2 timed", cases, |i| best_of_few(&cases[i], &predicted[i], 2)),
         row("estimate", cases, |i| {
-            least(&cases[i].trials, |_, trial| trial.estimate_s()).map(|trial| trial.spmv_s)
+            least(&cases[i].trials, |_, trial| trial.estimate.spmv_s).map(|trial| trial.spmv_s)
         }),
     ];
     for name in ["csr", "cusparse:alg=csr_alg1"] {
@@ -211,7 +211,7 @@ fn rows(cases: &[Case], predicted: &[Predicted]) -> Vec<Row> {
 fn total(cases: &[Case], predicted: &[Predicted], spmvs: u64) -> Total {
     let n = spmvs as f64;
     let ratio = |(case, predicted): (&Case, &Predicted)| {
-        let expected = |j: usize, t: &Trial| t.estimated_convert_s + n * predicted.spmv_s[j];
+        let expected = |j: usize, t: &Trial| t.estimate.convert_s + n * predicted.spmv_s[j];
         let chosen = least(&case.trials, expected)?;
         let stay_s = n * incumbent(case)?.spmv_s;
         Some(stay_s / (chosen.convert_s + n * chosen.spmv_s))

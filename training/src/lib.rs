@@ -6,10 +6,13 @@
 //! Nothing here is needed to predict: a model is plain numbers ([`ellect::model`]).
 
 pub mod case;
+pub mod corpus;
 mod dataset;
 pub mod evaluate;
 mod learner;
+mod survey;
 pub mod train;
+pub mod tune;
 
 pub use case::Case;
 pub use evaluate::{Report, evaluate};

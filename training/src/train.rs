@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use ellect::Precision;
 use ellect::cost::TERMS;
-use ellect::format::Candidate;
 use ellect::model::{Base, Model, Regressor, SCHEMA};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::case::{self, Case};
+use crate::case::Case;
 use crate::dataset;
 use crate::evaluate;
 use crate::learner::Learner;
@@ -100,12 +99,11 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
     };
     let tables: Vec<_> = dataset::tables(cases, &features, plan.base).into_iter().collect();
     let formats = tables.into_par_iter().map(fit).collect::<Result<BTreeMap<_, _>>>()?;
-    let owned: Vec<Case> = cases.iter().map(|&case| case.clone()).collect();
     let model = Model {
         schema: SCHEMA,
         device: first.device.clone(),
         precision: first.precision,
-        data: format!("{:032x}", xxh3_128(case::write(&owned)?.as_bytes())),
+        data: format!("{:032x}", xxh3_128(&serde_json::to_vec(cases)?)),
         seed: settings.seed,
         commit: settings.commit.clone(),
         learner: plan.learner.name().to_string(),
@@ -125,10 +123,8 @@ pub fn predict(model: &Model, case: &Case) -> Predicted {
     let values = dataset::values(case, &model.features);
     let mut inputs: Vec<f32> = values.iter().map(|&value| value as f32).collect();
     let spmv_s = case.trials.iter().map(|trial| {
-        let candidate = trial.candidate.parse::<Candidate>().ok();
-        candidate
-            .and_then(|candidate| model.spmv_s(&mut inputs, &candidate, &trial.terms))
-            .unwrap_or_else(|| trial.estimate_s())
+        let spmv_s = model.spmv_s(&mut inputs, &trial.candidate, &trial.terms);
+        spmv_s.unwrap_or(trial.estimate.spmv_s)
     });
     Predicted { spmv_s: spmv_s.collect(), confidence: model.nearness.confidence(&values) }
 }

@@ -10,7 +10,8 @@ use ellect::measure::{Meter, Protocol};
 use ellect::model::{LoadFault, Model, file_name};
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
-use ellect_training::case::{self, Records};
+use ellect_training::case::Records;
+use ellect_training::corpus::Families;
 use ellect_training::train::{Settings, plan_of};
 use ellect_training::{Case, evaluate, train};
 
@@ -38,17 +39,23 @@ fn cases() -> Vec<Case> {
             }
             let measured = meter.measure(&csr, &structure, &candidate, &target, &protocol, None);
             let mut line = serde_json::to_value(measured.expect("a host")).expect("plain data");
-            line["matrix"] = source.into();
+            line["matrix"] = format!("{source}:300").into();
             lines += &(line.to_string() + "\n");
         }
     }
     let mut records = Records::default();
     records.read(&lines).expect("own lines");
     let mut skipped = Vec::new();
-    let matrix = |source: &str| Ok(generate::by_name(source, 300, 1)?);
-    let cases = records.cases(&cpu(), &matrix, &mut |what| skipped.push(what));
+    let matrix = |source: &str, _| Ok(source.parse::<generate::Spec>()?.make());
+    let families = Families::default();
+    records.complete(&cpu(), &families, &matrix, &mut |what| skipped.push(what));
     assert_eq!(skipped, Vec::<String>::new());
-    cases
+
+    // Once complete, records alone make the same cases.
+    let mut again = Records::default();
+    again.read(&String::from_utf8(records.lines("cpu")).expect("text")).expect("own lines");
+    assert_eq!(again.cases(&cpu()), records.cases(&cpu()));
+    records.cases(&cpu())
 }
 
 #[test]
@@ -58,12 +65,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
     let settings = Settings { folds: 3, ..Settings::default() };
     let model = train(&cases, &settings).expect("five families");
 
-    // The cases alone train the same model.
-    let mut again = Records::default();
-    again.read(&case::write(&cases).expect("finite")).expect("own lines");
-    let again = again.cases(&cpu(), &|_| unreachable!("cases need no matrix"), &mut |_| ());
-    assert_eq!(again, cases);
-    assert_eq!(train(&again, &settings).expect("the same"), model);
+    assert_eq!(train(&cases, &settings).expect("the same"), model);
 
     // All or nothing.
     let text = serde_json::to_vec(&model).expect("plain data");

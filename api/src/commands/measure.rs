@@ -156,6 +156,9 @@ fn text(mut measured: Vec<Measurement>) -> String {
             Outcome::Refused { reason } => {
                 others += &format!("{} refused: {reason}\n", m.candidate);
             }
+            Outcome::Cut { reason } => {
+                others += &format!("{} not timed: {reason}\n", m.candidate);
+            }
             Outcome::Wrong { reason } | Outcome::Failed { reason } => {
                 others += &format!("{} FAILED: {reason}\n", m.candidate);
             }

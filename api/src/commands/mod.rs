@@ -9,6 +9,7 @@ pub mod measure;
 mod recommend;
 pub mod serve;
 pub mod train;
+pub mod tune;
 mod verify;
 pub mod wisdom;
 
@@ -94,8 +95,9 @@ pub fn run(cli: Cli) -> Result<Answer> {
         }
         Command::Wisdom { command } => wisdom::run(&command, &data),
         Command::Serve(serve) => serve::run(&serve, &home),
-        Command::Train(train) => train::train(&train, &data),
-        Command::Evaluate(evaluate) => train::evaluate(&evaluate, &data),
+        Command::Tune(tune) => tune::run(&tune, &home),
+        Command::Train(train) => train::train(&train, &home),
+        Command::Evaluate(evaluate) => train::evaluate(&evaluate, &home),
     }
 }
 

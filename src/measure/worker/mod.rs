@@ -205,6 +205,7 @@ impl Worker {
             basis: target.basis,
             protocol: *protocol,
             provenance: Provenance::now(self.driver.clone(), String::new()),
+            seen: None,
             outcome: Outcome::Failed { reason },
         })
     }

@@ -1,0 +1,182 @@
+//! `ellect tune`: a corpus measured on a device, then models fitted and evaluated.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use ellect::{Precision, Wisdom};
+use ellect_training::corpus::{self, Size};
+use ellect_training::tune::{Event, Remembered, Summary, Tuning};
+
+use super::train::{Fit, families, fit_all, write_lines};
+use super::{Answer, Home};
+use crate::options::timing_meter;
+use crate::output::{bar, note, print};
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub struct Tune {
+    /// Device of this machine: cpu, or cuda:0 with the feature cuda
+    #[arg(long, default_value = "cpu", value_name = "NAME")]
+    device: String,
+    /// A matrix file, or a folder of them; may be repeated
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    corpus: Vec<PathBuf>,
+    /// Repeat files along the diagonal until they have so many nonzeros, 0 for their own size;
+    /// several with commas
+    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "NNZ")]
+    scale: Vec<usize>,
+    /// Families of the files: a table with the columns name, family and category [default: their
+    /// names tell]
+    #[arg(long, value_name = "FILE.csv")]
+    families: Option<PathBuf>,
+    /// Measure generated matrices: small or full
+    #[arg(long, value_name = "SIZE")]
+    generate: Option<Size>,
+    /// Precisions
+    #[arg(long, value_delimiter = ',', default_value = "f64,f32")]
+    precision: Vec<Precision>,
+    /// The time of measuring, 90s, 20m or 2h for instance [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    budget: Option<Duration>,
+    /// Go on where an earlier run ended: what is remembered is not measured again
+    #[arg(long)]
+    resume: bool,
+    /// Cut candidates whose estimate is so many times the best one
+    #[arg(long, default_value_t = 4.0, value_name = "TIMES")]
+    cut: f64,
+    /// Measure only: fit no models
+    #[arg(long)]
+    measure_only: bool,
+    /// Write all records of the device, also after a run that its budget ended; .zst compresses
+    #[arg(long, value_name = "FILE.jsonl")]
+    export: Option<PathBuf>,
+    /// How to fit.
+    #[command(flatten)]
+    fit: Fit,
+}
+
+/// A time with its unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("time is '{text}'; it must be a number with s, m or h behind it");
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1.0,
+        'm' => 60.0,
+        'h' => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
+}
+
+/// Measures, exports, fits and evaluates.
+pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
+    let mut entries =
+        corpus::files(&tune.corpus, &tune.scale, &families(tune.families.as_deref())?)?;
+    entries.extend(tune.generate.map_or_else(Vec::new, corpus::specs));
+    if entries.is_empty() {
+        bail!("there is nothing to measure: name a --corpus or --generate small");
+    }
+    let entries = corpus::in_turns(entries);
+    let meter = timing_meter(&tune.device, &home.data)?;
+    let device = meter.device().clone();
+    let wisdom = Wisdom::open(&home.data)?;
+    let tuning = Tuning {
+        meter: &meter,
+        wisdom: &wisdom,
+        precisions: &tune.precision,
+        cut: tune.cut,
+        budget: tune.budget,
+        remembered: if tune.resume { Remembered::Kept } else { Remembered::Again },
+    };
+    let summary = measure(&tuning, entries)?;
+    print(&told(&summary))?;
+    if let Some(path) = &tune.export {
+        let mut lines = Vec::new();
+        wisdom.export_of(Some(&device.name), &mut lines)?;
+        write_lines(path, &lines)?;
+    }
+    if tune.measure_only {
+        return Ok(Answer::Yes);
+    }
+    drop(meter);
+    let mut records = ellect_training::case::Records::default();
+    wisdom.each(|record| {
+        records.add(record);
+        Ok(())
+    })?;
+    fit_all(&records.cases(&device), &tune.precision, &tune.fit)?;
+    Ok(Answer::Yes)
+}
+
+/// Runs with a bar where a person looks on, else with a line a matrix.
+fn measure(tuning: &Tuning<'_>, entries: Vec<corpus::Entry>) -> Result<Summary> {
+    let bar = bar((entries.len() * tuning.precisions.len()) as u64, "tuning");
+    let summary = tuning.run(entries, &mut |event| match event {
+        Event::Timing { source, candidate } => bar.set_message(format!("{source} {candidate}")),
+        Event::Case(done) => {
+            bar.set_position(done.done as u64);
+            let tally = done.tally;
+            let line = format!(
+                "{}/{} {} {}: {} timed, {} cut, {} refused, {} bad, {} known in {:.1} s; {} left",
+                done.done,
+                done.all,
+                done.source,
+                done.precision,
+                tally.timed,
+                tally.cut,
+                tally.refused,
+                tally.bad,
+                tally.known,
+                done.took_s,
+                minutes(done.left_s)
+            );
+            bar.suspend(|| note(&line));
+        }
+        Event::Skipped { source, why } => {
+            bar.suspend(|| note(&format!("left out: {source}: {why}")))
+        }
+    });
+    bar.finish_and_clear();
+    summary
+}
+
+fn minutes(s: f64) -> String {
+    match s {
+        s if s >= 3600.0 => format!("{:.1} h", s / 3600.0),
+        s if s >= 60.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{s:.0} s"),
+    }
+}
+
+fn told(summary: &Summary) -> String {
+    let tally = summary.tally;
+    let mut text = format!(
+        "{} matrices measured: {} candidates timed, {} cut, {} refused, {} wrong or failed\n",
+        summary.matrices, tally.timed, tally.cut, tally.refused, tally.bad
+    );
+    if summary.left > 0 {
+        text += &format!(
+            "{} matrices are left: the budget is spent; the same command with --resume goes on\n",
+            summary.left
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        for wrong in ["", "20", "m", "-1s", "5 parsecs", "1e400s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

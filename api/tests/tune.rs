@@ -1,0 +1,75 @@
+//! `ellect tune` on this host: the whole way from a corpus to models, killed on its way and gone on.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// `ellect --data DATA tune` of the small corpus, in one precision.
+fn tune(data: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ellect"));
+    let fixed = ["tune", "--device", "cpu", "--generate", "small", "--precision", "f64"];
+    command.arg("--data").arg(data).args(fixed).args(more);
+    command.current_dir(data);
+    command
+}
+
+fn ellect(data: &Path, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ellect"));
+    let output = command.arg("--data").arg(data).args(arguments).current_dir(data).output();
+    let output = output.expect("it runs");
+    (output.status.code().expect("it ends"), String::from_utf8(output.stdout).expect("text"))
+}
+
+#[test]
+fn a_killed_run_goes_on_and_ends_with_models() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path();
+    let mut killed = tune(data, &["--budget", "60s"]).stderr(Stdio::piped()).spawn().expect("runs");
+    let lines = BufReader::new(killed.stderr.take().expect("piped")).lines();
+    let told: Vec<String> = lines.take(3).map(|line| line.expect("text")).collect();
+    killed.kill().expect("killed");
+    killed.wait().expect("ended");
+    assert!(told.iter().all(|line| line.contains(" f64: ")), "{told:?}");
+
+    // The child that measured ends with its parent, soon.
+    let (code, kept) = loop {
+        let (code, kept) = ellect(data, &["wisdom", "list", "--json"]);
+        if code == 0 {
+            break (code, kept);
+        }
+    };
+    assert_eq!(code, 0);
+    let kept: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
+    assert!(kept.as_array().is_some_and(|rows| rows.len() >= 3), "{kept}");
+
+    let arguments = ["--resume", "--budget", "60s", "--export", "all.jsonl.zst", "--out", "models"];
+    let ended = tune(data, &arguments).output().expect("it runs");
+    let (told, summary) =
+        (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
+    assert!(ended.status.success(), "{told}");
+    assert!(summary.contains("cpu-f64.json") && !summary.contains("are left"), "{summary}");
+    // What was done before is not told again.
+    assert!(!told.lines().any(|line| line.starts_with("1/")), "{told}");
+    let model = std::fs::read_to_string(data.join("models/cpu-f64.json")).expect("written");
+    assert!(model.contains("\"device\":\"cpu\""));
+
+    // Nothing is left to do; the records say all that evaluating needs.
+    let again = tune(data, &["--resume", "--measure-only"]).output().expect("it runs");
+    assert!(String::from_utf8_lossy(&again.stdout).contains(" 0 candidates timed"), "{again:?}");
+    let records =
+        ["evaluate", "--device", "cpu", "--precision", "f64", "--records", "all.jsonl.zst"];
+    let (code, tables) = ellect(data, &[&records[..], &["--models", "models"]].concat());
+    assert_eq!(code, 0);
+    assert!(tables.contains("| model |") && tables.contains("| estimate |"), "{tables}");
+}
+
+#[test]
+fn a_budget_ends_a_run_and_tells_what_is_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ended = tune(folder.path(), &["--budget", "1s", "--measure-only"]).output().expect("runs");
+    let summary = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success());
+    assert!(summary.contains("are left: the budget is spent"), "{summary}");
+    let nothing = ellect(folder.path(), &["tune", "--device", "cpu"]);
+    assert_eq!(nothing.0, 2);
+}

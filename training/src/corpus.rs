@@ -1,0 +1,274 @@
+//! The corpus: matrices to measure, each with a source that it can be made from again and a family
+//! that it belongs to.
+//!
+//! A family is written `class/family`, or `family` alone where it is its own class: matrices of one
+//! family resemble each other and are never on both sides of a split; classes are what tables are
+//! made over.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use ellect::Csr;
+use ellect::generate::{self, CLASSES, Spec};
+use ellect::read::{self, Limits};
+
+/// How many matrices are generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// One small matrix of each class: a minute on a laptop.
+    Small,
+    /// Every class in several sizes and orders, most of them past the caches of a GPU.
+    Full,
+}
+
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "small" => Ok(Size::Small),
+            "full" => Ok(Size::Full),
+            other => Err(format!("size is '{other}'; it must be small or full")),
+        }
+    }
+}
+
+/// A matrix of the corpus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is made from: a file's name without its endings, with `*NNZ` where it is scaled, or
+    /// what a generator is asked for.
+    pub source: String,
+    /// Its family.
+    pub family: String,
+    origin: Origin,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Origin {
+    Generated(Spec),
+    File { path: PathBuf, scale: usize },
+}
+
+impl Entry {
+    /// Makes or reads the matrix.
+    ///
+    /// # Errors
+    /// What the reader or the generator says.
+    pub fn matrix(&self) -> Result<Csr<f64>> {
+        match &self.origin {
+            Origin::Generated(spec) => Ok(spec.make()),
+            Origin::File { path, scale } => {
+                let csr = read::file(path, &Limits::default());
+                let csr = csr.with_context(|| path.display().to_string())?;
+                Ok(generate::scaled(&csr, *scale, SEED)?)
+            }
+        }
+    }
+}
+
+/// The seed of joints between copies of a matrix.
+const SEED: u64 = 1;
+
+/// The matrices that are generated.
+pub fn specs(size: Size) -> Vec<Entry> {
+    let rows: &[usize] = match size {
+        Size::Small => &[1500],
+        Size::Full => &[30_000, 250_000, 700_000, 1_500_000],
+    };
+    let specs = rows.iter().enumerate().flat_map(|(i, rows)| {
+        CLASSES.iter().enumerate().flat_map(move |(k, class)| {
+            let orders = class.orders.iter().take(if size == Size::Small { 1 } else { usize::MAX });
+            // Classes of one stencil would share their patterns at one size.
+            let rows = rows + rows / 10 * k;
+            orders.map(move |&order| Spec::new(class.name, rows, order, 1 + i as u64))
+        })
+    });
+    let entry = |spec: Spec| Entry {
+        source: spec.to_string(),
+        family: spec.family().to_string(),
+        origin: Origin::Generated(spec),
+    };
+    specs.filter_map(Result::ok).map(entry).collect()
+}
+
+/// The matrix files under these paths, each at its own size for a scale of 0, and repeated along
+/// the diagonal to that many nonzeros for every other one that is larger.
+///
+/// # Errors
+/// A path that is not there, or holds no matrix.
+pub fn files(paths: &[PathBuf], scales: &[usize], families: &Families) -> Result<Vec<Entry>> {
+    let mut found = Vec::new();
+    for path in paths {
+        let before = found.len();
+        walk(path, &mut found).with_context(|| path.display().to_string())?;
+        if found.len() == before {
+            bail!("{}: there is no matrix file, .mtx or .npz, plain, .gz or .zst", path.display());
+        }
+    }
+    let entry = |path: &PathBuf, scale: usize| {
+        let name = stem(path);
+        let family = families.of(&name);
+        let source = if scale == 0 { name } else { format!("{name}*{scale}") };
+        Entry { source, family, origin: Origin::File { path: path.clone(), scale } }
+    };
+    Ok(found.iter().flat_map(|path| scales.iter().map(move |&scale| entry(path, scale))).collect())
+}
+
+/// A matrix file where `path` is one, else those in the folder and below, in the order of names.
+fn walk(path: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    if !path.is_dir() {
+        std::fs::metadata(path)?;
+        found.push(path.to_path_buf());
+        return Ok(());
+    }
+    let mut inside = Vec::new();
+    for file in std::fs::read_dir(path)? {
+        inside.push(file?.path());
+    }
+    inside.sort();
+    for path in inside {
+        if path.is_dir() || is_matrix(&path) {
+            walk(&path, found)?;
+        }
+    }
+    Ok(())
+}
+
+const ENDINGS: [&str; 5] = [".gz", ".zst", ".npz", ".mtx", ".json"];
+
+fn is_matrix(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let plain = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    plain.ends_with(".mtx") || plain.ends_with(".npz")
+}
+
+/// The name of a file without the endings of matrix files.
+pub fn stem(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut stem = name.as_str();
+    while let Some(rest) = ENDINGS.iter().find_map(|ending| stem.strip_suffix(ending)) {
+        stem = rest;
+    }
+    stem.to_string()
+}
+
+/// One entry of each family in turn, so that a run which ends early has seen all kinds.
+pub fn in_turns(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut families: BTreeMap<String, VecDeque<Entry>> = BTreeMap::new();
+    for entry in entries {
+        families.entry(entry.family.clone()).or_default().push_back(entry);
+    }
+    let mut turns = Vec::new();
+    while !families.is_empty() {
+        turns.extend(families.values_mut().filter_map(VecDeque::pop_front));
+        families.retain(|_, entries| !entries.is_empty());
+    }
+    turns
+}
+
+/// Families of matrix files by name.
+#[derive(Clone, Debug, Default)]
+pub struct Families(HashMap<String, String>);
+
+impl Families {
+    /// Reads comma-separated text with a head that names the columns `name` and `family`, and
+    /// `category` where there is a class; no field before the last of these holds a comma.
+    ///
+    /// # Errors
+    /// A head without these names.
+    pub fn parse(text: &str) -> Result<Families> {
+        let mut lines = text.lines();
+        let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+        let column = |name: &str| head.iter().position(|column| *column == name);
+        let (Some(name), Some(family)) = (column("name"), column("family")) else {
+            bail!("the head of the table of families lacks name or family");
+        };
+        let category = column("category");
+        let one = |line: &str| {
+            let fields: Vec<&str> = line.split(',').collect();
+            let field = |at: usize| fields.get(at).copied().unwrap_or_default();
+            let family = match category.map(field) {
+                Some(category) if !category.is_empty() => format!("{category}/{}", field(family)),
+                _ => field(family).to_string(),
+            };
+            (field(name).to_string(), family)
+        };
+        Ok(Families(lines.map(one).filter(|(_, family)| !family.is_empty()).collect()))
+    }
+
+    /// The family of a source: as the table says, or as its name tells.
+    pub fn of(&self, source: &str) -> String {
+        let name = source.split('*').next().unwrap_or_default();
+        self.0.get(name).cloned().unwrap_or_else(|| family_of(source))
+    }
+}
+
+/// The family that a name tells: what is before the first colon, or else the letters that it
+/// begins with, so that `lp_maros_r7` and `lp_fit2d`, or `bodyy4` and `bodyy6`, are of one.
+pub fn family_of(source: &str) -> String {
+    if let Some((class, _)) = source.split_once(':') {
+        return class.to_string();
+    }
+    let letters = source.trim_start_matches(|c: char| !c.is_alphabetic());
+    let end = letters.find(|c: char| !c.is_alphabetic()).unwrap_or(letters.len());
+    match &letters[..end] {
+        "" => source.to_string(),
+        letters => letters.to_lowercase(),
+    }
+}
+
+/// The class of a family.
+pub fn class_of(family: &str) -> &str {
+    family.split('/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_families() {
+        let families = Families::parse("name,nnz,category,family\n3elt,5,fem,elt\n").expect("ok");
+        assert_eq!(families.of("3elt*8000000"), "fem/elt");
+        assert_eq!(class_of("fem/elt"), "fem");
+        assert_eq!((class_of("lp"), families.of("lp_fit2d")), ("lp", "lp".to_string()));
+        assert_eq!(families.of("stencil7:1000:rcm"), "stencil7");
+        assert_eq!(families.of("bodyy4*100"), families.of("bodyy6"));
+        assert_eq!(families.of("12345"), "12345");
+        assert!(Families::parse("a,b\n").is_err());
+    }
+
+    #[test]
+    fn turns_go_through_all_families_first() {
+        let sources = ["stencil7:1", "stencil7:2", "stencil7:3", "heat:1", "uniform:1", "heat:2"];
+        let entry = |source: &&str| Entry {
+            source: source.to_string(),
+            family: family_of(source),
+            origin: Origin::Generated(source.parse().expect("a spec")),
+        };
+        let turns = in_turns(sources.iter().map(entry).collect());
+        let turns: Vec<_> = turns.iter().map(|entry| entry.source.as_str()).collect();
+        let expected = ["heat:1", "stencil7:1", "uniform:1", "heat:2", "stencil7:2", "stencil7:3"];
+        assert_eq!(turns, expected);
+    }
+
+    #[test]
+    fn a_folder_is_walked_and_files_are_scaled() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 1\n2 3\n";
+        std::fs::create_dir(folder.path().join("below")).expect("made");
+        std::fs::write(folder.path().join("below").join("lp_a.mtx"), text).expect("written");
+        std::fs::write(folder.path().join("notes.txt"), "no matrix").expect("written");
+        let paths = [folder.path().to_path_buf()];
+        let entries = files(&paths, &[0, 7], &Families::default()).expect("one file");
+        let sources: Vec<_> = entries.iter().map(|entry| entry.source.as_str()).collect();
+        assert_eq!(sources, ["lp_a", "lp_a*7"]);
+        let sizes = entries.iter().map(|entry| entry.matrix().expect("readable"));
+        let sizes: Vec<_> = sizes.map(|csr| (csr.nrows(), csr.ncols(), csr.nnz())).collect();
+        assert_eq!(sizes[0], (2, 3, 2));
+        assert_eq!((sizes[1].0, sizes[1].1), (8, 12));
+        assert!(files(&[folder.path().join("none")], &[0], &Families::default()).is_err());
+    }
+}

@@ -1,0 +1,489 @@
+//! The tuning run: every matrix of a corpus measured on a device, and all of it remembered at once.
+//!
+//! Matrices are made ahead of the measuring where the device is not the host itself. Of each,
+//! candidates are estimated; those far above the best estimate are cut, the others timed in an
+//! order that begins with the incumbents and the best of each format, so that a budget which ends
+//! early takes the least. A run that was killed goes on where it was: what is remembered and still
+//! of use is not measured again.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Mutex;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use ellect::choose::{INCUMBENTS, Workload, target, target_of};
+use ellect::device::Kind;
+use ellect::format::{Candidate, Target};
+use ellect::measure::provenance::all_kernels;
+use ellect::measure::{Measurement, Meter, Outcome, Protocol, Provenance, Seen};
+use ellect::structure::Structure;
+use ellect::wisdom::{Record, StructureRecord, Wanted};
+use ellect::{Csr, Fingerprint, Precision, Scalar, Wisdom};
+
+use crate::corpus::Entry;
+use crate::survey::{Suits, survey};
+
+/// A tuning run.
+#[derive(Debug)]
+pub struct Tuning<'a> {
+    /// The device.
+    pub meter: &'a Meter,
+    /// Where measurements are kept.
+    pub wisdom: &'a Wisdom,
+    /// Precisions of the values, one after the other.
+    pub precisions: &'a [Precision],
+    /// Candidates are cut whose estimate is so many times the best one.
+    pub cut: f64,
+    /// The time of the whole run; none for no limit.
+    pub budget: Option<Duration>,
+    /// What happens to what is remembered.
+    pub remembered: Remembered,
+}
+
+/// What a run does with measurements that are remembered and still of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// They are not taken again.
+    Kept,
+    /// They are taken again.
+    Again,
+}
+
+/// What a run tells of while it goes on.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A candidate is about to be timed.
+    Timing {
+        /// The matrix.
+        source: &'a str,
+        /// The candidate.
+        candidate: &'a Candidate,
+    },
+    /// A matrix is done in one precision.
+    Case(&'a Done<'a>),
+    /// A matrix was left out.
+    Skipped {
+        /// The matrix.
+        source: &'a str,
+        /// The reason.
+        why: String,
+    },
+}
+
+/// A matrix that is done in one precision.
+#[derive(Debug)]
+pub struct Done<'a> {
+    /// The matrix.
+    pub source: &'a str,
+    /// The precision.
+    pub precision: Precision,
+    /// What became of its candidates.
+    pub tally: Tally,
+    /// Seconds that it took the device.
+    pub took_s: f64,
+    /// Matrices, each precision for itself, that are done.
+    pub done: usize,
+    /// All of them.
+    pub all: usize,
+    /// Seconds that are likely to be left.
+    pub left_s: f64,
+}
+
+/// What became of candidates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Checked and timed.
+    pub timed: usize,
+    /// Cut by the estimate or the budget.
+    pub cut: usize,
+    /// Refused by the format.
+    pub refused: usize,
+    /// Wrong or failed.
+    pub bad: usize,
+    /// Remembered from before.
+    pub known: usize,
+}
+
+impl Tally {
+    fn count(&mut self, outcome: &Outcome) {
+        *match outcome {
+            Outcome::Timed(_) => &mut self.timed,
+            Outcome::Cut { .. } => &mut self.cut,
+            Outcome::Refused { .. } => &mut self.refused,
+            Outcome::Wrong { .. } | Outcome::Failed { .. } => &mut self.bad,
+        } += 1;
+    }
+
+    fn add(&mut self, other: Tally) {
+        self.timed += other.timed;
+        self.cut += other.cut;
+        self.refused += other.refused;
+        self.bad += other.bad;
+        self.known += other.known;
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Matrices that are done, with those that were before.
+    pub matrices: usize,
+    /// Matrices that the budget left out.
+    pub left: usize,
+    /// What became of all candidates.
+    pub tally: Tally,
+}
+
+/// A matrix made and looked at, ready to be measured.
+struct Prepared {
+    entry: Entry,
+    csr: Csr<f64>,
+    record: StructureRecord,
+    surveys: Vec<(Precision, Survey)>,
+}
+
+type Survey = Vec<(Candidate, Result<Suits, String>)>;
+
+/// The share of its time that a matrix may run over, so that short ones lend to long ones.
+const LENT: f64 = 1.5;
+/// The most seconds of samples that one candidate takes.
+const MOST_S: f64 = 0.2;
+/// Candidates that are likely to be timed of one matrix, to share its time among them.
+const TIMED: f64 = 40.0;
+/// Matrices made ahead, besides those that are being made.
+const AHEAD: usize = 2;
+/// Threads that make matrices ahead.
+const MAKERS: usize = 3;
+
+impl Tuning<'_> {
+    /// Measures the entries in their order, and returns when all is done or the budget is spent.
+    ///
+    /// # Errors
+    /// What the device and the database say; a matrix that cannot be made is told of and left out.
+    pub fn run(&self, entries: Vec<Entry>, tell: &mut dyn FnMut(Event<'_>)) -> Result<Summary> {
+        self.meter.check()?;
+        let mut sources: HashMap<String, Fingerprint> = HashMap::new();
+        self.wisdom.each_structure(|structure| {
+            sources.insert(structure.source, structure.fingerprint);
+        })?;
+        let all = entries.len() * self.precisions.len();
+        let mut todo = Vec::new();
+        for entry in entries {
+            match sources.get(&entry.source) {
+                Some(fingerprint) if self.is_done(*fingerprint)? => {}
+                _ => todo.push(entry),
+            }
+        }
+        let mut run = Run {
+            tuning: self,
+            start: Instant::now(),
+            of_pattern: sources.into_iter().map(|(source, print)| (print, source)).collect(),
+            before: all - todo.len() * self.precisions.len(),
+            all,
+            done: 0,
+            summary: Summary::default(),
+        };
+        run.summary.matrices = run.before / self.precisions.len().max(1);
+        match self.meter.device().kind {
+            // What makes matrices would disturb the measuring.
+            Kind::Host => {
+                for entry in todo {
+                    if run.is_over() {
+                        run.summary.left += 1;
+                        continue;
+                    }
+                    let prepared = self.prepare(&entry);
+                    run.take(entry, prepared, tell)?;
+                }
+            }
+            Kind::Gpu => run.with_makers(todo, tell)?,
+        }
+        Ok(run.summary)
+    }
+
+    /// Whether every candidate of a matrix is remembered in every precision.
+    fn is_done(&self, fingerprint: Fingerprint) -> Result<bool> {
+        let all = ellect::format::candidates(self.meter.device().kind).len();
+        let known = self.known(fingerprint)?;
+        Ok(self.precisions.iter().all(|p| known.get(p).is_some_and(|known| known.len() >= all)))
+    }
+
+    /// Candidates that are remembered and still of use.
+    fn known(&self, fingerprint: Fingerprint) -> Result<HashMap<Precision, HashSet<String>>> {
+        let mut known: HashMap<Precision, HashSet<String>> = HashMap::new();
+        if self.remembered == Remembered::Again {
+            return Ok(known);
+        }
+        let driver = self.meter.driver();
+        for measurement in self.wisdom.measurements(fingerprint)? {
+            let wanted = Wanted {
+                fingerprint,
+                device: &self.meter.device().name,
+                driver: driver.as_deref(),
+                precision: measurement.precision,
+                basis: Workload::default().basis,
+                protocol: Protocol::default().version,
+            };
+            let same = measurement.device == wanted.device && measurement.basis == wanted.basis;
+            if same && wanted.differs(&measurement).is_none() {
+                known.entry(measurement.precision).or_default().insert(measurement.candidate);
+            }
+        }
+        Ok(known)
+    }
+
+    /// Makes a matrix and looks at it.
+    fn prepare(&self, entry: &Entry) -> Result<Prepared> {
+        let csr = entry.matrix()?;
+        let start = Instant::now();
+        let structure = Structure::of(&csr);
+        let mut record = StructureRecord::of(&structure, &entry.source, &entry.family);
+        let mut surveys = Vec::new();
+        for &precision in self.precisions {
+            let workload = Workload { precision, ..Workload::default() };
+            surveys.push((precision, survey(&structure, &target(self.meter.device(), &workload))));
+            record.analysis_s.get_or_insert(start.elapsed().as_secs_f64());
+        }
+        drop(structure);
+        Ok(Prepared { entry: entry.clone(), csr, record, surveys })
+    }
+}
+
+/// A run that goes on.
+struct Run<'a> {
+    tuning: &'a Tuning<'a>,
+    start: Instant,
+    of_pattern: HashMap<Fingerprint, String>,
+    before: usize,
+    all: usize,
+    done: usize,
+    summary: Summary,
+}
+
+impl Run<'_> {
+    fn spent_s(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Seconds of the budget that are left.
+    fn left_s(&self) -> Option<f64> {
+        self.tuning.budget.map(|budget| (budget.as_secs_f64() - self.spent_s()).max(0.0))
+    }
+
+    fn is_over(&self) -> bool {
+        self.left_s().is_some_and(|left_s| left_s <= 0.0)
+    }
+
+    /// Seconds for the next matrix in one precision.
+    fn share_s(&self) -> Option<f64> {
+        let cases = (self.all - self.before).saturating_sub(self.done).max(1);
+        self.left_s().map(|left_s| (LENT * left_s / cases as f64).min(left_s))
+    }
+
+    /// Measures what other threads make meanwhile.
+    fn with_makers(&mut self, todo: Vec<Entry>, tell: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+        let tuning = self.tuning;
+        let mut left = todo.len();
+        let todo = Mutex::new(todo.into_iter());
+        let next = || todo.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+        std::thread::scope(|scope| {
+            let (sender, made) = sync_channel(AHEAD);
+            for _ in 0..MAKERS {
+                let sender = sender.clone();
+                let next = &next;
+                scope.spawn(move || {
+                    while let Some(entry) = next() {
+                        let prepared = tuning.prepare(&entry);
+                        if sender.send((entry, prepared)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            for (entry, prepared) in made {
+                if self.is_over() {
+                    break;
+                }
+                left -= 1;
+                self.take(entry, prepared, tell)?;
+            }
+            self.summary.left = left;
+            Ok(())
+        })
+    }
+
+    /// Measures a matrix, or tells why not.
+    fn take(
+        &mut self,
+        entry: Entry,
+        prepared: Result<Prepared>,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<()> {
+        let source = entry.source.as_str();
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.done += self.tuning.precisions.len();
+                tell(Event::Skipped { source, why: format!("{error:#}") });
+                return Ok(());
+            }
+        };
+        let fingerprint = prepared.record.fingerprint;
+        let other = self.of_pattern.entry(fingerprint).or_insert_with(|| source.to_string());
+        if other.as_str() != source {
+            self.done += self.tuning.precisions.len();
+            tell(Event::Skipped { source, why: format!("its pattern is that of {other}") });
+            return Ok(());
+        }
+        self.tuning.wisdom.keep([Record::Structure(prepared.record.clone())])?;
+        let mut known = self.tuning.known(fingerprint)?;
+        for (precision, survey) in &prepared.surveys {
+            if self.is_over() {
+                self.summary.left += 1;
+                return Ok(());
+            }
+            let start = Instant::now();
+            let known = known.remove(precision).unwrap_or_default();
+            let tally = match precision {
+                Precision::F32 => {
+                    self.case(&prepared, &prepared.csr.cast::<f32>(), survey, &known, tell)
+                }
+                Precision::F64 => self.case(&prepared, &prepared.csr, survey, &known, tell),
+            }?;
+            self.done += 1;
+            self.summary.tally.add(tally);
+            let rest = (self.all - self.before - self.done) as f64;
+            let left_s = self.spent_s() / self.done as f64 * rest;
+            tell(Event::Case(&Done {
+                source,
+                precision: *precision,
+                tally,
+                took_s: start.elapsed().as_secs_f64(),
+                done: self.before + self.done,
+                all: self.all,
+                left_s: self.left_s().map_or(left_s, |most| left_s.min(most)),
+            }));
+        }
+        self.summary.matrices += 1;
+        Ok(())
+    }
+
+    /// Measures the candidates of a matrix in one precision that are not `known`.
+    fn case<T: Scalar>(
+        &self,
+        prepared: &Prepared,
+        csr: &Csr<T>,
+        survey: &Survey,
+        known: &HashSet<String>,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Tally> {
+        let tuning = self.tuning;
+        let workload = Workload { precision: T::PRECISION, ..Workload::default() };
+        let target = target(tuning.meter.device(), &workload);
+        let share_s = self.share_s();
+        let protocol = Protocol {
+            max_samples: 20,
+            max_s: share_s.map_or(MOST_S, |share_s| (share_s / TIMED).clamp(0.01, MOST_S)),
+            max_convert_s: MOST_S,
+            ..Protocol::default()
+        };
+        let mut tally = Tally { known: known.len(), ..Tally::default() };
+        let decided = |candidate: &Candidate, seen: Option<&Seen>, outcome: Outcome| Measurement {
+            fingerprint: prepared.record.fingerprint,
+            candidate: candidate.to_string(),
+            device: target.device.name.clone(),
+            threads: 1,
+            precision: T::PRECISION,
+            basis: target.basis,
+            protocol,
+            provenance: Provenance::now(
+                tuning.meter.driver().unwrap_or_default(),
+                all_kernels(target.device.kind),
+            ),
+            seen: seen.map(|seen| Box::new(seen.clone())),
+            outcome,
+        };
+        let (timed, hopeless, refused) = self.sort(survey, known);
+        let mut records = Vec::new();
+        for (candidate, reason) in refused {
+            let outcome = Outcome::Refused { reason: reason.clone() };
+            records.push(decided(candidate, None, outcome));
+        }
+        for (candidate, suits, reason) in hopeless {
+            records.push(decided(candidate, Some(&suits.seen), Outcome::Cut { reason }));
+        }
+        let structure = Structure::of(csr);
+        let start = Instant::now();
+        for (i, (candidate, suits)) in timed.into_iter().enumerate() {
+            let spent_s = start.elapsed().as_secs_f64();
+            let over = share_s.is_some_and(|share_s| spent_s > share_s);
+            if over && i >= INCUMBENTS.len() {
+                let reason =
+                    format!("its matrix had {:.2} s of the budget", share_s.unwrap_or(0.0));
+                records.push(decided(candidate, Some(&suits.seen), Outcome::Cut { reason }));
+                continue;
+            }
+            tell(Event::Timing { source: &prepared.entry.source, candidate });
+            let target: Target<'_> = target_of(candidate, &target);
+            let measured =
+                tuning.meter.measure(csr, &structure, candidate, &target, &protocol, None)?;
+            let seen = Some(Box::new(suits.seen.clone()));
+            let measured = Measurement { seen, ..measured };
+            tally.count(&measured.outcome);
+            tuning.wisdom.keep([Record::Measurement(Box::new(measured))])?;
+        }
+        records.iter().for_each(|record| tally.count(&record.outcome));
+        tuning.wisdom.keep(records.into_iter().map(|m| Record::Measurement(Box::new(m))))?;
+        Ok(tally)
+    }
+
+    /// Candidates to time, in their order; those that are hopeless; and those that do not suit.
+    #[allow(clippy::type_complexity, reason = "three lists of one survey, used once")]
+    fn sort<'s>(
+        &self,
+        survey: &'s Survey,
+        known: &HashSet<String>,
+    ) -> (
+        Vec<(&'s Candidate, &'s Suits)>,
+        Vec<(&'s Candidate, &'s Suits, String)>,
+        Vec<(&'s Candidate, &'s String)>,
+    ) {
+        let (mut timed, mut hopeless, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+        let best_s = survey
+            .iter()
+            .filter_map(|(_, suits)| suits.as_ref().ok())
+            .map(|suits| suits.cost.spmv_s)
+            .fold(f64::INFINITY, f64::min);
+        for (candidate, suits) in survey {
+            let text = candidate.to_string();
+            match suits {
+                _ if known.contains(&text) => {}
+                Err(reason) => refused.push((candidate, reason)),
+                Ok(suits) => {
+                    let over = suits.cost.spmv_s / best_s;
+                    if over > self.tuning.cut && !INCUMBENTS.contains(&text.as_str()) {
+                        let reason = format!(
+                            "its estimate is {over:.1} times the best one, over the limit of {}",
+                            self.tuning.cut
+                        );
+                        hopeless.push((candidate, suits, reason));
+                    } else {
+                        timed.push((candidate, suits));
+                    }
+                }
+            }
+        }
+        timed.sort_by(|a, b| a.1.cost.spmv_s.total_cmp(&b.1.cost.spmv_s));
+        let mut formats = BTreeSet::new();
+        let mut rank = |candidate: &Candidate| -> u8 {
+            let incumbent = INCUMBENTS.contains(&candidate.to_string().as_str());
+            let first = formats.insert(candidate.format.name());
+            if incumbent { 0 } else { 1 + u8::from(!first) }
+        };
+        let mut ranked: Vec<_> = timed.into_iter().map(|pair| (rank(pair.0), pair)).collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        (ranked.into_iter().map(|(_, pair)| pair).collect(), hopeless, refused)
+    }
+}
