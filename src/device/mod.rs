@@ -254,6 +254,20 @@ pub fn data_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("ellect-data"))
 }
 
+/// The names that there are: shipped profiles, and the GPUs of this machine (feature `cuda`).
+pub fn names() -> Vec<String> {
+    let shipped = Device::shipped().into_iter().map(|device| device.name);
+    #[cfg(feature = "cuda")]
+    let shipped = shipped.chain((0..cuda::count()).map(|index| format!("cuda:{index}")));
+    shipped.collect()
+}
+
+/// What a name that is none of [`names`] is answered with.
+pub(crate) fn unknown(name: &str) -> Error {
+    let known = names().join(", ");
+    Error::Device(format!("no device is named '{name}'; there are: {known}"))
+}
+
 /// The device of this name: a profile saved in [`data_dir`], else a shipped one.
 ///
 /// # Errors
@@ -269,9 +283,7 @@ pub fn find(name: &str) -> Result<Device> {
 pub fn find_in(name: &str, data: &Path) -> Result<Device> {
     let shipped = Device::shipped();
     let Some(device) = shipped.iter().find(|device| device.name == name) else {
-        let known: Vec<_> = shipped.iter().map(|device| device.name.as_str()).collect();
-        let known = known.join(", ");
-        return Err(Error::Device(format!("no device is named '{name}'; there are: {known}")));
+        return Err(unknown(name));
     };
     let path = file(data, name);
     match std::fs::read_to_string(&path) {

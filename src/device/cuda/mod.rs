@@ -62,14 +62,28 @@ fn failed(what: &str) -> impl Fn(cust::error::CudaError) -> Error + '_ {
     move |error| Error::Device(format!("{what}: CUDA error {error:?}"))
 }
 
+/// Opens the driver.
+fn start() -> Result<()> {
+    ellect_kernels::driver::load().map_err(|why| Error::Device(why.to_string()))?;
+    cust::init(cust::CudaFlags::empty()).map_err(failed("starting the CUDA driver"))
+}
+
+/// The GPUs of this machine; none where there is no driver.
+pub(super) fn count() -> u32 {
+    start().ok().and_then(|()| cust::device::Device::num_devices().ok()).unwrap_or(0)
+}
+
 impl Gpu {
     /// Opens GPU `index` (`cuda:<index>`).
     ///
     /// # Errors
     /// [`Error::Device`] where there is no driver or no such GPU.
     pub fn open(index: u32) -> Result<Self> {
-        ellect_kernels::driver::load().map_err(|why| Error::Device(why.to_string()))?;
-        cust::init(cust::CudaFlags::empty()).map_err(failed("starting the CUDA driver"))?;
+        let known = || super::names().join(", ");
+        start().map_err(|why| Error::Device(format!("{why}; there are: {}", known())))?;
+        if index >= count() {
+            return Err(super::unknown(&format!("cuda:{index}")));
+        }
         let device = cust::device::Device::get_device(index)
             .map_err(failed(&format!("opening cuda:{index}")))?;
         let context = Context::new(device).map_err(failed("making a context"))?;
