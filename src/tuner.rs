@@ -19,7 +19,7 @@ use crate::wisdom::{Answer, Record, Stale, StructureRecord, Wanted, Wisdom};
 /// Chooses and prepares for one device.
 #[derive(Debug)]
 pub struct Tuner {
-    meter: Meter,
+    meter: Arc<Meter>,
     protocol: Protocol,
     wisdom: Option<Arc<Wisdom>>,
     source: String,
@@ -61,10 +61,10 @@ impl Tuner {
         Ok(Tuner::with_meter(Meter::open(name, &crate::device::data_dir())?))
     }
 
-    /// A tuner that times with this meter.
-    pub fn with_meter(meter: Meter) -> Self {
+    /// A tuner that times with this meter, which others may share.
+    pub fn with_meter(meter: impl Into<Arc<Meter>>) -> Self {
         Tuner {
-            meter,
+            meter: meter.into(),
             protocol: Protocol::default(),
             wisdom: None,
             source: String::new(),
@@ -241,7 +241,7 @@ impl Tuner {
     }
 
     /// Measures candidates in order until the budget is spent; the first one always, whatever it
-    /// takes. The one that the budget ends is not remembered.
+    /// takes. Of one that the end of the budget cuts off nothing is known.
     fn measure<T: Scalar>(
         &self,
         csr: &Csr<T>,
@@ -270,9 +270,10 @@ impl Tuner {
             progress(Progress { done: i + 1, total: timed.len(), measurement: &measurement });
             let failed = matches!(measurement.outcome, Outcome::Failed { .. });
             let ended = limit.is_some() && left().is_some_and(|left| left.is_zero());
-            if !(failed && ended) {
-                self.keep(structure, &measurement)?;
+            if failed && ended {
+                break;
             }
+            self.keep(structure, &measurement)?;
             known.push(known_of(candidate.clone(), measurement.outcome));
         }
         Ok(known)

@@ -208,23 +208,82 @@ fn callers_beyond_the_queue_are_asked_to_come_back() {
     assert!(answered, "the place is free again");
 }
 
+/// The processes that this one has started.
+#[cfg(target_os = "linux")]
+fn children(parent: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").expect("Linux has it");
+    let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    ids.filter(|id: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // Behind the name, which may hold anything: the state, then the parent.
+        let rest = stat.rsplit_once(") ").map(|(_, rest)| rest.to_string()).unwrap_or_default();
+        rest.split(' ').nth(1) == Some(&parent.to_string())
+    })
+    .collect()
+}
+
+#[cfg(target_os = "linux")]
 #[test]
-fn measuring_works_alone_and_is_answered() {
+fn measuring_requests_share_one_process_that_is_kept() {
     let service = serve(&["--workers", "2"]);
     let matrix = sample("circuit");
+    assert!(children(service.process.id()).is_empty());
+    let query = "?effort=measure&budget=60&top=3";
+    let measure = || {
+        let (status, answer) = service.recommend(query, "", &matrix);
+        assert_eq!((status, &answer["ranking"][0]["source"]), (200, &"measured".into()));
+    };
+    measure();
+    let first = children(service.process.id());
+    assert_eq!(first.len(), 1);
     std::thread::scope(|scope| {
-        let query = "?effort=measure&budget=1&top=3";
-        let measured: Vec<_> =
-            (0..2).map(|_| scope.spawn(|| service.recommend(query, "", &matrix))).collect();
-        let estimated = service.recommend("", "", &matrix);
-        assert_eq!((estimated.0, &estimated.1["ranking"][0]["source"]), (200, &"estimated".into()));
-        for one in measured {
-            let (status, answer) = one.join().expect("no panic");
-            assert_eq!((status, &answer["ranking"][0]["source"]), (200, &"measured".into()));
-        }
+        (0..3).for_each(|_| {
+            scope.spawn(measure);
+        });
     });
-    let (status, answer) = service.recommend("?effort=measure&device=h200", "", &matrix);
-    assert_eq!((status, &answer["error"]["kind"]), (400, &"device".into()));
+    assert_eq!(children(service.process.id()), first);
+    // Another one takes its place where it ended.
+    assert!(Command::new("kill").args(["-9", &first[0].to_string()]).status().is_ok());
+    let (status, _) = service.recommend(&(query.to_string() + "&precision=f32"), "", &matrix);
+    assert_eq!(status, 200);
+    let second = children(service.process.id());
+    assert!(second.len() == 1 && second != first, "{second:?} after {first:?}");
+}
+
+#[test]
+fn estimates_do_not_wait_for_measuring() {
+    let service = serve(&["--workers", "1", "--queue", "1"]);
+    let matrix = sample("circuit");
+    let done = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        // One at work, one waiting, and no place for a third on this device.
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let query = "?effort=exhaustive&budget=3";
+                assert_eq!(service.recommend(query, "", &matrix).0, 200);
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1000));
+        assert_eq!(service.recommend("?effort=measure", "", &matrix).0, 503);
+        for effort in ["estimate", "predict"] {
+            assert_eq!(service.recommend(&format!("?effort={effort}"), "", &matrix).0, 200);
+        }
+        assert_eq!(done.load(Ordering::Relaxed), 0, "both still measure");
+    });
+}
+
+#[test]
+fn devices_that_cannot_be_measured_on_are_told_before_the_body() {
+    let service = serve(&[]);
+    for (device, told) in [("h200", "h200"), ("cuda:97", "cpu"), ("cuda:x", "cpu"), ("x", "cpu")] {
+        let target = format!("/recommend?effort=measure&device={device}");
+        // The body never comes.
+        let answer = answer(service.begin("POST", &target, "", 1000), b"");
+        let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
+        assert_eq!((answer.status, &body["error"]["kind"]), (400, &"device".into()), "{body}");
+        assert!(body["error"]["message"].as_str().is_some_and(|m| m.contains(told)), "{body}");
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ use crate::structure::Structure;
 pub struct Meter {
     device: Device,
     worker: Option<Mutex<Worker>>,
+    /// Of the worker: it is told without a wait for the worker's job.
+    driver: Option<String>,
     #[cfg(feature = "cuda")]
     gpu: Option<std::sync::Arc<device::cuda::Gpu>>,
 }
@@ -27,6 +29,7 @@ impl Meter {
         Meter {
             device,
             worker: None,
+            driver: None,
             #[cfg(feature = "cuda")]
             gpu: None,
         }
@@ -34,8 +37,8 @@ impl Meter {
 
     /// A meter that times in the worker's process; what it prepares, it prepares for the host.
     pub fn through(worker: Worker) -> Self {
-        let device = worker.device().clone();
-        Meter { worker: Some(Mutex::new(worker)), ..Meter::of(device) }
+        let (device, driver) = (worker.device().clone(), worker.driver().to_string());
+        Meter { worker: Some(Mutex::new(worker)), driver: Some(driver), ..Meter::of(device) }
     }
 
     /// The device of this name: `cuda:N` opens GPU `N` of this machine (feature `cuda`), any other
@@ -52,17 +55,18 @@ impl Meter {
 
     #[cfg(feature = "cuda")]
     fn open_gpu(name: &str, index: &str) -> Result<Self> {
-        let index = index.parse().map_err(|_| {
-            Error::Device(format!("'{name}' does not name a GPU; the first one is cuda:0"))
-        })?;
-        let gpu = std::sync::Arc::new(device::cuda::Gpu::open(index)?);
-        Ok(Meter { device: gpu.profile().clone(), worker: None, gpu: Some(gpu) })
+        // One name for one GPU: not cuda:00.
+        let parsed = index.parse().ok().filter(|parsed: &u32| parsed.to_string() == index);
+        let gpu = device::cuda::Gpu::open(parsed.ok_or_else(|| device::unknown(name))?)?;
+        let device = gpu.profile().clone();
+        Ok(Meter { gpu: Some(std::sync::Arc::new(gpu)), ..Meter::of(device) })
     }
 
     #[cfg(not(feature = "cuda"))]
     fn open_gpu(name: &str, _index: &str) -> Result<Self> {
         Err(Error::Device(format!(
-            "{name} needs a program built with the feature cuda; profiles, h200 for instance, do not"
+            "{name} needs a program built with the feature cuda; there are: {}",
+            device::names().join(", ")
         )))
     }
 
@@ -93,9 +97,8 @@ impl Meter {
 
     /// The driver of the device, as records name it; `None` where the device is not at hand.
     pub fn driver(&self) -> Option<String> {
-        if let Some(worker) = &self.worker {
-            let worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
-            return Some(worker.driver().to_string());
+        if self.driver.is_some() {
+            return self.driver.clone();
         }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {

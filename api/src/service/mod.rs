@@ -2,9 +2,11 @@
 //!
 //! The body is a matrix in any form that the readers know. Reading and choosing run on threads of
 //! their own, as many at once as there are cores; callers beyond a short queue are asked to come
-//! back. While candidates are timed nothing else is at work.
+//! back. Requests that measure queue for their device, one process that is kept, and hold up no
+//! others.
 
 mod body;
+mod devices;
 mod failure;
 
 use std::path::{Path, PathBuf};
@@ -19,11 +21,11 @@ use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ellect::choose::Choice;
-use ellect::device::Device;
+use ellect::device;
+use ellect::measure::Meter;
 use ellect::read::{self, Limits};
 use ellect::{Precision, Scalar, Tuner, Wisdom};
 use serde_json::json;
-use tokio::sync::Semaphore;
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -31,6 +33,7 @@ use tower_http::trace::{DefaultOnResponse, TraceLayer};
 use tracing::Level;
 
 use crate::options::Options;
+use devices::{Devices, Places};
 use failure::Failure;
 
 /// What a service is started with.
@@ -44,9 +47,9 @@ pub struct Config {
     pub max_body: u64,
     /// The most nonzeros of a matrix.
     pub max_nonzeros: u64,
-    /// Requests at work at once; measuring ones work alone.
+    /// Requests at work at once, but for those that measure: one on each device.
     pub workers: u32,
-    /// Requests that may wait besides.
+    /// Requests that may wait besides, and likewise for each device.
     pub queue: u32,
 }
 
@@ -58,18 +61,16 @@ const MAX_BUDGET_S: f64 = 120.0;
 
 struct Service {
     config: Config,
-    /// Requests at hand, waiting ones among them.
-    admitted: Arc<Semaphore>,
-    /// Requests at work.
-    at_work: Arc<Semaphore>,
+    /// Requests that time nothing.
+    places: Places,
+    devices: Devices,
 }
 
 /// The routes.
 pub fn router(config: Config) -> Router {
-    let places = config.workers.saturating_add(config.queue) as usize;
     let service = Service {
-        admitted: Arc::new(Semaphore::new(places)),
-        at_work: Arc::new(Semaphore::new(config.workers as usize)),
+        places: Places::new(config.workers, config.queue),
+        devices: Devices::new(config.data.clone(), config.queue),
         config,
     };
     let layers = ServiceBuilder::new()
@@ -119,8 +120,8 @@ async fn usage() -> String {
 }
 
 async fn healthz() -> Json<serde_json::Value> {
-    let devices: Vec<String> = Device::shipped().into_iter().map(|device| device.name).collect();
-    Json(json!({"status": "ok", "version": env!("CARGO_PKG_VERSION"), "devices": devices}))
+    let version = env!("CARGO_PKG_VERSION");
+    Json(json!({"status": "ok", "version": version, "devices": device::names()}))
 }
 
 async fn recommend(
@@ -137,28 +138,31 @@ async fn recommend(
     }
     let config = &service.config;
     body::check(&headers, config.max_body)?;
-    // A wrong name is told before a large body is taken; a GPU to time on is opened by the process
-    // that measures, once it is this request's turn.
-    if !(options.measures() && options.product.device.starts_with("cuda:")) {
-        options.product.meter(&config.data)?;
-    }
-    let place = Arc::clone(&service.admitted).try_acquire_owned().map_err(|_| {
-        let told = "too many requests are waiting; try again later";
-        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", told)
-    })?;
+    // A wrong name is told before a large body is taken. A GPU of this machine is opened by the
+    // process that measures alone.
+    let device = &options.product.device;
+    let measured = match options.measures() || device.starts_with("cuda:") {
+        true => Some(service.devices.open(device).await?),
+        false => None,
+    };
+    let meter = match &measured {
+        Some(measured) => Arc::clone(&measured.meter),
+        None => Arc::new(options.product.meter(&config.data)?),
+    };
+    let queued = measured.as_ref().filter(|_| options.measures());
+    let places = queued.map_or(&service.places, |measured| &measured.places);
+    let place = places.admit()?;
     let file = body::spool(body, config.max_body).await?;
-    let share = if options.measures() { config.workers } else { 1 };
     let answer = async {
-        let turn = Arc::clone(&service.at_work).acquire_many_owned(share).await;
-        let turn = turn.map_err(Failure::internal)?;
+        let turn = places.turn().await?;
         let (max_nonzeros, held) = (config.max_nonzeros, Arc::clone(&service));
         let log = tracing::Span::current();
         let job = tokio::task::spawn_blocking(move || {
             // Both are held until the work is done, even if the caller has gone away before.
             let _held = (place, turn);
             log.in_scope(|| match options.product.precision {
-                Precision::F32 => choose::<f32>(file.path(), &options, &held, max_nonzeros),
-                Precision::F64 => choose::<f64>(file.path(), &options, &held, max_nonzeros),
+                Precision::F32 => choose::<f32>(file.path(), &options, meter, &held, max_nonzeros),
+                Precision::F64 => choose::<f64>(file.path(), &options, meter, &held, max_nonzeros),
             })
         });
         job.await.map_err(Failure::internal)?
@@ -176,6 +180,7 @@ async fn recommend(
 fn choose<T: Scalar>(
     path: &Path,
     options: &Options,
+    meter: Arc<Meter>,
     service: &Service,
     nonzeros: u64,
 ) -> Result<Choice, Failure> {
@@ -184,7 +189,7 @@ fn choose<T: Scalar>(
     let start = Instant::now();
     let csr = read::file::<T>(path, &limits)?;
     let read_s = start.elapsed().as_secs_f64();
-    let mut tuner = Tuner::with_meter(options.meter(&service.config.data)?);
+    let mut tuner = Tuner::with_meter(meter);
     if let Some(wisdom) = &service.config.wisdom {
         tuner = tuner.with_wisdom(Arc::clone(wisdom));
     }
