@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use crate::csr::Csr;
+use crate::csr::{Csr, offsets};
 use crate::scalar::Scalar;
 
 /// Rows (or block rows) that a thread makes at a time.
@@ -113,12 +113,8 @@ fn sort_and_sum<V>(entries: &mut Vec<(u32, V)>, add: impl Fn(&mut V, &V)) {
 }
 
 fn join<T: Scalar>(ncols: usize, parts: Vec<Part<T>>) -> Csr<T> {
-    let mut row_ptr = vec![0];
-    let mut nnz = 0;
-    for length in parts.iter().flat_map(|part| &part.lengths) {
-        nnz += length;
-        row_ptr.push(nnz);
-    }
+    let row_ptr = offsets(parts.iter().flat_map(|part| part.lengths.iter().copied()));
+    let nnz = row_ptr[row_ptr.len() - 1];
     let (mut col_idx, mut values) = (vec![0; nnz], vec![T::ZERO; nnz]);
     let (mut columns_left, mut values_left) = (&mut col_idx[..], &mut values[..]);
     let mut copies = Vec::with_capacity(parts.len());

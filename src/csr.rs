@@ -131,9 +131,7 @@ impl<T: Scalar> Csr<T> {
         for &(row, ..) in &triplets {
             row_ptr[row as usize + 1] += 1;
         }
-        for row in 0..nrows {
-            row_ptr[row + 1] += row_ptr[row];
-        }
+        accumulate(&mut row_ptr);
         let col_idx = triplets.iter().map(|t| t.1).collect();
         let values = triplets.iter().map(|t| t.2).collect();
         Csr::from_unsorted(nrows, ncols, row_ptr, col_idx, values)
@@ -385,6 +383,22 @@ fn check_pointers(nrows: usize, ncols: usize, row_ptr: &[usize], nnz: usize) -> 
     Ok(())
 }
 
+/// Where each item starts in one array of all, and the end: `counts[i]` belong to item `i`.
+pub(crate) fn offsets(counts: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let mut offsets: Vec<usize> = std::iter::once(0).chain(counts).collect();
+    accumulate(&mut offsets);
+    offsets
+}
+
+/// Adds to each number all before it: a leading 0 and counts become [`offsets`], in place.
+pub(crate) fn accumulate(counts: &mut [usize]) {
+    let mut total = 0usize;
+    for count in counts {
+        total += *count;
+        *count = total;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -416,5 +430,14 @@ mod tests {
         assert!(new(&[0, 2, 2], &[1, 0]).is_err(), "unsorted columns");
         assert!(new(&[0, 2, 2], &[1, 1]).is_err(), "repeated column");
         assert!(new(&[1, 2, 2], &[0, 1]).is_err(), "first pointer not 0");
+    }
+
+    #[test]
+    fn counts_become_offsets() {
+        assert_eq!(offsets([2, 0, 3]), [0, 2, 2, 5]);
+        assert_eq!(offsets([]), [0]);
+        let mut counts = [0, 2, 0, 3];
+        accumulate(&mut counts);
+        assert_eq!(counts, [0, 2, 2, 5]);
     }
 }

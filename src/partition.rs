@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use metis::option::Seed;
 use metis::{Graph as MetisGraph, Idx};
 
-use crate::csr::Pattern;
+use crate::csr::{Pattern, accumulate};
 use crate::format::Refusal;
 use crate::reorder::Graph;
 
@@ -86,9 +86,7 @@ fn fit(mut part: Vec<usize>, parts: usize, most: usize) -> Vec<usize> {
 fn gather(part: Vec<usize>, parts: usize) -> Partition {
     let mut bounds = vec![0; parts + 1];
     part.iter().for_each(|&part| bounds[part + 1] += 1);
-    for i in 0..parts {
-        bounds[i + 1] += bounds[i];
-    }
+    accumulate(&mut bounds);
     let mut next = bounds.clone();
     let mut order = vec![0; part.len()];
     for (old, part) in part.into_iter().enumerate() {

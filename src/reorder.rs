@@ -4,7 +4,7 @@
 //! An order is `order[new] = old` throughout.
 
 use crate::assemble;
-use crate::csr::{Csr, Pattern};
+use crate::csr::{Csr, Pattern, accumulate};
 use crate::scalar::Scalar;
 use crate::structure::inverse;
 
@@ -130,9 +130,7 @@ fn transpose(pattern: Pattern<'_>) -> (Vec<usize>, Vec<u32>) {
     for &column in pattern.col_idx() {
         first[column as usize + 1] += 1;
     }
-    for i in 0..pattern.ncols() {
-        first[i + 1] += first[i];
-    }
+    accumulate(&mut first);
     let mut next = first.clone();
     let mut rows = vec![0; pattern.nnz()];
     for i in 0..pattern.nrows() {

@@ -29,7 +29,7 @@ use super::{
     Basis, Builder, Built, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, fill, store,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, accumulate};
 use crate::par;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure, Walk, inverse};
@@ -395,9 +395,7 @@ impl<T: Scalar> Blocked<T> {
                 row_ptr[self.old(row) + 1] = self.entries(i, row - first).count();
             }
         }
-        for row in 0..self.nrows {
-            row_ptr[row + 1] += row_ptr[row];
-        }
+        accumulate(&mut row_ptr);
         row_ptr
     }
 

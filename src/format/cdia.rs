@@ -24,7 +24,7 @@ use super::rows::WARP;
 use super::{
     Arg, Launch, Layout, Offsets, OnDevice, Params, Refusal, Storage, Target, Work, bytes_of, store,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, offsets};
 use crate::par;
 use crate::scalar::Scalar;
 use crate::structure::{Constants, Structure};
@@ -173,12 +173,10 @@ impl<T: Scalar> ConstantDiagonals<T> {
 
     /// Entries before each hack, and all.
     fn hack_entries(&self) -> Vec<usize> {
-        let ends = (0..self.ptr.len() - 1).scan(0, |end, h| {
+        offsets((0..self.ptr.len() - 1).map(|h| {
             let words = self.ptr.get(h) * WORDS..self.ptr.get(h + 1) * WORDS;
-            *end += self.rows[words].iter().map(|bits| bits.count_ones() as usize).sum::<usize>();
-            Some(*end)
-        });
-        std::iter::once(0).chain(ends).collect()
+            self.rows[words].iter().map(|bits| bits.count_ones() as usize).sum()
+        }))
     }
 
     /// The value of each piece among these values of all entries, in the order of the CSR matrix.

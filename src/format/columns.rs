@@ -10,7 +10,7 @@ use super::rows::{Column, Rows, WARP, add_column, full_columns};
 use super::{
     Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Stop, Target, build, bytes_of,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, offsets};
 use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::{Sort, Structure};
@@ -59,12 +59,7 @@ pub(super) fn jagged_starts(structure: &Structure<'_>, br: usize) -> Vec<usize> 
         reach += *rows;
         *rows = reach.next_multiple_of(br);
     }
-    let mut starts = vec![0];
-    starts.extend(rows.iter().scan(0, |total, rows| {
-        *total += rows;
-        Some(*total)
-    }));
-    starts
+    offsets(rows)
 }
 
 /// The lengths that a layout keeps: none, one a row, or one a warp (its longest).

@@ -19,7 +19,7 @@ use super::{
     Arg, Builder, Built, Launch, Layout, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
     build, bytes_of, store,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, accumulate};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
@@ -164,9 +164,7 @@ impl<T: Scalar> Layout<T> for CooLayout<T> {
         for &row in &self.row_idx {
             row_ptr[row as usize + 1] += 1;
         }
-        for row in 0..self.nrows {
-            row_ptr[row + 1] += row_ptr[row];
-        }
+        accumulate(&mut row_ptr);
         Csr::new(self.nrows, self.ncols, row_ptr, self.col_idx.clone(), self.values.clone())
             .expect("a layout is made from a valid matrix")
     }

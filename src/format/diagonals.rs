@@ -10,7 +10,7 @@ use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target, Work,
     bytes_of, fill, store,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, offsets};
 use crate::par;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -135,11 +135,7 @@ impl<T: Scalar> Diagonals<T> {
     fn row_ptr(&self) -> Vec<usize> {
         let counts: Vec<usize> =
             (0..self.nrows).into_par_iter().map(|i| self.entries(i).count()).collect();
-        let mut row_ptr = vec![0; self.nrows + 1];
-        for (i, count) in counts.into_iter().enumerate() {
-            row_ptr[i + 1] = row_ptr[i] + count;
-        }
-        row_ptr
+        offsets(counts)
     }
 
     /// Adds the products of `rows`, which lie in one hack, to `sums`.

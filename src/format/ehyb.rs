@@ -30,7 +30,7 @@ use super::{
     Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
     Work, bytes_of, store,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, accumulate};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure, Walk, inverse};
@@ -344,9 +344,7 @@ impl<T: Scalar> Ehyb<T> {
     fn row_ptr(&self) -> Vec<usize> {
         let mut row_ptr = vec![0; self.nrows + 1];
         self.for_rows(|row, entries| row_ptr[row + 1] = entries.len());
-        for row in 0..self.nrows {
-            row_ptr[row + 1] += row_ptr[row];
-        }
+        accumulate(&mut row_ptr);
         row_ptr
     }
 

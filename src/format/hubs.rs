@@ -25,7 +25,7 @@ use super::{
     Arg, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value, Work,
     bytes_of, store,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, accumulate};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 use crate::structure::Structure;
@@ -332,9 +332,7 @@ impl<T: Scalar> Hubs<T> {
         for (i, (&near, &far)) in self.near_lengths.iter().zip(&self.far_lengths).enumerate() {
             row_ptr[row(i) + 1] += usize::from(near) + usize::from(far);
         }
-        for row in 0..self.nrows {
-            row_ptr[row + 1] += row_ptr[row];
-        }
+        accumulate(&mut row_ptr);
         let mut next = row_ptr.clone();
         let mut entries = vec![(0, 0); row_ptr[self.nrows]];
         for i in 0..self.rows.len() {

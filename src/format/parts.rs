@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::rows::WARP;
 use super::{Basis, Params, Refusal, Target};
+use crate::csr::offsets;
 use crate::device::Kind;
 use crate::structure::{Structure, inverse};
 use crate::{par, partition};
@@ -131,22 +132,18 @@ impl Plan {
 
     /// First slice of each part, and the end.
     pub fn first_slices(&self) -> Vec<u32> {
-        let slices = self.bounds.windows(2).map(|part| (part[1] - part[0]).div_ceil(WARP) as u32);
-        let running = slices.scan(0, |first, slices| {
-            *first += slices;
-            Some(*first)
-        });
-        std::iter::once(0).chain(running).collect()
+        let slices = self.bounds.windows(2).map(|part| (part[1] - part[0]).div_ceil(WARP));
+        offsets(slices).into_iter().map(|first| first as u32).collect()
     }
 
     /// First slot of each slice of in-part entries, and the end.
     pub fn near_ptr(&self) -> Vec<usize> {
-        running(self.slices().map(|rows| longest(&self.near[rows])))
+        offsets(self.slices().map(|rows| WARP * longest(&self.near[rows])))
     }
 
     /// First slot of each slice of the ER part, and the end.
     pub fn far_ptr(&self) -> Vec<usize> {
-        running(self.far.chunks(WARP).map(longest))
+        offsets(self.far.chunks(WARP).map(|rows| WARP * longest(rows)))
     }
 }
 
@@ -161,14 +158,6 @@ pub(super) fn places(nrows: usize, rows: &[u32]) -> Vec<u32> {
 
 fn longest(lengths: &[u32]) -> usize {
     lengths.iter().copied().max().unwrap_or(0) as usize
-}
-
-fn running(widths: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut ptr = vec![0];
-    for width in widths {
-        ptr.push(ptr[ptr.len() - 1] + width * WARP);
-    }
-    ptr
 }
 
 pub(super) fn last(ptr: &[usize]) -> usize {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{Basis, Refusal, Target, Work, store};
-use crate::csr::Csr;
+use crate::csr::{Csr, accumulate};
 use crate::device::Kind;
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
@@ -202,9 +202,7 @@ impl Rows {
         for (i, &count) in counts.iter().enumerate().take(self.nrows) {
             row_ptr[self.old(i) + 1] = count as usize;
         }
-        for row in 0..self.nrows {
-            row_ptr[row + 1] += row_ptr[row];
-        }
+        accumulate(&mut row_ptr);
         row_ptr
     }
 

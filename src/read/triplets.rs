@@ -19,7 +19,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::Limits;
-use crate::csr::Csr;
+use crate::csr::{Csr, accumulate};
 use crate::error::{At, Result};
 use crate::par;
 use crate::scalar::Scalar;
@@ -134,9 +134,7 @@ fn row_pointers(nrows: usize, rows: &[u32], cols: &[u32], symmetry: Symmetry) ->
     par::over_parts(&bounds, &mut row_ptr[1..], &|range, counts| {
         visit(range, rows, cols, symmetry, |_, row, _| counts[row] += 1);
     });
-    for row in 0..nrows {
-        row_ptr[row + 1] += row_ptr[row];
-    }
+    accumulate(&mut row_ptr);
     row_ptr
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{Structure, cached};
-use crate::csr::Pattern;
+use crate::csr::{Pattern, offsets};
 use crate::par;
 
 /// Which dense blocks of a matrix hold an entry: a pattern of block rows and block columns.
@@ -45,10 +45,7 @@ impl Structure<'_> {
             (counts, columns)
         });
         let (counts, columns): (Vec<Vec<usize>>, Vec<Vec<u32>>) = parts.unzip();
-        let mut row_ptr = vec![0];
-        for blocks in counts.into_iter().flatten() {
-            row_ptr.push(row_ptr[row_ptr.len() - 1] + blocks);
-        }
+        let row_ptr = offsets(counts.into_iter().flatten());
         Blocks { ncols: self.pattern.ncols().div_ceil(b), row_ptr, col_idx: columns.concat() }
     }
 

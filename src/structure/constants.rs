@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::ValuesOf;
-use crate::csr::Pattern;
+use crate::csr::{Pattern, offsets};
 
 /// Pieces of diagonals with one value: `ptr[h]..ptr[h + 1]` are those of hack `h`.
 #[derive(Debug)]
@@ -47,16 +47,9 @@ impl Constants {
         if total > most * hacks {
             return None;
         }
-        let mut constants = Constants { ptr: vec![0], offsets: Vec::new(), entries: Vec::new() };
-        for (offset, entry) in all.iter().flatten() {
-            constants.offsets.push(*offset);
-            constants.entries.push(*entry);
-        }
-        constants.ptr.extend(all.iter().scan(0, |end, pieces| {
-            *end += pieces.len();
-            Some(*end)
-        }));
-        Some(constants)
+        let ptr = offsets(all.iter().map(Vec::len));
+        let (offsets, entries) = all.into_iter().flatten().unzip();
+        Some(Constants { ptr, offsets, entries })
     }
 }
 
