@@ -153,13 +153,13 @@ impl<T: Scalar> Csr<T> {
     }
 
     /// The same pattern with new values.
-    pub fn map_values<U: Scalar>(&self, f: impl Fn(T) -> U) -> Csr<U> {
+    pub fn map_values<U: Scalar>(&self, f: impl Fn(T) -> U + Sync) -> Csr<U> {
         Csr {
             nrows: self.nrows,
             ncols: self.ncols,
             row_ptr: self.row_ptr.clone(),
             col_idx: self.col_idx.clone(),
-            values: self.values.iter().map(|&value| f(value)).collect(),
+            values: self.values.par_iter().map(|&value| f(value)).collect(),
         }
     }
 

@@ -3,6 +3,8 @@
 //!
 //! An order is `order[new] = old` throughout.
 
+use rayon::prelude::*;
+
 use crate::assemble;
 use crate::csr::{Csr, Pattern, accumulate};
 use crate::scalar::Scalar;
@@ -168,7 +170,7 @@ pub fn permute_symmetric<T: Scalar>(csr: &Csr<T>, order: &[u32]) -> Csr<T> {
     assert_eq!(n, order.len(), "order and matrix differ in size");
     let new_of = inverse(order);
     assert!(
-        order.iter().enumerate().all(|(new, &old)| new_of[old as usize] as usize == new),
+        order.par_iter().enumerate().all(|(new, &old)| new_of[old as usize] as usize == new),
         "the order names a row twice"
     );
     assemble::by_rows(n, n, |new, entries| {
