@@ -42,7 +42,8 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     let kept: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
     assert!(kept.as_array().is_some_and(|rows| rows.len() >= 3), "{kept}");
 
-    let arguments = ["--resume", "--budget", "60s", "--export", "all.jsonl.zst", "--out", "models"];
+    let arguments =
+        ["--resume", "--budget", "300s", "--export", "all.jsonl.zst", "--out", "models"];
     let ended = tune(data, &arguments).output().expect("it runs");
     let (told, summary) =
         (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));

@@ -1,7 +1,10 @@
 //! Sets of generated matrices to test and to train on.
 
+use std::str::FromStr;
+
 use super::classes::CLASSES;
 use super::spec::{Order, Spec};
+use crate::error::{Error, Result};
 
 /// How large a corpus is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +13,18 @@ pub enum Size {
     Small,
     /// Nine of each class, of 20,000 to 30 million entries, two thirds of at least 2 million.
     Full,
+}
+
+impl FromStr for Size {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "small" => Ok(Size::Small),
+            "full" => Ok(Size::Full),
+            _ => Err(Error::argument(format!("size is '{text}'; it must be small or full"))),
+        }
+    }
 }
 
 /// Numbers of entries from the first to the last, cut into so many steps of equal ratio.
@@ -67,6 +82,13 @@ mod tests {
     use std::collections::{BTreeMap, HashSet};
 
     use super::*;
+
+    #[test]
+    fn sizes_have_names() {
+        assert_eq!("small".parse::<Size>().expect("a size"), Size::Small);
+        assert_eq!("full".parse::<Size>().expect("a size"), Size::Full);
+        assert!("huge".parse::<Size>().is_err());
+    }
 
     #[test]
     fn names_of_members_are_unique_and_read_back() {

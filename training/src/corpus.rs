@@ -10,29 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ellect::Csr;
-use ellect::generate::{self, CLASSES, Spec};
+use ellect::generate::{self, Size, Spec};
 use ellect::read::{self, Limits};
-
-/// How many matrices are generated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// One small matrix of each class: a minute on a laptop.
-    Small,
-    /// Every class in several sizes and orders, most of them past the caches of a GPU.
-    Full,
-}
-
-impl std::str::FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "small" => Ok(Size::Small),
-            "full" => Ok(Size::Full),
-            other => Err(format!("size is '{other}'; it must be small or full")),
-        }
-    }
-}
 
 /// A matrix of the corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,24 +52,12 @@ const SEED: u64 = 1;
 
 /// The matrices that are generated.
 pub fn specs(size: Size) -> Vec<Entry> {
-    let rows: &[usize] = match size {
-        Size::Small => &[1500],
-        Size::Full => &[30_000, 250_000, 700_000, 1_500_000],
-    };
-    let specs = rows.iter().enumerate().flat_map(|(i, rows)| {
-        CLASSES.iter().enumerate().flat_map(move |(k, class)| {
-            let orders = class.orders.iter().take(if size == Size::Small { 1 } else { usize::MAX });
-            // Classes of one stencil would share their patterns at one size.
-            let rows = rows + rows / 10 * k;
-            orders.map(move |&order| Spec::new(class.name, rows, order, 1 + i as u64))
-        })
-    });
     let entry = |spec: Spec| Entry {
         source: spec.to_string(),
         family: spec.family().to_string(),
         origin: Origin::Generated(spec),
     };
-    specs.filter_map(Result::ok).map(entry).collect()
+    generate::corpus(size).into_iter().map(entry).collect()
 }
 
 /// The matrix files under these paths, each at its own size for a scale of 0, and repeated along

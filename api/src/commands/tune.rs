@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use ellect::generate::Size;
 use ellect::{Precision, Wisdom};
-use ellect_training::corpus::{self, Size};
+use ellect_training::corpus;
 use ellect_training::tune::{Event, Remembered, Summary, Tuning};
 
 use super::train::{Fit, families, fit_all, write_lines};
