@@ -105,8 +105,11 @@ pub static CLASSES: &[Class] = &[
     class("holstein_hubbard", "electrons and phonons on a ring, long far diagonals, as HMEp",
         14.0, MESH, holstein_hubbard),
     class("kkt", "optimal control of heat in a cube: a saddle point, as nlpkkt80", 26.5, MESH,
-        |rows, seed| kkt((1..).take_while(|e| 2 * e * e * (e + 3) <= rows).last().unwrap_or(1), seed)),
-    class("linear_program", "constraints in stages, 5 columns to 2 rows, some rows and columns dense",
+        |rows, seed| {
+            let fits = |edge: &usize| 2 * edge * edge * (edge + 3) <= rows;
+            kkt((1..).take_while(fits).last().unwrap_or(1), seed)
+        }),
+    class("linear_program", "constraints in stages, 5 columns to 2 rows, a few of both dense",
         9.7, FIXED, linear_program),
     class("least_squares", "observations of 4 or 5 unknowns, 4 rows to a column", 4.4, FIXED,
         least_squares),

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::classes::CLASSES;
-use super::spec::{Order, Spec};
+use super::spec::Spec;
 use crate::error::{Error, Result};
 
 /// How large a corpus is.
@@ -64,7 +64,7 @@ pub fn corpus(size: Size) -> Vec<Spec> {
             let ratio = (range.last / range.first).powf(1.0 / range.steps as f64);
             let nnz = range.first * ratio.powf(*step as f64 + within);
             let rows = two_digits(nnz / class.per_row).max(LEAST_ROWS);
-            let order: Order = class.orders[(c + k) % class.orders.len()];
+            let order = class.orders[(c + k) % class.orders.len()];
             Spec::new(class.name, rows, order, k as u64 + 1).expect("of the table, within limits")
         })
     });
@@ -82,6 +82,7 @@ mod tests {
     use std::collections::{BTreeMap, HashSet};
 
     use super::*;
+    use crate::generate::Order;
 
     #[test]
     fn sizes_have_names() {

@@ -2,7 +2,8 @@
 //! over any number of threads.
 //!
 //! [`CLASSES`] is the table of what there is; a [`Spec`] names one matrix by its class, number of
-//! rows, order and seed. [`scaled`] makes a large matrix of a given one.
+//! rows, order and seed; [`corpus()`] gives the names of a whole set. [`scaled()`] makes a large
+//! matrix of a given one.
 
 mod blocks;
 mod classes;

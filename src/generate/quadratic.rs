@@ -231,8 +231,8 @@ mod tests {
                 "no pressure in the last rows"
             );
         }
-        // A velocity that grows with x has sources: the divergence of (x, 0) over a corner's
-        // function is its integral, one cell for a corner inside, of two times six triangles' thirds.
+        // A velocity that grows with x has sources, 1 everywhere: times the function of a corner
+        // inside, a third of the six triangles around it.
         let inner = corners.number([2, 2, 0]);
         let (columns, values) = csr.row(2 * nodes + inner);
         let fine = Grid::square(9);

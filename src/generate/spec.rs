@@ -21,13 +21,21 @@ pub enum Order {
     Random,
 }
 
-/// The orders by name.
-const ORDERS: [(&str, Order); 3] =
-    [("natural", Order::Natural), ("rcm", Order::Rcm), ("random", Order::Random)];
+impl Order {
+    const ALL: [Order; 3] = [Order::Natural, Order::Rcm, Order::Random];
+
+    fn name(self) -> &'static str {
+        match self {
+            Order::Natural => "natural",
+            Order::Rcm => "rcm",
+            Order::Random => "random",
+        }
+    }
+}
 
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(ORDERS.iter().find(|(_, order)| order == self).map_or("", |(name, _)| name))
+        f.write_str(self.name())
     }
 }
 
@@ -53,10 +61,7 @@ impl Spec {
     /// [`Error::Argument`] for an unknown class, with the known ones, for no or too many rows, and
     /// for an order that the class does not come in.
     pub fn new(class: &str, rows: usize, order: Order, seed: u64) -> Result<Self> {
-        let known = CLASSES.iter().find(|known| known.name == class).ok_or_else(|| {
-            let known: Vec<_> = CLASSES.iter().map(|class| class.name).collect();
-            Error::argument(format!("no class is named '{class}'; there are: {}", known.join(", ")))
-        })?;
+        let known = class_named(class)?;
         if rows == 0 || rows > MOST_ROWS {
             return Err(Error::argument(format!("{rows} rows; there must be 1 to {MOST_ROWS}")));
         }
@@ -98,6 +103,13 @@ impl Spec {
     }
 }
 
+fn class_named(name: &str) -> Result<&'static Class> {
+    CLASSES.iter().find(|class| class.name == name).ok_or_else(|| {
+        let known: Vec<_> = CLASSES.iter().map(|class| class.name).collect();
+        Error::argument(format!("no class is named '{name}'; there are: {}", known.join(", ")))
+    })
+}
+
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.class.name, self.rows)?;
@@ -117,28 +129,25 @@ impl FromStr for Spec {
     fn from_str(text: &str) -> Result<Self> {
         let mut words = text.split(':');
         let class = words.next().unwrap_or_default();
-        let mut spec = Spec::new(class, 1, Order::Natural, SEED)?;
+        let words: Vec<&str> = words.collect();
+        class_named(class)?;
         let wrong = |what: String| {
             Error::argument(format!(
                 "{what} in '{text}'; write CLASS:ROWS, CLASS:ROWS:ORDER or \
                  CLASS:ROWS:ORDER:seed=N, as {class}:1000"
             ))
         };
-        let rows = words.next().ok_or_else(|| wrong("no number of rows".into()))?;
+        let (rows, rest) = words.split_first().ok_or_else(|| wrong("no number of rows".into()))?;
         let rows = rows.parse().map_err(|_| wrong(format!("'{rows}' rows")))?;
-        let mut words = words.peekable();
-        let named = |word: &&str| ORDERS.iter().find(|(name, _)| name == word);
-        if let Some((_, order)) = words.peek().and_then(named) {
-            spec.order = *order;
-            words.next();
-        }
-        if let Some(seed) = words.peek().and_then(|word| word.strip_prefix("seed=")) {
-            spec.seed = seed.parse().map_err(|_| wrong(format!("seed '{seed}'")))?;
-            words.next();
-        }
-        match words.next() {
+        let order = |word: &str| Order::ALL.into_iter().find(|order| order.name() == word);
+        let ordered = rest.split_first().and_then(|(word, rest)| Some((order(word)?, rest)));
+        let (order, rest) = ordered.unwrap_or((Order::Natural, rest));
+        let seed = |word: &str| word.strip_prefix("seed=")?.parse().ok();
+        let seeded = rest.split_first().and_then(|(word, rest)| Some((seed(word)?, rest)));
+        let (seed, rest) = seeded.unwrap_or((SEED, rest));
+        match rest.first() {
             Some(word) => Err(wrong(format!("'{word}'"))),
-            None => Spec::new(class, rows, spec.order, spec.seed),
+            None => Spec::new(class, rows, order, seed),
         }
     }
 }
@@ -172,7 +181,7 @@ mod tests {
             ("heat:0", "there must be 1 to"),
             ("heat:2000000000", "there must be 1 to"),
             ("heat:10:sorted", "'sorted' in"),
-            ("heat:10:seed=x", "seed 'x'"),
+            ("heat:10:seed=x", "'seed=x' in"),
             ("heat:10:seed=3:rcm", "'rcm' in"),
             ("uniform:10:rcm", "its orders are: natural"),
             ("", "there are: stencil5"),

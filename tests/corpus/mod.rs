@@ -77,6 +77,13 @@ pub fn generated() -> Vec<(String, Csr<f64>)> {
         ("uniform", 3000),
         ("power_law", 2000),
         ("banded", 1500),
+        ("p2", 700),
+        ("blocks5", 320),
+        ("holstein_hubbard", 1200),
+        ("kkt", 700),
+        ("linear_program", 900),
+        ("power_flow", 900),
+        ("chung_lu", 1500),
     ]
     .into_iter()
     .map(|(class, rows)| {
