@@ -200,5 +200,7 @@ mod tests {
         assert_eq!(natural.nnz(), random.nnz());
         assert_eq!(permute_symmetric(&natural, &random_order(natural.nrows(), 1)), random);
         assert_ne!(natural, make("heat:300:seed=2"));
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("a pool");
+        assert_eq!(pool.install(|| make("heat:300:random")), random, "over 3 threads");
     }
 }
