@@ -21,7 +21,7 @@ use crate::partition::{self, Partition};
 use crate::reorder;
 use crate::scalar::Scalar;
 pub use blocks::Blocks;
-pub use columns::column_counts;
+pub use columns::{HubColumns, RowParts, column_counts};
 pub use constants::Constants;
 pub use histogram::Histogram;
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS};
@@ -92,6 +92,7 @@ pub struct Structure<'a> {
     spans: Mutex<HashMap<(usize, Sort), Spans>>,
     diagonals: OnceLock<diagonals::Diagonals>,
     column_counts: OnceLock<Vec<u32>>,
+    hubs: Mutex<HashMap<u16, Arc<HubColumns>>>,
     constants: Mutex<HashMap<usize, Option<Arc<Constants>>>>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
     partitions: Mutex<HashMap<(usize, usize), PartitionResult>>,
@@ -129,6 +130,7 @@ impl<'a> Structure<'a> {
             spans: Mutex::default(),
             diagonals: OnceLock::new(),
             column_counts: OnceLock::new(),
+            hubs: Mutex::default(),
             constants: Mutex::default(),
             blocks: Mutex::default(),
             partitions: Mutex::default(),
@@ -194,15 +196,14 @@ impl<'a> Structure<'a> {
         *once(&self.hash, || Fingerprint::of(self.pattern))
     }
 
-    /// The fullest columns, at most `most` of them and none with a single entry, the fullest first,
-    /// and the number of their entries; none of a matrix with far more columns than entries. One
-    /// pass.
-    pub fn fullest_columns(&self, most: usize) -> (Vec<u32>, u64) {
+    /// The fullest columns, at most `most` of them and none with a single entry; none of a matrix
+    /// with far more columns than entries. One pass, kept.
+    pub fn hubs(&self, most: u16) -> Arc<HubColumns> {
         if self.pattern.ncols() / 64 > self.pattern.nnz() {
-            return (Vec::new(), 0);
+            return Arc::new(HubColumns::of(&[], most));
         }
-        let counts: &Vec<u32> = once(&self.column_counts, || column_counts(self.pattern));
-        columns::fullest(counts, most)
+        let counts = once(&self.column_counts, || column_counts(self.pattern));
+        cached(&self.hubs, most, || Arc::new(HubColumns::of(counts, most)))
     }
 
     /// Number of entries of each row.

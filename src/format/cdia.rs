@@ -97,7 +97,8 @@ fn constants(structure: &Structure<'_>) -> Result<Arc<Constants>, Refusal> {
     }
     structure.constants(HACK).ok_or_else(|| {
         Refusal::new(format!(
-            "diagonals of hacks of {HACK} rows have more than 4 values each, or values are unknown"
+            "diagonals of hacks of {HACK} rows have fewer than 4 entries each, more than 4 values, or \
+             values are unknown"
         ))
     })
 }

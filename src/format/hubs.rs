@@ -16,19 +16,21 @@
 //! Bad for: meshes, which have none; refused where hubs hold less than a quarter of the entries.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::launch::Arrays;
+use super::parts::last;
 use super::rows::WARP;
 use super::{
     Arg, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value, Work,
     bytes_of, store,
 };
-use crate::csr::{Csr, accumulate};
+use crate::csr::{Csr, accumulate, offsets};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
-use crate::structure::Structure;
+use crate::structure::{HubColumns, RowParts, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -74,23 +76,24 @@ impl Storage for HubsFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let plan = Plan::new(structure, params, target)?;
+        let hubs = hubs(structure, params, target)?;
         let pattern = structure.pattern();
+        let size = Size::of(hubs.rows(pattern), params.int("piece"));
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
-        let (near, far) = (plan.near.slots() as u64, plan.far.slots() as u64);
-        let slices = plan.near.ptr.len();
+        let [near, far] = size.slots;
+        let slices = size.pieces.div_ceil(WARP) + 1;
         let pointers = slices * (Offsets::width(near as usize) + Offsets::width(far as usize));
-        let lists = 4 * (plan.hubs.len() + plan.split.len()) + 8 * plan.pieces.len();
+        let lists = 4 * (hubs.columns.len() + size.n_split) + 8 * size.pieces;
         let bytes = (pointers + lists) as u64 + near * (2 + w) + far * (4 + w);
         let blocks = u64::from(target.device.processors) * params.int("share") as u64;
-        let cached = w * plan.hubs.len() as u64;
+        let cached = w * hubs.columns.len() as u64;
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: near + far,
             // Hubs once a block, and a sector for each other entry at worst.
-            x_sectors: (blocks * cached / 32 + (nnz - plan.covered)) as f64,
+            x_sectors: (blocks * cached / 32 + (nnz - hubs.covered)) as f64,
             extra_bytes: 2 * cached,
             scattered_rows: nrows,
             steps: (near + far) / WARP as u64,
@@ -108,9 +111,9 @@ impl Storage for HubsFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Hubs<T>, Refusal> {
-        let plan = Plan::new(structure, params, target)?;
+        let hubs = hubs(structure, params, target)?;
         let blocks = target.device.processors * params.int("share") as u32;
-        Ok(Hubs::new(csr, plan, blocks))
+        Ok(Hubs::new(csr, &hubs, params.int("piece"), blocks))
     }
 }
 
@@ -123,99 +126,95 @@ struct Piece {
 }
 
 impl Piece {
-    fn lengths(&self) -> (u16, u16) {
-        let length = |[first, end]: [u32; 2]| (end - first) as u16;
-        (length(self.near), length(self.far))
+    /// The pieces of a row of so many entries in hubs and so many others, of at most `longest` of
+    /// either.
+    fn of_row(row: u32, [near, far]: RowParts, longest: usize) -> impl Iterator<Item = Piece> {
+        let longest = longest as u32;
+        let count = near.div_ceil(longest).max(far.div_ceil(longest)).max(1);
+        (0..count).map(move |i| {
+            let cut = |length: u32| [i, i + 1].map(|i| length.min(i * longest));
+            Piece { row, near: cut(near), far: cut(far) }
+        })
+    }
+
+    /// Pieces of its row before it.
+    fn number(&self, longest: usize) -> usize {
+        self.near[0].max(self.far[0]) as usize / longest
+    }
+
+    /// Entries in hubs, and others.
+    fn lengths(&self) -> [u16; 2] {
+        [self.near, self.far].map(|[first, end]| (end - first) as u16)
     }
 }
 
-/// Where the slices of a part start, in slots.
-struct Slices {
-    ptr: Vec<usize>,
-}
-
-impl Slices {
-    fn new(pieces: &[Piece], length: impl Fn(&Piece) -> u16) -> Self {
-        let mut ptr = vec![0];
-        for slice in pieces.chunks(WARP) {
-            let longest = slice.iter().map(&length).max().unwrap_or(0);
-            ptr.push(ptr[ptr.len() - 1] + WARP * usize::from(longest));
-        }
-        Slices { ptr }
+/// The hubs of a matrix.
+///
+/// # Errors
+/// [`Refusal`] where they hold too few of its entries.
+fn hubs(
+    structure: &Structure<'_>,
+    params: &Params,
+    target: &Target<'_>,
+) -> Result<Arc<HubColumns>, Refusal> {
+    let (nrows, nnz) = (structure.pattern().nrows(), structure.pattern().nnz() as u64);
+    if nrows >= SPLIT as usize {
+        return Err(Refusal::new(format!("{nrows} rows, {} are allowed", SPLIT - 1)));
     }
-
-    fn slots(&self) -> usize {
-        self.ptr[self.ptr.len() - 1]
+    let room = (target.device.shared_bytes / params.int("share") as u64).saturating_sub(1024);
+    let most = (room / target.precision.bytes() as u64).min(u64::from(u16::MAX) - 1);
+    let hubs = structure.hubs(most as u16);
+    let (columns, covered) = (hubs.columns.len(), hubs.covered);
+    if covered * LEAST_SHARE < nnz || columns == 0 {
+        return Err(Refusal::new(format!(
+            "the {columns} fullest columns hold {covered} of {nnz} entries, {} are needed",
+            nnz.div_ceil(LEAST_SHARE)
+        )));
     }
+    Ok(hubs)
 }
 
-/// Where the entries of a matrix go.
-struct Plan {
-    hubs: Vec<u32>,
-    /// Place of each column among the hubs; [`u16::MAX`] for others.
-    places: Vec<u16>,
-    covered: u64,
-    /// The most entries of a piece in either part.
-    piece: usize,
-    pieces: Vec<Piece>,
-    split: Vec<u32>,
-    near: Slices,
-    far: Slices,
+/// How large the layout is, known without making its pieces.
+#[derive(Debug, Default, PartialEq)]
+struct Size {
+    pieces: usize,
+    n_split: usize,
+    /// Slots in hubs, and others.
+    slots: [u64; 2],
 }
 
-impl Plan {
-    fn new(
-        structure: &Structure<'_>,
-        params: &Params,
-        target: &Target<'_>,
-    ) -> Result<Self, Refusal> {
-        let pattern = structure.pattern();
-        let (nrows, nnz) = (pattern.nrows(), pattern.nnz() as u64);
-        if nrows >= SPLIT as usize {
-            return Err(Refusal::new(format!("{nrows} rows, {} are allowed", SPLIT - 1)));
-        }
-        let room = (target.device.shared_bytes / params.int("share") as u64).saturating_sub(1024);
-        let most = (room as usize / target.precision.bytes()).min(usize::from(u16::MAX) - 1);
-        let (hubs, covered) = structure.fullest_columns(most);
-        if covered * LEAST_SHARE < nnz || hubs.is_empty() {
-            return Err(Refusal::new(format!(
-                "the {} fullest columns hold {covered} of {nnz} entries, {} are needed",
-                hubs.len(),
-                nnz.div_ceil(LEAST_SHARE)
-            )));
-        }
-        let mut places = vec![u16::MAX; pattern.ncols()];
-        for (place, &column) in hubs.iter().enumerate() {
-            places[column as usize] = place as u16;
-        }
-        let near: Vec<u32> = (0..nrows)
-            .into_par_iter()
-            .map(|row| {
-                let in_hubs = |&&column: &&u32| places[column as usize] != u16::MAX;
-                pattern.row(row).iter().filter(in_hubs).count() as u32
-            })
-            .collect();
-        let piece = params.int("piece");
-        let mut pieces = Vec::with_capacity(nrows);
-        let mut split = Vec::new();
-        for (row, (&near, &length)) in near.iter().zip(structure.lengths()).enumerate() {
-            let far = length - near;
-            let longest = piece as u32;
-            let count = near.div_ceil(longest).max(far.div_ceil(longest)).max(1);
-            if count > 1 {
-                split.push(row as u32);
-            }
-            for i in 0..count {
-                let cut = |length: u32| [i, i + 1].map(|i| length.min(i * longest));
-                pieces.push(Piece { row: row as u32, near: cut(near), far: cut(far) });
+impl Size {
+    /// Of rows that occur so often, cut into pieces of at most `longest` entries in either part.
+    fn of(rows: &[(RowParts, u64)], longest: usize) -> Self {
+        let mut size = Size::default();
+        // Lengths are few, so that counting them sorts them.
+        let mut counts = vec![0u64; (longest + 1) * (longest + 1)];
+        for &(parts, times) in rows {
+            for piece in Piece::of_row(0, parts, longest) {
+                let [near, far] = piece.lengths().map(usize::from);
+                counts[near * (longest + 1) + far] += times;
+                size.n_split += if piece.number(longest) == 1 { times as usize } else { 0 };
             }
         }
-        pieces.par_sort_by_key(|piece| std::cmp::Reverse(piece.lengths()));
-        let (near, far) = (
-            Slices::new(&pieces, |piece| piece.lengths().0),
-            Slices::new(&pieces, |piece| piece.lengths().1),
-        );
-        Ok(Plan { hubs, places, covered, piece, pieces, split, near, far })
+        // Places left in the slice that was begun last, and its longest rest so far.
+        let (mut left, mut widest) = (0, 0);
+        let warp = WARP as u64;
+        for (key, &count) in counts.iter().enumerate().rev().filter(|(_, count)| **count > 0) {
+            let [near, far] = [key / (longest + 1), key % (longest + 1)].map(|n| n as u64);
+            if left > 0 && far > widest {
+                size.slots[1] += (far - widest) * warp;
+                widest = far;
+            }
+            if count > left {
+                let slices = (count - left).div_ceil(warp);
+                size.slots[0] += slices * near * warp;
+                size.slots[1] += slices * far * warp;
+                (left, widest) = (left + slices * warp, far);
+            }
+            left -= count;
+            size.pieces += count as usize;
+        }
+        size
     }
 }
 
@@ -228,10 +227,10 @@ struct Part<T, C> {
 }
 
 impl<T: Scalar, C: Copy + Default> Part<T, C> {
-    fn new(slices: &Slices) -> Self {
-        let slots = slices.slots();
+    fn new(ptr: &[usize]) -> Self {
+        let slots = last(ptr);
         let (columns, values) = (vec![C::default(); slots], vec![T::ZERO; slots]);
-        Part { ptr: Offsets::new(&slices.ptr), columns, values }
+        Part { ptr: Offsets::new(ptr), columns, values }
     }
 
     fn slot(&self, piece: usize, k: usize) -> usize {
@@ -264,21 +263,37 @@ pub struct Hubs<T> {
 }
 
 impl<T: Scalar> Hubs<T> {
-    fn new(csr: &Csr<T>, plan: Plan, blocks: u32) -> Self {
-        let Plan { hubs, places, piece: longest, pieces, split, near, far, .. } = plan;
+    fn new(csr: &Csr<T>, hubs: &HubColumns, longest: usize, blocks: u32) -> Self {
+        let near = hubs.near(csr.pattern());
+        let mut pieces: Vec<Piece> = (0..csr.nrows())
+            .into_par_iter()
+            .flat_map_iter(|row| {
+                let length = csr.row(row).0.len() as u32;
+                Piece::of_row(row as u32, [near[row], length - near[row]], longest)
+            })
+            .collect();
+        let second = pieces.iter().filter(|piece| piece.number(longest) == 1);
+        let split = second.map(|piece| piece.row).collect();
+        pieces.par_sort_by_key(|piece| std::cmp::Reverse(piece.lengths()));
+        let lengths: Vec<_> = pieces.iter().map(Piece::lengths).collect();
+        let ptr = |part: usize| {
+            let longest = |slice: &[[u16; 2]]| slice.iter().map(|l| l[part]).max().unwrap_or(0);
+            offsets(lengths.chunks(WARP).map(|slice| WARP * usize::from(longest(slice))))
+        };
         let mut layout = Hubs {
             nrows: csr.nrows(),
             ncols: csr.ncols(),
             rows: Vec::with_capacity(pieces.len()),
-            near_lengths: pieces.iter().map(|piece| piece.lengths().0).collect(),
-            far_lengths: pieces.iter().map(|piece| piece.lengths().1).collect(),
-            near: Part::new(&near),
-            far: Part::new(&far),
-            hubs,
+            near_lengths: lengths.iter().map(|length| length[0]).collect(),
+            far_lengths: lengths.iter().map(|length| length[1]).collect(),
+            near: Part::new(&ptr(0)),
+            far: Part::new(&ptr(1)),
+            hubs: hubs.columns.clone(),
             split,
             blocks,
             sums: Scratch::default(),
         };
+        let places = hubs.places(csr.pattern());
         // The pieces of each split row, by their number.
         let mut parts: HashMap<u32, Vec<usize>> = HashMap::new();
         for (i, piece) in pieces.iter().enumerate() {
@@ -287,16 +302,16 @@ impl<T: Scalar> Hubs<T> {
                 continue;
             }
             layout.rows.push(piece.row | SPLIT);
-            let number = piece.near[0].max(piece.far[0]) as usize / longest;
+            let number = piece.number(longest);
             let parts = parts.entry(piece.row).or_default();
             parts.resize(parts.len().max(number + 1), 0);
             parts[number] = i;
         }
         for (i, piece) in pieces.iter().enumerate() {
             match parts.get(&piece.row) {
-                None => layout.place(csr, &places, longest, piece.row, &[i]),
+                None => layout.place(csr, places, longest, piece.row, &[i]),
                 Some(parts) if parts[0] == i => {
-                    layout.place(csr, &places, longest, piece.row, parts)
+                    layout.place(csr, places, longest, piece.row, parts)
                 }
                 Some(_) => {}
             }
@@ -452,5 +467,28 @@ impl<T: Scalar> Layout<T> for Hubs<T> {
         described.values.push(far);
         described.scratch = vec![bytes as u64];
         Some(described)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate;
+
+    #[test]
+    fn sizes_are_known_without_making_the_pieces() {
+        for csr in [generate::rmat(3000, 16, 1), generate::circuit(2000, 1)] {
+            let structure = Structure::of(&csr);
+            let hubs = structure.hubs(100);
+            for longest in [1, 2, 16, 64] {
+                let size = Size::of(hubs.rows(csr.pattern()), longest);
+                let layout = Hubs::new(&csr, &hubs, longest, 1);
+                let slots = [layout.near.values.len(), layout.far.values.len()];
+                let (pieces, n_split) = (layout.rows.len(), layout.split.len());
+                let made = Size { pieces, n_split, slots: slots.map(|n| n as u64) };
+                assert_eq!(size, made, "pieces of {longest}");
+                assert_eq!(layout.to_csr(), csr);
+            }
+        }
     }
 }

@@ -1,9 +1,11 @@
-//! How full columns are.
+//! How full columns are, and the fullest of them.
 
 use std::cmp::Reverse;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
+use super::once;
 use crate::csr::Pattern;
 
 /// The most lists with a place for every column.
@@ -28,9 +30,85 @@ pub fn column_counts(pattern: Pattern<'_>) -> Vec<u32> {
     counts.unwrap_or_else(|| vec![0; ncols])
 }
 
+/// The fullest columns of a pattern: those that many rows refer to.
+#[derive(Debug)]
+pub struct HubColumns {
+    /// The columns, the fullest first.
+    pub columns: Vec<u32>,
+    /// The number of their entries.
+    pub covered: u64,
+    places: OnceLock<Vec<u16>>,
+    near: OnceLock<Vec<u32>>,
+    rows: OnceLock<Vec<(RowParts, u64)>>,
+}
+
+/// Entries of a row in hubs, and its others.
+pub type RowParts = [u32; 2];
+
+impl HubColumns {
+    /// At most `most` columns, of which none has a single entry.
+    pub(super) fn of(counts: &[u32], most: u16) -> Self {
+        let (columns, covered) = fullest(counts, usize::from(most));
+        HubColumns {
+            columns,
+            covered,
+            places: OnceLock::new(),
+            near: OnceLock::new(),
+            rows: OnceLock::new(),
+        }
+    }
+
+    /// Place of each column of the pattern among the hubs; [`u16::MAX`] for others. Kept.
+    pub fn places(&self, pattern: Pattern<'_>) -> &Vec<u16> {
+        once(&self.places, || {
+            let mut places = vec![u16::MAX; pattern.ncols()];
+            for (place, &column) in self.columns.iter().enumerate() {
+                places[column as usize] = place as u16;
+            }
+            places
+        })
+    }
+
+    /// Entries of each row of the pattern that are in hubs. One pass, kept.
+    pub fn near(&self, pattern: Pattern<'_>) -> &Vec<u32> {
+        let places = self.places(pattern);
+        let in_hubs = |&&column: &&u32| places[column as usize] != u16::MAX;
+        let near = |row| pattern.row(row).iter().filter(in_hubs).count() as u32;
+        once(&self.near, || (0..pattern.nrows()).into_par_iter().map(near).collect())
+    }
+
+    /// How often rows have so many entries in hubs and so many others, in no order. Kept.
+    pub fn rows(&self, pattern: Pattern<'_>) -> &Vec<(RowParts, u64)> {
+        let lengths = pattern.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32);
+        once(&self.rows, || {
+            count(self.near(pattern).iter().zip(lengths).map(|(&near, n)| [near, n - near]))
+        })
+    }
+}
+
+/// Parts of rows that are counted without a sort.
+const SMALL: usize = 256;
+
+/// How often each pair occurs, in no order.
+fn count(pairs: impl Iterator<Item = RowParts>) -> Vec<(RowParts, u64)> {
+    let mut small = vec![0u64; SMALL * SMALL];
+    let mut large = Vec::new();
+    for pair in pairs {
+        match pair.map(|n| n as usize) {
+            [near, far] if near < SMALL && far < SMALL => small[near * SMALL + far] += 1,
+            _ => large.push(pair),
+        }
+    }
+    large.sort_unstable();
+    let small = small.into_iter().enumerate().filter(|(_, times)| *times > 0);
+    let small = small.map(|(key, times)| ([key / SMALL, key % SMALL].map(|n| n as u32), times));
+    let runs = large.chunk_by(|a, b| a == b);
+    small.chain(runs.map(|run| (run[0], run.len() as u64))).collect()
+}
+
 /// The fullest columns, at most `most` of them and none with a single entry, the fullest first, and
 /// the number of their entries.
-pub(super) fn fullest(counts: &[u32], most: usize) -> (Vec<u32>, u64) {
+fn fullest(counts: &[u32], most: usize) -> (Vec<u32>, u64) {
     let count = |column: u32| counts[column as usize];
     let mut columns: Vec<u32> =
         (0..counts.len() as u32).filter(|&column| count(column) > 1).collect();
@@ -56,5 +134,12 @@ mod tests {
         assert_eq!(counts, [1, 0, 3, 2, 1, 0]);
         assert_eq!(fullest(&counts, 9), (vec![2, 3], 5));
         assert_eq!(fullest(&counts, 1), (vec![2], 3));
+    }
+
+    #[test]
+    fn parts_of_rows_are_counted_whatever_their_size() {
+        let mut counted = count([[1, 0], [300, 2], [1, 0], [2, 300], [300, 2]].into_iter());
+        counted.sort_unstable();
+        assert_eq!(counted, [([1, 0], 2), ([2, 300], 1), ([300, 2], 2)]);
     }
 }

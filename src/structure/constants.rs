@@ -1,5 +1,7 @@
 //! Diagonals along which a matrix has one value, in hacks of rows.
 
+use std::collections::HashMap;
+
 use rayon::prelude::*;
 
 use super::ValuesOf;
@@ -22,15 +24,26 @@ const SAMPLED: usize = 16;
 /// Pieces of the same diagonals in a hack, on average, past which its values are not constant.
 const MOST_PIECES: usize = 4;
 
+/// Bytes of an entry with its column.
+const ENTRY_BYTES: u64 = 12;
+
+/// Pieces that are looked at, behind the last one found, before all are.
+const NEAR: usize = 8;
+
 impl Constants {
-    /// The pieces of all hacks of `hack` rows; `None` where a sample of the hacks or all of them
-    /// have more than a few for each of `diagonals`, the number of diagonals of all hacks.
+    /// The pieces of all hacks of `hack` rows; `None` where `diagonals`, the number of diagonals of
+    /// all hacks, have so few entries that their pieces take more bytes than the entries, or where a
+    /// sample of the hacks or all of them have more than a few pieces for each.
     pub(super) fn of(
         pattern: Pattern<'_>,
         values: ValuesOf<'_>,
         hack: usize,
         diagonals: u64,
     ) -> Option<Self> {
+        let piece_bytes = ENTRY_BYTES + hack as u64 / 8;
+        if diagonals.saturating_mul(piece_bytes) > pattern.nnz() as u64 * ENTRY_BYTES {
+            return None;
+        }
         let hacks = pattern.nrows().div_ceil(hack);
         let most = diagonals as usize / hacks.max(1) * MOST_PIECES + MOST_PIECES;
         let few = |h: usize| pieces(pattern, values, hack, h, 4 * most).len() <= most;
@@ -63,20 +76,21 @@ fn pieces(
     most: usize,
 ) -> Vec<(i64, usize)> {
     let mut pieces: Vec<(i64, usize)> = Vec::new();
+    let mut known: HashMap<(i64, u64), usize> = HashMap::new();
     for row in h * hack..((h + 1) * hack).min(pattern.nrows()) {
         let first = pattern.row_ptr()[row];
         // Entries mostly come in the order of the pieces.
         let mut at = 0;
         for (k, &column) in (first..).zip(pattern.row(row)) {
-            let offset = i64::from(column) - row as i64;
-            let same = |&(other, entry): &(i64, usize)| {
-                other == offset && values.bits(entry) == values.bits(k)
-            };
-            let found = pieces[at..].iter().position(same).map(|i| at + i);
-            let found = found.or_else(|| pieces[..at].iter().position(same));
-            at = found.unwrap_or_else(|| {
-                pieces.push((offset, k));
-                pieces.len() - 1
+            let (offset, bits) = (i64::from(column) - row as i64, values.bits(k));
+            let same =
+                |&(other, entry): &(i64, usize)| other == offset && values.bits(entry) == bits;
+            let near = pieces[at..].iter().take(NEAR).position(same);
+            at = near.map(|i| at + i).unwrap_or_else(|| {
+                *known.entry((offset, bits)).or_insert_with(|| {
+                    pieces.push((offset, k));
+                    pieces.len() - 1
+                })
             });
             if pieces.len() > most {
                 return pieces;
