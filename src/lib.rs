@@ -68,6 +68,7 @@ pub mod features;
 pub mod fingerprint;
 pub mod format;
 pub mod generate;
+pub mod lazy;
 pub mod measure;
 pub mod model;
 pub mod operator;

@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::format::{Candidate, Refusal, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
-use crate::model::{CONFIDENT, Model, Prediction};
+use crate::model::{CONFIDENT, Model};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -103,6 +103,11 @@ impl Tuner {
         Ok(self)
     }
 
+    /// What times and prepares.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         self.meter.device()
@@ -167,12 +172,18 @@ impl Tuner {
         if workload.effort >= Effort::Measure {
             self.meter.check()?;
         }
-        let prediction = self.predict(structure, workload);
+        let model = self.model(workload);
+        let target = choose::target(self.meter.device(), workload);
+        let prediction = model.map(|model| model.predict(structure, &target));
         let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
         let choice = choose::choose(structure, self.meter.device(), workload, &predicted);
+        // What the model cannot tell is timed, where there is a device to time on.
+        let raised = doubt.is_some() && workload.effort == Effort::Predict;
+        let raised = raised && self.meter.check().is_ok();
         let mut timed = match workload.effort {
             Effort::Estimate => return Ok(choice),
+            Effort::Predict if raised => best_few(&choice),
             Effort::Predict => Vec::new(),
             Effort::Measure => best_few(&choice),
             Effort::Exhaustive => csr_first(&choice).chain(untried(&choice)).cloned().collect(),
@@ -183,7 +194,8 @@ impl Tuner {
         // Of two that know a candidate the first one counts: what was measured.
         known.extend(predicted);
         let mut choice = choose::choose(structure, self.meter.device(), workload, &known);
-        choice.explanation.extend(doubt.map(doubtful));
+        choice.explanation.extend(model.and_then(|model| rule_of_thumb(model, &choice)));
+        choice.explanation.extend(doubt.map(|confidence| doubtful(confidence, raised)));
         if let Some(first) = stale.first() {
             let count = stale.len();
             choice.explanation.push(format!(
@@ -193,11 +205,11 @@ impl Tuner {
         Ok(choice)
     }
 
-    /// What the model says, where there is one of this precision and the effort asks for it.
-    fn predict(&self, structure: &Structure<'_>, workload: &Workload) -> Option<Prediction> {
-        let model = self.models.iter().find(|model| model.precision == workload.precision)?;
-        let target = choose::target(self.meter.device(), workload);
-        (workload.effort >= Effort::Predict).then(|| model.predict(structure, &target))
+    /// The model, where there is one of this precision and the effort asks for it.
+    fn model(&self, workload: &Workload) -> Option<&Model> {
+        let mut models = self.models.iter();
+        let model = models.find(|model| model.precision == workload.precision)?;
+        (workload.effort >= Effort::Predict).then_some(model)
     }
 
     /// What wisdom knows of the candidates, and what of it is not of use any more.
@@ -293,11 +305,27 @@ fn known_of(candidate: Candidate, outcome: Outcome) -> Known {
 }
 
 /// The sentence on a matrix unlike those that the model was trained on.
-fn doubtful(confidence: f64) -> String {
+fn doubtful(confidence: f64, raised: bool) -> String {
+    let then = match raised {
+        true => "so the best few were timed, as effort measure does",
+        false => "trust its times only where they were measured",
+    };
     format!(
-        "The model was trained on no matrix like this one (confidence {confidence:.2} of 1): trust \
-         its times only where they were measured."
+        "The model was trained on no matrix like this one (confidence {confidence:.2} of 1): {then}."
     )
+}
+
+/// The sentence on what usually wins among matrices like this one.
+fn rule_of_thumb(model: &Model, choice: &Choice) -> Option<String> {
+    let (met, format) = model.rules.walk(|name| choice.features.get(name))?;
+    let usual = match format == choice.choice.format.name() {
+        true => "usually wins, as here",
+        false => "usually wins; this matrix differs",
+    };
+    match met.as_slice() {
+        [] => None,
+        met => Some(format!("Where {}, {format} {usual}.", met.join(" and "))),
+    }
 }
 
 /// CSR, then all others in the order of the ranking.

@@ -126,7 +126,7 @@ pub fn choose(
     let target = target(device, workload);
     let (mut entries, refused) = enter(structure, &target, known);
     entries.sort_by(|a, b| a.cost.total_s(workload).total_cmp(&b.cost.total_s(workload)));
-    let taken = settle(&entries, workload);
+    let taken = take(&entries, workload);
     let winner = entries.remove(taken);
     entries.insert(0, winner);
     let csr = incumbent(&entries).expect("CSR always suits");
@@ -239,22 +239,30 @@ fn scale_to_measured(entries: &mut [Entry]) {
 }
 
 /// The entry to take, of entries sorted by their total.
-fn settle(entries: &[Entry], workload: &Workload) -> usize {
+fn take(entries: &[Entry], workload: &Workload) -> usize {
     let measured = incumbent(entries).is_some_and(|csr| csr.cost.source == Source::Measured);
     let may_win = |entry: &Entry| !measured || entry.cost.source == Source::Measured;
-    let best_s = entries
-        .iter()
-        .find(|entry| may_win(entry))
-        .map_or(0.0, |entry| entry.cost.total_s(workload));
+    let able: Vec<usize> = (0..entries.len()).filter(|&i| may_win(&entries[i])).collect();
+    let of = |&i: &usize| (&entries[i].candidate, &entries[i].cost);
+    able.get(settle(&able, of, workload)).copied().unwrap_or(0)
+}
+
+/// The one to take of candidates sorted by their total: among totals within [`NEAR_TIE`] of the
+/// first, the cheapest conversion, then the smallest layout.
+pub fn settle<'a, T>(
+    sorted: &'a [T],
+    of: impl Fn(&'a T) -> (&'a Candidate, &'a Cost),
+    workload: &Workload,
+) -> usize {
+    let best_s = sorted.first().map_or(0.0, |first| of(first).1.total_s(workload));
     let near_s = best_s * (1.0 + NEAR_TIE) + workload.spmvs as f64 * NOTHING_S;
-    (0..entries.len())
-        .filter(|&i| may_win(&entries[i]))
-        .take_while(|&i| entries[i].cost.total_s(workload) <= near_s)
+    (0..sorted.len())
+        .take_while(|&i| of(&sorted[i]).1.total_s(workload) <= near_s)
         .min_by(|&a, &b| {
-            let (a, b) = (&entries[a], &entries[b]);
-            let conversion = a.cost.convert_s.total_cmp(&b.cost.convert_s);
-            let csr_first = is_csr(&b.candidate).cmp(&is_csr(&a.candidate));
-            conversion.then(csr_first).then(a.cost.bytes.cmp(&b.cost.bytes))
+            let ((a, a_cost), (b, b_cost)) = (of(&sorted[a]), of(&sorted[b]));
+            let conversion = a_cost.convert_s.total_cmp(&b_cost.convert_s);
+            let csr_first = is_csr(b).cmp(&is_csr(a));
+            conversion.then(csr_first).then(a_cost.bytes.cmp(&b_cost.bytes))
         })
         .unwrap_or(0)
 }

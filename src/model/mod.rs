@@ -11,6 +11,7 @@
 
 mod forest;
 mod nearness;
+mod rules;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,12 +27,22 @@ use crate::scalar::Precision;
 use crate::structure::Structure;
 pub use forest::{Forest, LEAF};
 pub use nearness::{Nearness, coordinate};
+pub use rules::{Rule, Rules};
 
 /// The version of model files that this program reads and writes.
 pub const SCHEMA: u32 = 1;
 
 /// Below this confidence a prediction should be checked by timing.
 pub const CONFIDENT: f64 = 0.5;
+
+/// Models that ship: names of files and their bytes.
+pub static SHIPPED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
+
+/// Level of compression: models are written once and read often.
+const LEVEL: i32 = 19;
+
+/// How a zstd file begins.
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Why a model was not loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -131,6 +142,9 @@ pub struct Model {
     pub formats: BTreeMap<String, Regressor>,
     /// The training set.
     pub nearness: Nearness,
+    /// Which format usually wins, to explain.
+    #[serde(default)]
+    pub rules: Rules,
 }
 
 /// The number that a model sees of a parameter: of `hack` its whole number, of `sort=none` whether
@@ -155,7 +169,8 @@ pub struct Prediction {
 }
 
 impl Model {
-    /// Reads a model for this device and precision; all of it or nothing.
+    /// Reads a model file, compressed or plain JSON, for this device and precision; all of it or
+    /// nothing.
     ///
     /// # Errors
     /// Why not.
@@ -169,6 +184,14 @@ impl Model {
             schema: u32,
         }
         let text_fault = |e: serde_json::Error| LoadFault::Text(e.to_string());
+        let plain;
+        let text = match text.starts_with(&ZSTD) {
+            true => {
+                plain = zstd::decode_all(text).map_err(|e| LoadFault::Text(e.to_string()))?;
+                plain.as_slice()
+            }
+            false => text,
+        };
         let head: Head = serde_json::from_slice(text).map_err(text_fault)?;
         if head.schema != SCHEMA {
             return Err(LoadFault::Schema { got: head.schema });
@@ -184,17 +207,34 @@ impl Model {
         Ok(model)
     }
 
-    /// The model in the folder `models` of a data folder, where there is one.
+    /// The text of a model file: JSON, compressed with zstd.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        let io = |source| Error::Io { what: "compressing a model".into(), source };
+        let text = serde_json::to_vec(self).map_err(|error| io(error.into()))?;
+        zstd::encode_all(text.as_slice(), LEVEL).map_err(io)
+    }
+
+    /// The model in the folder `models` of a data folder, or else the one that ships, where there
+    /// is one.
     ///
     /// # Errors
     /// [`Error::Input`] with the reason where there is one that does not load, [`Error::Io`].
     pub fn open(data: &Path, device: &str, precision: Precision) -> Result<Option<Model>> {
         let path = data.join("models").join(file_name(device, precision));
+        let parse = |bytes: &[u8], name: &str| {
+            Model::parse(bytes, device, precision)
+                .map_err(|fault| Error::input(format!("model {name}: {fault}")))
+        };
         match std::fs::read(&path) {
-            Ok(text) => Model::parse(&text, device, precision)
-                .map(Some)
-                .map_err(|fault| Error::input(format!("model {}: {fault}", path.display()))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Ok(bytes) => parse(&bytes, &path.display().to_string()).map(Some),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let name = file_name(device, precision);
+                let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
+                shipped.map(|(name, bytes)| parse(bytes, name)).transpose()
+            }
             Err(source) => Err(Error::Io { what: path.display().to_string(), source }),
         }
     }
@@ -224,6 +264,7 @@ impl Model {
             let inputs = self.features.len() + self.terms.len() + regressor.parameters.len();
             regressor.forest.check(inputs).map_err(|what| damaged(name, what))?;
         }
+        self.rules.check(feature).map_err(|what| damaged("rules", what))?;
         self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
     }
 
@@ -288,7 +329,7 @@ impl Model {
     }
 }
 
-/// `h200-f64.json`: the file of a model in its folder.
+/// `h200-f64.json.zst`: the file of a model in its folder.
 pub fn file_name(device: &str, precision: Precision) -> String {
-    format!("{device}-{precision}.json")
+    format!("{device}-{precision}.json.zst")
 }

@@ -1,6 +1,6 @@
 //! Cases as rows of inputs and targets, one table a format, and splits of cases by family.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ellect::features::FEATURES;
 use ellect::format::{Value, find};
@@ -73,13 +73,18 @@ pub fn tables(cases: &[&Case], features: &[String], base: Base) -> BTreeMap<Stri
     tables
 }
 
+/// Groups of cases that are the same by `key`, in the order of their keys.
+pub fn groups<'a>(cases: &'a [Case], key: impl Fn(&'a Case) -> &'a str) -> Vec<Vec<usize>> {
+    let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (i, case) in cases.iter().enumerate() {
+        groups.entry(key(case)).or_default().push(i);
+    }
+    groups.into_values().collect()
+}
+
 /// Folds of cases: every family wholly in one, each family with the fewest cases so far.
 pub fn folds(cases: &[Case], most: usize) -> Vec<Vec<usize>> {
-    let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
-    let of = |family: &str| -> Vec<usize> {
-        (0..cases.len()).filter(|&i| cases[i].family == family).collect()
-    };
-    let mut groups: Vec<Vec<usize>> = families.into_iter().map(of).collect();
+    let mut groups = groups(cases, |case| &case.family);
     groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
     let mut folds = vec![Vec::new(); most.min(groups.len())];
     for group in groups {

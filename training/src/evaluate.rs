@@ -1,227 +1,298 @@
 //! Evaluation: the choice replayed on records, beside what simpler rules would have taken.
 //!
-//! Every prediction is made by a model that saw no matrix of the same family. Nothing is timed.
+//! Every prediction is made by a model that saw no matrix of the same family, and so is every tree.
+//! Nothing is timed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
-use ellect::choose::INCUMBENTS;
+use anyhow::{Context, Result};
+use ellect::Precision;
 use serde::Serialize;
 
-use crate::case::{Case, Trial};
-use crate::train::{Plan, Predicted, Settings, cross_validate, leave_one_out};
+use crate::case::Case;
+use crate::dataset;
+use crate::replay::{
+    Choices, LOSS, Score, best_of_few, best_s, for_total, geometric_mean, incumbent, least, named,
+};
+use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out};
+use crate::tree::{self, ROW_STATISTICS};
 
 /// Matrices of at least so many nonzeros are reported alone too.
 pub const LARGE_NNZ: u64 = 1_000_000;
 
-/// Slower than the incumbent by more than this share counts as a loss.
-const LOSS: f64 = 0.02;
-
 /// The products that totals with conversion are reported for.
-const SPMVS: [u64; 3] = [100, 1000, 10_000];
+pub const SPMVS: [u64; 3] = [100, 1000, 10_000];
+
+/// Candidates that effort `measure` times besides the incumbent.
+const FEW: usize = 3;
+
+/// The depth of the tree over row statistics.
+const DEPTH: usize = 6;
 
 /// How well one rule chooses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The rule.
     pub rule: String,
-    /// Geometric mean of best measured time over the time of the choice.
-    pub best_over_chosen: f64,
-    /// The same for matrices of at least [`LARGE_NNZ`] nonzeros; none where there are none.
-    pub large: Option<f64>,
-    /// The smallest of these ratios...
-    pub worst: f64,
-    /// ...and the matrix it is of.
-    pub worst_source: String,
-    /// Geometric mean of the incumbent's time over the time of the choice.
-    pub speedup: f64,
-    /// Matrices slower than the incumbent by over 2 %, as a share.
-    pub losses: f64,
+    /// Over all cases.
+    pub all: Score,
+    /// Over those of at least [`LARGE_NNZ`] nonzeros, where there are any.
+    pub large: Option<Score>,
 }
 
-/// Totals with conversion against staying with the incumbent.
+/// Totals with analysis and conversion against staying with the incumbent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Total {
     /// Products.
     pub spmvs: u64,
     /// Geometric mean of the incumbent's total over the total of the choice.
     pub speedup: f64,
-    /// Matrices whose total is worse by over 2 %, as a share.
+    /// Share of the matrices whose total is worse by over 2 %.
     pub losses: f64,
+    /// Share of the matrices that are analysed at all: of the others nothing could pay for it.
+    pub analysed: f64,
 }
 
-/// One family left out.
+/// A class of matrices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Family {
-    /// The family.
-    pub family: String,
+pub struct Class {
+    /// Its name.
+    pub class: String,
     /// Its cases.
     pub cases: usize,
-    /// Geometric mean of best over chosen by a model that saw all the others.
+    /// Geometric mean of best over chosen by models that saw others of the class.
     pub best_over_chosen: f64,
-    /// Mean confidence of that model.
+    /// Geometric mean of the incumbent's time over the time of the choice.
+    pub speedup: f64,
+    /// Mean confidence of these models.
     pub confidence: f64,
+    /// Best over chosen by a model that saw none of the class, where that was asked for.
+    pub left_out: Option<f64>,
+    /// Mean confidence of that model.
+    pub left_out_confidence: Option<f64>,
+}
+
+/// The way a figure is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// It is to be no less.
+    AtLeast(f64),
+    /// It is to be no more.
+    AtMost(f64),
+}
+
+/// A figure with its bound.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// What it is.
+    pub name: String,
+    /// The figure.
+    pub value: f64,
+    /// Its bound.
+    pub bound: Bound,
+    /// Whether it keeps its bound.
+    pub met: bool,
 }
 
 /// The tables of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Device and precision.
-    pub title: String,
-    /// Cases.
+    /// Name of the device.
+    pub device: String,
+    /// Precision of the values.
+    pub precision: Precision,
+    /// Cases: matrices.
     pub cases: usize,
-    /// Families of matrices.
+    /// Cases of at least [`LARGE_NNZ`] nonzeros.
+    pub large: usize,
+    /// Families of matrices, each wholly on one side of every split.
     pub families: usize,
+    /// Candidates that were timed.
+    pub trials: usize,
     /// The learner and what its predictions multiply.
     pub plan: String,
+    /// The figures that are bounded.
+    pub figures: Vec<Figure>,
     /// The rules, the model first.
     pub rows: Vec<Row>,
-    /// Totals with conversion (features not counted), chosen by predicted and estimated times.
+    /// Totals with analysis and conversion.
     pub totals: Vec<Total>,
     /// Median of the absolute error of predicted times, candidates within twice the best.
     pub median_error: f64,
-    /// Every family left out.
-    pub left_out: Vec<Family>,
+    /// Classes of matrices.
+    pub classes: Vec<Class>,
+}
+
+/// Whether models are tried on classes that they never saw, which takes a model for each class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// They are.
+    Tried,
+    /// They are not.
+    Untried,
 }
 
 /// Replays the choice on cases of one device and precision.
 ///
 /// # Errors
 /// Cases of one family only, and what learners say.
-pub fn evaluate(cases: &[Case], plan: Plan, settings: &Settings) -> Result<Report> {
+pub fn evaluate(cases: &[Case], plan: Plan, settings: &Settings, unseen: Unseen) -> Result<Report> {
     let predicted = cross_validate(cases, plan, settings)?;
-    let left_out = leave_one_out(cases, plan, settings)?;
-    let title = cases.first().map(|c| format!("{} in {}", c.device, c.precision));
+    report(cases, &predicted, plan, settings, unseen)
+}
+
+/// The tables of predictions that were made without the matrix's family.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn report(
+    cases: &[Case],
+    predicted: &[Predicted],
+    plan: Plan,
+    settings: &Settings,
+    unseen: Unseen,
+) -> Result<Report> {
+    let first = cases.first().context("there are no cases to evaluate on")?;
+    let left_out = match unseen {
+        Unseen::Tried => Some(leave_classes_out(cases, plan, settings)?),
+        Unseen::Untried => None,
+    };
     let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
+    let rows = rows(cases, predicted, settings)?;
+    let totals = SPMVS.map(|spmvs| total(cases, predicted, spmvs)).to_vec();
+    let median_error = median_error(cases, predicted);
     Ok(Report {
-        title: title.unwrap_or_default(),
+        device: first.device.clone(),
+        precision: first.precision,
         cases: cases.len(),
+        large: cases.iter().filter(|case| is_large(case)).count(),
         families: families.len(),
-        plan: format!("{} over the {:?}", plan.learner.name(), plan.base).to_lowercase(),
-        rows: rows(cases, &predicted),
-        totals: SPMVS.map(|spmvs| total(cases, &predicted, spmvs)).to_vec(),
-        median_error: median_error(cases, &predicted),
-        left_out: families.iter().map(|family| one_left_out(cases, &left_out, family)).collect(),
+        trials: cases.iter().map(|case| case.trials.len()).sum(),
+        plan: plan.to_string(),
+        figures: figures(first.precision, &rows, &totals, median_error),
+        classes: classes(cases, predicted, left_out.as_deref()),
+        rows,
+        totals,
+        median_error,
     })
+}
+
+/// The rules of the tables that a plot shows: the model, the best two timed, the estimate, a tree
+/// over row statistics, and the incumbent.
+///
+/// # Errors
+/// What linfa says.
+pub fn rules(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Choices>> {
+    Ok(vec![
+        by_model(cases, predicted),
+        timed(cases, predicted, 2),
+        by_estimate(cases),
+        by_tree(cases, settings)?,
+        Choices::of("the incumbent", cases, |_, _| None),
+    ])
+}
+
+fn by_estimate(cases: &[Case]) -> Choices {
+    Choices::of("estimate", cases, |_, case| least(case, |_, trial| trial.estimate.spmv_s))
 }
 
 /// The figures that are noted in a model.
 pub fn scores(cases: &[Case], predicted: &[Predicted]) -> BTreeMap<String, f64> {
-    let row = row("model", cases, |i| Some(cheapest(cases, predicted, i)));
-    BTreeMap::from([
-        ("best_over_chosen".to_string(), row.best_over_chosen),
-        ("worst".to_string(), row.worst),
+    let mut scores = BTreeMap::from([
         ("median_error".to_string(), median_error(cases, predicted)),
         ("cases".to_string(), cases.len() as f64),
-    ])
+    ]);
+    if let Some(score) = by_model(cases, predicted).score(cases, |_| true) {
+        scores.insert("best_over_chosen".into(), score.best_over_chosen);
+        scores.insert("worst".into(), score.worst);
+        scores.insert("speedup".into(), score.speedup);
+    }
+    scores
 }
 
-/// The geometric mean; 1 of nothing.
-fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0usize), |(sum, n), value| (sum + value.ln(), n + 1));
-    (sum / count.max(1) as f64).exp()
-}
-
-fn least(trials: &[Trial], by: impl Fn(usize, &Trial) -> f64) -> Option<&Trial> {
-    let order = |a: &(usize, &Trial), b: &(usize, &Trial)| by(a.0, a.1).total_cmp(&by(b.0, b.1));
-    trials.iter().enumerate().min_by(order).map(|(_, trial)| trial)
-}
-
-fn named<'a>(case: &'a Case, name: &str) -> Option<&'a Trial> {
-    case.trials.iter().find(|trial| trial.name == name)
-}
-
-/// What a program has without a choice.
-fn incumbent(case: &Case) -> Option<&Trial> {
-    INCUMBENTS.into_iter().find_map(|name| named(case, name))
-}
-
-fn best_s(case: &Case) -> f64 {
-    case.trials.iter().map(|trial| trial.spmv_s).fold(f64::INFINITY, f64::min)
+fn is_large(case: &Case) -> bool {
+    case.nnz >= LARGE_NNZ
 }
 
 /// The least predicted time.
-fn cheapest(cases: &[Case], predicted: &[Predicted], i: usize) -> f64 {
-    let spmv_s = &predicted[i].spmv_s;
-    least(&cases[i].trials, |j, _| spmv_s[j]).map_or(f64::NAN, |trial| trial.spmv_s)
+fn by_model(cases: &[Case], predicted: &[Predicted]) -> Choices {
+    Choices::of("model", cases, |i, case| least(case, |j, _| predicted[i].spmv_s[j]))
 }
 
-/// The best of the incumbent and of the `few` with the least predicted times, all timed.
-fn best_of_few(case: &Case, predicted: &Predicted, few: usize) -> Option<f64> {
-    let mut order: Vec<usize> = (0..case.trials.len()).collect();
-    order.sort_by(|&a, &b| predicted.spmv_s[a].total_cmp(&predicted.spmv_s[b]));
-    let timed = order.iter().take(few).map(|&j| &case.trials[j]).chain(incumbent(case));
-    timed.map(|trial| trial.spmv_s).min_by(f64::total_cmp)
+/// The model timed among few, and the incumbent.
+fn timed(cases: &[Case], predicted: &[Predicted], few: usize) -> Choices {
+    let rule = format!("model, best {few} timed");
+    Choices::of(rule, cases, |i, case| best_of_few(case, &predicted[i], few))
 }
 
-/// A rule that takes a trial of `spmv_s(i)` seconds for case `i`; none where it has nothing to
-/// take, which counts as the incumbent.
-fn row(rule: &str, cases: &[Case], spmv_s: impl Fn(usize) -> Option<f64>) -> Row {
-    struct Taken<'a> {
-        case: &'a Case,
-        ratio: f64,
-        speedup: f64,
-    }
-    let taken = cases.iter().enumerate().filter_map(|(i, case)| {
-        let base_s = incumbent(case)?.spmv_s;
-        let chosen_s = spmv_s(i).unwrap_or(base_s);
-        Some(Taken { case, ratio: best_s(case) / chosen_s, speedup: base_s / chosen_s })
-    });
-    let taken: Vec<Taken<'_>> = taken.collect();
-    let large = || taken.iter().filter(|t| t.case.nnz >= LARGE_NNZ).map(|t| t.ratio);
-    let worst = taken.iter().min_by(|a, b| a.ratio.total_cmp(&b.ratio));
-    let lost = taken.iter().filter(|t| t.speedup < 1.0 / (1.0 + LOSS)).count();
-    Row {
-        rule: rule.to_string(),
-        best_over_chosen: geometric_mean(taken.iter().map(|t| t.ratio)),
-        large: large().next().is_some().then(|| geometric_mean(large())),
-        worst: worst.map_or(1.0, |t| t.ratio),
-        worst_source: worst.map_or_else(String::new, |t| t.case.source.clone()),
-        speedup: geometric_mean(taken.iter().map(|t| t.speedup)),
-        losses: lost as f64 / taken.len().max(1) as f64,
-    }
-}
-
-fn rows(cases: &[Case], predicted: &[Predicted]) -> Vec<Row> {
-    let always = |name: &str| {
-        row(&format!("always {name}"), cases, |i| named(&cases[i], name).map(|trial| trial.spmv_s))
-    };
-    let names: BTreeSet<&str> =
-        cases.iter().flat_map(|case| case.trials.iter().map(|t| t.name.as_str())).collect();
-    let single = names
-        .into_iter()
-        .map(always)
-        .max_by(|a, b| a.best_over_chosen.total_cmp(&b.best_over_chosen));
-    let mut rows = vec![
-        row("model", cases, |i| Some(cheapest(cases, predicted, i))),
-        row("model, 2 timed", cases, |i| best_of_few(&cases[i], &predicted[i], 2)),
-        row("estimate", cases, |i| {
-            least(&cases[i].trials, |_, trial| trial.estimate.spmv_s).map(|trial| trial.spmv_s)
-        }),
-    ];
-    for name in ["csr", "cusparse:alg=csr_alg1"] {
-        if cases.iter().any(|case| named(case, name).is_some()) {
-            rows.push(always(name));
+/// What a tree over row statistics takes that saw none of the family: the format, in the variant
+/// that was best most often.
+fn by_tree(cases: &[Case], settings: &Settings) -> Result<Choices> {
+    let mut taken = vec![None; cases.len()];
+    for fold in dataset::folds(cases, settings.folds) {
+        let seen = |i: &usize| !fold.contains(i);
+        let others: Vec<&Case> = (0..cases.len()).filter(seen).map(|i| &cases[i]).collect();
+        let rules = tree::rules(&others, &ROW_STATISTICS, DEPTH)?;
+        let usual = tree::usual(&others);
+        for i in fold {
+            let format = rules.walk(|name| cases[i].features.get(name).copied());
+            taken[i] = format.and_then(|(_, format)| usual.get(format).cloned());
         }
     }
-    rows.extend(single.map(|row| Row { rule: format!("best single: {}", row.rule), ..row }));
-    rows
+    Ok(Choices::of("decision tree on row statistics", cases, |i, case| {
+        taken[i].as_deref().and_then(|name| named(case, name))
+    }))
 }
 
+fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Row>> {
+    let always = |name: &str| Choices::of(format!("always {name}"), cases, |_, c| named(c, name));
+    let mut rules = vec![
+        by_model(cases, predicted),
+        timed(cases, predicted, 2),
+        timed(cases, predicted, FEW),
+        by_estimate(cases),
+        by_tree(cases, settings)?,
+    ];
+    let names: BTreeSet<&str> =
+        cases.iter().flat_map(|case| case.trials.iter().map(|t| t.name.as_str())).collect();
+    for name in ["csr", "cusparse:alg=csr_alg1"].into_iter().filter(|name| names.contains(name)) {
+        rules.push(always(name));
+    }
+    let score = |rule: &Choices| rule.score(cases, |_| true).map_or(0.0, |s| s.best_over_chosen);
+    let single = names.into_iter().map(always).max_by(|a, b| score(a).total_cmp(&score(b)));
+    rules
+        .extend(single.map(|rule| Choices { rule: format!("best single: {}", rule.rule), ..rule }));
+    let row = |rule: Choices| {
+        let all = rule.score(cases, |_| true)?;
+        Some(Row { all, large: rule.score(cases, is_large), rule: rule.rule })
+    };
+    Ok(rules.into_iter().filter_map(row).collect())
+}
+
+/// Totals for so many products. A matrix is analysed where that takes at most [`LOSS`] of what
+/// staying with the incumbent would take, or could be paid back: what cannot pay is not begun.
 fn total(cases: &[Case], predicted: &[Predicted], spmvs: u64) -> Total {
     let n = spmvs as f64;
-    let ratio = |(case, predicted): (&Case, &Predicted)| {
-        let expected = |j: usize, t: &Trial| t.estimate.convert_s + n * predicted.spmv_s[j];
-        let chosen = least(&case.trials, expected)?;
-        let stay_s = n * incumbent(case)?.spmv_s;
-        Some(stay_s / (chosen.convert_s + n * chosen.spmv_s))
-    };
-    let ratios: Vec<f64> = cases.iter().zip(predicted).filter_map(ratio).collect();
+    let (mut ratios, mut analysed) = (Vec::new(), 0usize);
+    for (case, predicted) in cases.iter().zip(predicted) {
+        let Some(stay) = incumbent(case) else { continue };
+        let stay_s = n * stay.spmv_s;
+        let affordable = case.analysis_s <= 0.5 * LOSS * n * stay.estimate.spmv_s;
+        let taken = for_total(case, predicted, spmvs).filter(|_| affordable);
+        analysed += usize::from(affordable);
+        ratios.push(taken.map_or(1.0, |taken| {
+            let convert_s = if taken.name == stay.name { 0.0 } else { taken.convert_s };
+            stay_s / (case.analysis_s + convert_s + n * taken.spmv_s)
+        }));
+    }
+    let count = ratios.len().max(1) as f64;
     let lost = ratios.iter().filter(|&&ratio| ratio < 1.0 / (1.0 + LOSS)).count();
     Total {
         spmvs,
         speedup: geometric_mean(ratios.iter().copied()),
-        losses: lost as f64 / ratios.len().max(1) as f64,
+        losses: lost as f64 / count,
+        analysed: analysed as f64 / count,
     }
 }
 
@@ -236,53 +307,143 @@ fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {
     errors.get(errors.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn one_left_out(cases: &[Case], predicted: &[Predicted], family: &str) -> Family {
-    let own: Vec<usize> = (0..cases.len()).filter(|&i| cases[i].family == family).collect();
-    let ratios = own.iter().map(|&i| best_s(&cases[i]) / cheapest(cases, predicted, i));
-    let confidence: f64 = own.iter().map(|&i| predicted[i].confidence).sum();
-    Family {
-        family: family.to_string(),
-        cases: own.len(),
-        best_over_chosen: geometric_mean(ratios),
-        confidence: confidence / own.len().max(1) as f64,
+fn classes(cases: &[Case], predicted: &[Predicted], left_out: Option<&[Predicted]>) -> Vec<Class> {
+    let names: BTreeSet<&str> = cases.iter().map(Case::class).collect();
+    let chosen = by_model(cases, predicted);
+    let unseen = left_out.map(|left_out| by_model(cases, left_out));
+    let one = |name: &str| {
+        let own = |case: &Case| case.class() == name;
+        let score = chosen.score(cases, own)?;
+        let mean = |predicted: &[Predicted]| {
+            let own = cases.iter().zip(predicted).filter(|(case, _)| own(case));
+            own.map(|(_, predicted)| predicted.confidence).sum::<f64>() / score.cases as f64
+        };
+        let unseen = unseen.as_ref().and_then(|unseen| unseen.score(cases, own));
+        Some(Class {
+            class: name.to_string(),
+            cases: score.cases,
+            best_over_chosen: score.best_over_chosen,
+            speedup: score.speedup,
+            confidence: mean(predicted),
+            left_out: unseen.map(|score| score.best_over_chosen),
+            left_out_confidence: left_out.map(mean),
+        })
+    };
+    names.into_iter().filter_map(one).collect()
+}
+
+/// The figures to reach, where the rows have them.
+fn figures(precision: Precision, rows: &[Row], totals: &[Total], median_error: f64) -> Vec<Figure> {
+    let figure = |name: &str, value: f64, bound: Bound| {
+        let met = match bound {
+            Bound::AtLeast(least) => value >= least,
+            Bound::AtMost(most) => value <= most,
+        };
+        Figure { name: name.to_string(), value, bound, met }
+    };
+    use Bound::{AtLeast, AtMost};
+    let row = |rule: &str| rows.iter().find(|row| row.rule == rule);
+    let mut figures = Vec::new();
+    if let Some(model) = row("model") {
+        let mean = model.all.best_over_chosen;
+        figures.push(figure("prediction alone: best / chosen", mean, AtLeast(0.985)));
+        figures.push(figure("the same, worst matrix", model.all.worst, AtLeast(0.85)));
     }
+    if let Some(two) = row("model, best 2 timed") {
+        let mean = two.all.best_over_chosen;
+        figures.push(figure("best 2 timed: best / chosen", mean, AtLeast(0.998)));
+        figures.push(figure("the same, worst matrix", two.all.worst, AtLeast(0.95)));
+    }
+    let measured = format!("model, best {FEW} timed");
+    if let Some(few) = row(&measured) {
+        let name = "effort measure: share slower than the incumbent by over 2 %";
+        figures.push(figure(name, few.all.losses, AtMost(0.0)));
+    }
+    for total in totals {
+        let name = format!("the same of the total for {} products", total.spmvs);
+        figures.push(figure(&name, total.losses, AtMost(0.005)));
+    }
+    if let Some(large) = row(&measured).and_then(|row| row.large.as_ref()) {
+        let least = match precision {
+            Precision::F64 => 1.6,
+            Precision::F32 => 1.9,
+        };
+        let name = "speed-up over the incumbent, nnz >= 1e6, classes in equal parts";
+        figures.push(figure(name, large.speedup, AtLeast(least)));
+    }
+    figures.push(figure("median error of times within 2x of the best", median_error, AtMost(0.08)));
+    if let Some(estimate) = row("estimate") {
+        let mean = estimate.all.best_over_chosen;
+        figures.push(figure("estimate alone: best / chosen", mean, AtLeast(0.93)));
+    }
+    figures
 }
 
 impl Report {
+    /// The figures that do not keep their bounds.
+    pub fn missed(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(|figure| !figure.met)
+    }
+
     /// The tables, as Markdown.
     pub fn markdown(&self) -> String {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let mut text = format!(
-            "## {}\n{} cases of {} families; {}; no family on both sides of a split\n\n",
-            self.title, self.cases, self.families, self.plan
+            "## {} in {}\n\n{} matrices of {} families, {} of at least {LARGE_NNZ} nonzeros, {} \
+             candidates timed; {}; no family on both sides of a split.\n\n",
+            self.device,
+            self.precision,
+            self.cases,
+            self.families,
+            self.large,
+            self.trials,
+            self.plan
         );
-        text +=
-            "| rule | best/chosen | nnz >= 1e6 | worst | on | over incumbent | slower by 2 % |\n";
-        text += "|---|---|---|---|---|---|---|\n";
-        for row in &self.rows {
-            let large = row.large.map_or_else(|| "-".to_string(), |large| format!("{large:.3}"));
+        text += "| figure | value | bound | |\n|---|---|---|---|\n";
+        for Figure { name, value, bound, met } in &self.figures {
+            let bound = match bound {
+                Bound::AtLeast(least) => format!(">= {least}"),
+                Bound::AtMost(most) => format!("<= {most}"),
+            };
+            let met = if *met { "kept" } else { "MISSED" };
+            text += &format!("| {name} | {value:.4} | {bound} | {met} |\n");
+        }
+        text += "\n| rule | best/chosen | worst | on | over incumbent | slower by 2 % | nnz >= 1e6: \
+                 best/chosen | worst | over incumbent |\n";
+        text += "|---|---|---|---|---|---|---|---|---|\n";
+        for Row { rule, all, large } in &self.rows {
+            let large = large.as_ref().map_or_else(
+                || "- | - | -".to_string(),
+                |s| format!("{:.3} | {:.3} | {:.2}", s.best_over_chosen, s.worst, s.speedup),
+            );
             text += &format!(
-                "| {} | {:.3} | {large} | {:.3} | {} | {:.2} | {} |\n",
-                row.rule,
-                row.best_over_chosen,
-                row.worst,
-                row.worst_source,
-                row.speedup,
-                percent(row.losses)
+                "| {rule} | {:.3} | {:.3} | {} | {:.2} | {} | {large} |\n",
+                all.best_over_chosen,
+                all.worst,
+                all.worst_source,
+                all.speedup,
+                percent(all.losses)
             );
         }
-        text += "\n| products | total over incumbent, conversion counted | slower by 2 % |\n|---|---|---|\n";
-        for total in &self.totals {
-            let (speedup, losses) = (total.speedup, percent(total.losses));
-            text += &format!("| {} | {speedup:.2} | {losses} |\n", total.spmvs);
+        text += "\n| products | total over incumbent, analysis and conversion counted | slower by \
+                 2 % | analysed |\n|---|---|---|---|\n";
+        for Total { spmvs, speedup, losses, analysed } in &self.totals {
+            let (losses, analysed) = (percent(*losses), percent(*analysed));
+            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {analysed} |\n");
         }
-        let error = percent(self.median_error);
-        text += &format!("\nMedian error of times, candidates within 2x of the best: {error}\n");
-        text += "\n| family left out | cases | best/chosen | confidence |\n|---|---|---|---|\n";
-        for family in &self.left_out {
+        text += "\n| class | matrices | best/chosen | over incumbent | confidence | never seen: \
+                 best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";
+        for class in &self.classes {
+            let shown = |value: Option<f64>| value.map_or("-".into(), |v| format!("{v:.3}"));
             text += &format!(
-                "| {} | {} | {:.3} | {:.2} |\n",
-                family.family, family.cases, family.best_over_chosen, family.confidence
+                "| {} | {} | {:.3} | {:.2} | {:.2} | {} | {} |\n",
+                class.class,
+                class.cases,
+                class.best_over_chosen,
+                class.speedup,
+                class.confidence,
+                shown(class.left_out),
+                shown(class.left_out_confidence)
             );
         }
         text

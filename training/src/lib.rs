@@ -5,16 +5,20 @@
 //! a format; [`evaluate()`] replays the choice on predictions made without the matrix's family.
 //! Nothing here is needed to predict: a model is plain numbers ([`ellect::model`]).
 
+pub mod card;
 pub mod case;
 pub mod corpus;
 mod dataset;
 pub mod evaluate;
 mod learner;
+mod plot;
+mod replay;
 mod survey;
 pub mod train;
+mod tree;
 pub mod tune;
 
 pub use case::Case;
 pub use evaluate::{Report, evaluate};
 pub use learner::Learner;
-pub use train::{Settings, train};
+pub use train::{Settings, Trained, train};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use ellect::Precision;
 use ellect::cost::TERMS;
-use ellect::model::{Base, Model, Regressor, SCHEMA};
+use ellect::model::{Base, Model, Regressor, Rules, SCHEMA};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -13,6 +13,7 @@ use crate::case::Case;
 use crate::dataset;
 use crate::evaluate;
 use crate::learner::Learner;
+use crate::tree;
 
 /// How to train.
 #[derive(Clone, Debug)]
@@ -48,6 +49,16 @@ impl Plan {
     }
 }
 
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let base = match self.base {
+            Base::Floor => "floor",
+            Base::Estimate => "estimate",
+        };
+        write!(f, "{} over the {base}", self.learner.name())
+    }
+}
+
 /// Predictions for one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
@@ -57,32 +68,75 @@ pub struct Predicted {
     pub confidence: f64,
 }
 
+/// What training made.
+#[derive(Clone, Debug)]
+pub struct Trained {
+    /// The model, trained on all cases.
+    pub model: Model,
+    /// Its plan.
+    pub plan: Plan,
+    /// The case's predictions by models that saw none of its family.
+    pub predicted: Vec<Predicted>,
+}
+
 /// Chooses a plan by cross-validation and trains on all cases.
 ///
 /// # Errors
 /// Cases of several devices or precisions, of one family only, and what learners say.
-pub fn train(cases: &[Case], settings: &Settings) -> Result<Model> {
+pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     let first = cases.first().context("there are no cases to train on")?;
     if cases.iter().any(|c| c.device != first.device || c.precision != first.precision) {
         bail!("cases of several devices or precisions: one model is for one of each");
     }
-    let mut best: Option<(f64, Plan, BTreeMap<String, f64>)> = None;
+    let (plan, predicted, mut scores) = choose_plan(cases, settings.folds, settings)?;
+    scores.extend(evaluate::scores(cases, &predicted));
+    let all: Vec<&Case> = cases.iter().collect();
+    let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
+    let model = Model { scores, rules, ..fit(&all, plan, settings)? };
+    Ok(Trained { model, plan, predicted })
+}
+
+/// The plan that cross-validation finds best, its predictions, and the scores of all plans by name.
+fn choose_plan(
+    cases: &[Case],
+    folds: usize,
+    settings: &Settings,
+) -> Result<(Plan, Vec<Predicted>, BTreeMap<String, f64>)> {
+    let mut best: Option<(f64, Plan, Vec<Predicted>)> = None;
     let mut scores = BTreeMap::new();
     for plan in Plan::all() {
-        let predicted = cross_validate(cases, plan, settings)?;
+        let predicted = split_by(cases, dataset::folds(cases, folds), plan, settings)?;
         let own = evaluate::scores(cases, &predicted);
-        let name = format!("{}_{:?}", plan.learner.name(), plan.base).to_lowercase();
         let score = own.get("best_over_chosen").copied().unwrap_or(0.0);
-        scores.insert(name, score);
+        scores.insert(plan.to_string().replace(' ', "_"), score);
         if best.as_ref().is_none_or(|(most, _, _)| score > *most) {
-            best = Some((score, plan, own));
+            best = Some((score, plan, predicted));
         }
     }
-    let (_, plan, own) = best.context("no learner worked")?;
-    scores.extend(own);
-    let all: Vec<&Case> = cases.iter().collect();
-    Ok(Model { scores, ..fit(&all, plan, settings)? })
+    let (_, plan, predicted) = best.context("no learner worked")?;
+    Ok((plan, predicted, scores))
 }
+
+/// Predicts every case by a model that saw none of its family, whose plan was chosen without it
+/// too: cross-validation within the folds of a cross-validation.
+///
+/// # Errors
+/// As [`train`].
+pub fn nested(cases: &[Case], settings: &Settings) -> Result<Vec<Predicted>> {
+    let mut all = Vec::new();
+    for fold in dataset::folds(cases, settings.folds) {
+        let others: Vec<Case> =
+            (0..cases.len()).filter(|i| !fold.contains(i)).map(|i| cases[i].clone()).collect();
+        let (plan, _, _) = choose_plan(&others, INNER_FOLDS, settings)?;
+        let model = fit(&others.iter().collect::<Vec<_>>(), plan, settings)?;
+        all.extend(fold.into_iter().map(|i| (i, predict(&model, &cases[i]))));
+    }
+    all.sort_by_key(|(i, _)| *i);
+    Ok(all.into_iter().map(|(_, predicted)| predicted).collect())
+}
+
+/// Folds within a fold.
+const INNER_FOLDS: usize = 3;
 
 /// The model of one plan, with no scores yet.
 ///
@@ -113,6 +167,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         terms: TERMS.map(String::from).to_vec(),
         base: plan.base,
         formats,
+        rules: Rules::default(),
     };
     model.check()?;
     Ok(model)
@@ -137,12 +192,16 @@ pub fn cross_validate(cases: &[Case], plan: Plan, settings: &Settings) -> Result
     split_by(cases, dataset::folds(cases, settings.folds), plan, settings)
 }
 
-/// Predicts every case by a model that saw all families but its own.
+/// Predicts every case by a model that saw all classes but its own.
 ///
 /// # Errors
 /// As [`cross_validate`].
-pub fn leave_one_out(cases: &[Case], plan: Plan, settings: &Settings) -> Result<Vec<Predicted>> {
-    split_by(cases, dataset::folds(cases, usize::MAX), plan, settings)
+pub fn leave_classes_out(
+    cases: &[Case],
+    plan: Plan,
+    settings: &Settings,
+) -> Result<Vec<Predicted>> {
+    split_by(cases, dataset::groups(cases, Case::class), plan, settings)
 }
 
 fn split_by(

@@ -11,8 +11,9 @@ use ellect::generate::Spec;
 use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
 use ellect_training::case::Records;
 use ellect_training::corpus::{self, Families};
+use ellect_training::evaluate::{Unseen, report};
 use ellect_training::train::{Plan, Settings, of_precision, plan_of};
-use ellect_training::{Case, Report};
+use ellect_training::{Case, Report, card};
 
 use super::{Answer, Home};
 use crate::output::{note, print, spinner};
@@ -83,9 +84,13 @@ pub struct Evaluate {
     /// How to fit: predictions are made by models that saw none of the matrix's family.
     #[command(flatten)]
     fit: Fit,
-    /// Learn as the models in this folder were [default: the learner is chosen anew]
+    /// Learn as the models in this folder were [default: as the one that ships, or else the
+    /// learner is chosen anew]
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
+    /// Also predict each class by a model that saw none of it
+    #[arg(long)]
+    unseen: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -102,30 +107,43 @@ pub fn train(train: &Train, home: &Home) -> Result<Answer> {
         Ok(records)
     };
     let cases = cases(&train.input, &home.data, &own)?;
+    if cases.is_empty() {
+        bail!("no record is of a known matrix on {}", train.input.device);
+    }
     fit_all(&cases, &train.input.precision, &train.fit)?;
     Ok(Answer::Yes)
 }
 
-/// Fits, scores and writes the models of these cases.
+/// Fits, scores and writes the models of these cases, with their cards and plots.
 pub fn fit_all(cases: &[Case], precisions: &[Precision], fit: &Fit) -> Result<()> {
     fs::create_dir_all(&fit.out).with_context(|| fit.out.display().to_string())?;
     let settings = settings(fit);
     for &precision in precisions {
         let cases = of_precision(cases, precision);
         let working = spinner("training");
-        let model = ellect_training::train(&cases, &settings)?;
-        working.finish_and_clear();
+        let trained = ellect_training::train(&cases, &settings)?;
+        let (model, plan) = (&trained.model, trained.plan);
+        let unseen = Unseen::Tried;
+        let report = report(&cases, &trained.predicted, plan, &settings, unseen)?;
         let name = model::file_name(&model.device, model.precision);
-        let path = fit.out.join(&name);
-        let text = serde_json::to_string(&model)? + "\n";
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
-        let scores = model.scores.iter().map(|(name, score)| format!("  {name} {score:.3}\n"));
-        print(&format!("{name}: {}\n{}", model.learner, scores.collect::<String>()))?;
+        let stem = name.trim_end_matches(".json.zst");
+        let write = |name: String, bytes: &[u8]| {
+            let path = fit.out.join(name);
+            fs::write(&path, bytes).with_context(|| path.display().to_string())
+        };
+        write(name.clone(), &model.bytes()?)?;
+        write(format!("{stem}.md"), card::card(&cases, &trained, &report).as_bytes())?;
+        for (plot, svg) in card::plots(&cases, &trained, &settings)? {
+            write(format!("{stem}-{plot}.svg"), svg.as_bytes())?;
+        }
+        working.finish_and_clear();
+        print(&format!("{name}: {plan}\n\n{}\n", report.markdown()))?;
     }
     Ok(())
 }
 
-/// Prints the tables of each precision.
+/// Prints the tables of each precision. The answer is no where figures of what ships miss their
+/// bounds.
 pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let input = &evaluate.input;
     let shipped = || {
@@ -134,36 +152,62 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         Ok(records)
     };
     let cases = cases(input, &home.data, &shipped)?;
+    if cases.is_empty() {
+        let none = format!("no measurements of {} on known matrices", input.device);
+        if !input.records.is_empty() {
+            bail!("{none} are in these records");
+        }
+        note(&format!("{none} ship with this program; --records FILE evaluates others"));
+        return Ok(Answer::Yes);
+    }
     let settings = settings(&evaluate.fit);
+    let unseen = if evaluate.unseen { Unseen::Tried } else { Unseen::Untried };
     let mut reports: Vec<Report> = Vec::new();
     for precision in &input.precision {
         let cases = of_precision(&cases, *precision);
+        if cases.is_empty() {
+            note(&format!("no case is of {precision}"));
+            continue;
+        }
         let working = spinner("evaluating");
         let plan = plan(evaluate, &cases, *precision, &settings)?;
-        reports.push(ellect_training::evaluate(&cases, plan, &settings)?);
+        reports.push(ellect_training::evaluate(&cases, plan, &settings, unseen)?);
         working.finish_and_clear();
     }
     match evaluate.json {
         true => print(&(serde_json::to_string_pretty(&reports)? + "\n"))?,
         false => print(&reports.iter().map(Report::markdown).collect::<Vec<_>>().join("\n"))?,
     }
-    Ok(Answer::Yes)
+    let ships = input.records.is_empty();
+    let missed = reports.iter().flat_map(Report::missed).count();
+    Ok(if ships && missed > 0 { Answer::No } else { Answer::Yes })
 }
 
+/// The plan of the model in the folder that is named, of the one that ships where what ships is
+/// evaluated, or else the one that cross-validation finds best.
 fn plan(
     evaluate: &Evaluate,
     cases: &[Case],
     precision: Precision,
     settings: &Settings,
 ) -> Result<Plan> {
-    let Some(folder) = &evaluate.models else {
-        return plan_of(&ellect_training::train(cases, settings)?);
+    let device = &evaluate.input.device;
+    let file = model::file_name(device, precision);
+    let shipped = || model::SHIPPED.iter().find(|(name, _)| *name == file);
+    let bytes = match &evaluate.models {
+        Some(folder) => {
+            let path = folder.join(&file);
+            Some(fs::read(&path).with_context(|| path.display().to_string())?)
+        }
+        None if evaluate.input.records.is_empty() => shipped().map(|(_, bytes)| bytes.to_vec()),
+        None => None,
     };
-    let path = folder.join(model::file_name(&evaluate.input.device, precision));
-    let text = fs::read(&path).with_context(|| path.display().to_string())?;
-    let model = model::Model::parse(&text, &evaluate.input.device, precision)
-        .with_context(|| path.display().to_string())?;
-    plan_of(&model)
+    match bytes {
+        Some(bytes) => {
+            plan_of(&model::Model::parse(&bytes, device, precision).context(file.clone())?)
+        }
+        None => Ok(ellect_training::train(cases, settings)?.plan),
+    }
 }
 
 fn settings(fit: &Fit) -> Settings {
@@ -192,11 +236,7 @@ fn cases(input: &Input, data: &Path, others: &dyn Fn() -> Result<Records>) -> Re
         }
     };
     complete(input, &device, &mut records)?;
-    let cases = records.cases(&device);
-    if cases.is_empty() {
-        bail!("no record is of a known matrix on {}", device.name);
-    }
-    Ok(cases)
+    Ok(records.cases(&device))
 }
 
 /// Adds what records lack, from their matrices.

@@ -1,0 +1,331 @@
+//! A lazy operator: starts in CSR, counts its products, and converts when that has paid.
+//!
+//! For callers that do not know how many products will come. Nothing is looked at until the
+//! products have taken as long as looking at the matrix would; then its candidates are ranked, and
+//! the first is prepared whose conversion the products done so far would have paid back. Whenever
+//! the products end, all together take at most about twice what they would have taken had their
+//! number been known (the argument of renting skis).
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Instant;
+
+use crate::choose::{self, Choice, INCUMBENTS, NEAR_TIE, Workload, is_csr};
+use crate::csr::Csr;
+use crate::error::{Error, Result};
+use crate::format::{Candidate, candidates};
+use crate::operator::PreparedOperator;
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+use crate::tuner::Tuner;
+
+/// Where the matrix is looked at and converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    /// In the product that passes the break-even.
+    Here,
+    /// In a thread besides; products go on in CSR until it is done.
+    Background,
+}
+
+/// A matrix that starts in CSR and is converted once its products have paid for it.
+pub struct LazyOperator<T: Scalar> {
+    operator: PreparedOperator<T>,
+    products: u64,
+    spent_s: f64,
+    conversion: Conversion,
+    stage: Stage<T>,
+    /// Values that were put in since the conversion began.
+    values: Option<Vec<T>>,
+}
+
+/// What is needed to look at the matrix and to convert it.
+struct Source<T: Scalar> {
+    tuner: Arc<Tuner>,
+    csr: Arc<Csr<T>>,
+    workload: Workload,
+}
+
+impl<T: Scalar> Clone for Source<T> {
+    fn clone(&self) -> Self {
+        Source { tuner: self.tuner.clone(), csr: self.csr.clone(), workload: self.workload }
+    }
+}
+
+/// How far it is.
+enum Stage<T: Scalar> {
+    /// Nothing is known of the matrix.
+    Unknown(Source<T>),
+    /// It is looked at in a thread.
+    Looking(Source<T>, Receiver<Result<Option<Plan>>>),
+    /// It is known what pays from which product on.
+    Planned(Source<T>, Plan),
+    /// It is converted in a thread.
+    Converting(Receiver<Result<PreparedOperator<T>>>),
+    /// It stays as it is.
+    Done,
+}
+
+/// A candidate, and the products from which on it would have paid.
+struct Plan {
+    candidate: Candidate,
+    from: u64,
+}
+
+/// Seconds that features and estimates take for each nonzero, about: to begin at a time, no more.
+const LOOK_S: f64 = 5e-9;
+
+impl<T: Scalar> LazyOperator<T> {
+    /// Prepares the matrix in CSR. Of the workload, the number of products is not used.
+    ///
+    /// # Errors
+    /// [`Error::Device`] by the device.
+    pub fn new(
+        tuner: Arc<Tuner>,
+        csr: Arc<Csr<T>>,
+        workload: Workload,
+        conversion: Conversion,
+    ) -> Result<Self> {
+        let workload = Workload { precision: T::PRECISION, ..workload };
+        let source = Source { tuner, csr, workload };
+        let mut refused = None;
+        let known = candidates(source.tuner.device().kind);
+        let csr = |name: &&str| known.iter().find(|known| known.to_string() == **name);
+        for candidate in INCUMBENTS.iter().filter_map(csr) {
+            match source.prepare(candidate) {
+                Ok(operator) => {
+                    return Ok(LazyOperator {
+                        operator,
+                        products: 0,
+                        spent_s: 0.0,
+                        conversion,
+                        stage: Stage::Unknown(source),
+                        values: None,
+                    });
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| Error::Device("there is no CSR".into())))
+    }
+
+    /// y = alpha A x + beta y, as [`PreparedOperator::apply`]; may convert the matrix before.
+    ///
+    /// # Errors
+    /// As there, and those of a conversion: the operator then stays in CSR and can be used on.
+    pub fn apply(&mut self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
+        self.advance()?;
+        let start = Instant::now();
+        self.operator.apply(alpha, x, beta, y)?;
+        self.products += 1;
+        self.spent_s += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Puts in new values of the same pattern, in the order of the CSR arrays.
+    ///
+    /// # Errors
+    /// As [`PreparedOperator::update_values`].
+    pub fn update_values(&mut self, values: &[T]) -> Result<()> {
+        self.operator.update_values(values)?;
+        if !matches!(self.stage, Stage::Done) {
+            self.values = Some(values.to_vec());
+        }
+        Ok(())
+    }
+
+    /// The operator as it is now.
+    pub fn operator(&self) -> &PreparedOperator<T> {
+        &self.operator
+    }
+
+    /// Products so far.
+    pub fn products(&self) -> u64 {
+        self.products
+    }
+
+    /// Takes the next step, where it is due.
+    fn advance(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Done => {}
+            Stage::Unknown(source) => {
+                let look_s = LOOK_S * source.csr.nnz() as f64;
+                if self.products == 0 || self.spent_s < look_s {
+                    self.stage = Stage::Unknown(source);
+                    return Ok(());
+                }
+                match self.conversion {
+                    Conversion::Here => {
+                        let plan = source.look()?;
+                        self.plan(source, plan)?;
+                    }
+                    Conversion::Background => {
+                        let (sender, looked) = channel();
+                        let own = source.clone();
+                        // Nobody listens any more where the operator is gone.
+                        thread::spawn(move || drop(sender.send(own.look())));
+                        self.stage = Stage::Looking(source, looked);
+                    }
+                }
+            }
+            Stage::Looking(source, looked) => match looked.try_recv() {
+                Ok(plan) => self.plan(source, plan?)?,
+                Err(TryRecvError::Empty) => self.stage = Stage::Looking(source, looked),
+                Err(TryRecvError::Disconnected) => {}
+            },
+            Stage::Planned(source, plan) => self.plan(source, Some(plan))?,
+            Stage::Converting(converted) => match converted.try_recv() {
+                Ok(operator) => self.take(operator?),
+                Err(TryRecvError::Empty) => self.stage = Stage::Converting(converted),
+                Err(TryRecvError::Disconnected) => {}
+            },
+        }
+        Ok(())
+    }
+
+    /// Converts where the plan's products are passed; without a plan it stays in CSR.
+    fn plan(&mut self, source: Source<T>, plan: Option<Plan>) -> Result<()> {
+        let Some(plan) = plan else { return Ok(()) };
+        if self.products < plan.from {
+            self.stage = Stage::Planned(source, plan);
+            return Ok(());
+        }
+        match self.conversion {
+            Conversion::Here => {
+                let operator = source.prepare(&plan.candidate)?;
+                self.take(operator);
+            }
+            Conversion::Background => {
+                let (sender, converted) = channel();
+                thread::spawn(move || drop(sender.send(source.prepare(&plan.candidate))));
+                self.stage = Stage::Converting(converted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with this operator, unless it cannot hold the values that were put in meanwhile.
+    fn take(&mut self, mut operator: PreparedOperator<T>) {
+        let fits = match self.values.take() {
+            Some(values) => operator.update_values(&values).is_ok(),
+            None => true,
+        };
+        if fits {
+            self.operator = operator;
+        }
+    }
+}
+
+impl<T: Scalar> Source<T> {
+    fn prepare(&self, candidate: &Candidate) -> Result<PreparedOperator<T>> {
+        let structure = Structure::of(&*self.csr);
+        let target = choose::target(self.tuner.device(), &self.workload);
+        let target = choose::target_of(candidate, &target);
+        self.tuner.meter().prepare(&self.csr, &structure, candidate, &target)
+    }
+
+    /// Ranks the candidates.
+    fn look(&self) -> Result<Option<Plan>> {
+        Ok(plan_of(&self.tuner.recommend(&self.csr, &self.workload)?))
+    }
+}
+
+/// The candidate whose conversion pays first, or rather the best one by twice as many products;
+/// none where nothing is faster than CSR.
+fn plan_of(choice: &Choice) -> Option<Plan> {
+    let csr_us =
+        choice.ranking.iter().find(|ranked| is_csr(&ranked.candidate)).map(|r| r.spmv_us)?;
+    let faster = || {
+        let much = (1.0 - NEAR_TIE) * csr_us;
+        choice.ranking.iter().filter(move |r| r.spmv_us < much && !is_csr(&r.candidate))
+    };
+    let from = faster().filter_map(|ranked| ranked.break_even_spmvs).min()?;
+    let by_then = 2.0 * from.max(1) as f64;
+    let total_us = |convert_us: f64, spmv_us: f64| convert_us + by_then * spmv_us;
+    let best = faster().min_by(|a, b| {
+        total_us(a.convert_us, a.spmv_us).total_cmp(&total_us(b.convert_us, b.spmv_us))
+    })?;
+    let from = best.break_even_spmvs.unwrap_or(from).max(from);
+    Some(Plan { candidate: best.candidate.clone(), from })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::device::{Device, PerPrecision, Reach};
+    use crate::generate;
+
+    /// A host that converts at once, or hardly ever.
+    fn tuner(convert_ns: f64) -> Arc<Tuner> {
+        let devices = Device::shipped();
+        let mut device = devices.into_iter().find(|d| d.name == "cpu").expect("shipped");
+        // CSR is told to be slow, so that something pays.
+        let slow = Reach { entry_ns: PerPrecision::both(50.0), ..device.reach(&csr()) };
+        device.kernels.insert("csr".into(), slow);
+        device.kernels.entry("others".into()).or_default();
+        for reach in device.kernels.values_mut() {
+            reach.convert_ns = PerPrecision::both(convert_ns);
+        }
+        Arc::new(Tuner::new(device))
+    }
+
+    fn csr() -> Candidate {
+        "csr".parse().expect("a format")
+    }
+
+    fn lazy(convert_ns: f64, conversion: Conversion) -> (LazyOperator<f64>, Arc<Csr<f64>>) {
+        let csr = Arc::new(generate::by_name("stencil5", 2500, 1).expect("a class"));
+        let workload = Workload::default();
+        let lazy = LazyOperator::new(tuner(convert_ns), csr.clone(), workload, conversion);
+        (lazy.expect("CSR suits"), csr)
+    }
+
+    fn product(lazy: &mut LazyOperator<f64>, csr: &Csr<f64>) {
+        let x: Vec<f64> = (0..csr.ncols()).map(|i| (i % 7) as f64).collect();
+        let mut y = vec![1.0; csr.nrows()];
+        lazy.apply(1.0, &x, 0.0, &mut y).expect("it fits");
+        let expected: Vec<f64> = (0..csr.nrows())
+            .map(|i| {
+                let (columns, values) = csr.row(i);
+                columns.iter().zip(values).map(|(&j, value)| value * x[j as usize]).sum()
+            })
+            .collect();
+        for (got, expected) in y.iter().zip(&expected) {
+            assert!((got - expected).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn it_converts_when_products_have_paid_and_stays_right() {
+        let (mut lazy, csr) = lazy(1.0, Conversion::Here);
+        product(&mut lazy, &csr);
+        assert_eq!(lazy.operator().candidate().to_string(), "csr");
+        (0..2000).for_each(|_| product(&mut lazy, &csr));
+        assert_ne!(lazy.operator().candidate().to_string(), "csr");
+        assert_eq!(lazy.products(), 2001);
+    }
+
+    #[test]
+    fn it_stays_in_csr_where_nothing_pays() {
+        let (mut lazy, csr) = lazy(1e9, Conversion::Here);
+        (0..500).for_each(|_| product(&mut lazy, &csr));
+        assert_eq!(lazy.operator().candidate().to_string(), "csr");
+    }
+
+    #[test]
+    fn it_converts_in_the_background_and_keeps_new_values() {
+        let (mut lazy, csr) = lazy(1.0, Conversion::Background);
+        let twice: Vec<f64> = csr.values().iter().map(|value| 2.0 * value).collect();
+        lazy.update_values(&twice).expect("as many");
+        let csr = csr.map_values(|value| 2.0 * value);
+        let start = Instant::now();
+        while lazy.operator().candidate().to_string() == "csr" {
+            product(&mut lazy, &csr);
+            assert!(start.elapsed() < Duration::from_secs(60), "it never converts");
+        }
+        product(&mut lazy, &csr);
+    }
+}

@@ -1,0 +1,127 @@
+//! Rules of thumb: a small tree over features that says which format usually wins, to explain.
+
+use serde::{Deserialize, Serialize};
+
+/// A tree of comparisons; the first node is its root, every child comes after its parent.
+///
+/// ```text
+/// row_nnz_cv < 0.2 ?          nodes  0 { row_nnz_cv, 0.2, 1, 2 }
+///   yes: hll                         1 hll
+///   no:  pcsr                        2 pcsr
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rules {
+    /// Its nodes.
+    pub nodes: Vec<Rule>,
+}
+
+/// A node of [`Rules`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rule {
+    /// A comparison.
+    Split {
+        /// The feature.
+        feature: String,
+        /// Below it, the next node is `low`, else `high`.
+        below: f64,
+        /// A later node.
+        low: u32,
+        /// A later node.
+        high: u32,
+    },
+    /// The format that usually wins.
+    Format(String),
+}
+
+impl Rules {
+    /// The comparisons that these features meet, in words, and the format at their end; none where
+    /// there are no rules.
+    pub fn walk(&self, feature: impl Fn(&str) -> Option<f64>) -> Option<(Vec<String>, &str)> {
+        let mut met = Vec::new();
+        let mut node = self.nodes.first()?;
+        loop {
+            match node {
+                Rule::Format(format) => return Some((met, format)),
+                Rule::Split { feature: name, below, low, high } => {
+                    let value = feature(name).unwrap_or(0.0);
+                    let (next, sign) = if value < *below { (low, "<") } else { (high, ">=") };
+                    met.push(format!("{name} {sign} {below:.4}"));
+                    node = self.nodes.get(*next as usize)?;
+                }
+            }
+        }
+    }
+
+    /// Whether every walk ends, asking for none but known features.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self, known: impl Fn(&str) -> bool) -> Result<(), String> {
+        for (i, rule) in self.nodes.iter().enumerate() {
+            let Rule::Split { feature, below, low, high } = rule else { continue };
+            let later = |next: u32| next as usize > i && (next as usize) < self.nodes.len();
+            if !(known(feature) && below.is_finite() && later(*low) && later(*high)) {
+                return Err(format!("rule {i} of {}", self.nodes.len()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The tree in words, a line a node, indented.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut todo = vec![(0u32, 0usize, String::new())];
+        while let Some((node, depth, told)) = todo.pop() {
+            let indent = "  ".repeat(depth);
+            match self.nodes.get(node as usize) {
+                Some(Rule::Format(format)) => text += &format!("{indent}{told}{format}\n"),
+                Some(Rule::Split { feature, below, low, high }) => {
+                    text += &format!("{indent}{told}{feature} < {below:.4}?\n");
+                    todo.push((*high, depth + 1, "no: ".into()));
+                    todo.push((*low, depth + 1, "yes: ".into()));
+                }
+                None => {}
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> Rules {
+        let split = |feature: &str, low, high| Rule::Split {
+            feature: feature.into(),
+            below: 0.5,
+            low,
+            high,
+        };
+        let leaf = |format: &str| Rule::Format(format.into());
+        let nodes = vec![split("a", 1, 2), leaf("hll"), split("b", 3, 4), leaf("ell"), leaf("coo")];
+        Rules { nodes }
+    }
+
+    #[test]
+    fn a_walk_tells_what_it_met() {
+        let rules = rules();
+        let of = |a: f64, b: f64| rules.walk(|name| Some(if name == "a" { a } else { b }));
+        assert_eq!(of(0.1, 0.9), Some((vec!["a < 0.5000".into()], "hll")));
+        let met = vec!["a >= 0.5000".to_string(), "b < 0.5000".into()];
+        assert_eq!(of(0.5, 0.4), Some((met, "ell")));
+        assert_eq!(rules.text().lines().nth(1), Some("  yes: hll"));
+        assert_eq!(Rules::default().walk(|_| None), None);
+    }
+
+    #[test]
+    fn rules_that_do_not_end_are_found() {
+        assert_eq!(rules().check(|_| true), Ok(()));
+        assert!(rules().check(|name| name == "a").is_err());
+        let mut looped = rules();
+        looped.nodes[2] = Rule::Split { feature: "b".into(), below: 0.0, low: 1, high: 3 };
+        assert!(looped.check(|_| true).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! Rules that choose, replayed on cases: what each would have taken, and how good that was.
+
+use std::collections::BTreeMap;
+
+use ellect::choose::{INCUMBENTS, Workload, is_csr, settle};
+use ellect::cost::Cost;
+use serde::Serialize;
+
+use crate::case::{Case, Trial};
+use crate::train::Predicted;
+
+/// Slower than the incumbent by more than this share counts as a loss.
+pub const LOSS: f64 = 0.02;
+
+/// How well a rule chooses, over some cases.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// Cases.
+    pub cases: usize,
+    /// Geometric mean of best measured time over the time of the choice.
+    pub best_over_chosen: f64,
+    /// The smallest of these ratios...
+    pub worst: f64,
+    /// ...and the matrix it is of.
+    pub worst_source: String,
+    /// Geometric mean of the incumbent's time over the time of the choice, classes in equal parts.
+    pub speedup: f64,
+    /// Share of the cases that are slower than the incumbent by over 2 %.
+    pub losses: f64,
+}
+
+/// The time of a product of what a rule takes of every case, in seconds.
+pub struct Choices {
+    /// The rule.
+    pub rule: String,
+    /// One time a case.
+    pub spmv_s: Vec<f64>,
+}
+
+impl Choices {
+    /// What `take` takes; the incumbent where it takes nothing.
+    pub fn of<'a>(
+        rule: impl Into<String>,
+        cases: &'a [Case],
+        take: impl Fn(usize, &'a Case) -> Option<&'a Trial>,
+    ) -> Choices {
+        let one = |(i, case): (usize, &'a Case)| {
+            take(i, case).or_else(|| incumbent(case)).map_or(f64::NAN, |trial| trial.spmv_s)
+        };
+        Choices { rule: rule.into(), spmv_s: cases.iter().enumerate().map(one).collect() }
+    }
+
+    /// The score over the cases that `counts`; none where there are none.
+    pub fn score(&self, cases: &[Case], counts: impl Fn(&Case) -> bool) -> Option<Score> {
+        struct Taken<'a> {
+            case: &'a Case,
+            ratio: f64,
+            speedup: f64,
+        }
+        let taken = cases.iter().zip(&self.spmv_s).filter(|(case, _)| counts(case));
+        let taken = taken.filter_map(|(case, &spmv_s)| {
+            let speedup = incumbent(case)?.spmv_s / spmv_s;
+            Some(Taken { case, ratio: best_s(case) / spmv_s, speedup })
+        });
+        let taken: Vec<Taken<'_>> = taken.collect();
+        let worst = taken.iter().min_by(|a, b| a.ratio.total_cmp(&b.ratio))?;
+        let lost = taken.iter().filter(|t| t.speedup < 1.0 / (1.0 + LOSS)).count();
+        Some(Score {
+            cases: taken.len(),
+            best_over_chosen: geometric_mean(taken.iter().map(|t| t.ratio)),
+            worst: worst.ratio,
+            worst_source: worst.case.source.clone(),
+            speedup: by_class(taken.iter().map(|t| (t.case.class(), t.speedup))),
+            losses: lost as f64 / taken.len() as f64,
+        })
+    }
+}
+
+/// The geometric mean; 1 of nothing.
+pub fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0usize), |(sum, n), value| (sum + value.ln(), n + 1));
+    (sum / count.max(1) as f64).exp()
+}
+
+/// The geometric mean over classes of their geometric means.
+pub fn by_class<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> f64 {
+    let mut classes: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (class, value) in values {
+        classes.entry(class).or_default().push(value);
+    }
+    geometric_mean(classes.into_values().map(|values| geometric_mean(values.into_iter())))
+}
+
+/// The trial with the least of these numbers, which stand beside the trials.
+pub fn least<'a>(case: &'a Case, by: impl Fn(usize, &Trial) -> f64) -> Option<&'a Trial> {
+    let order = |a: &(usize, &Trial), b: &(usize, &Trial)| by(a.0, a.1).total_cmp(&by(b.0, b.1));
+    case.trials.iter().enumerate().min_by(order).map(|(_, trial)| trial)
+}
+
+/// The trial of this candidate.
+pub fn named<'a>(case: &'a Case, name: &str) -> Option<&'a Trial> {
+    case.trials.iter().find(|trial| trial.name == name)
+}
+
+/// What a program has without a choice.
+pub fn incumbent(case: &Case) -> Option<&Trial> {
+    INCUMBENTS.into_iter().find_map(|name| named(case, name))
+}
+
+/// The least measured time, in seconds.
+pub fn best_s(case: &Case) -> f64 {
+    case.trials.iter().map(|trial| trial.spmv_s).fold(f64::INFINITY, f64::min)
+}
+
+/// The best of the incumbent and of the `few` with the least predicted times, all timed.
+pub fn best_of_few<'a>(case: &'a Case, predicted: &Predicted, few: usize) -> Option<&'a Trial> {
+    let mut order: Vec<usize> = (0..case.trials.len()).collect();
+    order.sort_by(|&a, &b| predicted.spmv_s[a].total_cmp(&predicted.spmv_s[b]));
+    let timed = order.iter().take(few).map(|&j| &case.trials[j]).chain(incumbent(case));
+    timed.min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
+}
+
+/// What is taken for so many products by predicted times and estimated conversions.
+pub fn for_total<'a>(case: &'a Case, predicted: &Predicted, spmvs: u64) -> Option<&'a Trial> {
+    let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
+    let cost = |(trial, &spmv_s): (&'a Trial, &f64)| {
+        let free = is_csr(&trial.candidate);
+        let convert_s = if free { 0.0 } else { trial.estimate.convert_s };
+        (trial, Cost { spmv_s, convert_s, ..trial.estimate })
+    };
+    let mut costs: Vec<_> = case.trials.iter().zip(&predicted.spmv_s).map(cost).collect();
+    costs.sort_by(|a, b| a.1.total_s(&workload).total_cmp(&b.1.total_s(&workload)));
+    let taken = settle(&costs, |(trial, cost)| (&trial.candidate, cost), &workload);
+    costs.get(taken).map(|(trial, _)| *trial)
+}
