@@ -13,8 +13,9 @@ use std::time::Instant;
 
 use crate::choose::{self, Choice, INCUMBENTS, NEAR_TIE, Workload, is_csr};
 use crate::csr::Csr;
+use crate::device::Kind;
 use crate::error::{Error, Result};
-use crate::format::{Candidate, candidates};
+use crate::format::{Candidate, Layout, candidates};
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
@@ -25,7 +26,8 @@ use crate::tuner::Tuner;
 pub enum Conversion {
     /// In the product that passes the break-even.
     Here,
-    /// In a thread besides; products go on in CSR until it is done.
+    /// In a thread besides; products go on in CSR until it is done. What a GPU converts, it converts
+    /// in the product that passes the break-even: that takes as long as a few products.
     Background,
 }
 
@@ -62,7 +64,7 @@ enum Stage<T: Scalar> {
     /// It is known what pays from which product on.
     Planned(Source<T>, Plan),
     /// It is converted in a thread.
-    Converting(Receiver<Result<PreparedOperator<T>>>),
+    Converting(Candidate, Receiver<Result<Box<dyn Layout<T>>>>),
     /// It stays as it is.
     Done,
 }
@@ -175,9 +177,9 @@ impl<T: Scalar> LazyOperator<T> {
                 Err(TryRecvError::Disconnected) => {}
             },
             Stage::Planned(source, plan) => self.plan(source, Some(plan))?,
-            Stage::Converting(converted) => match converted.try_recv() {
-                Ok(operator) => self.take(operator?),
-                Err(TryRecvError::Empty) => self.stage = Stage::Converting(converted),
+            Stage::Converting(candidate, converted) => match converted.try_recv() {
+                Ok(layout) => self.take(self.operator.relaid(candidate, layout?)),
+                Err(TryRecvError::Empty) => self.stage = Stage::Converting(candidate, converted),
                 Err(TryRecvError::Disconnected) => {}
             },
         }
@@ -191,15 +193,16 @@ impl<T: Scalar> LazyOperator<T> {
             self.stage = Stage::Planned(source, plan);
             return Ok(());
         }
-        match self.conversion {
-            Conversion::Here => {
+        match (self.conversion, source.tuner.device().kind) {
+            (Conversion::Here, _) | (_, Kind::Gpu) => {
                 let operator = source.prepare(&plan.candidate)?;
                 self.take(operator);
             }
-            Conversion::Background => {
+            (Conversion::Background, Kind::Host) => {
                 let (sender, converted) = channel();
-                thread::spawn(move || drop(sender.send(source.prepare(&plan.candidate))));
-                self.stage = Stage::Converting(converted);
+                let candidate = plan.candidate.clone();
+                thread::spawn(move || drop(sender.send(source.convert(&plan.candidate))));
+                self.stage = Stage::Converting(candidate, converted);
             }
         }
         Ok(())
@@ -223,6 +226,13 @@ impl<T: Scalar> Source<T> {
         let target = choose::target(self.tuner.device(), &self.workload);
         let target = choose::target_of(candidate, &target);
         self.tuner.meter().prepare(&self.csr, &structure, candidate, &target)
+    }
+
+    /// The layout of a candidate, on the host.
+    fn convert(&self, candidate: &Candidate) -> Result<Box<dyn Layout<T>>> {
+        let structure = Structure::of(&*self.csr);
+        let target = choose::target(self.tuner.device(), &self.workload);
+        candidate.convert(&self.csr, &structure, &choose::target_of(candidate, &target))
     }
 
     /// Ranks the candidates.

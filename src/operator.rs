@@ -119,6 +119,19 @@ impl<T: Scalar> PreparedOperator<T> {
         }
     }
 
+    /// An operator of the same matrix in another layout, on the host.
+    pub(crate) fn relaid(&self, candidate: Candidate, layout: Box<dyn Layout<T>>) -> Self {
+        PreparedOperator {
+            nrows: self.nrows,
+            ncols: self.ncols,
+            nnz: self.nnz,
+            fingerprint: self.fingerprint,
+            candidate,
+            choice: None,
+            place: Place::Host(layout),
+        }
+    }
+
     /// The same operator, remembering why it was chosen.
     pub(crate) fn with_choice(mut self, choice: Choice) -> Self {
         self.choice = Some(Box::new(choice));

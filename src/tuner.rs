@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::format::{Candidate, Refusal, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
-use crate::model::{CONFIDENT, Model};
+use crate::model::{CONFIDENT, Model, Predictor};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -23,7 +23,7 @@ pub struct Tuner {
     protocol: Protocol,
     wisdom: Option<Arc<Wisdom>>,
     source: String,
-    models: Vec<Model>,
+    models: Vec<Predictor>,
 }
 
 /// A candidate was measured, `done` of `total`.
@@ -98,7 +98,8 @@ impl Tuner {
     /// As [`Model::open`].
     pub fn with_models(mut self, data: &Path) -> Result<Self> {
         for precision in Precision::ALL {
-            self.models.extend(Model::open(data, &self.device().name, precision)?);
+            let model = Model::open(data, &self.device().name, precision)?;
+            self.models.extend(model.map(Predictor::new));
         }
         Ok(self)
     }
@@ -194,7 +195,7 @@ impl Tuner {
         // Of two that know a candidate the first one counts: what was measured.
         known.extend(predicted);
         let mut choice = choose::choose(structure, self.meter.device(), workload, &known);
-        choice.explanation.extend(model.and_then(|model| rule_of_thumb(model, &choice)));
+        choice.explanation.extend(model.and_then(|p| rule_of_thumb(p.model(), &choice)));
         choice.explanation.extend(doubt.map(|confidence| doubtful(confidence, raised)));
         if let Some(first) = stale.first() {
             let count = stale.len();
@@ -206,9 +207,9 @@ impl Tuner {
     }
 
     /// The model, where there is one of this precision and the effort asks for it.
-    fn model(&self, workload: &Workload) -> Option<&Model> {
+    fn model(&self, workload: &Workload) -> Option<&Predictor> {
         let mut models = self.models.iter();
-        let model = models.find(|model| model.precision == workload.precision)?;
+        let model = models.find(|p| p.model().precision == workload.precision)?;
         (workload.effort >= Effort::Predict).then_some(model)
     }
 

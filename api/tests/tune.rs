@@ -4,10 +4,25 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// `ellect --data DATA tune` of the small corpus, in one precision.
+use ellect::{generate, write};
+
+/// Kinds of matrices in the corpus.
+const CLASSES: [&str; 6] = ["banded", "elasticity", "heat", "rmat", "stencil5", "uniform"];
+
+/// Writes the corpus to a folder: a small matrix of each class.
+fn corpus(folder: &Path) {
+    std::fs::create_dir(folder).expect("writable");
+    for class in CLASSES {
+        let csr = generate::by_name(class, 400, 1).expect("a class");
+        let file = std::fs::File::create(folder.join(format!("{class}.mtx"))).expect("writable");
+        write::matrix_market(&csr, file).expect("writable");
+    }
+}
+
+/// `ellect --data DATA tune` of that corpus, in one precision.
 fn tune(data: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ellect"));
-    let fixed = ["tune", "--device", "cpu", "--generate", "small", "--precision", "f64"];
+    let fixed = ["tune", "--device", "cpu", "--corpus", "corpus", "--precision", "f64"];
     command.arg("--data").arg(data).args(fixed).args(more);
     command.current_dir(data);
     command
@@ -24,6 +39,7 @@ fn ellect(data: &Path, arguments: &[&str]) -> (i32, String) {
 fn a_killed_run_goes_on_and_ends_with_models() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path();
+    corpus(&data.join("corpus"));
     let mut killed = tune(data, &["--budget", "60s"]).stderr(Stdio::piped()).spawn().expect("runs");
     let lines = BufReader::new(killed.stderr.take().expect("piped")).lines();
     let told: Vec<String> = lines.take(3).map(|line| line.expect("text")).collect();
@@ -70,7 +86,9 @@ fn a_killed_run_goes_on_and_ends_with_models() {
 #[test]
 fn a_budget_ends_a_run_and_tells_what_is_left() {
     let folder = tempfile::tempdir().expect("a folder");
-    let ended = tune(folder.path(), &["--budget", "1s", "--measure-only"]).output().expect("runs");
+    corpus(&folder.path().join("corpus"));
+    let arguments = ["--generate", "small", "--budget", "1s", "--measure-only"];
+    let ended = tune(folder.path(), &arguments).output().expect("it runs");
     let summary = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success());
     assert!(summary.contains("are left: the budget is spent"), "{summary}");

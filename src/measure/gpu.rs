@@ -4,12 +4,12 @@
 //! matrix nor x is still in the caches; a sample is the time between two events around one launch
 //! of the graph. Queueing launches costs nothing that a solver which uses graphs would not save.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::provenance::gpu_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
-use crate::check;
+use crate::check::{self, RowReference};
 use crate::csr::Csr;
 use crate::device::cuda::{DeviceCsr, Gpu, Graph, Placed, Vector};
 use crate::error::Result;
@@ -24,8 +24,12 @@ use crate::structure::Structure;
 /// until the GPU has ended it, its memory being kept from one time to the next. Where it is made on
 /// the host, it counts with its upload. A refusal, a wrong product and a fault are outcomes, not
 /// errors.
+///
+/// `held` is the same matrix, kept from one candidate to the next; uploaded here where there is
+/// none.
 pub fn on_gpu<T: Scalar>(
     gpu: &Arc<Gpu>,
+    held: Option<&Held<T>>,
     csr: &Csr<T>,
     structure: &Structure<'_>,
     candidate: &Candidate,
@@ -33,7 +37,7 @@ pub fn on_gpu<T: Scalar>(
     protocol: &Protocol,
 ) -> Measurement {
     let provenance = |kernels| Provenance::now(gpu.driver_key(), kernels);
-    let (result, provenance) = match time(gpu, csr, structure, candidate, target, protocol) {
+    let (result, provenance) = match time(gpu, held, csr, structure, candidate, target, protocol) {
         Ok((timing, kernels, state)) => (Ok(timing), provenance(kernels).with_state(state)),
         Err(error) => (Err(error), provenance(gpu_kernels(std::iter::empty()))),
     };
@@ -48,6 +52,56 @@ pub fn on_gpu<T: Scalar>(
         provenance,
         seen: None,
         outcome: Outcome::of(result),
+    }
+}
+
+/// A matrix on a GPU and the references of its products, for all its candidates.
+pub struct Held<T: Scalar> {
+    /// Where the values of the matrix are on the host: what tells it from others.
+    address: usize,
+    on_gpu: Arc<DeviceCsr<T>>,
+    values: Vector<T>,
+    references: Mutex<Vec<(Asked, Arc<[RowReference]>)>>,
+}
+
+/// Seed, alpha and beta of a product.
+type Asked = (u64, [u64; 2]);
+
+/// References kept of one matrix: of the first copy, and of the last one of most candidates.
+const MOST_REFERENCES: usize = 4;
+
+impl<T: Scalar> Held<T> {
+    /// Uploads a matrix.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) where the memory does not suffice.
+    pub fn new(gpu: &Gpu, csr: &Csr<T>) -> Result<Self> {
+        Ok(Held {
+            address: csr.values().as_ptr().addr(),
+            on_gpu: Arc::new(DeviceCsr::upload(gpu, csr)?),
+            values: gpu.vector(csr.values())?,
+            references: Mutex::default(),
+        })
+    }
+
+    /// Whether it is this very matrix, which was not dropped since.
+    pub fn is(&self, csr: &Csr<T>) -> bool {
+        self.address == csr.values().as_ptr().addr()
+    }
+
+    /// The reference of a product of seeded vectors.
+    fn reference(&self, csr: &Csr<T>, seed: u64, (alpha, beta): (T, T)) -> Arc<[RowReference]> {
+        let asked = (seed, [alpha, beta].map(|factor| factor.to_f64().to_bits()));
+        let mut kept = self.references.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, reference)) = kept.iter().find(|(known, _)| *known == asked) {
+            return reference.clone();
+        }
+        let (x, old) = (check::vector(csr.ncols(), seed), check::vector(csr.nrows(), !seed));
+        let reference: Arc<[RowReference]> = check::reference(csr, alpha, &x, beta, &old).into();
+        if kept.len() < MOST_REFERENCES {
+            kept.push((asked, reference.clone()));
+        }
+        reference
     }
 }
 
@@ -73,15 +127,24 @@ impl<T: Scalar> Copy<T> {
 
 fn time<T: Scalar>(
     gpu: &Arc<Gpu>,
+    held: Option<&Held<T>>,
     csr: &Csr<T>,
     structure: &Structure<'_>,
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
 ) -> Result<(Timing, String, State)> {
-    let on_gpu = Arc::new(DeviceCsr::upload(gpu, csr)?);
+    let own;
+    let held = match held {
+        Some(held) => held,
+        None => {
+            own = Held::new(gpu, csr)?;
+            &own
+        }
+    };
+    let on_gpu = &held.on_gpu;
     let mut convert_s = Vec::new();
-    let prepare = || PreparedOperator::on_gpu(gpu, &on_gpu, csr, structure, candidate, target);
+    let prepare = || PreparedOperator::on_gpu(gpu, on_gpu, csr, structure, candidate, target);
     let copy = |operator: PreparedOperator<T>, seed: u64| -> Result<Copy<T>> {
         let vector = |len: usize, seed: u64| {
             let vector: Vec<T> = check::vector(len, seed);
@@ -101,7 +164,7 @@ fn time<T: Scalar>(
     let bytes = copies[0].operator.bytes();
     let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
     copies[0].queue(gpu, alpha, beta)?;
-    compare(csr, &copies[0], protocol.seed, (alpha, beta))?;
+    compare(&copies[0], &held.reference(csr, protocol.seed, (alpha, beta)))?;
     let wanted = protocol.copies(bytes, target.device);
     while copies.len() < wanted && spent_s < protocol.max_convert_s {
         let seed = protocol.seed + copies.len() as u64;
@@ -113,7 +176,7 @@ fn time<T: Scalar>(
     if copies[0].operator.on_device().is_some_and(Placed::is_built) {
         loop {
             let start = Instant::now();
-            let operator = gpu.convert(&on_gpu, candidate, target)?;
+            let operator = gpu.convert(on_gpu, candidate, target)?;
             convert_s.push(start.elapsed().as_secs_f64());
             drop(operator);
             let spent_s: f64 = convert_s.iter().sum();
@@ -122,7 +185,7 @@ fn time<T: Scalar>(
             }
         }
     }
-    let update_s = update(gpu, csr, &mut copies[0].operator)?;
+    let update_s = update(&held.values, &mut copies[0].operator)?;
 
     // One turn of all copies outside a graph, then as many in a graph as a sample asks for.
     let turn = || copies.iter().try_for_each(|copy| copy.queue(gpu, T::ONE, T::ZERO));
@@ -150,7 +213,8 @@ fn time<T: Scalar>(
         Ok(())
     })?;
     let last = copies.len() - 1;
-    compare(csr, &copies[last], protocol.seed + last as u64, (T::ONE, T::ZERO))?;
+    let reference = held.reference(csr, protocol.seed + last as u64, (T::ONE, T::ZERO));
+    compare(&copies[last], &reference)?;
     let kernels = gpu_kernels(copies[0].operator.on_device().into_iter().flat_map(Placed::images));
     let timing = Timing {
         spmv,
@@ -171,8 +235,7 @@ const MOST_TURNS: f64 = 256.0;
 const CONVERSIONS: usize = 5;
 
 /// Seconds that it takes to put in values that are on the GPU, the second time.
-fn update<T: Scalar>(gpu: &Gpu, csr: &Csr<T>, operator: &mut PreparedOperator<T>) -> Result<f64> {
-    let values = gpu.vector(csr.values())?;
+fn update<T: Scalar>(values: &Vector<T>, operator: &mut PreparedOperator<T>) -> Result<f64> {
     let mut update_s = 0.0;
     for _ in 0..2 {
         let Some(placed) = operator.on_device_mut() else { return Ok(0.0) };
@@ -188,16 +251,9 @@ fn update<T: Scalar>(gpu: &Gpu, csr: &Csr<T>, operator: &mut PreparedOperator<T>
 }
 
 /// Compares the y of a copy with the reference.
-fn compare<T: Scalar>(
-    csr: &Csr<T>,
-    copy: &Copy<T>,
-    seed: u64,
-    (alpha, beta): (T, T),
-) -> Result<()> {
-    let mut y = vec![T::ZERO; csr.nrows()];
+fn compare<T: Scalar>(copy: &Copy<T>, reference: &[RowReference]) -> Result<()> {
+    let mut y = vec![T::ZERO; reference.len()];
     copy.y.read(&mut y)?;
     let y = copy.operator.permutation().map_or_else(|| y.clone(), |order| permute_back(&y, order));
-    let (x, old) = (check::vector(csr.ncols(), seed), check::vector(csr.nrows(), !seed));
-    let reference = check::reference(csr, alpha, &x, beta, &old);
-    check::compare(&copy.operator.candidate().to_string(), &reference, &y)
+    check::compare(&copy.operator.candidate().to_string(), reference, &y)
 }

@@ -1,8 +1,12 @@
 //! What measures: this host, or one of its GPUs.
 
+#[cfg(feature = "cuda")]
+use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+#[cfg(feature = "cuda")]
+use super::gpu::{Held, on_gpu};
 use super::{Measurement, Protocol, Worker, on_host};
 use crate::csr::Csr;
 use crate::device::{self, Device, Kind};
@@ -21,6 +25,9 @@ pub struct Meter {
     driver: Option<String>,
     #[cfg(feature = "cuda")]
     gpu: Option<std::sync::Arc<device::cuda::Gpu>>,
+    /// A matrix on the GPU, [`Held`].
+    #[cfg(feature = "cuda")]
+    held: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl Meter {
@@ -32,6 +39,8 @@ impl Meter {
             driver: None,
             #[cfg(feature = "cuda")]
             gpu: None,
+            #[cfg(feature = "cuda")]
+            held: Mutex::default(),
         }
     }
 
@@ -132,6 +141,18 @@ impl Meter {
         }
     }
 
+    /// Keeps a matrix at hand for the candidates that are timed on it: on a GPU, it is uploaded
+    /// once. Where that fails, each candidate tells why.
+    pub fn hold<'a, T: Scalar>(&'a self, csr: &'a Csr<T>) -> Holding<'a> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let held = Held::new(gpu, csr).ok().map(|held| Box::new(held) as Box<dyn Any + Send>);
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+        }
+        let _ = csr;
+        Holding { meter: self }
+    }
+
     /// Lets the device fault: a GPU by a kernel that writes where no memory is, which its next work
     /// meets; a host by a stack without end, which ends the process. For tests.
     ///
@@ -167,10 +188,27 @@ impl Meter {
         }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            return Ok(super::gpu::on_gpu(gpu, csr, structure, candidate, target, protocol));
+            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = held.as_ref().and_then(|held| held.downcast_ref::<Held<T>>());
+            let held = held.filter(|held| held.is(csr));
+            return Ok(on_gpu(gpu, held, csr, structure, candidate, target, protocol));
         }
         let _ = structure;
         Ok(on_host(csr, candidate, target, protocol))
+    }
+}
+
+/// A matrix that a meter keeps at hand until this is dropped; see [`Meter::hold`].
+#[derive(Debug)]
+pub struct Holding<'a> {
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only a GPU holds anything"))]
+    meter: &'a Meter,
+}
+
+#[cfg(feature = "cuda")]
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        *self.meter.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod forest;
 mod nearness;
+mod predictor;
 mod rules;
 
 use std::collections::BTreeMap;
@@ -18,15 +19,15 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::choose::{Known, target_of};
-use crate::cost::{Cost, Estimator, Source, TERMS, Times, terms};
+use crate::choose::Known;
+use crate::cost::{TERMS, Times};
 use crate::error::{Error, Result};
 use crate::features::{FEATURES, Features};
-use crate::format::{Candidate, Target, Value, candidates, find};
+use crate::format::find;
 use crate::scalar::Precision;
-use crate::structure::Structure;
 pub use forest::{Forest, LEAF};
 pub use nearness::{Nearness, coordinate};
+pub use predictor::{Inputs, Predictor, input};
 pub use rules::{Rule, Rules};
 
 /// The version of model files that this program reads and writes.
@@ -147,18 +148,6 @@ pub struct Model {
     pub rules: Rules,
 }
 
-/// The number that a model sees of a parameter: of `hack` its whole number, of `sort=none` whether
-/// it is so.
-pub fn input(candidate: &Candidate, parameter: &str) -> Option<f32> {
-    let (name, word) = parameter.split_once('=').map_or((parameter, None), |(n, w)| (n, Some(w)));
-    let (_, value) = candidate.params.iter().find(|(known, _)| *known == name)?;
-    match (value, word) {
-        (Value::Int(n), None) => Some(n as f32),
-        (Value::Word(is), Some(word)) => Some(f32::from(u8::from(is == word))),
-        (Value::Int(_), Some(_)) | (Value::Word(_), None) => None,
-    }
-}
-
 /// Predictions of one matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
@@ -272,60 +261,6 @@ impl Model {
     pub fn features_of(&self, features: &Features) -> Vec<f64> {
         let value = |name: &String| features.get(name).filter(|v| v.is_finite()).unwrap_or(0.0);
         self.features.iter().map(value).collect()
-    }
-
-    /// Puts the inputs of a candidate behind the features that `inputs` begins with; `terms` are
-    /// those of [`TERMS`]. None where the model does not know the format.
-    fn regressor(
-        &self,
-        inputs: &mut Vec<f32>,
-        candidate: &Candidate,
-        terms: &[f64; TERMS.len()],
-    ) -> Option<&Regressor> {
-        let regressor = self.formats.get(candidate.format.name())?;
-        inputs.truncate(self.features.len());
-        inputs.extend(self.terms.iter().map(|name| {
-            let at = TERMS.iter().position(|term| term == name);
-            at.map_or(0.0, |at| terms[at] as f32)
-        }));
-        let parameters = regressor.parameters.iter();
-        inputs.extend(parameters.map(|parameter| input(candidate, parameter).unwrap_or(0.0)));
-        Some(regressor)
-    }
-
-    /// The predicted time of one product, in seconds, where the model knows the format; allocates
-    /// nothing once `inputs` (the features, then room) has grown.
-    pub fn spmv_s(
-        &self,
-        inputs: &mut Vec<f32>,
-        candidate: &Candidate,
-        terms: &[f64; TERMS.len()],
-    ) -> Option<f64> {
-        let regressor = self.regressor(inputs, candidate, terms)?;
-        // The first two of TERMS.
-        let (floor_s, estimate_floors) = (terms[0] * 1e-6, terms[1]);
-        let base_s = match self.base {
-            Base::Floor => floor_s,
-            Base::Estimate => floor_s * estimate_floors,
-        };
-        Some((base_s * regressor.forest.sum(inputs).exp()).max(floor_s))
-    }
-
-    /// Predicts every candidate that suits the matrix.
-    pub fn predict(&self, structure: &Structure<'_>, target: &Target<'_>) -> Prediction {
-        let features = self.features_of(&Features::of(structure));
-        let mut inputs: Vec<f32> = features.iter().map(|&value| value as f32).collect();
-        let (nrows, nnz) = (structure.pattern().nrows(), structure.pattern().nnz());
-        let estimator = Estimator::new(structure, target);
-        let known = candidates(target.device.kind).into_iter().filter_map(|candidate| {
-            let work = candidate.work(structure, &target_of(&candidate, target)).ok()?;
-            let times = estimator.times(&candidate, &work);
-            let spmv_s = self.spmv_s(&mut inputs, &candidate, &terms(&work, &times, nrows, nnz))?;
-            let estimate = estimator.cost(&candidate, &work);
-            let cost = Ok(Cost { spmv_s, source: Source::Predicted, ..estimate });
-            Some(Known { candidate, cost })
-        });
-        Prediction { known: known.collect(), confidence: self.nearness.confidence(&features) }
     }
 }
 

@@ -59,8 +59,7 @@ pub fn tables(cases: &[&Case], features: &[String], base: Base) -> BTreeMap<Stri
         for trial in &case.trials {
             let target = (trial.spmv_s / base_s(base, trial)).ln();
             let own = parameters(trial.format());
-            let own =
-                own.iter().map(|name| f64::from(input(&trial.candidate, name).unwrap_or(0.0)));
+            let own = own.iter().map(|name| f64::from(input(&trial.candidate, name)));
             let row = values.iter().chain(&trial.terms).map(|&value| f64::from(value as f32));
             let row: Vec<f64> = row.chain(own).collect();
             if target.is_finite() && row.iter().all(|value| value.is_finite()) {

@@ -25,8 +25,9 @@ pub enum Learner {
     Boosting,
 }
 
-/// Trees of an averaging ensemble.
+/// Trees of an averaging ensemble, and their depth: more predict little better and take longer.
 const TREES: usize = 30;
+const DEPTH: u16 = 14;
 /// Trees of a boosted one.
 const ROUNDS: usize = 60;
 
@@ -62,7 +63,7 @@ impl Learner {
             Learner::RandomForest => {
                 let parameters = RandomForestRegressorParameters::default()
                     .with_n_trees(TREES)
-                    .with_max_depth(10)
+                    .with_max_depth(DEPTH)
                     .with_m((width / 3).max(1))
                     .with_seed(seed);
                 averaged(&RandomForestRegressor::fit(&x, &y, parameters)?)
@@ -70,7 +71,7 @@ impl Learner {
             Learner::ExtraTrees => {
                 let parameters = ExtraTreesRegressorParameters::default()
                     .with_n_trees(TREES)
-                    .with_max_depth(10)
+                    .with_max_depth(DEPTH)
                     .with_m((width / 2).max(1))
                     .with_seed(seed);
                 averaged(&ExtraTreesRegressor::fit(&x, &y, parameters)?)

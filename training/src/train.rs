@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use ellect::Precision;
 use ellect::cost::TERMS;
-use ellect::model::{Base, Model, Regressor, Rules, SCHEMA};
+use ellect::model::{Base, Model, Predictor, Regressor, Rules, SCHEMA};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -128,7 +128,7 @@ pub fn nested(cases: &[Case], settings: &Settings) -> Result<Vec<Predicted>> {
         let others: Vec<Case> =
             (0..cases.len()).filter(|i| !fold.contains(i)).map(|i| cases[i].clone()).collect();
         let (plan, _, _) = choose_plan(&others, INNER_FOLDS, settings)?;
-        let model = fit(&others.iter().collect::<Vec<_>>(), plan, settings)?;
+        let model = Predictor::new(fit(&others.iter().collect::<Vec<_>>(), plan, settings)?);
         all.extend(fold.into_iter().map(|i| (i, predict(&model, &cases[i]))));
     }
     all.sort_by_key(|(i, _)| *i);
@@ -174,11 +174,12 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
 }
 
 /// Predicts a case by the code that serves requests.
-pub fn predict(model: &Model, case: &Case) -> Predicted {
+pub fn predict(predictor: &Predictor, case: &Case) -> Predicted {
+    let model = predictor.model();
     let values = dataset::values(case, &model.features);
-    let mut inputs: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+    let mut inputs = predictor.inputs(&values);
     let spmv_s = case.trials.iter().map(|trial| {
-        let spmv_s = model.spmv_s(&mut inputs, &trial.candidate, &trial.terms);
+        let spmv_s = predictor.spmv_s(&mut inputs, &trial.candidate, &trial.terms);
         spmv_s.unwrap_or(trial.estimate.spmv_s)
     });
     Predicted { spmv_s: spmv_s.collect(), confidence: model.nearness.confidence(&values) }
@@ -215,7 +216,7 @@ fn split_by(
     }
     let predict_fold = |fold: Vec<usize>| -> Result<Vec<(usize, Predicted)>> {
         let others = (0..cases.len()).filter(|i| !fold.contains(i)).map(|i| &cases[i]);
-        let model = fit(&others.collect::<Vec<_>>(), plan, settings)?;
+        let model = Predictor::new(fit(&others.collect::<Vec<_>>(), plan, settings)?);
         Ok(fold.into_iter().map(|i| (i, predict(&model, &cases[i]))).collect())
     };
     let mut all: Vec<(usize, Predicted)> = folds

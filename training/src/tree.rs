@@ -61,20 +61,68 @@ fn winner(case: &Case) -> Option<&Trial> {
 /// # Errors
 /// What linfa says, of no cases for instance.
 pub fn rules(cases: &[&Case], features: &[&str], depth: usize) -> Result<Rules> {
-    let won: Vec<(&Case, &str)> =
-        cases.iter().filter_map(|case| Some((*case, winner(case)?.format()))).collect();
-    let mut formats: Vec<&str> = won.iter().map(|(_, format)| *format).collect();
-    formats.sort_unstable();
-    formats.dedup();
-    let value = |(i, k): (usize, usize)| won[i].0.features.get(features[k]).copied().unwrap_or(0.0);
-    let inputs = Array2::from_shape_fn((won.len(), features.len()), value);
-    let label = |(_, format): &(&Case, &str)| formats.binary_search(format).unwrap_or(0);
-    let labels: Array1<usize> = won.iter().map(label).collect();
-    let data = Dataset::new(inputs, labels);
-    let leaf = (won.len() as f32 / 60.0).max(2.0);
+    let won = cases.iter().filter_map(|case| {
+        let value = |name: &&str| case.features.get(*name).copied().unwrap_or(0.0);
+        let inputs: Vec<f64> = features.iter().map(value).collect();
+        Some(Example { inputs, label: winner(case)?.format(), weight: 1.0 })
+    });
+    grow(&won.collect::<Vec<_>>(), features, depth)
+}
+
+/// What is known of a matrix before it is looked at, and the products that are to come.
+pub const AT_SIGHT: [&str; 4] = ["nrows", "nnz", "row_nnz_mean", "spmvs"];
+
+/// The inputs named by [`AT_SIGHT`].
+pub fn at_sight(case: &Case, spmvs: u64) -> [f64; 4] {
+    let (nrows, nnz) = (case.nrows as f64, case.nnz as f64);
+    [nrows, nnz, nnz / nrows.max(1.0), spmvs as f64]
+}
+
+/// The word of [`worth`] for a matrix that is worth looking at.
+pub const LOOK: &str = "look";
+
+/// A look that does not pay counts as much as so many that would have paid.
+const CAUTION: f32 = 20.0;
+
+/// A tree that says of a matrix at sight whether looking at it will pay: its features, estimates
+/// and conversion in what the products save. `pays` tells it of cases for numbers of products.
+///
+/// # Errors
+/// As [`rules`].
+pub fn worth(cases: &[&Case], spmvs: &[u64], pays: impl Fn(&Case, u64) -> bool) -> Result<Rules> {
+    let example = |(case, spmvs): (&&Case, u64)| {
+        let (label, weight) = if pays(case, spmvs) { (LOOK, 1.0) } else { ("stay", CAUTION) };
+        Example { inputs: at_sight(case, spmvs).to_vec(), label, weight }
+    };
+    let all = cases.iter().flat_map(|case| spmvs.iter().map(move |&spmvs| (case, spmvs)));
+    grow(&all.map(example).collect::<Vec<_>>(), &AT_SIGHT, DEPTH)
+}
+
+/// The depth of the tree of [`worth`].
+const DEPTH: usize = 6;
+
+/// A row of a tree's table.
+struct Example<'a> {
+    inputs: Vec<f64>,
+    label: &'a str,
+    weight: f32,
+}
+
+/// Fits a tree to examples with inputs of these names.
+fn grow(examples: &[Example<'_>], names: &[&str], depth: usize) -> Result<Rules> {
+    let mut words: Vec<&str> = examples.iter().map(|example| example.label).collect();
+    words.sort_unstable();
+    words.dedup();
+    let value = |(i, k): (usize, usize)| examples[i].inputs[k];
+    let inputs = Array2::from_shape_fn((examples.len(), names.len()), value);
+    let label = |example: &Example<'_>| words.binary_search(&example.label).unwrap_or(0);
+    let labels: Array1<usize> = examples.iter().map(label).collect();
+    let weights: Array1<f32> = examples.iter().map(|example| example.weight).collect();
+    let leaf = (weights.sum() / 60.0).max(2.0);
+    let data = Dataset::new(inputs, labels).with_weights(weights);
     let tree = DecisionTree::params().max_depth(Some(depth)).min_weight_leaf(leaf).fit(&data)?;
     let mut rules = Rules::default();
-    flatten(tree.root_node(), features, &formats, &mut rules);
+    flatten(tree.root_node(), names, &words, &mut rules);
     Ok(rules)
 }
 

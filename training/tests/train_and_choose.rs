@@ -7,7 +7,7 @@ use ellect::cost::Source;
 use ellect::device::Device;
 use ellect::format::candidates;
 use ellect::measure::{Meter, Protocol};
-use ellect::model::{LoadFault, Model, file_name};
+use ellect::model::{LoadFault, Model, Predictor, file_name};
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
 use ellect_training::case::Records;
@@ -107,10 +107,11 @@ fn timings_make_a_model_that_the_tuner_uses() {
     assert_eq!((sources["csr"], sources["coo"]), (Source::Predicted, Source::Estimated));
     let structure = Structure::of(&csr);
     let target = target(tuner.device(), &workload);
-    assert!(model.predict(&structure, &target).confidence > 0.99);
+    let predictor = Predictor::new(model.clone());
+    assert!(predictor.predict(&structure, &target).confidence > 0.99);
 
     let strange = generate::by_name("power_law", 20_000, 1).expect("a class");
-    assert!(model.predict(&Structure::of(&strange), &target).confidence < 0.5);
+    assert!(predictor.predict(&Structure::of(&strange), &target).confidence < 0.5);
 
     let report = evaluate(&cases, trained.plan, &settings, Unseen::Tried).expect("families");
     assert_eq!(report.classes.len(), SOURCES.len());

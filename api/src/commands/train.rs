@@ -285,8 +285,8 @@ fn read_lines(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Level of compression: these files are written once and read often.
-const LEVEL: i32 = 19;
+/// Level of compression: a device may be waiting.
+const LEVEL: i32 = 9;
 
 /// Writes lines, compressed where the name ends in .zst.
 pub fn write_lines(path: &Path, lines: &[u8]) -> Result<()> {

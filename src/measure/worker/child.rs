@@ -74,6 +74,7 @@ fn jobs<T: Scalar>(
     output: &mut impl Write,
 ) -> io::Result<Option<Incoming>> {
     let structure = Structure::of(csr).with_partitioning();
+    let _held = meter.hold(csr);
     while let Ok(next) = incoming.recv() {
         let Incoming::Job(job) = next else { return Ok(Some(next)) };
         let target = Target {

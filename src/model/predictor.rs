@@ -1,0 +1,174 @@
+//! A model made ready to predict: names resolved once, trees packed node by node.
+
+use std::collections::HashMap;
+
+use super::{Base, Forest, LEAF, Model, Prediction};
+use crate::choose::{Known, target_of};
+use crate::cost::{Cost, Estimator, Source, TERMS, terms};
+use crate::features::Features;
+use crate::format::{Candidate, Target, Value, candidates};
+use crate::structure::Structure;
+
+/// A node with all that a step of a walk reads.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    value: f32,
+    child: u32,
+    feature: u16,
+}
+
+/// What a model sees of a parameter.
+#[derive(Debug)]
+enum Asked {
+    /// Its whole number.
+    Number(String),
+    /// Whether it is this word.
+    Word(String, String),
+}
+
+impl Asked {
+    fn of(parameter: &str) -> Asked {
+        match parameter.split_once('=') {
+            None => Asked::Number(parameter.to_string()),
+            Some((name, word)) => Asked::Word(name.to_string(), word.to_string()),
+        }
+    }
+
+    /// The input that this makes of a candidate: 0 where it has no such parameter.
+    fn answer(&self, candidate: &Candidate) -> f32 {
+        let (Asked::Number(name) | Asked::Word(name, _)) = self;
+        let value = candidate.params.iter().find(|(known, _)| known == name);
+        match (value.map(|(_, value)| value), self) {
+            (Some(Value::Int(n)), Asked::Number(_)) => n as f32,
+            (Some(Value::Word(is)), Asked::Word(_, word)) => f32::from(u8::from(is == word)),
+            _ => 0.0,
+        }
+    }
+}
+
+/// A regressor with its trees packed.
+#[derive(Debug)]
+struct Packed {
+    parameters: Vec<Asked>,
+    nodes: Vec<Node>,
+    roots: Vec<u32>,
+    bias: f64,
+    scale: f64,
+}
+
+impl Packed {
+    fn new(parameters: &[String], forest: &Forest) -> Packed {
+        let node = |i: usize| Node {
+            value: forest.value[i],
+            child: forest.child[i],
+            feature: forest.feature[i],
+        };
+        Packed {
+            parameters: parameters.iter().map(|parameter| Asked::of(parameter)).collect(),
+            nodes: (0..forest.feature.len()).map(node).collect(),
+            roots: forest.roots.clone(),
+            bias: forest.bias,
+            scale: forest.scale,
+        }
+    }
+
+    fn sum(&self, inputs: &[f32]) -> f64 {
+        let leaf = |&root: &u32| {
+            let mut node = self.nodes[root as usize];
+            while node.feature != LEAF {
+                let beyond = inputs[usize::from(node.feature)] > node.value;
+                node = self.nodes[node.child as usize + usize::from(beyond)];
+            }
+            f64::from(node.value)
+        };
+        self.bias + self.scale * self.roots.iter().map(leaf).sum::<f64>()
+    }
+}
+
+/// A model made ready to predict.
+#[derive(Debug)]
+pub struct Predictor {
+    model: Model,
+    /// Places of the model's terms in [`TERMS`].
+    terms: Vec<usize>,
+    formats: HashMap<String, Packed>,
+}
+
+/// What a model is asked with of one matrix; see [`Predictor::inputs`].
+#[derive(Clone, Debug)]
+pub struct Inputs(Vec<f32>);
+
+impl Predictor {
+    /// Resolves names and packs trees.
+    pub fn new(model: Model) -> Self {
+        let place = |name: &String| TERMS.iter().position(|term| term == name);
+        let pack = |(name, regressor): (&String, &super::Regressor)| {
+            (name.clone(), Packed::new(&regressor.parameters, &regressor.forest))
+        };
+        Predictor {
+            terms: model.terms.iter().filter_map(place).collect(),
+            formats: model.formats.iter().map(pack).collect(),
+            model,
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The inputs of a matrix with these features, those of [`Model::features_of`], with room for
+    /// what is asked of its candidates.
+    pub fn inputs(&self, features: &[f64]) -> Inputs {
+        let own = self.formats.values().map(|packed| packed.parameters.len()).max();
+        let mut inputs = Vec::with_capacity(features.len() + self.terms.len() + own.unwrap_or(0));
+        inputs.extend(features.iter().map(|&value| value as f32));
+        Inputs(inputs)
+    }
+
+    /// The predicted time of one product, in seconds, of a candidate with these numbers, those of
+    /// [`TERMS`]; none where the model does not know the format. Allocates nothing.
+    pub fn spmv_s(
+        &self,
+        inputs: &mut Inputs,
+        candidate: &Candidate,
+        terms: &[f64; TERMS.len()],
+    ) -> Option<f64> {
+        let packed = self.formats.get(candidate.format.name())?;
+        let Inputs(inputs) = inputs;
+        inputs.truncate(self.model.features.len());
+        inputs.extend(self.terms.iter().map(|&at| terms[at] as f32));
+        inputs.extend(packed.parameters.iter().map(|asked| asked.answer(candidate)));
+        // The first two of TERMS.
+        let (floor_s, estimate_floors) = (terms[0] * 1e-6, terms[1]);
+        let base_s = match self.model.base {
+            Base::Floor => floor_s,
+            Base::Estimate => floor_s * estimate_floors,
+        };
+        Some((base_s * packed.sum(inputs).exp()).max(floor_s))
+    }
+
+    /// Predicts every candidate that suits the matrix.
+    pub fn predict(&self, structure: &Structure<'_>, target: &Target<'_>) -> Prediction {
+        let features = self.model.features_of(&Features::of(structure));
+        let mut inputs = self.inputs(&features);
+        let (nrows, nnz) = (structure.pattern().nrows(), structure.pattern().nnz());
+        let estimator = Estimator::new(structure, target);
+        let known = candidates(target.device.kind).into_iter().filter_map(|candidate| {
+            let work = candidate.work(structure, &target_of(&candidate, target)).ok()?;
+            let times = estimator.times(&candidate, &work);
+            let spmv_s = self.spmv_s(&mut inputs, &candidate, &terms(&work, &times, nrows, nnz))?;
+            let estimate = estimator.cost(&candidate, &work);
+            let cost = Ok(Cost { spmv_s, source: Source::Predicted, ..estimate });
+            Some(Known { candidate, cost })
+        });
+        let known = known.collect();
+        Prediction { known, confidence: self.model.nearness.confidence(&features) }
+    }
+}
+
+/// The number that a model sees of a parameter: of `hack` its whole number, of `sort=none` whether
+/// it is so; 0 where the candidate has no such parameter.
+pub fn input(candidate: &Candidate, parameter: &str) -> f32 {
+    Asked::of(parameter).answer(candidate)
+}
