@@ -6,11 +6,12 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ellect::choose::{Workload, target};
+use ellect::choose::{Effort, Workload, target};
+use ellect::cost::Source;
 use ellect::device::{Device, Kind};
 use ellect::format::{Candidate, candidates};
-use ellect::measure::{Measurement, Outcome, Protocol, Worker, on_host};
-use ellect::{Csr, Result};
+use ellect::measure::{Measurement, Meter, Outcome, Protocol, Worker, on_host};
+use ellect::{Csr, Result, Tuner};
 
 /// This host, and the GPU that `ELLECT_TEST_DEVICE` names, `cuda:0` for instance.
 fn devices() -> Vec<String> {
@@ -184,6 +185,17 @@ fn a_process_killed_at_work_fails_that_candidate_alone() {
         }
         assert_ne!(worker.process_id(), Some(process));
     }
+}
+
+#[test]
+fn a_budget_that_is_spent_leaves_the_first_candidate_measured_and_the_others_estimated() {
+    let tuner = Tuner::with_meter(Meter::through(start("cpu"))).with_protocol(protocol());
+    let (effort, budget_s) = (Effort::Exhaustive, Some(1e-6));
+    let workload = Workload { effort, budget_s, ..Workload::default() };
+    let choice = tuner.recommend(&tridiagonal(300), &workload).expect("it runs");
+    let measured = choice.ranking.iter().filter(|ranked| ranked.source == Source::Measured);
+    assert_eq!(measured.map(|ranked| ranked.format).collect::<Vec<_>>(), ["csr"]);
+    assert!(choice.refused.iter().all(|refused| !refused.reason.to_string().contains("timed out")));
 }
 
 #[test]
