@@ -20,7 +20,7 @@ use axum::http::header::HeaderMap;
 use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ellect::choose::Choice;
+use ellect::choose::{Choice, Effort};
 use ellect::device;
 use ellect::measure::Meter;
 use ellect::read::{self, Limits};
@@ -190,6 +190,10 @@ fn choose<T: Scalar>(
     let csr = read::file::<T>(path, &limits)?;
     let read_s = start.elapsed().as_secs_f64();
     let mut tuner = Tuner::with_meter(meter);
+    if options.effort >= Effort::Predict {
+        // One that does not load is no fault of the request.
+        tuner = tuner.with_models(&service.config.data).map_err(Failure::internal)?;
+    }
     if let Some(wisdom) = &service.config.wisdom {
         tuner = tuner.with_wisdom(Arc::clone(wisdom));
     }
