@@ -23,7 +23,7 @@ mod lines;
 mod record;
 mod store;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -407,7 +407,7 @@ impl Wisdom {
     }
 
     /// Removes the measurements of the user's own that `drops` says, and records that cannot be
-    /// read; returns their number.
+    /// read; returns their number. Structures of which no measurement is left go with them.
     ///
     /// # Errors
     /// As [`Wisdom::keep`].
@@ -426,6 +426,21 @@ impl Wisdom {
         })?;
         for key in &gone {
             own.remove(Tree::Measurements, key)?;
+        }
+        let fingerprint = |key: &Vec<u8>| {
+            let separator = key.iter().position(|&byte| byte == record::SEPARATOR as u8)?;
+            String::from_utf8(key[..separator].to_vec()).ok()
+        };
+        let fingerprints: BTreeSet<String> = gone.iter().filter_map(fingerprint).collect();
+        for fingerprint in fingerprints {
+            let mut left = false;
+            own.scan(Tree::Measurements, &fingerprint, |_, _| {
+                left = true;
+                Ok(())
+            })?;
+            if !left {
+                own.remove(Tree::Structures, fingerprint.as_bytes())?;
+            }
         }
         own.commit()?;
         Ok(gone.len() as u64)

@@ -67,7 +67,7 @@ pub enum Record {
 const MOST_TEXT: usize = 1000;
 
 /// Stands between the parts of a key; no name holds it.
-const SEPARATOR: char = '\u{1f}';
+pub(super) const SEPARATOR: char = '\u{1f}';
 
 impl Record {
     /// Reads and validates a line of JSON.

@@ -92,7 +92,7 @@ pub fn by_class<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> f64 {
 }
 
 /// The trial with the least of these numbers, which stand beside the trials.
-pub fn least<'a>(case: &'a Case, by: impl Fn(usize, &Trial) -> f64) -> Option<&'a Trial> {
+pub fn least(case: &Case, by: impl Fn(usize, &Trial) -> f64) -> Option<&Trial> {
     let order = |a: &(usize, &Trial), b: &(usize, &Trial)| by(a.0, a.1).total_cmp(&by(b.0, b.1));
     case.trials.iter().enumerate().min_by(order).map(|(_, trial)| trial)
 }

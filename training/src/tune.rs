@@ -37,6 +37,9 @@ pub struct Tuning<'a> {
     pub cut: f64,
     /// The time of the whole run; none for no limit.
     pub budget: Option<Duration>,
+    /// The time of one matrix in one precision; none for its share of the budget. A run ends when
+    /// less than that is left.
+    pub share: Option<Duration>,
     /// What happens to what is remembered.
     pub remembered: Remembered,
 }
@@ -149,6 +152,8 @@ type Survey = Vec<(Candidate, Result<Suits, String>)>;
 const LENT: f64 = 1.5;
 /// The most seconds of samples that one candidate takes.
 const MOST_S: f64 = 0.2;
+/// The most time of one candidate in all: what takes longer has failed.
+const MOST: Duration = Duration::from_secs(30);
 /// Candidates that are likely to be timed of one matrix, to share its time among them.
 const TIMED: f64 = 40.0;
 /// Matrices made ahead, besides those that are being made.
@@ -272,11 +277,15 @@ impl Run<'_> {
     }
 
     fn is_over(&self) -> bool {
-        self.left_s().is_some_and(|left_s| left_s <= 0.0)
+        let needed_s = self.tuning.share.map_or(0.0, |share| share.as_secs_f64());
+        self.left_s().is_some_and(|left_s| left_s <= needed_s)
     }
 
     /// Seconds for the next matrix in one precision.
     fn share_s(&self) -> Option<f64> {
+        if let Some(share) = self.tuning.share {
+            return Some(share.as_secs_f64());
+        }
         let cases = (self.all - self.before).saturating_sub(self.done).max(1);
         self.left_s().map(|left_s| (LENT * left_s / cases as f64).min(left_s))
     }
@@ -428,7 +437,7 @@ impl Run<'_> {
             tell(Event::Timing { source: &prepared.entry.source, candidate });
             let target: Target<'_> = target_of(candidate, &target);
             let measured =
-                tuning.meter.measure(csr, &structure, candidate, &target, &protocol, None)?;
+                tuning.meter.measure(csr, &structure, candidate, &target, &protocol, Some(MOST))?;
             let seen = Some(Box::new(suits.seen.clone()));
             let measured = Measurement { seen, ..measured };
             tally.count(&measured.outcome);

@@ -41,6 +41,10 @@ pub struct Tune {
     /// The time of measuring, 90s, 20m or 2h for instance [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
+    /// The time of one matrix in one precision; what it has no time for is cut [default: its share
+    /// of the budget]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    share: Option<Duration>,
     /// Go on where an earlier run ended: what is remembered is not measured again
     #[arg(long)]
     resume: bool,
@@ -90,6 +94,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         precisions: &tune.precision,
         cut: tune.cut,
         budget: tune.budget,
+        share: tune.share,
         remembered: if tune.resume { Remembered::Kept } else { Remembered::Again },
     };
     let summary = measure(&tuning, entries)?;
