@@ -13,9 +13,12 @@ use ellect::format::{Candidate, candidates};
 use ellect::measure::{Measurement, Meter, Outcome, Protocol, Worker, on_host};
 use ellect::{Csr, Result, Tuner};
 
-/// This host, and the GPU that `ELLECT_TEST_DEVICE` names, `cuda:0` for instance.
+/// This host, and the GPU that `ELLECT_TEST_DEVICE` names; `cuda:0` if none is named and
+/// `REQUIRE_GPU` asks for one.
 fn devices() -> Vec<String> {
+    let required = cfg!(feature = "cuda") && std::env::var_os("REQUIRE_GPU").is_some();
     let named = std::env::var("ELLECT_TEST_DEVICE").ok();
+    let named = named.or_else(|| required.then(|| "cuda:0".into()));
     if named.is_none() {
         println!("not run on a GPU: ELLECT_TEST_DEVICE is not set");
     }
