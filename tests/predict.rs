@@ -98,7 +98,8 @@ fn all_candidates_are_predicted_in_no_time_and_as_the_trees_say() {
         let own = regressor.parameters.iter().map(|name| input(candidate, name));
         let inputs: Vec<f32> =
             features.iter().chain(&terms).map(|&value| value as f32).chain(own).collect();
-        (terms[0] * 1e-6 * regressor.forest.sum(&inputs).exp()).max(terms[0] * 1e-6)
+        let floor_s = terms[0] * 1e-6;
+        (floor_s * regressor.forest.sum(&inputs).exp()).max(floor_s * (0.5 * terms[6]).max(1.0))
     };
     let expected_s: f64 = all.iter().map(expected).sum();
     assert!((sum_s / expected_s - 1.0).abs() < 1e-12, "{sum_s} {expected_s}");

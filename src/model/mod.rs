@@ -6,8 +6,8 @@
 //! start). How it is trained is the business of the package `ellect-training`; here it is plain
 //! numbers.
 //!
-//! A prediction is never below the byte floor. A format that the model does not know keeps its
-//! estimate.
+//! A prediction is never below the byte floor, nor far below the time of a row that few threads
+//! walk. A format that the model does not know keeps its estimate.
 
 mod forest;
 mod nearness;
@@ -20,7 +20,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::choose::Known;
-use crate::cost::{TERMS, Times};
+use crate::cost::TERMS;
 use crate::error::{Error, Result};
 use crate::features::{FEATURES, Features};
 use crate::format::find;
@@ -91,14 +91,17 @@ pub enum Base {
     Floor,
     /// The estimate.
     Estimate,
+    /// The geometric mean of both: less bold than either where a matrix is unlike all others.
+    Mean,
 }
 
 impl Base {
-    /// The time that a prediction multiplies, in seconds.
-    pub fn of(self, times: &Times) -> f64 {
+    /// The time that a prediction multiplies, in seconds, of a floor and an estimate in seconds.
+    pub fn of(self, floor_s: f64, estimate_s: f64) -> f64 {
         match self {
-            Base::Floor => times.floor_s,
-            Base::Estimate => times.total_s(),
+            Base::Floor => floor_s,
+            Base::Estimate => estimate_s,
+            Base::Mean => (floor_s * estimate_s).sqrt(),
         }
     }
 }

@@ -2,12 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::{Base, Forest, LEAF, Model, Prediction};
+use super::{Forest, LEAF, Model, Prediction};
 use crate::choose::{Known, target_of};
 use crate::cost::{Cost, Estimator, Source, TERMS, terms};
 use crate::features::Features;
 use crate::format::{Candidate, Target, Value, candidates};
 use crate::structure::Structure;
+
+/// A prediction is not below this share of the time of the longest row, where a few threads walk
+/// the whole of it: no training shows rows as long as they come.
+const ROW_TRUST: f64 = 0.5;
 
 /// A node with all that a step of a walk reads.
 #[derive(Clone, Copy, Debug)]
@@ -139,13 +143,11 @@ impl Predictor {
         inputs.truncate(self.model.features.len());
         inputs.extend(self.terms.iter().map(|&at| terms[at] as f32));
         inputs.extend(packed.parameters.iter().map(|asked| asked.answer(candidate)));
-        // The first two of TERMS.
-        let (floor_s, estimate_floors) = (terms[0] * 1e-6, terms[1]);
-        let base_s = match self.model.base {
-            Base::Floor => floor_s,
-            Base::Estimate => floor_s * estimate_floors,
-        };
-        Some((base_s * packed.sum(inputs).exp()).max(floor_s))
+        // TERMS: floor_us, estimate_floors and row_floors.
+        let (floor_s, estimate_floors, row_floors) = (terms[0] * 1e-6, terms[1], terms[6]);
+        let base_s = self.model.base.of(floor_s, floor_s * estimate_floors);
+        let least_s = floor_s * (ROW_TRUST * row_floors).max(1.0);
+        Some((base_s * packed.sum(inputs).exp()).max(least_s))
     }
 
     /// Predicts every candidate that suits the matrix.

@@ -6,7 +6,7 @@ use ellect::features::FEATURES;
 use ellect::format::{Value, find};
 use ellect::model::{Base, Nearness, coordinate, input};
 
-use crate::case::{Case, Trial};
+use crate::case::Case;
 
 /// Rows and targets of one format.
 #[derive(Debug, Default)]
@@ -43,21 +43,14 @@ pub fn parameters(format: &str) -> Vec<String> {
     all
 }
 
-/// The time that a prediction multiplies, in seconds.
-fn base_s(base: Base, trial: &Trial) -> f64 {
-    match base {
-        Base::Floor => trial.floor_s(),
-        Base::Estimate => trial.estimate.spmv_s,
-    }
-}
-
 /// One table a format.
 pub fn tables(cases: &[&Case], features: &[String], base: Base) -> BTreeMap<String, Table> {
     let mut tables: BTreeMap<String, Table> = BTreeMap::new();
     for case in cases {
         let values = values(case, features);
         for trial in &case.trials {
-            let target = (trial.spmv_s / base_s(base, trial)).ln();
+            let base_s = base.of(trial.floor_s(), trial.estimate.spmv_s);
+            let target = (trial.spmv_s / base_s).ln();
             let own = parameters(trial.format());
             let own = own.iter().map(|name| f64::from(input(&trial.candidate, name)));
             let row = values.iter().chain(&trial.terms).map(|&value| f64::from(value as f32));

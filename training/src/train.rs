@@ -44,7 +44,7 @@ pub struct Plan {
 impl Plan {
     /// Every plan that cross-validation chooses from.
     pub fn all() -> impl Iterator<Item = Plan> {
-        let bases = [Base::Floor, Base::Estimate];
+        let bases = [Base::Floor, Base::Estimate, Base::Mean];
         bases.into_iter().flat_map(|base| Learner::ALL.map(|learner| Plan { learner, base }))
     }
 }
@@ -54,6 +54,7 @@ impl std::fmt::Display for Plan {
         let base = match self.base {
             Base::Floor => "floor",
             Base::Estimate => "estimate",
+            Base::Mean => "mean of floor and estimate",
         };
         write!(f, "{} over the {base}", self.learner.name())
     }
