@@ -17,6 +17,9 @@ pub struct Nearness {
     pub radius: f32,
 }
 
+/// The most features of a model.
+const MOST_FEATURES: usize = 128;
+
 /// A coordinate before it is standardised: features span many powers of ten.
 pub fn coordinate(feature: f64) -> f32 {
     (feature.signum() * feature.abs().ln_1p()) as f32
@@ -33,12 +36,12 @@ impl Nearness {
     /// Root of the mean square of the coordinates' differences to the nearest point.
     pub fn distance(&self, features: &[f64]) -> f32 {
         let width = self.mean.len().max(1);
-        let away = |point: &[f32]| {
-            let square = |i: usize| {
-                let at = (coordinate(features[i]) - self.mean[i]) * self.scale[i];
-                (at - point[i]) * (at - point[i])
-            };
-            (0..point.len()).map(square).sum::<f32>()
+        let mut at = [0f32; MOST_FEATURES];
+        for (i, at) in at.iter_mut().enumerate().take(self.mean.len()) {
+            *at = (coordinate(features[i]) - self.mean[i]) * self.scale[i];
+        }
+        let away = |point: &[f32]| -> f32 {
+            point.iter().zip(&at).map(|(point, at)| (at - point) * (at - point)).sum()
         };
         let nearest = self.points.chunks_exact(width).map(away).fold(f32::INFINITY, f32::min);
         (nearest / width as f32).sqrt()
@@ -51,6 +54,7 @@ impl Nearness {
     pub fn check(&self, features: usize) -> Result<(), String> {
         let all = || self.mean.iter().chain(&self.scale).chain(&self.points);
         let fits = self.mean.len() == features
+            && features <= MOST_FEATURES
             && self.scale.len() == features
             && self.points.len().is_multiple_of(features.max(1))
             && !self.points.is_empty();

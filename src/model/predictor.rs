@@ -13,13 +13,16 @@ use crate::structure::Structure;
 /// the whole of it: no training shows rows as long as they come.
 const ROW_TRUST: f64 = 0.5;
 
-/// A node with all that a step of a walk reads.
+/// A node with all that a step of a walk reads; a leaf leads to itself, whatever the inputs.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    value: f32,
+    threshold: f32,
     child: u32,
     feature: u16,
 }
+
+/// Trees that are walked step by step together, so that none waits for the memory of another.
+const TOGETHER: usize = 8;
 
 /// What a model sees of a parameter.
 #[derive(Debug)]
@@ -55,37 +58,55 @@ impl Asked {
 struct Packed {
     parameters: Vec<Asked>,
     nodes: Vec<Node>,
+    /// What the leaves hold; of other nodes nothing.
+    leaves: Vec<f32>,
     roots: Vec<u32>,
+    /// Steps from a root to the farthest leaf.
+    depth: usize,
     bias: f64,
     scale: f64,
 }
 
 impl Packed {
     fn new(parameters: &[String], forest: &Forest) -> Packed {
-        let node = |i: usize| Node {
-            value: forest.value[i],
-            child: forest.child[i],
-            feature: forest.feature[i],
+        let node = |i: usize| match forest.feature[i] {
+            LEAF => Node { threshold: f32::INFINITY, child: i as u32, feature: 0 },
+            feature => Node { threshold: forest.value[i], child: forest.child[i], feature },
         };
+        // Children come after their parents.
+        let mut depths = vec![0usize; forest.feature.len()];
+        for i in (0..depths.len()).filter(|&i| forest.feature[i] != LEAF) {
+            let child = forest.child[i] as usize;
+            depths[child] = depths[i] + 1;
+            depths[child + 1] = depths[i] + 1;
+        }
         Packed {
             parameters: parameters.iter().map(|parameter| Asked::of(parameter)).collect(),
             nodes: (0..forest.feature.len()).map(node).collect(),
+            leaves: forest.value.clone(),
             roots: forest.roots.clone(),
+            depth: depths.into_iter().max().unwrap_or(0),
             bias: forest.bias,
             scale: forest.scale,
         }
     }
 
     fn sum(&self, inputs: &[f32]) -> f64 {
-        let leaf = |&root: &u32| {
-            let mut node = self.nodes[root as usize];
-            while node.feature != LEAF {
-                let beyond = inputs[usize::from(node.feature)] > node.value;
-                node = self.nodes[node.child as usize + usize::from(beyond)];
+        let mut sum = 0.0;
+        for roots in self.roots.chunks(TOGETHER) {
+            let mut at = [0u32; TOGETHER];
+            let at = &mut at[..roots.len()];
+            at.copy_from_slice(roots);
+            for _ in 0..self.depth {
+                for at in at.iter_mut() {
+                    let node = self.nodes[*at as usize];
+                    let beyond = inputs[usize::from(node.feature)] > node.threshold;
+                    *at = node.child + u32::from(beyond);
+                }
             }
-            f64::from(node.value)
-        };
-        self.bias + self.scale * self.roots.iter().map(leaf).sum::<f64>()
+            sum += at.iter().map(|&leaf| f64::from(self.leaves[leaf as usize])).sum::<f64>();
+        }
+        self.bias + self.scale * sum
     }
 }
 
