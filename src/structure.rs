@@ -44,6 +44,12 @@ pub enum Sort {
 pub enum Walk {
     /// Consecutive entries of the CSR arrays.
     Entries,
+    /// Entries of neighbouring columns: those of every so many consecutive entries of the CSR
+    /// arrays, sorted by column.
+    Sorted {
+        /// Entries that are sorted together.
+        tile: usize,
+    },
     /// One entry of each of `32 / threads` neighbouring rows (in the order of `sort`), `threads`
     /// consecutive entries a row.
     Rows {

@@ -15,6 +15,7 @@ mod params;
 mod parts;
 mod rows;
 mod slices;
+mod tiles;
 
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,7 @@ formats! {
     hdia::HdiaFormat,
     cdia::CdiaFormat,
     pcsr::PcsrFormat,
+    stcsr::StcsrFormat,
     ehyb::EhybFormat,
     hubs::HubsFormat,
 }

@@ -18,10 +18,11 @@
 use std::ops::Range;
 
 use super::csr::dot;
-use super::launch::{Arrays, NULL};
+use super::launch::Arrays;
+use super::tiles::{FoundTiles, Tiles};
 use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
-    Storage, Target, Value, Work, build, bytes_of, store,
+    Storage, Target, Value, Work, bytes_of, store,
 };
 use crate::csr::{Csr, Pattern};
 use crate::par::{self, Scratch};
@@ -97,7 +98,7 @@ impl Storage for PcsrFormat {
             row_ptr: Offsets::new(csr.row_ptr()),
             col_idx: csr.col_idx().to_vec(),
             values: csr.values().to_vec(),
-            parts: Tiles::cut(csr.pattern()),
+            parts: cut(csr.pattern()),
             tile_rows: tiles.rows,
             tile_ptr: Offsets::new(&tiles.entries),
             middle: Scratch::default(),
@@ -110,38 +111,17 @@ impl Storage for PcsrFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
-        let Matrix { nrows, nnz, wide, .. } = builder.matrix();
+        let Matrix { nnz, wide, .. } = builder.matrix();
         let tile = params.int("tile");
-        let weight = TILES_A_CHUNK * tile as u64;
-        let chunks = (nnz as u64 + nrows as u64).div_ceil(weight).max(1);
-        let (counts, splits) = (builder.temporary(4 * (chunks + 1))?, builder.temporary(4)?);
-        let launch = |starts: Arg, rows: Arg, entries: Arg| {
-            let sizes = [Arg::U32(nrows as u32), Arg::U32(tile as u32)];
-            let chunking = [Arg::U64(weight), Arg::U32(chunks as u32), Arg::RowPtr];
-            let out = [counts, splits, starts, rows, entries];
-            let args = sizes.into_iter().chain(chunking).chain(out).collect();
-            let kernel = format!("tiles_{}", if wide { "wide" } else { "narrow" });
-            build::step(kernel, chunks as usize * 32, args)
-        };
-        builder.launch(&launch(NULL, NULL, NULL))?;
-        let starts = builder.starts(counts, 1, chunks as usize + 1)?;
-        let [narrow, _] = starts.args;
-        if narrow == NULL {
-            return Err(Stop::OnHost);
-        }
-        let splits = builder.read(splits)? > 0;
-        let tiles = starts.total;
-        let rows = builder.zeros(4 * (tiles + 1))?;
-        let entries = builder.zeros(if wide { 8 } else { 4 } * (tiles + 1))?;
-        builder.launch(&launch(narrow, rows, entries))?;
+        let found = FoundTiles::new(builder, tile, |builder, bytes| builder.zeros(bytes))?;
         let plan = GpuTiles {
             two: params.is("kernel", "two"),
             tile,
-            tiles,
-            splits,
+            tiles: found.count,
+            splits: found.splits,
             wide,
             nnz: nnz as u64,
-            bounds: [Arg::RowPtr, rows, entries],
+            bounds: [Arg::RowPtr, found.rows, found.entries],
             entries: [Arg::ColIdx, Arg::Values],
         };
         let launches = plan.launches(target.precision);
@@ -149,59 +129,23 @@ impl Storage for PcsrFormat {
     }
 }
 
-/// Pieces of nearly the same number of entries: tile `t` has the entries
-/// `entries[t]..entries[t + 1]`, and the rows `rows[t]..rows[t + 1]` begin in it. Its entries
-/// before the first of these rows are the rest of the row before.
-#[derive(Debug)]
-struct Tiles {
-    rows: Vec<u32>,
-    entries: Vec<usize>,
-}
-
-impl Tiles {
-    /// Tiles of at most `most` entries and rows, cut between rows where none is longer.
-    fn of(pattern: Pattern<'_>, most: usize) -> Self {
-        let (ptr, nrows) = (pattern.row_ptr(), pattern.nrows());
-        let mut tiles = Tiles { rows: vec![0], entries: vec![0] };
-        // The next row to begin, and the next entry: one of the row before while that goes on.
-        let (mut row, mut entry) = (0, 0);
-        while row < nrows || entry < pattern.nnz() {
-            let reach = (entry + most).min(pattern.nnz());
-            if ptr[row] > reach {
-                entry = reach;
-            } else {
-                let last = (row + most).min(nrows);
-                row += ptr[row + 1..=last].partition_point(|&end| end <= reach);
-                entry = ptr[row];
-                if row < last && ptr[row + 1] - entry > most && entry < reach {
-                    row += 1;
-                    entry = reach;
-                }
-            }
-            tiles.rows.push(row as u32);
-            tiles.entries.push(entry);
-        }
-        tiles
+/// One tile for each part that a thread takes: as many entries and rows in each, cut within
+/// rows where it must be.
+fn cut(pattern: Pattern<'_>) -> Tiles {
+    let (ptr, nrows) = (pattern.row_ptr(), pattern.nrows());
+    let weight = pattern.nnz() + nrows;
+    let parts = (weight / par::GRAIN).clamp(1, 4 * rayon::current_num_threads());
+    let mut tiles = Tiles { rows: vec![0], entries: vec![0] };
+    for part in 1..parts {
+        let wanted = (weight as u128 * part as u128 / parts as u128) as usize;
+        let row = par::partition_point(nrows, |i| ptr[i] + i < wanted);
+        let entry = wanted - row;
+        tiles.rows.push(row as u32);
+        tiles.entries.push(entry);
     }
-
-    /// One tile for each part that a thread takes: as many entries and rows in each, cut within
-    /// rows where it must be.
-    fn cut(pattern: Pattern<'_>) -> Self {
-        let (ptr, nrows) = (pattern.row_ptr(), pattern.nrows());
-        let weight = pattern.nnz() + nrows;
-        let parts = (weight / par::GRAIN).clamp(1, 4 * rayon::current_num_threads());
-        let mut tiles = Tiles { rows: vec![0], entries: vec![0] };
-        for part in 1..parts {
-            let wanted = (weight as u128 * part as u128 / parts as u128) as usize;
-            let row = par::partition_point(nrows, |i| ptr[i] + i < wanted);
-            let entry = wanted - row;
-            tiles.rows.push(row as u32);
-            tiles.entries.push(entry);
-        }
-        tiles.rows.push(nrows as u32);
-        tiles.entries.push(pattern.nnz());
-        tiles
-    }
+    tiles.rows.push(nrows as u32);
+    tiles.entries.push(pattern.nnz());
+    tiles
 }
 
 /// The arrays of a CSR matrix, with the tiles that blocks of threads take.
@@ -387,32 +331,5 @@ impl GpuTiles {
     }
 }
 
-/// Tiles that one warp finds: at most, where all are full.
-const TILES_A_CHUNK: u64 = 16;
-
 /// Entries that a GPU thread takes of a tile: `each` of the kernel.
 const ENTRIES_A_THREAD: usize = 8;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tiles_end_with_rows_unless_a_row_is_longer() {
-        let row_ptr = [0, 3, 4, 4, 14, 15, 17];
-        let col_idx: Vec<u32> = (0..17).map(|k| k % 16).collect();
-        let pattern = Pattern::of(6, 16, &row_ptr, &col_idx);
-        let tiles = Tiles::of(pattern, 4);
-        // Rows 0 to 2 fill a tile; row 3 takes 10 entries, and rows 4 and 5 follow it.
-        assert_eq!(tiles.entries, [0, 4, 8, 12, 15, 17]);
-        assert_eq!(tiles.rows, [0, 3, 4, 4, 5, 6]);
-    }
-
-    #[test]
-    fn tiles_hold_few_rows_where_rows_are_empty() {
-        let row_ptr = [0; 11];
-        let tiles = Tiles::of(Pattern::of(10, 3, &row_ptr, &[]), 4);
-        assert_eq!(tiles.rows, [0, 4, 8, 10]);
-        assert_eq!(tiles.entries, [0, 0, 0, 0]);
-    }
-}

@@ -15,6 +15,9 @@ pub const SAMPLED_ENTRIES: usize = 1 << 20;
 /// The fewest warps or block rows that both look at, however long the rows are.
 const FEWEST_WARPS: usize = 128;
 
+/// The most tiles of sorted entries that [`Structure::x_sectors`] looks at.
+const SAMPLED_TILES: usize = 128;
+
 /// Rows that share a nearest cache: one block of threads.
 const BLOCK_ROWS: usize = 256;
 
@@ -39,6 +42,17 @@ impl Structure<'_> {
                 self.sample(columns.len().div_ceil(32)).sum(|i| {
                     let step = &columns[32 * i..columns.len().min(32 * i + 32)];
                     distinct(step.iter().copied())
+                })
+            }
+            Walk::Sorted { tile } => {
+                let columns = self.pattern.col_idx();
+                let groups = columns.len().div_ceil(tile);
+                let looked_at = groups.min(SAMPLED_TILES);
+                Sample { groups, looked_at }.sum(|i| {
+                    let mut tile = columns[tile * i..columns.len().min(tile * (i + 1))].to_vec();
+                    tile.sort_unstable();
+                    let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
+                    steps.fold([0; 2], |sum, step| [sum[0] + step[0], sum[1] + step[1]])
                 })
             }
             Walk::Rows { threads, sort } => {

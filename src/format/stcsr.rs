@@ -1,0 +1,524 @@
+//! ST-CSR, sorted-tile CSR: the tiles of PCSR, with the entries of each sorted by column.
+//!
+//! ```text
+//!     | 4 . 1 . |      tile = 4 entries         tiles, sorted    = 4 5 1 | 2 6
+//!     | . 5 . . |                               columns          = 0 1 2 | 0 3
+//!     | . . . . |      ends of rows = 2 3 3 | 2 places in tile   = 0 2 1 | 0 1
+//!     | 2 . . 6 |
+//! ```
+//!
+//! A product forms `values * x[column]` in the order of columns, puts each result in its place
+//! among the rows in shared memory, and sums rows there. So the lanes of a warp read x side by side,
+//! whatever the order of rows: entries of a tile that share a column, or a line of x, ask for it
+//! once. Column and place take 32 bits together, as a column alone does in CSR: 12 for the place,
+//! 20 for the distance from the first column of 128 sorted entries.
+//!
+//! Entries of a tile go in groups of 4, a group a thread. In 32 groups, sorted entry `32 c + l` is
+//! number `c` of group `l`: each step of a warp takes 32 neighbours.
+//!
+//! Padding: up to 3 times the last entry again, in its own place; a group of zeros that no row sums
+//! where a tile has no entry. Good for: unstructured meshes,
+//! circuits and graphs, rows of every length. Bad for: stencils and blocks, whose columns need not
+//! be stored; one product, since tiles must be sorted.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::launch::Arrays;
+use super::tiles::{FoundTiles, Tiles};
+use super::{
+    Arg, Builder, Built, Launch, Layout, Matrix, OnDevice, Param, Params, Refusal, Stop, Storage,
+    Target, Value, Work, bytes_of, store,
+};
+use crate::csr::Csr;
+use crate::par::{Scratch, slices_mut};
+use crate::scalar::{Precision, Scalar};
+use crate::structure::{Structure, Walk};
+
+/// See the module.
+#[derive(Debug)]
+pub struct StcsrFormat;
+
+/// Entries of a group.
+const GROUP: usize = 4;
+
+/// Groups that share a first column.
+const STEP: usize = 32;
+
+/// Bits of a packed entry that hold its place: `PLACE_BITS` of the kernel.
+const PLACE_BITS: u32 = 12;
+
+/// The most columns from the first of a step to its last.
+const MOST_SPAN: u32 = 1 << (32 - PLACE_BITS);
+
+impl Storage for StcsrFormat {
+    const NAME: &'static str = "stcsr";
+    const TITLE: &'static str = "ST-CSR, sorted-tile CSR";
+    const SOURCE: &'static str = "the tiles of G. He, J. Gao, A Novel CSR-Based Sparse \
+        Matrix-Vector Multiplication on GPUs (2016), section 3; sorting them by column is our own";
+    const SUITS: &'static str = "unstructured meshes, circuits, graphs, rows of every length; bad \
+        for stencils and blocks";
+    const PARAMS: &'static [Param] = &[Param {
+        name: "tile",
+        doc: "the most entries that are sorted together, by a block of threads",
+        values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
+        gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
+        host: &[],
+    }];
+
+    type Layout<T: Scalar> = StcsrLayout<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let pattern = structure.pattern();
+        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        let w = target.precision.bytes() as u64;
+        let tile = params.int("tile");
+        if nnz == 0 {
+            return Err(Refusal::new("0 entries, 1 is needed".to_string()));
+        }
+        let tiles = Tiles::of(pattern, tile);
+        let count = tiles.rows.len() as u64 - 1;
+        let groups = groups(&tiles)?;
+        let slots = (GROUP * groups[groups.len() - 1]) as u64;
+        let bases = 4 * count * (tile / (STEP * GROUP)) as u64;
+        let bytes = 16 * count + 2 * (nrows + 2 * count) + bases + slots * (4 + w);
+        let splits = structure.max_length() > tile;
+        Ok(Work {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: slots,
+            x_sectors: structure.x_sectors(Walk::Sorted { tile }, target.precision),
+            steps: nnz.div_ceil(32),
+            launches: 1 + u32::from(splits),
+            convert_bytes: nnz * (4 + w) + bytes,
+            sorted_keys: nnz,
+            ..Work::default()
+        })
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        _structure: &Structure<'_>,
+        params: &Params,
+        _target: &Target<'_>,
+    ) -> Result<StcsrLayout<T>, Refusal> {
+        StcsrLayout::new(csr, params.int("tile"))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let Matrix { nrows, ncols, nnz, wide } = builder.matrix();
+        if nnz == 0 {
+            return Err(Stop::OnHost);
+        }
+        let (tile, w) = (params.int("tile"), target.precision.bytes() as u64);
+        let found = FoundTiles::new(builder, tile, |builder, bytes| builder.temporary(bytes))?;
+        let count = found.count;
+        let width = if wide { "wide" } else { "narrow" };
+        let groups = builder.temporary(4 * (count + 1))?;
+        let args = vec![Arg::U32(count as u32), found.entries, groups];
+        builder.launch(&Launch::over(
+            "convert_tiles",
+            format!("tile_groups_{width}"),
+            count,
+            256,
+            args,
+        ))?;
+        let starts = builder.starts(groups, 1, count as usize + 1)?;
+        let [starts_at, _] = starts.args;
+        if starts.total > u64::from(u32::MAX) {
+            return Err(Stop::OnHost);
+        }
+        let slots = GROUP as u64 * starts.total;
+        let tiles = builder.array(16 * count)?;
+        let ends = builder.array(2 * (nrows as u64 + 2 * count))?;
+        let packed = builder.array(4 * slots)?;
+        let bases = builder.zeros(4 * count * (tile / (STEP * GROUP)) as u64)?;
+        let values = builder.array(w * slots)?;
+        let widest = builder.temporary(4)?;
+        let precision = target.precision;
+        let matrix = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
+        let bounds = [found.rows, found.entries, starts_at];
+        let out = [tiles, ends, packed, bases, values, widest];
+        let bits = Arg::U32(u64::BITS - (ncols as u64).leading_zeros());
+        let args = [bits].into_iter().chain(matrix).chain(bounds).chain(out).collect();
+        let block = tile / SORTED_A_THREAD;
+        let kernel = format!("sort_tiles{tile}_{width}_{precision}");
+        let threads = count * block as u64;
+        builder.launch(&Launch::over("convert_tiles", kernel, threads, block as u32, args))?;
+        let widest = builder.read(widest)?;
+        if widest > MOST_SPAN {
+            return Err(too_wide(u64::from(widest)).into());
+        }
+        let plan = GpuPlan {
+            tile,
+            tiles: count,
+            splits: found.splits,
+            arrays: [tiles, ends, packed, bases, values],
+        };
+        let update = vec![Arg::U64(nnz as u64), Arg::RowPtr, Arg::Values, tiles, packed, values];
+        let update = Launch::over(
+            "convert_tiles",
+            format!("update_tiles_{width}_{precision}"),
+            count * 256,
+            256,
+            update,
+        );
+        Ok(Built {
+            launches: plan.launches(precision),
+            scratch: vec![w * count],
+            update: vec![update],
+            ..Built::default()
+        })
+    }
+}
+
+/// Entries that a thread of the kernel `sort_tiles` takes.
+const SORTED_A_THREAD: usize = 8;
+
+/// Threads of a block of the product: 2 groups each in single precision, 1 in double.
+fn block(tile: usize, precision: Precision) -> usize {
+    match precision {
+        Precision::F32 => tile / (2 * GROUP),
+        Precision::F64 => tile / GROUP,
+    }
+}
+
+/// log2 of the lanes that let `count` rows go at once: at most a warp, at least one.
+fn lanes_shift(count: u32, threads: usize) -> u32 {
+    (0..=5).rev().find(|&shift| (count as usize) << shift <= threads).unwrap_or(0)
+}
+
+/// Where the groups of each tile start, and end.
+fn groups(tiles: &Tiles) -> Result<Vec<usize>, Refusal> {
+    let mut starts = vec![0];
+    for tile in tiles.entries.windows(2) {
+        starts.push(starts[starts.len() - 1] + (tile[1] - tile[0]).div_ceil(GROUP).max(1));
+    }
+    let count = starts[starts.len() - 1];
+    if u32::try_from(count).is_err() {
+        return Err(Refusal::new(format!("{count} groups of 4 entries, {} are allowed", u32::MAX)));
+    }
+    Ok(starts)
+}
+
+fn too_wide(span: u64) -> Refusal {
+    Refusal::new(format!(
+        "128 sorted entries of a tile reach over {span} columns, {MOST_SPAN} are allowed"
+    ))
+}
+
+/// The arrays of a matrix in sorted tiles.
+#[derive(Debug)]
+pub struct StcsrLayout<T> {
+    nrows: usize,
+    ncols: usize,
+    nnz: usize,
+    /// The most entries of a tile.
+    tile: usize,
+    /// Of each tile: first group, first row that begins in it, rows that begin in it and groups
+    /// (`<< 16`), log2 of the GPU lanes a row and entries of the row that began before it
+    /// (`<< 16`).
+    tiles: Vec<[u32; 4]>,
+    /// Of each tile 0, the end of the row that began before it, and the ends of its own rows,
+    /// counted in its entries: `rows + 2` numbers.
+    ends: Vec<u16>,
+    /// Column less that of `bases` (`<< 12`), and place in the tile.
+    packed: Vec<u32>,
+    /// First column of every 32 groups, `tile / 128` for each tile.
+    bases: Vec<u32>,
+    values: Vec<T>,
+    scratch: Scratch<T>,
+}
+
+impl<T: Scalar> StcsrLayout<T> {
+    fn new(csr: &Csr<T>, tile: usize) -> Result<Self, Refusal> {
+        let tiles = Tiles::of(csr.pattern(), tile);
+        let count = tiles.rows.len() - 1;
+        let groups = groups(&tiles)?;
+        let steps = tile / (STEP * GROUP);
+        let cut = |each: &dyn Fn(usize) -> usize| (0..=count).map(each).collect::<Vec<_>>();
+        let (slot_cuts, end_cuts) =
+            (cut(&|t| GROUP * groups[t]), cut(&|t| tiles.rows[t] as usize + 2 * t));
+        let slots = slot_cuts[count];
+        let mut ends = vec![0u16; end_cuts[count]];
+        let (mut packed, mut values) = (vec![0u32; slots], vec![T::ZERO; slots]);
+        let mut bases = vec![0u32; count * steps];
+        let row_ptr = csr.row_ptr();
+        let widest = slices_mut(&mut packed, &slot_cuts)
+            .into_par_iter()
+            .zip(slices_mut(&mut values, &slot_cuts))
+            .zip(slices_mut(&mut ends, &end_cuts))
+            .zip(bases.par_chunks_mut(steps.max(1)))
+            .enumerate()
+            .map(|(t, (((packed, values), ends), bases))| {
+                let (start, end) = (tiles.entries[t], tiles.entries[t + 1]);
+                let rows = tiles.rows[t] as usize..=tiles.rows[t + 1] as usize;
+                for (slot, &row_end) in ends[1..].iter_mut().zip(&row_ptr[rows]) {
+                    *slot = (row_end.min(end) - start) as u16;
+                }
+                let columns = &csr.col_idx()[start..end];
+                let mut sorted: Vec<(u32, usize)> = columns.iter().copied().zip(0..).collect();
+                sorted.sort_unstable();
+                // Padding repeats the last entry.
+                sorted.resize(packed.len(), sorted.last().copied().unwrap_or_default());
+                let mut widest = 0;
+                for (step, base) in sorted.chunks(STEP * GROUP).zip(bases) {
+                    *base = step[0].0;
+                    widest = widest.max(step[step.len() - 1].0 - *base);
+                }
+                for (slot, (packed, value)) in packed.iter_mut().zip(values).enumerate() {
+                    if columns.is_empty() {
+                        break;
+                    }
+                    let (column, place) = sorted[nth(slot, sorted.len())];
+                    *packed = (column - first_of(&sorted, slot)) << PLACE_BITS | place as u32;
+                    *value = csr.values()[start + place];
+                }
+                widest
+            })
+            .max()
+            .unwrap_or(0);
+        if widest >= MOST_SPAN {
+            return Err(too_wide(u64::from(widest) + 1));
+        }
+        let headers = (0..count).map(|t| {
+            let rows = tiles.rows[t + 1] - tiles.rows[t];
+            let head = (row_ptr[tiles.rows[t] as usize].min(tiles.entries[t + 1]))
+                .saturating_sub(tiles.entries[t]);
+            let held = (groups[t + 1] - groups[t]) as u32;
+            let shift = lanes_shift(rows + u32::from(head > 0), block(tile, T::PRECISION));
+            [groups[t] as u32, tiles.rows[t], rows | held << 16, shift | (head as u32) << 16]
+        });
+        Ok(StcsrLayout {
+            nrows: csr.nrows(),
+            ncols: csr.ncols(),
+            nnz: csr.nnz(),
+            tile,
+            tiles: headers.collect(),
+            ends,
+            packed,
+            bases,
+            values,
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// What is known of tile `t`: slots, none where it has no entry, rows, and its numbers in
+    /// `ends`.
+    fn parts(&self, t: usize) -> (Range<usize>, Range<usize>, &[u16]) {
+        let [group, first, counts, _] = self.tiles[t];
+        let (first, rows) = (first as usize, (counts & 0xffff) as usize);
+        let ends = &self.ends[first + 2 * t..][..rows + 2];
+        let groups = if ends[rows + 1] == 0 { 0 } else { (counts >> 16) as usize };
+        let slot = GROUP * group as usize;
+        (slot..slot + GROUP * groups, first..first + rows, ends)
+    }
+
+    /// First entry of each tile in the CSR arrays.
+    fn starts(&self) -> Vec<usize> {
+        let mut starts = vec![0];
+        for t in 0..self.tiles.len() {
+            let (_, _, ends) = self.parts(t);
+            starts.push(starts[t] + usize::from(ends[ends.len() - 1]));
+        }
+        starts
+    }
+
+    /// Column and place in the tile of the entry in a slot of tile `t`.
+    fn entry(&self, t: usize, first_slot: usize, slot: usize) -> (u32, usize) {
+        let step = (slot - first_slot) / (STEP * GROUP);
+        let base = self.bases[t * (self.tile / (STEP * GROUP)) + step];
+        let packed = self.packed[slot];
+        (base + (packed >> PLACE_BITS), (packed & ((1 << PLACE_BITS) - 1)) as usize)
+    }
+}
+
+/// Which of `len` sorted entries is in a slot.
+fn nth(slot: usize, len: usize) -> usize {
+    let step = slot / (STEP * GROUP) * (STEP * GROUP);
+    let lanes = ((len - step) / GROUP).min(STEP);
+    let (lane, c) = ((slot - step) / GROUP, slot % GROUP);
+    step + c * lanes + lane
+}
+
+/// First column of the step that a slot is in.
+fn first_of(sorted: &[(u32, usize)], slot: usize) -> u32 {
+    sorted[slot / (STEP * GROUP) * (STEP * GROUP)].0
+}
+
+impl<T: Scalar> Layout<T> for StcsrLayout<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        let starts = self.starts();
+        let rows: Vec<usize> = self.tiles.iter().map(|tile| tile[1] as usize).collect();
+        let cuts: Vec<usize> = rows.iter().copied().chain([self.nrows]).collect();
+        self.scratch.with(self.nnz + self.tiles.len(), |scratch| {
+            let (products, heads) = scratch.split_at_mut(self.nnz);
+            slices_mut(products, &starts)
+                .into_par_iter()
+                .zip(slices_mut(y, &cuts))
+                .zip(&mut *heads)
+                .enumerate()
+                .for_each(|(t, ((products, y), head))| {
+                    let (slots, _, ends) = self.parts(t);
+                    for slot in slots.clone() {
+                        let (column, place) = self.entry(t, slots.start, slot);
+                        products[place] = self.values[slot] * x[column as usize];
+                    }
+                    let sum = |ends: &[u16]| {
+                        let items = &products[usize::from(ends[0])..usize::from(ends[1])];
+                        items.iter().fold(T::ZERO, |mut sum, &product| {
+                            sum += product;
+                            sum
+                        })
+                    };
+                    *head = sum(ends);
+                    for (y, ends) in y.iter_mut().zip(ends[1..].windows(2)) {
+                        store(y, alpha, sum(ends), beta);
+                    }
+                });
+            for (&[_, first, _, lanes], &head) in self.tiles.iter().zip(&*heads) {
+                if lanes >> 16 > 0 {
+                    y[first as usize - 1] += alpha * head;
+                }
+            }
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        bytes_of(&self.tiles)
+            + bytes_of(&self.ends)
+            + bytes_of(&self.packed)
+            + bytes_of(&self.bases)
+            + bytes_of(&self.values)
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let starts = self.starts();
+        for t in 0..self.tiles.len() {
+            let (slots, _, _) = self.parts(t);
+            for slot in slots.clone() {
+                let (_, place) = self.entry(t, slots.start, slot);
+                self.values[slot] = values[starts[t] + place];
+            }
+        }
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let starts = self.starts();
+        let mut row_ptr = vec![self.nnz; self.nrows + 1];
+        let mut columns = vec![0; self.nnz];
+        let mut values = vec![T::ZERO; self.nnz];
+        for (t, &start) in starts[..self.tiles.len()].iter().enumerate() {
+            let (slots, rows, ends) = self.parts(t);
+            for (row_ptr, &before) in row_ptr[rows].iter_mut().zip(&ends[1..]) {
+                *row_ptr = start + usize::from(before);
+            }
+            for slot in slots.clone() {
+                let (column, place) = self.entry(t, slots.start, slot);
+                (columns[start + place], values[start + place]) = (column, self.values[slot]);
+            }
+        }
+        Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
+            .expect("a layout is made from a valid matrix")
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let plan = GpuPlan {
+            tile: self.tile,
+            tiles: self.tiles.len() as u64,
+            splits: self.tiles.iter().any(|tile| tile[3] >> 16 > 0),
+            arrays: [
+                arrays.add(&self.tiles),
+                arrays.add(&self.ends),
+                arrays.add(&self.packed),
+                arrays.add(&self.bases),
+                arrays.add(&self.values),
+            ],
+        };
+        let [.., values] = plan.arrays;
+        let mut described = arrays.on_device(values, plan.launches(T::PRECISION));
+        described.scratch = vec![size_of::<T>() as u64 * plan.tiles];
+        Some(described)
+    }
+}
+
+/// Sorted tiles on a GPU.
+struct GpuPlan {
+    tile: usize,
+    tiles: u64,
+    splits: bool,
+    /// Tiles, ends, packed entries, bases and values.
+    arrays: [Arg; 5],
+}
+
+impl GpuPlan {
+    fn launches(&self, precision: Precision) -> Vec<Launch> {
+        let heads = Arg::Scratch(0);
+        let block = block(self.tile, precision);
+        let args = self.arrays.into_iter().chain([Arg::X, heads, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let kernel = format!("stcsr_{}_{precision}", self.tile);
+        let threads = self.tiles * block as u64;
+        let mut launches =
+            vec![Launch::over("stcsr", kernel, threads, block as u32, args.collect())];
+        if self.splits {
+            let [tiles, ..] = self.arrays;
+            let args = vec![Arg::U32(self.tiles as u32), tiles, heads, Arg::Y, Arg::Alpha];
+            let kernel = format!("stcsr_heads_{precision}");
+            launches.push(Launch::over("stcsr", kernel, self.tiles, 256, args));
+        }
+        launches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_a_tile_go_by_column_and_know_their_place() {
+        // The example of the module, as two tiles.
+        let csr =
+            Csr::new(4, 4, vec![0, 2, 3, 3, 5], vec![0, 2, 1, 0, 3], vec![4.0, 1.0, 5.0, 2.0, 6.0])
+                .expect("valid");
+        let layout = StcsrLayout::new(&csr, 128).expect("narrow");
+        assert_eq!(layout.tiles, [[0, 0, 4 | 2 << 16, 3]]);
+        assert_eq!(layout.ends, [0, 0, 2, 3, 3, 5]);
+        // Two lanes: sorted entries 0 and 1 are number 0 of both groups, and so on; the last is
+        // repeated.
+        let entries: Vec<_> = (0..8).map(|slot| layout.entry(0, 0, slot)).collect();
+        let sorted = [(0, 0), (0, 3), (1, 2), (2, 1), (3, 4), (3, 4), (3, 4), (3, 4)];
+        let dealt = [0, 2, 4, 6, 1, 3, 5, 7].map(|i| sorted[i]);
+        assert_eq!(entries, dealt);
+        assert_eq!(layout.to_csr(), csr);
+    }
+
+    #[test]
+    fn columns_too_far_apart_are_refused_with_their_span() {
+        let csr =
+            Csr::new(1, 1 << 21, vec![0, 2], vec![0, 1 << 20], vec![1.0, 1.0]).expect("valid");
+        let refusal = StcsrLayout::new(&csr, 1024).expect_err("too wide").to_string();
+        assert!(refusal.contains("1048577"), "{refusal}");
+        let csr =
+            Csr::new(1, 1 << 21, vec![0, 2], vec![1, 1 << 20], vec![1.0, 1.0]).expect("valid");
+        assert_eq!(StcsrLayout::new(&csr, 1024).expect("narrow").to_csr(), csr);
+    }
+
+    #[test]
+    fn every_entry_of_a_step_has_a_slot() {
+        for len in [4, 8, 124, 128, 132, 500, 1024] {
+            let mut all: Vec<_> = (0..len).map(|slot| nth(slot, len)).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..len), "{len}");
+        }
+    }
+}
