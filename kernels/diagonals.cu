@@ -4,8 +4,8 @@
 // Fill has the value -0.0: it adds nothing to a sum but makes it NaN where x is not finite; such
 // sums are computed again with fill masked.
 //
-// Launch: blocks of 256 threads over ceil(nrows / rows) threads; no shared memory. `hack` is a
-// multiple of `rows`.
+// Launch: blocks of 256 threads over ceil(nrows / rows) threads; no shared memory. A hack has 2^shift
+// rows, a multiple of `rows`; with a shift of 32 there is one of `pitch` rows.
 #include "common.cuh"
 
 template <class T, int rows> struct alignas(sizeof(T) * rows) Pack {
@@ -16,10 +16,6 @@ template <int rows> __device__ __forceinline__ Pack<double, rows> load(const dou
 template <> __device__ __forceinline__ Pack<double, 1> load<1>(const double* p) {
     return {{__ldcs(p)}};
 }
-template <> __device__ __forceinline__ Pack<double, 2> load<2>(const double* p) {
-    const double2 v = __ldcs(reinterpret_cast<const double2*>(p));
-    return {{v.x, v.y}};
-}
 template <int rows> __device__ __forceinline__ Pack<float, rows> load(const float* p);
 template <> __device__ __forceinline__ Pack<float, 1> load<1>(const float* p) {
     return {{__ldcs(p)}};
@@ -29,78 +25,71 @@ template <> __device__ __forceinline__ Pack<float, 2> load<2>(const float* p) {
     return {{v.x, v.y}};
 }
 
-template <> __device__ __forceinline__ Pack<float, 4> load<4>(const float* p) {
-    const float4 v = __ldcs(reinterpret_cast<const float4*>(p));
-    return {{v.x, v.y, v.z, v.w}};
-}
-
 // Columns are counted modulo 2^32: one left of the matrix is past its end.
 template <class T, int rows, int batch, bool masked>
-__device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_t hack, uint32_t count,
+__device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_t pitch, uint32_t count,
                                          const int32_t* __restrict__ offsets,
                                          const T* __restrict__ values, const T* __restrict__ x,
                                          T (&sums)[rows]) {
 #pragma unroll
     for (int r = 0; r < rows; r++) sums[r] = T(0);
-    for (uint32_t d = 0; d < count; d += batch, values += uint64_t(batch) * hack) {
+    for (uint32_t d = 0; d < count; d += batch, values += uint64_t(batch) * pitch) {
+        // All loads of a batch are under way before the first is waited for.
         Pack<T, rows> value[batch];
+        uint32_t column[batch];
         T near[batch][rows];
 #pragma unroll
         for (int b = 0; b < batch; b++)
-            if (d + b < count) value[b] = load<rows>(values + uint64_t(b) * hack);
+            value[b] = d + b < count ? load<rows>(values + uint64_t(b) * pitch) : Pack<T, rows>{};
 #pragma unroll
-        for (int b = 0; b < batch; b++) {
-            if (d + b >= count) continue;
-            const uint32_t column = first + uint32_t(__ldg(offsets + d + b));
+        for (int b = 0; b < batch; b++)
+            column[b] = d + b < count ? first + uint32_t(__ldg(offsets + d + b)) : 0u - rows;
+#pragma unroll
+        for (int b = 0; b < batch; b++)
 #pragma unroll
             for (int r = 0; r < rows; r++)
-                near[b][r] = column + r < ncols ? gather(x + (column + r)) : T(0);
-        }
+                near[b][r] = column[b] + r < ncols ? gather(x + (column[b] + r)) : T(0);
 #pragma unroll
-        for (int b = 0; b < batch; b++) {
-            if (d + b >= count) continue;
+        for (int b = 0; b < batch; b++)
 #pragma unroll
             for (int r = 0; r < rows; r++)
                 if (!masked || !is_fill(value[b].at[r])) sums[r] += value[b].at[r] * near[b][r];
-        }
     }
 }
 
 template <class T, int rows, int batch>
-__device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32_t hack,
-                                          const uint32_t* __restrict__ narrow,
+__device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32_t shift,
+                                          uint32_t pitch, const uint32_t* __restrict__ narrow,
                                           const uint64_t* __restrict__ wide,
                                           const int32_t* __restrict__ offsets,
                                           const T* __restrict__ values, const T* __restrict__ x,
                                           T* y, T alpha, T beta) {
     const uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) * rows;
     if (first >= nrows) return;
-    const uint32_t h = first / hack, r = first - h * hack;
+    const uint32_t h = shift < 32 ? first >> shift : 0, r = first - h * pitch;
     const uint64_t start = narrow ? narrow[h] : wide[h];
     const uint32_t count = uint32_t((narrow ? narrow[h + 1] : wide[h + 1]) - start);
-    values += start * hack + r;
+    values += start * pitch + r;
     offsets += start;
     T sums[rows];
-    sum_rows<T, rows, batch, false>(first, ncols, hack, count, offsets, values, x, sums);
+    sum_rows<T, rows, batch, false>(first, ncols, pitch, count, offsets, values, x, sums);
     bool finite = true;
 #pragma unroll
     for (int q = 0; q < rows; q++) finite &= sums[q] == sums[q];
-    if (!finite) sum_rows<T, rows, 1, true>(first, ncols, hack, count, offsets, values, x, sums);
+    if (!finite) sum_rows<T, rows, 1, true>(first, ncols, pitch, count, offsets, values, x, sums);
 #pragma unroll
     for (int q = 0; q < rows; q++)
         if (first + q < nrows) store(y + first + q, alpha, sums[q], beta);
 }
 
 #define KERNEL(name, T, rows, batch)                                                              \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        name(uint32_t nrows, uint32_t ncols, uint32_t hack, const uint32_t* narrow,               \
-             const uint64_t* wide, const int32_t* offsets, const T* values, const T* x, T* y,     \
-             T alpha, T beta) {                                                                   \
-        diagonals<T, rows, batch>(nrows, ncols, hack, narrow, wide, offsets, values, x, y, alpha, \
-                                  beta);                                                          \
+    extern "C" __global__ void __launch_bounds__(256, 8)                                          \
+        name(uint32_t nrows, uint32_t ncols, uint32_t shift, uint32_t pitch,                      \
+             const uint32_t* narrow, const uint64_t* wide, const int32_t* offsets,                \
+             const T* values, const T* x, T* y, T alpha, T beta) {                                \
+        diagonals<T, rows, batch>(nrows, ncols, shift, pitch, narrow, wide, offsets, values, x,   \
+                                  y, alpha, beta);                                                \
     }
 KERNEL(diagonals_r1_f64, double, 1, 4)
-KERNEL(diagonals_r2_f64, double, 2, 4)
-KERNEL(diagonals_r1_f32, float, 1, 7)
-KERNEL(diagonals_r2_f32, float, 2, 7)
-KERNEL(diagonals_r4_f32, float, 4, 4)
+KERNEL(diagonals_r1_f32, float, 1, 5)
+KERNEL(diagonals_r2_f32, float, 2, 4)

@@ -130,7 +130,7 @@ impl Shape for Bisection {
 
     fn kernel(&self, _column_bits: usize) -> Kernel<'_> {
         let (image, stem) = ("bisection", "bisection".to_string());
-        Kernel { image, stem, starts: &self.starts, sizes: Vec::new(), threads: 1 }
+        Kernel { image, stem, starts: &self.starts, threads: 1 }
     }
 }
 

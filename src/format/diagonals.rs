@@ -210,7 +210,7 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
             .expect("a layout is made from a valid matrix")
     }
 
-    /// Rows of 16 bytes a thread, fewer where they do not always lie in one hack.
+    /// Rows of 8 bytes a thread, fewer where they do not always lie in one hack.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let starts = arrays.add_offsets(&self.hack_ptr);
@@ -230,10 +230,13 @@ fn product(
     values: Arg,
     precision: Precision,
 ) -> Launch {
-    let [nrows, _, hack] = shape;
-    let most = 16 / precision.bytes();
-    let rows = [4, 2, 1].into_iter().find(|r| *r <= most && hack.is_multiple_of(*r)).unwrap_or(1);
-    let sizes = shape.map(|size| Arg::U32(size as u32));
+    let [nrows, ncols, hack] = shape;
+    let rows = match precision {
+        Precision::F32 if hack.is_multiple_of(2) => 2,
+        _ => 1,
+    };
+    let shift = if hack.is_power_of_two() { hack.trailing_zeros() } else { u32::BITS };
+    let sizes = [nrows as u32, ncols as u32, shift, hack as u32].map(Arg::U32);
     let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
     let args = sizes.into_iter().chain(starts).chain([offsets, values]).chain(vectors).collect();
     let kernel = format!("diagonals_r{rows}_{precision}");

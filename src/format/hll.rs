@@ -165,18 +165,18 @@ impl Storage for HllFormat {
         let slots =
             build::Slots { slice: hack, stored, width: 0, pitch: 0, starts, base, columns, values };
         let update = slots.fill(builder, &rows, target)?;
-        let kernel = format!("{}_{}", stem(bits as usize, threads), target.precision);
+        let kernel = format!("{}_{}", stem(hack, bits as usize, threads), target.precision);
         let product = Product { starts, base, scatter, columns, values };
-        let sizes = vec![Arg::U32(hack as u32)];
-        let launch = product.launch("hll", kernel, matrix.nrows, sizes, stored * threads);
+        let launch = product.launch("hll", kernel, matrix.nrows, stored * threads);
         let order = rows.basis_order();
         Ok(Built { launches: vec![launch], update: vec![update], order, ..Built::default() })
     }
 }
 
-/// The kernel for columns of so many bits and so many threads a row, without the precision.
-fn stem(column_bits: usize, threads: usize) -> String {
-    format!("hll_c{column_bits}_t{threads}")
+/// The kernel for hacks of so many rows, columns of so many bits and so many threads a row, without
+/// the precision.
+fn stem(hack: usize, column_bits: usize, threads: usize) -> String {
+    format!("hll_{hack}_c{column_bits}_t{threads}")
 }
 
 /// Whether rows and columns may be reordered by the graph: it pays where vectors stay in that order.
@@ -253,9 +253,8 @@ impl Shape for Hacks {
     fn kernel(&self, column_bits: usize) -> Kernel<'_> {
         Kernel {
             image: "hll",
-            stem: stem(column_bits, self.threads),
+            stem: stem(self.size, column_bits, self.threads),
             starts: &self.offsets,
-            sizes: vec![Arg::U32(self.size as u32)],
             threads: self.threads,
         }
     }

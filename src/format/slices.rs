@@ -58,8 +58,6 @@ pub struct Kernel<'a> {
     pub stem: String,
     /// Where the slices start.
     pub starts: &'a Offsets,
-    /// Arguments between the number of rows and the starts.
-    pub sizes: Vec<Arg>,
     /// Threads that share a row.
     pub threads: usize,
 }
@@ -202,7 +200,7 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
             Indices::Wide(_) => 32,
             Indices::Narrow { .. } => 16,
         };
-        let Kernel { image, stem, starts, sizes, threads } = self.shape.kernel(column_bits);
+        let Kernel { image, stem, starts, threads } = self.shape.kernel(column_bits);
         let starts = arrays.add_offsets(starts);
         let scatter = arrays.add_some(self.rows.scatter());
         let (base, columns) = match &self.indices {
@@ -214,7 +212,7 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
         let kernel = format!("{stem}_{}", T::PRECISION);
         let nrows = self.rows.nrows();
         let lanes = nrows.next_multiple_of(self.shape.rows()) * threads;
-        Some(arrays.on_device(values, vec![product.launch(image, kernel, nrows, sizes, lanes)]))
+        Some(arrays.on_device(values, vec![product.launch(image, kernel, nrows, lanes)]))
     }
 }
 
@@ -231,18 +229,10 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// The launch of one product; `sizes` come after the number of rows.
-    pub fn launch(
-        self,
-        image: &'static str,
-        kernel: String,
-        nrows: usize,
-        sizes: Vec<Arg>,
-        lanes: usize,
-    ) -> Launch {
+    /// The launch of one product.
+    pub fn launch(self, image: &'static str, kernel: String, nrows: usize, lanes: usize) -> Launch {
         let Product { starts, base, scatter, columns, values } = self;
         let mut args = vec![Arg::U32(nrows as u32)];
-        args.extend(sizes);
         args.extend(starts);
         args.extend([base, scatter, columns, values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
         Launch::over(image, kernel, lanes as u64, 256, args)
