@@ -73,21 +73,22 @@ __device__ __forceinline__ void blocks(uint32_t nrows, uint32_t ncols, const uin
         if (row + p < nrows) store(y + row + p, alpha, sums[p], beta);
 }
 
-#define KERNEL(name, T, Column, b, batch)                                                         \
-    extern "C" __global__ void __launch_bounds__(128)                                             \
+#define KERNEL(name, T, Column, b, batch, least)                                                  \
+    extern "C" __global__ void __launch_bounds__(128, least)                                      \
         name(uint32_t nrows, uint32_t ncols, const uint32_t* narrow, const uint64_t* wide,        \
              const uint32_t* bases, const uint32_t* order, const Column* columns,                 \
              const T* values, const T* x, T* y, T alpha, T beta) {                                \
         blocks<T, Column, b, batch>(nrows, ncols, narrow, wide, bases, order, columns, values, x, \
                                     y, alpha, beta);                                              \
     }
-#define BOTH(b, f32_batch)                                                                        \
-    KERNEL(bhll_b##b##_c32_f64, double, uint32_t, b, 1)                                           \
-    KERNEL(bhll_b##b##_c16_f64, double, uint16_t, b, 1)                                           \
-    KERNEL(bhll_b##b##_c32_f32, float, uint32_t, b, f32_batch)                                    \
-    KERNEL(bhll_b##b##_c16_f32, float, uint16_t, b, f32_batch)
-BOTH(2, 4)
-BOTH(3, 2)
-BOTH(4, 1)
-BOTH(5, 1)
-BOTH(6, 1)
+// Slots at a time in single precision, and the fewest blocks of threads that a processor is to hold.
+#define BOTH(b, batch, least)                                                                     \
+    KERNEL(bhll_b##b##_c32_f64, double, uint32_t, b, 1, 1)                                        \
+    KERNEL(bhll_b##b##_c16_f64, double, uint16_t, b, 1, 1)                                        \
+    KERNEL(bhll_b##b##_c32_f32, float, uint32_t, b, batch, least)                                 \
+    KERNEL(bhll_b##b##_c16_f32, float, uint16_t, b, batch, least)
+BOTH(2, 2, 16)
+BOTH(3, 3, 8)
+BOTH(4, 1, 1)
+BOTH(5, 1, 1)
+BOTH(6, 1, 1)
