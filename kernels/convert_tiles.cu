@@ -9,7 +9,7 @@
 #include <cub/block/block_radix_sort.cuh>
 
 constexpr uint32_t GROUP = 4, STEP = 32 * GROUP;
-constexpr int EACH = 8, PLACE_BITS = 12;
+constexpr int EACH = 8;
 
 // groups[t] = groups of 4 entries that tile t takes, at least 1.
 template <class Offset>
@@ -92,14 +92,14 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
         }
         const uint32_t at = min(nth(slot, slots), n - 1), where = shared.sorted.places[at];
         const uint32_t away = shared.sorted.columns[at] - shared.sorted.columns[slot / STEP * STEP];
-        packed[to] = away << PLACE_BITS | where;
+        packed[to] = away << place_bits(tile) | where;
         values[to] = from[start + where];
     }
 }
 
 // Takes over new values, given in the order of the CSR matrix.
 template <class T, class Offset>
-__device__ __forceinline__ void update_tiles(uint64_t nnz, const Offset* __restrict__ row_ptr,
+__device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t size, const Offset* __restrict__ row_ptr,
                                              const T* __restrict__ from,
                                              const uint4* __restrict__ tiles,
                                              const uint32_t* __restrict__ packed, T* values) {
@@ -107,7 +107,7 @@ __device__ __forceinline__ void update_tiles(uint64_t nnz, const Offset* __restr
     const uint64_t start = row_ptr[tile.y] - (tile.w >> 16), first = tile.x * uint64_t(GROUP);
     const uint32_t groups = tile.z >> 16;
     for (uint32_t slot = threadIdx.x; slot < groups * GROUP; slot += blockDim.x) {
-        const uint64_t at = start + (packed[first + slot] & ((1u << PLACE_BITS) - 1));
+        const uint64_t at = start + (packed[first + slot] & (size - 1));
         values[first + slot] = at < nnz ? from[at] : T(0);
     }
 }
@@ -124,10 +124,10 @@ __device__ __forceinline__ void update_tiles(uint64_t nnz, const Offset* __restr
     SORT(width, Offset, name, T, 2048)                                                            \
     SORT(width, Offset, name, T, 4096)                                                            \
     extern "C" __global__ void __launch_bounds__(256)                                             \
-        update_tiles_##width##_##name(uint64_t nnz, const Offset* row_ptr, const T* from,         \
-                                      const uint4* tiles,                                         \
+        update_tiles_##width##_##name(uint64_t nnz, uint32_t size, const Offset* row_ptr,         \
+                                      const T* from, const uint4* tiles,                          \
                                       const uint32_t* packed, T* values) {                        \
-        update_tiles<T, Offset>(nnz, row_ptr, from, tiles, packed, values);                            \
+        update_tiles<T, Offset>(nnz, size, row_ptr, from, tiles, packed, values);                            \
     }
 #define SORT(width, Offset, name, T, tile)                                                        \
     extern "C" __global__ void __launch_bounds__(tile / EACH) sort_tiles##tile##_##width##_##name( \

@@ -16,6 +16,10 @@ template <int rows> __device__ __forceinline__ Pack<double, rows> load(const dou
 template <> __device__ __forceinline__ Pack<double, 1> load<1>(const double* p) {
     return {{__ldcs(p)}};
 }
+template <> __device__ __forceinline__ Pack<double, 2> load<2>(const double* p) {
+    const double2 v = __ldcs(reinterpret_cast<const double2*>(p));
+    return {{v.x, v.y}};
+}
 template <int rows> __device__ __forceinline__ Pack<float, rows> load(const float* p);
 template <> __device__ __forceinline__ Pack<float, 1> load<1>(const float* p) {
     return {{__ldcs(p)}};
@@ -82,14 +86,15 @@ __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32
         if (first + q < nrows) store(y + first + q, alpha, sums[q], beta);
 }
 
-#define KERNEL(name, T, rows, batch)                                                              \
-    extern "C" __global__ void __launch_bounds__(256, 8)                                          \
+#define KERNEL(name, T, rows, batch, least)                                                       \
+    extern "C" __global__ void __launch_bounds__(256, least)                                      \
         name(uint32_t nrows, uint32_t ncols, uint32_t shift, uint32_t pitch,                      \
              const uint32_t* narrow, const uint64_t* wide, const int32_t* offsets,                \
              const T* values, const T* x, T* y, T alpha, T beta) {                                \
         diagonals<T, rows, batch>(nrows, ncols, shift, pitch, narrow, wide, offsets, values, x,   \
                                   y, alpha, beta);                                                \
     }
-KERNEL(diagonals_r1_f64, double, 1, 4)
-KERNEL(diagonals_r1_f32, float, 1, 5)
-KERNEL(diagonals_r2_f32, float, 2, 4)
+KERNEL(diagonals_r1_f64, double, 1, 4, 6)
+KERNEL(diagonals_r2_f64, double, 2, 7, 4)
+KERNEL(diagonals_r1_f32, float, 1, 7, 6)
+KERNEL(diagonals_r2_f32, float, 2, 7, 6)

@@ -10,9 +10,6 @@
 // `tile` products in static shared memory.
 #include "tiles.cuh"
 
-// Bits of a packed entry that hold its place in the tile; the others hold its column.
-constexpr int PLACE_BITS = 12;
-
 // x: first group, y: first row, z: rows and groups << 16 (1 or more), w: log2 of the lanes a row and
 // entries of the row before << 16.
 using Header = uint4;
@@ -38,6 +35,7 @@ __device__ __forceinline__ void tile(const Header* __restrict__ tiles,
                                      const T* __restrict__ values, const T* __restrict__ x,
                                      T* __restrict__ heads, T* y, T alpha, T beta) {
     constexpr int each = EACH<T>, threads = size / (4 * each);
+    constexpr int bits = place_bits(size);
     __shared__ T v[size];
     const uint32_t t = blockIdx.x;
     const Header header = __ldg(tiles + t);
@@ -71,12 +69,12 @@ __device__ __forceinline__ void tile(const Header* __restrict__ tiles,
 #pragma unroll
     for (int k = 0; k < each; k++) {
         const T* from = x + base[k];
-        factor[k][0] = gather(from + (entry[k].x >> PLACE_BITS));
-        factor[k][1] = gather(from + (entry[k].y >> PLACE_BITS));
-        factor[k][2] = gather(from + (entry[k].z >> PLACE_BITS));
-        factor[k][3] = gather(from + (entry[k].w >> PLACE_BITS));
+        factor[k][0] = gather(from + (entry[k].x >> bits));
+        factor[k][1] = gather(from + (entry[k].y >> bits));
+        factor[k][2] = gather(from + (entry[k].z >> bits));
+        factor[k][3] = gather(from + (entry[k].w >> bits));
     }
-    constexpr uint32_t place = (1u << PLACE_BITS) - 1;
+    constexpr uint32_t place = (1u << bits) - 1;
 #pragma unroll
     for (int k = 0; k < each; k++) {
         v[entry[k].x & place] = value[k][0] * factor[k][0];

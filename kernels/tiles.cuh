@@ -4,6 +4,9 @@
 #pragma once
 #include "common.cuh"
 
+// Bits of a packed entry of a tile of `size` entries that hold its place; the others hold its column.
+constexpr __host__ __device__ int place_bits(int size) { return size == 1 ? 0 : 1 + place_bits(size / 2); }
+
 // Entries of an item a lane, from which on a warp sums it.
 constexpr uint32_t LONG = 24;
 

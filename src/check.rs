@@ -94,9 +94,12 @@ pub fn compare<T: Scalar>(candidate: &str, reference: &[RowReference], y: &[T]) 
 
 /// A vector of `len` seeded values of both signs between 1/16 and 1 in size, all exact in f32.
 pub fn vector<T: Scalar>(len: usize, seed: u64) -> Vec<T> {
-    (0..len as u64)
+    use rayon::prelude::*;
+    (0..len)
+        .into_par_iter()
+        .with_min_len(1 << 14)
         .map(|i| {
-            let bits = mix(seed ^ mix(i));
+            let bits = mix(seed ^ mix(i as u64));
             let size = (bits % 961 + 64) as f64 / 1024.0;
             T::from_f64(if bits >> 63 == 0 { size } else { -size })
         })

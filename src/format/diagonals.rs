@@ -210,7 +210,7 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
             .expect("a layout is made from a valid matrix")
     }
 
-    /// Rows of 8 bytes a thread, fewer where they do not always lie in one hack.
+    /// Two rows a thread, one where two do not always lie in one hack.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let starts = arrays.add_offsets(&self.hack_ptr);
@@ -231,10 +231,7 @@ fn product(
     precision: Precision,
 ) -> Launch {
     let [nrows, ncols, hack] = shape;
-    let rows = match precision {
-        Precision::F32 if hack.is_multiple_of(2) => 2,
-        _ => 1,
-    };
+    let rows = if hack.is_multiple_of(2) { 2 } else { 1 };
     let shift = if hack.is_power_of_two() { hack.trailing_zeros() } else { u32::BITS };
     let sizes = [nrows as u32, ncols as u32, shift, hack as u32].map(Arg::U32);
     let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];

@@ -10,8 +10,9 @@
 //! A product forms `values * x[column]` in the order of columns, puts each result in its place
 //! among the rows in shared memory, and sums rows there. So the lanes of a warp read x side by side,
 //! whatever the order of rows: entries of a tile that share a column, or a line of x, ask for it
-//! once. Column and place take 32 bits together, as a column alone does in CSR: 12 for the place,
-//! 20 for the distance from the first column of 128 sorted entries.
+//! once. Column and place take 32 bits together, as a column alone does in CSR: as many for the
+//! place as the tile needs, 10 to 12, the others for the distance from the first column of 128
+//! sorted entries.
 //!
 //! Entries of a tile go in groups of 4, a group a thread. In 32 groups, sorted entry `32 c + l` is
 //! number `c` of group `l`: each step of a warp takes 32 neighbours.
@@ -46,11 +47,15 @@ const GROUP: usize = 4;
 /// Groups that share a first column.
 const STEP: usize = 32;
 
-/// Bits of a packed entry that hold its place: `PLACE_BITS` of the kernel.
-const PLACE_BITS: u32 = 12;
+/// Bits of a packed entry that hold its place.
+fn place_bits(tile: usize) -> u32 {
+    tile.ilog2()
+}
 
 /// The most columns from the first of a step to its last.
-const MOST_SPAN: u32 = 1 << (32 - PLACE_BITS);
+fn most_span(tile: usize) -> u32 {
+    1 << (u32::BITS - place_bits(tile))
+}
 
 impl Storage for StcsrFormat {
     const NAME: &'static str = "stcsr";
@@ -155,8 +160,8 @@ impl Storage for StcsrFormat {
         let threads = count * block as u64;
         builder.launch(&Launch::over("convert_tiles", kernel, threads, block as u32, args))?;
         let widest = builder.read(widest)?;
-        if widest > MOST_SPAN {
-            return Err(too_wide(u64::from(widest)).into());
+        if widest > most_span(tile) {
+            return Err(too_wide(u64::from(widest), tile).into());
         }
         let plan = GpuPlan {
             tile,
@@ -164,7 +169,15 @@ impl Storage for StcsrFormat {
             splits: found.splits,
             arrays: [tiles, ends, packed, bases, values],
         };
-        let update = vec![Arg::U64(nnz as u64), Arg::RowPtr, Arg::Values, tiles, packed, values];
+        let update = vec![
+            Arg::U64(nnz as u64),
+            Arg::U32(tile as u32),
+            Arg::RowPtr,
+            Arg::Values,
+            tiles,
+            packed,
+            values,
+        ];
         let update = Launch::over(
             "convert_tiles",
             format!("update_tiles_{width}_{precision}"),
@@ -210,9 +223,10 @@ fn groups(tiles: &Tiles) -> Result<Vec<usize>, Refusal> {
     Ok(starts)
 }
 
-fn too_wide(span: u64) -> Refusal {
+fn too_wide(span: u64, tile: usize) -> Refusal {
     Refusal::new(format!(
-        "128 sorted entries of a tile reach over {span} columns, {MOST_SPAN} are allowed"
+        "128 sorted entries of a tile reach over {span} columns, {} are allowed",
+        most_span(tile)
     ))
 }
 
@@ -231,7 +245,7 @@ pub struct StcsrLayout<T> {
     /// Of each tile 0, the end of the row that began before it, and the ends of its own rows,
     /// counted in its entries: `rows + 2` numbers.
     ends: Vec<u16>,
-    /// Column less that of `bases` (`<< 12`), and place in the tile.
+    /// Column less that of `bases`, in the upper bits, and place in the tile.
     packed: Vec<u32>,
     /// First column of every 32 groups, `tile / 128` for each tile.
     bases: Vec<u32>,
@@ -280,15 +294,15 @@ impl<T: Scalar> StcsrLayout<T> {
                         break;
                     }
                     let (column, place) = sorted[nth(slot, sorted.len())];
-                    *packed = (column - first_of(&sorted, slot)) << PLACE_BITS | place as u32;
+                    *packed = (column - first_of(&sorted, slot)) << place_bits(tile) | place as u32;
                     *value = csr.values()[start + place];
                 }
                 widest
             })
             .max()
             .unwrap_or(0);
-        if widest >= MOST_SPAN {
-            return Err(too_wide(u64::from(widest) + 1));
+        if widest >= most_span(tile) {
+            return Err(too_wide(u64::from(widest) + 1, tile));
         }
         let headers = (0..count).map(|t| {
             let rows = tiles.rows[t + 1] - tiles.rows[t];
@@ -338,7 +352,7 @@ impl<T: Scalar> StcsrLayout<T> {
         let step = (slot - first_slot) / (STEP * GROUP);
         let base = self.bases[t * (self.tile / (STEP * GROUP)) + step];
         let packed = self.packed[slot];
-        (base + (packed >> PLACE_BITS), (packed & ((1 << PLACE_BITS) - 1)) as usize)
+        (base + (packed >> place_bits(self.tile)), packed as usize & (self.tile - 1))
     }
 }
 
@@ -504,13 +518,14 @@ mod tests {
 
     #[test]
     fn columns_too_far_apart_are_refused_with_their_span() {
-        let csr =
-            Csr::new(1, 1 << 21, vec![0, 2], vec![0, 1 << 20], vec![1.0, 1.0]).expect("valid");
-        let refusal = StcsrLayout::new(&csr, 1024).expect_err("too wide").to_string();
-        assert!(refusal.contains("1048577"), "{refusal}");
-        let csr =
-            Csr::new(1, 1 << 21, vec![0, 2], vec![1, 1 << 20], vec![1.0, 1.0]).expect("valid");
-        assert_eq!(StcsrLayout::new(&csr, 1024).expect("narrow").to_csr(), csr);
+        let two = |first, last| {
+            Csr::new(1, 1 << 23, vec![0, 2], vec![first, last], vec![1.0, 1.0]).expect("valid")
+        };
+        let refusal = StcsrLayout::new(&two(0, 1 << 22), 1024).expect_err("too wide").to_string();
+        assert!(refusal.contains("4194305"), "{refusal}");
+        let narrow = two(1, 1 << 22);
+        assert_eq!(StcsrLayout::new(&narrow, 1024).expect("narrow").to_csr(), narrow);
+        assert!(StcsrLayout::new(&narrow, 2048).is_err());
     }
 
     #[test]
