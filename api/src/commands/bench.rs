@@ -1,6 +1,6 @@
 //! `ellect bench`: candidates timed over many matrices, and the table of results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -11,10 +11,11 @@ use ellect::generate::{self, Spec};
 use ellect::measure::{Measurement, Meter, Protocol};
 use ellect::read::{self, Limits};
 use ellect::structure::Structure;
-use ellect::{Csr, Precision, Scalar};
+use ellect::{Csr, Precision, Scalar, wisdom};
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
+use super::train::read_lines;
 use crate::options::timing_meter;
 use crate::output::{bar, print};
 
@@ -64,20 +65,55 @@ struct Record {
 /// Times, or reads records, and prints them or the table of them.
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     let records = match &bench.records {
-        Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            let parse = |(i, line): (usize, &str)| {
-                serde_json::from_str(line)
-                    .with_context(|| format!("{}: line {}", path.display(), i + 1))
-            };
-            text.lines().enumerate().map(parse).collect::<Result<Vec<Record>>>()?
-        }
+        Some(path) => recorded(path)?,
         None => time(bench, data)?,
     };
     if !bench.json {
         print(&table(&records))?;
     }
     Ok(Answer::Yes)
+}
+
+/// The records of a file: its own, or what `wisdom export` and `tune --export` wrote.
+fn recorded(path: &Path) -> Result<Vec<Record>> {
+    let mut matrices = HashMap::new();
+    let mut records = Vec::new();
+    for (i, line) in read_lines(path)?.lines().enumerate() {
+        let what = || format!("{}: line {}", path.display(), i + 1);
+        match serde_json::from_str(line).with_context(what)? {
+            Line::Own(record) => records.push(*record),
+            Line::Wisdom(wisdom::Record::Structure(structure)) => {
+                matrices.insert(structure.fingerprint, structure);
+            }
+            Line::Wisdom(wisdom::Record::Measurement(measurement)) => {
+                let matrix = matrices.get(&measurement.fingerprint).with_context(|| {
+                    format!(
+                        "{}: no line before tells of matrix {}",
+                        what(),
+                        measurement.fingerprint
+                    )
+                })?;
+                records.push(Record {
+                    matrix: matrix.source.clone(),
+                    nrows: matrix.nrows as usize,
+                    ncols: matrix.ncols as usize,
+                    nnz: matrix.nnz as usize,
+                    measurement: *measurement,
+                });
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// A line of records.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    /// As `wisdom export` writes it.
+    Wisdom(wisdom::Record),
+    /// As `bench --json` does.
+    Own(Box<Record>),
 }
 
 fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {

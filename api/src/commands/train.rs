@@ -273,7 +273,7 @@ fn found(files: &[corpus::Entry], source: &str, fingerprint: Fingerprint) -> Res
 }
 
 /// The text of a file, plain or compressed with zstd.
-fn read_lines(path: &Path) -> Result<String> {
+pub fn read_lines(path: &Path) -> Result<String> {
     let what = || path.display().to_string();
     let file = fs::File::open(path).with_context(what)?;
     let mut text = String::new();
