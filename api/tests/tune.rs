@@ -92,6 +92,11 @@ fn a_budget_ends_a_run_and_tells_what_is_left() {
     let summary = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success());
     assert!(summary.contains("are left: the budget is spent"), "{summary}");
+    assert!(summary.contains("candidates had no time left"), "{summary}");
+    // What had no time is not remembered as decided: a run that goes on times it.
+    let more = tune(folder.path(), &["--resume", "--measure-only"]).output().expect("it runs");
+    let more = String::from_utf8_lossy(&more.stdout);
+    assert!(!more.contains(" 0 candidates timed") && !more.contains("no time left"), "{more}");
     let nothing = ellect(folder.path(), &["tune", "--device", "cpu"]);
     assert_eq!(nothing.0, 2);
 }

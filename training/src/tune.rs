@@ -98,8 +98,10 @@ pub struct Done<'a> {
 pub struct Tally {
     /// Checked and timed.
     pub timed: usize,
-    /// Cut by the estimate or the budget.
+    /// Cut by the estimate.
     pub cut: usize,
+    /// Left for a run that goes on: the matrix's time was over.
+    pub late: usize,
     /// Refused by the format.
     pub refused: usize,
     /// Wrong or failed.
@@ -121,6 +123,7 @@ impl Tally {
     fn add(&mut self, other: Tally) {
         self.timed += other.timed;
         self.cut += other.cut;
+        self.late += other.late;
         self.refused += other.refused;
         self.bad += other.bad;
         self.known += other.known;
@@ -429,9 +432,8 @@ impl Run<'_> {
             let spent_s = start.elapsed().as_secs_f64();
             let over = share_s.is_some_and(|share_s| spent_s > share_s);
             if over && i >= INCUMBENTS.len() {
-                let reason =
-                    format!("its matrix had {:.2} s of the budget", share_s.unwrap_or(0.0));
-                records.push(decided(candidate, Some(&suits.seen), Outcome::Cut { reason }));
+                // Not remembered: a run that goes on has time for it.
+                tally.late += 1;
                 continue;
             }
             tell(Event::Timing { source: &prepared.entry.source, candidate });

@@ -41,8 +41,8 @@ pub struct Tune {
     /// The time of measuring, 90s, 20m or 2h for instance [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
-    /// The time of one matrix in one precision; what it has no time for is cut [default: its share
-    /// of the budget]
+    /// The time of one matrix in one precision; what it has no time for is left to a run that goes
+    /// on [default: its share of the budget]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     share: Option<Duration>,
     /// Go on where an earlier run ended: what is remembered is not measured again
@@ -126,13 +126,14 @@ fn measure(tuning: &Tuning<'_>, entries: Vec<corpus::Entry>) -> Result<Summary> 
             bar.set_position(done.done as u64);
             let tally = done.tally;
             let line = format!(
-                "{}/{} {} {}: {} timed, {} cut, {} refused, {} bad, {} known in {:.1} s; {} left",
+                "{}/{} {} {}: {} timed, {} cut, {} late, {} refused, {} bad, {} known in {:.1} s; {} left",
                 done.done,
                 done.all,
                 done.source,
                 done.precision,
                 tally.timed,
                 tally.cut,
+                tally.late,
                 tally.refused,
                 tally.bad,
                 tally.known,
@@ -163,6 +164,12 @@ fn told(summary: &Summary) -> String {
         "{} matrices measured: {} candidates timed, {} cut, {} refused, {} wrong or failed\n",
         summary.matrices, tally.timed, tally.cut, tally.refused, tally.bad
     );
+    if tally.late > 0 {
+        text += &format!(
+            "{} candidates had no time left: the same command with --resume goes on\n",
+            tally.late
+        );
+    }
     if summary.left > 0 {
         text += &format!(
             "{} matrices are left: the budget is spent; the same command with --resume goes on\n",
