@@ -38,7 +38,7 @@ pub enum Command {
     /// Take over records, as `export` and `measure --json` write them; bad lines are told and
     /// skipped
     Import {
-        /// The file to read; - for standard input
+        /// The file to read, plain or compressed with zstd (.zst); - for standard input
         #[arg(value_name = "FILE.jsonl")]
         file: PathBuf,
         /// The form of the answer.
@@ -213,8 +213,15 @@ fn import(wisdom: &Wisdom, file: &Path, form: Form) -> Result<Answer> {
     let imported = if file == Path::new("-") {
         wisdom.import(io::stdin().lock())?
     } else {
-        let opened = File::open(file).with_context(|| file.display().to_string())?;
-        wisdom.import(BufReader::new(opened))?
+        let what = || file.display().to_string();
+        let opened = File::open(file).with_context(what)?;
+        match file.extension().is_some_and(|extension| extension == "zst") {
+            true => {
+                let plain = zstd::Decoder::new(opened).with_context(what)?;
+                wisdom.import(BufReader::new(plain))?
+            }
+            false => wisdom.import(BufReader::new(opened))?,
+        }
     };
     for (line, why) in &imported.bad {
         note(&format!("line {line} skipped: {why}"));
