@@ -96,6 +96,13 @@ __device__ __forceinline__ void add_heads(uint32_t tiles, const Offset* __restri
         atomicAdd(y + tile_rows[t] - 1, alpha * heads[t]);
 }
 
+// Threads that a processor is to hold: as many as registers allow without spills.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define RESIDENT 1280
+#else
+#define RESIDENT 1536
+#endif
+
 #define KERNELS(T, name, Offset, width)                                                           \
     TILES(T, name, Offset, width, 128)                                                            \
     TILES(T, name, Offset, width, 256)                                                            \
@@ -106,7 +113,7 @@ __device__ __forceinline__ void add_heads(uint32_t tiles, const Offset* __restri
         add_heads<T, Offset>(tiles, row_ptr, tile_rows, tile_ptr, heads, y, alpha);               \
     }
 #define TILES(T, name, Offset, width, threads)                                                    \
-    extern "C" __global__ void __launch_bounds__(threads, 1536 / threads)                                         \
+    extern "C" __global__ void __launch_bounds__(threads, RESIDENT / threads)                     \
         pcsr_##width##fused##threads##_##name(                                                    \
             const Offset* row_ptr, const uint32_t* tile_rows, const Offset* tile_ptr,             \
             const uint32_t* col_idx, const T* values, const T* x, T* heads, T* y, T alpha,        \
@@ -114,7 +121,7 @@ __device__ __forceinline__ void add_heads(uint32_t tiles, const Offset* __restri
         tile<T, Offset, threads>(row_ptr, tile_rows, tile_ptr, Fused<T>{col_idx, values, x},      \
                                  heads, y, alpha, beta);                                          \
     }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(threads, 1536 / threads)                                         \
+    extern "C" __global__ void __launch_bounds__(threads, RESIDENT / threads)                     \
         pcsr_##width##two##threads##_##name(const Offset* row_ptr, const uint32_t* tile_rows,     \
                                             const Offset* tile_ptr, const T* middle, T* heads,    \
                                             T* y, T alpha, T beta) {                              \
