@@ -97,4 +97,4 @@ __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32
 KERNEL(diagonals_r1_f64, double, 1, 4, 6)
 KERNEL(diagonals_r2_f64, double, 2, 7, 4)
 KERNEL(diagonals_r1_f32, float, 1, 7, 6)
-KERNEL(diagonals_r2_f32, float, 2, 7, 5)
+KERNEL(diagonals_r2_f32, float, 2, 4, 8)
