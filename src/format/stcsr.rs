@@ -44,8 +44,8 @@ pub struct StcsrFormat;
 /// Entries of a group.
 const GROUP: usize = 4;
 
-/// Groups that share a first column.
-const STEP: usize = 32;
+/// Entries that share a first column: a group a lane of a warp.
+const STEP: usize = 32 * GROUP;
 
 /// Bits of a packed entry that hold its place.
 fn place_bits(tile: usize) -> u32 {
@@ -90,7 +90,7 @@ impl Storage for StcsrFormat {
         let count = tiles.rows.len() as u64 - 1;
         let groups = groups(&tiles)?;
         let slots = (GROUP * groups[groups.len() - 1]) as u64;
-        let bases = 4 * count * (tile / (STEP * GROUP)) as u64;
+        let bases = 4 * count * (tile / STEP) as u64;
         let bytes = 16 * count + 2 * (nrows + 2 * count) + bases + slots * (4 + w);
         let splits = structure.max_length() > tile;
         Ok(Work {
@@ -146,7 +146,7 @@ impl Storage for StcsrFormat {
         let tiles = builder.array(16 * count)?;
         let ends = builder.array(2 * (nrows as u64 + 2 * count))?;
         let packed = builder.array(4 * slots)?;
-        let bases = builder.zeros(4 * count * (tile / (STEP * GROUP)) as u64)?;
+        let bases = builder.zeros(4 * count * (tile / STEP) as u64)?;
         let values = builder.array(w * slots)?;
         let widest = builder.temporary(4)?;
         let precision = target.precision;
@@ -258,7 +258,7 @@ impl<T: Scalar> StcsrLayout<T> {
         let tiles = Tiles::of(csr.pattern(), tile);
         let count = tiles.rows.len() - 1;
         let groups = groups(&tiles)?;
-        let steps = tile / (STEP * GROUP);
+        let steps = tile / STEP;
         let cut = |each: &dyn Fn(usize) -> usize| (0..=count).map(each).collect::<Vec<_>>();
         let (slot_cuts, end_cuts) =
             (cut(&|t| GROUP * groups[t]), cut(&|t| tiles.rows[t] as usize + 2 * t));
@@ -285,7 +285,7 @@ impl<T: Scalar> StcsrLayout<T> {
                 // Padding repeats the last entry.
                 sorted.resize(packed.len(), sorted.last().copied().unwrap_or_default());
                 let mut widest = 0;
-                for (step, base) in sorted.chunks(STEP * GROUP).zip(bases) {
+                for (step, base) in sorted.chunks(STEP).zip(bases) {
                     *base = step[0].0;
                     widest = widest.max(step[step.len() - 1].0 - *base);
                 }
@@ -349,8 +349,8 @@ impl<T: Scalar> StcsrLayout<T> {
 
     /// Column and place in the tile of the entry in a slot of tile `t`.
     fn entry(&self, t: usize, first_slot: usize, slot: usize) -> (u32, usize) {
-        let step = (slot - first_slot) / (STEP * GROUP);
-        let base = self.bases[t * (self.tile / (STEP * GROUP)) + step];
+        let step = (slot - first_slot) / STEP;
+        let base = self.bases[t * (self.tile / STEP) + step];
         let packed = self.packed[slot];
         (base + (packed >> place_bits(self.tile)), packed as usize & (self.tile - 1))
     }
@@ -358,15 +358,15 @@ impl<T: Scalar> StcsrLayout<T> {
 
 /// Which of `len` sorted entries is in a slot.
 fn nth(slot: usize, len: usize) -> usize {
-    let step = slot / (STEP * GROUP) * (STEP * GROUP);
-    let lanes = ((len - step) / GROUP).min(STEP);
+    let step = slot / STEP * STEP;
+    let lanes = ((len - step) / GROUP).min(STEP / GROUP);
     let (lane, c) = ((slot - step) / GROUP, slot % GROUP);
     step + c * lanes + lane
 }
 
 /// First column of the step that a slot is in.
 fn first_of(sorted: &[(u32, usize)], slot: usize) -> u32 {
-    sorted[slot / (STEP * GROUP) * (STEP * GROUP)].0
+    sorted[slot / STEP * STEP].0
 }
 
 impl<T: Scalar> Layout<T> for StcsrLayout<T> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::case::Case;
@@ -34,12 +35,7 @@ pub fn regret(title: &str, cases: &[Case], rules: &[Choices]) -> Result<String> 
         curves.iter().flat_map(|(_, regrets)| regrets.last()).fold(1.0, |a: f64, &b| a.max(b));
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        area.fill(&WHITE).map_err(|e| anyhow!("{e}"))?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(title, ("sans-serif", 20))
-            .margin(15)
-            .x_label_area_size(40)
-            .y_label_area_size(60)
+        let mut chart = frame(&area, title)?
             .build_cartesian_2d(0.0..1.0, (LEAST_REGRET..most * 1.1).log_scale())
             .map_err(|e| anyhow!("{e}"))?;
         chart
@@ -79,12 +75,7 @@ pub fn predictions(title: &str, cases: &[Case], predicted: &[Predicted]) -> Resu
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        area.fill(&WHITE).map_err(|e| anyhow!("{e}"))?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(title, ("sans-serif", 20))
-            .margin(15)
-            .x_label_area_size(40)
-            .y_label_area_size(60)
+        let mut chart = frame(&area, title)?
             .build_cartesian_2d(range(), range())
             .map_err(|e| anyhow!("{e}"))?;
         chart
@@ -125,12 +116,7 @@ pub fn winners(title: &str, cases: &[Case]) -> Result<String> {
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        area.fill(&WHITE).map_err(|e| anyhow!("{e}"))?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(title, ("sans-serif", 20))
-            .margin(15)
-            .x_label_area_size(40)
-            .y_label_area_size(60)
+        let mut chart = frame(&area, title)?
             .build_cartesian_2d((1.0..most_x).log_scale(), (9e-4..most_y).log_scale())
             .map_err(|e| anyhow!("{e}"))?;
         chart
@@ -152,6 +138,17 @@ pub fn winners(title: &str, cases: &[Case]) -> Result<String> {
         area.present().map_err(|e| anyhow!("{e}"))?;
     }
     Ok(svg)
+}
+
+/// A white area with a title and room for the names of both axes.
+fn frame<'a, 'b>(
+    area: &'a DrawingArea<SVGBackend<'b>, Shift>,
+    title: &str,
+) -> Result<ChartBuilder<'a, 'b, SVGBackend<'b>>> {
+    area.fill(&WHITE).map_err(|e| anyhow!("{e}"))?;
+    let mut frame = ChartBuilder::on(area);
+    frame.caption(title, ("sans-serif", 20)).margin(15).x_label_area_size(40).y_label_area_size(60);
+    Ok(frame)
 }
 
 /// The legend, at the left where curves and points are rare.

@@ -1,7 +1,7 @@
 //! `ellect train` and `ellect evaluate`: models from records, and tables of how well they choose.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -272,16 +272,20 @@ fn found(files: &[corpus::Entry], source: &str, fingerprint: Fingerprint) -> Res
     Ok(source.parse::<Spec>()?.make())
 }
 
-/// The text of a file, plain or compressed with zstd.
-pub fn read_lines(path: &Path) -> Result<String> {
+/// Reads a file, plain or compressed with zstd, as its name says.
+pub fn open_lines(path: &Path) -> Result<Box<dyn BufRead>> {
     let what = || path.display().to_string();
     let file = fs::File::open(path).with_context(what)?;
+    Ok(match path.extension().is_some_and(|extension| extension == "zst") {
+        true => Box::new(BufReader::new(zstd::Decoder::new(file).with_context(what)?)),
+        false => Box::new(BufReader::new(file)),
+    })
+}
+
+/// The text of such a file.
+pub fn read_lines(path: &Path) -> Result<String> {
     let mut text = String::new();
-    match path.extension().is_some_and(|extension| extension == "zst") {
-        true => zstd::Decoder::new(file).with_context(what)?.read_to_string(&mut text),
-        false => std::io::BufReader::new(file).read_to_string(&mut text),
-    }
-    .with_context(what)?;
+    open_lines(path)?.read_to_string(&mut text).with_context(|| path.display().to_string())?;
     Ok(text)
 }
 

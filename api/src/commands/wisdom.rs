@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -14,6 +14,7 @@ use ellect::{Fingerprint, Precision};
 use serde::Serialize;
 
 use super::Answer;
+use super::train::open_lines;
 use crate::cli::Form;
 use crate::output::{note, print, print_json, table, time_us};
 
@@ -213,15 +214,7 @@ fn import(wisdom: &Wisdom, file: &Path, form: Form) -> Result<Answer> {
     let imported = if file == Path::new("-") {
         wisdom.import(io::stdin().lock())?
     } else {
-        let what = || file.display().to_string();
-        let opened = File::open(file).with_context(what)?;
-        match file.extension().is_some_and(|extension| extension == "zst") {
-            true => {
-                let plain = zstd::Decoder::new(opened).with_context(what)?;
-                wisdom.import(BufReader::new(plain))?
-            }
-            false => wisdom.import(BufReader::new(opened))?,
-        }
+        wisdom.import(open_lines(file)?)?
     };
     for (line, why) in &imported.bad {
         note(&format!("line {line} skipped: {why}"));
