@@ -1,67 +1,123 @@
 // Conversion of a CSR matrix that the GPU holds to dense b x b blocks (src/format/blocks.rs).
 //
-// A thread merges the `b` rows of a block row, whose columns rise. Row pointers are 32-bit.
+// A warp takes a hack of 32 block rows: it reads the next entries of all their rows along the rows
+// into shared memory, where a lane merges the `b` rows of a block row, whose columns rise. Launch: a
+// warp a block, but block_spans in blocks of 256 threads. Row pointers are 32-bit.
 #include "common.cuh"
 
-constexpr uint32_t none = 0xffffffffu;
+constexpr uint32_t none = 0xffffffffu, full = 0xffffffffu;
 
-// What is left of the rows of a block row.
+// Entries of a row that are read at a time: enough for `slots` blocks, whatever they hold.
+constexpr uint32_t ahead = 16;
+template <int b> constexpr uint32_t slots_ahead = ahead / b;
+
+// *most = max(*most, n), where most calls find it large enough.
+__device__ __forceinline__ void raise(uint32_t* most, uint32_t n) {
+    if (n > __ldcg(most)) atomicMax(most, n);
+}
+
+// The next entries of the rows of a hack: row p of block row l at [p][l].
+template <int b, class T> using Ahead = T[b][32][ahead + 1];
+
+// What is left of the rows of a lane's block row.
 template <int b> struct Merge {
-    const uint32_t* col_idx;
+    const Ahead<b, uint32_t>& columns;
     uint32_t at[b], end[b];
-    __device__ __forceinline__ Merge(uint32_t nrows, uint32_t block_row, const uint32_t* row_ptr,
-                                     const uint32_t* col_idx)
-        : col_idx(col_idx) {
+    uint32_t taken[b];  // entries since `at`
+    uint32_t head[b];   // column of the next entry
+
+    // Without a block row where `block_row` is past the last.
+    __device__ __forceinline__ Merge(uint32_t nrows, uint64_t block_row, const uint32_t* row_ptr,
+                                     const Ahead<b, uint32_t>& columns)
+        : columns(columns) {
 #pragma unroll
         for (int p = 0; p < b; p++) {
-            const uint64_t row = uint64_t(block_row) * b + p;
+            const uint64_t row = block_row * b + p;
             at[p] = row < nrows ? row_ptr[row] : 0;
             end[p] = row < nrows ? row_ptr[row + 1] : 0;
+            taken[p] = 0;
         }
     }
-    // The least block column that is left.
+    // Reads the next entries of all rows: read(p, l, k, at, is) puts entry `at` at [p][l][k], if it is
+    // one.
+    template <class Read> __device__ __forceinline__ void fetch(const Read& read) {
+        const uint32_t lane = threadIdx.x;
+        __syncwarp();
+#pragma unroll
+        for (int p = 0; p < b; p++) {
+            at[p] += taken[p];
+            taken[p] = 0;
+#pragma unroll
+            for (int part = 0; part < 32; part += 32 / ahead) {
+                const uint32_t l = part + lane / ahead, k = lane % ahead;
+                const uint32_t from = __shfl_sync(full, at[p], l) + k;
+                read(p, l, k, from, from < __shfl_sync(full, end[p], l));
+            }
+        }
+        __syncwarp();
+#pragma unroll
+        for (int p = 0; p < b; p++) head[p] = columns[p][lane][0];
+    }
+    __device__ __forceinline__ bool left() const {
+        bool left = false;
+#pragma unroll
+        for (int p = 0; p < b; p++) left |= at[p] + taken[p] < end[p];
+        return left;
+    }
+    // The least block column that is left of what was read.
     __device__ __forceinline__ uint32_t next() const {
         uint32_t least = none;
 #pragma unroll
-        for (int p = 0; p < b; p++)
-            if (at[p] < end[p]) least = min(least, __ldg(col_idx + at[p]) / b);
-        return least;
+        for (int p = 0; p < b; p++) least = min(least, head[p]);
+        return least == none ? none : least / b;
     }
-    // Takes the entries of this block column: take(p, q, k) of each.
+    // Takes the entries of this block column: take(p, q, k) of each, k from the first that was read.
     template <class Take> __device__ __forceinline__ void pass(uint32_t block_column, const Take& take) {
 #pragma unroll
         for (int p = 0; p < b; p++) {
 #pragma unroll
             for (int q = 0; q < b; q++) {
-                const uint64_t column = uint64_t(block_column) * b + q;
-                if (at[p] < end[p] && __ldg(col_idx + at[p]) == column) {
-                    take(p, q, at[p]);
-                    at[p]++;
+                if (head[p] != none && head[p] - block_column * b == q) {
+                    take(p, q, taken[p]);
+                    taken[p]++;
+                    head[p] = columns[p][threadIdx.x][taken[p]];
                 }
             }
         }
     }
 };
 
-// Number of blocks, and first and last block column, of each block row.
+// Number of blocks, and first and last block column, of each block row; *longest, 0 before, is the
+// largest number.
 template <int b>
-__device__ __forceinline__ void block_lengths(uint32_t nrows, const uint32_t* row_ptr,
-                                              const uint32_t* col_idx, uint32_t* lengths,
-                                              uint32_t* firsts, uint32_t* lasts) {
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (uint64_t(i) * b >= nrows) return;
-    Merge<b> merge(nrows, i, row_ptr, col_idx);
+__device__ __forceinline__ void block_lengths(uint32_t nrows, const uint32_t* __restrict__ row_ptr,
+                                              const uint32_t* __restrict__ col_idx,
+                                              uint32_t* lengths, uint32_t* firsts, uint32_t* lasts,
+                                              uint32_t* longest) {
+    __shared__ Ahead<b, uint32_t> columns;
+    const uint64_t i = uint64_t(blockIdx.x) * 32 + threadIdx.x;
+    Merge<b> merge(nrows, i, row_ptr, columns);
     uint32_t length = 0, first = none, last = 0;
-    for (uint32_t column = merge.next(); column != none; column = merge.next()) {
-        if (length == 0) first = column;
-        last = column;
-        length++;
-        merge.pass(column, [](int, int, uint32_t) {});
-    }
-    lengths[i] = length, firsts[i] = first, lasts[i] = last;
+    do {
+        merge.fetch([&](int p, uint32_t l, uint32_t k, uint32_t at, bool is) {
+            columns[p][l][k] = is ? __ldg(col_idx + at) : none;
+        });
+        for (uint32_t slot = 0; slot < slots_ahead<b>; slot++) {
+            const uint32_t column = merge.next();
+            if (column == none) break;
+            if (length == 0) first = column;
+            last = column;
+            length++;
+            merge.pass(column, [](int, int, uint32_t) {});
+        }
+    } while (__any_sync(full, merge.left()));
+    if (i * b < nrows) lengths[i] = length, firsts[i] = first, lasts[i] = last;
+    const uint32_t most = __reduce_max_sync(full, length);
+    if (threadIdx.x == 0) raise(longest, most);
 }
 
-// First block column of each hack of 32 block rows, and the widest span of all: a warp a hack.
+// First block column of each hack of 32 block rows, and the widest span of all (0 before): a warp a
+// hack.
 extern "C" __global__ void __launch_bounds__(256)
     block_spans(uint32_t block_rows, uint32_t hacks, const uint32_t* order, const uint32_t* firsts,
                 const uint32_t* lasts, uint32_t* base, uint32_t* widest) {
@@ -74,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(256)
         __reduce_max_sync(none, row != none && firsts[row] != none ? lasts[row] : 0);
     if (lane > 0) return;
     base[h] = low == none ? 0 : low;
-    if (low != none) atomicMax(widest, high - low + 1);
+    if (low != none) raise(widest, high - low + 1);
 }
 
 // Fills the slots of a hack of 32 block rows, a lane each: columns (where they are asked for), and
@@ -82,24 +138,33 @@ extern "C" __global__ void __launch_bounds__(256)
 template <class T, class Column, int b>
 __device__ __forceinline__ void fill_blocks(uint32_t nrows, const uint32_t* narrow,
                                             const uint64_t* wide, const uint32_t* base,
-                                            const uint32_t* order, const uint32_t* row_ptr,
-                                            const uint32_t* col_idx, const T* from,
-                                            Column* columns, T* values) {
-    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, h = i / 32, lane = i % 32;
-    const uint32_t block_rows = (nrows + b - 1) / b;
-    if (h * 32 >= block_rows) return;
+                                            const uint32_t* __restrict__ order,
+                                            const uint32_t* __restrict__ row_ptr,
+                                            const uint32_t* __restrict__ col_idx,
+                                            const T* __restrict__ from, Column* columns,
+                                            T* values) {
+    __shared__ Ahead<b, uint32_t> next_columns;
+    __shared__ Ahead<b, T> next_values;
+    const uint32_t h = blockIdx.x, lane = threadIdx.x;
+    const uint64_t i = uint64_t(h) * 32 + lane;
     const uint64_t start = narrow ? narrow[h] : wide[h], end = narrow ? narrow[h + 1] : wide[h + 1];
     const uint32_t low = base ? base[h] : 0;
-    // Past the last block row there is nothing to merge.
-    Merge<b> merge(i < block_rows ? nrows : 0, i < block_rows && order ? order[i] : i, row_ptr,
-                   col_idx);
+    Merge<b> merge(nrows, i * b < nrows && order ? order[i] : i, row_ptr, next_columns);
     for (uint64_t slot = start; slot < end; slot++) {
+        if ((slot - start) % slots_ahead<b> == 0) {
+            merge.fetch([&](int p, uint32_t l, uint32_t k, uint32_t at, bool is) {
+                next_columns[p][l][k] = is ? __ldg(col_idx + at) : none;
+                next_values[p][l][k] = is ? __ldg(from + at) : T(0);
+            });
+        }
         const uint32_t column = merge.next();
         T block[b][b];
 #pragma unroll
         for (int e = 0; e < b * b; e++) block[e / b][e % b] = T(-0.0);
         if (column != none)
-            merge.pass(column, [&](int p, int q, uint32_t k) { block[p][q] = __ldg(from + k) + T(0); });
+            merge.pass(column, [&](int p, int q, uint32_t k) {
+                block[p][q] = next_values[p][lane][k] + T(0);
+            });
         if (columns) columns[slot * 32 + lane] = column == none ? Column(none) : Column(column - low);
 #pragma unroll
         for (int e = 0; e < b * b; e++)
@@ -108,7 +173,7 @@ __device__ __forceinline__ void fill_blocks(uint32_t nrows, const uint32_t* narr
 }
 
 #define FILL(b, T, name, Column, bits)                                                            \
-    extern "C" __global__ void __launch_bounds__(128) fill_blocks_b##b##_c##bits##_##name(        \
+    extern "C" __global__ void __launch_bounds__(32) fill_blocks_b##b##_c##bits##_##name(         \
         uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint32_t* base,       \
         const uint32_t* order, const uint32_t* row_ptr, const uint32_t* col_idx, const T* from,   \
         Column* columns, T* values) {                                                             \
@@ -116,10 +181,11 @@ __device__ __forceinline__ void fill_blocks(uint32_t nrows, const uint32_t* narr
                                   columns, values);                                               \
     }
 #define BLOCKS(b)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
+    extern "C" __global__ void __launch_bounds__(32)                                              \
         block_lengths_b##b(uint32_t nrows, const uint32_t* row_ptr, const uint32_t* col_idx,      \
-                           uint32_t* lengths, uint32_t* firsts, uint32_t* lasts) {                \
-        block_lengths<b>(nrows, row_ptr, col_idx, lengths, firsts, lasts);                        \
+                           uint32_t* lengths, uint32_t* firsts, uint32_t* lasts,                  \
+                           uint32_t* longest) {                                                   \
+        block_lengths<b>(nrows, row_ptr, col_idx, lengths, firsts, lasts, longest);               \
     }                                                                                             \
     FILL(b, double, f64, uint32_t, 32)                                                            \
     FILL(b, double, f64, uint16_t, 16)                                                            \

@@ -1,4 +1,4 @@
-// Sums, sorts and maxima over arrays on the device, by CUB.
+// Sums and sorts over arrays on the device, by CUB.
 //
 // Each function asks for the bytes of temporary memory where `temporary` is null, and works where
 // it is not. All take device addresses and a stream, and return a CUDA error code.
@@ -30,11 +30,5 @@ int ellect_sort_down(void* temporary, size_t* bytes, const uint64_t* keys, uint6
                      cudaStream_t stream) {
     return cub::DeviceRadixSort::SortPairsDescending(temporary, *bytes, keys, sorted_keys, rows,
                                                      sorted_rows, int64_t(n), 0, bits, stream);
-}
-
-// *most = the largest of the numbers, 0 of none.
-int ellect_max(void* temporary, size_t* bytes, const uint32_t* numbers, uint32_t* most, uint64_t n,
-               cudaStream_t stream) {
-    return cub::DeviceReduce::Max(temporary, *bytes, numbers, most, int64_t(n), stream);
 }
 }

@@ -1,4 +1,4 @@
-//! Sums, sorts and maxima over arrays on a GPU: `primitives/primitives.cu`, which calls CUB.
+//! Sums and sorts over arrays on a GPU: `primitives/primitives.cu`, which calls CUB.
 //!
 //! Every function takes device addresses of the current context and a stream of it. Where
 //! `temporary` is null it only says in `bytes` how much temporary memory it needs. What it returns
@@ -35,19 +35,6 @@ unsafe extern "C" {
         sorted_rows: *mut u32,
         n: u64,
         bits: c_int,
-        stream: *mut c_void,
-    ) -> c_int;
-
-    /// `*most` is the largest of `n` numbers, 0 of none.
-    ///
-    /// # Safety
-    /// `numbers` holds `n`, `temporary` the `bytes` asked for.
-    pub fn ellect_max(
-        temporary: *mut c_void,
-        bytes: *mut usize,
-        numbers: *const u32,
-        most: *mut u32,
-        n: u64,
         stream: *mut c_void,
     ) -> c_int;
 }

@@ -2,6 +2,7 @@
 
 use super::bhll::HACK;
 use super::launch::NULL;
+use super::rows::WARP;
 use super::slices::{Product, check_span};
 use super::{Arg, Builder, Built, Launch, Matrix, Stop, Target, build, fill};
 use crate::scalar::Precision;
@@ -41,13 +42,16 @@ pub(super) fn build(
     let list = |builder: &mut dyn Builder| builder.temporary(4 * block_rows as u64);
     let (lengths, firsts, lasts) = (list(builder)?, list(builder)?, list(builder)?);
     let rows = Arg::U32(nrows as u32);
-    let args = vec![rows, Arg::RowPtr, Arg::ColIdx, lengths, firsts, lasts];
-    let step = |kernel: String, threads: usize, args: Vec<Arg>| {
-        Launch::over("convert_blocks", kernel, threads as u64, 256, args)
+    let (longest, widest) = (builder.number()?, builder.number()?);
+    let step = |kernel: String, block: u32, args: Vec<Arg>| {
+        Launch::over("convert_blocks", kernel, (hacks * HACK) as u64, block, args)
     };
-    builder.launch(&step(format!("block_lengths_b{b}"), block_rows, args))?;
+    let args = vec![rows, Arg::RowPtr, Arg::ColIdx, lengths, firsts, lasts, longest];
+    builder.launch(&step(format!("block_lengths_b{b}"), WARP as u32, args))?;
     let order = match sort {
-        Sort::Window(window) => build::longest_first(builder, lengths, block_rows, window)?,
+        Sort::Window(window) => {
+            build::longest_first(builder, lengths, longest, block_rows, window)?
+        }
         Sort::None => NULL,
         Sort::All | Sort::Rcm => return Err(Stop::OnHost),
     };
@@ -55,20 +59,19 @@ pub(super) fn build(
     let sizes = [block_rows, HACK, hacks].map(|size| Arg::U32(size as u32));
     let args = sizes.into_iter().chain([order, lengths, counts]).collect();
     builder.launch(&build::step("slice_widths".to_string(), hacks * HACK, args))?;
-    let starts = builder.starts(counts, 1, hacks + 1)?;
-    let slots = starts.total * HACK as u64;
-    let entries = fill::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
     let base = if narrow {
         let base = builder.array(4 * hacks as u64)?;
-        let widest = builder.temporary(4)?;
         let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
         let args = sizes.into_iter().chain([order, firsts, lasts, base, widest]).collect();
-        builder.launch(&step("block_spans".to_string(), hacks * HACK, args))?;
-        check_span(builder.read(widest)? as usize)?;
+        builder.launch(&step("block_spans".to_string(), 256, args))?;
         base
     } else {
         NULL
     };
+    let starts = builder.starts(counts, 1, hacks + 1)?;
+    let slots = starts.total * HACK as u64;
+    let entries = fill::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
+    check_span(builder.read(widest)? as usize)?;
     let (column_bytes, bits) = if narrow { (2, 16) } else { (4, 32) };
     let value_bytes = target.precision.bytes() as u64;
     target.check_bytes(slots * column_bytes + entries * value_bytes)?;
@@ -79,7 +82,7 @@ pub(super) fn build(
         let mut args = vec![rows];
         args.extend(starts.args);
         args.extend([base, order, Arg::RowPtr, Arg::ColIdx, Arg::Values, columns, values]);
-        Launch::over("convert_blocks", kernel.clone(), (hacks * HACK) as u64, 128, args)
+        step(kernel.clone(), WARP as u32, args)
     };
     builder.launch(&launch(columns))?;
     let arrays = Product { starts: starts.args, base, scatter: order, columns, values };

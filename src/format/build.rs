@@ -29,11 +29,17 @@ pub trait Builder {
     /// As [`Builder::array`].
     fn zeros(&mut self, bytes: u64) -> Step<Arg>;
 
-    /// An array of zeros that the conversion alone needs.
+    /// An array that the conversion alone needs; what it holds at first is unknown.
     ///
     /// # Errors
     /// As [`Builder::array`].
     fn temporary(&mut self, bytes: u64) -> Step<Arg>;
+
+    /// A 32-bit number, 0 at first, that kernels write and [`Builder::read`] reads.
+    ///
+    /// # Errors
+    /// As [`Builder::array`].
+    fn number(&mut self) -> Step<Arg>;
 
     /// Queues a kernel of the image `convert`, or another.
     ///
@@ -56,16 +62,11 @@ pub trait Builder {
     /// As [`Builder::array`].
     fn sort_down(&mut self, keys: Arg, rows: Arg, n: usize, bits: u32) -> Step<Arg>;
 
-    /// The largest of `n` 32-bit numbers, 0 of none.
+    /// What kernels have written to a number so far. It waits for them, unless nothing was launched
+    /// since numbers were last read or offsets found.
     ///
     /// # Errors
     /// [`Error::Device`] where a kernel faulted.
-    fn max(&mut self, numbers: Arg, n: usize) -> Step<u32>;
-
-    /// A 32-bit number that a kernel has written.
-    ///
-    /// # Errors
-    /// As [`Builder::max`].
     fn read(&mut self, number: Arg) -> Step<u32>;
 }
 
@@ -141,6 +142,15 @@ impl From<Error> for Stop {
 /// Threads of a block of most kernels of the image `convert`.
 const BLOCK: u32 = 256;
 
+/// The largest windows of rows that a block sorts, by the threads of the block.
+const SORTED_BY_A_BLOCK: [(usize, u32); 2] = [(512, 128), (4096, 512)];
+
+/// How many entries of a row a kernel reads at a time, where rows have so many in the mean: of the
+/// kernels made for 8, 16 and 32, the one that reads most rows at once and few of them in parts.
+pub(super) fn depth(entries: usize, rows: usize) -> usize {
+    entries.div_ceil(rows.max(1)).next_power_of_two().clamp(8, 32)
+}
+
 /// A launch of the image `convert` over `threads` threads.
 pub(super) fn step(kernel: String, threads: usize, args: Vec<Arg>) -> Launch {
     Launch::over("convert", kernel, threads as u64, BLOCK, args)
@@ -150,6 +160,8 @@ pub(super) fn step(kernel: String, threads: usize, args: Vec<Arg>) -> Launch {
 pub(super) struct Rows {
     /// Entries of each row of the matrix.
     pub lengths: Arg,
+    /// The number of entries of the longest.
+    pub longest: Arg,
     /// The row of the matrix of each stored one; null where they keep their order.
     pub order: Arg,
     /// Where y is written in another order: that order; else null.
@@ -166,17 +178,18 @@ impl Rows {
         let n = matrix.nrows;
         let count = Arg::U32(n as u32);
         let lengths = builder.temporary(4 * n as u64)?;
+        let longest = builder.number()?;
         let kernel = format!("lengths_{}", matrix.offset_name());
-        builder.launch(&step(kernel, n, vec![count, Arg::RowPtr, lengths]))?;
-        let mut rows =
-            Rows { lengths, order: NULL, scatter: NULL, relabel: NULL, basis: Basis::Original };
+        builder.launch(&step(kernel, n, vec![count, Arg::RowPtr, lengths, longest]))?;
+        let (order, scatter, relabel, basis) = (NULL, NULL, NULL, Basis::Original);
+        let mut rows = Rows { lengths, longest, order, scatter, relabel, basis };
         let window = match sort {
             Sort::None => return Ok(rows),
             Sort::Window(window) => window.min(n).max(1),
             Sort::All => n.max(1),
             Sort::Rcm => return Err(Stop::OnHost),
         };
-        rows.order = longest_first(builder, lengths, n, window)?;
+        rows.order = longest_first(builder, lengths, longest, n, window)?;
         rows.basis = if matrix.nrows == matrix.ncols { target.basis } else { Basis::Original };
         match rows.basis {
             Basis::Original => rows.scatter = rows.order,
@@ -215,20 +228,29 @@ impl Rows {
     }
 }
 
-/// `n` rows of these lengths, longest first in each window, as an array of the layout.
+/// `n` rows of these lengths, of which the number `longest` is the largest, longest first in each
+/// window, as an array of the layout.
 pub(super) fn longest_first(
     builder: &mut dyn Builder,
     lengths: Arg,
+    longest: Arg,
     n: usize,
     window: usize,
 ) -> Result<Arg, Stop> {
-    let longest = builder.max(lengths, n)?;
+    let sizes = [n, window].map(|size| Arg::U32(size as u32));
+    if let Some((most, block)) = SORTED_BY_A_BLOCK.into_iter().find(|&(most, _)| window <= most) {
+        let order = builder.array(4 * n as u64)?;
+        let threads = n.div_ceil(window) as u64 * u64::from(block);
+        let args = sizes.into_iter().chain([lengths, order]).collect();
+        let kernel = format!("sort_window_{most}");
+        builder.launch(&Launch::over("convert", kernel, threads, block, args))?;
+        return Ok(order);
+    }
     let bits = |most: usize| usize::BITS - most.leading_zeros();
-    let length_bits = bits(longest as usize);
+    let length_bits = bits(builder.read(longest)? as usize);
     let keys = builder.temporary(8 * n as u64)?;
     let own = builder.temporary(4 * n as u64)?;
-    let sizes = [n as u32, window as u32, length_bits].map(Arg::U32);
-    let args = sizes.into_iter().chain([lengths, keys, own]).collect();
+    let args = sizes.into_iter().chain([Arg::U32(length_bits), lengths, keys, own]).collect();
     builder.launch(&step("sort_keys".to_string(), n, args))?;
     let windows = n.saturating_sub(1) / window;
     Ok(builder.sort_down(keys, own, n, length_bits + bits(windows))?)
@@ -263,7 +285,11 @@ impl Slots {
     ) -> Result<Launch, Stop> {
         let matrix = builder.matrix();
         let bits = if self.base == NULL { 32 } else { 16 };
-        let kernel = format!("fill_c{bits}_{}_{}", matrix.offset_name(), target.precision);
+        let depth = depth(matrix.nnz, matrix.nrows);
+        let (offset, precision) = (matrix.offset_name(), target.precision);
+        let kernel = format!("fill{depth}_c{bits}_{offset}_{precision}");
+        // A block of 128 threads takes 1,024 entries at a time.
+        let threads = self.stored.div_ceil(1024 / depth) as u64 * 128;
         let [narrow, wide] = self.starts;
         let launch = |relabel: Arg, columns: Arg| {
             let args = vec![
@@ -283,7 +309,7 @@ impl Slots {
                 columns,
                 self.values,
             ];
-            Launch::over("convert", kernel.clone(), self.stored as u64, 128, args)
+            Launch::over("convert", kernel.clone(), threads, 128, args)
         };
         builder.launch(&launch(rows.relabel, self.columns))?;
         Ok(launch(NULL, NULL))

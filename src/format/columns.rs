@@ -280,7 +280,7 @@ pub(super) fn build(
 ) -> Result<Built, Stop> {
     let matrix = builder.matrix();
     let rows = build::Rows::new(builder, sort, target)?;
-    let width = builder.max(rows.lengths, matrix.nrows)? as usize;
+    let width = builder.read(rows.longest)? as usize;
     let (lengths, rows_each) = match kept {
         Kept::Nothing => (NULL, 1),
         Kept::Rows => (rows.sorted_lengths(builder)?, 1),

@@ -8,7 +8,7 @@ use super::launch::{Arrays, NULL};
 use super::rows::{BLOCK, WARP, allowed_slots};
 use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target, Work,
-    bytes_of, fill, store,
+    build, bytes_of, fill, store,
 };
 use crate::csr::{Csr, offsets};
 use crate::par;
@@ -255,27 +255,34 @@ pub(super) fn build(
     // A hack alone that has more is reason enough to refuse.
     let most = (allowed_slots(nnz as u64) / hack as u64).min(u64::from(u32::MAX - 1));
     let counts = builder.temporary(4 * (hacks as u64 + 1))?;
-    let launch = |counts: Arg, starts: [Arg; 2], offsets: Arg, values: Arg| {
-        let sizes = [nrows, hack, most as usize].map(|size| Arg::U32(size as u32));
-        let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values, counts];
-        let args = sizes.into_iter().chain(from).chain(starts).chain([offsets, values]).collect();
-        let kernel = format!("hack_diagonals_{}_{}", matrix.offset_name(), target.precision);
-        let threads = hacks as u64 * hack as u64;
-        // The next 8 columns and values of every row.
-        let shared_bytes = (hack * 9 * (4 + target.precision.bytes())) as u32;
-        let launch = Launch::over("convert", kernel, threads, hack as u32, args);
-        Launch { shared_bytes, ..launch }
+    let depth = build::depth(nnz, nrows);
+    // Of most hacks, all.
+    let keep = 8 * depth;
+    let kept = builder.temporary(4 * (hacks * keep) as u64)?;
+    let find = |starts: [Arg; 2], offsets: Arg| {
+        let sizes = [nrows, hack, most as usize, keep].map(|size| Arg::U32(size as u32));
+        let from = [Arg::RowPtr, Arg::ColIdx, counts, kept];
+        let args = sizes.into_iter().chain(from).chain(starts).chain([offsets]).collect();
+        let kernel = format!("hack_offsets{depth}_{}", matrix.offset_name());
+        let block = hack.min(256);
+        Launch::over("convert_diagonals", kernel, (hacks * block) as u64, block as u32, args)
     };
-    builder.launch(&launch(counts, [NULL, NULL], NULL, NULL))?;
+    builder.launch(&find([NULL, NULL], NULL))?;
     let starts = builder.starts(counts, 1, hacks + 1)?;
     let slots = fill::check("its diagonals", u128::from(starts.total) * hack as u128, nnz)?;
     let value_bytes = target.precision.bytes() as u64;
     target.check_bytes(slots * value_bytes + 4 * starts.total)?;
     let offsets = builder.array(4 * starts.total)?;
     let values = builder.array(slots * value_bytes)?;
-    builder.launch(&launch(NULL, starts.args, offsets, values))?;
-    let update = vec![launch(NULL, starts.args, NULL, values)];
+    builder.launch(&find(starts.args, offsets))?;
+    let depth = build::depth(starts.total as usize, hacks);
+    let sizes = [nrows, hack, hacks].map(|size| Arg::U32(size as u32));
+    let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
+    let args = sizes.into_iter().chain(from).chain(starts.args).chain([offsets, values]).collect();
+    let kernel = format!("fill_diagonals{depth}_{}_{}", matrix.offset_name(), target.precision);
+    let fill = Launch::over("convert_diagonals", kernel, (hacks * hack) as u64, 128, args);
+    builder.launch(&fill)?;
     let shape = [nrows, ncols, hack];
     let launches = vec![product(shape, starts.args, offsets, values, target.precision)];
-    Ok(Built { launches, update, ..Built::default() })
+    Ok(Built { launches, update: vec![fill], ..Built::default() })
 }

@@ -142,20 +142,20 @@ impl Storage for HllFormat {
         let counts = builder.temporary(4 * (hacks as u64 + 1))?;
         let args = sizes.into_iter().chain([rows.order, rows.lengths, counts]).collect();
         builder.launch(&build::step("slice_widths".to_string(), hacks * WARP, args))?;
-        let starts = builder.starts(counts, hack, hacks + 1)?;
+        let widest = builder.number()?;
         let (base, bits) = match width(params) {
             Width::Wide => (NULL, 32),
             Width::Narrow => {
                 let base = builder.array(4 * hacks as u64)?;
-                let widest = builder.temporary(4)?;
                 let kernel = format!("spans_{}", matrix.offset_name());
                 let from = [rows.order, rows.relabel, Arg::RowPtr, Arg::ColIdx];
                 let args = sizes.into_iter().chain(from).chain([base, widest]).collect();
                 builder.launch(&build::step(kernel, hacks * WARP, args))?;
-                check_span(builder.read(widest)? as usize)?;
                 (base, 16)
             }
         };
+        let starts = builder.starts(counts, hack, hacks + 1)?;
+        check_span(builder.read(widest)? as usize)?;
         let value_bytes = target.precision.bytes() as u64;
         target.check_bytes(starts.total * (bits / 8 + value_bytes))?;
         let columns = builder.array(starts.total * bits / 8)?;

@@ -148,7 +148,7 @@ impl Storage for StcsrFormat {
         let packed = builder.array(4 * slots)?;
         let bases = builder.zeros(4 * count * (tile / STEP) as u64)?;
         let values = builder.array(w * slots)?;
-        let widest = builder.temporary(4)?;
+        let widest = builder.number()?;
         let precision = target.precision;
         let matrix = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
         let bounds = [found.rows, found.entries, starts_at];

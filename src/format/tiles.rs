@@ -1,7 +1,6 @@
 //! Tiles: the entries of a matrix in pieces, each for a block of GPU threads.
 
-use super::launch::NULL;
-use super::{Arg, Builder, Matrix, Stop, build};
+use super::{Arg, Builder, Launch, Matrix, Stop};
 use crate::csr::Pattern;
 use crate::error::Error;
 
@@ -53,41 +52,46 @@ pub(super) struct FoundTiles {
 }
 
 impl FoundTiles {
-    /// Finds the tiles of [`Tiles::of`]; `array` makes their arrays, of zeros.
+    /// Finds the tiles of [`Tiles::of`], but that every warp starts one; `array` makes their arrays.
     pub fn new(
         builder: &mut dyn Builder,
         most: usize,
         array: fn(&mut dyn Builder, u64) -> Result<Arg, Error>,
     ) -> Result<Self, Stop> {
-        let Matrix { nrows, nnz, wide, .. } = builder.matrix();
+        let matrix = builder.matrix();
+        let Matrix { nrows, nnz, wide, .. } = matrix;
+        let width = if wide { 8 } else { 4 };
         let weight = TILES_A_CHUNK * most as u64;
         let chunks = (nnz as u64 + nrows as u64).div_ceil(weight).max(1);
-        let (counts, splits) = (builder.temporary(4 * (chunks + 1))?, builder.temporary(4)?);
-        let launch = |starts: Arg, rows: Arg, entries: Arg| {
+        let starts = builder.temporary(4 * (chunks + 1))?;
+        let kept = chunks * KEPT_A_CHUNK;
+        let (kept_rows, kept_entries) =
+            (builder.temporary(4 * kept)?, builder.temporary(width * kept)?);
+        let (ended, total, splits) = (builder.number()?, builder.number()?, builder.number()?);
+        let launch = |stem: &str, out: &[Arg]| {
             let sizes = [Arg::U32(nrows as u32), Arg::U32(most as u32)];
             let chunking = [Arg::U64(weight), Arg::U32(chunks as u32), Arg::RowPtr];
-            let out = [counts, splits, starts, rows, entries];
-            let args = sizes.into_iter().chain(chunking).chain(out).collect();
-            let kernel = format!("tiles_{}", if wide { "wide" } else { "narrow" });
-            build::step(kernel, chunks as usize * 32, args)
+            let found = [starts, kept_rows, kept_entries];
+            let out = out.iter().copied();
+            let args = sizes.into_iter().chain(chunking).chain(found).chain(out).collect();
+            let kernel = format!("{stem}_{}", matrix.offset_name());
+            Launch::over("convert_tiles", kernel, chunks * 32, 256, args)
         };
-        builder.launch(&launch(NULL, NULL, NULL))?;
-        let starts = builder.starts(counts, 1, chunks as usize + 1)?;
-        let [narrow, _] = starts.args;
-        if narrow == NULL {
-            return Err(Stop::OnHost);
-        }
+        builder.launch(&launch("find_tiles", &[ended, total, splits]))?;
+        let count = u64::from(builder.read(total)?);
         let splits = builder.read(splits)? > 0;
-        let count = starts.total;
         let rows = array(builder, 4 * (count + 1))?;
-        let entries = array(builder, if wide { 8 } else { 4 } * (count + 1))?;
-        builder.launch(&launch(narrow, rows, entries))?;
+        let entries = array(builder, width * (count + 1))?;
+        builder.launch(&launch("place_tiles", &[rows, entries]))?;
         Ok(FoundTiles { rows, entries, count, splits })
     }
 }
 
 /// Tiles that one warp finds: at most, where all are full.
 const TILES_A_CHUNK: u64 = 16;
+
+/// Tiles of a chunk that are kept between counting and placing: `KEPT` of the kernels.
+const KEPT_A_CHUNK: u64 = 64;
 
 #[cfg(test)]
 mod tests {

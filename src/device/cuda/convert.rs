@@ -22,7 +22,15 @@ pub(super) struct Conversion<'a, T> {
     csr: &'a DeviceCsr<T>,
     arrays: Vec<Memory>,
     temporaries: Vec<Memory>,
+    /// [`NUMBERS`] 32-bit numbers, once there are any; the first two are a 64-bit sum.
+    numbers: Option<Memory>,
+    used: usize,
+    /// What they were when they were last read, if nothing was launched since.
+    seen: Option<[u32; NUMBERS]>,
 }
+
+/// Numbers that a conversion may use, those of its sums among them.
+const NUMBERS: usize = 16;
 
 impl Gpu {
     /// Converts a matrix that this GPU holds, on the GPU; `None` where the candidate is converted
@@ -39,13 +47,21 @@ impl Gpu {
     ) -> Result<Option<CudaOperator<T>>> {
         self.make_current()?;
         let target = Target { precision: T::PRECISION, ..*target };
-        let mut work = Conversion { gpu: self, csr, arrays: Vec::new(), temporaries: Vec::new() };
+        let mut work = Conversion {
+            gpu: self,
+            csr,
+            arrays: Vec::new(),
+            temporaries: Vec::new(),
+            numbers: None,
+            used: 2,
+            seen: None,
+        };
         match candidate.format.build(&mut work, &candidate.params, &target) {
             Ok(built) => {
+                // What the conversion alone needed goes back behind its kernels, before the wait.
                 let arrays = std::mem::take(&mut work.arrays);
-                let operator = CudaOperator::built(self, csr, arrays, &built)?;
-                self.synchronize()?;
-                Ok(Some(operator))
+                drop(work);
+                CudaOperator::built(self, csr, arrays, &built).map(Some)
             }
             Err(Stop::OnHost) => Ok(None),
             Err(Stop::Failed(error)) => Err(error),
@@ -68,6 +84,27 @@ impl<T: Scalar> Conversion<'_, T> {
             Word::Fixed(address) => address,
             Word::X | Word::Y | Word::Alpha | Word::Beta | Word::Values => 0,
         }
+    }
+
+    /// The numbers' memory.
+    fn numbers(&mut self) -> Result<u64> {
+        let numbers = match self.numbers.take() {
+            Some(numbers) => numbers,
+            None => Memory::zeros(4 * NUMBERS as u64, &self.gpu.stream)?,
+        };
+        Ok(self.numbers.insert(numbers).address())
+    }
+
+    /// What the numbers are now.
+    fn look(&mut self) -> Result<[u32; NUMBERS]> {
+        if let Some(seen) = self.seen {
+            return Ok(seen);
+        }
+        let mut numbers = [0u32; NUMBERS];
+        let address = self.numbers()?;
+        super::memory::read(address, bytemuck::cast_slice_mut(&mut numbers), &self.gpu.stream)?;
+        self.seen = Some(numbers);
+        Ok(numbers)
     }
 
     /// Calls one of CUB's algorithms: once for its temporary memory, once to work.
@@ -117,12 +154,19 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn temporary(&mut self, bytes: u64) -> Result<Arg> {
-        self.temporaries.push(Memory::zeros(bytes, &self.gpu.stream)?);
+        self.temporaries.push(Memory::new(bytes, &self.gpu.stream)?);
         Ok(Arg::Temporary(self.temporaries.len() - 1))
+    }
+
+    fn number(&mut self) -> Result<Arg> {
+        assert!(self.used < NUMBERS, "a conversion uses more than {NUMBERS} numbers");
+        self.used += 1;
+        Ok(Arg::U64(self.numbers()? + 4 * (self.used as u64 - 1)))
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<()> {
         let Some(step) = Step::new(self.gpu, launch, |arg| self.word(arg))? else { return Ok(()) };
+        self.seen = None;
         // SAFETY: the arguments are those that the format described for this kernel, of arrays that
         // live until the conversion has ended.
         unsafe { step.launch::<T>([0; 3], T::ZERO, T::ZERO, self.gpu.stream.as_inner()) }
@@ -138,20 +182,19 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
                 primitives::ellect_exclusive_sum(temporary, bytes, from, each, to, n, stream)
             }
         })?;
-        let mut total = [0u64];
-        let last = sums.address() + 8 * (n as u64 - 1);
-        super::memory::read(last, bytemuck::cast_slice_mut(&mut total), &self.gpu.stream)?;
-        let [total] = total;
-        if u32::try_from(total).is_err() {
-            self.arrays.push(sums);
-            return Ok(Starts { args: [NULL, Arg::Array(self.arrays.len() - 1)], total });
-        }
-        self.temporaries.push(sums);
-        let sums = Arg::Temporary(self.temporaries.len() - 1);
-        let narrow = self.array(4 * n as u64)?;
-        let args = vec![Arg::U64(n as u64), sums, narrow];
+        let narrow = Memory::new(4 * n as u64, &self.gpu.stream)?;
+        // Into 32 bits before it is known that they suffice: that is known by the wait for the sum.
+        let to = [sums.address(), narrow.address(), self.numbers()?].map(Arg::U64);
+        let args = [Arg::U64(n as u64)].into_iter().chain(to).collect();
         self.launch(&Launch::over("convert", "narrow_offsets", n as u64, 256, args))?;
-        Ok(Starts { args: [narrow, NULL], total })
+        let [low, high, ..] = self.look()?;
+        let total = u64::from(high) << 32 | u64::from(low);
+        let is_narrow = high == 0;
+        let (kept, other) = if is_narrow { (narrow, sums) } else { (sums, narrow) };
+        self.arrays.push(kept);
+        self.temporaries.push(other);
+        let kept = Arg::Array(self.arrays.len() - 1);
+        Ok(Starts { args: if is_narrow { [kept, NULL] } else { [NULL, kept] }, total })
     }
 
     fn sort_down(&mut self, keys: Arg, rows: Arg, n: usize, bits: u32) -> Result<Arg> {
@@ -173,21 +216,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn read(&mut self, number: Arg) -> Result<u32> {
-        let mut found = [0u32];
-        let address = self.address(number);
-        super::memory::read(address, bytemuck::cast_slice_mut(&mut found), &self.gpu.stream)?;
-        Ok(found[0])
-    }
-
-    fn max(&mut self, numbers: Arg, n: usize) -> Result<u32> {
-        let most = Memory::zeros(4, &self.gpu.stream)?;
-        let (from, to) = (self.address(numbers) as *const u32, most.address() as *mut u32);
-        self.primitive("finding the largest", |temporary, bytes, stream| {
-            // SAFETY: the array holds `n` numbers.
-            unsafe { primitives::ellect_max(temporary, bytes, from, to, n as u64, stream) }
-        })?;
-        let mut found = [0u32];
-        most.read(bytemuck::cast_slice_mut(&mut found))?;
-        Ok(found[0])
+        let at = self.address(number) - self.numbers()?;
+        Ok(self.look()?[at as usize / 4])
     }
 }

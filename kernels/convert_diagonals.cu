@@ -1,0 +1,223 @@
+// Conversion of a CSR matrix that the GPU holds to the diagonals of hacks of rows
+// (src/format/diagonals.rs says in which order).
+//
+// Launch: hack_offsets in one block a hack, of as many threads as it has rows but at most 256;
+// fill_diagonals in blocks of 128 threads, a thread a row of the hacks. A hack is a multiple of 32
+// rows, at most 1,024. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
+#include "common.cuh"
+
+constexpr uint32_t full = 0xffffffffu;
+constexpr int32_t none = 0x7fffffff;  // larger than any offset
+
+// Offsets that are marked at a time, a bit each.
+constexpr uint32_t MARKS = 1 << 17;
+
+// Loads that are under way at a time.
+constexpr int batch = 8;
+
+// The diagonals of each hack in rising order, found by marks of their offsets: as many offsets at a
+// time as there are marks, from the least that is left.
+//
+// With `offsets` null it counts: counts[h] = diagonals of hack h, where they are at most `most`, and
+// keeps the first `keep` of them; otherwise it writes them all, those that were not kept found again.
+template <int depth, class Offset>
+__device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint32_t most,
+                                             uint32_t keep, const Offset* __restrict__ row_ptr,
+                                             const uint32_t* __restrict__ col_idx, uint32_t* counts,
+                                             int32_t* kept, const uint32_t* narrow,
+                                             const uint64_t* wide, int32_t* offsets) {
+    constexpr int rows_a_part = 32 / depth;
+    __shared__ uint32_t marks[MARKS / 32];
+    __shared__ Offset begins[1025];
+    __shared__ uint32_t sums[8];
+    __shared__ int32_t lowest, highest, next;
+    const uint32_t h = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint64_t first = uint64_t(h) * hack;
+    const uint32_t rows = uint32_t(min(uint64_t(hack), nrows - first));
+    kept += uint64_t(h) * keep;
+    if (offsets) {
+        offsets += narrow ? narrow[h] : wide[h];
+        if (counts[h] <= keep) {
+            for (uint32_t d = threadIdx.x; d < counts[h]; d += blockDim.x) offsets[d] = kept[d];
+            return;
+        }
+    }
+    for (uint32_t r = threadIdx.x; r <= rows; r += blockDim.x) begins[r] = row_ptr[first + r];
+    if (threadIdx.x == 0) lowest = none, highest = -none;
+    __syncthreads();
+    const auto offset_of = [&](uint32_t r, Offset k) {
+        return int32_t(int64_t(col_idx[k]) - int64_t(first + r));
+    };
+    int32_t low = none, high = -none;
+    for (uint32_t r = threadIdx.x; r < rows; r += blockDim.x) {
+        if (begins[r] == begins[r + 1]) continue;
+        low = min(low, offset_of(r, begins[r])), high = max(high, offset_of(r, begins[r + 1] - 1));
+    }
+    low = __reduce_min_sync(full, low), high = __reduce_max_sync(full, high);
+    if (lane == 0) atomicMin(&lowest, low), atomicMax(&highest, high);
+    __syncthreads();
+    low = lowest, high = highest;
+    uint32_t found = 0;
+    while (low <= high && found <= most) {
+        const uint32_t span = uint32_t(min(int64_t(high) - low + 1, int64_t(MARKS)));
+        const uint32_t words = (span + 31) / 32;
+        for (uint32_t w = threadIdx.x; w < words; w += blockDim.x) marks[w] = 0;
+        if (threadIdx.x == 0) next = none;
+        __syncthreads();
+        int32_t beyond = none;
+        for (uint32_t r0 = warp * 32; r0 < rows; r0 += blockDim.x) {
+            const uint32_t r = r0 + lane;
+            const uint32_t length = r < rows ? uint32_t(begins[r + 1] - begins[r]) : 0;
+            const uint32_t longest = __reduce_max_sync(full, length);
+            for (uint32_t k0 = 0; k0 < longest; k0 += depth) {
+                for (int part = 0; part < 32; part += batch * rows_a_part) {
+                    int32_t offset[batch];
+#pragma unroll
+                    for (int b = 0; b < batch; b++) {
+                        const uint32_t row = r0 + part + b * rows_a_part + lane / depth;
+                        const Offset at = row < rows ? begins[row] + k0 + lane % depth : 0;
+                        const bool is = row < rows && at < begins[row + 1];
+                        offset[b] = is ? offset_of(row, at) : -none;
+                    }
+#pragma unroll
+                    for (int b = 0; b < batch; b++) {
+                        const int64_t away = int64_t(offset[b]) - low;
+                        if (away < 0) continue;
+                        if (away >= span) {
+                            beyond = min(beyond, offset[b]);
+                            continue;
+                        }
+                        uint32_t* const word = marks + away / 32;
+                        const uint32_t bit = 1u << (away % 32);
+                        if (!(*(volatile uint32_t*)word & bit)) atomicOr(word, bit);
+                    }
+                }
+            }
+        }
+        beyond = __reduce_min_sync(full, beyond);
+        if (lane == 0 && beyond != none) atomicMin(&next, beyond);
+        __syncthreads();
+        // A thread takes neighbouring words, an odd number of them for the banks' sake.
+        const uint32_t each = ((words + blockDim.x - 1) / blockDim.x) | 1;
+        const uint32_t begin = threadIdx.x * each, end = min(begin + each, words);
+        uint32_t own = 0;
+        for (uint32_t w = begin; w < end; w++) own += __popc(marks[w]);
+        uint32_t upto = own;
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+            const uint32_t before = __shfl_up_sync(full, upto, step);
+            if (lane >= step) upto += before;
+        }
+        if (lane == 31) sums[warp] = upto;
+        __syncthreads();
+        uint32_t at = found + upto - own;
+        for (uint32_t w = 0; w < blockDim.x / 32; w++) {
+            if (w < warp) at += sums[w];
+            found += sums[w];
+        }
+        for (uint32_t w = begin; w < end; w++) {
+            for (uint32_t left = marks[w]; left != 0; left &= left - 1, at++) {
+                const int32_t offset = low + int32_t(w * 32) + __ffs(left) - 1;
+                if (offsets) {
+                    offsets[at] = offset;
+                } else if (at < keep) {
+                    kept[at] = offset;
+                }
+            }
+        }
+        low = next;
+        __syncthreads();
+        if (low == none) break;
+    }
+    if (!offsets && threadIdx.x == 0) counts[h] = found;
+}
+
+// Writes the values of each hack, diagonal by diagonal, and fill (-0.0) where a row has no entry: a
+// warp takes 32 rows, `depth` diagonals at a time, of which a row has at most as many entries. They
+// are read along the rows, looked up among the diagonals, and turned over in shared memory.
+template <int depth, class T, class Offset>
+__device__ __forceinline__ void fill_diagonals(uint32_t nrows, uint32_t hack, uint32_t hacks,
+                                               const Offset* __restrict__ row_ptr,
+                                               const uint32_t* __restrict__ col_idx,
+                                               const T* __restrict__ from, const uint32_t* narrow,
+                                               const uint64_t* wide,
+                                               const int32_t* __restrict__ offsets, T* values) {
+    constexpr int rows_a_part = 32 / depth;
+    __shared__ T tiles[4][depth][33];
+    __shared__ int32_t lists[4][depth];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint64_t first = (uint64_t(blockIdx.x) * 4 + warp) * 32, row = first + lane;
+    const uint32_t h = uint32_t(first / hack);
+    if (h >= hacks) return;
+    T (*const tile)[33] = tiles[warp];
+    int32_t* const list = lists[warp];
+    const uint64_t start = narrow ? narrow[h] : wide[h];
+    const uint32_t count = uint32_t((narrow ? narrow[h + 1] : wide[h + 1]) - start);
+    Offset at = row < nrows ? row_ptr[row] : 0;
+    const Offset end = row < nrows ? row_ptr[row + 1] : 0;
+    values += start * hack + first % hack + lane;
+    for (uint32_t c = 0; c < count; c += depth) {
+        if (lane < depth) list[lane] = c + lane < count ? offsets[start + c + lane] : none;
+#pragma unroll
+        for (int d = 0; d < depth; d++) tile[d][lane] = T(-0.0);
+        __syncwarp();
+        uint32_t taken = 0;
+        for (int part = 0; part < 32; part += batch * rows_a_part) {
+            int32_t offset[batch];
+            T value[batch];
+#pragma unroll
+            for (int b = 0; b < batch; b++) {
+                const uint32_t r = part + b * rows_a_part + lane / depth;
+                const Offset k = __shfl_sync(full, at, r) + lane % depth;
+                const bool is = k < __shfl_sync(full, end, r);
+                offset[b] = is ? int32_t(int64_t(col_idx[k]) - int64_t(first + r)) : -none;
+                value[b] = is ? from[k] : T(0);
+            }
+#pragma unroll
+            for (int b = 0; b < batch; b++) {
+                const uint32_t low = part + b * rows_a_part, r = low + lane / depth;
+                // The last of these diagonals that is not above the entry's.
+                uint32_t d = 0;
+#pragma unroll
+                for (int step = depth / 2; step > 0; step /= 2)
+                    if (list[d + step] <= offset[b]) d += step;
+                const bool is = list[d] == offset[b];
+                if (is) tile[d][r] = value[b] + T(0);
+                const uint32_t all = __ballot_sync(full, is);
+                if (lane >= low && lane < low + rows_a_part)
+                    taken = __popc(all >> ((lane - low) * depth % 32) & (full >> (32 - depth)));
+            }
+        }
+        at += taken;
+        __syncwarp();
+#pragma unroll 8
+        for (int d = 0; d < depth; d++)
+            if (c + d < count) values[uint64_t(c + d) * hack] = tile[d][lane];
+        __syncwarp();
+    }
+}
+
+#define DEPTHS(width, Offset)                                                                     \
+    KERNELS(8, width, Offset)                                                                     \
+    KERNELS(16, width, Offset)                                                                    \
+    KERNELS(32, width, Offset)
+#define KERNELS(depth, width, Offset)                                                             \
+    extern "C" __global__ void __launch_bounds__(256) hack_offsets##depth##_##width(              \
+        uint32_t nrows, uint32_t hack, uint32_t most, uint32_t keep, const Offset* row_ptr,       \
+        const uint32_t* col_idx, uint32_t* counts, int32_t* kept, const uint32_t* narrow,         \
+        const uint64_t* wide, int32_t* offsets) {                                                 \
+        hack_offsets<depth, Offset>(nrows, hack, most, keep, row_ptr, col_idx, counts, kept,      \
+                                    narrow, wide, offsets);                                       \
+    }                                                                                             \
+    FILL(depth, width, Offset, f64, double)                                                       \
+    FILL(depth, width, Offset, f32, float)
+#define FILL(depth, width, Offset, name, T)                                                       \
+    extern "C" __global__ void __launch_bounds__(128) fill_diagonals##depth##_##width##_##name(   \
+        uint32_t nrows, uint32_t hack, uint32_t hacks, const Offset* row_ptr,                     \
+        const uint32_t* col_idx, const T* from, const uint32_t* narrow, const uint64_t* wide,     \
+        const int32_t* offsets, T* values) {                                                      \
+        fill_diagonals<depth, T, Offset>(nrows, hack, hacks, row_ptr, col_idx, from, narrow,      \
+                                         wide, offsets, values);                                  \
+    }
+DEPTHS(narrow, uint32_t)
+DEPTHS(wide, uint64_t)
