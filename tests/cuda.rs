@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ellect::device::Kind;
 use ellect::device::cuda::{DeviceCsr, Gpu};
-use ellect::format::{Basis, Candidate, Target, candidates};
+use ellect::format::{Basis, Candidate, Matrix, Target, candidates};
 use ellect::operator::{permute, permute_back};
 use ellect::structure::Structure;
 use ellect::{Csr, PreparedOperator, Scalar, check};
@@ -26,16 +26,126 @@ fn every_candidate_multiplies_right_on_the_gpu() {
         }
     };
     let all = candidates(Kind::Gpu);
+    let named = |candidate: &&Candidate| CONVERTED.contains(&candidate.format.name());
+    let converted: Vec<Candidate> = all.iter().filter(named).cloned().collect();
     let mut run = BTreeMap::new();
     for (name, csr) in corpus::small() {
         check_matrix(&gpu, &name, &csr, &all, &mut run);
         check_matrix(&gpu, &name, &csr.cast::<f32>(), &all, &mut run);
+    }
+    for (name, csr) in edges() {
+        check_matrix(&gpu, &name, &csr, &converted, &mut run);
+        check_matrix(&gpu, &name, &csr.cast::<f32>(), &converted, &mut run);
+        check_wide(&gpu, &name, &csr, &converted);
+        check_wide(&gpu, &name, &csr.cast::<f32>(), &converted);
     }
     println!("on {}, converted there or on the host:", gpu.profile().title);
     for (candidate, built) in &run {
         println!("{candidate}: {}", if *built { "there" } else { "on the host" });
     }
     assert!(!run.is_empty());
+}
+
+/// Formats that are converted on a GPU by kernels of their own.
+const CONVERTED: [&str; 12] =
+    ["ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo"];
+
+/// Matrices past what a block or a warp of a conversion takes at a time.
+fn edges() -> Vec<(String, Csr<f64>)> {
+    let hash = |i: usize, k: usize| {
+        let mixed = (i as u64 * 0x9e37_79b9 + k as u64 * 0x85eb_ca6b + 1).wrapping_mul(0xc2b2_ae35);
+        (mixed >> 16) as usize
+    };
+    let of = |nrows: usize, ncols: usize, row: &dyn Fn(usize) -> Vec<usize>| {
+        let entries = (0..nrows).flat_map(|i| {
+            let mut columns: Vec<usize> = row(i).into_iter().filter(|&j| j < ncols).collect();
+            columns.sort_unstable();
+            columns.dedup();
+            columns.into_iter().map(move |j| (i, j, 0.25 * ((i + 3 * j) % 41) as f64 - 4.0))
+        });
+        Csr::from_triplets(nrows, ncols, entries.collect::<Vec<_>>()).expect("indices are in range")
+    };
+    let blocks = |n: usize, b: usize| {
+        of(n, n, &|i| {
+            let block = i / b;
+            let places = [block, block + 1 + hash(block, 0) % 9, block + 20 + block % 3];
+            let some = &places[..1 + hash(block, 1) % 3];
+            some.iter().flat_map(|place| place * b..(place + 1) * b).collect()
+        })
+    };
+    let mut all = vec![
+        (
+            "rows of 0 to 60 entries, windows with a short last one".to_string(),
+            of(9001, 9001, &|i| (0..hash(i, 0) % 61).map(|k| i + 2 * k + hash(i, k) % 2).collect()),
+        ),
+        (
+            "rows of 0 to 4 entries".to_string(),
+            of(40_003, 40_003, &|i| (0..hash(i, 0) % 5).map(|k| i + 7 * k).collect()),
+        ),
+        (
+            "a row of 150,000 entries".to_string(),
+            of(300, 200_000, &|i| if i == 113 { (0..150_000).collect() } else { vec![i, i * 600] }),
+        ),
+        (
+            "diagonals far apart".to_string(),
+            of(2000, 400_000, &|i| [0, 131_071, 131_072, 300_000, 397_990].map(|d| i + d).to_vec()),
+        ),
+        ("a band of 300 diagonals".to_string(), of(1500, 1800, &|i| (i..i + 300).collect())),
+        (
+            "a band half full".to_string(),
+            of(3100, 3100, &|i| (0..40).filter(|&k| hash(i, k) % 2 == 0).map(|k| i + k).collect()),
+        ),
+    ];
+    for b in 2..=6 {
+        all.push((format!("blocks of {b}, the last one cut"), blocks(211 * b * 6 - 1, b)));
+    }
+    all
+}
+
+/// Checks products of what is converted from row pointers of 64 bits.
+fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candidate]) {
+    let structure = Structure::of(csr);
+    let whole = csr.map_values(|value| T::from_f64(value.to_f64().round()));
+    // Uploaded as floating-point numbers of the same bits.
+    let row_ptr: Vec<f64> = csr.row_ptr().iter().map(|&at| f64::from_bits(at as u64)).collect();
+    let col_idx: Vec<f32> = csr.col_idx().iter().map(|&column| f32::from_bits(column)).collect();
+    let row_ptr = gpu.vector(&row_ptr).expect("memory suffices");
+    let col_idx = gpu.vector(&col_idx).expect("memory suffices");
+    let values = gpu.vector(whole.values()).expect("memory suffices");
+    let (nrows, ncols, nnz) = (csr.nrows(), csr.ncols(), csr.nnz());
+    let matrix = Matrix { nrows, ncols, nnz, wide: true };
+    let addresses = [row_ptr.address(), col_idx.address(), values.address()];
+    // SAFETY: the vectors hold a valid matrix and outlive what is made of it.
+    let there = Arc::new(unsafe { DeviceCsr::<T>::from_raw(matrix, addresses) });
+    let x = check::whole_numbers::<T>(ncols, 1);
+    let want = check::reference(&whole, T::ONE, &x, T::ZERO, &vec![T::ZERO; nrows]);
+    let x = gpu.vector(&x).expect("memory suffices");
+    let target = Target {
+        device: gpu.profile(),
+        precision: T::PRECISION,
+        basis: Basis::Original,
+        memory_limit: u64::MAX,
+    };
+    for candidate in all {
+        if candidate.work(&structure, &target).is_err() {
+            continue;
+        }
+        let what = format!("{candidate} on {name}, {}, 64-bit row pointers", T::PRECISION);
+        let made = gpu.convert(&there, candidate, &target);
+        let Some(operator) = made.unwrap_or_else(|error| panic!("{what}: {error}")) else {
+            continue;
+        };
+        let y = gpu.vector(&vec![T::from_f64(f64::NAN); nrows]).expect("memory suffices");
+        let stream = gpu.stream().as_inner();
+        // SAFETY: the vectors have the matrix's lengths and live until the copy below has waited.
+        unsafe { operator.apply_raw(T::ONE, x.address(), T::ZERO, y.address(), stream) }
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mut got = vec![T::ZERO; nrows];
+        y.read(&mut got).unwrap_or_else(|error| panic!("{what}: {error}"));
+        for (row, (got, want)) in got.iter().zip(&want).enumerate() {
+            assert_eq!(got.to_f64(), want.value, "{what}: row {row}, exact");
+        }
+    }
 }
 
 fn check_matrix<T: Scalar>(
