@@ -22,8 +22,11 @@ pub(super) struct Conversion<'a, T> {
     csr: &'a DeviceCsr<T>,
     arrays: Vec<Memory>,
     temporaries: Vec<Memory>,
-    /// [`NUMBERS`] 32-bit numbers, once there are any; the first two are a 64-bit sum.
-    numbers: Option<Memory>,
+    /// Memory for small temporaries, once there are any: taking and giving back cost time. It begins
+    /// with [`NUMBERS`] 32-bit numbers, of which the first two are a 64-bit sum.
+    workspace: Option<Memory>,
+    /// Bytes of it that are taken, and numbers.
+    taken: u64,
     used: usize,
     /// What they were when they were last read, if nothing was launched since.
     seen: Option<[u32; NUMBERS]>,
@@ -31,6 +34,10 @@ pub(super) struct Conversion<'a, T> {
 
 /// Numbers that a conversion may use, those of its sums among them.
 const NUMBERS: usize = 16;
+
+/// Bytes of the memory for small temporaries, and what each begins at a multiple of.
+const WORKSPACE: u64 = 4 << 20;
+const ALIGNMENT: u64 = 256;
 
 impl Gpu {
     /// Converts a matrix that this GPU holds, on the GPU; `None` where the candidate is converted
@@ -52,7 +59,8 @@ impl Gpu {
             csr,
             arrays: Vec::new(),
             temporaries: Vec::new(),
-            numbers: None,
+            workspace: None,
+            taken: ALIGNMENT,
             used: 2,
             seen: None,
         };
@@ -86,13 +94,14 @@ impl<T: Scalar> Conversion<'_, T> {
         }
     }
 
-    /// The numbers' memory.
-    fn numbers(&mut self) -> Result<u64> {
-        let numbers = match self.numbers.take() {
-            Some(numbers) => numbers,
-            None => Memory::zeros(4 * NUMBERS as u64, &self.gpu.stream)?,
-        };
-        Ok(self.numbers.insert(numbers).address())
+    /// The address of the numbers and the small temporaries.
+    fn workspace(&mut self) -> Result<u64> {
+        if let Some(workspace) = &self.workspace {
+            return Ok(workspace.address());
+        }
+        let workspace = Memory::new(WORKSPACE, &self.gpu.stream)?;
+        workspace.clear(4 * NUMBERS)?;
+        Ok(self.workspace.insert(workspace).address())
     }
 
     /// What the numbers are now.
@@ -101,7 +110,7 @@ impl<T: Scalar> Conversion<'_, T> {
             return Ok(seen);
         }
         let mut numbers = [0u32; NUMBERS];
-        let address = self.numbers()?;
+        let address = self.workspace()?;
         super::memory::read(address, bytemuck::cast_slice_mut(&mut numbers), &self.gpu.stream)?;
         self.seen = Some(numbers);
         Ok(numbers)
@@ -120,10 +129,8 @@ impl<T: Scalar> Conversion<'_, T> {
             code => Err(Error::Device(format!("{what} on the device: CUDA error {code}"))),
         };
         check(call(null_mut(), &mut bytes, stream))?;
-        let temporary = Memory::new(bytes.max(1) as u64, &self.gpu.stream)?;
-        check(call(temporary.address() as *mut c_void, &mut bytes, stream))?;
-        self.temporaries.push(temporary);
-        Ok(())
+        let temporary = self.temporary(bytes as u64)?;
+        check(call(self.address(temporary) as *mut c_void, &mut bytes, stream))
     }
 }
 
@@ -154,6 +161,12 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn temporary(&mut self, bytes: u64) -> Result<Arg> {
+        let end = self.taken.saturating_add(bytes.max(1));
+        if end <= WORKSPACE {
+            let at = self.workspace()? + self.taken;
+            self.taken = end.next_multiple_of(ALIGNMENT);
+            return Ok(Arg::U64(at));
+        }
         self.temporaries.push(Memory::new(bytes, &self.gpu.stream)?);
         Ok(Arg::Temporary(self.temporaries.len() - 1))
     }
@@ -161,7 +174,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     fn number(&mut self) -> Result<Arg> {
         assert!(self.used < NUMBERS, "a conversion uses more than {NUMBERS} numbers");
         self.used += 1;
-        Ok(Arg::U64(self.numbers()? + 4 * (self.used as u64 - 1)))
+        Ok(Arg::U64(self.workspace()? + 4 * (self.used as u64 - 1)))
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<()> {
@@ -184,7 +197,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
         })?;
         let narrow = Memory::new(4 * n as u64, &self.gpu.stream)?;
         // Into 32 bits before it is known that they suffice: that is known by the wait for the sum.
-        let to = [sums.address(), narrow.address(), self.numbers()?].map(Arg::U64);
+        let to = [sums.address(), narrow.address(), self.workspace()?].map(Arg::U64);
         let args = [Arg::U64(n as u64)].into_iter().chain(to).collect();
         self.launch(&Launch::over("convert", "narrow_offsets", n as u64, 256, args))?;
         let [low, high, ..] = self.look()?;
@@ -216,7 +229,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn read(&mut self, number: Arg) -> Result<u32> {
-        let at = self.address(number) - self.numbers()?;
+        let at = self.address(number) - self.workspace()?;
         Ok(self.look()?[at as usize / 4])
     }
 }

@@ -43,11 +43,22 @@ impl Memory {
     /// As [`Memory::new`].
     pub fn zeros(bytes: u64, stream: &Arc<Stream>) -> Result<Self> {
         let memory = Memory::new(bytes, stream)?;
-        // SAFETY: the memory has so many bytes.
-        let code =
-            unsafe { cuda::cuMemsetD8Async(memory.address, 0, memory.bytes, stream.as_inner()) };
-        check(code, "clearing device memory")?;
+        memory.clear(memory.bytes)?;
         Ok(memory)
+    }
+
+    /// Queues that its first bytes become zeros.
+    ///
+    /// # Errors
+    /// [`Error::Device`] by the device.
+    ///
+    /// # Panics
+    /// If they are more than it has.
+    pub fn clear(&self, bytes: usize) -> Result<()> {
+        assert!(bytes <= self.bytes, "{bytes} bytes of {}", self.bytes);
+        // SAFETY: the memory has so many bytes.
+        let code = unsafe { cuda::cuMemsetD8Async(self.address, 0, bytes, self.stream.as_inner()) };
+        check(code, "clearing device memory")
     }
 
     /// Takes memory that holds these bytes.
