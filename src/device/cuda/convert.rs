@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use ellect_kernels::primitives;
 
@@ -33,7 +33,7 @@ pub(super) struct Conversion<'a, T> {
 }
 
 /// Numbers that a conversion may use, those of its sums among them.
-const NUMBERS: usize = 16;
+pub(super) const NUMBERS: usize = 16;
 
 /// Bytes of the memory for small temporaries, and what each begins at a multiple of.
 const WORKSPACE: u64 = 4 << 20;
@@ -109,9 +109,11 @@ impl<T: Scalar> Conversion<'_, T> {
         if let Some(seen) = self.seen {
             return Ok(seen);
         }
-        let mut numbers = [0u32; NUMBERS];
         let address = self.workspace()?;
-        super::memory::read(address, bytemuck::cast_slice_mut(&mut numbers), &self.gpu.stream)?;
+        let mut host = self.gpu.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        super::memory::read(address, bytemuck::cast_slice_mut(&mut host), &self.gpu.stream)?;
+        let mut numbers = [0; NUMBERS];
+        numbers.copy_from_slice(&host);
         self.seen = Some(numbers);
         Ok(numbers)
     }

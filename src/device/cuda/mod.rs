@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cust::context::Context;
 use cust::device::DeviceAttribute;
 use cust::event::{Event, EventFlags};
+use cust::memory::LockedBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys as cuda;
@@ -47,6 +48,8 @@ pub struct Gpu {
     driver: String,
     monitor: Option<nvml::Monitor>,
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
+    /// Where the numbers of a conversion are read to: page-locked, so that they come at once.
+    numbers: Mutex<LockedBuffer<u32>>,
     stream: Arc<Stream>,
     context: Context,
 }
@@ -90,6 +93,8 @@ impl Gpu {
         let stream =
             Stream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;
         keep_memory(index)?;
+        let numbers =
+            LockedBuffer::new(&0, convert::NUMBERS).map_err(failed("taking page-locked memory"))?;
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the version"))?;
         Ok(Gpu {
             index,
@@ -97,6 +102,7 @@ impl Gpu {
             driver: format!("{}.{}", version.major(), version.minor()),
             monitor: nvml::Monitor::open(device),
             modules: Mutex::default(),
+            numbers: Mutex::new(numbers),
             stream: Arc::new(stream),
             context,
         })
