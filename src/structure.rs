@@ -21,9 +21,13 @@ use crate::partition::{self, Partition};
 use crate::reorder;
 use crate::scalar::Scalar;
 pub use blocks::Blocks;
+#[cfg(feature = "cuda")]
+pub(crate) use blocks::fill;
 pub use columns::{HubColumns, RowParts, column_counts};
 pub use constants::Constants;
 pub use histogram::Histogram;
+#[cfg(feature = "cuda")]
+pub(crate) use sample::Sample;
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS};
 
 /// How rows are ordered before they are cut into slices.

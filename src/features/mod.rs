@@ -3,7 +3,7 @@
 //! [`FEATURES`] are cheap: together a few passes over the pattern. [`COSTLY`] ones are computed
 //! where somebody asks for them. Both depend on the pattern alone.
 
-mod probe;
+mod summary;
 
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
@@ -12,9 +12,12 @@ use crate::csr::Pattern;
 use crate::error::Error;
 use crate::format::Refusal;
 use crate::partition;
-use crate::structure::{Sort, Structure};
-use probe::{Probe, over};
-pub use probe::{n_iter, n_p};
+use crate::structure::Structure;
+pub(crate) use summary::Summary;
+use summary::over;
+#[cfg(feature = "cuda")]
+pub(crate) use summary::{HACK, SIDES};
+pub use summary::{n_iter, n_p};
 
 /// A feature: its name, its unit and what it means.
 #[derive(Debug)]
@@ -31,8 +34,8 @@ pub struct Feature {
 /// Computes a feature.
 #[derive(Debug)]
 enum Function {
-    /// From passes over the pattern that cheap features share.
-    Cheap(fn(&Probe<'_>) -> f64),
+    /// From counts that cheap features share.
+    Cheap(fn(&Summary) -> f64),
     /// On its own; refused where it means nothing for the matrix.
     Costly(fn(&Structure<'_>) -> Result<f64, Refusal>),
 }
@@ -41,7 +44,7 @@ const fn feature(
     name: &'static str,
     unit: &'static str,
     doc: &'static str,
-    function: fn(&Probe<'_>) -> f64,
+    function: fn(&Summary) -> f64,
 ) -> Feature {
     Feature { name, unit, doc, function: Function::Cheap(function) }
 }
@@ -64,10 +67,10 @@ pub static FEATURES: &[Feature] = &[
     feature("ncols", "columns", "number of columns", |p| p.ncols),
     feature("nnz", "entries", "number of stored entries", |p| p.nnz),
     feature("density", "1", "entries over rows times columns", |p| over(p.nnz, p.nrows * p.ncols)),
-    feature("row_nnz_mean", "entries", "mean row length", |p| p.mean),
-    feature("row_nnz_sigma", "entries", "standard deviation of row lengths", |p| p.sigma),
+    feature("row_nnz_mean", "entries", "mean row length", |p| p.mean()),
+    feature("row_nnz_sigma", "entries", "standard deviation of row lengths", |p| p.sigma()),
     feature("row_nnz_cv", "1", "standard deviation over mean of row lengths", |p| {
-        over(p.sigma, p.mean)
+        over(p.sigma(), p.mean())
     }),
     feature("row_nnz_min", "entries", "shortest row", |p| p.quantile(0.0)),
     feature("row_nnz_q25", "entries", "a quarter of the rows are no longer", |p| p.quantile(0.25)),
@@ -82,75 +85,71 @@ pub static FEATURES: &[Feature] = &[
         p.quantile(1.0) - p.quantile(0.0)
     }),
     feature("row_nnz_gini", "1", "Gini coefficient of row lengths: 0 where all are equal", |p| {
-        p.gini
+        p.gini()
     }),
     feature("empty_rows", "rows", "rows without entries", |p| p.empty_rows()),
-    feature("n_diagonals", "diagonals", "diagonals with at least one entry", |p| p.all_diagonals()),
-    feature("dia_padding", "1", "padding of DIA", |p| over(p.all_diagonals() * p.nrows, p.nnz)),
+    feature("n_diagonals", "diagonals", "diagonals with at least one entry", |p| {
+        p.diagonals as f64
+    }),
+    feature("dia_padding", "1", "padding of DIA", |p| over(p.diagonals as f64 * p.nrows, p.nnz)),
     feature("hack_diagonals_32", "diagonals", "mean number in hacks of 32 rows", |p| {
-        p.hack_diagonals(32)
+        p.hack_diagonals(0)
     }),
     feature("hack_diagonals_256", "diagonals", "mean number in hacks of 256 rows", |p| {
-        p.hack_diagonals(256)
+        p.hack_diagonals(1)
     }),
-    feature("hdia_padding_32", "1", "padding of HDIA with hacks of 32 rows", |p| {
-        p.hdia_padding(32)
-    }),
+    feature("hdia_padding_32", "1", "padding of HDIA with hacks of 32 rows", |p| p.hdia_padding(0)),
     feature("hdia_padding_256", "1", "padding of HDIA with hacks of 256 rows", |p| {
-        p.hdia_padding(256)
+        p.hdia_padding(1)
     }),
     feature("ell_padding", "1", "padding of ELLPACK", |p| over(p.quantile(1.0) * p.nrows, p.nnz)),
-    feature("hll_padding_32", "1", "padding of HLL with hacks of 32 rows", |p| {
-        p.sliced_padding(32, Sort::None)
-    }),
-    feature("hll_padding_64", "1", "padding of HLL with hacks of 64 rows", |p| {
-        p.sliced_padding(64, Sort::None)
-    }),
+    feature("hll_padding_32", "1", "padding of HLL with hacks of 32 rows", |p| p.sliced_padding(0)),
+    feature("hll_padding_64", "1", "padding of HLL with hacks of 64 rows", |p| p.sliced_padding(1)),
     feature("hll_padding_128", "1", "padding of HLL with hacks of 128 rows", |p| {
-        p.sliced_padding(128, Sort::None)
+        p.sliced_padding(2)
     }),
     feature("hll_padding_256", "1", "padding of HLL with hacks of 256 rows", |p| {
-        p.sliced_padding(256, Sort::None)
+        p.sliced_padding(3)
     }),
     feature("window_padding_512", "1", "padding of hacks of 32 rows sorted within 512", |p| {
-        p.sliced_padding(32, Sort::Window(512))
+        p.window_padding(0)
     }),
     feature("window_padding_4096", "1", "padding of hacks of 32 rows sorted within 4096", |p| {
-        p.sliced_padding(32, Sort::Window(4096))
+        p.window_padding(1)
     }),
     feature("pjds_padding", "1", "padding of pJDS: blocks of 32 rows, all rows sorted", |p| {
-        p.sliced_padding(32, Sort::All)
+        p.all_sorted_padding()
     }),
     feature("n_iter_ellr", "steps", "warp iterations of ELLPACK-R (PELLR, equation 1)", |p| {
-        n_iter(p.structure, 32, Sort::None) as f64
+        p.longest[0] as f64
     }),
     feature("n_iter_pellr", "steps", "warp iterations of PELLR (equation 1)", |p| {
-        n_iter(p.structure, 32, Sort::All) as f64
+        p.all_sorted_longest() as f64
     }),
     feature("n_p", "operations", "multiplications and additions (PELLR, equation 2)", |p| {
-        n_p(p.structure) as f64
+        p.operations() as f64
     }),
-    feature("bandwidth", "columns", "farthest entry from the diagonal", |p| p.bandwidth),
+    feature("bandwidth", "columns", "farthest entry from the diagonal", |p| p.bandwidth as f64),
     feature(
         "profile",
         "columns",
         "sum over rows of the way from the first entry to the diagonal",
-        |p| p.profile,
+        |p| p.profile as f64,
     ),
     feature("hack_span_max", "columns", "most columns that a hack of 32 rows spans", |p| {
-        p.span_max
+        p.span_max as f64
     }),
     feature(
         "hack_span_mean",
         "columns",
         "mean number of columns that a hack of 32 rows spans",
-        |p| p.span_mean,
+        |p| p.span_mean(),
     ),
     feature(
         "hack_span_16bit",
         "1",
         "share of hacks of 32 rows whose columns fit in 16 bits",
-        |p| p.span_narrow,
+        |p| p.span_narrow(),
     ),
     feature(
         "x_sectors_f64",
@@ -184,31 +183,31 @@ pub static FEATURES: &[Feature] = &[
     ),
     feature("column_nnz_max", "entries", "fullest column", |p| p.fullest_column()),
     feature("block_fill_2", "1", "entries over slots of dense 2 x 2 blocks (sampled)", |p| {
-        p.structure.block_fill(2)
+        p.block_fill[0]
     }),
     feature("block_fill_3", "1", "entries over slots of dense 3 x 3 blocks (sampled)", |p| {
-        p.structure.block_fill(3)
+        p.block_fill[1]
     }),
     feature("block_fill_4", "1", "entries over slots of dense 4 x 4 blocks (sampled)", |p| {
-        p.structure.block_fill(4)
+        p.block_fill[2]
     }),
     feature("block_fill_5", "1", "entries over slots of dense 5 x 5 blocks (sampled)", |p| {
-        p.structure.block_fill(5)
+        p.block_fill[3]
     }),
     feature("block_fill_6", "1", "entries over slots of dense 6 x 6 blocks (sampled)", |p| {
-        p.structure.block_fill(6)
+        p.block_fill[4]
     }),
     feature("part_share_4096", "1", "entries within windows of 4,096 rows and columns", |p| {
-        p.part_share(4096)
+        p.part_share(0)
     }),
     feature("part_share_16384", "1", "entries within windows of 16,384 rows and columns", |p| {
-        p.part_share(16_384)
+        p.part_share(1)
     }),
     feature(
         "pattern_symmetry",
         "1",
         "share of entries whose mirror image is stored (sampled)",
-        |p| p.symmetry(),
+        |p| p.symmetry,
     ),
 ];
 
@@ -266,12 +265,7 @@ pub struct Features(Vec<(&'static Feature, f64)>);
 impl Features {
     /// Computes all cheap features: a few passes over the pattern, over rayon's current threads.
     pub fn of(structure: &Structure<'_>) -> Self {
-        let probe = Probe::new(structure);
-        let cheap = FEATURES.iter().filter_map(|feature| match feature.function {
-            Function::Cheap(function) => Some((feature, function(&probe))),
-            Function::Costly(_) => None,
-        });
-        Features(cheap.collect())
+        Features::from(&Summary::of(structure))
     }
 
     /// Adds a feature of the same matrix, one of [`COSTLY`].
@@ -298,6 +292,16 @@ impl Features {
     }
 }
 
+impl From<&Summary> for Features {
+    fn from(summary: &Summary) -> Self {
+        let cheap = FEATURES.iter().filter_map(|feature| match feature.function {
+            Function::Cheap(function) => Some((feature, function(summary))),
+            Function::Costly(_) => None,
+        });
+        Features(cheap.collect())
+    }
+}
+
 impl PartialEq for Features {
     fn eq(&self, other: &Self) -> bool {
         let named = |(feature, value): (&Feature, f64)| (feature.name, value);
@@ -312,7 +316,7 @@ impl Feature {
     /// [`Refusal`] where it means nothing for this matrix.
     pub fn of(&self, structure: &Structure<'_>) -> Result<f64, Refusal> {
         match self.function {
-            Function::Cheap(function) => Ok(function(&Probe::new(structure))),
+            Function::Cheap(function) => Ok(function(&Summary::of(structure))),
             Function::Costly(function) => function(structure),
         }
     }

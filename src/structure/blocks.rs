@@ -53,15 +53,22 @@ impl Structure<'_> {
     /// entries. Sampled as [`Structure::x_sectors`] is, on block rows.
     pub fn block_fill(&self, b: usize) -> f64 {
         let sample = self.sample(self.pattern.nrows().div_ceil(b));
-        let [entries, blocks] = sample.total(|i| {
-            let (mut rows, mut blocks) = (Vec::new(), 0);
-            self.block_row(i * b, b, &mut rows);
-            let entries = rows.iter().map(|row| row.len() as u64).sum();
-            merge(&mut rows, b, |_| blocks += 1);
-            [entries, blocks]
-        });
-        if blocks == 0 { 1.0 } else { entries as f64 / (blocks * (b * b) as u64) as f64 }
+        fill(
+            b,
+            sample.total(|i| {
+                let (mut rows, mut blocks) = (Vec::new(), 0);
+                self.block_row(i * b, b, &mut rows);
+                let entries = rows.iter().map(|row| row.len() as u64).sum();
+                merge(&mut rows, b, |_| blocks += 1);
+                [entries, blocks]
+            }),
+        )
     }
+}
+
+/// So many entries over the slots of so many dense `b` x `b` blocks.
+pub(crate) fn fill(b: usize, [entries, blocks]: [u64; 2]) -> f64 {
+    if blocks == 0 { 1.0 } else { entries as f64 / (blocks * (b * b) as u64) as f64 }
 }
 
 impl<'a> Structure<'a> {

@@ -34,6 +34,16 @@ impl Histogram {
         Histogram(counts.filter(|c| c.1 > 0).map(|(value, count)| (value as u32, count)).collect())
     }
 
+    /// Value `i` `bins[i]` times, and these `longer` ones, which are past the end of `bins`.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn of_bins(bins: &[u32], mut longer: Vec<u32>) -> Self {
+        longer.sort_unstable();
+        let bins = bins.iter().enumerate().filter(|(_, times)| **times > 0);
+        let bins = bins.map(|(value, &times)| (value as u32, u64::from(times)));
+        let runs = longer.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u64));
+        Histogram(bins.chain(runs).collect())
+    }
+
     /// The same with `zeros` more values of 0.
     pub fn with_zeros(mut self, zeros: u64) -> Self {
         match self.0.first_mut() {

@@ -32,7 +32,12 @@ impl Structure<'_> {
     /// over all steps. Sampled on at most [`SAMPLED_WARPS`] warps spread evenly, fewer where they
     /// hold more than [`SAMPLED_ENTRIES`] entries; kept.
     pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
-        cached(&self.sectors, walk, || self.count_sectors(walk)).of(precision)
+        self.sectors(walk).of(precision)
+    }
+
+    /// The same for each precision.
+    pub(crate) fn sectors(&self, walk: Walk) -> EachPrecision {
+        cached(&self.sectors, walk, || self.count_sectors(walk))
     }
 
     fn count_sectors(&self, walk: Walk) -> EachPrecision {
@@ -90,8 +95,7 @@ impl Structure<'_> {
     /// columns far below 1. Sampled on at most 64 blocks spread evenly; 0 without entries.
     pub fn x_loads(&self) -> EachPrecision {
         let pattern = self.pattern;
-        let blocks = pattern.nrows().div_ceil(BLOCK_ROWS);
-        let looked_at = blocks.min(SAMPLED_BLOCKS);
+        let Sample { groups: blocks, looked_at } = Sample::of_blocks(pattern.nrows());
         let words = pattern.ncols() / PER_SECTOR as usize / 64 + 1;
         let count = |(marks, touched): &mut (Vec<u64>, Vec<u32>), at: usize| {
             let i = spread(at, looked_at, blocks);
@@ -113,13 +117,12 @@ impl Structure<'_> {
             [sectors[0], sectors[1], entries.len() as u64]
         };
         let scratch = || (vec![0u64; words], Vec::new());
-        let [f32, f64, entries] = (0..looked_at)
+        let counts = (0..looked_at)
             .into_par_iter()
             .with_min_len(looked_at.div_ceil(rayon::current_num_threads()))
             .map_init(scratch, count)
             .reduce(|| [0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
-        let loads = |sectors, size| f64::from(size) * sectors as f64 / entries.max(1) as f64;
-        EachPrecision { f32: loads(f32, 2 * PER_SECTOR), f64: loads(f64, PER_SECTOR) }
+        EachPrecision::of_loads(counts)
     }
 
     /// Share of the entries whose mirror image is stored too, those on the diagonal among them;
@@ -127,26 +130,20 @@ impl Structure<'_> {
     /// [`SAMPLED_MIRRORS`] for instance, and so is exact for that many.
     pub fn symmetry(&self, most: usize) -> f64 {
         let pattern = self.pattern;
-        let nnz = pattern.nnz();
-        if pattern.nrows() != pattern.ncols() || nnz == 0 {
-            return 0.0;
-        }
-        let looked_at = nnz.min(most);
+        let sample = Sample::of_mirrors(pattern.nrows(), pattern.ncols(), pattern.nnz(), most);
+        let Sample { groups: nnz, looked_at } = sample;
         let mirrored = (0..looked_at).into_par_iter().filter(|&at| {
             let k = spread(at, looked_at, nnz);
             let row = pattern.row_ptr().partition_point(|&start| start <= k) - 1;
             let mirror = pattern.row(pattern.col_idx()[k] as usize);
             mirror.binary_search(&(row as u32)).is_ok()
         });
-        mirrored.count() as f64 / looked_at as f64
+        sample.share(mirrored.count() as u64)
     }
 
     /// A sample of `groups` groups of rows or entries that make up the whole matrix.
     pub(super) fn sample(&self, groups: usize) -> Sample {
-        let affordable =
-            SAMPLED_ENTRIES as u128 * groups as u128 / self.pattern.nnz().max(1) as u128;
-        let most = (affordable as usize).clamp(FEWEST_WARPS, SAMPLED_WARPS);
-        Sample { groups, looked_at: groups.min(most) }
+        Sample::of_groups(groups, self.pattern.nnz())
     }
 }
 
@@ -158,6 +155,12 @@ pub struct EachPrecision {
 }
 
 impl EachPrecision {
+    /// Elements of x in so many sectors of f32 and of f64 over so many entries.
+    pub(crate) fn of_loads([f32, f64, entries]: [u64; 3]) -> Self {
+        let loads = |sectors, size| f64::from(size) * sectors as f64 / entries.max(1) as f64;
+        EachPrecision { f32: loads(f32, 2 * PER_SECTOR), f64: loads(f64, PER_SECTOR) }
+    }
+
     /// The figure for this precision.
     pub fn of(self, precision: Precision) -> f64 {
         match precision {
@@ -171,12 +174,33 @@ impl EachPrecision {
 const PER_SECTOR: u32 = 4;
 
 /// Groups to look at instead of all.
-pub(super) struct Sample {
-    groups: usize,
-    looked_at: usize,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// All of them.
+    pub groups: usize,
+    /// Those that are looked at, as [`spread`] picks them.
+    pub looked_at: usize,
 }
 
 impl Sample {
+    /// Of `groups` groups of rows or entries that make up a matrix of `nnz` entries.
+    pub fn of_groups(groups: usize, nnz: usize) -> Self {
+        let affordable = SAMPLED_ENTRIES as u128 * groups as u128 / nnz.max(1) as u128;
+        let most = (affordable as usize).clamp(FEWEST_WARPS, SAMPLED_WARPS);
+        Sample { groups, looked_at: groups.min(most) }
+    }
+
+    /// Of the blocks of rows that [`Structure::x_loads`] looks at.
+    pub fn of_blocks(nrows: usize) -> Self {
+        let groups = nrows.div_ceil(BLOCK_ROWS);
+        Sample { groups, looked_at: groups.min(SAMPLED_BLOCKS) }
+    }
+
+    /// Of the entries whose mirror image [`Structure::symmetry`] searches, at most `most` of them.
+    pub fn of_mirrors(nrows: usize, ncols: usize, nnz: usize, most: usize) -> Self {
+        Sample { groups: nnz, looked_at: if nrows == ncols { nnz.min(most) } else { 0 } }
+    }
+
     /// The sums of both counts over the groups that are looked at.
     pub fn total(&self, count: impl Fn(usize) -> [u64; 2] + Sync) -> [u64; 2] {
         (0..self.looked_at)
@@ -186,10 +210,20 @@ impl Sample {
             .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]])
     }
 
+    /// The share of those that are looked at.
+    pub fn share(&self, found: u64) -> f64 {
+        found as f64 / self.looked_at.max(1) as f64
+    }
+
     /// The sums over all groups, estimated: for f32, then f64.
     fn sum(&self, count: impl Fn(usize) -> [u64; 2] + Sync) -> EachPrecision {
+        self.scaled(self.total(count))
+    }
+
+    /// What these sums over the groups that are looked at make over all groups.
+    pub fn scaled(&self, totals: [u64; 2]) -> EachPrecision {
         let scale = self.groups as f64 / self.looked_at.max(1) as f64;
-        let [f32, f64] = self.total(count).map(|total| total as f64 * scale);
+        let [f32, f64] = totals.map(|total| total as f64 * scale);
         EachPrecision { f32, f64 }
     }
 }
