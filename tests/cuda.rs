@@ -1,4 +1,4 @@
-//! The check of every format, on a GPU. Without a GPU it says so, and fails if `REQUIRE_GPU=1`.
+//! The check of every format and of features, on a GPU. Without a GPU it says so, and fails if `REQUIRE_GPU=1`.
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 #![allow(unsafe_code, reason = "hands values over by their address")]
@@ -10,21 +10,16 @@ use std::sync::Arc;
 
 use ellect::device::Kind;
 use ellect::device::cuda::{DeviceCsr, Gpu};
+use ellect::features::Features;
 use ellect::format::{Basis, Candidate, Matrix, Target, candidates};
+use ellect::generate::Spec;
 use ellect::operator::{permute, permute_back};
 use ellect::structure::Structure;
 use ellect::{Csr, PreparedOperator, Scalar, check};
 
 #[test]
 fn every_candidate_multiplies_right_on_the_gpu() {
-    let gpu = match Gpu::open(0) {
-        Ok(gpu) => Arc::new(gpu),
-        Err(error) => {
-            assert!(std::env::var_os("REQUIRE_GPU").is_none(), "no GPU: {error}");
-            println!("not run: {error}");
-            return;
-        }
-    };
+    let Some(gpu) = gpu() else { return };
     let all = candidates(Kind::Gpu);
     let named = |candidate: &&Candidate| CONVERTED.contains(&candidate.format.name());
     let converted: Vec<Candidate> = all.iter().filter(named).cloned().collect();
@@ -146,6 +141,86 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
             assert_eq!(got.to_f64(), want.value, "{what}: row {row}, exact");
         }
     }
+}
+
+/// The first GPU; none where there is none, unless one is required.
+fn gpu() -> Option<Arc<Gpu>> {
+    match Gpu::open(0) {
+        Ok(gpu) => Some(Arc::new(gpu)),
+        Err(error) => {
+            assert!(std::env::var_os("REQUIRE_GPU").is_none(), "no GPU: {error}");
+            println!("not run: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn features_from_the_gpu_are_those_of_the_host() {
+    let Some(gpu) = gpu() else { return };
+    let specs = ["stencil27:40000", "rmat:65536", "uniform:50000", "heat:50000", "circuit:100000"];
+    let specs = specs.map(|spec| {
+        let made = spec.parse::<Spec>().expect("a class and rows").make();
+        (spec.to_string(), made)
+    });
+    let matrices = corpus::small().into_iter().chain(corpus::generated());
+    let matrices = matrices.chain(edges()).chain(feature_edges());
+    for (name, csr) in matrices.chain(specs) {
+        check_features(&gpu, &name, &csr);
+        check_features(&gpu, &name, &csr.cast::<f32>());
+    }
+}
+
+/// Matrices at the edges of what the kernels of features count in one way.
+fn feature_edges() -> Vec<(String, Csr<f64>)> {
+    let n = 70_000;
+    // Rows of 70,000, 30,000 and 5,000 entries, more diagonals than a table holds.
+    let long = [(17, n, 1), (18, 30_000, 2), (n - 1, 5_000, 3)];
+    let long = long.into_iter().flat_map(|(row, len, step)| (0..len).map(move |j| (row, j * step)));
+    let scattered = (0..n).map(|i| (i, i * 7_919 % n));
+    [
+        ("long rows", n, n, long.chain(scattered).collect::<Vec<_>>()),
+        ("1 x 100,000", 1, 100_000, (0..100_000).map(|j| (0, j)).collect()),
+        ("100,000 x 1", 100_000, 1, (0..100_000).map(|i| (i, 0)).collect()),
+        (
+            "empty rows",
+            40_000,
+            9_000,
+            (0..40_000).map(|k| (20_000 + k * k % 9, k % 9_000)).collect(),
+        ),
+        ("far columns", 300, 1_500_000, {
+            (0..100_000).map(|k| (k * 31 % 300, k * 48_271 % 1_500_000)).collect()
+        }),
+        ("next to empty", 90_000, 80_000, (0..40).map(|k| (k * 2_000, k * 1_999)).collect()),
+        ("full hacks", 5_000, 9_000, (0..120_000).map(|k| (k % 400, k / 400 * 17)).collect()),
+    ]
+    .into_iter()
+    .map(|(name, nrows, ncols, entries)| {
+        let entries = entries.into_iter().map(|(i, j)| (i, j, 1.0));
+        (name.to_string(), Csr::from_triplets(nrows, ncols, entries).expect("indices are in range"))
+    })
+    .collect()
+}
+
+fn check_features<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>) {
+    let expected = Features::of(&Structure::new(csr.pattern()));
+    let same = |what: &str, there: &DeviceCsr<T>| {
+        let found = gpu.features(there).unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
+        for ((feature, found), (_, expected)) in found.iter().zip(expected.iter()) {
+            let feature = feature.name;
+            assert_eq!(found, expected, "{feature} of {name}, {}, {what}", T::PRECISION);
+        }
+        assert_eq!(found.iter().count(), expected.iter().count());
+    };
+    let there = DeviceCsr::upload(gpu, csr).expect("memory suffices");
+    same("narrow", &there);
+    // Row pointers of 64 bits, which only much larger matrices have of themselves.
+    let row_ptr: Vec<f64> = csr.row_ptr().iter().map(|&at| f64::from_bits(at as u64)).collect();
+    let row_ptr = gpu.vector(&row_ptr).expect("memory suffices");
+    let [_, col_idx, values] = there.addresses();
+    let matrix = Matrix { wide: true, ..there.matrix() };
+    // SAFETY: the arrays are those of a valid matrix and live until the end of this function.
+    same("wide", &unsafe { DeviceCsr::from_raw(matrix, [row_ptr.address(), col_idx, values]) });
 }
 
 fn check_matrix<T: Scalar>(

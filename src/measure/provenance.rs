@@ -83,8 +83,11 @@ pub(crate) fn gpu_kernels<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.into_iter().map(part).collect::<Vec<_>>().join(",")
 }
 
-/// The name that stands for every image.
+/// The name that stands for every image that candidates run.
 const ALL: &str = "all";
+
+/// The image that they do not.
+const FEATURES: &str = "features";
 
 /// The same names with the hashes of this program; `None` where it has nothing to compare with,
 /// being built without the kernels, or on a machine without the library.
@@ -104,7 +107,8 @@ fn hash(name: &str) -> Option<String> {
         _ if ellect_kernels::IMAGES.is_empty() => None,
         ALL => {
             let mut all = xxhash_rust::xxh3::Xxh3::new();
-            ellect_kernels::IMAGES.iter().for_each(|image| all.update(image.hash.as_bytes()));
+            let runs = ellect_kernels::IMAGES.iter().filter(|image| image.name != FEATURES);
+            runs.for_each(|image| all.update(image.hash.as_bytes()));
             Some(format!("{:016x}", all.digest()))
         }
         name => Some(ellect_kernels::find(name).map_or("gone", |image| image.hash).into()),

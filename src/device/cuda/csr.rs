@@ -80,7 +80,16 @@ impl<T: Scalar> DeviceCsr<T> {
 
     /// Copies it to the host, with the values at `values`.
     pub(super) fn download(&self, gpu: &Gpu, values: cuda::CUdeviceptr) -> Result<Csr<T>> {
-        let Matrix { nrows, ncols, nnz, wide } = self.matrix;
+        let Matrix { nrows, ncols, nnz, .. } = self.matrix;
+        let (row_ptr, columns) = self.download_pattern(gpu)?;
+        let mut entries = vec![T::ZERO; nnz];
+        read(values, bytemuck::cast_slice_mut(&mut entries), &gpu.stream)?;
+        Csr::new(nrows, ncols, row_ptr, columns, entries)
+    }
+
+    /// Copies row pointers and columns to the host.
+    pub(super) fn download_pattern(&self, gpu: &Gpu) -> Result<(Vec<usize>, Vec<u32>)> {
+        let Matrix { nrows, nnz, wide, .. } = self.matrix;
         let [row_ptr, col_idx, _] = self.addresses;
         let offsets = if wide {
             let mut offsets = vec![0u64; nrows + 1];
@@ -91,9 +100,8 @@ impl<T: Scalar> DeviceCsr<T> {
             read(row_ptr, bytemuck::cast_slice_mut(&mut offsets), &gpu.stream)?;
             Offsets::Narrow(offsets)
         };
-        let (mut columns, mut entries) = (vec![0u32; nnz], vec![T::ZERO; nnz]);
+        let mut columns = vec![0u32; nnz];
         read(col_idx, bytemuck::cast_slice_mut(&mut columns), &gpu.stream)?;
-        read(values, bytemuck::cast_slice_mut(&mut entries), &gpu.stream)?;
-        Csr::new(nrows, ncols, offsets.to_vec(), columns, entries)
+        Ok((offsets.to_vec(), columns))
     }
 }

@@ -11,6 +11,7 @@
 mod convert;
 mod csr;
 mod cusparse;
+mod features;
 mod graph;
 mod memory;
 mod nvml;
