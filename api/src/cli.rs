@@ -56,6 +56,9 @@ pub enum Command {
         /// Add a feature that costs more than the others; several with commas
         #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = costly())]
         with: Vec<&'static Feature>,
+        /// Device of this machine that looks at the matrix: cpu, or cuda:0 with the feature cuda
+        #[arg(long, default_value = "cpu", value_name = "NAME")]
+        device: String,
         /// The form of the answer.
         #[command(flatten)]
         form: Form,

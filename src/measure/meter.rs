@@ -3,14 +3,15 @@
 #[cfg(feature = "cuda")]
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[cfg(feature = "cuda")]
 use super::gpu::{Held, on_gpu};
-use super::{Measurement, Protocol, Worker, on_host};
+use super::{Measurement, Protocol, Samples, Worker, on_host};
 use crate::csr::Csr;
 use crate::device::{self, Device, Kind};
 use crate::error::{Error, Result};
+use crate::features::Features;
 use crate::format::{Candidate, Target};
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
@@ -141,6 +142,26 @@ impl Meter {
         }
     }
 
+    /// The cheap features of a matrix and the seconds that they took, `times` times: on a GPU that
+    /// this process opened, from the CSR matrix there until they are known on the host, after once
+    /// untimed; else on this host.
+    ///
+    /// # Errors
+    /// As [`Meter::check`], and [`Error::Device`] by a GPU.
+    ///
+    /// # Panics
+    /// For no times.
+    pub fn features<T: Scalar>(&self, csr: &Csr<T>, times: usize) -> Result<(Features, Samples)> {
+        self.check()?;
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let there = device::cuda::DeviceCsr::upload(gpu, csr)?;
+            gpu.features(&there)?;
+            return timed(times, || gpu.features(&there));
+        }
+        timed(times, || Ok(Features::of(&Structure::new(csr.pattern()))))
+    }
+
     /// Keeps a matrix at hand for the candidates that are timed on it: on a GPU, it is uploaded
     /// once. Where that fails, each candidate tells why.
     pub fn hold<'a, T: Scalar>(&'a self, csr: &'a Csr<T>) -> Holding<'a> {
@@ -196,6 +217,16 @@ impl Meter {
         let _ = structure;
         Ok(on_host(csr, candidate, target, protocol))
     }
+}
+
+/// What `look` gives the last time, and the seconds of each time.
+fn timed(times: usize, look: impl Fn() -> Result<Features>) -> Result<(Features, Samples)> {
+    let time = |_| {
+        let start = Instant::now();
+        look().map(|features| (features, start.elapsed().as_secs_f64()))
+    };
+    let (mut found, raw_s): (Vec<_>, _) = (0..times).map(time).collect::<Result<_>>()?;
+    Ok((found.pop().expect("it looked at least once"), Samples::new(raw_s)))
 }
 
 /// A matrix that a meter keeps at hand until this is dropped; see [`Meter::hold`].

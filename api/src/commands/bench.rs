@@ -1,5 +1,7 @@
 //! `ellect bench`: candidates timed over many matrices, and the table of results.
 
+mod features;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -46,6 +48,9 @@ pub struct Bench {
     /// Print one JSON record a line instead of the table
     #[arg(long)]
     json: bool,
+    /// Time no candidate but CSR: time looking at features, and compare them with the host's
+    #[arg(long, conflicts_with_all = ["json", "records", "only"])]
+    features: bool,
     /// Time nothing: print the table of these records
     #[arg(long, value_name = "FILE.jsonl")]
     records: Option<PathBuf>,
@@ -64,6 +69,9 @@ struct Record {
 
 /// Times, or reads records, and prints them or the table of them.
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
+    if bench.features {
+        return features::run(bench, data);
+    }
     let records = match &bench.records {
         Some(path) => recorded(path)?,
         None => time(bench, data)?,
@@ -140,20 +148,32 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
         }
         Ok(())
     };
-    for spec in &bench.class {
-        time(&spec.to_string(), &spec.make())?;
-    }
-    for path in &bench.file {
-        let context = || path.display().to_string();
-        let csr = read::file(path, &Limits::default()).with_context(context)?;
-        let csr = generate::scaled(&csr, bench.scale, 1).with_context(context)?;
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        time(name.split('.').next().unwrap_or_default(), &csr)?;
-    }
-    if records.is_empty() {
-        bail!("nothing was timed: name a --class or a --file");
-    }
+    bench.matrices(&mut time)?;
     Ok(records)
+}
+
+impl Bench {
+    /// Calls `each` with the name of each matrix and the matrix.
+    fn matrices(&self, each: &mut dyn FnMut(&str, &Csr<f64>) -> Result<()>) -> Result<()> {
+        if self.class.is_empty() && self.file.is_empty() {
+            bail!("nothing was timed: name a --class or a --file");
+        }
+        for spec in &self.class {
+            each(&spec.to_string(), &spec.make())?;
+        }
+        for path in &self.file {
+            let context = || path.display().to_string();
+            let csr = read::file(path, &Limits::default()).with_context(context)?;
+            let csr = generate::scaled(&csr, self.scale, 1).with_context(context)?;
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+            each(name.split('.').next().unwrap_or_default(), &csr)?;
+        }
+        Ok(())
+    }
+}
+
+fn protocol() -> Protocol {
+    Protocol { max_s: 0.2, max_samples: 20, ..Protocol::default() }
 }
 
 fn one<T: Scalar>(
@@ -167,7 +187,7 @@ fn one<T: Scalar>(
     let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
     let target = choose::target(meter.device(), &workload);
     let structure = Structure::of(csr);
-    let protocol = Protocol { max_s: 0.2, max_samples: 20, ..Protocol::default() };
+    let protocol = protocol();
     let bar = bar(chosen.len() as u64, "timing");
     for candidate in chosen {
         bar.set_message(format!("{name} {candidate}"));

@@ -1,18 +1,29 @@
 //! `ellect features`.
 
+use std::path::Path;
+
 use anyhow::{Result, anyhow};
-use ellect::features::{Feature, Features};
+use ellect::features::Feature;
+use ellect::measure::Meter;
 use ellect::structure::Structure;
 
 use super::{Answer, read_matrix};
 use crate::cli::{Form, Input};
 use crate::output::{print, print_json, table};
 
-/// Prints what the choice sees of a matrix, and the costly features that are asked for.
-pub fn run(input: &Input, costly: &[&'static Feature], form: Form) -> Result<Answer> {
+/// Prints what the choice sees of a matrix, looked at by a device, and the costly features that are
+/// asked for, by this host.
+pub fn run(
+    input: &Input,
+    costly: &[&'static Feature],
+    device: &str,
+    form: Form,
+    data: &Path,
+) -> Result<Answer> {
+    let meter = Meter::open(device, data)?;
     let csr = read_matrix::<f64>(input)?;
+    let (mut features, took) = meter.features(&csr, 1)?;
     let structure = Structure::new(csr.pattern());
-    let mut features = Features::of(&structure);
     for feature in costly {
         let refused = |reason| anyhow!("{}: {reason}", feature.name);
         features = features.with(feature, &structure).map_err(refused)?;
@@ -31,5 +42,6 @@ pub fn run(input: &Input, costly: &[&'static Feature], form: Form) -> Result<Ans
     });
     let rows: Vec<_> = rows.collect();
     print(&table(&["feature", "value", "unit", "meaning"], rows, &[0, 2, 3]))?;
+    print(&format!("Without those that cost more: {:.1} us on {device}.\n", took.min_s * 1e6))?;
     Ok(Answer::Yes)
 }

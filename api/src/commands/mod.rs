@@ -79,7 +79,9 @@ pub fn run(cli: Cli) -> Result<Answer> {
         Command::Recommend { input, options, form } => {
             recommend::run(&input, &options, form, &home)
         }
-        Command::Features { input, with, form } => features::run(&input, &with, form),
+        Command::Features { input, with, device, form } => {
+            features::run(&input, &with, &device, form, &data)
+        }
         Command::Formats { form } => formats::run(form),
         Command::Verify { input, product } => verify::run(&input, &product, &data),
         Command::Measure { input, measure } => measure::run(&input, &measure, &home),

@@ -1,0 +1,77 @@
+//! `ellect bench --features`: the time of looking at features, in products of CSR.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use ellect::choose::{self, INCUMBENTS, Workload};
+use ellect::features::Features;
+use ellect::format::Candidate;
+use ellect::measure::{Meter, Outcome};
+use ellect::structure::Structure;
+use ellect::{Csr, Precision, Scalar};
+
+use super::{Answer, Bench, protocol};
+use crate::output::print;
+
+/// Times of looking at each matrix, of which the table tells the median.
+const TIMES: usize = 20;
+
+const HEAD: &str = "| matrix | precision | nonzeros | features us | fastest | product us | products |\n\
+                    |---|---|---|---|---|---|---|\n";
+
+/// Prints the table; the answer is no where the features are not those of the host.
+pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
+    let meter = Meter::open(&bench.device, data)?;
+    meter.check()?;
+    let mut answer = Answer::Yes;
+    print(HEAD)?;
+    bench.matrices(&mut |name, csr| {
+        let on_host = Features::of(&Structure::new(csr.pattern()));
+        for precision in &bench.precision {
+            let (features, row) = match precision {
+                Precision::F32 => row(&meter, name, &csr.cast::<f32>())?,
+                Precision::F64 => row(&meter, name, csr)?,
+            };
+            print(&row)?;
+            let values = features.iter().zip(on_host.iter());
+            for ((feature, value), (_, on_host)) in values.filter(|((_, a), (_, b))| a != b) {
+                print(&format!("{}: {value}, on the host {on_host}\n", feature.name))?;
+                answer = Answer::No;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(answer)
+}
+
+/// The features of a matrix, and its row of the table.
+fn row<T: Scalar>(meter: &Meter, name: &str, csr: &Csr<T>) -> Result<(Features, String)> {
+    let (features, took) = meter.features(csr, TIMES)?;
+    let product_s = product_s(meter, csr)?;
+    let row = format!(
+        "| {name} | {} | {} | {:.1} | {:.1} | {:.1} | {:.2} |\n",
+        T::PRECISION,
+        csr.nnz(),
+        took.median_s * 1e6,
+        took.min_s * 1e6,
+        product_s * 1e6,
+        took.median_s / product_s
+    );
+    Ok((features, row))
+}
+
+/// Seconds of a product by the first of [`INCUMBENTS`] that is here.
+fn product_s<T: Scalar>(meter: &Meter, csr: &Csr<T>) -> Result<f64> {
+    let workload = Workload { precision: T::PRECISION, ..Workload::default() };
+    let target = choose::target(meter.device(), &workload);
+    let structure = Structure::of(csr);
+    for name in INCUMBENTS {
+        let candidate: Candidate = name.parse()?;
+        let target = choose::target_of(&candidate, &target);
+        let measured = meter.measure(csr, &structure, &candidate, &target, &protocol(), None)?;
+        if let Outcome::Timed(timing) = measured.outcome {
+            return Ok(timing.spmv.median_s);
+        }
+    }
+    None.context("CSR was not timed")
+}
