@@ -94,7 +94,7 @@ impl ValuesOf<'_> {
 pub struct Structure<'a> {
     pattern: Pattern<'a>,
     values: Option<ValuesOf<'a>>,
-    lengths: Vec<u32>,
+    lengths: OnceLock<Vec<u32>>,
     hash: OnceLock<Fingerprint>,
     row_lengths: OnceLock<Histogram>,
     orders: Mutex<HashMap<Sort, Arc<[u32]>>>,
@@ -125,14 +125,12 @@ enum Patience {
 }
 
 impl<'a> Structure<'a> {
-    /// One pass over the row pointers.
+    /// Looks at nothing yet.
     pub fn new(pattern: Pattern<'a>) -> Self {
-        let lengths = pattern.row_ptr().par_windows(2).with_min_len(FEWEST_ROWS);
-        let lengths = lengths.map(|w| (w[1] - w[0]) as u32).collect();
         Structure {
             pattern,
             values: None,
-            lengths,
+            lengths: OnceLock::new(),
             hash: OnceLock::new(),
             row_lengths: OnceLock::new(),
             orders: Mutex::default(),
@@ -216,14 +214,18 @@ impl<'a> Structure<'a> {
         cached(&self.hubs, most, || Arc::new(HubColumns::of(counts, most)))
     }
 
-    /// Number of entries of each row.
+    /// Number of entries of each row; one pass over the row pointers, kept.
     pub fn lengths(&self) -> &[u32] {
-        &self.lengths
+        let count = || -> Vec<u32> {
+            let lengths = self.pattern.row_ptr().par_windows(2).with_min_len(FEWEST_ROWS);
+            lengths.map(|w| (w[1] - w[0]) as u32).collect()
+        };
+        once(&self.lengths, count).as_slice()
     }
 
     /// How often each row length occurs; one pass over the lengths, kept.
     pub fn row_lengths(&self) -> &Histogram {
-        once(&self.row_lengths, || Histogram::of(&self.lengths))
+        once(&self.row_lengths, || Histogram::of(self.lengths()))
     }
 
     /// Entries of the longest row.
@@ -240,13 +242,14 @@ impl<'a> Structure<'a> {
     pub fn order(&self, sort: Sort) -> Arc<[u32]> {
         cached(&self.orders, sort, || match sort {
             Sort::Rcm => reorder::rcm(self.pattern).into(),
-            _ => order(&self.lengths, sort).into(),
+            _ => order(self.lengths(), sort).into(),
         })
     }
 
     /// Entries of each slice of `slice` rows in `sort` order when padded to its longest row,
     /// as a running sum of `ceil(nrows / slice) + 1` offsets. The last slice counts as full.
     pub fn slice_offsets(&self, slice: usize, sort: Sort) -> Vec<u64> {
+        let lengths = self.lengths();
         let mut offsets = vec![0u64];
         let mut total = 0;
         let mut push = |longest: u32| {
@@ -254,12 +257,12 @@ impl<'a> Structure<'a> {
             offsets.push(total);
         };
         if sort == Sort::None {
-            for rows in self.lengths.chunks(slice) {
+            for rows in lengths.chunks(slice) {
                 push(rows.iter().copied().max().unwrap_or(0));
             }
         } else {
             for rows in self.order(sort).chunks(slice) {
-                push(rows.iter().map(|&row| self.lengths[row as usize]).max().unwrap_or(0));
+                push(rows.iter().map(|&row| lengths[row as usize]).max().unwrap_or(0));
             }
         }
         offsets
@@ -268,10 +271,11 @@ impl<'a> Structure<'a> {
     /// Slots of all slices of `slice` rows in `sort` order, each padded to its longest row; the last
     /// slice counts as full.
     pub fn slots(&self, slice: usize, sort: Sort) -> u64 {
-        let length = |&row: &u32| self.lengths[row as usize];
+        let lengths = self.lengths();
+        let length = |&row: &u32| lengths[row as usize];
         let longest = match sort {
             Sort::All => self.row_lengths().sum_of_every(slice as u64),
-            Sort::None => sum_of_longest(&self.lengths, slice, u32::clone),
+            Sort::None => sum_of_longest(lengths, slice, u32::clone),
             Sort::Window(_) | Sort::Rcm => sum_of_longest(&self.order(sort), slice, length),
         };
         longest * slice as u64

@@ -8,7 +8,7 @@ use crate::choose::{self, Choice, Effort, Known, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Device;
 use crate::error::Result;
-use crate::format::{Candidate, Refusal, candidates};
+use crate::format::{Basis, Candidate, Refusal, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
 use crate::model::{CONFIDENT, Model, Predictor};
 use crate::operator::PreparedOperator;
@@ -174,6 +174,9 @@ impl Tuner {
             self.meter.check()?;
         }
         let model = self.model(workload);
+        if let Some(choice) = model.and_then(|p| self.stay(p.model(), structure, workload)) {
+            return Ok(choice);
+        }
         let target = choose::target(self.meter.device(), workload);
         let prediction = model.map(|model| model.predict(structure, &target));
         let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
@@ -204,6 +207,21 @@ impl Tuner {
             ));
         }
         Ok(choice)
+    }
+
+    /// The incumbent at sight, where the model says that a look does not pay. It was trained in the
+    /// original basis; who asks for timing has the time.
+    fn stay(
+        &self,
+        model: &Model,
+        structure: &Structure<'_>,
+        workload: &Workload,
+    ) -> Option<Choice> {
+        if workload.effort != Effort::Predict || workload.basis != Basis::Original {
+            return None;
+        }
+        let reasons = model.stays(structure, workload.spmvs)?;
+        choose::stay(structure, self.meter.device(), workload, &reasons)
     }
 
     /// The model, where there is one of this precision and the effort asks for it.

@@ -66,6 +66,7 @@ fn model() -> Model {
             radius: 1.0,
         },
         rules: Rules::default(),
+        look: Rules::default(),
         features,
     }
 }

@@ -1,6 +1,7 @@
 //! The choice: every candidate ranked by what it costs the caller, and why.
 
 mod explain;
+mod stay;
 mod workload;
 
 use serde::Serialize;
@@ -12,6 +13,7 @@ use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal, Target, Work, candidates};
 use crate::scalar::Precision;
 use crate::structure::Structure;
+pub use stay::stay;
 pub use workload::{Effort, ValuesUse, Verify, Workload};
 
 /// One candidate's place in a [`Choice`].
@@ -65,8 +67,8 @@ pub struct Choice {
     pub precision: Precision,
     /// Products that the choice was made for.
     pub spmvs: u64,
-    /// Fingerprint of the pattern.
-    pub fingerprint: Fingerprint,
+    /// Fingerprint of the pattern; none where the matrix was not looked at ([`stay`]).
+    pub fingerprint: Option<Fingerprint>,
     /// The reasons, in sentences.
     pub explanation: Vec<String>,
 }
@@ -147,7 +149,7 @@ pub fn choose(
         device: device.name.clone(),
         precision: workload.precision,
         spmvs: workload.spmvs,
-        fingerprint: structure.fingerprint(),
+        fingerprint: Some(structure.fingerprint()),
         explanation,
     }
 }

@@ -14,9 +14,9 @@ use crate::format::Refusal;
 use crate::partition;
 use crate::structure::Structure;
 pub(crate) use summary::Summary;
-use summary::over;
 #[cfg(feature = "cuda")]
 pub(crate) use summary::{HACK, SIDES};
+use summary::{Rows, over};
 pub use summary::{n_iter, n_p};
 
 /// A feature: its name, its unit and what it means.
@@ -34,10 +34,32 @@ pub struct Feature {
 /// Computes a feature.
 #[derive(Debug)]
 enum Function {
+    /// From the size of the matrix alone: nothing is read.
+    Size(fn(&Rows<'_>) -> f64),
+    /// From the lengths of rows alone.
+    Rows(fn(&Rows<'_>) -> f64),
     /// From counts that cheap features share.
     Cheap(fn(&Summary) -> f64),
     /// On its own; refused where it means nothing for the matrix.
     Costly(fn(&Structure<'_>) -> Result<f64, Refusal>),
+}
+
+const fn of_size(
+    name: &'static str,
+    unit: &'static str,
+    doc: &'static str,
+    function: fn(&Rows<'_>) -> f64,
+) -> Feature {
+    Feature { name, unit, doc, function: Function::Size(function) }
+}
+
+const fn of_rows(
+    name: &'static str,
+    unit: &'static str,
+    doc: &'static str,
+    function: fn(&Rows<'_>) -> f64,
+) -> Feature {
+    Feature { name, unit, doc, function: Function::Rows(function) }
 }
 
 const fn feature(
@@ -63,31 +85,31 @@ const fn costly(
 /// A padding is the number of slots for each entry: 1 where nothing is padded. Where a feature is
 /// sampled, it says so; the others are exact.
 pub static FEATURES: &[Feature] = &[
-    feature("nrows", "rows", "number of rows", |p| p.nrows),
-    feature("ncols", "columns", "number of columns", |p| p.ncols),
-    feature("nnz", "entries", "number of stored entries", |p| p.nnz),
-    feature("density", "1", "entries over rows times columns", |p| over(p.nnz, p.nrows * p.ncols)),
-    feature("row_nnz_mean", "entries", "mean row length", |p| p.mean()),
-    feature("row_nnz_sigma", "entries", "standard deviation of row lengths", |p| p.sigma()),
-    feature("row_nnz_cv", "1", "standard deviation over mean of row lengths", |p| {
-        over(p.sigma(), p.mean())
+    of_size("nrows", "rows", "number of rows", |r| r.nrows),
+    of_size("ncols", "columns", "number of columns", |r| r.ncols),
+    of_size("nnz", "entries", "number of stored entries", |r| r.nnz),
+    of_size("density", "1", "entries over rows times columns", |r| over(r.nnz, r.nrows * r.ncols)),
+    of_size("row_nnz_mean", "entries", "mean row length", |r| r.mean()),
+    of_rows("row_nnz_sigma", "entries", "standard deviation of row lengths", |r| r.sigma()),
+    of_rows("row_nnz_cv", "1", "standard deviation over mean of row lengths", |r| {
+        over(r.sigma(), r.mean())
     }),
-    feature("row_nnz_min", "entries", "shortest row", |p| p.quantile(0.0)),
-    feature("row_nnz_q25", "entries", "a quarter of the rows are no longer", |p| p.quantile(0.25)),
-    feature("row_nnz_q50", "entries", "half of the rows are no longer", |p| p.quantile(0.5)),
-    feature("row_nnz_q75", "entries", "three quarters of the rows are no longer", |p| {
-        p.quantile(0.75)
+    of_rows("row_nnz_min", "entries", "shortest row", |r| r.quantile(0.0)),
+    of_rows("row_nnz_q25", "entries", "a quarter of the rows are no longer", |r| r.quantile(0.25)),
+    of_rows("row_nnz_q50", "entries", "half of the rows are no longer", |r| r.quantile(0.5)),
+    of_rows("row_nnz_q75", "entries", "three quarters of the rows are no longer", |r| {
+        r.quantile(0.75)
     }),
-    feature("row_nnz_q90", "entries", "nine tenths of the rows are no longer", |p| p.quantile(0.9)),
-    feature("row_nnz_q99", "entries", "99 % of the rows are no longer", |p| p.quantile(0.99)),
-    feature("row_nnz_max", "entries", "longest row", |p| p.quantile(1.0)),
-    feature("row_nnz_range", "entries", "longest row less the shortest", |p| {
-        p.quantile(1.0) - p.quantile(0.0)
+    of_rows("row_nnz_q90", "entries", "nine tenths of the rows are no longer", |r| r.quantile(0.9)),
+    of_rows("row_nnz_q99", "entries", "99 % of the rows are no longer", |r| r.quantile(0.99)),
+    of_rows("row_nnz_max", "entries", "longest row", |r| r.quantile(1.0)),
+    of_rows("row_nnz_range", "entries", "longest row less the shortest", |r| {
+        r.quantile(1.0) - r.quantile(0.0)
     }),
-    feature("row_nnz_gini", "1", "Gini coefficient of row lengths: 0 where all are equal", |p| {
-        p.gini()
+    of_rows("row_nnz_gini", "1", "Gini coefficient of row lengths: 0 where all are equal", |r| {
+        r.gini()
     }),
-    feature("empty_rows", "rows", "rows without entries", |p| p.empty_rows()),
+    of_rows("empty_rows", "rows", "rows without entries", |r| r.empty_rows()),
     feature("n_diagonals", "diagonals", "diagonals with at least one entry", |p| {
         p.diagonals as f64
     }),
@@ -102,7 +124,9 @@ pub static FEATURES: &[Feature] = &[
     feature("hdia_padding_256", "1", "padding of HDIA with hacks of 256 rows", |p| {
         p.hdia_padding(1)
     }),
-    feature("ell_padding", "1", "padding of ELLPACK", |p| over(p.quantile(1.0) * p.nrows, p.nnz)),
+    feature("ell_padding", "1", "padding of ELLPACK", |p| {
+        over(p.of_rows().quantile(1.0) * p.nrows, p.nnz)
+    }),
     feature("hll_padding_32", "1", "padding of HLL with hacks of 32 rows", |p| p.sliced_padding(0)),
     feature("hll_padding_64", "1", "padding of HLL with hacks of 64 rows", |p| p.sliced_padding(1)),
     feature("hll_padding_128", "1", "padding of HLL with hacks of 128 rows", |p| {
@@ -268,6 +292,16 @@ impl Features {
         Features::from(&Summary::of(structure))
     }
 
+    /// Computes those of the size alone, which reads nothing of the matrix.
+    pub fn of_size(structure: &Structure<'_>) -> Self {
+        let rows = Rows::of(structure);
+        let size = FEATURES.iter().filter_map(|feature| match feature.function {
+            Function::Size(function) => Some((feature, function(&rows))),
+            Function::Rows(_) | Function::Cheap(_) | Function::Costly(_) => None,
+        });
+        Features(size.collect())
+    }
+
     /// Adds a feature of the same matrix, one of [`COSTLY`].
     ///
     /// # Errors
@@ -295,6 +329,9 @@ impl Features {
 impl From<&Summary> for Features {
     fn from(summary: &Summary) -> Self {
         let cheap = FEATURES.iter().filter_map(|feature| match feature.function {
+            Function::Size(function) | Function::Rows(function) => {
+                Some((feature, function(&summary.of_rows())))
+            }
             Function::Cheap(function) => Some((feature, function(summary))),
             Function::Costly(_) => None,
         });
@@ -310,16 +347,44 @@ impl PartialEq for Features {
 }
 
 impl Feature {
+    /// What it needs of a matrix.
+    pub fn needs(&self) -> Needs {
+        match self.function {
+            Function::Size(_) => Needs::Size,
+            Function::Rows(_) => Needs::Rows,
+            Function::Cheap(_) | Function::Costly(_) => Needs::Entries,
+        }
+    }
+
     /// Computes it alone.
     ///
     /// # Errors
     /// [`Refusal`] where it means nothing for this matrix.
     pub fn of(&self, structure: &Structure<'_>) -> Result<f64, Refusal> {
         match self.function {
+            Function::Size(function) | Function::Rows(function) => {
+                Ok(function(&Rows::of(structure)))
+            }
             Function::Cheap(function) => Ok(function(&Summary::of(structure))),
             Function::Costly(function) => function(structure),
         }
     }
+}
+
+/// What a feature needs of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Needs {
+    /// Its size.
+    Size,
+    /// The lengths of its rows: one pass over the row pointers.
+    Rows,
+    /// Its entries.
+    Entries,
+}
+
+/// The cheap features that need no more than the lengths of rows.
+pub fn of_rows_alone() -> impl Iterator<Item = &'static Feature> {
+    FEATURES.iter().filter(|feature| feature.needs() <= Needs::Rows)
 }
 
 /// The costly feature of this name.

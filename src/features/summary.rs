@@ -81,6 +81,81 @@ fn operations(nnz: u64, lengths: &Histogram) -> u64 {
     2 * nnz - (lengths.len() - lengths.times(0))
 }
 
+/// What features of the size and of the lengths of rows are computed from.
+pub(crate) struct Rows<'a> {
+    pub nrows: f64,
+    pub ncols: f64,
+    pub nnz: f64,
+    lengths: Lengths<'a>,
+}
+
+/// Where the lengths of rows are from.
+enum Lengths<'a> {
+    Counted(&'a Histogram),
+    /// They are counted when they are asked for.
+    Of(&'a Structure<'a>),
+}
+
+impl<'a> Rows<'a> {
+    /// Reads nothing yet.
+    pub fn of(structure: &'a Structure<'a>) -> Self {
+        let pattern = structure.pattern();
+        Rows {
+            nrows: pattern.nrows() as f64,
+            ncols: pattern.ncols() as f64,
+            nnz: pattern.nnz() as f64,
+            lengths: Lengths::Of(structure),
+        }
+    }
+
+    fn histogram(&self) -> &Histogram {
+        match self.lengths {
+            Lengths::Counted(histogram) => histogram,
+            Lengths::Of(structure) => structure.row_lengths(),
+        }
+    }
+
+    pub fn mean(&self) -> f64 {
+        over(self.nnz, self.nrows)
+    }
+
+    /// Row lengths in rising order, with the number of rows of each.
+    fn lengths(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.histogram().iter().map(|(length, times)| (f64::from(length), times as f64))
+    }
+
+    pub fn sigma(&self) -> f64 {
+        let mean = self.mean();
+        let squares: f64 = self.lengths().map(|(l, times)| times * (l - mean).powi(2)).sum();
+        over(squares, self.nrows).sqrt()
+    }
+
+    /// The length that this share of the rows does not exceed.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let last = (self.nrows - 1.0).max(0.0);
+        f64::from(self.histogram().at((share * last).round() as u64))
+    }
+
+    /// Rows without entries.
+    pub fn empty_rows(&self) -> f64 {
+        self.histogram().times(0) as f64
+    }
+
+    /// Gini coefficient of row lengths.
+    pub fn gini(&self) -> f64 {
+        let mut passed = 0.0;
+        let weighted = self.lengths().map(|(length, times)| {
+            // The sum of the ranks of these rows, counted from 1.
+            let ranks = times * (passed + (times + 1.0) / 2.0);
+            passed += times;
+            ranks * length
+        });
+        let weighted: f64 = weighted.sum();
+        let nrows = self.nrows;
+        (over(2.0 * weighted, nrows * self.nnz) - over(nrows + 1.0, nrows)).max(0.0)
+    }
+}
+
 impl Summary {
     /// A few passes over the pattern.
     pub fn of(structure: &Structure<'_>) -> Self {
@@ -113,44 +188,10 @@ impl Summary {
         }
     }
 
-    pub fn mean(&self) -> f64 {
-        over(self.nnz, self.nrows)
-    }
-
-    /// Row lengths in rising order, with the number of rows of each.
-    fn lengths(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.rows.iter().map(|(length, times)| (f64::from(length), times as f64))
-    }
-
-    pub fn sigma(&self) -> f64 {
-        let mean = self.mean();
-        let squares: f64 = self.lengths().map(|(l, times)| times * (l - mean).powi(2)).sum();
-        over(squares, self.nrows).sqrt()
-    }
-
-    /// The length that this share of the rows does not exceed.
-    pub fn quantile(&self, share: f64) -> f64 {
-        let last = (self.nrows - 1.0).max(0.0);
-        f64::from(self.rows.at((share * last).round() as u64))
-    }
-
-    /// Rows without entries.
-    pub fn empty_rows(&self) -> f64 {
-        self.rows.times(0) as f64
-    }
-
-    /// Gini coefficient of row lengths.
-    pub fn gini(&self) -> f64 {
-        let mut passed = 0.0;
-        let weighted = self.lengths().map(|(length, times)| {
-            // The sum of the ranks of these rows, counted from 1.
-            let ranks = times * (passed + (times + 1.0) / 2.0);
-            passed += times;
-            ranks * length
-        });
-        let weighted: f64 = weighted.sum();
-        let nrows = self.nrows;
-        (over(2.0 * weighted, nrows * self.nnz) - over(nrows + 1.0, nrows)).max(0.0)
+    /// What of it features of rows are computed from.
+    pub fn of_rows(&self) -> Rows<'_> {
+        let Summary { nrows, ncols, nnz, .. } = *self;
+        Rows { nrows, ncols, nnz, lengths: Lengths::Counted(&self.rows) }
     }
 
     /// Slots for each entry of slices whose longest rows sum up to `longest`.

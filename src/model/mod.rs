@@ -22,19 +22,29 @@ use serde::{Deserialize, Serialize};
 use crate::choose::Known;
 use crate::cost::TERMS;
 use crate::error::{Error, Result};
-use crate::features::{FEATURES, Features};
+use crate::features::{FEATURES, Feature, Features, of_rows_alone};
 use crate::format::find;
 use crate::scalar::Precision;
+use crate::structure::Structure;
 pub use forest::{Forest, LEAF};
 pub use nearness::{Nearness, coordinate};
 pub use predictor::{Inputs, Predictor, input};
 pub use rules::{Rule, Rules};
 
 /// The version of model files that this program reads and writes.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Below this confidence a prediction should be checked by timing.
 pub const CONFIDENT: f64 = 0.5;
+
+/// The input of [`Model::look`] that is no feature: the products that are to come.
+pub const SPMVS: &str = "spmvs";
+
+/// What [`Model::look`] answers where looking closer at a matrix pays.
+pub const LOOK: &str = "look";
+
+/// What it answers where it does not.
+pub const STAY: &str = "stay";
 
 /// Models that ship: names of files and their bytes.
 pub static SHIPPED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
@@ -52,7 +62,7 @@ pub enum LoadFault {
     #[error("it is no model: {0}")]
     Text(String),
     /// It is of another schema.
-    #[error("its schema is {got}, this program reads {SCHEMA}; train it again")]
+    #[error("its schema is {got}, this program reads {SCHEMA}; `ellect train` makes it again")]
     Schema {
         /// The schema of the file.
         got: u32,
@@ -147,8 +157,10 @@ pub struct Model {
     /// The training set.
     pub nearness: Nearness,
     /// Which format usually wins, to explain.
-    #[serde(default)]
     pub rules: Rules,
+    /// Whether features, estimates and a conversion pay for the products that are to come, told by
+    /// [`SPMVS`], the size of the matrix and the lengths of its rows: [`LOOK`] or [`STAY`].
+    pub look: Rules,
 }
 
 /// Predictions of one matrix.
@@ -256,8 +268,24 @@ impl Model {
             let inputs = self.features.len() + self.terms.len() + regressor.parameters.len();
             regressor.forest.check(inputs).map_err(|what| damaged(name, what))?;
         }
-        self.rules.check(feature).map_err(|what| damaged("rules", what))?;
+        let format = |name: &str| find(name).is_ok();
+        self.rules.check(feature, format).map_err(|what| damaged("rules", what))?;
+        let at_sight = |name: &str| name == SPMVS || of_rows(name).is_some();
+        let word = |answer: &str| [LOOK, STAY].contains(&answer);
+        self.look.check(at_sight, word).map_err(|what| damaged("look", what))?;
         self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
+    }
+
+    /// The comparisons, in words, by which looking closer at this matrix does not pay for so many
+    /// products; none where it may. Of the matrix, at most the lengths of rows are read, and those
+    /// only where the tree asks for them.
+    pub fn stays(&self, structure: &Structure<'_>, spmvs: u64) -> Option<Vec<String>> {
+        let input = |name: &str| match name {
+            SPMVS => Some(spmvs as f64),
+            name => of_rows(name)?.of(structure).ok(),
+        };
+        let (met, answer) = self.look.walk(input)?;
+        (answer == STAY).then_some(met)
     }
 
     /// The model's features of a matrix, in its order; 0 where one is not finite.
@@ -265,6 +293,11 @@ impl Model {
         let value = |name: &String| features.get(name).filter(|v| v.is_finite()).unwrap_or(0.0);
         self.features.iter().map(value).collect()
     }
+}
+
+/// The feature of this name, where it needs no more than the lengths of rows.
+fn of_rows(name: &str) -> Option<&'static Feature> {
+    of_rows_alone().find(|feature| feature.name == name)
 }
 
 /// `h200-f64.json.zst`: the file of a model in its folder.

@@ -1,4 +1,5 @@
-//! Rules of thumb: a small tree over features that says which format usually wins, to explain.
+//! Rules: a small tree over features that says which format usually wins, to explain, or whether to
+//! look closer at a matrix.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,19 +32,19 @@ pub enum Rule {
         /// A later node.
         high: u32,
     },
-    /// The format that usually wins.
-    Format(String),
+    /// What is said at its end: the format that usually wins.
+    Answer(String),
 }
 
 impl Rules {
-    /// The comparisons that these features meet, in words, and the format at their end; none where
-    /// there are no rules.
+    /// The comparisons that these features meet, in words, and the answer at their end; none where
+    /// there are no rules. Asks for no other features than those on its way.
     pub fn walk(&self, feature: impl Fn(&str) -> Option<f64>) -> Option<(Vec<String>, &str)> {
         let mut met = Vec::new();
         let mut node = self.nodes.first()?;
         loop {
             match node {
-                Rule::Format(format) => return Some((met, format)),
+                Rule::Answer(answer) => return Some((met, answer)),
                 Rule::Split { feature: name, below, low, high } => {
                     let value = feature(name).unwrap_or(0.0);
                     let (next, sign) = if value < *below { (low, "<") } else { (high, ">=") };
@@ -54,15 +55,24 @@ impl Rules {
         }
     }
 
-    /// Whether every walk ends, asking for none but known features.
+    /// Whether every walk ends in a known answer, asking for none but known features.
     ///
     /// # Errors
     /// What is wrong.
-    pub fn check(&self, known: impl Fn(&str) -> bool) -> Result<(), String> {
+    pub fn check(
+        &self,
+        feature: impl Fn(&str) -> bool,
+        answer: impl Fn(&str) -> bool,
+    ) -> Result<(), String> {
         for (i, rule) in self.nodes.iter().enumerate() {
-            let Rule::Split { feature, below, low, high } = rule else { continue };
             let later = |next: u32| next as usize > i && (next as usize) < self.nodes.len();
-            if !(known(feature) && below.is_finite() && later(*low) && later(*high)) {
+            let sound = match rule {
+                Rule::Answer(word) => answer(word),
+                Rule::Split { feature: name, below, low, high } => {
+                    feature(name) && below.is_finite() && later(*low) && later(*high)
+                }
+            };
+            if !sound {
                 return Err(format!("rule {i} of {}", self.nodes.len()));
             }
         }
@@ -76,7 +86,7 @@ impl Rules {
         while let Some((node, depth, told)) = todo.pop() {
             let indent = "  ".repeat(depth);
             match self.nodes.get(node as usize) {
-                Some(Rule::Format(format)) => text += &format!("{indent}{told}{format}\n"),
+                Some(Rule::Answer(answer)) => text += &format!("{indent}{told}{answer}\n"),
                 Some(Rule::Split { feature, below, low, high }) => {
                     text += &format!("{indent}{told}{feature} < {below:.4}?\n");
                     todo.push((*high, depth + 1, "no: ".into()));
@@ -100,7 +110,7 @@ mod tests {
             low,
             high,
         };
-        let leaf = |format: &str| Rule::Format(format.into());
+        let leaf = |format: &str| Rule::Answer(format.into());
         let nodes = vec![split("a", 1, 2), leaf("hll"), split("b", 3, 4), leaf("ell"), leaf("coo")];
         Rules { nodes }
     }
@@ -118,10 +128,11 @@ mod tests {
 
     #[test]
     fn rules_that_do_not_end_are_found() {
-        assert_eq!(rules().check(|_| true), Ok(()));
-        assert!(rules().check(|name| name == "a").is_err());
+        assert_eq!(rules().check(|_| true, |_| true), Ok(()));
+        assert!(rules().check(|name| name == "a", |_| true).is_err());
+        assert!(rules().check(|_| true, |answer| answer != "coo").is_err());
         let mut looped = rules();
         looped.nodes[2] = Rule::Split { feature: "b".into(), below: 0.0, low: 1, high: 3 };
-        assert!(looped.check(|_| true).is_err());
+        assert!(looped.check(|_| true, |_| true).is_err());
     }
 }

@@ -58,6 +58,10 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
     text + "\n## Rules of thumb\n\nA tree by linfa over features that a person can see; it explains \
             and does not choose.\n\n```\n"
         + &model.rules.text()
+        + "```\n\n## When it looks\n\nA tree by linfa over the lengths of rows and the products to \
+           come, trained on whether features, estimates and conversion paid; effort predict asks it \
+           first.\n\n```\n"
+        + &model.look.text()
         + "```\n"
 }
 

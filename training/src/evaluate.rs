@@ -7,21 +7,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use ellect::Precision;
+use ellect::model::Rules;
 use serde::Serialize;
 
 use crate::case::Case;
 use crate::dataset;
 use crate::replay::{
-    Choices, LOSS, Score, best_of_few, best_s, for_total, geometric_mean, incumbent, least, named,
+    Choices, Glance, LOSS, Score, best_of_few, best_s, geometric_mean, least, look_over_stay, named,
 };
 use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out};
-use crate::tree::{self, ROW_STATISTICS};
+use crate::tree::{self, row_statistics};
 
 /// Matrices of at least so many nonzeros are reported alone too.
 pub const LARGE_NNZ: u64 = 1_000_000;
 
 /// The products that totals with conversion are reported for.
 pub const SPMVS: [u64; 3] = [100, 1000, 10_000];
+
+/// The products that the tree learns from which tells whether a look pays.
+const LOOK_SPMVS: [u64; 9] = [10, 100, 316, 1000, 3162, 10_000, 31_623, 100_000, 1_000_000];
 
 /// Candidates that effort `measure` times besides the incumbent.
 const FEW: usize = 3;
@@ -49,8 +53,8 @@ pub struct Total {
     pub speedup: f64,
     /// Share of the matrices whose total is worse by over 2 %.
     pub losses: f64,
-    /// Share of the matrices that are looked at: of the others a tree says at sight that their
-    /// features would not pay.
+    /// Share of the matrices that are looked at: of the others a tree says by the lengths of their
+    /// rows that features would not pay.
     pub looked: f64,
 }
 
@@ -234,7 +238,7 @@ fn by_tree(cases: &[Case], settings: &Settings) -> Result<Choices> {
     for fold in dataset::folds(cases, settings.folds) {
         let seen = |i: &usize| !fold.contains(i);
         let others: Vec<&Case> = (0..cases.len()).filter(seen).map(|i| &cases[i]).collect();
-        let rules = tree::rules(&others, &ROW_STATISTICS, DEPTH)?;
+        let rules = tree::rules(&others, &row_statistics(), DEPTH)?;
         let usual = tree::usual(&others);
         for i in fold {
             let format = rules.walk(|name| cases[i].features.get(name).copied());
@@ -271,41 +275,23 @@ fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<
     Ok(rules.into_iter().filter_map(row).collect())
 }
 
-/// Seconds that all takes for so many products where the matrix is looked at, over the seconds of
-/// staying with the incumbent.
-fn look_over_stay(case: &Case, predicted: &Predicted, spmvs: u64) -> Option<f64> {
-    let n = spmvs as f64;
-    let stay = incumbent(case)?;
-    let taken = for_total(case, predicted, spmvs)?;
-    let convert_s = if taken.name == stay.name { 0.0 } else { taken.convert_s };
-    Some((case.analysis_s + convert_s + n * taken.spmv_s) / (n * stay.spmv_s))
-}
-
 /// Totals for numbers of products. Whether a matrix is looked at is told by a tree that saw none of
 /// its family; where it is not, the incumbent stays.
 fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Total>> {
-    let of = |case: &Case, spmvs: u64| {
-        let at = cases.iter().position(|other| std::ptr::eq(other, case))?;
-        look_over_stay(case, &predicted[at], spmvs)
-    };
     let mut ratios = vec![vec![1.0; cases.len()]; SPMVS.len()];
     let mut looked = [0usize; SPMVS.len()];
     for fold in dataset::folds(cases, settings.folds) {
-        let seen = |i: &usize| !fold.contains(i);
-        let others: Vec<&Case> = (0..cases.len()).filter(seen).map(|i| &cases[i]).collect();
-        let pays = |case: &Case, n: u64| of(case, n).is_some_and(|ratio| ratio < 1.0);
-        let rules = tree::worth(&others, &SPMVS, pays)?;
+        let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
+        let rules = look(cases, predicted, &seen)?;
         for i in fold {
             for (k, &spmvs) in SPMVS.iter().enumerate() {
-                let inputs = tree::at_sight(&cases[i], spmvs);
-                let input = |name: &str| {
-                    let at = tree::AT_SIGHT.iter().position(|known| *known == name);
-                    at.map(|at| inputs[at])
+                let glance = Glance::of(&rules, &cases[i], spmvs);
+                let over = match glance.looks {
+                    true => look_over_stay(&cases[i], &predicted[i], spmvs),
+                    false => glance.over_stay(&cases[i], spmvs),
                 };
-                if rules.walk(input).is_some_and(|(_, word)| word == tree::LOOK) {
-                    looked[k] += 1;
-                    ratios[k][i] = 1.0 / of(&cases[i], spmvs).unwrap_or(1.0);
-                }
+                looked[k] += usize::from(glance.looks);
+                ratios[k][i] = 1.0 / over.unwrap_or(1.0);
             }
         }
     }
@@ -320,6 +306,17 @@ fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Resul
         }
     };
     Ok((0..SPMVS.len()).map(total).collect())
+}
+
+/// The tree that tells whether a look pays, of the cases at these places.
+///
+/// # Errors
+/// What linfa says.
+pub fn look(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Rules> {
+    let over = |i: usize, spmvs| look_over_stay(&cases[i], &predicted[i], spmvs);
+    let pays = |i: usize, spmvs: u64| over(i, spmvs).is_some_and(|over| over < 1.0);
+    let example = |&i: &usize| LOOK_SPMVS.map(|spmvs| (&cases[i], spmvs, pays(i, spmvs)));
+    tree::worth(&seen.iter().flat_map(example).collect::<Vec<_>>())
 }
 
 fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {

@@ -1,13 +1,17 @@
 //! Rules that choose, replayed on cases: what each would have taken, and how good that was.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use ellect::choose::{INCUMBENTS, Workload, is_csr, settle};
 use ellect::cost::Cost;
+use ellect::features::{Needs, of_rows_alone};
+use ellect::model::{LOOK, Rules};
 use serde::Serialize;
 
 use crate::case::{Case, Trial};
 use crate::train::Predicted;
+use crate::tree;
 
 /// Slower than the incumbent by more than this share counts as a loss.
 pub const LOSS: f64 = 0.02;
@@ -132,4 +136,46 @@ pub fn for_total<'a>(case: &'a Case, predicted: &Predicted, spmvs: u64) -> Optio
     costs.sort_by(|a, b| a.1.total_s(&workload).total_cmp(&b.1.total_s(&workload)));
     let taken = settle(&costs, |(trial, cost)| (&trial.candidate, cost), &workload);
     costs.get(taken).map(|(trial, _)| *trial)
+}
+
+/// Seconds that all takes for so many products where the matrix is looked at, over the seconds of
+/// staying with the incumbent.
+pub fn look_over_stay(case: &Case, predicted: &Predicted, spmvs: u64) -> Option<f64> {
+    let n = spmvs as f64;
+    let stay = incumbent(case)?;
+    let taken = for_total(case, predicted, spmvs)?;
+    let convert_s = if taken.name == stay.name { 0.0 } else { taken.convert_s };
+    Some((case.analysis_s + convert_s + n * taken.spmv_s) / (n * stay.spmv_s))
+}
+
+/// What a tree says of a case, and what it asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Glance {
+    /// Whether the matrix is to be looked at.
+    pub looks: bool,
+    /// Seconds of reading the lengths of rows, where the tree asked for any.
+    pub read_s: f64,
+}
+
+/// Seconds that the lengths of rows and their statistics take a row, about, on one core.
+const ROW_S: f64 = 4e-9;
+
+impl Glance {
+    /// Walks the tree.
+    pub fn of(rules: &Rules, case: &Case, spmvs: u64) -> Glance {
+        let reads =
+            |name: &str| of_rows_alone().any(|f| f.name == name && f.needs() == Needs::Rows);
+        let read = Cell::new(false);
+        let input = |name: &str| {
+            read.set(read.get() || reads(name));
+            Some(tree::at_sight(case, spmvs, name))
+        };
+        let looks = rules.walk(input).is_none_or(|(_, answer)| answer == LOOK);
+        Glance { looks, read_s: if read.get() { ROW_S * case.nrows as f64 } else { 0.0 } }
+    }
+
+    /// Seconds of so many products with the incumbent after this glance, over those without it.
+    pub fn over_stay(&self, case: &Case, spmvs: u64) -> Option<f64> {
+        Some(1.0 + self.read_s / (spmvs as f64 * incumbent(case)?.spmv_s))
+    }
 }

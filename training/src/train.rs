@@ -93,7 +93,9 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     scores.extend(evaluate::scores(cases, &predicted));
     let all: Vec<&Case> = cases.iter().collect();
     let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
-    let model = Model { scores, rules, ..fit(&all, plan, settings)? };
+    let look = evaluate::look(cases, &predicted, &(0..cases.len()).collect::<Vec<_>>())?;
+    let model = Model { scores, rules, look, ..fit(&all, plan, settings)? };
+    model.check()?;
     Ok(Trained { model, plan, predicted })
 }
 
@@ -169,6 +171,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         base: plan.base,
         formats,
         rules: Rules::default(),
+        look: Rules::default(),
     };
     model.check()?;
     Ok(model)

@@ -4,31 +4,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
-use ellect::model::{Rule, Rules};
+use ellect::features::of_rows_alone;
+use ellect::model::{LOOK, Rule, Rules, SPMVS, STAY};
 use linfa::prelude::*;
 use linfa_trees::{DecisionTree, TreeNode};
 use ndarray::{Array1, Array2};
 
 use crate::case::{Case, Trial};
 use crate::replay::least;
-
-/// Features that need nothing but the lengths of rows.
-pub const ROW_STATISTICS: [&str; 14] = [
-    "nrows",
-    "ncols",
-    "nnz",
-    "density",
-    "row_nnz_mean",
-    "row_nnz_sigma",
-    "row_nnz_cv",
-    "row_nnz_min",
-    "row_nnz_q50",
-    "row_nnz_q90",
-    "row_nnz_q99",
-    "row_nnz_max",
-    "row_nnz_gini",
-    "empty_rows",
-];
 
 /// Features that a person can see in a matrix: what rules are told in.
 pub const EXPLAINING: [&str; 14] = [
@@ -69,33 +52,36 @@ pub fn rules(cases: &[&Case], features: &[&str], depth: usize) -> Result<Rules> 
     grow(&won.collect::<Vec<_>>(), features, depth)
 }
 
-/// What is known of a matrix before it is looked at, and the products that are to come.
-pub const AT_SIGHT: [&str; 4] = ["nrows", "nnz", "row_nnz_mean", "spmvs"];
-
-/// The inputs named by [`AT_SIGHT`].
-pub fn at_sight(case: &Case, spmvs: u64) -> [f64; 4] {
-    let (nrows, nnz) = (case.nrows as f64, case.nnz as f64);
-    [nrows, nnz, nnz / nrows.max(1.0), spmvs as f64]
+/// The names of features that need nothing but the lengths of rows.
+pub fn row_statistics() -> Vec<&'static str> {
+    of_rows_alone().map(|feature| feature.name).collect()
 }
 
-/// The word of [`worth`] for a matrix that is worth looking at.
-pub const LOOK: &str = "look";
+/// An input of [`worth`]: the products that are to come, or a feature.
+pub fn at_sight(case: &Case, spmvs: u64, name: &str) -> f64 {
+    match name {
+        SPMVS => spmvs as f64,
+        name => case.features.get(name).copied().unwrap_or(0.0),
+    }
+}
 
 /// A look that does not pay counts as much as so many that would have paid.
-const CAUTION: f32 = 20.0;
+const CAUTION: f32 = 5.0;
 
-/// A tree that says of a matrix at sight whether looking at it will pay: its features, estimates
-/// and conversion in what the products save. `pays` tells it of cases for numbers of products.
+/// A tree that says of a matrix, by the lengths of its rows and the products to come, whether
+/// looking closer will pay: its features, estimates and conversion in what the products save.
+/// Learned from cases, each with a number of products and whether it paid.
 ///
 /// # Errors
 /// As [`rules`].
-pub fn worth(cases: &[&Case], spmvs: &[u64], pays: impl Fn(&Case, u64) -> bool) -> Result<Rules> {
-    let example = |(case, spmvs): (&&Case, u64)| {
-        let (label, weight) = if pays(case, spmvs) { (LOOK, 1.0) } else { ("stay", CAUTION) };
-        Example { inputs: at_sight(case, spmvs).to_vec(), label, weight }
+pub fn worth(paid: &[(&Case, u64, bool)]) -> Result<Rules> {
+    let names: Vec<&str> = row_statistics().into_iter().chain([SPMVS]).collect();
+    let example = |&(case, spmvs, paid): &(&Case, u64, bool)| {
+        let (label, weight) = if paid { (LOOK, 1.0) } else { (STAY, CAUTION) };
+        let inputs = names.iter().map(|name| at_sight(case, spmvs, name)).collect();
+        Example { inputs, label, weight }
     };
-    let all = cases.iter().flat_map(|case| spmvs.iter().map(move |&spmvs| (case, spmvs)));
-    grow(&all.map(example).collect::<Vec<_>>(), &AT_SIGHT, DEPTH)
+    grow(&paid.iter().map(example).collect::<Vec<_>>(), &names, DEPTH)
 }
 
 /// The depth of the tree of [`worth`].
@@ -138,7 +124,7 @@ fn flatten(
     let (feature, below, _) = node.split();
     match children.as_slice() {
         [low, high] => {
-            rules.nodes.push(Rule::Format(String::new()));
+            rules.nodes.push(Rule::Answer(String::new()));
             let low = flatten(low, features, formats, rules);
             let high = flatten(high, features, formats, rules);
             let feature = features[feature].to_string();
@@ -146,7 +132,7 @@ fn flatten(
         }
         _ => {
             let format = node.prediction().and_then(|label| formats.get(label));
-            rules.nodes.push(Rule::Format(format.copied().unwrap_or_default().to_string()));
+            rules.nodes.push(Rule::Answer(format.copied().unwrap_or_default().to_string()));
         }
     }
     at as u32
@@ -175,4 +161,58 @@ pub fn usual(cases: &[&Case]) -> HashMap<&'static str, String> {
         }
     }
     usual.into_iter().map(|(format, (_, name))| (format, name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ellect::Precision;
+    use ellect::features::Features;
+    use ellect::structure::Structure;
+
+    use super::*;
+    use crate::replay::Glance;
+
+    /// A case without trials of a generated matrix.
+    fn case(class: &str, rows: usize) -> Case {
+        let csr = ellect::generate::by_name(class, rows, 1).expect("a class");
+        let structure = Structure::of(&csr);
+        let features = Features::of(&structure);
+        Case {
+            source: class.into(),
+            family: class.into(),
+            fingerprint: structure.fingerprint(),
+            device: "cpu".into(),
+            precision: Precision::F64,
+            nrows: csr.nrows() as u64,
+            nnz: csr.nnz() as u64,
+            analysis_s: 0.0,
+            features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
+            trials: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_tree_finds_when_a_look_pays_and_reads_rows_only_where_it_must() {
+        let cases: Vec<Case> =
+            (0..20).map(|i| case(["stencil5", "power_law"][i % 2], 200 + 10 * i)).collect();
+        // Of many products, a look pays where rows differ.
+        let pays = |case: &Case, spmvs| spmvs > 1000 && case.features["row_nnz_cv"] > 0.6;
+        let paid: Vec<_> = cases
+            .iter()
+            .flat_map(|case| [10, 100, 10_000].map(|n| (case, n, pays(case, n))))
+            .collect();
+        let rules = worth(&paid).expect("examples");
+        for (case, spmvs, pays) in paid {
+            assert_eq!(Glance::of(&rules, case, spmvs).looks, pays, "{} {spmvs}", case.source);
+        }
+        let (stencil, graph) = (&cases[0], &cases[1]);
+        assert!(
+            Glance::of(&rules, graph, 10_000).looks && !Glance::of(&rules, stencil, 10_000).looks
+        );
+        let input = |name: &str| Some(at_sight(stencil, 10, name));
+        let (met, answer) = rules.walk(input).expect("a tree");
+        assert_eq!((met.len(), answer), (1, STAY), "{met:?}");
+        assert_eq!(Glance::of(&rules, stencil, 10).read_s, 0.0, "products decide alone");
+        assert!(Glance::of(&rules, stencil, 10_000).read_s > 0.0);
+    }
 }

@@ -7,7 +7,7 @@ use ellect::cost::Source;
 use ellect::device::Device;
 use ellect::format::candidates;
 use ellect::measure::{Meter, Protocol};
-use ellect::model::{LoadFault, Model, Predictor, file_name};
+use ellect::model::{LoadFault, Model, Predictor, Rule, Rules, file_name};
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
 use ellect_training::case::Records;
@@ -65,11 +65,13 @@ fn timings_make_a_model_that_the_tuner_uses() {
     assert_eq!(cases.len(), SOURCES.len());
     let settings = Settings { folds: 3, ..Settings::default() };
     let trained = train(&cases, &settings).expect("five families");
-    let model = trained.model.clone();
+    // It looks at every matrix, as far as this test goes.
+    let model = Model { look: Rules::default(), ..trained.model.clone() };
 
     let again = train(&cases, &settings).expect("the same").model;
+    assert!(!trained.model.look.nodes.is_empty());
     // linfa settles ties of a split by chance.
-    assert_eq!(Model { rules: model.rules.clone(), ..again }, model);
+    assert_eq!(Model { rules: model.rules.clone(), look: Rules::default(), ..again }, model);
 
     // All or nothing.
     let text = serde_json::to_vec(&model).expect("plain data");
@@ -97,7 +99,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
         Model::parse(&model.bytes().expect("memory"), "cpu", Precision::F64),
         Ok(model.clone())
     );
-    std::fs::write(path, text).expect("writable");
+    std::fs::write(&path, text).expect("writable");
     let csr = generate::by_name("stencil5", 300, 1).expect("a class");
     let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
     let workload = Workload { effort: Effort::Predict, ..Workload::default() };
@@ -112,6 +114,27 @@ fn timings_make_a_model_that_the_tuner_uses() {
 
     let strange = generate::by_name("power_law", 20_000, 1).expect("a class");
     assert!(predictor.predict(&Structure::of(&strange), &target).confidence < 0.5);
+
+    // For few products, where its tree says so, it stays in CSR at sight.
+    let split = Rule::Split { feature: "spmvs".into(), below: 500.0, low: 1, high: 2 };
+    let answer = |word: &str| Rule::Answer(word.into());
+    let look = Rules { nodes: vec![split, answer("stay"), answer("look")] };
+    let cautious = Model { look, ..model.clone() };
+    std::fs::write(&path, cautious.bytes().expect("memory")).expect("writable");
+    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let few = Workload { spmvs: 100, ..workload };
+    let stay = tuner.recommend(&csr, &few).expect("a choice");
+    assert_eq!((stay.choice.to_string().as_str(), stay.ranking.len()), ("csr", 1));
+    assert_eq!((stay.fingerprint, stay.features.get("nnz")), (None, Some(csr.nnz() as f64)));
+    assert!(stay.explanation[0].contains("where spmvs < 500.0000, looking closer"), "{stay:?}");
+    assert_eq!(tuner.recommend(&csr, &workload).expect("a choice"), choice);
+    let estimate = Workload { effort: Effort::Estimate, ..few };
+    assert!(tuner.recommend(&csr, &estimate).expect("a choice").ranking.len() > 1);
+    let damaged = |nodes: Vec<Rule>| Model { look: Rules { nodes }, ..model.clone() }.check();
+    assert!(matches!(damaged(vec![answer("hll")]), Err(LoadFault::Damaged { .. })));
+    let of_entries = Rule::Split { feature: "bandwidth".into(), below: 1.0, low: 1, high: 2 };
+    let dear = vec![of_entries, answer("stay"), answer("look")];
+    assert!(matches!(damaged(dear), Err(LoadFault::Damaged { .. })), "it reads entries");
 
     let report = evaluate(&cases, trained.plan, &settings, Unseen::Tried).expect("families");
     assert_eq!(report.classes.len(), SOURCES.len());

@@ -74,10 +74,10 @@ fn text(choice: &Choice, top: usize) -> String {
     text += &table(&head, rows.collect(), &[0]);
     let hidden = choice.ranking.len().saturating_sub(shown);
     let more = if hidden > 0 { format!("{hidden} more candidates and ") } else { String::new() };
+    let matrix = choice.fingerprint.map_or("not looked at".into(), |print| print.to_string());
     text += &format!(
-        "\n{more}{} refused; matrix {}, {} products in {} on {}\n",
+        "\n{more}{} refused; matrix {matrix}, {} products in {} on {}\n",
         choice.refused.len(),
-        choice.fingerprint,
         choice.spmvs,
         choice.precision,
         choice.device
