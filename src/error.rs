@@ -124,6 +124,18 @@ pub enum WisdomFault {
     /// Its files are damaged.
     #[error("damaged ({0}); move the folder away, then import an export of its records")]
     Corrupt(String),
+    /// Fewer commits are found than were acknowledged: its file was cut or damaged.
+    #[error(
+        "damaged: of {acknowledged} writes the last {} are lost; move the folder away, then import \
+         an export of its records, or remove its file 'made' to go on with those that are left",
+        acknowledged - kept
+    )]
+    Lost {
+        /// Commits that are found.
+        kept: u64,
+        /// Commits that were acknowledged.
+        acknowledged: u64,
+    },
     /// It was written by another version of this program, or by another program.
     #[error("{}", schema(*found, *known))]
     Schema {

@@ -35,6 +35,101 @@ fn child(folder: &Path, round: u64) -> Child {
         .expect("a child")
 }
 
+/// A folder of a database of so many records, closed; and their fingerprints.
+fn closed(records: u64) -> (tempfile::TempDir, Vec<Fingerprint>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = Wisdom::open(folder.path()).expect("a new database");
+    let fingerprints: Vec<String> = (0..records).map(|i| format!("{:032x}", i * 7919)).collect();
+    for some in fingerprints.chunks(10) {
+        wisdom.keep(some.iter().map(|fingerprint| record(fingerprint))).expect("written");
+    }
+    (folder, fingerprints.iter().map(|text| text.parse().expect("hexadecimal")).collect())
+}
+
+/// A copy of the database with one of its files damaged.
+fn damaged(folder: &Path, file: &Path, damage: &dyn Fn(&mut Vec<u8>)) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().expect("a folder");
+    let to = copy.path().join("wisdom");
+    std::fs::create_dir(&to).expect("writable");
+    for entry in std::fs::read_dir(folder.join("wisdom")).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_file() {
+            let mut bytes = std::fs::read(&path).expect("readable");
+            if path == file {
+                damage(&mut bytes);
+            }
+            std::fs::write(to.join(path.file_name().expect("a file")), bytes).expect("writable");
+        }
+    }
+    copy
+}
+
+/// Whether all of these records are there and the database is sound.
+fn is_whole(folder: &Path, kept: &[Fingerprint]) -> ellect::Result<bool> {
+    let wisdom = Wisdom::open(folder)?;
+    for fingerprint in kept {
+        if wisdom.structure(*fingerprint)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(wisdom.verify()?.bad.is_empty())
+}
+
+#[test]
+fn a_damaged_database_keeps_all_or_says_that_it_is_damaged() {
+    for records in [10, 4000] {
+        let (folder, kept) = closed(records);
+        let path = folder.path().join("wisdom");
+        for name in std::fs::read_dir(&path).expect("a folder") {
+            let file = name.expect("an entry").path();
+            let size = std::fs::metadata(&file).expect("there").len() as usize;
+            if !file.is_file() || size == 0 {
+                continue;
+            }
+            let check = |what: &str, damage: &dyn Fn(&mut Vec<u8>)| {
+                let copy = damaged(folder.path(), &file, damage);
+                let told = format!("{what} of {size} in {}", file.display());
+                match is_whole(copy.path(), &kept) {
+                    Ok(whole) => assert!(whole, "{told}: records are lost, and nothing is said"),
+                    Err(error @ Error::Wisdom { .. }) => {
+                        let error = error.to_string();
+                        let remedy = error.contains("move the folder away");
+                        assert!(remedy && error.contains("wisdom in "), "{told}: {error}");
+                    }
+                    Err(error) => panic!("{told}: {error}"),
+                }
+            };
+            for i in 0..PLACES {
+                let at = size * i / PLACES;
+                check(&format!("cut at {at}"), &|bytes| bytes.truncate(at));
+                check(&format!("cut {i} from the end"), &|bytes| {
+                    bytes.truncate(size.saturating_sub(i * i));
+                });
+                check(&format!("flip at {at}"), &|bytes| bytes[at] ^= 0x41);
+                check(&format!("zeros from {at}"), &|bytes| bytes[at..].fill(0));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_records_that_are_left_are_to_be_had() {
+    let (folder, kept) = closed(100);
+    let path = folder.path().join("wisdom/db");
+    let size = std::fs::metadata(&path).expect("there").len();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("there");
+    file.set_len(size / 2).expect("cut");
+    let told = Wisdom::open(folder.path()).expect_err("records are lost").to_string();
+    assert!(told.contains("of 10 writes the last ") && told.contains("'made'"), "{told}");
+    std::fs::remove_file(folder.path().join("wisdom/made")).expect("there");
+    let wisdom = Wisdom::open(folder.path()).expect("the rest");
+    let left = wisdom.verify().expect("sound");
+    assert!(left.structures > 0 && left.structures < kept.len() as u64, "{left:?}");
+}
+
+/// Places in a file where it is damaged.
+const PLACES: usize = 25;
+
 /// The child's side of the test below: says on standard output what was acknowledged.
 #[test]
 fn writes_until_it_is_killed() {

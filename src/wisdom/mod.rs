@@ -12,7 +12,8 @@
 //! What holds:
 //! - A write that returned is on the disk; killed at any moment, the database opens again.
 //! - One process at a time; a second one gets [`WisdomFault::InUse`](crate::error::WisdomFault).
-//! - A database of another schema is refused, a damaged one is an error: never misread.
+//! - A database of another schema is refused, a damaged one or one that lost what it acknowledged
+//!   is an error: never misread.
 //! - A measurement answers only where its driver, kernels (by hash) and protocol are those of now;
 //!   otherwise [`Answer::Stale`] says which differ. What cannot be asked (the driver of a device
 //!   that is not at hand, kernels of a program built without any) is not compared.

@@ -1,12 +1,16 @@
 //! The embedded store: the only module that names sled.
 //!
 //! sled panics on some broken files, so every call is guarded; its `flush` does not sync on Linux,
-//! so its file is synced besides. Values are small: sled keeps large ones in files that it never
+//! so its file is synced besides. It opens a file that was cut or damaged as if what follows had
+//! never been written, so every commit is counted, in the database and in a file beside it: where
+//! the database knows fewer, records are lost. Values are small: sled keeps large ones in files that it never
 //! syncs.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Error, Result, WisdomFault};
@@ -15,7 +19,9 @@ use crate::error::{Error, Result, WisdomFault};
 pub(super) const SCHEMA: u32 = 1;
 
 const SCHEMA_KEY: &str = "schema";
-/// An empty file that says that there was a schema.
+/// Commits, in the database.
+const COMMITS_KEY: &str = "commits";
+/// A file that says that there was a schema, and how many commits were acknowledged.
 const MADE: &str = "made";
 const CACHE_BYTES: u64 = 64 << 20;
 
@@ -32,9 +38,48 @@ pub(super) enum Tree {
 pub(super) struct Store {
     path: PathBuf,
     file: File,
+    commits: Mutex<Commits>,
     structures: sled::Tree,
     measurements: sled::Tree,
     db: sled::Db,
+}
+
+/// Commits so far, and the file that counts them.
+struct Commits {
+    count: u64,
+    made: File,
+}
+
+impl Commits {
+    /// Opens the file, or makes it, and compares it with what the database says.
+    fn open(path: &Path, count: u64) -> Result<Self> {
+        let io = |source| Error::Io { what: path.join(MADE).display().to_string(), source };
+        let wrong = |fault| Error::Wisdom { path: path.to_path_buf(), fault };
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let mut made = options.open(path.join(MADE)).map_err(io)?;
+        let mut text = String::new();
+        made.read_to_string(&mut text).map_err(io)?;
+        // Empty where nothing was ever acknowledged.
+        let acknowledged = match text.trim() {
+            "" => 0,
+            text => text.parse().map_err(|_| {
+                wrong(WisdomFault::Corrupt(format!("its file {MADE} holds '{text}', no number")))
+            })?,
+        };
+        match count < acknowledged {
+            true => Err(wrong(WisdomFault::Lost { kept: count, acknowledged })),
+            false => Ok(Commits { count, made }),
+        }
+    }
+
+    /// Notes one more in the file: over the last one, as long as that.
+    fn note(&mut self, count: u64) -> std::io::Result<()> {
+        self.made.rewind()?;
+        self.made.write_all(format!("{count:020}\n").as_bytes())?;
+        self.count = count;
+        Ok(())
+    }
 }
 
 impl std::fmt::Debug for Store {
@@ -96,13 +141,16 @@ impl Store {
         }
         let io = |source| Error::Io { what: path.display().to_string(), source };
         let file = File::open(path.join("db")).map_err(io)?;
-        if !path.join(MADE).exists() {
-            file.sync_all().map_err(io)?;
-            File::create(path.join(MADE)).map_err(io)?;
-        }
+        file.sync_all().map_err(io)?;
+        let commits = guard(path, || db.get(COMMITS_KEY))?;
+        let commits = commits.map(|text| String::from_utf8_lossy(&text).parse().ok());
+        let commits = commits.unwrap_or(Some(0)).ok_or_else(|| {
+            wrong(WisdomFault::Corrupt("its count of commits is no number".into()))
+        })?;
         Ok(Store {
             path: path.to_path_buf(),
             file,
+            commits: Mutex::new(Commits::open(path, commits)?),
             structures: guard(path, || db.open_tree("structures"))?,
             measurements: guard(path, || db.open_tree("measurements"))?,
             db,
@@ -134,9 +182,13 @@ impl Store {
 
     /// Returns once all that was put is on the disk.
     pub fn commit(&self) -> Result<()> {
-        guard(&self.path, || self.db.flush())?;
         let io = |source| Error::Io { what: self.path.display().to_string(), source };
-        self.file.sync_all().map_err(io)
+        let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = commits.count + 1;
+        guard(&self.path, || self.db.insert(COMMITS_KEY, count.to_string().as_str()))?;
+        guard(&self.path, || self.db.flush())?;
+        self.file.sync_all().map_err(io)?;
+        commits.note(count).map_err(io)
     }
 
     /// Calls `each` with every key that begins with `prefix`, in order, and its value.

@@ -198,9 +198,10 @@ fn a_matrix_is_timed_once_and_answered_from_wisdom_ever_after() {
     assert_eq!(predicted.ranking[0].source, crate::cost::Source::Measured);
     let (_, estimated) = timed(Effort::Estimate);
     assert!(estimated.ranking.iter().all(|r| r.source == crate::cost::Source::Estimated));
-    let structure = wisdom.structure(measured.fingerprint).expect("sound").expect("kept");
+    let fingerprint = measured.fingerprint.expect("looked at");
+    let structure = wisdom.structure(fingerprint).expect("sound").expect("kept");
     assert_eq!((structure.source.as_str(), structure.nnz), ("diagonal", 50));
 
     wisdom.prune(|_| true).expect("pruned");
-    assert_eq!(wisdom.structure(measured.fingerprint).expect("sound"), None);
+    assert_eq!(wisdom.structure(fingerprint).expect("sound"), None);
 }
