@@ -1,75 +1,14 @@
 //! Predictions: as fast as promised, and what the trees say.
 
-use std::collections::BTreeMap;
+mod model;
+
 use std::time::Instant;
 
-use ellect::Precision;
-use ellect::cost::TERMS;
+use allocation_counter::measure;
 use ellect::device::Kind;
-use ellect::features::FEATURES;
 use ellect::format::candidates;
-use ellect::model::{
-    Base, Forest, LEAF, Model, Nearness, Predictor, Regressor, Rules, SCHEMA, input,
-};
-
-/// Trees of a regressor, as many and as deep as training makes them at the most.
-const TREES: u32 = 30;
-const DEPTH: u32 = 10;
-
-/// Full trees that ask for inputs in turn.
-fn forest(inputs: usize, seed: u32) -> Forest {
-    let mut forest = Forest { bias: 0.1, scale: 1.0 / f64::from(TREES), ..Forest::default() };
-    for tree in 0..TREES {
-        let first = forest.feature.len() as u32;
-        forest.roots.push(first);
-        let inner = (1u32 << DEPTH) - 1;
-        for node in 0..(2 << DEPTH) - 1 {
-            let mixed = (node ^ tree ^ seed).wrapping_mul(2_654_435_761) >> 8;
-            let leaf = node >= inner;
-            forest.feature.push(if leaf { LEAF } else { (mixed as usize % inputs) as u16 });
-            forest.value.push(if leaf { (mixed % 100) as f32 / 100.0 } else { (mixed % 7) as f32 });
-            forest.child.push(if leaf { 0 } else { first + 2 * node + 1 });
-        }
-    }
-    forest
-}
-
-fn model() -> Model {
-    let features: Vec<String> = FEATURES.iter().map(|f| f.name.to_string()).collect();
-    let width = features.len();
-    let mut formats = BTreeMap::new();
-    for candidate in candidates(Kind::Gpu) {
-        let parameters: Vec<String> =
-            candidate.params.iter().map(|(name, _)| name.to_string()).collect();
-        let inputs = width + TERMS.len() + parameters.len();
-        let name = candidate.format.name();
-        let seed = formats.len() as u32;
-        let regressor = || Regressor { forest: forest(inputs, seed), parameters };
-        formats.entry(name.to_string()).or_insert_with(regressor);
-    }
-    Model {
-        schema: SCHEMA,
-        device: "h200".into(),
-        precision: Precision::F64,
-        data: String::new(),
-        seed: 1,
-        commit: String::new(),
-        learner: "random_forest".into(),
-        scores: BTreeMap::new(),
-        terms: TERMS.map(String::from).to_vec(),
-        base: Base::Floor,
-        formats,
-        nearness: Nearness {
-            mean: vec![0.0; width],
-            scale: vec![1.0; width],
-            points: (0..400 * width).map(|i| (i % 13) as f32).collect(),
-            radius: 1.0,
-        },
-        rules: Rules::default(),
-        look: Rules::default(),
-        features,
-    }
-}
+use ellect::model::{Predictor, input};
+use model::model;
 
 #[test]
 fn all_candidates_are_predicted_in_no_time_and_as_the_trees_say() {
@@ -104,4 +43,21 @@ fn all_candidates_are_predicted_in_no_time_and_as_the_trees_say() {
     };
     let expected_s: f64 = all.iter().map(expected).sum();
     assert!((sum_s / expected_s - 1.0).abs() < 1e-12, "{sum_s} {expected_s}");
+}
+
+#[test]
+fn predicting_allocates_nothing() {
+    let predictor = Predictor::new(model());
+    let features: Vec<f64> = (0..predictor.model().features.len()).map(|i| i as f64).collect();
+    let terms = std::array::from_fn(|i| 1.0 + i as f64);
+    let all = candidates(Kind::Gpu);
+    let mut inputs = predictor.inputs(&features);
+    let mut sum = 0.0;
+    let taken = measure(|| {
+        sum += all.iter().filter_map(|c| predictor.spmv_s(&mut inputs, c, &terms)).sum::<f64>();
+        sum += predictor.model().nearness.confidence(&features);
+    });
+    assert!(sum > 0.0);
+    assert_eq!(taken.count_total, 0, "{taken:?}");
+    assert!(measure(|| drop(predictor.inputs(&features))).count_total > 0, "it counts");
 }

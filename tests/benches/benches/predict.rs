@@ -1,0 +1,47 @@
+//! Prediction: what a model takes for all candidates of a matrix, on one core.
+//!
+//! `cargo bench -p ellect-benches --bench predict`; allocations are counted.
+
+#[path = "../../model/mod.rs"]
+mod model;
+
+use divan::{AllocProfiler, Bencher, black_box};
+use ellect::choose::{Workload, target};
+use ellect::device::{Device, Kind};
+use ellect::format::candidates;
+use ellect::generate;
+use ellect::model::Predictor;
+use ellect::structure::Structure;
+
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+fn main() {
+    divan::main();
+}
+
+/// Times of all candidates of a GPU, and the confidence in them: the hot path.
+#[divan::bench]
+fn all_candidates(bencher: Bencher<'_, '_>) {
+    let predictor = Predictor::new(model::model());
+    let features: Vec<f64> =
+        (0..predictor.model().features.len()).map(|i| (i % 5) as f64).collect();
+    let terms = std::array::from_fn(|i| 1.0 + (i % 3) as f64);
+    let all = candidates(Kind::Gpu);
+    let mut inputs = predictor.inputs(&features);
+    bencher.bench_local(|| {
+        let spmv_s = all.iter().filter_map(|c| predictor.spmv_s(&mut inputs, c, &terms));
+        spmv_s.sum::<f64>() + predictor.model().nearness.confidence(black_box(&features))
+    });
+}
+
+/// The same with features and estimates, of a matrix that nothing is known of.
+#[divan::bench(sample_count = 10)]
+fn from_the_pattern(bencher: Bencher<'_, '_>) {
+    let predictor = Predictor::new(model::model());
+    let csr = generate::by_name("stencil7", 100_000, 1).expect("a class");
+    let devices = Device::shipped();
+    let device = devices.iter().find(|device| device.kind == Kind::Gpu).expect("shipped");
+    let target = target(device, &Workload::default());
+    bencher.bench_local(|| predictor.predict(&Structure::of(black_box(&csr)), &target));
+}
