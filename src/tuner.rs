@@ -37,12 +37,6 @@ pub struct Progress<'a> {
     pub measurement: &'a Measurement,
 }
 
-/// Candidates timed besides CSR by [`Effort::Measure`].
-const BEST_FEW: usize = 3;
-
-/// At most so many of them of one format: estimates tell formats apart better than variants.
-const A_FORMAT: usize = 2;
-
 /// The seed of vectors that a prepared operator is verified on.
 const VERIFY_SEED: u64 = 1;
 
@@ -187,9 +181,9 @@ impl Tuner {
         let raised = raised && self.meter.check().is_ok();
         let mut timed = match workload.effort {
             Effort::Estimate => return Ok(choice),
-            Effort::Predict if raised => best_few(&choice),
+            Effort::Predict if raised => few(&choice),
             Effort::Predict => Vec::new(),
-            Effort::Measure => best_few(&choice),
+            Effort::Measure => few(&choice),
             Effort::Exhaustive => csr_first(&choice).chain(untried(&choice)).cloned().collect(),
         };
         let (mut known, stale) = self.remembered(structure, workload)?;
@@ -359,15 +353,8 @@ fn untried(choice: &Choice) -> impl Iterator<Item = &Candidate> {
     untried.map(|refused| &refused.candidate)
 }
 
-/// CSR and the best of the others, few of each format.
-fn best_few(choice: &Choice) -> Vec<Candidate> {
-    let mut few: Vec<Candidate> = Vec::new();
-    for candidate in csr_first(choice) {
-        let name = candidate.format.name();
-        let same = few.iter().filter(|other| other.format.name() == name).count();
-        if same < A_FORMAT && few.len() <= BEST_FEW {
-            few.push(candidate.clone());
-        }
-    }
-    few
+/// What effort measure times.
+fn few(choice: &Choice) -> Vec<Candidate> {
+    let all = choice.ranking.iter().map(|ranked| &ranked.candidate);
+    choose::best_few(all).into_iter().cloned().collect()
 }

@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ellect::{generate, write};
+use ellect::model::Model;
+use ellect::{Precision, generate, write};
 
 /// Kinds of matrices in the corpus.
 const CLASSES: [&str; 6] = ["banded", "elasticity", "heat", "rmat", "stencil5", "uniform"];
@@ -76,11 +77,42 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     // Nothing is left to do; the records say all that evaluating needs.
     let again = tune(data, &["--resume", "--measure-only"]).output().expect("it runs");
     assert!(String::from_utf8_lossy(&again.stdout).contains(" 0 candidates timed"), "{again:?}");
-    let records =
-        ["evaluate", "--device", "cpu", "--precision", "f64", "--records", "all.jsonl.zst"];
-    let (code, tables) = ellect(data, &[&records[..], &["--models", "models"]].concat());
-    assert_eq!(code, 0);
-    assert!(tables.contains("| model |") && tables.contains("| estimate |"), "{tables}");
+    let records = ["evaluate", "--device", "cpu", "--precision", "f64", "--quick"];
+    let records = [&records[..], &["--records", "all.jsonl.zst"]].concat();
+    let (_, tables) = ellect(data, &[&records[..], &["--models", "models"]].concat());
+    for rule in ["| model |", "| model, best 2 timed |", "| effort measure |", "| estimate |"] {
+        assert!(tables.contains(rule), "{rule} {tables}");
+    }
+    assert!(tables.contains("| always csr |") && tables.contains("decision tree"), "{tables}");
+
+    // Wisdom alone makes the same model.
+    let train = ["train", "--device", "cpu", "--precision", "f64", "--out", "again"];
+    let (code, told) = ellect(data, &train);
+    assert!(code == 0 && told.contains("never seen"), "{told}");
+    let model = |folder: &str| {
+        let bytes = std::fs::read(data.join(folder).join("cpu-f64.json.zst")).expect("a model");
+        Model::parse(&bytes, "cpu", Precision::F64).expect("sound")
+    };
+    let (first, second) = (model("models"), model("again"));
+    assert_eq!((first.formats, first.nearness), (second.formats.clone(), second.nearness.clone()));
+
+    // A model that reached more than is reached now is told of.
+    let mut better = second;
+    assert!(better.scores.contains_key("prediction"), "{:?}", better.scores);
+    better.scores.insert("prediction".into(), 2.0);
+    std::fs::create_dir(data.join("better")).expect("writable");
+    let path = data.join("better/cpu-f64.json.zst");
+    std::fs::write(path, better.bytes().expect("memory")).expect("writable");
+    let (code, tables) = ellect(data, &[&records[..], &["--models", "better"]].concat());
+    assert!(code == 1 && tables.contains("| 2.0000 | FELL |"), "{code} {tables}");
+}
+
+#[test]
+fn what_ships_is_evaluated_without_a_device() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, tables) = ellect(folder.path(), &["evaluate", "--quick", "--json"]);
+    // No figure is below what the models that ship say that they reached.
+    assert_eq!(code, 0, "{tables}");
 }
 
 #[test]

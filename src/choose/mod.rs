@@ -177,6 +177,27 @@ pub fn is_csr(candidate: &Candidate) -> bool {
     INCUMBENTS.contains(&candidate.to_string().as_str())
 }
 
+/// Candidates that [`Effort::Measure`] times besides those of CSR.
+const FEW: usize = 3;
+
+/// At most so many of them of one format: estimates tell formats apart better than variants.
+const A_FORMAT: usize = 2;
+
+/// What [`Effort::Measure`] times of a ranking: all that multiply the CSR arrays, then the best few
+/// of the others.
+pub fn best_few<'a>(ranking: impl Iterator<Item = &'a Candidate> + Clone) -> Vec<&'a Candidate> {
+    let mut few: Vec<&Candidate> = ranking.clone().filter(|candidate| is_csr(candidate)).collect();
+    let most = few.len() + FEW;
+    for candidate in ranking.filter(|candidate| !is_csr(candidate)) {
+        let name = candidate.format.name();
+        let same = few.iter().filter(|other| other.format.name() == name).count();
+        if same < A_FORMAT && few.len() < most {
+            few.push(candidate);
+        }
+    }
+    few
+}
+
 /// What a program has without a choice, the first that there is: everything is compared with it.
 pub const INCUMBENTS: [&str; 2] = ["cusparse:alg=csr_alg1", "csr"];
 

@@ -1,10 +1,14 @@
 //! Cases as rows of inputs and targets, one table a format, and splits of cases by family.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::{Context, Result};
 use ellect::features::FEATURES;
 use ellect::format::{Value, find};
 use ellect::model::{Base, Nearness, coordinate, input};
+use linfa_nn::distance::{Distance, L2Dist};
+use linfa_nn::{CommonNearestNeighbour, NearestNeighbour};
+use ndarray::{Array2, Axis};
 
 use crate::case::Case;
 
@@ -89,34 +93,77 @@ pub fn folds(cases: &[Case], most: usize) -> Vec<Vec<usize>> {
 
 /// The points of the training set, standardised; the radius is what nine tenths of the cases are
 /// within of another family.
-pub fn nearness(cases: &[&Case], features: &[String]) -> Nearness {
-    let points: Vec<Vec<f32>> = cases
-        .iter()
-        .map(|case| values(case, features).into_iter().map(coordinate).collect())
-        .collect();
-    let count = points.len().max(1) as f32;
-    let mean: Vec<f32> =
-        (0..features.len()).map(|i| points.iter().map(|p| p[i]).sum::<f32>() / count).collect();
-    let scale = (0..features.len()).map(|i| {
-        let square = |p: &Vec<f32>| (p[i] - mean[i]) * (p[i] - mean[i]);
-        let sigma = (points.iter().map(square).sum::<f32>() / count).sqrt();
-        if sigma > 1e-6 { 1.0 / sigma } else { 0.0 }
-    });
-    let scale: Vec<f32> = scale.collect();
-    let standard =
-        |p: &Vec<f32>| -> Vec<f32> { (0..p.len()).map(|i| (p[i] - mean[i]) * scale[i]).collect() };
-    let standard: Vec<Vec<f32>> = points.iter().map(standard).collect();
-    let mut away: Vec<f32> = cases
-        .iter()
-        .map(|case| {
-            let others = (0..cases.len()).filter(|&j| cases[j].family != case.family);
-            let points = others.flat_map(|j| standard[j].clone()).collect();
-            let others = Nearness { mean: mean.clone(), scale: scale.clone(), points, radius: 1.0 };
-            others.distance(&values(case, features))
-        })
-        .filter(|distance| distance.is_finite())
-        .collect();
+///
+/// # Errors
+/// Of no cases, and what linfa says.
+pub fn nearness(cases: &[&Case], features: &[String]) -> Result<Nearness> {
+    let rows: Vec<Vec<f64>> = cases.iter().map(|case| values(case, features)).collect();
+    let point = |(i, k): (usize, usize)| coordinate(rows[i][k]);
+    let points = Array2::from_shape_fn((cases.len(), features.len()), point);
+    let mean = points.mean_axis(Axis(0)).context("there are no cases")?;
+    let scale = points.std_axis(Axis(0), 0.0).mapv(|s| if s > 1e-6 { 1.0 / s } else { 0.0 });
+    let points = (&points - &mean) * &scale;
+    let mut away = distances(cases, &points)?;
     away.sort_by(f32::total_cmp);
     let radius = away.get(away.len() * 9 / 10).copied().unwrap_or(1.0).max(1e-3);
-    Nearness { mean, scale, points: standard.concat(), radius }
+    let points = points.into_iter().collect();
+    Ok(Nearness { mean: mean.to_vec(), scale: scale.to_vec(), points, radius })
+}
+
+/// How far the cases are from the nearest one of another family, as [`Nearness::distance`] is: root
+/// of the mean square over the coordinates.
+fn distances(cases: &[&Case], points: &Array2<f32>) -> Result<Vec<f32>> {
+    let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
+    let width = points.ncols().max(1) as f32;
+    let mut away = Vec::new();
+    for family in families {
+        let (own, others): (Vec<usize>, Vec<usize>) =
+            (0..cases.len()).partition(|&i| cases[i].family == family);
+        if others.is_empty() {
+            continue;
+        }
+        let others = points.select(Axis(0), &others);
+        let index = CommonNearestNeighbour::LinearSearch.from_batch(&others, L2Dist)?;
+        for i in own {
+            let point = points.row(i);
+            let nearest = index.k_nearest(point, 1)?;
+            let nearest = nearest.first().map(|(other, _)| L2Dist.distance(point, other.view()));
+            away.extend(nearest.map(|distance| distance / width.sqrt()));
+        }
+    }
+    Ok(away)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::tests::case;
+
+    #[test]
+    fn nine_tenths_of_the_cases_are_within_the_radius_of_another_family() {
+        let cases: Vec<Case> = ["stencil5", "stencil7", "uniform", "banded", "rmat"]
+            .iter()
+            .flat_map(|class| [300, 500].map(|rows| case(class, rows)))
+            .collect();
+        let cases: Vec<&Case> = cases.iter().collect();
+        let features = features(&cases);
+        let nearness = nearness(&cases, &features).expect("cases");
+        nearness.check(features.len()).expect("sound");
+        let own = |case: &&Case| nearness.confidence(&values(case, &features));
+        assert!(cases.iter().all(|case| own(case) > 0.999), "they are points themselves");
+        // Without its family, a case is as far as the radius was made from.
+        let mut away: Vec<f32> = cases
+            .iter()
+            .map(|case| {
+                let others = (0..cases.len()).filter(|&j| cases[j].family != case.family);
+                let width = features.len();
+                let points = others
+                    .flat_map(|j| nearness.points[j * width..(j + 1) * width].to_vec())
+                    .collect();
+                Nearness { points, ..nearness.clone() }.distance(&values(case, &features))
+            })
+            .collect();
+        away.sort_by(f32::total_cmp);
+        assert!((away[9] / nearness.radius - 1.0).abs() < 1e-4, "{away:?} {}", nearness.radius);
+    }
 }

@@ -12,8 +12,10 @@ use serde::Serialize;
 
 use crate::case::Case;
 use crate::dataset;
+use crate::figures::{self, ESTIMATE, Figure, Figures, MEASURE, MODEL, TWO_TIMED};
 use crate::replay::{
-    Choices, Glance, LOSS, Score, best_of_few, best_s, geometric_mean, least, look_over_stay, named,
+    Choices, Glance, LOSS, Score, best_of_few, best_of_measured, best_s, geometric_mean, least,
+    look_over_stay, named,
 };
 use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out};
 use crate::tree::{self, row_statistics};
@@ -26,9 +28,6 @@ pub const SPMVS: [u64; 3] = [100, 1000, 10_000];
 
 /// The products that the tree learns from which tells whether a look pays.
 const LOOK_SPMVS: [u64; 9] = [10, 100, 316, 1000, 3162, 10_000, 31_623, 100_000, 1_000_000];
-
-/// Candidates that effort `measure` times besides the incumbent.
-const FEW: usize = 3;
 
 /// The depth of the tree over row statistics.
 const DEPTH: usize = 6;
@@ -75,29 +74,6 @@ pub struct Class {
     pub left_out: Option<f64>,
     /// Mean confidence of that model.
     pub left_out_confidence: Option<f64>,
-}
-
-/// The way a figure is bounded.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    /// It is to be no less.
-    AtLeast(f64),
-    /// It is to be no more.
-    AtMost(f64),
-}
-
-/// A figure with its bound.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
-    /// What it is.
-    pub name: String,
-    /// The figure.
-    pub value: f64,
-    /// Its bound.
-    pub bound: Bound,
-    /// Whether it keeps its bound.
-    pub met: bool,
 }
 
 /// The tables of an evaluation.
@@ -167,6 +143,11 @@ pub fn report(
     let rows = rows(cases, predicted, settings)?;
     let totals = totals(cases, predicted, settings)?;
     let median_error = median_error(cases, predicted);
+    let mean = |predicted: &[Predicted]| {
+        predicted.iter().map(|p| p.confidence).sum::<f64>() / predicted.len().max(1) as f64
+    };
+    let confidence = left_out.as_ref().map(|unseen| mean(unseen) / mean(predicted));
+    let figures = Figures { rows: &rows, totals: &totals, median_error, confidence };
     Ok(Report {
         device: first.device.clone(),
         precision: first.precision,
@@ -175,7 +156,7 @@ pub fn report(
         families: families.len(),
         trials: cases.iter().map(|case| case.trials.len()).sum(),
         plan: plan.to_string(),
-        figures: figures(first.precision, &rows, &totals, median_error),
+        figures: figures.of(first.precision),
         classes: classes(cases, predicted, left_out.as_deref()),
         rows,
         totals,
@@ -191,7 +172,7 @@ pub fn report(
 pub fn rules(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Choices>> {
     Ok(vec![
         by_model(cases, predicted),
-        timed(cases, predicted, 2),
+        timed(cases, predicted),
         by_estimate(cases),
         by_tree(cases, settings)?,
         Choices::of("the incumbent", cases, |_, _| None),
@@ -199,7 +180,7 @@ pub fn rules(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Re
 }
 
 fn by_estimate(cases: &[Case]) -> Choices {
-    Choices::of("estimate", cases, |_, case| least(case, |_, trial| trial.estimate.spmv_s))
+    Choices::of(ESTIMATE, cases, |_, case| least(case, |_, trial| trial.estimate.spmv_s))
 }
 
 /// The figures that are noted in a model.
@@ -222,13 +203,17 @@ fn is_large(case: &Case) -> bool {
 
 /// The least predicted time.
 fn by_model(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of("model", cases, |i, case| least(case, |j, _| predicted[i].spmv_s[j]))
+    Choices::of(MODEL, cases, |i, case| least(case, |j, _| predicted[i].spmv_s[j]))
 }
 
-/// The model timed among few, and the incumbent.
-fn timed(cases: &[Case], predicted: &[Predicted], few: usize) -> Choices {
-    let rule = format!("model, best {few} timed");
-    Choices::of(rule, cases, |i, case| best_of_few(case, &predicted[i], few))
+/// The best two of the model and the incumbent, timed.
+fn timed(cases: &[Case], predicted: &[Predicted]) -> Choices {
+    Choices::of(TWO_TIMED, cases, |i, case| best_of_few(case, &predicted[i], 2))
+}
+
+/// What effort `measure` times, and takes.
+fn by_measuring(cases: &[Case], predicted: &[Predicted]) -> Choices {
+    Choices::of(MEASURE, cases, |i, case| best_of_measured(case, &predicted[i]))
 }
 
 /// What a tree over row statistics takes that saw none of the family: the format, in the variant
@@ -254,8 +239,8 @@ fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<
     let always = |name: &str| Choices::of(format!("always {name}"), cases, |_, c| named(c, name));
     let mut rules = vec![
         by_model(cases, predicted),
-        timed(cases, predicted, 2),
-        timed(cases, predicted, FEW),
+        timed(cases, predicted),
+        by_measuring(cases, predicted),
         by_estimate(cases),
         by_tree(cases, settings)?,
     ];
@@ -355,57 +340,27 @@ fn classes(cases: &[Case], predicted: &[Predicted], left_out: Option<&[Predicted
     names.into_iter().filter_map(one).collect()
 }
 
-/// The figures to reach, where the rows have them.
-fn figures(precision: Precision, rows: &[Row], totals: &[Total], median_error: f64) -> Vec<Figure> {
-    let figure = |name: &str, value: f64, bound: Bound| {
-        let met = match bound {
-            Bound::AtLeast(least) => value >= least,
-            Bound::AtMost(most) => value <= most,
-        };
-        Figure { name: name.to_string(), value, bound, met }
-    };
-    use Bound::{AtLeast, AtMost};
-    let row = |rule: &str| rows.iter().find(|row| row.rule == rule);
-    let mut figures = Vec::new();
-    if let Some(model) = row("model") {
-        let mean = model.all.best_over_chosen;
-        figures.push(figure("prediction alone: best / chosen", mean, AtLeast(0.985)));
-        figures.push(figure("the same, worst matrix", model.all.worst, AtLeast(0.85)));
-    }
-    if let Some(two) = row("model, best 2 timed") {
-        let mean = two.all.best_over_chosen;
-        figures.push(figure("best 2 timed: best / chosen", mean, AtLeast(0.998)));
-        figures.push(figure("the same, worst matrix", two.all.worst, AtLeast(0.95)));
-    }
-    let measured = format!("model, best {FEW} timed");
-    if let Some(few) = row(&measured) {
-        let name = "effort measure: share slower than the incumbent by over 2 %";
-        figures.push(figure(name, few.all.losses, AtMost(0.0)));
-    }
-    for total in totals {
-        let name = format!("the same of the total for {} products", total.spmvs);
-        figures.push(figure(&name, total.losses, AtMost(0.005)));
-    }
-    if let Some(large) = row(&measured).and_then(|row| row.large.as_ref()) {
-        let least = match precision {
-            Precision::F64 => 1.6,
-            Precision::F32 => 1.9,
-        };
-        let name = "speed-up over the incumbent, nnz >= 1e6, classes in equal parts";
-        figures.push(figure(name, large.speedup, AtLeast(least)));
-    }
-    figures.push(figure("median error of times within 2x of the best", median_error, AtMost(0.08)));
-    if let Some(estimate) = row("estimate") {
-        let mean = estimate.all.best_over_chosen;
-        figures.push(figure("estimate alone: best / chosen", mean, AtLeast(0.93)));
-    }
-    figures
-}
-
 impl Report {
+    /// Notes beside each figure what a model's scores say that it reached.
+    pub fn compare(&mut self, scores: &BTreeMap<String, f64>) {
+        for figure in &mut self.figures {
+            figure.reached = scores.get(figure.key).copied();
+        }
+    }
+
+    /// The figures, as scores of a model: what [`Report::compare`] compares with.
+    pub fn scores(&self) -> impl Iterator<Item = (String, f64)> + '_ {
+        self.figures.iter().map(|figure| (figure.key.to_string(), figure.value))
+    }
+
     /// The figures that do not keep their bounds.
     pub fn missed(&self) -> impl Iterator<Item = &Figure> {
-        self.figures.iter().filter(|figure| !figure.met)
+        self.figures.iter().filter(|figure| !figure.met())
+    }
+
+    /// The figures that are worse than what was reached before.
+    pub fn fallen(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(|figure| figure.fell())
     }
 
     /// The tables, as Markdown.
@@ -422,15 +377,7 @@ impl Report {
             self.trials,
             self.plan
         );
-        text += "| figure | value | bound | |\n|---|---|---|---|\n";
-        for Figure { name, value, bound, met } in &self.figures {
-            let bound = match bound {
-                Bound::AtLeast(least) => format!(">= {least}"),
-                Bound::AtMost(most) => format!("<= {most}"),
-            };
-            let met = if *met { "kept" } else { "MISSED" };
-            text += &format!("| {name} | {value:.4} | {bound} | {met} |\n");
-        }
+        text += &figures::markdown(&self.figures);
         text += "\n| rule | best/chosen | worst | on | over incumbent | slower by 2 % | nnz >= 1e6: \
                  best/chosen | worst | over incumbent |\n";
         text += "|---|---|---|---|---|---|---|---|---|\n";

@@ -10,6 +10,7 @@ pub mod case;
 pub mod corpus;
 mod dataset;
 pub mod evaluate;
+pub mod figures;
 mod learner;
 mod plot;
 mod replay;

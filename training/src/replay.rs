@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use ellect::choose::{INCUMBENTS, Workload, is_csr, settle};
+use ellect::choose::{INCUMBENTS, Workload, best_few, is_csr, settle};
 use ellect::cost::Cost;
 use ellect::features::{Needs, of_rows_alone};
 use ellect::model::{LOOK, Rules};
@@ -116,11 +116,25 @@ pub fn best_s(case: &Case) -> f64 {
     case.trials.iter().map(|trial| trial.spmv_s).fold(f64::INFINITY, f64::min)
 }
 
-/// The best of the incumbent and of the `few` with the least predicted times, all timed.
-pub fn best_of_few<'a>(case: &'a Case, predicted: &Predicted, few: usize) -> Option<&'a Trial> {
+/// The places of trials, by predicted time.
+fn by_time(case: &Case, predicted: &Predicted) -> Vec<usize> {
     let mut order: Vec<usize> = (0..case.trials.len()).collect();
     order.sort_by(|&a, &b| predicted.spmv_s[a].total_cmp(&predicted.spmv_s[b]));
+    order
+}
+
+/// The best of the incumbent and of the `few` with the least predicted times, all timed.
+pub fn best_of_few<'a>(case: &'a Case, predicted: &Predicted, few: usize) -> Option<&'a Trial> {
+    let order = by_time(case, predicted);
     let timed = order.iter().take(few).map(|&j| &case.trials[j]).chain(incumbent(case));
+    timed.min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
+}
+
+/// The best of what effort `measure` times.
+pub fn best_of_measured<'a>(case: &'a Case, predicted: &Predicted) -> Option<&'a Trial> {
+    let order = by_time(case, predicted);
+    let few = best_few(order.iter().map(|&j| &case.trials[j].candidate));
+    let timed = case.trials.iter().filter(|trial| few.contains(&&trial.candidate));
     timed.min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
 }
 

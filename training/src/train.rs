@@ -165,7 +165,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         commit: settings.commit.clone(),
         learner: plan.learner.name().to_string(),
         scores: BTreeMap::new(),
-        nearness: dataset::nearness(cases, &features),
+        nearness: dataset::nearness(cases, &features)?,
         features,
         terms: TERMS.map(String::from).to_vec(),
         base: plan.base,

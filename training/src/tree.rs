@@ -164,7 +164,7 @@ pub fn usual(cases: &[&Case]) -> HashMap<&'static str, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use ellect::Precision;
     use ellect::features::Features;
     use ellect::structure::Structure;
@@ -173,7 +173,7 @@ mod tests {
     use crate::replay::Glance;
 
     /// A case without trials of a generated matrix.
-    fn case(class: &str, rows: usize) -> Case {
+    pub fn case(class: &str, rows: usize) -> Case {
         let csr = ellect::generate::by_name(class, rows, 1).expect("a class");
         let structure = Structure::of(&csr);
         let features = Features::of(&structure);

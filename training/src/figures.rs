@@ -1,0 +1,190 @@
+//! The figures of an evaluation: the goals that they are held to, and what was reached before.
+
+use ellect::Precision;
+use serde::Serialize;
+
+use crate::evaluate::{Row, Total};
+
+/// Names of the rules that figures are of.
+pub const MODEL: &str = "model";
+/// The model's best two timed.
+pub const TWO_TIMED: &str = "model, best 2 timed";
+/// What effort `measure` does.
+pub const MEASURE: &str = "effort measure";
+/// Closed formulas alone.
+pub const ESTIMATE: &str = "estimate";
+
+/// A figure that is worse by no more than this is as good as what was reached: trees settle ties by
+/// chance.
+const TOLERANCE: f64 = 0.005;
+
+/// The way a figure is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// It is to be no less.
+    AtLeast(f64),
+    /// It is to be no more.
+    AtMost(f64),
+}
+
+impl Bound {
+    /// Whether a value keeps it.
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Bound::AtLeast(least) => value >= least,
+            Bound::AtMost(most) => value <= most,
+        }
+    }
+
+    /// The bound of the same sense that what was `reached` sets.
+    fn moved_to(self, reached: f64) -> Bound {
+        match self {
+            Bound::AtLeast(_) => Bound::AtLeast(reached - TOLERANCE),
+            Bound::AtMost(_) => Bound::AtMost(reached + TOLERANCE),
+        }
+    }
+}
+
+/// A figure with its goal.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// What it is.
+    pub name: String,
+    /// Its name among the scores of a model.
+    pub key: &'static str,
+    /// The figure.
+    pub value: f64,
+    /// The goal.
+    pub bound: Bound,
+    /// What the model that it is compared with reached, if there is one.
+    pub reached: Option<f64>,
+}
+
+impl Figure {
+    /// Whether it reaches its goal.
+    pub fn met(&self) -> bool {
+        self.bound.holds(self.value)
+    }
+
+    /// Whether it is worse than what was reached before.
+    pub fn fell(&self) -> bool {
+        self.reached.is_some_and(|reached| !self.bound.moved_to(reached).holds(self.value))
+    }
+}
+
+/// What figures are taken from.
+pub struct Figures<'a> {
+    /// The rules.
+    pub rows: &'a [Row],
+    /// Totals with analysis and conversion.
+    pub totals: &'a [Total],
+    /// Of predicted times.
+    pub median_error: f64,
+    /// Mean confidence in classes never seen over that in all, where that was tried.
+    pub confidence: Option<f64>,
+}
+
+impl Figures<'_> {
+    /// The figures that the rows have.
+    pub fn of(&self, precision: Precision) -> Vec<Figure> {
+        use Bound::{AtLeast, AtMost};
+        let mut figures = Vec::new();
+        let mut figure = |key: &'static str, name: &str, value: f64, bound: Bound| {
+            figures.push(Figure { name: name.to_string(), key, value, bound, reached: None });
+        };
+        let row = |rule: &str| self.rows.iter().find(|row| row.rule == rule);
+        if let Some(Row { all, .. }) = row(MODEL) {
+            let name = "prediction alone: best / chosen";
+            figure("prediction", name, all.best_over_chosen, AtLeast(0.985));
+            figure("prediction_worst", "the same, worst matrix", all.worst, AtLeast(0.85));
+        }
+        if let Some(Row { all, .. }) = row(TWO_TIMED) {
+            let name = "best 2 timed: best / chosen";
+            figure("two_timed", name, all.best_over_chosen, AtLeast(0.998));
+            figure("two_timed_worst", "the same, worst matrix", all.worst, AtLeast(0.95));
+        }
+        if let Some(Row { all, .. }) = row(MEASURE) {
+            let name = "effort measure: share slower than the incumbent by over 2 %";
+            figure("measure_losses", name, all.losses, AtMost(0.0));
+        }
+        for total in self.totals {
+            let Some((_, key)) = TOTALS.iter().find(|(spmvs, _)| *spmvs == total.spmvs) else {
+                continue;
+            };
+            let name = format!("the same of the total for {} products", total.spmvs);
+            figure(key, &name, total.losses, AtMost(0.005));
+        }
+        if let Some(large) = row(MEASURE).and_then(|row| row.large.as_ref()) {
+            let least = match precision {
+                Precision::F64 => 1.6,
+                Precision::F32 => 1.9,
+            };
+            let name = "speed-up over the incumbent, nnz >= 1e6, classes in equal parts";
+            figure("speedup_large", name, large.speedup, AtLeast(least));
+        }
+        let name = "median error of times within 2x of the best";
+        figure("median_error", name, self.median_error, AtMost(0.08));
+        if let Some(Row { all, .. }) = row(ESTIMATE) {
+            let name = "estimate alone: best / chosen";
+            figure("estimate", name, all.best_over_chosen, AtLeast(0.93));
+        }
+        if let Some(confidence) = self.confidence {
+            let name = "confidence in classes never seen, over that in all";
+            figure("unseen_confidence", name, confidence, AtMost(1.0));
+        }
+        figures
+    }
+}
+
+/// The keys of totals, by products.
+const TOTALS: [(u64, &str); 3] =
+    [(100, "total_losses_100"), (1000, "total_losses_1000"), (10_000, "total_losses_10000")];
+
+/// The table of figures, as Markdown.
+pub fn markdown(figures: &[Figure]) -> String {
+    let mut text = "| figure | value | goal | reached | |\n|---|---|---|---|---|\n".to_string();
+    for figure in figures {
+        let bound = match figure.bound {
+            Bound::AtLeast(least) => format!(">= {least}"),
+            Bound::AtMost(most) => format!("<= {most}"),
+        };
+        let reached = figure.reached.map_or("-".into(), |reached| format!("{reached:.4}"));
+        let word = match (figure.fell(), figure.met()) {
+            (true, _) => "FELL",
+            (false, true) => "met",
+            (false, false) => "missed",
+        };
+        let Figure { name, value, .. } = figure;
+        text += &format!("| {name} | {value:.4} | {bound} | {reached} | {word} |\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_falls_where_it_is_worse_than_what_was_reached() {
+        let figure = |value, bound, reached| Figure {
+            name: "one".into(),
+            key: "one",
+            value,
+            bound,
+            reached: Some(reached),
+        };
+        let least = Bound::AtLeast(0.985);
+        let missed = figure(0.97, least, 0.971);
+        assert!(!missed.met() && !missed.fell());
+        assert!(figure(0.96, least, 0.97).fell());
+        let met = figure(0.986, least, 0.999);
+        assert!(met.met() && met.fell());
+        let most = Bound::AtMost(0.0);
+        assert!(!figure(0.004, most, 0.0).fell() && figure(0.01, most, 0.0).fell());
+        assert!(!figure(0.0, most, 0.5).fell());
+        let none = Figure { reached: None, ..missed };
+        assert!(!none.fell());
+        assert!(markdown(&[none]).ends_with("| one | 0.9700 | >= 0.985 | - | missed |\n"));
+    }
+}
