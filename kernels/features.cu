@@ -11,23 +11,19 @@ constexpr uint32_t full = 0xffffffffu;
 
 // Places in the list of counts: as in src/device/cuda/features.rs.
 enum : int {
-    longest_at = 0,   // sums over slices of 32, 64, 128, 256 rows of their longest rows
-    sorted_at = 4,    // those of 32 rows where windows of 512 or 4096 rows are sorted
+    longest_at = 0,  // sums over slices of 32, 64, 128, 256 rows of their longest rows
+    sorted_at = 4,   // those of 32 rows where windows of 512 or 4096 rows are sorted
     profile_at = 6,
     span_sum_at,
     narrow_at,
-    bandwidth_at,     // from here on the largest counts,
-    span_max_at,      // up to here
-    inside_at,        // entries in windows of 4096 and 16384
+    bandwidth_at,    // from here on the largest counts,
+    span_max_at,     // up to here
+    inside_at,       // entries in windows of 4096 and 16384
     diagonals_at = inside_at + 2,  // of all rows, of hacks of 32 and of 256
-    sectors_at = diagonals_at + 3, // of f32, of f64
-    loads_at = sectors_at + 2,     // of f32, of f64, entries
-    blocks_at = loads_at + 3,      // entries and blocks for sides 2 to 6
-    mirrored_at = blocks_at + 10,
-    long_rows_at,     // lengths of lists
-    long_columns_at,
+    long_rows_at = diagonals_at + 3,
+    long_columns_at, // lengths of lists
     tasks_at,
-    unsure_at         // whether some diagonals were not counted
+    uncounted_at     // whether some diagonals were not counted
 };
 
 constexpr uint32_t windows = 4096;  // rows of a block of `rows`; values of one of `columns`
@@ -227,11 +223,14 @@ __device__ __forceinline__ void entries(uint32_t nrows, uint64_t nnz,
     if (threadIdx.x < 2 && sums[threadIdx.x] > 0) atomicAdd(counts + inside_at + threadIdx.x, sums[threadIdx.x]);
 }
 
-// The diagonals of hacks of 256 rows, and of their 32s: a block a hack, a warp 32 rows. Offsets are
-// kept in a table, each with the warps that have seen it. Where they may be too many, the hack is
-// done again in parts, each with the offsets whose hash falls to it.
+// The diagonals of hacks of 256 rows, and of their 32s: a block a hack. Offsets are kept in a table,
+// each with the 32s that have it. Where they are too many for it, the hack is done again in parts:
+// those of the offsets whose hash falls to a part, or where these would be many, ranges of offsets,
+// which rows of rising columns have side by side, marked in bits.
 constexpr uint32_t hack = 256, slots = 8192, most_slots = 6144, part_entries = 4096;
-constexpr uint32_t most_entries = 1u << 31;  // of 32 rows
+constexpr uint32_t range_words = 1280, range = 32 * range_words;
+constexpr uint32_t space_words = slots + slots / 4;
+static_assert(8 * range_words == space_words, "both kinds of part use the same memory");
 
 // Spreads the bits of a number.
 __device__ __forceinline__ uint32_t mixed(uint32_t key) {
@@ -240,331 +239,177 @@ __device__ __forceinline__ uint32_t mixed(uint32_t key) {
     return key ^ key >> 16;
 }
 
-// Whether all diagonals of the part were counted.
+// The first of begin..end whose column is not below the wanted one.
+template <class Offset>
+__device__ __forceinline__ Offset first_from(Offset begin, Offset end, int64_t wanted,
+                                             const uint32_t* __restrict__ col_idx) {
+    while (begin < end) {
+        const Offset middle = begin + (end - begin) / 2;
+        if (int64_t(col_idx[middle]) < wanted)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+// Counts the diagonals of a part: of a range of offsets where `ranged`. Whether all were counted.
 template <class Offset>
 __device__ __forceinline__ bool count_diagonals(uint64_t h, uint32_t part, uint32_t parts,
-                                                uint32_t nrows, const Offset* __restrict__ row_ptr,
+                                                bool ranged, uint32_t nrows,
+                                                const Offset* __restrict__ row_ptr,
                                                 const uint32_t* __restrict__ col_idx,
                                                 uint32_t* seen, Sum* counts) {
-    __shared__ uint4 table[slots / 4];
-    __shared__ uint4 warps_of[slots / 16];
+    constexpr int ahead = 4;
+    __shared__ uint32_t keys[space_words];
+    __shared__ uint32_t ends[hack];  // of the rows among the entries of the part
+    __shared__ Offset from[hack];    // where entry 0 would be if all were this row's
+    __shared__ uint64_t before[hack / 32];
     __shared__ uint32_t filled;
     __shared__ Sum sums[2];
-    uint32_t* const keys = reinterpret_cast<uint32_t*>(table);
-    uint32_t* const marks = reinterpret_cast<uint32_t*>(warps_of);
+    uint32_t* const marks = keys + slots;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < slots / 4; i += hack) table[i] = make_uint4(full, full, full, full);
-    for (uint32_t i = threadIdx.x; i < slots / 16; i += hack) warps_of[i] = make_uint4(0, 0, 0, 0);
+    for (uint32_t i = threadIdx.x; i < space_words; i += hack)
+        keys[i] = ranged || i >= slots ? 0 : full;
     if (threadIdx.x == 0) filled = 0;
     if (threadIdx.x < 2) sums[threadIdx.x] = 0;
+    // The key of an entry: its column and how many rows of the hack are below its own.
+    const uint64_t row = h * hack + threadIdx.x;
+    const uint32_t above = hack - 1 - threadIdx.x;
+    const int64_t low = ranged ? int64_t(part) * range : 0;
+    Offset begin = row_ptr[min(row, uint64_t(nrows))], end = row_ptr[min(row + 1, uint64_t(nrows))];
+    if (ranged) {
+        begin = first_from<Offset>(begin, end, low - above, col_idx);
+        end = first_from<Offset>(begin, end, low + range - above, col_idx);
+    }
+    uint64_t sum = end - begin;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const uint64_t other = __shfl_up_sync(full, sum, step);
+        if (lane >= step) sum += other;
+    }
+    if (lane == 31) before[warp] = sum;
+    __syncthreads();
+    uint64_t n = 0;
+    for (uint32_t w = 0; w < hack / 32; w++) {
+        if (w < warp) sum += before[w];
+        n += before[w];
+    }
+    const bool countable = n < full;
+    ends[threadIdx.x] = uint32_t(sum);
+    from[threadIdx.x] = end - Offset(sum);
+    if (!countable && threadIdx.x == 0) filled = most_slots + 1;
     __syncthreads();
 
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const uint64_t row = h * hack + threadIdx.x;
-    const Offset first = __shfl_sync(full, row_ptr[min(row, uint64_t(nrows))], 0);
-    const uint64_t end_of_row = row_ptr[min(row + 1, uint64_t(nrows))] - first;
-    const bool countable = __shfl_sync(full, end_of_row, 31) <= most_entries;
-    if (!countable && lane == 0) atomicAdd(&filled, most_slots + 1);
-    const uint32_t end = countable ? uint32_t(end_of_row) : 0;
-    const uint32_t last = __shfl_sync(full, end, 31);
-    col_idx += first;
-    uint32_t all = 0, of_32 = 0;
-    uint32_t next = lane < last ? __ldg(col_idx + lane) : 0;
-    for (uint32_t k0 = 0; k0 < last; k0 += 32) {
-        const uint32_t k = k0 + lane, column = next;
-        next = k + 32 < last ? __ldg(col_idx + k + 32) : 0;
-        uint32_t r = 0;  // of the 32 rows, those that have ended before entry k
+    uint32_t all = 0, of_32 = 0, of_256 = 0;
+    for (uint64_t k0 = 32 * warp; countable && k0 < n; k0 += ahead * hack) {
+        uint32_t rows[ahead], columns[ahead];
 #pragma unroll
-        for (uint32_t step = 16; step > 0; step /= 2)
-            if (__shfl_sync(full, end, r + step - 1) <= k) r += step;
-        const uint32_t key = column + (hack - 1) - (32 * warp + r), hash = mixed(key);
-        bool fresh = false;
-        if (k < last && (parts == 1 || __umulhi(hash, parts) == part)) {
-            uint32_t slot = hash % slots;
-            while (true) {
-                uint32_t found = *(volatile uint32_t*)(keys + slot);
-                if (found == full) {
-                    found = atomicCAS(keys + slot, full, key);
-                    fresh = found == full;
+        for (int i = 0; i < ahead; i++) {
+            const uint64_t k = k0 + lane + i * hack;
+            rows[i] = 0;
+            if (k >= n) continue;
+#pragma unroll
+            for (uint32_t step = hack / 2; step > 0; step /= 2)
+                if (ends[rows[i] + step - 1] <= k) rows[i] += step;
+            columns[i] = __ldg(col_idx + Offset(from[rows[i]] + Offset(k)));
+        }
+#pragma unroll
+        for (int i = 0; i < ahead; i++) {
+            const bool mine = k0 + lane + i * hack < n;
+            const uint32_t key = mine ? columns[i] + (hack - 1) - rows[i] : 0;
+            const uint32_t of = rows[i] / 32;
+            bool fresh = false;
+            if (mine && ranged) {
+                const uint32_t at = key - uint32_t(low), bit = 1u << at % 32;
+                uint32_t* const word = keys + of * range_words + at / 32;
+                fresh = !(*(volatile uint32_t*)word & bit) && !(atomicOr(word, bit) & bit);
+                of_32 += fresh;
+            } else if (mine) {
+                const uint32_t hash = mixed(key);
+                if (parts == 1 || __umulhi(hash, parts) == part) {
+                    uint32_t slot = hash % slots;
+                    while (true) {
+                        uint32_t found = *(volatile uint32_t*)(keys + slot);
+                        if (found == full) {
+                            found = atomicCAS(keys + slot, full, key);
+                            fresh = found == full;
+                        }
+                        if (fresh || found == key) break;
+                        slot = (slot + 1) % slots;
+                    }
+                    uint32_t* const word = marks + slot / 4;
+                    const uint32_t bit = 1u << (slot % 4 * 8 + of);
+                    if (!(*(volatile uint32_t*)word & bit)) of_32 += !(atomicOr(word, bit) & bit);
                 }
-                if (fresh || found == key) break;
-                slot = (slot + 1) % slots;
             }
-            const uint32_t bit = 1u << (slot % 4 * 8 + warp);
-            if (!(*(volatile uint32_t*)(marks + slot / 4) & bit))
-                of_32 += !(atomicOr(marks + slot / 4, bit) & bit);
             if (fresh) {
                 const uint64_t diagonal = uint64_t(key) + nrows - hack - h * hack;
-                const uint32_t mark = 1u << diagonal % 32;
-                if (!(__ldcg(seen + diagonal / 32) & mark))
-                    all += !(atomicOr(seen + diagonal / 32, mark) & mark);
+                const uint32_t bit = 1u << diagonal % 32;
+                if (!(__ldcg(seen + diagonal / 32) & bit))
+                    all += !(atomicOr(seen + diagonal / 32, bit) & bit);
             }
+            const uint32_t more = ranged ? 0 : __popc(__ballot_sync(full, fresh));
+            if (lane == 0 && more > 0) atomicAdd(&filled, more);
         }
-        const uint32_t more = __popc(__ballot_sync(full, fresh));
-        if (lane == 0 && more > 0) atomicAdd(&filled, more);
-        // At most 256 more are put in before all warps see that there are too many.
+        // At most 1024 more are put in before all warps see that there are too many.
         if (__any_sync(full, *(volatile uint32_t*)&filled > most_slots)) break;
     }
     add(sums, all);
     add(sums + 1, of_32);
     __syncthreads();
+    for (uint32_t i = threadIdx.x; ranged && i < range_words; i += hack) {
+        uint32_t word = 0;
+        for (uint32_t of = 0; of < hack / 32; of++) word |= keys[of * range_words + i];
+        of_256 += __popc(word);
+    }
+    add(counts + diagonals_at + 2, of_256);
     const bool counted = filled <= most_slots;
     if (threadIdx.x == 0) {
         if (sums[0] > 0) atomicAdd(counts + diagonals_at, sums[0]);
-        if (counted) {
-            atomicAdd(counts + diagonals_at + 1, sums[1]);
-            atomicAdd(counts + diagonals_at + 2, Sum(filled));
-        }
+        if (counted) atomicAdd(counts + diagonals_at + 1, sums[1]);
+        if (counted && !ranged) atomicAdd(counts + diagonals_at + 2, Sum(filled));
     }
     return counted;
 }
 
+// The parts of a hack that is done again: those by hash, or ranges where these are fewer.
 template <class Offset>
-__device__ __forceinline__ uint32_t parts_of(uint64_t h, uint32_t nrows, const Offset* row_ptr) {
+__device__ __forceinline__ uint32_t parts_of(uint64_t h, uint32_t nrows, uint32_t ncols,
+                                             const Offset* row_ptr, bool* ranged) {
     const uint64_t n = row_ptr[min((h + 1) * hack, uint64_t(nrows))] - row_ptr[h * hack];
-    return uint32_t(n / part_entries + 1);
+    const uint64_t ranges = (uint64_t(ncols) + hack) / range + 1, by_hash = n / part_entries + 1;
+    *ranged = ranges < by_hash;
+    return uint32_t(min(ranges, by_hash));
 }
 
 // tasks: pairs of a hack and a part of it that are left to do.
 template <class Offset>
-__device__ __forceinline__ void diagonals(uint32_t nrows, const Offset* row_ptr,
+__device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, const Offset* row_ptr,
                                           const uint32_t* col_idx, uint32_t* seen, Sum* counts,
                                           uint2* tasks) {
     __shared__ Sum at;
-    if (count_diagonals<Offset>(blockIdx.x, 0, 1, nrows, row_ptr, col_idx, seen, counts)) return;
-    const uint32_t parts = parts_of(blockIdx.x, nrows, row_ptr);
+    const uint32_t h = blockIdx.x;
+    if (count_diagonals<Offset>(h, 0, 1, false, nrows, row_ptr, col_idx, seen, counts)) return;
+    bool ranged;
+    const uint32_t parts = parts_of(h, nrows, ncols, row_ptr, &ranged);
     if (threadIdx.x == 0) at = atomicAdd(counts + tasks_at, Sum(parts));
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < parts; i += blockDim.x)
-        tasks[at + i] = make_uint2(blockIdx.x, i);
+    for (uint32_t i = threadIdx.x; i < parts; i += blockDim.x) tasks[at + i] = make_uint2(h, i);
 }
 
 template <class Offset>
-__device__ __forceinline__ void diagonals_again(uint32_t nrows, const Offset* row_ptr,
-                                                const uint32_t* col_idx, uint32_t* seen,
-                                                Sum* counts, const uint2* tasks) {
+__device__ __forceinline__ void diagonals_again(uint32_t nrows, uint32_t ncols,
+                                                const Offset* row_ptr, const uint32_t* col_idx,
+                                                uint32_t* seen, Sum* counts, const uint2* tasks) {
     for (uint64_t i = blockIdx.x; i < counts[tasks_at]; i += gridDim.x) {
         const uint2 task = tasks[i];
-        const uint32_t parts = parts_of(task.x, nrows, row_ptr);
-        if (!count_diagonals<Offset>(task.x, task.y, parts, nrows, row_ptr, col_idx, seen, counts))
-            counts[unsure_at] = 1;
-    }
-}
-
-// The `at`-th of `looked_at` samples of 0..n: `spread` of src/structure/sample.rs.
-__device__ __forceinline__ uint64_t spread(uint64_t at, uint64_t looked_at, uint64_t n) {
-    const uint64_t first = at * n / looked_at, end = (at + 1) * n / looked_at;
-    const uint32_t share = uint32_t(at) * 0x9e3779b9u;
-    return first + __umul64hi(end - first, uint64_t(share) << 32);
-}
-
-constexpr uint32_t mark_words = 10240;
-
-// Distinct column / divisor of entries begin..end, all threads together: mine[1] is this thread's
-// part of their number, mine[0] of the number of their pairs.
-template <class Offset>
-__device__ __forceinline__ void distinct(Offset begin, Offset end, uint32_t divisor, uint32_t ncols,
-                                         const uint32_t* __restrict__ col_idx, uint32_t* marks,
-                                         uint64_t* mine) {
-    constexpr uint64_t keys = mark_words * 32;
-    for (uint64_t base = 0; base * divisor < ncols; base += keys) {
-        const uint64_t left = (ncols - base * divisor) / divisor + 1;
-        const uint32_t words = uint32_t(min(left, keys) / 32 + 1);
-        __syncthreads();
-        for (uint32_t i = threadIdx.x; i < words && i < mark_words; i += blockDim.x) marks[i] = 0;
-        __syncthreads();
-        for (uint64_t k = uint64_t(begin) + threadIdx.x; k < end; k += blockDim.x) {
-            const uint64_t key = col_idx[k] / divisor - base;
-            if (key >= keys) continue;
-            const uint32_t bit = 1u << key % 32;
-            if (!(*(volatile uint32_t*)(marks + key / 32) & bit)) atomicOr(marks + key / 32, bit);
-        }
-        __syncthreads();
-        for (uint32_t i = threadIdx.x; i < words && i < mark_words; i += blockDim.x) {
-            mine[0] += __popc((marks[i] | marks[i] >> 1) & 0x55555555u);
-            mine[1] += __popc(marks[i]);
-        }
-    }
-    __syncthreads();
-}
-
-// Sectors of x that 32 rows ask for, one entry of each row a step: steps from `step` to `stop`,
-// `ahead` of every `stride`.
-constexpr int ahead = 4;
-
-template <class Offset>
-__device__ __forceinline__ void sectors_of(Offset begin, uint32_t length, uint32_t step,
-                                           uint32_t stop, uint32_t stride,
-                                           const uint32_t* __restrict__ col_idx, uint64_t* mine) {
-    const uint32_t lane = threadIdx.x % 32;
-    for (; step < stop; step += stride) {
-        uint32_t sectors[ahead];
-#pragma unroll
-        for (int i = 0; i < ahead; i++) {
-            const uint32_t k = step + i;
-            sectors[i] = k < stop && k < length ? col_idx[begin + k] / 4 : full;
-        }
-#pragma unroll
-        for (int i = 0; i < ahead; i++) {
-            const uint32_t same = __match_any_sync(full, sectors[i]);
-            const uint32_t pair = sectors[i] == full ? full : sectors[i] / 2;
-            const uint32_t same_pair = __match_any_sync(full, pair);
-            mine[0] += sectors[i] != full && __ffs(same_pair) - 1 == int(lane);
-            mine[1] += sectors[i] != full && __ffs(same) - 1 == int(lane);
-        }
-    }
-}
-
-// Groups of more work than this are done by all warps of a block.
-constexpr uint32_t warp_steps = 256, warp_entries = 1024;
-
-template <class Offset>
-__device__ __forceinline__ void sample_sectors(uint32_t block, uint32_t looked_at, uint32_t nrows,
-                                               const Offset* __restrict__ row_ptr,
-                                               const uint32_t* __restrict__ col_idx, Sum* counts) {
-    __shared__ bool heavy[8];
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint64_t mine[2] = {0, 0};
-    const auto group = [&](uint32_t w, uint32_t step, uint32_t stride, bool whole) {
-        const uint64_t at = uint64_t(block) * 8 + w;
-        if (at >= looked_at) return false;
-        const uint64_t row = spread(at, looked_at, (uint64_t(nrows) + 31) / 32) * 32 + lane;
-        Offset begin = 0;
-        uint32_t length = 0;
-        if (row < nrows) begin = row_ptr[row], length = uint32_t(row_ptr[row + 1] - begin);
-        // The longest row goes on alone past the second longest.
-        const uint32_t longest = __reduce_max_sync(full, length);
-        const uint32_t leader = __ffs(__ballot_sync(full, length == longest)) - 1;
-        const uint32_t second = __reduce_max_sync(full, lane == leader ? 0 : length);
-        if (!whole && second > warp_steps) return true;
-        sectors_of<Offset>(begin, length, step, second, stride, col_idx, mine);
-        if (lane == 0 && step == 0) mine[0] += longest - second, mine[1] += longest - second;
-        return false;
-    };
-    const bool left = group(warp, 0, ahead, false);
-    if (lane == 0) heavy[warp] = left;
-    __syncthreads();
-    for (uint32_t w = 0; w < 8; w++)
-        if (heavy[w]) group(w, warp * ahead, 8 * ahead, true);
-    add(counts + sectors_at, mine[0]);
-    add(counts + sectors_at + 1, mine[1]);
-}
-
-template <class Offset>
-__device__ __forceinline__ void sample_loads(uint32_t at, uint32_t looked_at, uint32_t nrows,
-                                             uint32_t ncols, const Offset* __restrict__ row_ptr,
-                                             const uint32_t* __restrict__ col_idx, uint32_t* marks,
-                                             Sum* counts) {
-    const uint64_t i = spread(at, looked_at, (uint64_t(nrows) + 255) / 256);
-    const Offset begin = row_ptr[i * 256], end = row_ptr[min((i + 1) * 256, uint64_t(nrows))];
-    uint64_t mine[2] = {0, 0};
-    distinct<Offset>(begin, end, 4, ncols, col_idx, marks, mine);
-    add(counts + loads_at, mine[0]);
-    add(counts + loads_at + 1, mine[1]);
-    if (threadIdx.x == 0) atomicAdd(counts + loads_at + 2, Sum(end - begin));
-}
-
-// Whether some of the columns begin..end, which rise, lie in this block of b columns.
-template <class Offset>
-__device__ __forceinline__ bool holds(Offset begin, Offset end, uint32_t block, uint32_t b,
-                                      const uint32_t* __restrict__ col_idx) {
-    const Offset stop = end;
-    while (begin < end) {
-        const Offset middle = begin + (end - begin) / 2;
-        if (col_idx[middle] < block * b)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin < stop && col_idx[begin] / b == block;
-}
-
-template <class Offset>
-__device__ __forceinline__ void sample_blocks(uint32_t block, uint32_t b, uint32_t looked_at,
-                                              uint32_t nrows, uint32_t ncols,
-                                              const Offset* __restrict__ row_ptr,
-                                              const uint32_t* __restrict__ col_idx,
-                                              uint32_t* marks, Sum* counts) {
-    __shared__ bool heavy[8];
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const auto first_row = [&](uint32_t w) {
-        const uint64_t at = uint64_t(block) * 8 + w;
-        return at < looked_at ? spread(at, looked_at, (uint64_t(nrows) + b - 1) / b) * b : nrows;
-    };
-    const auto bound = [&](uint64_t row) { return row_ptr[min(row, uint64_t(nrows))]; };
-    uint64_t entries = 0, blocks = 0;
-    const uint64_t first = first_row(warp);
-    const Offset begin = bound(first), end = bound(first + b);
-    const bool left = end - begin > warp_entries;
-    if (lane == 0) heavy[warp] = left, entries = end - begin;
-    for (uint32_t r = 0; r < b && !left; r++) {
-        const Offset row_begin = bound(first + r), row_end = bound(first + r + 1);
-        for (uint64_t k = uint64_t(row_begin) + lane; k < row_end; k += 32) {
-            const uint32_t own = col_idx[k] / b;
-            // The first entry of a block is that of its first row, and of its first column there.
-            bool found = k > row_begin && col_idx[k - 1] / b == own;
-            for (uint32_t q = 0; q < r && !found; q++)
-                found = holds<Offset>(bound(first + q), bound(first + q + 1), own, b, col_idx);
-            blocks += !found;
-        }
-    }
-    __syncthreads();
-    uint64_t mine[2] = {0, 0};
-    for (uint32_t w = 0; w < 8; w++) {
-        if (!heavy[w]) continue;
-        const uint64_t row = first_row(w);
-        distinct<Offset>(bound(row), bound(row + b), b, ncols, col_idx, marks, mine);
-    }
-    add(counts + blocks_at + 2 * (b - 2), entries);
-    add(counts + blocks_at + 2 * (b - 2) + 1, blocks + mine[1]);
-}
-
-template <class Offset>
-__device__ __forceinline__ void sample_mirrors(uint32_t block, uint32_t looked_at, uint32_t nrows,
-                                               uint64_t nnz, const Offset* __restrict__ row_ptr,
-                                               const uint32_t* __restrict__ col_idx, Sum* counts) {
-    const uint64_t at = uint64_t(block) * blockDim.x + threadIdx.x;
-    bool found = false;
-    if (at < looked_at) {
-        const uint64_t k = spread(at, looked_at, nnz);
-        uint32_t low = 0, high = nrows;  // the last row that starts at k or before
-        while (high - low > 1) {
-            const uint32_t middle = low + (high - low) / 2;
-            if (row_ptr[middle] <= k)
-                low = middle;
-            else
-                high = middle;
-        }
-        const uint32_t column = col_idx[k];
-        found = holds<Offset>(row_ptr[column], row_ptr[column + 1], low, 1, col_idx);
-    }
-    add(counts + mirrored_at, found);
-}
-
-// Samples: blocks look at `loads` blocks of rows, at `mirrors` mirror images, at `warps` hacks and at
-// block rows of sides 2 to 6.
-template <class Offset>
-__device__ __forceinline__ void samples(uint32_t nrows, uint32_t ncols, uint64_t nnz,
-                                        uint32_t mirrors, uint32_t loads, uint32_t warps,
-                                        const uint32_t* sides, const Offset* __restrict__ row_ptr,
-                                        const uint32_t* __restrict__ col_idx, Sum* counts) {
-    __shared__ uint32_t marks[mark_words];
-    uint32_t block = blockIdx.x;
-    if (block < loads)
-        return sample_loads<Offset>(block, loads, nrows, ncols, row_ptr, col_idx, marks, counts);
-    block -= loads;
-    if (block < (mirrors + 255) / 256)
-        return sample_mirrors<Offset>(block, mirrors, nrows, nnz, row_ptr, col_idx, counts);
-    block -= (mirrors + 255) / 256;
-    if (block < (warps + 7) / 8)
-        return sample_sectors<Offset>(block, warps, nrows, row_ptr, col_idx, counts);
-    block -= (warps + 7) / 8;
-    for (uint32_t b = 2; b <= 6; b++) {
-        const uint32_t looked_at = sides[b - 2];
-        if (block < (looked_at + 7) / 8)
-            return sample_blocks<Offset>(block, b, looked_at, nrows, ncols, row_ptr, col_idx, marks,
-                                         counts);
-        block -= (looked_at + 7) / 8;
+        bool ranged;
+        const uint32_t parts = parts_of(task.x, nrows, ncols, row_ptr, &ranged);
+        if (!count_diagonals<Offset>(task.x, task.y, parts, ranged, nrows, row_ptr, col_idx, seen,
+                                     counts))
+            counts[uncounted_at] = 1;
     }
 }
 
@@ -585,23 +430,16 @@ __device__ __forceinline__ void samples(uint32_t nrows, uint32_t ncols, uint64_t
         columns(ncols, column_counts, counts, count_bins, longer);                                \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                             \
-        features_diagonals_##width(uint32_t nrows, const Offset* row_ptr,                         \
+        features_diagonals_##width(uint32_t nrows, uint32_t ncols, const Offset* row_ptr,         \
                                    const uint32_t* col_idx, uint32_t* seen, Sum* counts,          \
                                    uint2* tasks) {                                                \
-        diagonals<Offset>(nrows, row_ptr, col_idx, seen, counts, tasks);                          \
+        diagonals<Offset>(nrows, ncols, row_ptr, col_idx, seen, counts, tasks);                   \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                             \
-        features_again_##width(uint32_t nrows, const Offset* row_ptr, const uint32_t* col_idx,    \
-                               uint32_t* seen, Sum* counts, const uint2* tasks) {                 \
-        diagonals_again<Offset>(nrows, row_ptr, col_idx, seen, counts, tasks);                    \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256) features_samples_##width(                   \
-        uint32_t nrows, uint32_t ncols, uint64_t nnz, uint32_t mirrors, uint32_t loads,           \
-        uint32_t warps, uint32_t of_2, uint32_t of_3, uint32_t of_4, uint32_t of_5,               \
-        uint32_t of_6, const Offset* row_ptr, const uint32_t* col_idx, Sum* counts) {             \
-        const uint32_t sides[5] = {of_2, of_3, of_4, of_5, of_6};                                 \
-        samples<Offset>(nrows, ncols, nnz, mirrors, loads, warps, sides, row_ptr, col_idx,        \
-                        counts);                                                                  \
+        features_again_##width(uint32_t nrows, uint32_t ncols, const Offset* row_ptr,             \
+                               const uint32_t* col_idx, uint32_t* seen, Sum* counts,              \
+                               const uint2* tasks) {                                              \
+        diagonals_again<Offset>(nrows, ncols, row_ptr, col_idx, seen, counts, tasks);             \
     }
 OFFSETS(narrow, uint32_t)
 OFFSETS(wide, uint64_t)

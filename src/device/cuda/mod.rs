@@ -51,6 +51,7 @@ pub struct Gpu {
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
     /// Where the numbers of a conversion are read to: page-locked, so that they come at once.
     numbers: Mutex<LockedBuffer<u32>>,
+    lanes: features::Lanes,
     stream: Arc<Stream>,
     context: Context,
 }
@@ -104,6 +105,7 @@ impl Gpu {
             monitor: nvml::Monitor::open(device),
             modules: Mutex::default(),
             numbers: Mutex::new(numbers),
+            lanes: features::Lanes::open()?,
             stream: Arc::new(stream),
             context,
         })
