@@ -108,6 +108,18 @@ fn a_killed_run_goes_on_and_ends_with_models() {
 }
 
 #[test]
+fn generated_matrices_make_models_within_a_budget() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let generated = ["tune", "--device", "cpu", "--generate", "small", "--precision", "f64"];
+    let budget = ["--budget", "15s", "--out", "models"];
+    let (code, told) = ellect(folder.path(), &[&generated[..], &budget].concat());
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("| effort measure |") && told.contains("never seen"), "{told}");
+    let file = |name: &str| folder.path().join("models").join(name).is_file();
+    assert!(file("cpu-f64.json.zst") && file("cpu-f64.md"));
+}
+
+#[test]
 fn what_ships_is_evaluated_without_a_device() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, tables) = ellect(folder.path(), &["evaluate", "--quick", "--json"]);

@@ -74,7 +74,8 @@ pub enum Effort {
     /// Closed formulas only.
     #[default]
     Estimate,
-    /// The trained model of the device, or the formulas where none is loaded.
+    /// The trained model of the device, or the formulas where none is loaded. For few products the
+    /// model may say to stay in CSR before the matrix is looked at ([`stay`](super::stay())).
     Predict,
     /// Time the best few and CSR on the device.
     Measure,
