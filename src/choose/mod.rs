@@ -67,7 +67,7 @@ pub struct Choice {
     pub precision: Precision,
     /// Products that the choice was made for.
     pub spmvs: u64,
-    /// Fingerprint of the pattern; none where the matrix was not looked at ([`stay`]).
+    /// Fingerprint of the pattern; none where the matrix was not looked at ([`stay()`]).
     pub fingerprint: Option<Fingerprint>,
     /// The reasons, in sentences.
     pub explanation: Vec<String>,
