@@ -62,17 +62,25 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     sources
 }
 
-/// Hash of a source, of every header and of the compiler's version.
+/// Hash of a source, of the headers beside it that it includes, and of the compiler's version.
 fn hash(source: &Path, folder: &Path, version: &[u8]) -> String {
+    let mut files = vec![source.to_path_buf()];
     let mut hash = Xxh3::new();
     hash.update(version);
-    hash.update(&fs::read(source).expect("the source is readable"));
-    let entries = fs::read_dir(folder).expect("the package's folder is readable");
-    let paths = entries.map(|entry| entry.expect("the package's folder is readable").path());
-    let mut headers: Vec<_> = paths.filter(|p| p.extension().is_some_and(|e| e == "cuh")).collect();
-    headers.sort();
-    for header in headers {
-        hash.update(&fs::read(header).expect("the header is readable"));
+    let mut next = 0;
+    while let Some(file) = files.get(next) {
+        let text = fs::read_to_string(file).expect("the source is readable");
+        hash.update(text.as_bytes());
+        let included = |line: &str| {
+            let name = line.trim().strip_prefix("#include \"")?.strip_suffix('"')?;
+            Some(folder.join(name))
+        };
+        for header in text.lines().filter_map(included) {
+            if !files.contains(&header) {
+                files.push(header);
+            }
+        }
+        next += 1;
     }
     format!("{:016x}", hash.digest())
 }

@@ -15,7 +15,7 @@ pub struct Image {
     pub fatbin: &'static [u8],
     /// What ptxas said of registers, shared memory and spills.
     pub resources: &'static str,
-    /// Hash of its source, of all headers and of nvcc's version.
+    /// Hash of its source, of the headers that it includes and of nvcc's version.
     pub hash: &'static str,
 }
 

@@ -35,6 +35,10 @@ pub struct Tune {
     /// Measure generated matrices: small or full
     #[arg(long, value_name = "SIZE")]
     generate: Option<Size>,
+    /// Measure only every N-th matrix, from the K-th on: N runs with data folders of their own
+    /// share a corpus among devices of one kind
+    #[arg(long, value_name = "K/N", value_parser = part)]
+    part: Option<(usize, usize)>,
     /// Precisions
     #[arg(long, value_delimiter = ',', default_value = "f64,f32")]
     precision: Vec<Precision>,
@@ -76,6 +80,15 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
 }
 
+/// A share of a corpus, `2/4` for the second of four.
+fn part(text: &str) -> Result<(usize, usize), String> {
+    let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
+    match numbers {
+        Some((k, n)) if (1..=n).contains(&k) => Ok((k, n)),
+        _ => Err(format!("part is '{text}'; it must be K/N with K from 1 to N, 2/4 for instance")),
+    }
+}
+
 /// Measures, exports, fits and evaluates.
 pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     let mut entries =
@@ -84,7 +97,10 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     if entries.is_empty() {
         bail!("there is nothing to measure: name a --corpus or --generate small");
     }
-    let entries = corpus::in_turns(entries);
+    let mut entries = corpus::in_turns(entries);
+    if let Some((k, n)) = tune.part {
+        entries = entries.into_iter().skip(k - 1).step_by(n).collect();
+    }
     let meter = timing_meter(&tune.device, &home.data)?;
     let device = meter.device().clone();
     let wisdom = Wisdom::open(&home.data)?;
@@ -182,6 +198,14 @@ fn told(summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_is_one_of_several() {
+        assert_eq!(part("2/4"), Ok((2, 4)));
+        for wrong in ["", "2", "0/4", "5/4", "a/b", "1/0"] {
+            assert!(part(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_have_units() {
