@@ -169,8 +169,10 @@ impl<'a> Estimator<'a> {
             gather_s: near_s / 1e9,
             lookup_s: work.x_sectors / device.lookup_gps / 1e9,
             compute_s: if host { kernel_s } else { 0.0 },
-            row_s: self.row_s(work),
-            besides_s: self.launch_s(work) + if host { 0.0 } else { kernel_s },
+            row_s: self.row_s(reach, work),
+            besides_s: self.launch_s(work)
+                + reach.fixed_us.of(precision) * 1e-6
+                + if host { 0.0 } else { kernel_s },
             bytes,
             floor_s: (dense * (1.0 - cached) / device.read_gbps)
                 .max(dense * cached / device.cache_gbps)
@@ -215,12 +217,17 @@ impl<'a> Estimator<'a> {
     }
 
     /// The longest row, where a few threads walk the whole of it.
-    fn row_s(&self, work: &Work) -> f64 {
+    fn row_s(&self, reach: Reach, work: &Work) -> f64 {
         if work.lanes == 0 {
             return 0.0;
         }
+        let Target { device, precision, .. } = self.target;
+        let step_ns = match reach.step_ns.of(precision) {
+            0.0 => device.step_ns,
+            own => own,
+        };
         let threads_a_row = (work.lanes as f64 / self.sight.nrows.max(1) as f64).max(1.0);
-        self.sight.longest as f64 / threads_a_row * self.target.device.step_ns / 1e9
+        self.sight.longest as f64 / threads_a_row * step_ns / 1e9
     }
 
     fn launch_s(&self, work: &Work) -> f64 {

@@ -124,6 +124,11 @@ pub struct Reach {
     /// Time of a row on one processor besides where its length is another than that of the row
     /// before, in nanoseconds.
     pub change_ns: PerPrecision,
+    /// Time of a step of the longest row, where a few threads walk the whole of it, in nanoseconds;
+    /// where it is 0 the device's own.
+    pub step_ns: PerPrecision,
+    /// Time of a product besides, however small the matrix, in microseconds.
+    pub fixed_us: PerPrecision,
     /// Time of converting one entry, all processors together, in nanoseconds; where it is 0 the
     /// bytes of the conversion count alone.
     pub convert_ns: PerPrecision,
@@ -140,6 +145,8 @@ impl Default for Reach {
             entry_ns: PerPrecision::both(0.0),
             row_ns: PerPrecision::both(0.0),
             change_ns: PerPrecision::both(0.0),
+            step_ns: PerPrecision::both(0.0),
+            fixed_us: PerPrecision::both(0.0),
             convert_ns: PerPrecision::both(0.0),
             update_ns: PerPrecision::both(0.0),
         }
@@ -206,6 +213,8 @@ impl Device {
                 reach.entry_ns,
                 reach.row_ns,
                 reach.change_ns,
+                reach.step_ns,
+                reach.fixed_us,
                 reach.convert_ns,
                 reach.update_ns,
             ]

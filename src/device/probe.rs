@@ -192,6 +192,8 @@ fn kernels(device: &Device) -> BTreeMap<String, Reach> {
                 entry_ns: pair(0),
                 row_ns: pair(1),
                 change_ns: pair(2),
+                step_ns: PerPrecision::both(0.0),
+                fixed_us: PerPrecision::both(0.0),
                 convert_ns: pair(3),
                 update_ns: pair(4),
             };

@@ -50,7 +50,7 @@ impl Storage for CsrFormat {
             entries: nnz as u64,
             x_sectors: structure.x_sectors(Walk::Entries, target.precision),
             steps: structure.lengths().iter().map(|&n| u64::from(n.div_ceil(32))).sum(),
-            // A GPU's lanes walk whole rows; cuSPARSE and hosts share them out.
+            // A GPU's lanes walk whole rows; hosts share them out.
             lanes: match target.device.kind {
                 Kind::Gpu => (lanes_a_row(nrows, nnz) * nrows) as u64,
                 Kind::Host => 0,

@@ -54,7 +54,8 @@ impl Storage for CusparseFormat {
         let work = if algorithm(params) == Algorithm::Sell {
             HllFormat::work(structure, &sell(), target)?
         } else {
-            CsrFormat::work(structure, params, target)?
+            // Long rows are shared out.
+            Work { lanes: 0, ..CsrFormat::work(structure, params, target)? }
         };
         // The preprocessing reads the row pointers once.
         Ok(Work {
