@@ -238,12 +238,13 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
 
 // Takes over new values, given in the order of the CSR matrix.
 template <class T, class Offset>
-__device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t size, const Offset* __restrict__ row_ptr,
+__device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t size,
+                                             const Offset* __restrict__ tile_ptr,
                                              const T* __restrict__ from,
                                              const uint4* __restrict__ tiles,
                                              const uint32_t* __restrict__ packed, T* values) {
     const uint4 tile = tiles[blockIdx.x];
-    const uint64_t start = row_ptr[tile.y] - (tile.w >> 16), first = tile.x * uint64_t(GROUP);
+    const uint64_t start = tile_ptr[blockIdx.x], first = tile.x * uint64_t(GROUP);
     const uint32_t groups = tile.z >> 16;
     for (uint32_t slot = threadIdx.x; slot < groups * GROUP; slot += blockDim.x) {
         const uint64_t at = start + (packed[first + slot] & (size - 1));
@@ -277,10 +278,10 @@ __device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t size, const 
     SORT(width, Offset, name, T, 2048)                                                            \
     SORT(width, Offset, name, T, 4096)                                                            \
     extern "C" __global__ void __launch_bounds__(256)                                             \
-        update_tiles_##width##_##name(uint64_t nnz, uint32_t size, const Offset* row_ptr,         \
+        update_tiles_##width##_##name(uint64_t nnz, uint32_t size, const Offset* tile_ptr,        \
                                       const T* from, const uint4* tiles,                          \
                                       const uint32_t* packed, T* values) {                        \
-        update_tiles<T, Offset>(nnz, size, row_ptr, from, tiles, packed, values);                            \
+        update_tiles<T, Offset>(nnz, size, tile_ptr, from, tiles, packed, values);                \
     }
 #define SORT(width, Offset, name, T, tile)                                                        \
     extern "C" __global__ void __launch_bounds__(tile / EACH) sort_tiles##tile##_##width##_##name( \

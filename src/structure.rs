@@ -161,8 +161,8 @@ impl<'a> Structure<'a> {
         })
     }
 
-    /// The same structure, which may be partitioned by METIS however large it is: that takes as
-    /// long as hundreds of products or more, so estimates do without it.
+    /// The same structure, which may be partitioned by METIS: that takes as long as hundreds of
+    /// products or more, so estimates do without it.
     pub fn with_partitioning(self) -> Self {
         Structure { patience: Patience::Partitioning, ..self }
     }
@@ -170,23 +170,22 @@ impl<'a> Structure<'a> {
     /// Whether the graph of the pattern may be partitioned or reordered.
     ///
     /// # Errors
-    /// [`Refusal`] where it is too large for an estimate.
+    /// [`Refusal`] of an estimate.
     pub fn check_patience(&self) -> Result<(), Refusal> {
-        let nnz = self.pattern.nnz();
-        if self.patience == Patience::Partitioning || nnz <= MOST_PARTITIONED {
-            return Ok(());
+        match self.patience {
+            Patience::Partitioning => Ok(()),
+            Patience::Passes => Err(Refusal::untried(
+                "an estimate does not reorder the graph; effort exhaustive does, and so does asking \
+                 for the candidate by name",
+            )),
         }
-        Err(Refusal::untried(format!(
-            "an estimate does not reorder the graph of {nnz} entries, but of {MOST_PARTITIONED}; \
-             effort exhaustive does, and so does asking for the candidate by name"
-        )))
     }
 
     /// A partition of the graph of the square pattern by METIS, into `parts` parts of at most
     /// `most` rows; kept.
     ///
     /// # Errors
-    /// [`Refusal`] where the graph does not suit METIS, or is too large for an estimate.
+    /// [`Refusal`] where the graph does not suit METIS, and of an estimate.
     pub fn partition(&self, parts: usize, most: usize) -> PartitionResult {
         self.check_patience()?;
         cached(&self.partitions, (parts, most), || {
@@ -327,9 +326,6 @@ impl<'a> Structure<'a> {
         spans.into()
     }
 }
-
-/// The most entries that METIS partitions for an estimate: some 20 ms of one core.
-const MOST_PARTITIONED: usize = 100_000;
 
 /// The fewest rows that a thread takes where a row is little work.
 const FEWEST_ROWS: usize = 1 << 14;

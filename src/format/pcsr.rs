@@ -113,7 +113,7 @@ impl Storage for PcsrFormat {
     ) -> Result<Built, Stop> {
         let Matrix { nnz, wide, .. } = builder.matrix();
         let tile = params.int("tile");
-        let found = FoundTiles::new(builder, tile, |builder, bytes| builder.array(bytes))?;
+        let found = FoundTiles::new(builder, tile)?;
         let plan = GpuTiles {
             two: params.is("kernel", "two"),
             tile,

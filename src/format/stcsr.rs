@@ -125,7 +125,7 @@ impl Storage for StcsrFormat {
             return Err(Stop::OnHost);
         }
         let (tile, w) = (params.int("tile"), target.precision.bytes() as u64);
-        let found = FoundTiles::new(builder, tile, |builder, bytes| builder.temporary(bytes))?;
+        let found = FoundTiles::new(builder, tile)?;
         let count = found.count;
         let width = if wide { "wide" } else { "narrow" };
         let groups = builder.temporary(4 * (count + 1))?;
@@ -172,7 +172,7 @@ impl Storage for StcsrFormat {
         let update = vec![
             Arg::U64(nnz as u64),
             Arg::U32(tile as u32),
-            Arg::RowPtr,
+            found.entries,
             Arg::Values,
             tiles,
             packed,

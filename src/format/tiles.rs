@@ -2,7 +2,6 @@
 
 use super::{Arg, Builder, Launch, Matrix, Stop};
 use crate::csr::Pattern;
-use crate::error::Error;
 
 /// Pieces of nearly the same number of entries: tile `t` has the entries
 /// `entries[t]..entries[t + 1]`, and the rows `rows[t]..rows[t + 1]` begin in it. Its entries
@@ -52,12 +51,8 @@ pub(super) struct FoundTiles {
 }
 
 impl FoundTiles {
-    /// Finds the tiles of [`Tiles::of`], but that every warp starts one; `array` makes their arrays.
-    pub fn new(
-        builder: &mut dyn Builder,
-        most: usize,
-        array: fn(&mut dyn Builder, u64) -> Result<Arg, Error>,
-    ) -> Result<Self, Stop> {
+    /// Finds the tiles of [`Tiles::of`], but that every warp starts one, as arrays of the layout.
+    pub fn new(builder: &mut dyn Builder, most: usize) -> Result<Self, Stop> {
         let matrix = builder.matrix();
         let Matrix { nrows, nnz, wide, .. } = matrix;
         let width = if wide { 8 } else { 4 };
@@ -80,8 +75,8 @@ impl FoundTiles {
         builder.launch(&launch("find_tiles", &[ended, total, splits]))?;
         let count = u64::from(builder.read(total)?);
         let splits = builder.read(splits)? > 0;
-        let rows = array(builder, 4 * (count + 1))?;
-        let entries = array(builder, width * (count + 1))?;
+        let rows = builder.array(4 * (count + 1))?;
+        let entries = builder.array(width * (count + 1))?;
         builder.launch(&launch("place_tiles", &[rows, entries]))?;
         Ok(FoundTiles { rows, entries, count, splits })
     }
