@@ -1,8 +1,10 @@
 //! Hashes the sources of the host products: records of other sources are not used. Lists the models
-//! that ship.
+//! that ship, and the fingerprints of the wisdom that ships.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
@@ -25,11 +27,28 @@ fn main() {
         hash.update(&fs::read(&file).expect("sources are readable"));
     }
     println!("cargo:rustc-env=ELLECT_HOST_KERNELS={:016x}", hash.digest());
-    models(&root);
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    models(&root, &out);
+    fingerprints(&root, &out);
+}
+
+/// Writes `fingerprints.rs`: a slice of the fingerprints of all structures in the wisdom that
+/// ships, in order.
+fn fingerprints(root: &Path, out: &Path) {
+    let wisdom = fs::File::open(root.join("models/wisdom.jsonl.zst")).expect("wisdom ships");
+    let lines = BufReader::new(zstd::Decoder::new(wisdom).expect("wisdom is compressed"));
+    let mut fingerprints = BTreeSet::new();
+    for line in lines.lines() {
+        let line = line.expect("wisdom is text");
+        let rest = line.strip_prefix(r#"{"kind":"structure","fingerprint":""#);
+        fingerprints.extend(rest.and_then(|rest| rest.split('"').next()).map(String::from));
+    }
+    fs::write(out.join("fingerprints.rs"), format!("&{:?}", Vec::from_iter(fingerprints)))
+        .expect("the build folder is writable");
 }
 
 /// Writes `models.rs`: a slice of names and bytes of every `models/*.json.zst`.
-fn models(root: &Path) {
+fn models(root: &Path, out: &Path) {
     let folder = root.join("models");
     println!("cargo:rerun-if-changed={}", folder.display());
     let mut files = Vec::new();
@@ -41,8 +60,8 @@ fn models(root: &Path) {
         }
     }
     files.sort();
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("models.rs");
-    fs::write(out, format!("&[{}]", files.join(", "))).expect("the build folder is writable");
+    fs::write(out.join("models.rs"), format!("&[{}]", files.join(", ")))
+        .expect("the build folder is writable");
 }
 
 fn collect(path: &Path, files: &mut Vec<PathBuf>) {

@@ -137,8 +137,12 @@ struct Shipped {
     measurements: BTreeMap<String, Measurement>,
 }
 
-/// JSON lines, compressed with zstd.
-static SHIPPED: &[u8] = include_bytes!("../../models/wisdom.jsonl.zst");
+/// What ships: JSON lines, compressed with zstd, and the fingerprints that they are of, in order:
+/// the lines are read where one of these is asked for.
+static SHIPPED: (&[u8], &[&str]) = (
+    include_bytes!("../../models/wisdom.jsonl.zst"),
+    include!(concat!(env!("OUT_DIR"), "/fingerprints.rs")),
+);
 
 impl Shipped {
     /// Bad lines are left out: a test reads all that ships.
@@ -163,6 +167,7 @@ impl Shipped {
 #[derive(Debug)]
 pub struct Wisdom {
     shipped: LazyLock<Shipped, Box<dyn FnOnce() -> Shipped + Send>>,
+    fingerprints: &'static [&'static str],
     own: Option<Store>,
 }
 
@@ -192,9 +197,18 @@ impl Wisdom {
         }
     }
 
-    fn over(compressed: &'static [u8], own: Option<Store>) -> Self {
+    fn over(
+        (compressed, fingerprints): (&'static [u8], &'static [&'static str]),
+        own: Option<Store>,
+    ) -> Self {
         let read = Box::new(move || Shipped::read(compressed)) as Box<dyn FnOnce() -> _ + Send>;
-        Wisdom { shipped: LazyLock::new(read), own }
+        Wisdom { shipped: LazyLock::new(read), fingerprints, own }
+    }
+
+    /// What ships, where some of it is of this matrix.
+    fn shipped_of(&self, fingerprint: Fingerprint) -> Option<&Shipped> {
+        let name = fingerprint.to_string();
+        self.fingerprints.binary_search(&name.as_str()).ok().map(|_| &*self.shipped)
     }
 
     fn own(&self) -> Result<&Store> {
@@ -220,8 +234,9 @@ impl Wisdom {
             })?;
         }
         let mut answer = best(wanted, records);
-        if !matches!(answer, Answer::Known(_)) {
-            let shipped = self.shipped.measurements.range(prefix.clone()..);
+        let known = matches!(answer, Answer::Known(_));
+        if let Some(shipped) = self.shipped_of(wanted.fingerprint).filter(|_| !known) {
+            let shipped = shipped.measurements.range(prefix.clone()..);
             let shipped = shipped.take_while(|(key, _)| key.starts_with(&prefix));
             match best(wanted, shipped.map(|(_, record)| record.clone()).collect()) {
                 Answer::Missing => {}
@@ -242,7 +257,8 @@ impl Wisdom {
         if let Some(Ok(Record::Structure(structure))) = own.flatten().map(|v| Record::parse(&v)) {
             return Ok(Some(structure));
         }
-        Ok(self.shipped.structures.get(&key).cloned())
+        let shipped = self.shipped_of(fingerprint);
+        Ok(shipped.and_then(|shipped| shipped.structures.get(&key).cloned()))
     }
 
     /// Every measurement of a matrix that the user's own database holds, whatever its device.
