@@ -22,4 +22,5 @@ pub mod tune;
 pub use case::Case;
 pub use evaluate::{Report, evaluate};
 pub use learner::Learner;
+pub use replay::geometric_mean;
 pub use train::{Settings, Trained, train};

@@ -10,10 +10,12 @@ use clap::Args;
 use ellect::choose::{self, INCUMBENTS, Workload};
 use ellect::format::{Basis, Candidate, candidates};
 use ellect::generate::{self, Spec};
-use ellect::measure::{Measurement, Meter, Protocol};
+use ellect::measure::{Measurement, Meter, Outcome, Protocol};
 use ellect::read::{self, Limits};
 use ellect::structure::Structure;
 use ellect::{Csr, Precision, Scalar, wisdom};
+use ellect_training::corpus::stem;
+use ellect_training::geometric_mean;
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
@@ -51,13 +53,16 @@ pub struct Bench {
     /// Time no candidate but CSR: time looking at features, and compare them with the host's
     #[arg(long, conflicts_with_all = ["json", "records", "only"])]
     features: bool,
-    /// Time nothing: print the table of these records
+    /// Time nothing: print the tables of these records, plain or .zst; may be repeated
     #[arg(long, value_name = "FILE.jsonl")]
-    records: Option<PathBuf>,
+    records: Vec<PathBuf>,
+    /// Of the records only those of matrices whose names hold this text
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    named: String,
 }
 
 /// One candidate timed on one matrix.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Record {
     matrix: String,
     nrows: usize,
@@ -72,12 +77,13 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     if bench.features {
         return features::run(bench, data);
     }
-    let records = match &bench.records {
-        Some(path) => recorded(path)?,
-        None => time(bench, data)?,
+    let mut records = match bench.records.as_slice() {
+        [] => time(bench, data)?,
+        paths => paths.iter().map(|path| recorded(path)).collect::<Result<Vec<_>>>()?.concat(),
     };
+    records.retain(|record| record.matrix.contains(&bench.named));
     if !bench.json {
-        print(&table(&records))?;
+        print(&(table(&records) + &summary(&records)))?;
     }
     Ok(Answer::Yes)
 }
@@ -165,8 +171,11 @@ impl Bench {
             let context = || path.display().to_string();
             let csr = read::file(path, &Limits::default()).with_context(context)?;
             let csr = generate::scaled(&csr, self.scale, 1).with_context(context)?;
-            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-            each(name.split('.').next().unwrap_or_default(), &csr)?;
+            let name = match self.scale {
+                0 => stem(path),
+                nnz => format!("{}*{nnz}", stem(path)),
+            };
+            each(&name, &csr)?;
         }
         Ok(())
     }
@@ -233,7 +242,7 @@ fn table(records: &[Record]) -> String {
     }
     for ((at, precision), mut group) in groups {
         let spmv_s = |r: &Record| match &r.measurement.outcome {
-            ellect::measure::Outcome::Timed(timing) => Some(timing.spmv.median_s),
+            Outcome::Timed(timing) => Some(timing.spmv.median_s),
             _ => None,
         };
         group.retain(|r| spmv_s(r).is_some());
@@ -268,6 +277,58 @@ fn table(records: &[Record]) -> String {
                 convert_s / s
             );
         }
+    }
+    text
+}
+
+/// Markdown: how many times as fast as the incumbent the best candidates are, over all matrices,
+/// in their own basis and where another order of rows and columns may be had too.
+fn summary(records: &[Record]) -> String {
+    #[derive(Default)]
+    struct Best {
+        /// Its place in [`INCUMBENTS`] and its time.
+        incumbent: Option<(usize, f64)>,
+        original_s: Option<f64>,
+        any_s: Option<f64>,
+    }
+    let mut matrices: BTreeMap<(Precision, &str), Best> = BTreeMap::new();
+    for record in records {
+        let m = &record.measurement;
+        let Outcome::Timed(timing) = &m.outcome else { continue };
+        let least = |held: &mut Option<f64>| {
+            let time_s = timing.spmv.median_s;
+            *held = Some(held.map_or(time_s, |held_s| held_s.min(time_s)));
+        };
+        let best = matrices.entry((m.precision, &record.matrix)).or_default();
+        least(&mut best.any_s);
+        if m.basis == Basis::Original {
+            least(&mut best.original_s);
+            let found = INCUMBENTS.iter().position(|name| *name == m.candidate);
+            if let Some(place) = found.filter(|&p| best.incumbent.is_none_or(|(held, _)| p <= held))
+            {
+                best.incumbent = Some((place, timing.spmv.median_s));
+            }
+        }
+    }
+    let mut text = String::from(
+        "\n## All matrices\n\n| precision | matrices | best over CSR, geometric mean | in any basis \
+         | least |\n|---|---|---|---|---|\n",
+    );
+    for precision in Precision::ALL {
+        let all = matrices.iter().filter(|((of, _), _)| *of == precision);
+        let speed_ups: Vec<[f64; 2]> = all
+            .filter_map(|(_, best)| {
+                let (_, incumbent_s) = best.incumbent?;
+                Some([incumbent_s / best.original_s?, incumbent_s / best.any_s?])
+            })
+            .collect();
+        if speed_ups.is_empty() {
+            continue;
+        }
+        let [original, any] = [0, 1].map(|i| geometric_mean(speed_ups.iter().map(|s| s[i])));
+        let least = speed_ups.iter().map(|s| s[0]).fold(f64::INFINITY, f64::min);
+        let count = speed_ups.len();
+        text += &format!("| {precision} | {count} | {original:.3} | {any:.3} | {least:.2} |\n");
     }
     text
 }
