@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn windows_of_a_band_hold_most_entries() {
         let csr = crate::generate::banded(2000, 5, 1.0, 1);
-        let structure = Structure::new(csr.pattern());
+        let structure = Structure::new(csr.pattern()).with_partitioning();
         let devices = crate::device::Device::shipped();
         let target = Target {
             device: &devices[0],
