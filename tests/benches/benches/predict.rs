@@ -2,16 +2,15 @@
 //!
 //! `cargo bench -p ellect-benches --bench predict`; allocations are counted.
 
-#[path = "../../model/mod.rs"]
-mod model;
+use std::path::Path;
 
 use divan::{AllocProfiler, Bencher, black_box};
 use ellect::choose::{Workload, target};
 use ellect::device::{Device, Kind};
 use ellect::format::candidates;
-use ellect::generate;
-use ellect::model::Predictor;
+use ellect::model::{Model, Predictor};
 use ellect::structure::Structure;
+use ellect::{Precision, generate};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -20,10 +19,23 @@ fn main() {
     divan::main();
 }
 
+/// The model that ships.
+fn predictor() -> Predictor {
+    let model = Model::open(Path::new(""), "h200", Precision::F64).expect("it is valid");
+    Predictor::new(model.expect("it ships"))
+}
+
+/// What is read before a tree says whether a look at the matrix pays.
+#[divan::bench(sample_count = 20)]
+fn row_lengths(bencher: Bencher<'_, '_>) {
+    let csr = generate::by_name("circuit", 1_000_000, 1).expect("a class");
+    bencher.bench_local(|| Structure::of(black_box(&csr)).row_lengths().max());
+}
+
 /// Times of all candidates of a GPU, and the confidence in them: the hot path.
 #[divan::bench]
 fn all_candidates(bencher: Bencher<'_, '_>) {
-    let predictor = Predictor::new(model::model());
+    let predictor = predictor();
     let features: Vec<f64> =
         (0..predictor.model().features.len()).map(|i| (i % 5) as f64).collect();
     let terms = std::array::from_fn(|i| 1.0 + (i % 3) as f64);
@@ -38,7 +50,7 @@ fn all_candidates(bencher: Bencher<'_, '_>) {
 /// The same with features and estimates, of a matrix that nothing is known of.
 #[divan::bench(sample_count = 10)]
 fn from_the_pattern(bencher: Bencher<'_, '_>) {
-    let predictor = Predictor::new(model::model());
+    let predictor = predictor();
     let csr = generate::by_name("stencil7", 100_000, 1).expect("a class");
     let devices = Device::shipped();
     let device = devices.iter().find(|device| device.kind == Kind::Gpu).expect("shipped");
