@@ -250,7 +250,7 @@ impl<'a> Estimator<'a> {
                     + work.sorted_keys as f64 * device.sort_ns / 1e9
                     + work.partitioned_edges as f64 * device.partition_ns / 1e9
             }
-            entry_ns => work.entries as f64 * entry_ns / 1e9,
+            entry_ns => device.convert_s + work.entries as f64 * entry_ns / 1e9,
         }
     }
 

@@ -129,8 +129,8 @@ pub struct Reach {
     pub step_ns: PerPrecision,
     /// Time of a product besides, however small the matrix, in microseconds.
     pub fixed_us: PerPrecision,
-    /// Time of converting one entry, all processors together, in nanoseconds; where it is 0 the
-    /// bytes of the conversion count alone.
+    /// Time of converting one entry, all processors together, in nanoseconds, besides the device's
+    /// `convert_s`; where it is 0 the bytes of the conversion count.
     pub convert_ns: PerPrecision,
     /// Time of replacing one entry's value, all processors together, in nanoseconds; where it is 0
     /// the bytes count alone.
