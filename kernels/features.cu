@@ -3,11 +3,7 @@
 //
 // Launch: blocks of 256 threads unless said otherwise. Row pointers are 32-bit (`*_narrow`) or
 // 64-bit (`*_wide`). Column indices rise in each row and are below 2^32 - 256.
-#include "common.cuh"
-
-using Sum = unsigned long long;
-
-constexpr uint32_t full = 0xffffffffu;
+#include "counts.cuh"
 
 // Places in the list of counts: as in src/device/cuda/features.rs.
 enum : int {
@@ -28,12 +24,6 @@ enum : int {
 
 constexpr uint32_t windows = 4096;  // rows of a block of `rows`; values of one of `columns`
 constexpr uint32_t bins = 4096;     // values that are counted by a bin each
-
-// *to += the sum of `mine` over the warp, *to in shared or global memory.
-__device__ __forceinline__ void add(Sum* to, uint64_t mine) {
-    const uint64_t sum = group_sum<32>(mine);
-    if (threadIdx.x % 32 == 0 && sum > 0) atomicAdd(to, Sum(sum));
-}
 
 // Stages `from` to `to` of a bitonic sort of `windows` numbers: runs of `to` are sorted afterwards,
 // downwards and upwards in turn; all of them downwards at last.
@@ -237,20 +227,6 @@ __device__ __forceinline__ uint32_t mixed(uint32_t key) {
     key = (key ^ key >> 16) * 0x85ebca6bu;
     key = (key ^ key >> 13) * 0xc2b2ae35u;
     return key ^ key >> 16;
-}
-
-// The first of begin..end whose column is not below the wanted one.
-template <class Offset>
-__device__ __forceinline__ Offset first_from(Offset begin, Offset end, int64_t wanted,
-                                             const uint32_t* __restrict__ col_idx) {
-    while (begin < end) {
-        const Offset middle = begin + (end - begin) / 2;
-        if (int64_t(col_idx[middle]) < wanted)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin;
 }
 
 // Counts the diagonals of a part: of a range of offsets where `ranged`. Whether all were counted.

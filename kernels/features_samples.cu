@@ -3,11 +3,7 @@
 //
 // Launch: blocks of 256 threads unless said otherwise. Row pointers are 32-bit (`*_narrow`) or
 // 64-bit (`*_wide`). Column indices rise in each row.
-#include "common.cuh"
-
-using Sum = unsigned long long;
-
-constexpr uint32_t full = 0xffffffffu;
+#include "counts.cuh"
 
 // Places in the list of counts: as in src/device/cuda/features.rs.
 enum : int {
@@ -17,12 +13,6 @@ enum : int {
     mirrored_at = 15,
     tasks_at = 16
 };
-
-// *to += the sum of `mine` over the warp.
-__device__ __forceinline__ void add(Sum* to, uint64_t mine) {
-    const uint64_t sum = group_sum<32>(mine);
-    if (threadIdx.x % 32 == 0 && sum > 0) atomicAdd(to, Sum(sum));
-}
 
 // The `at`-th of `looked_at` samples of 0..n: `spread` of src/structure/sample.rs.
 __device__ __forceinline__ uint64_t spread(uint64_t at, uint64_t looked_at, uint64_t n) {
@@ -179,15 +169,8 @@ __device__ __forceinline__ void sample_loads(uint32_t nrows, uint32_t ncols,
 template <class Offset>
 __device__ __forceinline__ bool holds(Offset begin, Offset end, uint32_t block, uint32_t b,
                                       const uint32_t* __restrict__ col_idx) {
-    const Offset stop = end;
-    while (begin < end) {
-        const Offset middle = begin + (end - begin) / 2;
-        if (col_idx[middle] < block * b)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin < stop && col_idx[begin] / b == block;
+    begin = first_from(begin, end, block * b, col_idx);
+    return begin < end && col_idx[begin] / b == block;
 }
 
 template <class Offset>

@@ -243,15 +243,15 @@ impl<'a> Estimator<'a> {
         if work.convert_bytes == 0 {
             return 0.0;
         }
-        match device.reach(candidate).convert_ns.of(precision) {
+        let work_ns = match device.reach(candidate).convert_ns.of(precision) {
             0.0 => {
-                device.convert_s
-                    + work.convert_bytes as f64 / device.convert_gbps / 1e9
-                    + work.sorted_keys as f64 * device.sort_ns / 1e9
-                    + work.partitioned_edges as f64 * device.partition_ns / 1e9
+                work.convert_bytes as f64 / device.convert_gbps
+                    + work.sorted_keys as f64 * device.sort_ns
+                    + work.partitioned_edges as f64 * device.partition_ns
             }
-            entry_ns => device.convert_s + work.entries as f64 * entry_ns / 1e9,
-        }
+            entry_ns => work.entries as f64 * entry_ns,
+        };
+        device.convert_s + work_ns / 1e9
     }
 
     /// New values are read, looked up in the order of the layout, and written.
