@@ -4,13 +4,14 @@
 //!     | 4 . 1 . |      hubs = 0 (two entries)    places in shared memory = 0
 //!     | . 5 . . |      hub part:  4 (row 0), 2 (row 3)          columns = 0 | 0, counted in hubs
 //!     | . . . . |      rest:      1 (row 0), 5 (row 1), 6 (row 3)    columns = 2 | 1 | 3
-//!     | 2 . . 6 |      rows, longest hub part first = 0 3 1 2
+//!     | 2 . . 6 |      rows, longest hub part first = 0 3 1
 //! ```
 //!
 //! Both parts are sliced ELLPACK of 32 rows, 16-bit columns counted in hubs and 32-bit ones, walked
 //! together by one lane a row; rows go longest hub part first, then longest rest. Rows of more than
-//! `piece` entries in either part are cut into pieces, whose sums are added up. Every block of threads
-//! holds all hubs; with `share=2` two blocks share a processor and half as many hubs are held.
+//! `piece` entries in either part are cut into pieces, whose sums are added up; empty rows have none.
+//! Every block of threads holds all hubs; with `share=2` two blocks share a processor and half as
+//! many hubs are held.
 //!
 //! Padding: value 0; held, not read. Good for: graphs with few columns that many rows refer to.
 //! Bad for: meshes, which have none; refused where hubs hold less than a quarter of the entries.
@@ -84,7 +85,7 @@ impl Storage for HubsFormat {
         let [near, far] = size.slots;
         let slices = size.pieces.div_ceil(WARP) + 1;
         let pointers = slices * (Offsets::width(near as usize) + Offsets::width(far as usize));
-        let lists = 4 * (hubs.columns.len() + size.n_split) + 8 * size.pieces;
+        let lists = 4 * (hubs.columns.len() + size.scaled) + 8 * size.pieces;
         let bytes = (pointers + lists) as u64 + near * (2 + w) + far * (4 + w);
         let blocks = u64::from(target.device.processors) * params.int("share") as u64;
         let cached = w * hubs.columns.len() as u64;
@@ -127,11 +128,10 @@ struct Piece {
 
 impl Piece {
     /// The pieces of a row of so many entries in hubs and so many others, of at most `longest` of
-    /// either.
+    /// either; none of an empty row.
     fn of_row(row: u32, [near, far]: RowParts, longest: usize) -> impl Iterator<Item = Piece> {
         let longest = longest as u32;
-        let count = near.div_ceil(longest).max(far.div_ceil(longest)).max(1);
-        (0..count).map(move |i| {
+        (0..near.max(far).div_ceil(longest)).map(move |i| {
             let cut = |length: u32| [i, i + 1].map(|i| length.min(i * longest));
             Piece { row, near: cut(near), far: cut(far) }
         })
@@ -178,7 +178,8 @@ fn hubs(
 #[derive(Debug, Default, PartialEq)]
 struct Size {
     pieces: usize,
-    n_split: usize,
+    /// Rows of several pieces, or of none.
+    scaled: usize,
     /// Slots in hubs, and others.
     slots: [u64; 2],
 }
@@ -190,10 +191,11 @@ impl Size {
         // Lengths are few, so that counting them sorts them.
         let mut counts = vec![0u64; (longest + 1) * (longest + 1)];
         for &(parts, times) in rows {
+            size.scaled += if parts == [0, 0] { times as usize } else { 0 };
             for piece in Piece::of_row(0, parts, longest) {
                 let [near, far] = piece.lengths().map(usize::from);
                 counts[near * (longest + 1) + far] += times;
-                size.n_split += if piece.number(longest) == 1 { times as usize } else { 0 };
+                size.scaled += if piece.number(longest) == 1 { times as usize } else { 0 };
             }
         }
         // Places left in the slice that was begun last, and its longest rest so far.
@@ -249,8 +251,8 @@ pub struct Hubs<T> {
     ncols: usize,
     /// Column of each hub, the fullest first.
     hubs: Vec<u32>,
-    /// Rows that have several pieces.
-    split: Vec<u32>,
+    /// Rows of several pieces, or of none: their y is scaled before sums are added.
+    scaled: Vec<u32>,
     /// The row of each piece, with [`SPLIT`] where there are others.
     rows: Vec<u32>,
     near_lengths: Vec<u16>,
@@ -272,8 +274,9 @@ impl<T: Scalar> Hubs<T> {
                 Piece::of_row(row as u32, [near[row], length - near[row]], longest)
             })
             .collect();
-        let second = pieces.iter().filter(|piece| piece.number(longest) == 1);
-        let split = second.map(|piece| piece.row).collect();
+        let mut pieces_of = vec![0u32; csr.nrows()];
+        pieces.iter().for_each(|piece| pieces_of[piece.row as usize] += 1);
+        let scaled = (0..csr.nrows() as u32).filter(|&row| pieces_of[row as usize] != 1).collect();
         pieces.par_sort_by_key(|piece| std::cmp::Reverse(piece.lengths()));
         let lengths: Vec<_> = pieces.iter().map(Piece::lengths).collect();
         let ptr = |part: usize| {
@@ -289,7 +292,7 @@ impl<T: Scalar> Hubs<T> {
             near: Part::new(&ptr(0)),
             far: Part::new(&ptr(1)),
             hubs: hubs.columns.clone(),
-            split,
+            scaled,
             blocks,
             sums: Scratch::default(),
         };
@@ -297,7 +300,7 @@ impl<T: Scalar> Hubs<T> {
         // The pieces of each split row, by their number.
         let mut parts: HashMap<u32, Vec<usize>> = HashMap::new();
         for (i, piece) in pieces.iter().enumerate() {
-            if layout.split.binary_search(&piece.row).is_err() {
+            if pieces_of[piece.row as usize] == 1 {
                 layout.rows.push(piece.row);
                 continue;
             }
@@ -386,7 +389,7 @@ impl<T: Scalar> Layout<T> for Hubs<T> {
                     *sum += self.far.values[slot] * x[self.far.columns[slot] as usize];
                 }
             });
-            for &row in &self.split {
+            for &row in &self.scaled {
                 store(&mut y[row as usize], alpha, T::ZERO, beta);
             }
             for (&row, &sum) in self.rows.iter().zip(&*sums) {
@@ -401,7 +404,7 @@ impl<T: Scalar> Layout<T> for Hubs<T> {
 
     fn bytes(&self) -> u64 {
         bytes_of(&self.hubs)
-            + bytes_of(&self.split)
+            + bytes_of(&self.scaled)
             + bytes_of(&self.rows)
             + bytes_of(&self.near_lengths)
             + bytes_of(&self.far_lengths)
@@ -439,8 +442,8 @@ impl<T: Scalar> Layout<T> for Hubs<T> {
         let cached = Arg::Scratch(0);
         let count = |n: usize| Arg::U32(n as u32);
         let mut gather = vec![count(hubs), arrays.add(&self.hubs), Arg::X, cached];
-        gather.extend([count(self.split.len()), arrays.add(&self.split), Arg::Y, Arg::Beta]);
-        let threads = hubs.max(self.split.len()) as u64;
+        gather.extend([count(self.scaled.len()), arrays.add(&self.scaled), Arg::Y, Arg::Beta]);
+        let threads = hubs.max(self.scaled.len()) as u64;
         let gather =
             Launch::over("hubs", format!("hubs_gather_{}", T::PRECISION), threads, 256, gather);
 
@@ -484,8 +487,8 @@ mod tests {
                 let size = Size::of(hubs.rows(csr.pattern()), longest);
                 let layout = Hubs::new(&csr, &hubs, longest, 1);
                 let slots = [layout.near.values.len(), layout.far.values.len()];
-                let (pieces, n_split) = (layout.rows.len(), layout.split.len());
-                let made = Size { pieces, n_split, slots: slots.map(|n| n as u64) };
+                let (pieces, scaled) = (layout.rows.len(), layout.scaled.len());
+                let made = Size { pieces, scaled, slots: slots.map(|n| n as u64) };
                 assert_eq!(size, made, "pieces of {longest}");
                 assert_eq!(layout.to_csr(), csr);
             }
