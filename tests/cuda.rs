@@ -42,8 +42,10 @@ fn every_candidate_multiplies_right_on_the_gpu() {
 }
 
 /// Formats that are converted on a GPU by kernels of their own.
-const CONVERTED: [&str; 12] =
-    ["ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo"];
+const CONVERTED: [&str; 13] = [
+    "ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo",
+    "hubs",
+];
 
 /// Matrices past what a block or a warp of a conversion takes at a time.
 fn edges() -> Vec<(String, Csr<f64>)> {
@@ -85,6 +87,23 @@ fn edges() -> Vec<(String, Csr<f64>)> {
             "diagonals far apart".to_string(),
             of(2000, 400_000, &|i| [0, 131_071, 131_072, 300_000, 397_990].map(|d| i + d).to_vec()),
         ),
+        (
+            "hubs, and columns of one entry".to_string(),
+            of(20_011, 300_000, &|i| {
+                let length = [0, 7, 40, 700][hash(i, 0) % 4 * usize::from(i % 9 != 4)];
+                let length = if length == 700 && i % 50 != 0 { 16 } else { length };
+                let far = |k: usize| hash(i, k) % 300_000;
+                let near = |k: usize| (hash(i, k) % 1000).pow(3) / 3334;
+                (1..=length).map(|k| if k % 3 == 0 { far(k) } else { near(k) }).collect()
+            }),
+        ),
+        (
+            "rows of 100,000 entries in hubs and out of them".to_string(),
+            of(2000, 120_000, &|i| match i {
+                5 | 1999 => (0..100_000).collect(),
+                _ => vec![i, 7 * i],
+            }),
+        ),
         ("a band of 300 diagonals".to_string(), of(1500, 1800, &|i| (i..i + 300).collect())),
         (
             "a band half full".to_string(),
@@ -95,6 +114,55 @@ fn edges() -> Vec<(String, Csr<f64>)> {
         all.push((format!("blocks of {b}, the last one cut"), blocks(211 * b * 6 - 1, b)));
     }
     all
+}
+
+/// Formats that find out on the GPU whether they suit, for the reasons that the host has.
+const REFUSING: [&str; 1] = ["hubs"];
+
+#[test]
+fn refusals_of_the_gpu_are_those_of_the_host() {
+    let Some(gpu) = gpu() else { return };
+    let all = candidates(Kind::Gpu);
+    let named = |candidate: &&Candidate| REFUSING.contains(&candidate.format.name());
+    let all: Vec<&Candidate> = all.iter().filter(named).collect();
+    let mut refused = 0;
+    for (name, csr) in corpus::small().into_iter().chain(corpus::generated()).chain(edges()) {
+        refused += check_refusals(&gpu, &name, &csr, &all);
+        refused += check_refusals(&gpu, &name, &csr.cast::<f32>(), &all);
+    }
+    assert!(refused > 0);
+}
+
+/// How many of these candidates the GPU and the host refuse alike.
+fn check_refusals<T: Scalar>(
+    gpu: &Arc<Gpu>,
+    name: &str,
+    csr: &Csr<T>,
+    all: &[&Candidate],
+) -> usize {
+    let structure = Structure::of(csr);
+    let there = Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
+    let target = Target {
+        device: gpu.profile(),
+        precision: T::PRECISION,
+        basis: Basis::Original,
+        memory_limit: u64::MAX,
+    };
+    let alike = |candidate: &&&Candidate| {
+        let what = format!("{candidate} on {name}, {}", T::PRECISION);
+        match (candidate.work(&structure, &target), gpu.convert(&there, candidate, &target)) {
+            (Ok(_), Ok(made)) => {
+                assert!(made.is_some(), "{what}: converted on the GPU");
+                false
+            }
+            (Err(reason), Err(error)) => {
+                assert_eq!(error.to_string(), candidate.refused(&reason).to_string(), "{what}");
+                true
+            }
+            (host, there) => panic!("{what}: host {host:?}, GPU {there:?}"),
+        }
+    };
+    all.iter().filter(alike).count()
 }
 
 /// Checks products of what is converted from row pointers of 64 bits.

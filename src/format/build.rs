@@ -35,6 +35,12 @@ pub trait Builder {
     /// As [`Builder::array`].
     fn temporary(&mut self, bytes: u64) -> Step<Arg>;
 
+    /// An array that the conversion alone needs, which holds zeros at first.
+    ///
+    /// # Errors
+    /// As [`Builder::array`].
+    fn temporary_zeros(&mut self, bytes: u64) -> Step<Arg>;
+
     /// A 32-bit number, 0 at first, that kernels write and [`Builder::read`] reads.
     ///
     /// # Errors
@@ -55,12 +61,18 @@ pub trait Builder {
     /// As [`Builder::array`].
     fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Step<Starts>;
 
-    /// `rows` in the order of falling `keys` (64-bit, of which the low `bits` count), rows of the
-    /// same key as they were: an array of the layout.
+    /// As [`Builder::starts`], of offsets that the conversion alone needs.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn sort_down(&mut self, keys: Arg, rows: Arg, n: usize, bits: u32) -> Step<Arg>;
+    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> Step<Starts>;
+
+    /// Puts `rows` into `sorted`, in the order of falling `keys` (64-bit, of which the low `bits`
+    /// count), rows of the same key as they were.
+    ///
+    /// # Errors
+    /// As [`Builder::array`].
+    fn sort_down(&mut self, keys: Arg, rows: Arg, sorted: Arg, n: usize, bits: u32) -> Step<()>;
 
     /// What kernels have written to a number so far. It waits for them, unless nothing was launched
     /// since numbers were last read or offsets found.
@@ -253,7 +265,9 @@ pub(super) fn longest_first(
     let args = sizes.into_iter().chain([Arg::U32(length_bits), lengths, keys, own]).collect();
     builder.launch(&step("sort_keys".to_string(), n, args))?;
     let windows = n.saturating_sub(1) / window;
-    Ok(builder.sort_down(keys, own, n, length_bits + bits(windows))?)
+    let sorted = builder.array(4 * n as u64)?;
+    builder.sort_down(keys, own, sorted, n, length_bits + bits(windows))?;
+    Ok(sorted)
 }
 
 /// Where entries go: see the kernel `fill`.

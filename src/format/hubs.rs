@@ -16,6 +16,8 @@
 //! Padding: value 0; held, not read. Good for: graphs with few columns that many rows refer to.
 //! Bad for: meshes, which have none; refused where hubs hold less than a quarter of the entries.
 
+mod gpu;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -25,8 +27,8 @@ use super::launch::Arrays;
 use super::parts::last;
 use super::rows::WARP;
 use super::{
-    Arg, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value, Work,
-    bytes_of, store,
+    Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
+    Value, Work, bytes_of, store,
 };
 use crate::csr::{Csr, accumulate, offsets};
 use crate::par::{self, Scratch};
@@ -83,11 +85,8 @@ impl Storage for HubsFormat {
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let [near, far] = size.slots;
-        let slices = size.pieces.div_ceil(WARP) + 1;
-        let pointers = slices * (Offsets::width(near as usize) + Offsets::width(far as usize));
-        let lists = 4 * (hubs.columns.len() + size.scaled) + 8 * size.pieces;
-        let bytes = (pointers + lists) as u64 + near * (2 + w) + far * (4 + w);
-        let blocks = u64::from(target.device.processors) * params.int("share") as u64;
+        let bytes = size.bytes(hubs.columns.len(), w as usize);
+        let blocks = u64::from(blocks(params, target));
         let cached = w * hubs.columns.len() as u64;
         Ok(Work {
             layout_bytes: bytes,
@@ -113,8 +112,15 @@ impl Storage for HubsFormat {
         target: &Target<'_>,
     ) -> Result<Hubs<T>, Refusal> {
         let hubs = hubs(structure, params, target)?;
-        let blocks = target.device.processors * params.int("share") as u32;
-        Ok(Hubs::new(csr, &hubs, params.int("piece"), blocks))
+        Ok(Hubs::new(csr, &hubs, params.int("piece"), blocks(params, target)))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        gpu::build(builder, params, target)
     }
 }
 
@@ -157,21 +163,40 @@ fn hubs(
     params: &Params,
     target: &Target<'_>,
 ) -> Result<Arc<HubColumns>, Refusal> {
-    let (nrows, nnz) = (structure.pattern().nrows(), structure.pattern().nnz() as u64);
+    let pattern = structure.pattern();
+    check_rows(pattern.nrows())?;
+    let hubs = structure.hubs(most_hubs(params, target));
+    check_share(hubs.columns.len(), hubs.covered, pattern.nnz() as u64)?;
+    Ok(hubs)
+}
+
+/// Blocks of threads of a product.
+fn blocks(params: &Params, target: &Target<'_>) -> u32 {
+    target.device.processors * params.int("share") as u32
+}
+
+/// The most hubs that a block of threads holds.
+fn most_hubs(params: &Params, target: &Target<'_>) -> u16 {
+    let room = (target.device.shared_bytes / params.int("share") as u64).saturating_sub(1024);
+    (room / target.precision.bytes() as u64).min(u64::from(u16::MAX) - 1) as u16
+}
+
+fn check_rows(nrows: usize) -> Result<(), Refusal> {
     if nrows >= SPLIT as usize {
         return Err(Refusal::new(format!("{nrows} rows, {} are allowed", SPLIT - 1)));
     }
-    let room = (target.device.shared_bytes / params.int("share") as u64).saturating_sub(1024);
-    let most = (room / target.precision.bytes() as u64).min(u64::from(u16::MAX) - 1);
-    let hubs = structure.hubs(most as u16);
-    let (columns, covered) = (hubs.columns.len(), hubs.covered);
-    if covered * LEAST_SHARE < nnz || columns == 0 {
+    Ok(())
+}
+
+/// Refuses hubs that hold too few of `nnz` entries.
+fn check_share(hubs: usize, covered: u64, nnz: u64) -> Result<(), Refusal> {
+    if covered * LEAST_SHARE < nnz || hubs == 0 {
         return Err(Refusal::new(format!(
-            "the {columns} fullest columns hold {covered} of {nnz} entries, {} are needed",
+            "the {hubs} fullest columns hold {covered} of {nnz} entries, {} are needed",
             nnz.div_ceil(LEAST_SHARE)
         )));
     }
-    Ok(hubs)
+    Ok(())
 }
 
 /// How large the layout is, known without making its pieces.
@@ -217,6 +242,16 @@ impl Size {
             size.pieces += count as usize;
         }
         size
+    }
+
+    /// Bytes of the layout with so many hubs and values of so many bytes.
+    fn bytes(&self, hubs: usize, value_bytes: usize) -> u64 {
+        let [near, far] = self.slots;
+        let slices = self.pieces.div_ceil(WARP) + 1;
+        let pointers = slices * (Offsets::width(near as usize) + Offsets::width(far as usize));
+        let lists = 4 * (hubs + self.scaled) + 8 * self.pieces;
+        let w = value_bytes as u64;
+        (pointers + lists) as u64 + near * (2 + w) + far * (4 + w)
     }
 }
 
@@ -347,29 +382,49 @@ impl<T: Scalar> Hubs<T> {
     fn entries(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
         let row = |i: usize| (self.rows[i] & !SPLIT) as usize;
         let mut row_ptr = vec![0; self.nrows + 1];
+        let mut piece_ptr = row_ptr.clone();
         for (i, (&near, &far)) in self.near_lengths.iter().zip(&self.far_lengths).enumerate() {
             row_ptr[row(i) + 1] += usize::from(near) + usize::from(far);
+            piece_ptr[row(i) + 1] += 1;
         }
         accumulate(&mut row_ptr);
-        let mut next = row_ptr.clone();
-        let mut entries = vec![(0, 0); row_ptr[self.nrows]];
+        accumulate(&mut piece_ptr);
+        // The pieces of a row get no longer, so that they lie in the order of their numbers.
+        let mut next = piece_ptr.clone();
+        let mut pieces = vec![0u32; self.rows.len()];
         for i in 0..self.rows.len() {
-            let near = (0..usize::from(self.near_lengths[i])).map(|k| {
-                let slot = self.near.slot(i, k);
-                (self.hubs[usize::from(self.near.columns[slot])], slot)
-            });
-            let far = (0..usize::from(self.far_lengths[i])).map(|k| {
-                let slot = self.far.slot(i, k);
-                (self.far.columns[slot], self.near.values.len() + slot)
-            });
-            for entry in near.chain(far) {
-                entries[next[row(i)]] = entry;
-                next[row(i)] += 1;
-            }
+            pieces[next[row(i)]] = i as u32;
+            next[row(i)] += 1;
         }
-        par::slices_mut(&mut entries, &row_ptr)
-            .into_par_iter()
-            .for_each(|row| row.sort_unstable_by_key(|&(column, _)| column));
+        let near_of = |&i: &u32| {
+            (0..usize::from(self.near_lengths[i as usize])).map(move |k| {
+                let slot = self.near.slot(i as usize, k);
+                (self.hubs[usize::from(self.near.columns[slot])], slot)
+            })
+        };
+        let far_of = |&i: &u32| {
+            (0..usize::from(self.far_lengths[i as usize])).map(move |k| {
+                let slot = self.far.slot(i as usize, k);
+                (self.far.columns[slot], self.near.values.len() + slot)
+            })
+        };
+        let mut entries = vec![(0, 0); row_ptr[self.nrows]];
+        par::slices_mut(&mut entries, &row_ptr).into_par_iter().enumerate().for_each(
+            |(row, entries)| {
+                // Columns rise in both parts.
+                let pieces = &pieces[piece_ptr[row]..piece_ptr[row + 1]];
+                let mut near = pieces.iter().flat_map(near_of).peekable();
+                let mut far = pieces.iter().flat_map(far_of).peekable();
+                for entry in entries {
+                    let is_near = match (near.peek(), far.peek()) {
+                        (Some((near, _)), Some((far, _))) => near < far,
+                        (near, _) => near.is_some(),
+                    };
+                    let next = if is_near { near.next() } else { far.next() };
+                    *entry = next.unwrap_or_default();
+                }
+            },
+        );
         (row_ptr, entries)
     }
 }
@@ -415,12 +470,15 @@ impl<T: Scalar> Layout<T> for Hubs<T> {
     fn set_values(&mut self, values: &[T]) {
         let (_, entries) = self.entries();
         let near = self.near.values.len();
-        for ((_, slot), &value) in entries.into_iter().zip(values) {
-            match slot.checked_sub(near) {
-                None => self.near.values[slot] = value,
-                Some(slot) => self.far.values[slot] = value,
+        let put = |slots: &mut [T], first: usize| {
+            for (&(_, slot), &value) in entries.iter().zip(values) {
+                if let Some(slot) = slot.checked_sub(first).and_then(|at| slots.get_mut(at)) {
+                    *slot = value;
+                }
             }
-        }
+        };
+        let (near_values, far_values) = (&mut self.near.values, &mut self.far.values);
+        rayon::join(|| put(near_values, 0), || put(far_values, near));
     }
 
     fn to_csr(&self) -> Csr<T> {
@@ -436,39 +494,32 @@ impl<T: Scalar> Layout<T> for Hubs<T> {
     }
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
-        let w = size_of::<T>();
         let mut arrays = Arrays::default();
-        let (hubs, pieces) = (self.hubs.len(), self.rows.len());
-        let cached = Arg::Scratch(0);
-        let count = |n: usize| Arg::U32(n as u32);
-        let mut gather = vec![count(hubs), arrays.add(&self.hubs), Arg::X, cached];
-        gather.extend([count(self.scaled.len()), arrays.add(&self.scaled), Arg::Y, Arg::Beta]);
-        let threads = hubs.max(self.scaled.len()) as u64;
-        let gather =
-            Launch::over("hubs", format!("hubs_gather_{}", T::PRECISION), threads, 256, gather);
-
-        let mut args = vec![count(hubs), count(pieces), cached];
-        args.extend(arrays.add_offsets(&self.near.ptr));
-        args.extend(arrays.add_offsets(&self.far.ptr));
-        args.extend([arrays.add(&self.near_lengths), arrays.add(&self.far_lengths)]);
-        args.push(arrays.add(&self.rows));
-        let (near, far) = (arrays.add(&self.near.values), arrays.add(&self.far.values));
-        args.extend([arrays.add(&self.near.columns), near]);
-        args.extend([arrays.add(&self.far.columns), far, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
-        let warps = (pieces.div_ceil(WARP) as u64).div_ceil(u64::from(BLOCK) / WARP as u64);
-        let bytes = (hubs * w).next_multiple_of(16);
-        let product = Launch {
-            image: "hubs",
-            kernel: format!("hubs_{}", T::PRECISION),
-            grid: u64::from(self.blocks).min(warps),
-            block: BLOCK,
-            shared_bytes: bytes as u32,
-            args,
+        let lists = [arrays.add(&self.hubs), arrays.add(&self.scaled)];
+        let near = gpu::PartArgs {
+            starts: arrays.add_offsets(&self.near.ptr),
+            lengths: arrays.add(&self.near_lengths),
+            columns: arrays.add(&self.near.columns),
+            values: arrays.add(&self.near.values),
         };
-        let mut described = arrays.on_device(near, vec![gather, product]);
-        let Arg::Array(far) = far else { unreachable!("values are an array") };
+        let far = gpu::PartArgs {
+            starts: arrays.add_offsets(&self.far.ptr),
+            lengths: arrays.add(&self.far_lengths),
+            columns: arrays.add(&self.far.columns),
+            values: arrays.add(&self.far.values),
+        };
+        let plan = gpu::Plan {
+            counts: [self.hubs.len(), self.scaled.len(), self.rows.len()],
+            lists,
+            parts: [near, far],
+            rows: arrays.add(&self.rows),
+            blocks: self.blocks,
+        };
+        let (launches, scratch) = plan.launches(T::PRECISION);
+        let mut described = arrays.on_device(near.values, launches);
+        let Arg::Array(far) = far.values else { unreachable!("values are an array") };
         described.values.push(far);
-        described.scratch = vec![bytes as u64];
+        described.scratch = scratch;
         Some(described)
     }
 }
@@ -485,12 +536,15 @@ mod tests {
             let hubs = structure.hubs(100);
             for longest in [1, 2, 16, 64] {
                 let size = Size::of(hubs.rows(csr.pattern()), longest);
-                let layout = Hubs::new(&csr, &hubs, longest, 1);
+                let mut layout = Hubs::new(&csr, &hubs, longest, 1);
                 let slots = [layout.near.values.len(), layout.far.values.len()];
                 let (pieces, scaled) = (layout.rows.len(), layout.scaled.len());
                 let made = Size { pieces, scaled, slots: slots.map(|n| n as u64) };
                 assert_eq!(size, made, "pieces of {longest}");
                 assert_eq!(layout.to_csr(), csr);
+                let other = csr.map_values(|value| value + 1.0);
+                layout.set_values(other.values());
+                assert_eq!(layout.to_csr(), other);
             }
         }
     }

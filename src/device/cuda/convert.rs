@@ -134,6 +134,38 @@ impl<T: Scalar> Conversion<'_, T> {
         let temporary = self.temporary(bytes as u64)?;
         check(call(self.address(temporary) as *mut c_void, &mut bytes, stream))
     }
+
+    /// Where runs start, as [`Builder::starts`] says: the offsets, and what makes their description
+    /// of the argument that stands for them.
+    fn offsets(
+        &mut self,
+        counts: Arg,
+        each: usize,
+        n: usize,
+    ) -> Result<(Memory, impl Fn(Arg) -> Starts + use<T>)> {
+        let sums = Memory::new(8 * n as u64, &self.gpu.stream)?;
+        let (from, to) = (self.address(counts) as *const u32, sums.address() as *mut u64);
+        self.primitive("summing", |temporary, bytes, stream| {
+            // SAFETY: both arrays hold `n` numbers.
+            unsafe {
+                let (each, n) = (each as u64, n as u64);
+                primitives::ellect_exclusive_sum(temporary, bytes, from, each, to, n, stream)
+            }
+        })?;
+        let narrow = Memory::new(4 * n as u64, &self.gpu.stream)?;
+        // Into 32 bits before it is known that they suffice: that is known by the wait for the sum.
+        let to = [sums.address(), narrow.address(), self.workspace()?].map(Arg::U64);
+        let args = [Arg::U64(n as u64)].into_iter().chain(to).collect();
+        self.launch(&Launch::over("convert", "narrow_offsets", n as u64, 256, args))?;
+        let [low, high, ..] = self.look()?;
+        let total = u64::from(high) << 32 | u64::from(low);
+        let is_narrow = high == 0;
+        let (kept, other) = if is_narrow { (narrow, sums) } else { (sums, narrow) };
+        self.temporaries.push(other);
+        let starts =
+            move |kept| Starts { args: if is_narrow { [kept, NULL] } else { [NULL, kept] }, total };
+        Ok((kept, starts))
+    }
 }
 
 /// What stands for an argument that does not depend on the conversion.
@@ -173,6 +205,11 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
         Ok(Arg::Temporary(self.temporaries.len() - 1))
     }
 
+    fn temporary_zeros(&mut self, bytes: u64) -> Result<Arg> {
+        self.temporaries.push(Memory::zeros(bytes, &self.gpu.stream)?);
+        Ok(Arg::Temporary(self.temporaries.len() - 1))
+    }
+
     fn number(&mut self) -> Result<Arg> {
         assert!(self.used < NUMBERS, "a conversion uses more than {NUMBERS} numbers");
         self.used += 1;
@@ -188,33 +225,19 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<Starts> {
-        let sums = Memory::new(8 * n as u64, &self.gpu.stream)?;
-        let (from, to) = (self.address(counts) as *const u32, sums.address() as *mut u64);
-        self.primitive("summing", |temporary, bytes, stream| {
-            // SAFETY: both arrays hold `n` numbers.
-            unsafe {
-                let (each, n) = (each as u64, n as u64);
-                primitives::ellect_exclusive_sum(temporary, bytes, from, each, to, n, stream)
-            }
-        })?;
-        let narrow = Memory::new(4 * n as u64, &self.gpu.stream)?;
-        // Into 32 bits before it is known that they suffice: that is known by the wait for the sum.
-        let to = [sums.address(), narrow.address(), self.workspace()?].map(Arg::U64);
-        let args = [Arg::U64(n as u64)].into_iter().chain(to).collect();
-        self.launch(&Launch::over("convert", "narrow_offsets", n as u64, 256, args))?;
-        let [low, high, ..] = self.look()?;
-        let total = u64::from(high) << 32 | u64::from(low);
-        let is_narrow = high == 0;
-        let (kept, other) = if is_narrow { (narrow, sums) } else { (sums, narrow) };
-        self.arrays.push(kept);
-        self.temporaries.push(other);
-        let kept = Arg::Array(self.arrays.len() - 1);
-        Ok(Starts { args: if is_narrow { [kept, NULL] } else { [NULL, kept] }, total })
+        let (offsets, starts) = self.offsets(counts, each, n)?;
+        self.arrays.push(offsets);
+        Ok(starts(Arg::Array(self.arrays.len() - 1)))
     }
 
-    fn sort_down(&mut self, keys: Arg, rows: Arg, n: usize, bits: u32) -> Result<Arg> {
+    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<Starts> {
+        let (offsets, starts) = self.offsets(counts, each, n)?;
+        self.temporaries.push(offsets);
+        Ok(starts(Arg::Temporary(self.temporaries.len() - 1)))
+    }
+
+    fn sort_down(&mut self, keys: Arg, rows: Arg, sorted: Arg, n: usize, bits: u32) -> Result<()> {
         let sorted_keys = Memory::new(8 * n as u64, &self.gpu.stream)?;
-        let sorted = self.array(4 * n as u64)?;
         let (keys, to_keys) = (self.address(keys) as *const u64, sorted_keys.address() as *mut u64);
         let (rows, to_rows) = (self.address(rows) as *const u32, self.address(sorted) as *mut u32);
         let bits = bits.clamp(1, 64) as c_int;
@@ -227,7 +250,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
             }
         })?;
         self.temporaries.push(sorted_keys);
-        Ok(sorted)
+        Ok(())
     }
 
     fn read(&mut self, number: Arg) -> Result<u32> {
