@@ -1,12 +1,12 @@
 // y = alpha A x + beta y with the x of the fullest columns, the hubs, in shared memory (see
 // src/format/hubs.rs).
 //
-// hubs_gather: gathers the x of all hubs, and scales y of the rows that have several pieces.
+// hubs_gather: gathers the x of all hubs, and scales y of the rows that have several pieces or none.
 // hubs: every block copies the gathered x into its shared memory; its warps take slices of 32
-// pieces of rows in turn, a lane a piece: first the entries outside hubs, then those in hubs.
+// pieces of rows in turn, a lane a piece.
 //
-// Launch: hubs_gather in blocks of 256 threads over hubs and split rows; hubs in as many blocks of
-// 1024 threads as the device runs at a time, with dynamic shared memory for all hubs.
+// Launch: hubs_gather in blocks of 256 threads over hubs and scaled rows; hubs in one block of 1024
+// threads for each processor, with dynamic shared memory for all hubs.
 #include "common.cuh"
 
 constexpr uint32_t split = 0x80000000u;
@@ -20,26 +20,43 @@ __device__ __forceinline__ void gather_hubs(uint32_t hubs, const uint32_t* colum
     if (i < splits) y[rows[i]] = beta == T(0) ? T(0) : beta * y[rows[i]];
 }
 
-// The sum of `length` entries of a lane, 32 slots apart; x(column) gives the factor.
-template <int batch, class T, class Column, class X>
-__device__ __forceinline__ T sum_lane(uint32_t length, const Column* __restrict__ columns,
-                                      const T* __restrict__ values, const X& x) {
+// The sum of a lane's entries, 32 slots apart: `far` of them with x in memory, `near` of them with x
+// in shared memory. Loads of both are under way together.
+template <int batch, class T>
+__device__ __forceinline__ T sum_lane(uint32_t far, const uint32_t* far_columns, const T* far_values,
+                                      const T* __restrict__ x, uint32_t near,
+                                      const uint16_t* near_columns, const T* near_values,
+                                      const T* cached) {
     T sum = 0;
-    for (uint32_t k = 0; k < length; k += batch, columns += 32 * batch, values += 32 * batch) {
-        Column column[batch];
-        T value[batch], near[batch];
-#pragma unroll
-        for (int b = 0; b < batch; b++) {
-            if (k + b >= length) continue;
-            column[b] = stream(columns + 32 * b);
-            value[b] = stream(values + 32 * b);
-        }
+    for (uint32_t k = 0; k < far || k < near; k += batch) {
+        uint32_t far_column[batch];
+        uint16_t near_column[batch];
+        T far_value[batch], near_value[batch], factor[batch];
 #pragma unroll
         for (int b = 0; b < batch; b++)
-            if (k + b < length) near[b] = x(column[b]);
+            if (k + b < far) far_column[b] = stream(far_columns + 32 * b);
 #pragma unroll
         for (int b = 0; b < batch; b++)
-            if (k + b < length) sum += value[b] * near[b];
+            if (k + b < near) near_column[b] = stream(near_columns + 32 * b);
+#pragma unroll
+        for (int b = 0; b < batch; b++)
+            if (k + b < far) far_value[b] = stream(far_values + 32 * b);
+#pragma unroll
+        for (int b = 0; b < batch; b++)
+            if (k + b < near) near_value[b] = stream(near_values + 32 * b);
+#pragma unroll
+        for (int b = 0; b < batch; b++)
+            if (k + b < far) factor[b] = gather(x + far_column[b]);
+#pragma unroll
+        for (int b = 0; b < batch; b++)
+            if (k + b < near) sum += near_value[b] * cached[near_column[b]];
+#pragma unroll
+        for (int b = 0; b < batch; b++)
+            if (k + b < far) sum += far_value[b] * factor[b];
+        far_columns += 32 * batch;
+        far_values += 32 * batch;
+        near_columns += 32 * batch;
+        near_values += 32 * batch;
     }
     return sum;
 }
@@ -74,10 +91,9 @@ __device__ __forceinline__ void rows(uint32_t hubs, uint32_t pieces, const T* __
         const uint64_t far_at = (far_narrow ? far_narrow[s] : far_wide[s]) + lane;
         const uint64_t near_at = (near_narrow ? near_narrow[s] : near_wide[s]) + lane;
         const uint32_t row = stream(piece_rows + i);
-        T sum = sum_lane<4>(stream(far_lengths + i), far_columns + far_at, far_values + far_at,
-                            [&](uint32_t column) { return gather(x + column); });
-        sum += sum_lane<4>(stream(near_lengths + i), near_columns + near_at, near_values + near_at,
-                           [&](uint16_t column) { return near[column]; });
+        const T sum = sum_lane<4>(stream(far_lengths + i), far_columns + far_at, far_values + far_at,
+                                  x, stream(near_lengths + i), near_columns + near_at,
+                                  near_values + near_at, near);
         if (row & split) atomicAdd(y + (row & ~split), alpha * sum);
         else store(y + row, alpha, sum, beta);
     }

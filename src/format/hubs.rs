@@ -10,8 +10,8 @@
 //! Both parts are sliced ELLPACK of 32 rows, 16-bit columns counted in hubs and 32-bit ones, walked
 //! together by one lane a row; rows go longest hub part first, then longest rest. Rows of more than
 //! `piece` entries in either part are cut into pieces, whose sums are added up; empty rows have none.
-//! Every block of threads holds all hubs; with `share=2` two blocks share a processor and half as
-//! many hubs are held.
+//! Every block of threads holds all hubs, one block a processor. Shared memory and L1 cache are one,
+//! and loads under way need room in the latter: too many hubs slow the others down.
 //!
 //! Padding: value 0; held, not read. Good for: graphs with few columns that many rows refer to.
 //! Bad for: meshes, which have none; refused where hubs hold less than a quarter of the entries.
@@ -57,10 +57,10 @@ impl Storage for HubsFormat {
     const SUITS: &'static str = "graphs with few columns that many rows refer to; bad for meshes";
     const PARAMS: &'static [Param] = &[
         Param {
-            name: "share",
-            doc: "blocks of threads that share the memory of a processor",
-            values: &[Value::Int(1), Value::Int(2)],
-            gpu: &[Value::Int(1), Value::Int(2)],
+            name: "kib",
+            doc: "KiB of a processor's shared memory for hubs; the rest is its cache",
+            values: &[Value::Int(162), Value::Int(130), Value::Int(194)],
+            gpu: &[Value::Int(130), Value::Int(162), Value::Int(194)],
             host: &[],
         },
         Param {
@@ -86,7 +86,7 @@ impl Storage for HubsFormat {
         let w = target.precision.bytes() as u64;
         let [near, far] = size.slots;
         let bytes = size.bytes(hubs.columns.len(), w as usize);
-        let blocks = u64::from(blocks(params, target));
+        let blocks = u64::from(target.device.processors);
         let cached = w * hubs.columns.len() as u64;
         Ok(Work {
             layout_bytes: bytes,
@@ -112,7 +112,7 @@ impl Storage for HubsFormat {
         target: &Target<'_>,
     ) -> Result<Hubs<T>, Refusal> {
         let hubs = hubs(structure, params, target)?;
-        Ok(Hubs::new(csr, &hubs, params.int("piece"), blocks(params, target)))
+        Ok(Hubs::new(csr, &hubs, params.int("piece"), target.device.processors))
     }
 
     fn build(
@@ -170,14 +170,10 @@ fn hubs(
     Ok(hubs)
 }
 
-/// Blocks of threads of a product.
-fn blocks(params: &Params, target: &Target<'_>) -> u32 {
-    target.device.processors * params.int("share") as u32
-}
-
 /// The most hubs that a block of threads holds.
 fn most_hubs(params: &Params, target: &Target<'_>) -> u16 {
-    let room = (target.device.shared_bytes / params.int("share") as u64).saturating_sub(1024);
+    let room =
+        (1024 * params.int("kib") as u64).min(target.device.shared_bytes.saturating_sub(1024));
     (room / target.precision.bytes() as u64).min(u64::from(u16::MAX) - 1) as u16
 }
 

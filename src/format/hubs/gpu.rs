@@ -213,7 +213,7 @@ pub(super) fn build(
         lists: [hubs.columns, scaled],
         parts,
         rows: piece_rows_sorted,
-        blocks: super::blocks(params, target),
+        blocks: target.device.processors,
     };
     let (launches, scratch) = plan.launches(target.precision);
     Ok(Built { launches, scratch, update: vec![fill(NULL, [NULL, NULL])], ..Built::default() })
