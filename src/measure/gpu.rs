@@ -62,6 +62,8 @@ pub struct Held<T: Scalar> {
     on_gpu: Arc<DeviceCsr<T>>,
     values: Vector<T>,
     references: Mutex<Vec<(Asked, Arc<[RowReference]>)>>,
+    /// x of a seed, never written.
+    inputs: Mutex<Vec<(u64, Arc<Vector<T>>)>>,
 }
 
 /// Seed, alpha and beta of a product.
@@ -81,12 +83,24 @@ impl<T: Scalar> Held<T> {
             on_gpu: Arc::new(DeviceCsr::upload(gpu, csr)?),
             values: gpu.vector(csr.values())?,
             references: Mutex::default(),
+            inputs: Mutex::default(),
         })
     }
 
     /// Whether it is this very matrix, which was not dropped since.
     pub fn is(&self, csr: &Csr<T>) -> bool {
         self.address == csr.values().as_ptr().addr()
+    }
+
+    /// The x of a seed.
+    fn input(&self, gpu: &Gpu, csr: &Csr<T>, seed: u64) -> Result<Arc<Vector<T>>> {
+        let mut kept = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, x)) = kept.iter().find(|(known, _)| *known == seed) {
+            return Ok(x.clone());
+        }
+        let x = Arc::new(gpu.vector(&check::vector::<T>(csr.ncols(), seed))?);
+        kept.push((seed, x.clone()));
+        Ok(x)
     }
 
     /// The reference of a product of seeded vectors.
@@ -108,7 +122,7 @@ impl<T: Scalar> Held<T> {
 /// A copy of the layout on the GPU, with vectors of its own in the operator's basis.
 struct Copy<T: Scalar> {
     operator: PreparedOperator<T>,
-    x: Vector<T>,
+    x: Arc<Vector<T>>,
     y: Vector<T>,
 }
 
@@ -145,13 +159,20 @@ fn time<T: Scalar>(
     let on_gpu = &held.on_gpu;
     let mut convert_s = Vec::new();
     let prepare = || PreparedOperator::on_gpu(gpu, on_gpu, csr, structure, candidate, target);
+    // The y of a later copy is written before it is read.
     let copy = |operator: PreparedOperator<T>, seed: u64| -> Result<Copy<T>> {
-        let vector = |len: usize, seed: u64| {
-            let vector: Vec<T> = check::vector(len, seed);
-            let order = operator.permutation();
-            gpu.vector(&order.map_or_else(|| vector.clone(), |order| permute(&vector, order)))
+        let permuted = |len: usize, seed: u64, order: &[u32]| {
+            gpu.vector(&permute(&check::vector::<T>(len, seed), order))
         };
-        let (x, y) = (vector(csr.ncols(), seed)?, vector(csr.nrows(), !seed)?);
+        let x = match operator.permutation() {
+            None => held.input(gpu, csr, seed)?,
+            Some(order) => Arc::new(permuted(csr.ncols(), seed, order)?),
+        };
+        let y = match operator.permutation() {
+            _ if seed != protocol.seed => gpu.zeros(csr.nrows())?,
+            None => gpu.vector(&check::vector::<T>(csr.nrows(), !seed))?,
+            Some(order) => permuted(csr.nrows(), !seed, order)?,
+        };
         Ok(Copy { operator, x, y })
     };
     let start = Instant::now();

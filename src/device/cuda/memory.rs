@@ -154,6 +154,11 @@ impl<T: Scalar> Vector<T> {
         Ok(Vector { memory, len: host.len(), scalar: PhantomData })
     }
 
+    pub(super) fn zeros(len: usize, stream: &Arc<Stream>) -> Result<Self> {
+        let memory = Memory::zeros((len * size_of::<T>()) as u64, stream)?;
+        Ok(Vector { memory, len, scalar: PhantomData })
+    }
+
     /// Its address, for products that are queued and for other libraries.
     pub fn address(&self) -> cuda::CUdeviceptr {
         self.memory.address()

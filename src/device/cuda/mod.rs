@@ -155,6 +155,15 @@ impl Gpu {
         Vector::of(host, &self.stream)
     }
 
+    /// A vector of zeros on the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the memory does not suffice.
+    pub fn zeros<T: Scalar>(&self, len: usize) -> Result<Vector<T>> {
+        self.make_current()?;
+        Vector::zeros(len, &self.stream)
+    }
+
     /// Uploads a layout that the host made and finds its kernels.
     ///
     /// # Errors
