@@ -18,12 +18,6 @@ pub struct Constants {
     pub entries: Vec<usize>,
 }
 
-/// Hacks that are looked at before all are.
-const SAMPLED: usize = 16;
-
-/// Pieces of the same diagonals in a hack, on average, past which its values are not constant.
-const MOST_PIECES: usize = 4;
-
 /// Bytes of an entry with its column.
 const ENTRY_BYTES: u64 = 12;
 
@@ -40,29 +34,52 @@ impl Constants {
         hack: usize,
         diagonals: u64,
     ) -> Option<Self> {
-        let piece_bytes = ENTRY_BYTES + hack as u64 / 8;
-        if diagonals.saturating_mul(piece_bytes) > pattern.nnz() as u64 * ENTRY_BYTES {
-            return None;
-        }
         let hacks = pattern.nrows().div_ceil(hack);
-        let most = diagonals as usize / hacks.max(1) * MOST_PIECES + MOST_PIECES;
-        let few = |h: usize| pieces(pattern, values, hack, h, 4 * most).len() <= most;
-        let sample = (0..SAMPLED.min(hacks)).map(|i| i * hacks / SAMPLED.min(hacks));
-        if sample.filter(|&h| !few(h)).count() > SAMPLED / 4 {
+        let most = MostPieces::of(pattern.nnz(), hack, hacks, diagonals)?;
+        let pieces = |h: usize, look: usize| pieces(pattern, values, hack, h, look);
+        let sample = (0..most.sample).map(|i| i * hacks / most.sample);
+        let over = sample.filter(|&h| pieces(h, 4 * most.mean).len() > most.mean).count();
+        if over > most.over {
             return None;
         }
-        let all: Vec<Vec<(i64, usize)>> = (0..hacks)
-            .into_par_iter()
-            .with_min_len(4)
-            .map(|h| pieces(pattern, values, hack, h, 16 * most))
-            .collect();
+        let all: Vec<Vec<(i64, usize)>> =
+            (0..hacks).into_par_iter().with_min_len(4).map(|h| pieces(h, most.of_one)).collect();
         let total: usize = all.iter().map(Vec::len).sum();
-        if total > most * hacks {
+        // Of a hack with more, not all are known.
+        if total > most.mean * hacks || all.iter().any(|pieces| pieces.len() > most.of_one) {
             return None;
         }
         let ptr = offsets(all.iter().map(Vec::len));
         let (offsets, entries) = all.into_iter().flatten().unzip();
         Some(Constants { ptr, offsets, entries })
+    }
+}
+
+/// The most pieces that hacks may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MostPieces {
+    /// On average.
+    pub mean: usize,
+    /// Of one hack.
+    pub of_one: usize,
+    /// Hacks of a sample, spread over all of them...
+    pub sample: usize,
+    /// ...of which so many may have more than the average.
+    pub over: usize,
+}
+
+impl MostPieces {
+    /// Of `hacks` hacks of `hack` rows that have `nnz` entries and `diagonals` diagonals together;
+    /// `None` where diagonals have so few entries that pieces would take more bytes.
+    pub fn of(nnz: usize, hack: usize, hacks: usize, diagonals: u64) -> Option<Self> {
+        let piece_bytes = ENTRY_BYTES + hack as u64 / 8;
+        if diagonals.saturating_mul(piece_bytes) > nnz as u64 * ENTRY_BYTES {
+            return None;
+        }
+        // Four values a diagonal.
+        let mean = diagonals as usize / hacks.max(1) * 4 + 4;
+        let sample = hacks.min(16);
+        Some(MostPieces { mean, of_one: 16 * mean, sample, over: 4 })
     }
 }
 
@@ -120,6 +137,17 @@ mod tests {
             constants.entries.iter().map(|&k| csr.values()[k]).collect::<Vec<_>>(),
             [2.0, -1.0, 5.0, -1.0, 2.0]
         );
+    }
+
+    #[test]
+    fn a_hack_of_too_many_values_is_not_cut_short() {
+        // One hack of 40 has 384 values, where 256 are looked at.
+        let entries = (0..128 * 40usize).flat_map(|i| {
+            let value = move |j: usize| if i / 128 == 5 { (i * 8 + j % 8) as f64 } else { 1.0 };
+            (i.saturating_sub(2)..=i).map(move |j| (i, j, value(j)))
+        });
+        let csr: Csr<f64> = Csr::from_triplets(5120, 5120, entries).expect("indices are in range");
+        assert!(Structure::of(&csr).constants(128).is_none());
     }
 
     #[test]
