@@ -187,7 +187,9 @@ impl<T: Scalar> PreparedOperator<T> {
             }
             #[cfg(feature = "cuda")]
             Place::Gpu(placed) => {
-                placed.check_values(values).map_err(|reason| self.candidate.refused(&reason))?;
+                if let Some(reason) = placed.check_values(values)? {
+                    return Err(self.candidate.refused(&reason));
+                }
                 placed.set_values(values)
             }
         }

@@ -25,6 +25,7 @@ pub use blocks::Blocks;
 pub(crate) use blocks::fill;
 pub use columns::{HubColumns, RowParts, column_counts};
 pub use constants::Constants;
+pub(crate) use constants::MostPieces;
 pub use histogram::Histogram;
 #[cfg(feature = "cuda")]
 pub(crate) use sample::Sample;

@@ -42,9 +42,9 @@ fn every_candidate_multiplies_right_on_the_gpu() {
 }
 
 /// Formats that are converted on a GPU by kernels of their own.
-const CONVERTED: [&str; 13] = [
+const CONVERTED: [&str; 14] = [
     "ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo",
-    "hubs",
+    "hubs", "cdia",
 ];
 
 /// Matrices past what a block or a warp of a conversion takes at a time.
@@ -53,15 +53,24 @@ fn edges() -> Vec<(String, Csr<f64>)> {
         let mixed = (i as u64 * 0x9e37_79b9 + k as u64 * 0x85eb_ca6b + 1).wrapping_mul(0xc2b2_ae35);
         (mixed >> 16) as usize
     };
+    let valued =
+        |nrows, ncols, row: &dyn Fn(usize) -> Vec<usize>, value: fn(usize, usize) -> f64| {
+            let entries = (0..nrows).flat_map(|i| {
+                let mut columns: Vec<usize> = row(i).into_iter().filter(|&j| j < ncols).collect();
+                columns.sort_unstable();
+                columns.dedup();
+                columns.into_iter().map(move |j| (i, j, value(i, j)))
+            });
+            Csr::from_triplets(nrows, ncols, entries.collect::<Vec<_>>())
+                .expect("indices are in range")
+        };
     let of = |nrows: usize, ncols: usize, row: &dyn Fn(usize) -> Vec<usize>| {
-        let entries = (0..nrows).flat_map(|i| {
-            let mut columns: Vec<usize> = row(i).into_iter().filter(|&j| j < ncols).collect();
-            columns.sort_unstable();
-            columns.dedup();
-            columns.into_iter().map(move |j| (i, j, 0.25 * ((i + 3 * j) % 41) as f64 - 4.0))
-        });
-        Csr::from_triplets(nrows, ncols, entries.collect::<Vec<_>>()).expect("indices are in range")
+        valued(nrows, ncols, row, |i, j| 0.25 * ((i + 3 * j) % 41) as f64 - 4.0)
     };
+    let with_gaps = |i: usize, n: usize| {
+        (0..n).filter(|d| !(i * 7 + d).is_multiple_of(5)).map(|d| i + 3 * d).collect::<Vec<_>>()
+    };
+    let of_three: fn(usize, usize) -> f64 = |i, j| ((i + j) % 3) as f64 + 1.0;
     let blocks = |n: usize, b: usize| {
         of(n, n, &|i| {
             let block = i / b;
@@ -104,6 +113,20 @@ fn edges() -> Vec<(String, Csr<f64>)> {
                 _ => vec![i, 7 * i],
             }),
         ),
+        (
+            "three diagonals of one value".to_string(),
+            valued(3000, 3000, &|i| (i.saturating_sub(1)..i + 2).collect(), |i, j| {
+                if i == j { 2.0 } else { -1.0 }
+            }),
+        ),
+        (
+            "40 diagonals of three values".to_string(),
+            valued(5001, 5100, &|i| with_gaps(i, 40), of_three),
+        ),
+        (
+            "250 diagonals of three values".to_string(),
+            valued(2100, 3000, &|i| with_gaps(i, 250), of_three),
+        ),
         ("a band of 300 diagonals".to_string(), of(1500, 1800, &|i| (i..i + 300).collect())),
         (
             "a band half full".to_string(),
@@ -117,7 +140,7 @@ fn edges() -> Vec<(String, Csr<f64>)> {
 }
 
 /// Formats that find out on the GPU whether they suit, for the reasons that the host has.
-const REFUSING: [&str; 1] = ["hubs"];
+const REFUSING: [&str; 2] = ["hubs", "cdia"];
 
 #[test]
 fn refusals_of_the_gpu_are_those_of_the_host() {
@@ -131,6 +154,42 @@ fn refusals_of_the_gpu_are_those_of_the_host() {
         refused += check_refusals(&gpu, &name, &csr.cast::<f32>(), &all);
     }
     assert!(refused > 0);
+}
+
+#[test]
+fn values_that_are_not_alike_are_refused_on_the_gpu() {
+    let Some(gpu) = gpu() else { return };
+    let of = |odd: Option<usize>| {
+        let entries = (0..3000usize).flat_map(|i| {
+            let on = if odd == Some(i) { 5.0 } else { 2.0 };
+            [(i, i, on)].into_iter().chain((i > 0).then(|| (i, i - 1, -1.0)))
+        });
+        Csr::<f64>::from_triplets(3000, 3000, entries).expect("indices are in range")
+    };
+    let (csr, odd) = (of(None), of(Some(2100)));
+    let structure = Structure::of(&csr);
+    let target = Target {
+        device: gpu.profile(),
+        precision: f64::PRECISION,
+        basis: Basis::Original,
+        memory_limit: u64::MAX,
+    };
+    let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
+    let candidate: Candidate = "cdia".parse().expect("the format exists");
+    let mut operator =
+        PreparedOperator::on_gpu(&gpu, &there, &csr, &structure, &candidate, &target)
+            .expect("diagonals are constant");
+    assert!(operator.on_device().is_some_and(|placed| placed.is_built()));
+    let refused = operator.update_values(odd.values()).expect_err("one value differs").to_string();
+    assert!(refused.contains("row 2100"), "{refused}");
+    check_exact("cdia after a refusal", &operator, &csr);
+    let odd = gpu.vector(odd.values()).expect("memory suffices");
+    let placed = operator.on_device_mut().expect("made on a GPU");
+    // SAFETY: the vector holds as many values as the matrix has entries.
+    let refused = unsafe { placed.set_device_values(odd.address()) };
+    let refused = refused.expect_err("one value differs").to_string();
+    assert!(refused.contains("row 2100"), "{refused}");
+    check_exact("cdia after a refusal on the device", &operator, &csr);
 }
 
 /// How many of these candidates the GPU and the host refuse alike.
@@ -151,8 +210,9 @@ fn check_refusals<T: Scalar>(
     let alike = |candidate: &&&Candidate| {
         let what = format!("{candidate} on {name}, {}", T::PRECISION);
         match (candidate.work(&structure, &target), gpu.convert(&there, candidate, &target)) {
-            (Ok(_), Ok(made)) => {
-                assert!(made.is_some(), "{what}: converted on the GPU");
+            (Ok(_), Ok(Some(_))) => false,
+            (_, Ok(None)) => {
+                assert_eq!(candidate.format.name(), "cdia", "{what}: left to the host");
                 false
             }
             (Err(reason), Err(error)) => {

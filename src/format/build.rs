@@ -124,8 +124,21 @@ pub struct Built {
     /// What takes over new values, which are at [`Arg::Values`]; where this is empty, the product
     /// reads the values of the matrix itself.
     pub update: Vec<Launch>,
+    /// What looks at new values before, where the layout was made for values that are alike.
+    pub check: Option<Check>,
     /// The order of a permuted basis.
     pub order: Option<Arg>,
+}
+
+/// Looks whether new values, which are at [`Arg::Values`], suit a layout.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Finds the first row whose values do not.
+    pub launch: Launch,
+    /// The array that takes its number, 2^32 - 1 before.
+    pub row: Arg,
+    /// Why that row's values do not suit.
+    pub reason: fn(row: u32) -> Refusal,
 }
 
 /// Why a conversion was not made.

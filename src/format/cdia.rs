@@ -14,6 +14,8 @@
 //! Good for: stencils with constant coefficients. Bad for: all else, and refused where a hack has
 //! many values for each of its diagonals.
 
+mod gpu;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,11 +24,12 @@ use rayon::prelude::*;
 use super::launch::Arrays;
 use super::rows::WARP;
 use super::{
-    Arg, Launch, Layout, Offsets, OnDevice, Params, Refusal, Storage, Target, Work, bytes_of, store,
+    Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Params, Refusal, Stop, Storage, Target,
+    Work, bytes_of, store,
 };
 use crate::csr::{Csr, offsets};
 use crate::par;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::{Constants, Structure};
 
 /// See the module.
@@ -61,8 +64,7 @@ impl Storage for CdiaFormat {
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let pieces = constants.offsets.len() as u64;
-        let pointers = constants.ptr.len() * Offsets::width(pieces as usize);
-        let bytes = pointers as u64 + pieces * (4 + w + HACK as u64 / 8);
+        let bytes = layout_bytes(constants.ptr.len() - 1, pieces, w);
         let places = pieces * HACK as u64;
         Ok(Work {
             layout_bytes: bytes,
@@ -85,22 +87,59 @@ impl Storage for CdiaFormat {
     ) -> Result<ConstantDiagonals<T>, Refusal> {
         Ok(ConstantDiagonals::new(csr, &*constants(structure)?))
     }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        gpu::build(builder, target)
+    }
+}
+
+/// Bytes of a layout of so many hacks and pieces, values of `value_bytes`.
+fn layout_bytes(hacks: usize, pieces: u64, value_bytes: u64) -> u64 {
+    let pointers = (hacks + 1) * Offsets::width(pieces as usize);
+    pointers as u64 + pieces * (4 + value_bytes + HACK as u64 / 8)
 }
 
 fn constants(structure: &Structure<'_>) -> Result<Arc<Constants>, Refusal> {
-    let largest = structure.pattern().nrows().max(structure.pattern().ncols());
+    check_size(structure.pattern().nrows(), structure.pattern().ncols())?;
+    structure.constants(HACK).ok_or_else(not_constant)
+}
+
+fn check_size(nrows: usize, ncols: usize) -> Result<(), Refusal> {
+    let largest = nrows.max(ncols);
     if i32::try_from(largest).is_err() {
         return Err(Refusal::new(format!(
             "a matrix of {largest} rows or columns has offsets past {}, the most that 32 bits hold",
             i32::MAX
         )));
     }
-    structure.constants(HACK).ok_or_else(|| {
-        Refusal::new(format!(
-            "diagonals of hacks of {HACK} rows have fewer than 4 entries each, more than 4 values, or \
-             values are unknown"
-        ))
-    })
+    Ok(())
+}
+
+fn not_constant() -> Refusal {
+    Refusal::new(format!(
+        "diagonals of hacks of {HACK} rows have fewer than 4 entries each, more than 4 values, or \
+         values are unknown"
+    ))
+}
+
+/// The launch of a product, a block a hack; `starts` are the first pieces of hacks.
+fn product(
+    nrows: usize,
+    starts: [Arg; 2],
+    offsets: Arg,
+    values: Arg,
+    rows: Arg,
+    precision: Precision,
+) -> Launch {
+    let pieces = starts.into_iter().chain([offsets, values, rows]);
+    let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
+    let args = [Arg::U32(nrows as u32)].into_iter().chain(pieces).chain(vectors).collect();
+    let threads = (nrows.div_ceil(HACK) * THREADS) as u64;
+    Launch::over("cdia", format!("cdia_{precision}"), threads, THREADS as u32, args)
 }
 
 /// The pieces of diagonals of each hack.
@@ -283,14 +322,11 @@ impl<T: Scalar> Layout<T> for ConstantDiagonals<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let mut args = vec![Arg::U32(self.nrows as u32)];
-        args.extend(arrays.add_offsets(&self.ptr));
-        args.push(arrays.add(&self.offsets));
+        let starts = arrays.add_offsets(&self.ptr);
+        let offsets = arrays.add(&self.offsets);
         let values = arrays.add(&self.values);
-        args.extend([values, arrays.add(&self.rows), Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
-        let threads = self.nrows.div_ceil(HACK) * THREADS;
-        let kernel = format!("cdia_{}", T::PRECISION);
-        let launch = Launch::over("cdia", kernel, threads as u64, THREADS as u32, args);
+        let rows = arrays.add(&self.rows);
+        let launch = product(self.nrows, starts, offsets, values, rows, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
 }

@@ -24,7 +24,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
-pub use build::{Builder, Built, Matrix, Starts, Stop};
+pub use build::{Builder, Built, Check, Matrix, Starts, Stop};
 pub use launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use params::{Candidate, Param, Params, Value, candidates};
 

@@ -11,7 +11,7 @@ use super::convert::word;
 use super::memory::Memory;
 use super::{DeviceCsr, Gpu, check, cusparse, failed};
 use crate::error::{Error, Result};
-use crate::format::{Arg, Built, Launch, Layout, OnDevice, Vendor};
+use crate::format::{Arg, Built, Check, Launch, Layout, OnDevice, Refusal, Vendor};
 use crate::scalar::Scalar;
 
 /// Shared memory that any kernel may use without asking for more, in bytes.
@@ -166,9 +166,23 @@ fn bits<T: Scalar>(value: T) -> u64 {
 enum Values<T> {
     /// A layout made on the host: which of the arrays hold values.
     Host(Vec<usize>),
-    /// The CSR matrix on the device, what takes over new values, and the newest values once there
-    /// were any.
-    Device { csr: Arc<DeviceCsr<T>>, update: Vec<Step>, newest: Option<Memory> },
+    /// The CSR matrix on the device, what takes over new values, the newest values once there were
+    /// any, and what looks at them before.
+    Device {
+        csr: Arc<DeviceCsr<T>>,
+        update: Vec<Step>,
+        newest: Option<Memory>,
+        check: Option<ValueCheck>,
+    },
+}
+
+/// [`Check`], ready to launch.
+struct ValueCheck {
+    /// None where there is nothing to look at.
+    step: Option<Step>,
+    /// The array that takes the row.
+    row: usize,
+    reason: fn(u32) -> Refusal,
 }
 
 /// A layout on a GPU. A product allocates nothing and can be captured in a CUDA graph.
@@ -238,14 +252,21 @@ impl<T: Scalar> CudaOperator<T> {
             other => word(csr, other),
         };
         let (steps, scratch) = product(gpu, &built.launches, &built.scratch, fixed)?;
-        let update = built.update.iter().filter_map(|launch| {
-            let step = Step::new(gpu, launch, |arg| match arg {
+        let taking = |launch: &Launch| {
+            Step::new(gpu, launch, |arg| match arg {
                 Arg::Values => Word::Values,
                 other => fixed(other),
-            });
-            step.transpose()
-        });
+            })
+        };
+        let update = built.update.iter().filter_map(|launch| taking(launch).transpose());
         let update = update.collect::<Result<Vec<_>>>()?;
+        let check = built.check.as_ref().and_then(|Check { launch, row, reason }| match *row {
+            Arg::Array(row) => {
+                Some(taking(launch).map(|step| ValueCheck { step, row, reason: *reason }))
+            }
+            _ => None,
+        });
+        let check = check.transpose()?;
         let vendor = built.vendor.map(|(vendor, args)| {
             (
                 vendor,
@@ -265,7 +286,7 @@ impl<T: Scalar> CudaOperator<T> {
             arrays,
             _scratch: scratch,
             order,
-            values: Values::Device { csr: Arc::clone(csr), update, newest: None },
+            values: Values::Device { csr: Arc::clone(csr), update, newest: None, check },
             scalar: PhantomData,
         }
         .with_vendor(gpu, vendor)
@@ -348,7 +369,7 @@ impl<T: Scalar> CudaOperator<T> {
         values: cuda::CUdeviceptr,
     ) -> Result<()> {
         let stream = gpu.stream.as_inner();
-        let Values::Device { csr, update, newest } = &mut self.values else {
+        let Values::Device { csr, update, newest, .. } = &mut self.values else {
             return Err(Error::Device("this layout was made on the host".to_string()));
         };
         let [_, _, bytes] = csr.bytes();
@@ -383,6 +404,39 @@ impl<T: Scalar> CudaOperator<T> {
             self.vendor = Some((vendor, addresses, product));
         }
         Ok(())
+    }
+
+    /// Whether [`CudaOperator::check_values`] may refuse new values.
+    pub(super) fn limits_values(&self) -> bool {
+        matches!(self.values, Values::Device { check: Some(_), .. })
+    }
+
+    /// Why what was converted on the device cannot hold these values, which are there in the order
+    /// of the CSR matrix; waits.
+    ///
+    /// # Errors
+    /// [`Error::Device`] by the device.
+    ///
+    /// # Safety
+    /// `values` is the address of `nnz` values.
+    pub(super) unsafe fn check_values(
+        &self,
+        gpu: &Gpu,
+        values: cuda::CUdeviceptr,
+    ) -> Result<Option<Refusal>> {
+        let Values::Device { check: Some(ValueCheck { step: Some(step), row, reason }), .. } =
+            &self.values
+        else {
+            return Ok(None);
+        };
+        let array = &self.arrays[*row];
+        let mut row = u32::MAX;
+        array.write(bytemuck::bytes_of(&row))?;
+        // SAFETY: the operator's arrays live as long as `self`, the values by this function's own
+        // contract until the copy below has waited.
+        unsafe { step.launch([0, 0, values], T::ZERO, T::ZERO, gpu.stream.as_inner())? };
+        array.read(bytemuck::bytes_of_mut(&mut row))?;
+        Ok((row != u32::MAX).then(|| reason(row)))
     }
 
     /// The matrix that was converted on the device, with its newest values.

@@ -113,12 +113,21 @@ impl<T: Scalar> Placed<T> {
         device_y.read(y)
     }
 
-    /// See [`Layout::check_values`].
+    /// Why the layout cannot hold these values: see [`Layout::check_values`].
     ///
     /// # Errors
-    /// As there.
-    pub fn check_values(&self, values: &[T]) -> std::result::Result<(), Refusal> {
-        self.host.as_ref().map_or(Ok(()), |layout| layout.check_values(values))
+    /// [`Error::Device`](crate::Error::Device) from any step.
+    pub fn check_values(&self, values: &[T]) -> Result<Option<Refusal>> {
+        if let Some(layout) = &self.host {
+            return Ok(layout.check_values(values).err());
+        }
+        if !self.operator.limits_values() {
+            return Ok(None);
+        }
+        self.gpu.make_current()?;
+        let values = self.gpu.vector(values)?;
+        // SAFETY: the vector holds as many values as the matrix has entries, and lives meanwhile.
+        unsafe { self.operator.check_values(&self.gpu, values.address()) }
     }
 
     /// Puts in new values from the host, `nnz` of them in the order of the CSR matrix.
@@ -150,10 +159,17 @@ impl<T: Scalar> Placed<T> {
         if self.host.as_ref().is_some_and(|layout| layout.limits_values()) {
             let mut host = vec![T::ZERO; self.nnz];
             read(values, bytemuck::cast_slice_mut(&mut host), &self.gpu.stream)?;
-            self.check_values(&host).map_err(|reason| Error::argument(reason.to_string()))?;
+            if let Some(reason) = self.check_values(&host)? {
+                return Err(Error::argument(reason.to_string()));
+            }
             return self.set_values(&host);
         }
         if self.host.is_none() {
+            // SAFETY: by this function's own contract.
+            let refusal = unsafe { self.operator.check_values(&self.gpu, values)? };
+            if let Some(reason) = refusal {
+                return Err(Error::argument(reason.to_string()));
+            }
             // SAFETY: by this function's own contract.
             unsafe { self.operator.take_values(&self.gpu, values)? };
         } else {

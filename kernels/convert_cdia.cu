@@ -1,0 +1,301 @@
+// Conversion of a CSR matrix that the GPU holds to constant diagonals (src/format/cdia.rs says in
+// which order), and what takes over new values. Values are compared by their bits, so that they are
+// numbers of 32 or 64 bits here.
+//
+// Launch: blocks of 256 threads, for hack_pieces and check_pieces a block a hack. Row pointers are
+// 32-bit (`*_narrow`) or 64-bit (`*_wide`).
+#include "common.cuh"
+
+constexpr uint32_t full = 0xffffffffu, none = 0xffffffffu;
+
+// Rows of a hack, and words of 32 of their bits.
+constexpr uint32_t HACK = 1024, WORDS = HACK / 32;
+
+// Entries of a row that a warp takes at a time, and rows that it reads at once.
+constexpr uint32_t depth = 8, rows_a_part = 32 / depth;
+
+constexpr uint32_t threads = 256, warps = threads / 32;
+
+// The pieces of a hack.
+template <class Word> struct Pieces {
+    Word* values;
+    int32_t* offsets;
+    // Of an entry each, by its number; the first in the order of the rows.
+    uint64_t* entries;
+    // Those of a hack in the order of their offsets, counted from its first.
+    uint32_t* order;
+    // Bit r % 32 of word p * WORDS + r / 32: whether row r of the hack has piece p.
+    uint32_t* rows;
+    __device__ __forceinline__ Pieces from(uint64_t piece) const {
+        return {values + piece, offsets + piece, entries + piece, order + piece,
+                rows + piece * WORDS};
+    }
+};
+
+// Pieces as they are found, by all warps of a block, in shared memory.
+template <class Word> struct Found {
+    Word* values;
+    int32_t* offsets;
+    uint32_t* firsts;
+    uint32_t* rows;
+    uint32_t capacity;
+    // How many there are, one more than the capacity where there is no place for one; and a lock.
+    uint32_t* count;
+    uint32_t* lock;
+
+    // The piece of this offset and value, by a warp: a new one where there is none yet, `none` where
+    // there is no place for it.
+    __device__ __forceinline__ uint32_t find(int32_t offset, Word value, uint32_t lane) const {
+        uint32_t seen = 0;
+        while (true) {
+            uint32_t now = lane == 0 ? *(volatile uint32_t*)count : 0;
+            now = __shfl_sync(full, now, 0);
+            if (now > capacity) return none;
+            __threadfence_block();
+            for (uint32_t p0 = seen; p0 < now; p0 += 32) {
+                const uint32_t p = p0 + lane;
+                const bool same = p < now && offsets[p] == offset && values[p] == value;
+                const uint32_t any = __ballot_sync(full, same);
+                if (any) return p0 + __ffs(any) - 1;
+            }
+            seen = now;
+            if (lane == 0) {
+                while (atomicCAS(lock, 0u, 1u) != 0) continue;
+                now = *(volatile uint32_t*)count;
+            }
+            now = __shfl_sync(full, now, 0);
+            const bool last = now == seen, place = last && now < capacity;
+            if (place) {
+                rows[now * WORDS + lane] = 0;
+                if (lane == 0) offsets[now] = offset, values[now] = value, firsts[now] = HACK;
+            }
+            __threadfence_block();
+            __syncwarp();
+            if (lane == 0) {
+                if (last) *(volatile uint32_t*)count = now + 1;
+                __threadfence_block();
+                atomicExch(lock, 0u);
+            }
+            __syncwarp();
+            if (last) return place ? now : none;
+        }
+    }
+};
+
+// The pieces of each hack, in the order of their first rows and there by offset.
+//
+// With `to` null it counts: counts[h] = pieces of hack h, one more than the capacity where they are
+// more, *largest = the most of any hack and *diagonals = the diagonals of all (both 0 before), and
+// keeps them where they are at most `keep`. Otherwise it writes them all, those that were not kept
+// found again.
+template <class Word, class Offset>
+__device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, uint32_t keep,
+                                            const Offset* __restrict__ row_ptr,
+                                            const uint32_t* __restrict__ col_idx,
+                                            const Word* __restrict__ from, uint32_t* counts,
+                                            uint32_t* largest, uint32_t* diagonals,
+                                            const Pieces<Word> kept, const uint32_t* narrow,
+                                            const uint64_t* wide, const Pieces<Word> to) {
+    extern __shared__ uint64_t shared[];
+    __shared__ uint32_t count, lock;
+    Word* const tiles = reinterpret_cast<Word*>(shared);
+    Word* const found_values = tiles + warps * depth * 33;
+    int32_t* const offset_tiles = reinterpret_cast<int32_t*>(found_values + capacity);
+    int32_t* const found_offsets = offset_tiles + warps * depth * 33;
+    uint32_t* const firsts = reinterpret_cast<uint32_t*>(found_offsets + capacity);
+    const Found<Word> found = {found_values, found_offsets, firsts, firsts + capacity,
+                               capacity,     &count,        &lock};
+    const uint32_t h = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint64_t hack_row = uint64_t(h) * HACK;
+    const bool writes = to.values;
+    Pieces<Word> out = kept.from(uint64_t(h) * keep);
+    if (writes) {
+        const Pieces<Word> own = out;
+        out = to.from(narrow ? narrow[h] : wide[h]);
+        if (counts[h] <= keep) {
+            for (uint32_t p = threadIdx.x; p < counts[h]; p += threads) {
+                out.values[p] = own.values[p], out.offsets[p] = own.offsets[p];
+                out.entries[p] = own.entries[p], out.order[p] = own.order[p];
+            }
+            for (uint32_t i = threadIdx.x; i < counts[h] * WORDS; i += threads)
+                out.rows[i] = own.rows[i];
+            return;
+        }
+    }
+    if (threadIdx.x == 0) count = 0, lock = 0;
+    __syncthreads();
+
+    Word* const value_tile = tiles + warp * depth * 33;
+    int32_t* const offset_tile = offset_tiles + warp * depth * 33;
+    bool fits = true;
+    for (uint32_t word = warp; word < WORDS && fits; word += warps) {
+        const uint64_t first = hack_row + word * 32, row = first + lane;
+        const Offset begin = row < nrows ? row_ptr[row] : 0;
+        const Offset end = row < nrows ? row_ptr[row + 1] : 0;
+        const uint32_t length = uint32_t(end - begin), longest = __reduce_max_sync(full, length);
+        for (uint32_t k0 = 0; k0 < longest && fits; k0 += depth) {
+            int32_t offset[depth];
+            Word value[depth];
+#pragma unroll
+            for (uint32_t b = 0; b < depth; b++) {
+                const uint32_t r = b * rows_a_part + lane / depth;
+                const Offset k = __shfl_sync(full, begin, r) + k0 + lane % depth;
+                const bool is = k < __shfl_sync(full, end, r);
+                offset[b] = is ? int32_t(int64_t(col_idx[k]) - int64_t(first + r)) : 0;
+                value[b] = is ? from[k] : 0;
+            }
+            __syncwarp();
+#pragma unroll
+            for (uint32_t b = 0; b < depth; b++) {
+                const uint32_t at = lane % depth * 33 + b * rows_a_part + lane / depth;
+                offset_tile[at] = offset[b], value_tile[at] = value[b];
+            }
+            __syncwarp();
+            for (uint32_t d = 0; d < depth && k0 + d < longest && fits; d++) {
+                const int32_t own_offset = offset_tile[d * 33 + lane];
+                const Word own_value = value_tile[d * 33 + lane];
+                uint32_t left = __ballot_sync(full, k0 + d < length);
+                while (left != 0) {
+                    const uint32_t leader = __ffs(left) - 1;
+                    const int32_t wanted = __shfl_sync(full, own_offset, leader);
+                    const Word same_value = __shfl_sync(full, own_value, leader);
+                    const bool is = own_offset == wanted && own_value == same_value;
+                    const uint32_t same = __ballot_sync(full, is) & left;
+                    const uint32_t p = found.find(wanted, same_value, lane);
+                    fits = p != none;
+                    if (!fits) break;
+                    if (lane == 0) {
+                        // No other warp has these rows.
+                        found.rows[p * WORDS + word] |= same;
+                        atomicMin(firsts + p, word * 32 + leader);
+                    }
+                    left &= ~same;
+                }
+            }
+        }
+    }
+    __syncthreads();
+    const uint32_t all = count;
+    if (!writes && threadIdx.x == 0) {
+        counts[h] = all;
+        if (all > __ldcg(largest)) atomicMax(largest, all);
+    }
+    if (all > capacity) return;
+
+    // Thread t has the pieces t, t + 256, ...; their places go where their first rows were.
+    uint32_t news = 0;
+    const bool keeps = writes || all <= keep;
+    constexpr uint32_t each = 4;
+    uint32_t places[each];
+#pragma unroll
+    for (uint32_t e = 0; e < each; e++) {
+        const uint32_t p = e * threads + threadIdx.x;
+        if (p >= all) continue;
+        const int32_t offset = found_offsets[p];
+        uint32_t place = 0, in_order = 0;
+        bool is_new = true;
+        for (uint32_t q = 0; q < all; q++) {
+            const int32_t other = found_offsets[q];
+            place += firsts[q] < firsts[p] || (firsts[q] == firsts[p] && other < offset);
+            in_order += other < offset || (other == offset && q < p);
+            is_new &= other != offset || q >= p;
+        }
+        places[e] = place;
+        news += is_new;
+        if (!keeps) continue;
+        out.values[place] = found_values[p], out.offsets[place] = offset;
+        out.order[in_order] = place;
+        // The entry of the first row.
+        const uint64_t row = hack_row + firsts[p];
+        const uint32_t column = uint32_t(int64_t(row) + offset);
+        Offset low = row_ptr[row], high = row_ptr[row + 1];
+        while (low < high) {
+            const Offset middle = low + (high - low) / 2;
+            if (col_idx[middle] < column) low = middle + 1;
+            else high = middle;
+        }
+        out.entries[place] = low;
+    }
+    __syncthreads();
+    if (!writes && news > 0) atomicAdd(diagonals, news);
+    if (!keeps) return;
+#pragma unroll
+    for (uint32_t e = 0; e < each; e++)
+        if (e * threads + threadIdx.x < all) firsts[e * threads + threadIdx.x] = places[e];
+    __syncthreads();
+    for (uint32_t p = warp; p < all; p += warps)
+        out.rows[firsts[p] * WORDS + lane] = found.rows[p * WORDS + lane];
+}
+
+// *over += 1 for each of `sample` hacks, spread over all, that has more than `most` pieces.
+extern "C" __global__ void __launch_bounds__(256)
+    sample_hacks(uint32_t hacks, uint32_t sample, uint32_t most, const uint32_t* counts,
+                 uint32_t* over) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < sample && counts[uint64_t(i) * hacks / sample] > most) atomicAdd(over, 1u);
+}
+
+// values[p] = the value of the entry of piece p.
+template <class Word>
+__device__ __forceinline__ void take_pieces(uint32_t pieces, const uint64_t* entries,
+                                            const Word* from, Word* values) {
+    const uint64_t p = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (p < pieces) values[p] = from[entries[p]];
+}
+
+// *other = the first row with a value that differs from that of its piece's entry, if it is below
+// *other: a warp takes 32 rows at a time, a lane a row.
+template <class Word, class Offset>
+__device__ __forceinline__ void check_pieces(uint32_t nrows, const uint32_t* narrow,
+                                             const uint64_t* wide, const uint64_t* entries,
+                                             const uint32_t* order, const uint32_t* rows,
+                                             const Offset* __restrict__ row_ptr,
+                                             const Word* __restrict__ from, uint32_t* other) {
+    const uint32_t h = blockIdx.x, lane = threadIdx.x % 32;
+    const uint64_t start = narrow ? narrow[h] : wide[h], end = narrow ? narrow[h + 1] : wide[h + 1];
+    for (uint32_t word = threadIdx.x / 32; word < WORDS; word += warps) {
+        const uint64_t row = uint64_t(h) * HACK + word * 32 + lane;
+        if (row >= nrows) continue;
+        uint64_t k = row_ptr[row];
+        bool differs = false;
+        for (uint64_t i = start; i < end; i++) {
+            const uint64_t p = start + order[i];
+            if (!(rows[p * WORDS + word] >> lane & 1)) continue;
+            differs |= from[k] != from[entries[p]];
+            k++;
+        }
+        if (differs) atomicMin(other, uint32_t(row));
+    }
+}
+
+#define OFFSETS(width, Offset)                                                                    \
+    PRECISIONS(width, Offset, f64, uint64_t)                                                      \
+    PRECISIONS(width, Offset, f32, uint32_t)
+#define PRECISIONS(width, Offset, name, Word)                                                     \
+    extern "C" __global__ void __launch_bounds__(threads) hack_pieces_##width##_##name(           \
+        uint32_t nrows, uint32_t capacity, uint32_t keep, const Offset* row_ptr,                  \
+        const uint32_t* col_idx, const Word* from, uint32_t* counts, uint32_t* largest,           \
+        uint32_t* diagonals, Word* kept_values, int32_t* kept_offsets, uint64_t* kept_entries,    \
+        uint32_t* kept_order, uint32_t* kept_rows, const uint32_t* narrow, const uint64_t* wide,  \
+        Word* values, int32_t* offsets, uint64_t* entries, uint32_t* order, uint32_t* rows) {     \
+        hack_pieces<Word, Offset>(                                                                \
+            nrows, capacity, keep, row_ptr, col_idx, from, counts, largest, diagonals,            \
+            {kept_values, kept_offsets, kept_entries, kept_order, kept_rows}, narrow, wide,       \
+            {values, offsets, entries, order, rows});                                             \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(threads) check_pieces_##width##_##name(          \
+        uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint64_t* entries,    \
+        const uint32_t* order, const uint32_t* rows, const Offset* row_ptr, const Word* from,     \
+        uint32_t* other) {                                                                        \
+        check_pieces<Word, Offset>(nrows, narrow, wide, entries, order, rows, row_ptr, from,      \
+                                   other);                                                        \
+    }
+OFFSETS(narrow, uint32_t)
+OFFSETS(wide, uint64_t)
+#define TAKE(name, Word)                                                                          \
+    extern "C" __global__ void __launch_bounds__(256) take_pieces_##name(                         \
+        uint32_t pieces, const uint64_t* entries, const Word* from, Word* values) {               \
+        take_pieces<Word>(pieces, entries, from, values);                                         \
+    }
+TAKE(f64, uint64_t)
+TAKE(f32, uint32_t)
