@@ -112,6 +112,7 @@ impl Storage for EhybFormat {
             convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
             sorted_keys: nrows,
             partitioned_edges: if params.is("part", "metis") { nnz } else { 0 },
+            ..Work::default()
         })
     }
 

@@ -101,7 +101,7 @@ impl Storage for HubsFormat {
             launches: 2,
             convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
             sorted_keys: nrows,
-            partitioned_edges: 0,
+            ..Work::default()
         })
     }
 

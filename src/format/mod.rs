@@ -190,6 +190,13 @@ pub struct Work {
     pub scattered_rows: u64,
     /// Warp iterations (PELLR, equation 1): the sum over warps of their longest lane.
     pub steps: u64,
+    /// Steps that a GPU's block of threads takes one after the other to sum the rows of its tile,
+    /// where the format has tiles: the mean over tiles...
+    #[serde(default)]
+    pub tile_steps: f64,
+    /// ...and the most of any tile. Of many tiles some are looked at.
+    #[serde(default)]
+    pub tile_steps_most: f64,
     /// GPU threads that walk whole rows, together with others or alone: rows times threads a row.
     /// 0 where long rows are split among as many as it takes.
     pub lanes: u64,

@@ -25,6 +25,7 @@ use super::{
     Storage, Target, Value, Work, bytes_of, store,
 };
 use crate::csr::{Csr, Pattern};
+use crate::device::Kind;
 use crate::par::{self, Scratch};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::{Structure, Walk};
@@ -67,10 +68,15 @@ impl Storage for PcsrFormat {
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let width = Offsets::width(pattern.nnz()) as u64;
-        let tiles = Tiles::of(pattern, params.int("tile")).entries.len() as u64;
-        let bytes = (nrows + 1) * width + nnz * (4 + w) + tiles * (4 + width);
+        let tile = params.int("tile");
+        let tiles = Tiles::of(pattern, tile);
+        let bytes = (nrows + 1) * width + nnz * (4 + w) + tiles.entries.len() as u64 * (4 + width);
+        let (tile_steps, tile_steps_most) = match target.device.kind {
+            Kind::Gpu => tiles.steps(pattern, tile / ENTRIES_A_THREAD),
+            Kind::Host => (0.0, 0.0),
+        };
         let two = params.is("kernel", "two");
-        let split = structure.max_length() > params.int("tile");
+        let split = structure.max_length() > tile;
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
@@ -78,6 +84,8 @@ impl Storage for PcsrFormat {
             x_sectors: structure.x_sectors(Walk::Entries, target.precision),
             extra_bytes: if two { 2 * w * nnz } else { 0 },
             steps: nnz.div_ceil(32),
+            tile_steps,
+            tile_steps_most,
             launches: 1 + u32::from(two) + u32::from(split),
             convert_bytes: bytes,
             ..Work::default()

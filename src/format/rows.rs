@@ -297,7 +297,7 @@ pub(super) fn work(
         launches: if second_pass { 2 } else { 1 },
         convert_bytes: 8 * nrows + (4 + value_bytes) * nnz + layout_bytes,
         sorted_keys: if sort == Sort::None { 0 } else { nrows },
-        partitioned_edges: 0,
+        ..Work::default()
     }
 }
 

@@ -27,7 +27,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::launch::Arrays;
-use super::tiles::{FoundTiles, Tiles};
+use super::tiles::{FoundTiles, Tiles, lanes_shift};
 use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, OnDevice, Param, Params, Refusal, Stop, Storage,
     Target, Value, Work, bytes_of, store,
@@ -93,12 +93,15 @@ impl Storage for StcsrFormat {
         let bases = 4 * count * (tile / STEP) as u64;
         let bytes = 16 * count + 2 * (nrows + 2 * count) + bases + slots * (4 + w);
         let splits = structure.max_length() > tile;
+        let (tile_steps, tile_steps_most) = tiles.steps(pattern, block(tile, target.precision));
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: slots,
             x_sectors: structure.x_sectors(Walk::Sorted { tile }, target.precision),
             steps: nnz.div_ceil(32),
+            tile_steps,
+            tile_steps_most,
             launches: 1 + u32::from(splits),
             convert_bytes: nnz * (4 + w) + bytes,
             sorted_keys: nnz,
@@ -203,11 +206,6 @@ fn block(tile: usize, precision: Precision) -> usize {
         Precision::F32 => tile / (2 * GROUP),
         Precision::F64 => tile / GROUP,
     }
-}
-
-/// log2 of the lanes that let `count` rows go at once: at most a warp, at least one.
-fn lanes_shift(count: u32, threads: usize) -> u32 {
-    (0..=5).rev().find(|&shift| (count as usize) << shift <= threads).unwrap_or(0)
 }
 
 /// Where the groups of each tile start, and end.

@@ -37,6 +37,74 @@ impl Tiles {
         }
         tiles
     }
+
+    /// Steps that a block of so many threads takes one after the other to sum the rows of its tile:
+    /// the mean over tiles, and the most. Looks at no more than about [`LOOKED_AT`] tiles.
+    pub fn steps(&self, pattern: Pattern<'_>, threads: usize) -> (f64, f64) {
+        let count = self.rows.len() - 1;
+        let (mut sum, mut most, mut looked_at) = (0, 0, 0);
+        for t in (0..count).step_by(count.div_ceil(LOOKED_AT).max(1)) {
+            let steps = self.steps_of(t, pattern.row_ptr(), threads);
+            (sum, most, looked_at) = (sum + steps, most.max(steps), looked_at + 1);
+        }
+        (sum as f64 / f64::from(looked_at.max(1)), most as f64)
+    }
+
+    /// As `Items::sum` of kernels/tiles.cuh does it: threads take the rows in turns, several lanes
+    /// a row; rows too long for their lanes take the whole warp, one after the other.
+    fn steps_of(&self, t: usize, row_ptr: &[usize], threads: usize) -> usize {
+        let (first, last) = (self.rows[t] as usize, self.rows[t + 1] as usize);
+        let (start, end) = (self.entries[t], self.entries[t + 1]);
+        let before = usize::from(row_ptr[first].min(end) > start);
+        let items = last - first + before;
+        let shift = lanes_shift(items as u32, threads);
+        let (turn, warp) = (threads >> shift, WARP >> shift);
+        // Item `i` ends where its row does; that of a row that goes on, with the tile.
+        let end_of = |i: usize| row_ptr[first + i + 1 - before].min(end);
+        let (mut from, mut steps) = (start, 0);
+        for turns in (0..items).step_by(turn) {
+            let (mut slowest, turns_end) = (0, (turns + turn).min(items));
+            for warps in (turns..turns_end).step_by(warp) {
+                let (mut side_by_side, mut in_turn) = (0, 0);
+                for item in warps..(warps + warp).min(turns_end) {
+                    let to = end_of(item);
+                    match to - from {
+                        long if shift < MOST_SHIFT && long > LONG << shift => {
+                            in_turn += WARP_SUM + long.div_ceil(WARP);
+                        }
+                        short => side_by_side = side_by_side.max(short.div_ceil(1 << shift)),
+                    }
+                    from = to;
+                }
+                slowest = slowest.max(side_by_side + in_turn);
+            }
+            steps += slowest + TURN + shift as usize;
+        }
+        steps
+    }
+}
+
+/// Threads of a warp.
+const WARP: usize = 32;
+
+/// The most lanes that a row has to itself: a warp.
+const MOST_SHIFT: u32 = 5;
+
+/// Entries of a row a lane, from which on a warp sums it: `LONG` of the kernels.
+const LONG: usize = 24;
+
+/// Steps that it takes besides to pass a row to the whole warp and add up what its lanes found.
+const WARP_SUM: usize = 7;
+
+/// Steps that a turn takes besides: the bounds of its rows are read, its sums are written.
+const TURN: usize = 2;
+
+/// Tiles whose steps are counted: a GPU has no more at a time, of the smallest.
+const LOOKED_AT: usize = 1024;
+
+/// log2 of the lanes that let `count` rows go at once: at most a warp, at least one.
+pub(super) fn lanes_shift(count: u32, threads: usize) -> u32 {
+    (0..=MOST_SHIFT).rev().find(|&shift| (count as usize) << shift <= threads).unwrap_or(0)
 }
 
 /// Tiles that a GPU has found.
@@ -101,6 +169,26 @@ mod tests {
         // Rows 0 to 2 fill a tile; row 3 takes 10 entries, and rows 4 and 5 follow it.
         assert_eq!(tiles.entries, [0, 4, 8, 12, 15, 17]);
         assert_eq!(tiles.rows, [0, 3, 4, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_tile_takes_as_many_steps_as_its_slowest_warp() {
+        // One tile, 64 threads: 4 rows of 8 entries have 16 lanes each, the longest one step.
+        let row_ptr: Vec<usize> = (0..5).map(|row| 8 * row).collect();
+        let col_idx: Vec<u32> = (0..32).map(|k| k % 8).collect();
+        let pattern = Pattern::of(4, 8, &row_ptr, &col_idx);
+        assert_eq!(Tiles::of(pattern, 64).steps(pattern, 64), (7.0, 7.0));
+        // 64 rows of a lane each, but the last of 48 entries: a warp takes it in 2 steps.
+        let row_ptr: Vec<usize> = (0..64).chain([111]).collect();
+        let col_idx: Vec<u32> = (0..111).map(|k| k % 48).collect();
+        let pattern = Pattern::of(64, 48, &row_ptr, &col_idx);
+        let all = (1 + WARP_SUM + 2 + TURN) as f64;
+        assert_eq!(Tiles::of(pattern, 128).steps(pattern, 64), (all, all));
+        // In tiles of 32 entries, the row ends two tiles later.
+        let tiles = Tiles::of(pattern, 32);
+        assert_eq!(tiles.entries, [0, 32, 64, 96, 111]);
+        let steps: Vec<usize> = (0..4).map(|t| tiles.steps_of(t, &row_ptr, 32)).collect();
+        assert_eq!(steps, [3, 3, 8, 8]);
     }
 
     #[test]
