@@ -222,7 +222,7 @@ impl<T: Scalar> LazyOperator<T> {
 
 impl<T: Scalar> Source<T> {
     fn prepare(&self, candidate: &Candidate) -> Result<PreparedOperator<T>> {
-        let structure = Structure::of(&*self.csr);
+        let structure = Structure::sampled(&*self.csr);
         let target = choose::target(self.tuner.device(), &self.workload);
         let target = choose::target_of(candidate, &target);
         self.tuner.meter().prepare(&self.csr, &structure, candidate, &target)

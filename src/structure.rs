@@ -5,7 +5,9 @@ mod columns;
 mod constants;
 mod diagonals;
 mod histogram;
+mod rows;
 mod sample;
+mod sectors;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,18 +20,16 @@ use crate::csr::{Csr, Pattern};
 use crate::fingerprint::Fingerprint;
 use crate::format::Refusal;
 use crate::partition::{self, Partition};
-use crate::reorder;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 pub use blocks::Blocks;
 #[cfg(feature = "cuda")]
 pub(crate) use blocks::fill;
-pub use columns::{HubColumns, RowParts, column_counts};
-pub use constants::Constants;
+pub use columns::{ColumnSample, HubColumns, HubCounts, RowParts, column_counts};
 pub(crate) use constants::MostPieces;
+pub use constants::{ConstantCounts, Constants};
 pub use histogram::Histogram;
-#[cfg(feature = "cuda")]
 pub(crate) use sample::Sample;
-pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS};
+pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
 
 /// How rows are ordered before they are cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,23 +98,48 @@ pub struct Structure<'a> {
     lengths: OnceLock<Vec<u32>>,
     hash: OnceLock<Fingerprint>,
     row_lengths: OnceLock<Histogram>,
+    changes: OnceLock<usize>,
     orders: Mutex<HashMap<Sort, Arc<[u32]>>>,
+    sorted_lengths: Mutex<HashMap<Sort, Lengths>>,
+    longest: Mutex<HashMap<(usize, Sort), Lengths>>,
+    steps: Mutex<HashMap<(usize, usize, Sort), u64>>,
     sectors: Mutex<HashMap<Walk, EachPrecision>>,
+    loaded: Mutex<HashMap<(usize, Precision), f64>>,
     spans: Mutex<HashMap<(usize, Sort), Spans>>,
+    widest: Mutex<HashMap<(usize, Sort), u64>>,
     diagonals: OnceLock<diagonals::Diagonals>,
+    some_diagonals: Mutex<HashMap<usize, u64>>,
     column_counts: OnceLock<Vec<u32>>,
+    column_sample: OnceLock<Arc<ColumnSample>>,
     hubs: Mutex<HashMap<u16, Arc<HubColumns>>>,
+    hub_counts: Mutex<HashMap<u16, Arc<HubCounts>>>,
     constants: Mutex<HashMap<usize, Option<Arc<Constants>>>>,
+    constant_counts: Mutex<HashMap<usize, Option<ConstantCounts>>>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
+    some_blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
+    block_fill: Mutex<HashMap<usize, f64>>,
     partitions: Mutex<HashMap<(usize, usize), PartitionResult>>,
     patience: Patience,
+    detail: Detail,
 }
+
+/// Lengths of rows, or of the longest rows of slices.
+type Lengths = Arc<[u32]>;
 
 /// Columns of each slice, from the first to one past the last.
 type Spans = Arc<[Range<u32>]>;
 
 /// A partition, or why there is none.
 type PartitionResult = Result<Arc<Partition>, Refusal>;
+
+/// How closely estimates look at the entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    /// At all of them.
+    Whole,
+    /// At those of a sample of the rows.
+    Sampled,
+}
 
 /// How much a question may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,16 +159,29 @@ impl<'a> Structure<'a> {
             lengths: OnceLock::new(),
             hash: OnceLock::new(),
             row_lengths: OnceLock::new(),
+            changes: OnceLock::new(),
             orders: Mutex::default(),
+            sorted_lengths: Mutex::default(),
+            longest: Mutex::default(),
+            steps: Mutex::default(),
             sectors: Mutex::default(),
+            loaded: Mutex::default(),
             spans: Mutex::default(),
+            widest: Mutex::default(),
             diagonals: OnceLock::new(),
+            some_diagonals: Mutex::default(),
             column_counts: OnceLock::new(),
+            column_sample: OnceLock::new(),
             hubs: Mutex::default(),
+            hub_counts: Mutex::default(),
             constants: Mutex::default(),
+            constant_counts: Mutex::default(),
             blocks: Mutex::default(),
+            some_blocks: Mutex::default(),
+            block_fill: Mutex::default(),
             partitions: Mutex::default(),
             patience: Patience::Passes,
+            detail: Detail::Whole,
         }
     }
 
@@ -152,13 +190,42 @@ impl<'a> Structure<'a> {
         Structure { values: Some(T::values_of(csr.values())), ..Structure::new(csr.pattern()) }
     }
 
+    /// The same, for estimates: of a matrix of more than [`WHOLE`] entries, they look at samples of
+    /// its rows, evenly spread and always the same. Lengths of rows are known exactly even so, and
+    /// so is all that layouts are made from.
+    pub fn sampled<T: Scalar>(csr: &'a Csr<T>) -> Self {
+        let detail = if csr.nnz() > WHOLE { Detail::Sampled } else { Detail::Whole };
+        Structure { detail, ..Structure::of(csr) }
+    }
+
+    /// Whether estimates look at all entries.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.detail == Detail::Whole
+    }
+
     /// The pieces of one value of the diagonals of hacks of `hack` rows; `None` where values are
     /// unknown or not constant. A sample of the hacks, and one pass where it is.
     pub fn constants(&self, hack: usize) -> Option<Arc<Constants>> {
         let values = self.values?;
         cached(&self.constants, hack, || {
-            let diagonals = self.n_diagonals(hack);
+            let diagonals = self.exact_diagonals(hack);
             Constants::of(self.pattern, values, hack, diagonals).map(Arc::new)
+        })
+    }
+
+    /// How many pieces [`Structure::constants`] has.
+    pub fn constant_counts(&self, hack: usize) -> Option<ConstantCounts> {
+        let values = self.values?;
+        cached(&self.constant_counts, hack, || match self.detail {
+            Detail::Whole => self.constants(hack).map(|constants| ConstantCounts {
+                hacks: constants.ptr.len() - 1,
+                pieces: constants.offsets.len() as u64,
+            }),
+            Detail::Sampled => {
+                let hacks = self.groups(self.pattern.nrows().div_ceil(hack));
+                let diagonals = self.n_diagonals(hack);
+                ConstantCounts::of(self.pattern, values, hack, diagonals, hacks)
+            }
         })
     }
 
@@ -214,82 +281,28 @@ impl<'a> Structure<'a> {
         cached(&self.hubs, most, || Arc::new(HubColumns::of(counts, most)))
     }
 
-    /// Number of entries of each row; one pass over the row pointers, kept.
-    pub fn lengths(&self) -> &[u32] {
-        let count = || -> Vec<u32> {
-            let lengths = self.pattern.row_ptr().par_windows(2).with_min_len(FEWEST_ROWS);
-            lengths.map(|w| (w[1] - w[0]) as u32).collect()
-        };
-        once(&self.lengths, count).as_slice()
-    }
-
-    /// How often each row length occurs; one pass over the lengths, kept.
-    pub fn row_lengths(&self) -> &Histogram {
-        once(&self.row_lengths, || Histogram::of(self.lengths()))
-    }
-
-    /// Entries of the longest row.
-    pub fn max_length(&self) -> usize {
-        self.row_lengths().max() as usize
-    }
-
-    /// Row order: `order[new] = old`, stable, longest row first within each window.
-    ///
-    /// One counting sort, or a search of the graph; kept for the next caller.
-    ///
-    /// # Panics
-    /// For [`Sort::Rcm`] unless the pattern is square.
-    pub fn order(&self, sort: Sort) -> Arc<[u32]> {
-        cached(&self.orders, sort, || match sort {
-            Sort::Rcm => reorder::rcm(self.pattern).into(),
-            _ => order(self.lengths(), sort).into(),
+    /// What [`Structure::hubs`] hold; from a sample of the rows where this structure is for
+    /// estimates.
+    pub fn hub_counts(&self, most: u16) -> Arc<HubCounts> {
+        cached(&self.hub_counts, most, || {
+            Arc::new(match self.column_sample() {
+                Some(sample) => sample.hubs(self.pattern, most),
+                None => {
+                    let hubs = self.hubs(most);
+                    let rows = hubs.rows(self.pattern).clone();
+                    HubCounts { columns: hubs.columns.len(), covered: hubs.covered, rows }
+                }
+            })
         })
     }
 
-    /// Entries of each slice of `slice` rows in `sort` order when padded to its longest row,
-    /// as a running sum of `ceil(nrows / slice) + 1` offsets. The last slice counts as full.
-    pub fn slice_offsets(&self, slice: usize, sort: Sort) -> Vec<u64> {
-        let lengths = self.lengths();
-        let mut offsets = vec![0u64];
-        let mut total = 0;
-        let mut push = |longest: u32| {
-            total += u64::from(longest) * slice as u64;
-            offsets.push(total);
+    /// How full columns are, from a sample of the rows, where this structure is for estimates; kept.
+    pub(crate) fn column_sample(&self) -> Option<Arc<ColumnSample>> {
+        let of_sample = || {
+            let rows = self.groups(self.pattern.nrows()).looked_at;
+            Arc::new(ColumnSample::of(self.pattern, rows))
         };
-        if sort == Sort::None {
-            for rows in lengths.chunks(slice) {
-                push(rows.iter().copied().max().unwrap_or(0));
-            }
-        } else {
-            for rows in self.order(sort).chunks(slice) {
-                push(rows.iter().map(|&row| lengths[row as usize]).max().unwrap_or(0));
-            }
-        }
-        offsets
-    }
-
-    /// Slots of all slices of `slice` rows in `sort` order, each padded to its longest row; the last
-    /// slice counts as full.
-    pub fn slots(&self, slice: usize, sort: Sort) -> u64 {
-        let lengths = self.lengths();
-        let length = |&row: &u32| lengths[row as usize];
-        let longest = match sort {
-            Sort::All => self.row_lengths().sum_of_every(slice as u64),
-            Sort::None => sum_of_longest(lengths, slice, u32::clone),
-            Sort::Window(_) | Sort::Rcm => sum_of_longest(&self.order(sort), slice, length),
-        };
-        longest * slice as u64
-    }
-
-    /// PELLR, equation 1: warp iterations, the sum over warps of their longest row. Here `threads`
-    /// lanes may share a row, so that a warp of `warp` lanes holds `warp / threads` rows.
-    pub fn n_iter(&self, warp: usize, threads: usize, sort: Sort) -> u64 {
-        let rows = warp / threads;
-        if threads == 1 {
-            return self.slots(rows, sort) / rows as u64;
-        }
-        let offsets = self.slice_offsets(rows, sort);
-        offsets.windows(2).map(|w| ((w[1] - w[0]) / rows as u64).div_ceil(threads as u64)).sum()
+        (self.detail == Detail::Sampled).then(|| once(&self.column_sample, of_sample).clone())
     }
 
     /// First and one past the last column of each slice of `slice` rows in `sort` order; 0 to 0
@@ -300,6 +313,41 @@ impl<'a> Structure<'a> {
             None => cached(&self.spans, (slice, sort), || self.find_spans(slice, sort, None)),
             Some(_) => self.find_spans(slice, sort, new),
         }
+    }
+
+    /// The most columns that a slice of `slice` rows in `sort` order spans, and `new` as
+    /// [`Structure::spans`] has it. Where this structure is for estimates, a sample of the slices is
+    /// looked at, or of windows that are sorted, in the order of old columns.
+    pub fn widest_span(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> u64 {
+        let width = |span: &Range<u32>| u64::from(span.end - span.start);
+        if self.detail == Detail::Whole || matches!(sort, Sort::All | Sort::Rcm) {
+            return self.spans(slice, sort, new).iter().map(width).max().unwrap_or(0);
+        }
+        let (nrows, lengths) = (self.pattern.nrows(), self.lengths());
+        let window = if let Sort::Window(window) = sort { window } else { slice };
+        let widest = |w: usize| {
+            let mut rows: Vec<u32> =
+                (w * window..nrows.min((w + 1) * window)).map(|row| row as u32).collect();
+            if window > slice {
+                rows::longest_first(lengths, &mut rows);
+            }
+            let spans =
+                rows.chunks(slice).map(|rows| self.span(rows.iter().map(|&row| row as usize)));
+            spans.map(|span| width(&span)).max().unwrap_or(0)
+        };
+        cached(&self.widest, (slice, sort), || {
+            self.groups(nrows.div_ceil(window)).par_picks().map(widest).max().unwrap_or(0)
+        })
+    }
+
+    /// First and one past the last column of these rows.
+    pub(crate) fn span(&self, rows: impl Iterator<Item = usize>) -> Range<u32> {
+        let ends = rows.filter_map(|row| {
+            let columns = self.pattern.row(row);
+            columns.first().copied().zip(columns.last().copied())
+        });
+        ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+            .map_or(0..0, |(first, last)| first..last + 1)
     }
 
     fn find_spans(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> Spans {
@@ -326,14 +374,6 @@ impl<'a> Structure<'a> {
             .collect();
         spans.into()
     }
-}
-
-/// The fewest rows that a thread takes where a row is little work.
-const FEWEST_ROWS: usize = 1 << 14;
-
-fn sum_of_longest<R: Sync>(rows: &[R], slice: usize, length: impl Fn(&R) -> u32 + Sync) -> u64 {
-    let slices = rows.par_chunks(slice).with_min_len((FEWEST_ROWS / slice).max(1));
-    slices.map(|rows| u64::from(rows.iter().map(&length).max().unwrap_or(0))).sum()
 }
 
 /// What the cache holds under `key`, or what `compute` makes now.
@@ -365,44 +405,6 @@ fn once<V>(cell: &OnceLock<V>, compute: impl FnOnce() -> V) -> &V {
     }
 }
 
-fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
-    let longest_first = |rows: &mut [u32]| longest_first(lengths, rows);
-    match sort {
-        Sort::None => {}
-        Sort::Window(rows) => {
-            order.par_chunks_mut(rows.max(1)).for_each(longest_first);
-        }
-        Sort::All => longest_first(&mut order),
-        Sort::Rcm => unreachable!("the order of a graph is not one of lengths"),
-    }
-    order
-}
-
-/// Sorts rows by falling length; rows of the same length keep their order.
-fn longest_first(lengths: &[u32], rows: &mut [u32]) {
-    let length = |row: u32| lengths[row as usize] as usize;
-    let most = rows.iter().map(|&row| length(row)).max().unwrap_or(0);
-    if most > 2 * rows.len() {
-        rows.sort_by_key(|&row| std::cmp::Reverse(length(row)));
-        return;
-    }
-    // A counting sort: where the rows of each length start, longest first.
-    let mut next = vec![0; most + 2];
-    for &row in &*rows {
-        next[most + 1 - length(row)] += 1;
-    }
-    for i in 1..next.len() {
-        next[i] += next[i - 1];
-    }
-    let unsorted = rows.to_vec();
-    for &row in &unsorted {
-        let at = &mut next[most - length(row)];
-        rows[*at] = row;
-        *at += 1;
-    }
-}
-
 /// The inverse of a permutation: `inverse[order[i]] = i`.
 ///
 /// # Panics
@@ -414,3 +416,6 @@ pub fn inverse(order: &[u32]) -> Vec<u32> {
     }
     inverse
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::choose::{self, Choice, Effort, Known, Verify, Workload, is_csr};
+use crate::choose::{self, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{Basis, Candidate, Refusal, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
 use crate::model::{CONFIDENT, Model, Predictor};
@@ -126,12 +126,14 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let structure = Structure::of(csr);
+        let structure = Structure::sampled(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
         self.decide(csr, &structure, &workload, progress)
     }
 
-    /// Chooses, converts and hands out the operator.
+    /// Chooses, converts and hands out the operator. Where the conversion refuses what estimates
+    /// from samples of a large matrix took to suit, the next best is taken, and the operator's choice
+    /// says so.
     ///
     /// # Errors
     /// As [`Tuner::recommend`], and [`Error::WrongProduct`](crate::Error::WrongProduct) where [`Verify`] asked for a check and
@@ -141,14 +143,16 @@ impl Tuner {
         csr: &Csr<T>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
-        let structure = Structure::of(csr);
+        let structure = Structure::sampled(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
-        let choice = self.decide(csr, &structure, &workload, &mut |_| ())?;
+        let mut choice = self.decide(csr, &structure, &workload, &mut |_| ())?;
         // Only the choice may ask for the partition that only measuring tried.
         let structure = structure.with_partitioning();
         let target = choose::target(self.meter.device(), &workload);
-        let target = choose::target_of(&choice.choice, &target);
-        let operator = self.meter.prepare(csr, &structure, &choice.choice, &target)?;
+        let operator = first_that_suits(&mut choice, |candidate| {
+            let target = choose::target_of(candidate, &target);
+            self.meter.prepare(csr, &structure, candidate, &target)
+        })?;
         let operator = operator.with_choice(choice);
         match workload.verify {
             Verify::No => {}
@@ -282,7 +286,7 @@ impl Tuner {
             Some(budget.unwrap_or(Duration::MAX).saturating_sub(start.elapsed()))
         };
         // A process that measures asks a structure of its own; a GPU opened here asks this one.
-        let to_try = Structure::of(csr).with_partitioning();
+        let to_try = Structure::sampled(csr).with_partitioning();
         let mut known = Vec::new();
         for (i, candidate) in timed.iter().enumerate() {
             let limit = if i == 0 { None } else { left() };
@@ -302,6 +306,30 @@ impl Tuner {
             known.push(known_of(candidate.clone(), measurement.outcome));
         }
         Ok(known)
+    }
+}
+
+/// What `prepare` makes of the first of the ranking that it does not refuse, which the choice then
+/// is.
+fn first_that_suits<O>(
+    choice: &mut Choice,
+    mut prepare: impl FnMut(&Candidate) -> Result<O>,
+) -> Result<O> {
+    loop {
+        match prepare(&choice.choice) {
+            Err(Error::Refused { candidate, reason }) if choice.ranking.len() > 1 => {
+                let Ranked { candidate: refused, .. } = choice.ranking.remove(0);
+                choice.explanation.push(format!(
+                    "{candidate} was taken to suit and refused when it was made ({reason}): the next \
+                     best is {}.",
+                    choice.ranking[0].candidate
+                ));
+                let reason = Refusal::new(reason);
+                choice.refused.push(Refused { candidate: refused, reason });
+                choice.choice = choice.ranking[0].candidate.clone();
+            }
+            made => return made,
+        }
     }
 }
 
@@ -357,4 +385,47 @@ fn untried(choice: &Choice) -> impl Iterator<Item = &Candidate> {
 fn few(choice: &Choice) -> Vec<Candidate> {
     let all = choice.ranking.iter().map(|ranked| &ranked.candidate);
     choose::best_few(all).into_iter().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate;
+
+    #[test]
+    fn what_is_refused_when_it_is_made_leaves_the_next_best() {
+        let csr: Csr<f64> = generate::by_name("heat", 5000, 1).expect("a class");
+        let device = crate::device::find("h200").expect("shipped");
+        let workload =
+            Workload { spmvs: 1_000_000, effort: Effort::Estimate, ..Workload::default() };
+        let mut choice = Tuner::new(device).recommend(&csr, &workload).expect("an estimate");
+        let ranking: Vec<Candidate> =
+            choice.ranking.iter().map(|ranked| ranked.candidate.clone()).collect();
+        let made = first_that_suits(&mut choice, |candidate| match candidate {
+            first if *first == ranking[0] || *first == ranking[1] => {
+                Err(first.refused(&Refusal::new("too wide")))
+            }
+            other => Ok(other.clone()),
+        });
+        assert_eq!(made.expect("the third suits"), ranking[2]);
+        assert_eq!(choice.choice, ranking[2]);
+        assert_eq!(choice.ranking[0].candidate, ranking[2]);
+        assert!(choice.refused.iter().any(|r| r.candidate == ranking[1]));
+        let told = &choice.explanation[choice.explanation.len() - 2];
+        assert!(told.contains("too wide") && told.contains(&ranking[1].to_string()), "{told}");
+    }
+
+    #[test]
+    fn a_refusal_of_the_last_is_an_error() {
+        let csr: Csr<f64> = generate::by_name("heat", 500, 1).expect("a class");
+        let tuner = Tuner::new(crate::device::find("cpu").expect("shipped"));
+        let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
+        let mut choice = tuner.recommend(&csr, &workload).expect("an estimate");
+        let refuse = |candidate: &Candidate| -> Result<()> {
+            Err(candidate.refused(&Refusal::new("never")))
+        };
+        let error = first_that_suits(&mut choice, refuse).expect_err("all refuse");
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        assert_eq!(choice.ranking.len(), 1);
+    }
 }

@@ -4,6 +4,7 @@ mod explain;
 mod stay;
 mod workload;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::cost::{Cost, Estimator, Source, Times};
@@ -172,6 +173,23 @@ pub fn target_of<'a>(candidate: &Candidate, target: &Target<'a>) -> Target<'a> {
     }
 }
 
+/// The work of every candidate for the target's device, or why it does not suit, in their order:
+/// formats side by side over rayon's threads.
+pub fn works(
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+) -> Vec<(Candidate, std::result::Result<Work, Refusal>)> {
+    let all = candidates(target.device.kind);
+    let formats: Vec<&[Candidate]> =
+        all.chunk_by(|a, b| a.format.name() == b.format.name()).collect();
+    // What one candidate of a format finds out the others know.
+    let of_format = |candidates: &[Candidate]| -> Vec<_> {
+        let work = |candidate: &Candidate| candidate.work(structure, &target_of(candidate, target));
+        candidates.iter().map(|candidate| (candidate.clone(), work(candidate))).collect()
+    };
+    formats.into_par_iter().with_max_len(1).flat_map_iter(of_format).collect()
+}
+
 /// Whether this candidate multiplies the CSR arrays as they are: what the caller has already.
 pub fn is_csr(candidate: &Candidate) -> bool {
     INCUMBENTS.contains(&candidate.to_string().as_str())
@@ -216,9 +234,9 @@ fn enter(
     let estimator = Estimator::new(structure, target);
     let mut entries = Vec::new();
     let mut refused = Vec::new();
-    for candidate in candidates(target.device.kind) {
+    for (candidate, work) in works(structure, target) {
         let known = known.iter().find(|known| known.candidate == candidate).map(|k| &k.cost);
-        match (candidate.work(structure, &target_of(&candidate, target)), known) {
+        match (work, known) {
             (Err(reason), Some(&Ok(cost)))
                 if reason.is_untried() && cost.bytes <= target.memory_limit =>
             {

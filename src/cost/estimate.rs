@@ -14,8 +14,6 @@
 //! and takes as long as the highest of them, a little more where two are of the same height, plus
 //! its launches and what the formats' kernels were found to need besides.
 
-use std::collections::HashSet;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Cost, Source};
@@ -101,7 +99,7 @@ pub struct Estimator<'a> {
 }
 
 impl<'a> Estimator<'a> {
-    /// Samples the locality of x; one pass over at most `BLOCKS` blocks of `BLOCK` rows.
+    /// Samples the locality of x; one pass over some blocks of rows.
     pub fn new(structure: &Structure<'_>, target: &Target<'a>) -> Self {
         let pattern = structure.pattern();
         let sight = Sight {
@@ -109,7 +107,7 @@ impl<'a> Estimator<'a> {
             ncols: pattern.ncols(),
             nnz: pattern.nnz(),
             longest: structure.max_length(),
-            changes: structure.lengths().windows(2).filter(|w| w[0] != w[1]).count(),
+            changes: structure.changes(),
             new_share: new_share(structure, target),
         };
         Estimator { target: *target, sight }
@@ -268,39 +266,16 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// Rows that share a nearest cache at a time: one block of threads.
-const BLOCK: usize = 256;
-
-/// The most blocks that are looked at.
-const BLOCKS: usize = 64;
-
-/// Blocks that share one nearest cache at a time.
+/// Blocks of threads that share one nearest cache at a time.
 const BLOCKS_A_CACHE: u64 = 8;
 
 /// Sectors of x that blocks of neighbouring rows load, over the sectors that their warps ask for
 /// step by step. What a block loaded is near until its share of the nearest cache is full.
 fn new_share(structure: &Structure<'_>, target: &Target<'_>) -> f64 {
-    let pattern = structure.pattern();
-    let per_sector = (32 / target.precision.bytes()) as u32;
-    let room = (target.device.near_bytes / BLOCKS_A_CACHE / 32).max(1) as usize;
-    let blocks = pattern.nrows().div_ceil(BLOCK);
-    let looked_at = blocks.min(BLOCKS);
-    let (mut loaded, mut nnz) = (0usize, 0usize);
-    let mut near = HashSet::new();
-    for i in 0..looked_at {
-        let first = i * blocks / looked_at * BLOCK;
-        let last = (first + BLOCK).min(pattern.nrows());
-        near.clear();
-        for &column in &pattern.col_idx()[pattern.row_ptr()[first]..pattern.row_ptr()[last]] {
-            if near.len() == room {
-                near.clear();
-            }
-            loaded += usize::from(near.insert(column / per_sector));
-            nnz += 1;
-        }
-    }
+    let room = (target.device.near_bytes / BLOCKS_A_CACHE / 32).max(1);
+    let loaded_a_nonzero = structure.loaded_sectors(room as usize, target.precision);
     let rows = Walk::Rows { threads: 1, sort: Sort::None };
-    let asked_a_nonzero = structure.x_sectors(rows, target.precision) / pattern.nnz().max(1) as f64;
-    let loaded_a_nonzero = loaded as f64 / nnz.max(1) as f64;
+    let nnz = structure.pattern().nnz().max(1) as f64;
+    let asked_a_nonzero = structure.x_sectors(rows, target.precision) / nnz;
     if asked_a_nonzero > 0.0 { (loaded_a_nonzero / asked_a_nonzero).min(1.0) } else { 1.0 }
 }

@@ -15,7 +15,7 @@ use crate::partition;
 use crate::structure::Structure;
 pub(crate) use summary::Summary;
 #[cfg(feature = "cuda")]
-pub(crate) use summary::{HACK, SIDES};
+pub(crate) use summary::{Columns, HACK, SIDES};
 use summary::{Rows, over};
 pub use summary::{n_iter, n_p};
 

@@ -1,10 +1,14 @@
 //! The counts that features are computed from: whole numbers and samples, whoever counts them.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use crate::csr::Pattern;
 use crate::scalar::Precision;
-use crate::structure::{EachPrecision, Histogram, SAMPLED_MIRRORS, Sort, Structure, Walk};
+use crate::structure::{
+    ColumnSample, EachPrecision, Histogram, SAMPLED_MIRRORS, Sort, Structure, Walk,
+};
 
 /// Rows of a hack whose columns are looked at together, and of a warp.
 pub(crate) const HACK: usize = 32;
@@ -32,8 +36,8 @@ pub(crate) struct Summary {
     pub nnz: f64,
     /// Entries of each row.
     pub rows: Histogram,
-    /// Entries of each column.
-    pub columns: Histogram,
+    /// Entries of columns.
+    pub columns: Columns,
     /// Sums over [`SLICES`] of their longest rows.
     pub longest: [u64; 4],
     /// The same of hacks, where windows of [`SORTED`] rows are sorted.
@@ -161,30 +165,37 @@ impl Summary {
     pub fn of(structure: &Structure<'_>) -> Self {
         let pattern = structure.pattern();
         let longest = |slice, sort| structure.slots(slice, sort) / slice as u64;
-        let (bandwidth, profile) = reach(pattern);
-        let spans = structure.spans(HACK, Sort::None, None);
-        let spans = spans.iter().map(|span| u64::from(span.end) - u64::from(span.start));
-        let narrow = spans.clone().filter(|&span| span <= u64::from(u16::MAX));
+        // What others wait for, side by side.
+        let (hacks, columns) = rayon::join(
+            || Hacks::of(structure),
+            || {
+                let fill = || SIDES.map(|b| structure.block_fill(b));
+                rayon::join(|| Columns::of(structure), fill).0
+            },
+        );
         Summary {
             nrows: pattern.nrows() as f64,
             ncols: pattern.ncols() as f64,
             nnz: pattern.nnz() as f64,
             rows: structure.row_lengths().clone(),
-            columns: column_counts(pattern),
+            columns,
             longest: SLICES.map(|slice| longest(slice, Sort::None)),
             sorted_longest: SORTED.map(|window| longest(HACK, Sort::Window(window))),
-            profile,
-            span_sum: spans.clone().sum(),
-            spans_narrow: narrow.count() as u64,
-            bandwidth,
-            span_max: spans.max().unwrap_or(0),
-            inside: PARTS.map(|window| inside(pattern, window)),
+            profile: hacks.profile,
+            span_sum: hacks.span_sum,
+            spans_narrow: hacks.spans_narrow,
+            bandwidth: hacks.bandwidth,
+            span_max: hacks.span_max,
+            inside: hacks.inside,
             diagonals: structure.n_diagonals(usize::MAX),
             hack_diagonals: DIAGONAL_HACKS.map(|hack| structure.n_diagonals(hack)),
             sectors: structure.sectors(Walk::Rows { threads: 1, sort: Sort::None }),
             loads: structure.x_loads(),
             block_fill: SIDES.map(|b| structure.block_fill(b)),
-            symmetry: structure.symmetry(SAMPLED_MIRRORS),
+            symmetry: structure.symmetry(match structure.is_whole() {
+                true => SAMPLED_MIRRORS,
+                false => SAMPLED_MIRRORS / 4,
+            }),
         }
     }
 
@@ -258,11 +269,11 @@ impl Summary {
 
     /// Share of the entries in the `most` fullest columns.
     pub fn hub_share(&self, most: usize) -> f64 {
-        over(self.columns.sum_of_largest(most as u64) as f64, self.nnz)
+        over(self.columns.in_fullest(most as u64), self.nnz)
     }
 
     pub fn fullest_column(&self) -> f64 {
-        f64::from(self.columns.max())
+        self.columns.fullest()
     }
 
     /// Share of the entries whose row and column lie in the same window of `PARTS[i]`.
@@ -276,35 +287,113 @@ pub(super) fn over(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// The fewest entries that a thread takes where an entry is little work.
-const FEWEST_ENTRIES: usize = 1 << 16;
+/// The fewest hacks that a thread takes.
+const FEWEST_HACKS: usize = 64;
 
-/// The fewest rows that a thread takes where a row is little work.
-const FEWEST_ROWS: usize = 1 << 13;
-
-/// Entries whose row and column lie in the same window.
-fn inside(pattern: Pattern<'_>, window: usize) -> u64 {
-    let windows = (0..pattern.nrows()).into_par_iter().step_by(window).map(|first| {
-        let end = pattern.nrows().min(first + window);
-        let columns = &pattern.col_idx()[pattern.row_ptr()[first]..pattern.row_ptr()[end]];
-        let columns = columns.par_chunks(FEWEST_ENTRIES);
-        let near = |&&column: &&u32| column.wrapping_sub(first as u32) < window as u32;
-        columns.map(|columns| columns.iter().filter(near).count() as u64).sum::<u64>()
-    });
-    windows.sum()
+/// Sums over hacks, and what is largest of them.
+#[derive(Clone, Copy, Default)]
+struct Hacks {
+    profile: u64,
+    span_sum: u64,
+    spans_narrow: u64,
+    inside: [u64; 2],
+    entries: u64,
+    bandwidth: u64,
+    span_max: u64,
 }
 
-/// The farthest entry from the diagonal; and the sum over rows of the way from the first entry to
-/// the diagonal.
-fn reach(pattern: Pattern<'_>) -> (u64, u64) {
-    let of_row = |row: usize| {
-        let columns = pattern.row(row);
-        let (Some(&first), Some(&last)) = (columns.first(), columns.last()) else { return (0, 0) };
-        let (row, first, last) = (row as u64, u64::from(first), u64::from(last));
-        (row.abs_diff(first).max(row.abs_diff(last)), row.saturating_sub(first))
-    };
-    let rows = (0..pattern.nrows()).into_par_iter().with_min_len(FEWEST_ROWS);
-    rows.map(of_row).reduce(|| (0, 0), |a, b| (a.0.max(b.0), a.1 + b.1))
+impl Hacks {
+    /// One pass over the entries, or over a sample of the hacks.
+    fn of(structure: &Structure<'_>) -> Self {
+        let sample = structure.groups(structure.pattern().nrows().div_ceil(HACK));
+        let hacks = sample.par_picks().with_min_len(FEWEST_HACKS);
+        let sums = hacks.map(|h| Hacks::of_one(structure, h)).reduce(Hacks::default, Hacks::with);
+        Hacks {
+            profile: sample.scale(sums.profile),
+            span_sum: sample.scale(sums.span_sum),
+            spans_narrow: sample.scale(sums.spans_narrow),
+            inside: sums.inside.map(|inside| {
+                let (nnz, met) = (structure.pattern().nnz() as u128, sums.entries.max(1));
+                (u128::from(inside) * nnz / u128::from(met)) as u64
+            }),
+            ..sums
+        }
+    }
+
+    fn of_one(structure: &Structure<'_>, h: usize) -> Self {
+        let pattern = structure.pattern();
+        let rows = h * HACK..((h + 1) * HACK).min(pattern.nrows());
+        let span = structure.span(rows.clone());
+        let span = u64::from(span.end) - u64::from(span.start);
+        let columns =
+            &pattern.col_idx()[pattern.row_ptr()[rows.start]..pattern.row_ptr()[rows.end]];
+        let mut one = Hacks {
+            span_sum: span,
+            spans_narrow: u64::from(span <= u64::from(u16::MAX)),
+            inside: PARTS.map(|window| {
+                let first = (rows.start / window * window) as u32;
+                let near = |&&column: &&u32| column.wrapping_sub(first) < window as u32;
+                columns.iter().filter(near).count() as u64
+            }),
+            entries: columns.len() as u64,
+            span_max: span,
+            ..Hacks::default()
+        };
+        for row in rows {
+            let columns = pattern.row(row);
+            let (Some(&first), Some(&last)) = (columns.first(), columns.last()) else { continue };
+            let (row, first, last) = (row as u64, u64::from(first), u64::from(last));
+            one.bandwidth = one.bandwidth.max(row.abs_diff(first)).max(row.abs_diff(last));
+            one.profile += row.saturating_sub(first);
+        }
+        one
+    }
+
+    fn with(self, other: Hacks) -> Hacks {
+        Hacks {
+            profile: self.profile + other.profile,
+            span_sum: self.span_sum + other.span_sum,
+            spans_narrow: self.spans_narrow + other.spans_narrow,
+            inside: [0, 1].map(|i| self.inside[i] + other.inside[i]),
+            entries: self.entries + other.entries,
+            bandwidth: self.bandwidth.max(other.bandwidth),
+            span_max: self.span_max.max(other.span_max),
+        }
+    }
+}
+
+/// How full columns are.
+#[derive(Clone, Debug)]
+pub(crate) enum Columns {
+    /// Entries of each column.
+    Counted(Histogram),
+    /// Those of a sample of the rows.
+    Sampled(Arc<ColumnSample>),
+}
+
+impl Columns {
+    fn of(structure: &Structure<'_>) -> Self {
+        match structure.column_sample() {
+            Some(sample) => Columns::Sampled(sample),
+            None => Columns::Counted(column_counts(structure.pattern())),
+        }
+    }
+
+    /// Entries in the `most` fullest columns.
+    fn in_fullest(&self, most: u64) -> f64 {
+        match self {
+            Columns::Counted(counts) => counts.sum_of_largest(most) as f64,
+            Columns::Sampled(sample) => sample.in_fullest(most),
+        }
+    }
+
+    /// Entries of the fullest column.
+    fn fullest(&self) -> f64 {
+        match self {
+            Columns::Counted(counts) => f64::from(counts.max()),
+            Columns::Sampled(sample) => sample.fullest(),
+        }
+    }
 }
 
 /// Entries of each column.

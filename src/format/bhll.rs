@@ -32,7 +32,7 @@ use super::{
 use crate::csr::{Csr, accumulate};
 use crate::par;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure, Walk, inverse};
+use crate::structure::{Blocks, Sort, Structure, Walk, inverse};
 
 /// See the module.
 #[derive(Debug)]
@@ -93,18 +93,19 @@ impl Storage for BhllFormat {
                 100.0 * full
             )));
         }
-        let plan = Plan::new(structure, params, target)?;
-        let blocks = plan.blocks.clone();
-        let block_structure = Structure::new(blocks.pattern());
-        let offsets = block_structure.slice_offsets(HACK, plan.sort);
-        let slots = offsets.last().copied().unwrap_or(0);
-        let n_hacks = offsets.len() as u64 - 1;
-        let entries =
-            super::fill::check("its blocks", u128::from(slots) * (b * b) as u128, nnz as usize)?;
+        let plan = Plan::new(structure, params, target);
+        let some = structure.some_blocks(b);
+        let block_structure = Structure::new(some.blocks.pattern());
+        let slots = (some.scale * block_structure.slots(HACK, plan.sort) as f64) as u64;
+        let n_hacks = pattern.nrows().div_ceil(b).div_ceil(HACK) as u64;
+        let entries = fill::check("its blocks", u128::from(slots) * (b * b) as u128, nnz as usize)?;
         let w = target.precision.bytes() as u64;
         let column_bytes = match plan.narrow {
             true => {
-                check_spans(&plan.spans(&block_structure))?;
+                match structure.is_whole() {
+                    true => check_spans(&plan.spans(&block_structure))?,
+                    false => check_spans(&block_structure.spans(HACK, plan.sort, None))?,
+                }
                 2 * slots + 4 * n_hacks
             }
             false => 4 * slots,
@@ -137,7 +138,7 @@ impl Storage for BhllFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Blocked<T>, Refusal> {
-        Blocked::new(csr, &Plan::new(structure, params, target)?)
+        Blocked::new(csr, &structure.blocks(params.int("b")), &Plan::new(structure, params, target))
     }
 
     fn build(
@@ -170,29 +171,23 @@ fn movable(nrows: usize, ncols: usize, b: usize, sort: Sort) -> bool {
 /// What is to be made of the blocks of a matrix.
 struct Plan {
     b: usize,
-    blocks: Arc<crate::structure::Blocks>,
     sort: Sort,
     basis: Basis,
     narrow: bool,
 }
 
 impl Plan {
-    fn new(
-        structure: &Structure<'_>,
-        params: &Params,
-        target: &Target<'_>,
-    ) -> Result<Self, Refusal> {
+    fn new(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> Self {
         let pattern = structure.pattern();
         let b = params.int("b");
         let sort = sort(params);
         let movable = movable(pattern.nrows(), pattern.ncols(), b, sort);
-        Ok(Plan {
+        Plan {
             b,
-            blocks: structure.blocks(b),
             sort,
             basis: if movable { target.basis } else { Basis::Original },
             narrow: params.int("col") == 16,
-        })
+        }
     }
 
     /// Bytes of the order: of block rows to scatter y, of rows for the caller to permute by.
@@ -245,13 +240,14 @@ enum Order {
 }
 
 impl<T: Scalar> Blocked<T> {
-    fn new(csr: &Csr<T>, plan: &Plan) -> Result<Self, Refusal> {
-        let blocks = Structure::new(plan.blocks.pattern());
+    fn new(csr: &Csr<T>, blocks: &Blocks, plan: &Plan) -> Result<Self, Refusal> {
+        let blocks = Structure::new(blocks.pattern());
         let b = plan.b;
         let block_order = (plan.sort != Sort::None).then(|| blocks.order(plan.sort));
         let offsets = blocks.slice_offsets(HACK, plan.sort);
         let hack_ptr: Vec<usize> = offsets.iter().map(|&slots| slots as usize / HACK).collect();
         let n_slots = hack_ptr[hack_ptr.len() - 1];
+        fill::check("its blocks", (n_slots * HACK * b * b) as u128, csr.nnz())?;
         let new = match (plan.basis, &block_order) {
             (Basis::Permuted, Some(order)) => Some(inverse(order)),
             _ => None,

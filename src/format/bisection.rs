@@ -11,15 +11,20 @@
 //! groups from the last to the first and after each adds to every lane without the bit
 //! `32 >> g` the lane that has it: five shuffles.
 
+use rayon::prelude::*;
+
 use super::rows::{self, Arrays, Column, WARP};
 use super::slices::{Kernel, Shape, Slices, Width};
 use super::{Offsets, Refusal, Target, Work};
-use crate::csr::Csr;
+use crate::csr::{Csr, offsets};
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
 /// Groups of a warp: 32, 16, 8, 4, 2 and 1 rows.
 const GROUPS: usize = 6;
+
+/// The fewest warps that a thread counts.
+const FEWEST_WARPS: usize = 512;
 
 /// Where the groups of every warp start.
 #[derive(Debug)]
@@ -28,32 +33,30 @@ pub struct Bisection {
     starts: Offsets,
 }
 
+/// Steps of 32 slots in each group of a warp whose rows have these lengths, longest first.
+fn steps(lengths: &[u32]) -> [usize; GROUPS] {
+    let length = |r: usize| lengths.get(r).map_or(0, |&length| length as usize);
+    let mut column = 0;
+    std::array::from_fn(|g| {
+        let steps = length((WARP >> g) / 2).saturating_sub(column).div_ceil(1 << g);
+        column += steps << g;
+        steps
+    })
+}
+
 /// Starts of all groups of the rows in `sort` order.
 fn group_starts(structure: &Structure<'_>, sort: Sort) -> Vec<usize> {
-    let lengths = structure.lengths();
-    let order = structure.order(sort);
-    let mut starts = vec![0];
-    let mut slots = 0;
-    for warp in order.chunks(WARP) {
-        let length = |r: usize| warp.get(r).map_or(0, |&row| lengths[row as usize] as usize);
-        let mut column = 0;
-        for g in 0..GROUPS {
-            let end = length((WARP >> g) / 2);
-            let steps = end.saturating_sub(column).div_ceil(1 << g);
-            column += steps << g;
-            slots += steps * WARP;
-            starts.push(slots);
-        }
-    }
-    starts
+    let lengths = structure.sorted_lengths(sort);
+    offsets(lengths.chunks(WARP).flat_map(steps).map(|steps| steps * WARP))
 }
 
 /// The work of the bisected layout with rows in `sort` order.
 pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -> Work {
-    let starts = group_starts(structure, sort);
-    let slots = starts.last().copied().unwrap_or(0);
-    let start_bytes = starts.len() * Offsets::width(slots);
-    let bytes = (start_bytes + slots * (4 + target.precision.bytes())) as u64;
+    let lengths = structure.sorted_lengths(sort);
+    let warps = lengths.par_chunks(WARP).with_min_len(FEWEST_WARPS);
+    let slots = WARP * warps.map(|warp| steps(warp).iter().sum::<usize>()).sum::<usize>();
+    let starts = GROUPS * lengths.len().div_ceil(WARP) + 1;
+    let bytes = (starts * Offsets::width(slots) + slots * (4 + target.precision.bytes())) as u64;
     let arrays = Arrays {
         layout_bytes: bytes,
         stream_bytes: bytes,

@@ -59,12 +59,13 @@ impl Storage for CdiaFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let constants = constants(structure)?;
+        check_size(structure.pattern().nrows(), structure.pattern().ncols())?;
+        let counts = structure.constant_counts(HACK).ok_or_else(not_constant)?;
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
-        let pieces = constants.offsets.len() as u64;
-        let bytes = layout_bytes(constants.ptr.len() - 1, pieces, w);
+        let pieces = counts.pieces;
+        let bytes = layout_bytes(counts.hacks, pieces, w);
         let places = pieces * HACK as u64;
         Ok(Work {
             layout_bytes: bytes,

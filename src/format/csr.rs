@@ -20,7 +20,7 @@ use crate::csr::Csr;
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::{Structure, Walk};
+use crate::structure::{Sort, Structure, Walk};
 
 /// See the module.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Storage for CsrFormat {
             stream_bytes: bytes,
             entries: nnz as u64,
             x_sectors: structure.x_sectors(Walk::Entries, target.precision),
-            steps: structure.lengths().iter().map(|&n| u64::from(n.div_ceil(32))).sum(),
+            steps: structure.n_iter(32, 32, Sort::None),
             // A GPU's lanes walk whole rows; hosts share them out.
             lanes: match target.device.kind {
                 Kind::Gpu => (lanes_a_row(nrows, nnz) * nrows) as u64,

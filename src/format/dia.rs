@@ -46,7 +46,7 @@ impl Storage for DiaFormat {
         _params: &Params,
         _target: &Target<'_>,
     ) -> Result<Diagonals<T>, Refusal> {
-        Ok(Diagonals::new(csr, structure, rows(structure)))
+        Diagonals::new(csr, structure, rows(structure))
     }
 }
 

@@ -77,13 +77,21 @@ pub(super) fn work(
 
 impl<T: Scalar> Diagonals<T> {
     /// Converts: one pass to find the diagonals, one to place the entries, in parallel over hacks.
-    pub(super) fn new(csr: &Csr<T>, structure: &Structure<'_>, hack: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`Refusal`] where fill is out of proportion.
+    pub(super) fn new(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        hack: usize,
+    ) -> Result<Self, Refusal> {
         let lists = structure.hack_offsets(hack);
         let mut hack_ptr = vec![0];
         for list in &lists {
             hack_ptr.push(hack_ptr[hack_ptr.len() - 1] + list.len());
         }
         let offsets: Vec<i32> = lists.into_iter().flatten().map(|offset| offset as i32).collect();
+        fill::check("its diagonals", offsets.len() as u128 * hack as u128, csr.nnz())?;
         let values = vec![T::ZERO; offsets.len() * hack];
         let parts = par::split(csr.row_ptr(), hack.min(BLOCK), par::GRAIN);
         let hack_ptr = Offsets::new(&hack_ptr);
@@ -103,7 +111,7 @@ impl<T: Scalar> Diagonals<T> {
                 }
             }
         });
-        layout
+        Ok(layout)
     }
 
     /// Calls `f` with the rows, the offsets and the slots of each hack, in parallel.

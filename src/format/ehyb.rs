@@ -24,7 +24,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::launch::{Arrays, NULL};
-use super::parts::{Plan, last, places};
+use super::parts::{Plan, Size, last, places};
 use super::rows::{Column, WARP, add_column, allowed_slots};
 use super::{
     Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
@@ -70,38 +70,33 @@ impl Storage for EhybFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let plan = Plan::new(structure, params, target)?;
+        let size = Size::of(structure, params, target)?;
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
-        let (near, far) = (last(&plan.near_ptr()), last(&plan.far_ptr()));
-        let slots = near as u64 + far as u64;
-        if slots > allowed_slots(nnz) {
-            return Err(Refusal::new(format!(
-                "its slices take {slots} slots for {nnz} entries, {} are allowed",
-                allowed_slots(nnz)
-            )));
-        }
-        let parts = plan.bounds.len() as u64;
-        let (slices, far_rows) = (plan.near_ptr().len(), plan.far_rows.len());
+        let (near, far) = (size.near as usize, size.far as usize);
+        let slots = size.near + size.far;
+        check_slots(slots, nnz)?;
+        let parts = size.parts + 1;
+        let (slices, far_rows) = (size.slices + 1, size.far_rows);
         let far_slices = far_rows.div_ceil(WARP) + 1;
-        let order = if plan.order.is_some() { 4 * nrows } else { 0 };
+        let order = if size.ordered { 4 * nrows } else { 0 };
         let bytes = 4 * (3 * parts + far_rows as u64)
             + (slices * Offsets::width(near) + far_slices * Offsets::width(far)) as u64
             + near as u64 * (2 + w)
             + far as u64 * (4 + w)
             + order;
-        let outside = nnz - plan.inside;
+        let outside = nnz - size.inside;
         let walk = Walk::Rows { threads: 1, sort: Sort::None };
         let gathered =
             structure.x_sectors(walk, target.precision) * outside as f64 / nnz.max(1) as f64;
         let pieces = (pattern.ncols() as u64 * w) as f64 / 32.0;
         // A piece that is gathered takes a sector for each element at worst.
-        let gather = if plan.gathers { pattern.ncols() as f64 } else { pieces };
-        let scatters = plan.order.is_some() && plan.basis == Basis::Original;
+        let gather = if size.gathers { pattern.ncols() as f64 } else { pieces };
+        let scatters = size.ordered && size.basis == Basis::Original;
         Ok(Work {
             layout_bytes: bytes,
-            stream_bytes: bytes - if scatters || plan.gathers { 0 } else { order },
+            stream_bytes: bytes - if scatters || size.gathers { 0 } else { order },
             entries: slots,
             x_sectors: gather + gathered,
             extra_bytes: 2 * w * far_rows as u64,
@@ -122,8 +117,21 @@ impl Storage for EhybFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Ehyb<T>, Refusal> {
-        Ok(Ehyb::new(csr, Plan::new(structure, params, target)?))
+        let plan = Plan::new(structure, params, target)?;
+        check_slots((last(&plan.near_ptr()) + last(&plan.far_ptr())) as u64, csr.nnz() as u64)?;
+        Ok(Ehyb::new(csr, plan))
     }
+}
+
+/// Whether slices may take so many slots for `nnz` entries.
+fn check_slots(slots: u64, nnz: u64) -> Result<(), Refusal> {
+    let allowed = allowed_slots(nnz);
+    if slots <= allowed {
+        return Ok(());
+    }
+    Err(Refusal::new(format!(
+        "its slices take {slots} slots for {nnz} entries, {allowed} are allowed"
+    )))
 }
 
 /// Slices of 32 rows, each as wide as its longest row, column by column.

@@ -59,7 +59,7 @@ impl Storage for HdiaFormat {
         params: &Params,
         _target: &Target<'_>,
     ) -> Result<Diagonals<T>, Refusal> {
-        Ok(Diagonals::new(csr, structure, params.int("hack")))
+        Diagonals::new(csr, structure, params.int("hack"))
     }
 
     fn build(

@@ -90,9 +90,8 @@ impl Storage for HllFormat {
         if sort == Sort::Rcm {
             check_reordering(structure, target)?;
         }
-        let offsets = structure.slice_offsets(hack, sort);
-        let slots = offsets.last().copied().unwrap_or(0);
-        let n_hacks = offsets.len() - 1;
+        let slots = structure.slots(hack, sort);
+        let n_hacks = structure.pattern().nrows().div_ceil(hack);
         let offset_bytes = ((n_hacks + 1) * Offsets::width(slots as usize)) as u64;
         let column_bytes = match width(params) {
             Width::Wide => 4 * slots,
@@ -103,12 +102,11 @@ impl Storage for HllFormat {
         };
         let bytes = offset_bytes + column_bytes + slots * target.precision.bytes() as u64;
         let warps = (hack * threads / WARP) as u64;
-        let widths = offsets.windows(2).map(|w| (w[1] - w[0]) / hack as u64);
         let arrays = Arrays {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: slots,
-            steps: widths.map(|width| width.div_ceil(threads as u64) * warps).sum(),
+            steps: structure.n_iter(hack * threads, threads, sort) * warps,
         };
         let work = rows::work(structure, target, sort, threads, arrays);
         let reordered = if sort == Sort::Rcm { structure.pattern().nnz() as u64 } else { 0 };

@@ -79,15 +79,17 @@ impl Storage for HubsFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let hubs = hubs(structure, params, target)?;
         let pattern = structure.pattern();
-        let size = Size::of(hubs.rows(pattern), params.int("piece"));
+        check_rows(pattern.nrows())?;
+        let hubs = structure.hub_counts(most_hubs(params, target));
+        check_share(hubs.columns, hubs.covered, pattern.nnz() as u64)?;
+        let size = Size::of(&hubs.rows, params.int("piece"));
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let [near, far] = size.slots;
-        let bytes = size.bytes(hubs.columns.len(), w as usize);
+        let bytes = size.bytes(hubs.columns, w as usize);
         let blocks = u64::from(target.device.processors);
-        let cached = w * hubs.columns.len() as u64;
+        let cached = w * hubs.columns as u64;
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,

@@ -43,11 +43,9 @@ impl Storage for HybFormat {
         let w = target.precision.bytes() as u64;
         let width = width(structure);
         let slots = rows::full_columns(pattern.nnz(), pattern.nrows(), width)?;
-        let rest: u64 = structure
-            .lengths()
-            .iter()
-            .map(|&length| u64::from(length).saturating_sub(width as u64))
-            .sum();
+        let over =
+            |(length, times): (u32, u64)| times * u64::from(length).saturating_sub(width as u64);
+        let rest: u64 = structure.row_lengths().iter().map(over).sum();
         let bytes = slots * (4 + w) + rest * (8 + w);
         // Entries of the coordinates are read along rows, those of ELLPACK across them.
         let share = rest as f64 / nnz.max(1) as f64;
@@ -86,13 +84,9 @@ impl Storage for HybFormat {
 
 /// K: the most columns that at least a third of the rows reach.
 fn width(structure: &Structure<'_>) -> usize {
-    let mut lengths = structure.lengths().to_vec();
-    if lengths.is_empty() {
-        return 0;
-    }
-    let third = lengths.len().div_ceil(3);
-    let (_, &mut at, _) = lengths.select_nth_unstable_by(third - 1, |a, b| b.cmp(a));
-    at as usize
+    let lengths = structure.row_lengths();
+    let nrows = lengths.len();
+    lengths.at(nrows - nrows.div_ceil(3)) as usize
 }
 
 /// The first `width` entries of each row, and the others.

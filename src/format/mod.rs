@@ -470,14 +470,18 @@ impl Candidate {
     /// Converts a matrix on the host: see [`Storage::convert`].
     ///
     /// # Errors
-    /// [`Error::Refused`] where the candidate does not suit the matrix.
+    /// [`Error::Refused`] where the candidate does not suit the matrix, or over the target's memory
+    /// limit.
     pub fn convert<T: Scalar>(
         &self,
         csr: &Csr<T>,
         structure: &Structure<'_>,
         target: &Target<'_>,
     ) -> Result<Box<dyn Layout<T>>> {
-        T::convert(self, csr, structure, target).map_err(|reason| self.refused(&reason))
+        let refused = |reason: Refusal| self.refused(&reason);
+        let layout = T::convert(self, csr, structure, target).map_err(refused)?;
+        target.check_bytes(layout.bytes()).map_err(refused)?;
+        Ok(layout)
     }
 
     /// The error of a refusal.

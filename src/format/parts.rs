@@ -8,7 +8,7 @@ use super::rows::WARP;
 use super::{Basis, Params, Refusal, Target};
 use crate::csr::offsets;
 use crate::device::Kind;
-use crate::structure::{Structure, inverse};
+use crate::structure::{Sample, Structure, inverse};
 use crate::{par, partition};
 
 /// Number of parts, K * P, by equation 1: the fewest that P processors can share evenly and whose
@@ -19,6 +19,136 @@ fn n_parts(columns: usize, value_bytes: usize, processors: usize, near_bytes: us
     // Parts differ by one row, so that the longest may not fit; then there is one more of each.
     let k = if columns.div_ceil(k * processors) > fits { k + 1 } else { k };
     (k * processors).min(columns.div_ceil(WARP)).max(columns.div_ceil(fits)).max(1)
+}
+
+/// Bytes of x that a part may hold.
+fn near_bytes(params: &Params, target: &Target<'_>) -> u64 {
+    match target.device.kind {
+        // A block needs 1 KiB of the processor's memory besides its own.
+        Kind::Gpu => (target.device.shared_bytes / params.int("share") as u64).saturating_sub(1024),
+        Kind::Host => target.device.near_bytes,
+    }
+}
+
+/// Number of parts of a matrix.
+fn parts_of(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> usize {
+    let processors = target.device.processors.max(1) as usize;
+    let near_bytes = near_bytes(params, target) as usize;
+    n_parts(structure.pattern().ncols(), target.precision.bytes(), processors, near_bytes)
+}
+
+/// How large the layout is.
+pub(super) struct Size {
+    pub parts: u64,
+    /// Slices of in-part entries.
+    pub slices: usize,
+    /// Slots of in-part entries, and of others.
+    pub near: u64,
+    pub far: u64,
+    /// In-part entries.
+    pub inside: u64,
+    /// Rows with others.
+    pub far_rows: usize,
+    /// Whether rows are stored out of order, the basis they are in, and whether x is gathered.
+    pub ordered: bool,
+    pub basis: Basis,
+    pub gathers: bool,
+}
+
+impl Size {
+    /// Of [`Plan::new`]'s; where the structure is for estimates, from a sample of the slices.
+    pub fn of(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Self, Refusal> {
+        if !structure.is_whole() && !params.is("part", "metis") {
+            return Ok(Size::of_sample(structure, params, target));
+        }
+        let plan = Plan::new(structure, params, target)?;
+        let (near, far) = (last(&plan.near_ptr()) as u64, last(&plan.far_ptr()) as u64);
+        Ok(Size {
+            parts: plan.bounds.len() as u64 - 1,
+            slices: plan.slices().count(),
+            near,
+            far,
+            inside: plan.inside,
+            far_rows: plan.far_rows.len(),
+            ordered: plan.order.is_some(),
+            basis: plan.basis,
+            gathers: plan.gathers,
+        })
+    }
+
+    fn of_sample(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> Self {
+        let pattern = structure.pattern();
+        let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
+        let parts = parts_of(structure, params, target);
+        let bounds = partition::windows(nrows, parts);
+        let pieces = partition::windows(ncols, parts);
+        let ordered = !params.is("part", "none");
+        let slices = |p: usize| (bounds[p + 1] - bounds[p]).div_ceil(WARP);
+        let all: usize = (0..parts).map(slices).sum();
+        let some = Sample { groups: parts, looked_at: parts.min(MOST_PARTS) };
+        let each = structure.groups(all).looked_at.div_ceil(some.looked_at.max(1));
+        let of_part = |p: usize| {
+            let piece = pieces[p] as u32..pieces[p + 1] as u32;
+            let within = Sample { groups: slices(p), looked_at: slices(p).min(each) };
+            let rows = within.picks().flat_map(|s| {
+                let first = bounds[p] + s * WARP;
+                first..bounds[p + 1].min(first + WARP)
+            });
+            let mut near = Vec::new();
+            let mut far = Vec::new();
+            for row in rows {
+                let columns = pattern.row(row);
+                let before = |end: u32| columns.partition_point(|&column| column < end);
+                let inside = before(piece.end) - before(piece.start);
+                near.push(inside as u32);
+                far.push((columns.len() - inside) as u32);
+            }
+            let inside: u64 = near.iter().map(|&near| u64::from(near)).sum();
+            let step = if ordered {
+                near.sort_unstable_by(|a, b| b.cmp(a));
+                // A slice of all rows holds as many of these.
+                (WARP * within.looked_at / within.groups.max(1)).max(1)
+            } else {
+                WARP
+            };
+            (padded(&near, step), inside, far)
+        };
+        let found: Vec<_> = some.par_picks().map(of_part).collect();
+        let slots: u64 = found.iter().map(|(slots, ..)| slots).sum();
+        let inside: u64 = found.iter().map(|(_, inside, _)| inside).sum();
+        let mut far: Vec<u32> = found.into_iter().flat_map(|(.., far)| far).collect();
+        let share = far.len().max(1) as f64 / nrows.max(1) as f64;
+        let outside: u64 = far.iter().map(|&far| u64::from(far)).sum();
+        far.retain(|&far| far > 0);
+        far.sort_unstable_by(|a, b| b.cmp(a));
+        let far_slots = padded(&far, ((WARP as f64 * share) as usize).max(1));
+        let scaled = |count: u64| (count as f64 / share) as u64;
+        let nnz = pattern.nnz() as u64;
+        let inside_share = inside as f64 / (inside + outside).max(1) as f64;
+        Size {
+            parts: parts as u64,
+            slices: all,
+            near: scaled(slots),
+            far: scaled(far_slots),
+            inside: ((nnz as f64 * inside_share) as u64).min(nnz),
+            far_rows: scaled(far.len() as u64) as usize,
+            ordered,
+            basis: if ordered && nrows == ncols { target.basis } else { Basis::Original },
+            gathers: false,
+        }
+    }
+}
+
+/// The most parts that a sample is taken of.
+const MOST_PARTS: usize = 32;
+
+/// Slots of these rows in slices of `step`.
+fn padded(lengths: &[u32], step: usize) -> u64 {
+    lengths.chunks(step).map(|rows| (longest(rows) * rows.len()) as u64).sum()
 }
 
 /// Where the entries of a matrix go.
@@ -51,15 +181,9 @@ impl Plan {
     ) -> Result<Self, Refusal> {
         let pattern = structure.pattern();
         let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
-        let device = target.device;
-        let near_bytes = match device.kind {
-            // A block needs 1 KiB of the processor's memory besides its own.
-            Kind::Gpu => (device.shared_bytes / params.int("share") as u64).saturating_sub(1024),
-            Kind::Host => device.near_bytes,
-        };
+        let near_bytes = near_bytes(params, target);
         let value_bytes = target.precision.bytes();
-        let processors = device.processors.max(1) as usize;
-        let parts = n_parts(ncols, value_bytes, processors, near_bytes as usize);
+        let parts = parts_of(structure, params, target);
         let square = nrows == ncols;
         let metis = params.is("part", "metis");
         let (mut order, bounds) = if metis {

@@ -275,10 +275,10 @@ pub(super) fn check_narrow(
     sort: Sort,
 ) -> Result<(), Refusal> {
     let new = match super::rows::basis(structure, sort, target) {
-        super::Basis::Permuted => Some(inverse(&structure.order(sort))),
-        super::Basis::Original => None,
+        super::Basis::Permuted if structure.is_whole() => Some(inverse(&structure.order(sort))),
+        super::Basis::Permuted | super::Basis::Original => None,
     };
-    check_spans(&structure.spans(slice, sort, new.as_deref()))
+    check_span(structure.widest_span(slice, sort, new.as_deref()) as usize)
 }
 
 /// Where the entries of a CSR matrix go.

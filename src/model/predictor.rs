@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::{Forest, LEAF, Model, Prediction};
-use crate::choose::{Known, target_of};
+use crate::choose::{Known, works};
 use crate::cost::{Cost, Estimator, Source, TERMS, terms};
 use crate::features::Features;
-use crate::format::{Candidate, Target, Value, candidates};
+use crate::format::{Candidate, Target, Value};
 use crate::structure::Structure;
 
 /// A prediction is not below this share of the time of the longest row, where a few threads walk
@@ -177,8 +177,8 @@ impl Predictor {
         let mut inputs = self.inputs(&features);
         let (nrows, nnz) = (structure.pattern().nrows(), structure.pattern().nnz());
         let estimator = Estimator::new(structure, target);
-        let known = candidates(target.device.kind).into_iter().filter_map(|candidate| {
-            let work = candidate.work(structure, &target_of(&candidate, target)).ok()?;
+        let known = works(structure, target).into_iter().filter_map(|(candidate, work)| {
+            let work = work.ok()?;
             let times = estimator.times(&candidate, &work);
             let spmv_s = self.spmv_s(&mut inputs, &candidate, &terms(&work, &times, nrows, nnz))?;
             let estimate = estimator.cost(&candidate, &work);

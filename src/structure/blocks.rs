@@ -1,10 +1,12 @@
 //! The dense blocks of a pattern.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{Structure, cached};
+use super::sample::{SAMPLED_ENTRIES, Sample};
+use super::{Detail, Structure, cached};
 use crate::csr::{Pattern, offsets};
 use crate::par;
 
@@ -23,6 +25,21 @@ impl Blocks {
     }
 }
 
+/// Block rows that are looked at together: as many as are sorted together.
+const WINDOW: usize = 512;
+
+/// The fewest such windows, however many entries they have.
+const FEWEST_WINDOWS: usize = 4;
+
+/// Blocks of all rows, or of a sample of them.
+#[derive(Debug)]
+pub(crate) struct SomeBlocks {
+    /// One after the other.
+    pub blocks: Arc<Blocks>,
+    /// Entries of the matrix for each of theirs.
+    pub scale: f64,
+}
+
 impl Structure<'_> {
     /// The dense `b` x `b` blocks with an entry, as a pattern of blocks.
     ///
@@ -31,12 +48,45 @@ impl Structure<'_> {
         cached(&self.blocks, b, || Arc::new(self.find_blocks(b)))
     }
 
+    /// The same, or those of a sample of the windows of 512 block rows where this structure is for
+    /// estimates; kept.
+    pub(crate) fn some_blocks(&self, b: usize) -> SomeBlocks {
+        let rows = WINDOW * b;
+        let groups = self.pattern.nrows().div_ceil(rows);
+        let sample = match self.detail {
+            Detail::Whole => return SomeBlocks { blocks: self.blocks(b), scale: 1.0 },
+            Detail::Sampled => {
+                let entries = self.pattern.nnz() / groups.max(1);
+                let looked_at = (SAMPLED_ENTRIES / 8 / entries.max(1)).max(FEWEST_WINDOWS);
+                Sample { groups, looked_at: groups.min(looked_at) }
+            }
+        };
+        let window = |w: usize| w * rows..self.pattern.nrows().min((w + 1) * rows);
+        let find = || Arc::new(self.blocks_of(b, sample.par_picks().map(window)));
+        let row_ptr = self.pattern.row_ptr();
+        let entries = sample.picks().map(window).map(|w| row_ptr[w.end] - row_ptr[w.start]);
+        let entries = entries.sum::<usize>().max(1);
+        SomeBlocks {
+            blocks: cached(&self.some_blocks, b, find),
+            scale: self.pattern.nnz() as f64 / entries as f64,
+        }
+    }
+
     fn find_blocks(&self, b: usize) -> Blocks {
         let bounds = par::split(self.pattern.row_ptr(), b, par::GRAIN);
-        let parts = bounds.par_windows(2).map(|part| {
+        self.blocks_of(b, bounds.par_windows(2).map(|part| part[0]..part[1]))
+    }
+
+    /// The blocks of these rows, which begin with a block row each.
+    fn blocks_of(
+        &self,
+        b: usize,
+        parts: impl IndexedParallelIterator<Item = Range<usize>>,
+    ) -> Blocks {
+        let parts = parts.map(|part| {
             let (mut counts, mut columns) = (Vec::new(), Vec::new());
             let mut rows = Vec::new();
-            for first in (part[0]..part[1]).step_by(b) {
+            for first in part.step_by(b) {
                 let before = columns.len();
                 self.block_row(first, b, &mut rows);
                 merge(&mut rows, b, |column| columns.push(column));
@@ -50,8 +100,12 @@ impl Structure<'_> {
     }
 
     /// Entries over the slots of the dense `b` x `b` blocks that hold them; 1 where there are no
-    /// entries. Sampled as [`Structure::x_sectors`] is, on block rows.
+    /// entries. Sampled as [`Structure::x_sectors`] is, on block rows; kept.
     pub fn block_fill(&self, b: usize) -> f64 {
+        cached(&self.block_fill, b, || self.find_fill(b))
+    }
+
+    fn find_fill(&self, b: usize) -> f64 {
         let sample = self.sample(self.pattern.nrows().div_ceil(b));
         fill(
             b,

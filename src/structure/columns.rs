@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use rayon::prelude::*;
 
 use super::once;
+use crate::check;
 use crate::csr::Pattern;
 
 /// The most lists with a place for every column.
@@ -84,6 +85,145 @@ impl HubColumns {
             count(self.near(pattern).iter().zip(lengths).map(|(&near, n)| [near, n - near]))
         })
     }
+}
+
+/// How full columns are, from a sample of the rows.
+///
+/// One half counts the entries of each column; the other, drawn on its own, tells how many entries
+/// columns of such counts really have: a column that happened to be met often is no fuller for it.
+#[derive(Debug)]
+pub struct ColumnSample {
+    /// Entries of each column, in one half of the rows.
+    counts: Vec<u32>,
+    /// Columns of each count, and entries of theirs in the other half; the fullest first.
+    classes: Vec<Class>,
+    /// The other half.
+    rows: Vec<u32>,
+    /// Entries of the matrix for each of that half.
+    scale: f64,
+}
+
+/// Columns that one half of a sample met as often.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    count: u32,
+    columns: u64,
+    /// In the other half.
+    entries: u64,
+}
+
+/// What a fullest column is told from: fewer entries are chance.
+const FEW_ENTRIES: u64 = 32;
+
+impl ColumnSample {
+    /// From so many rows in each half.
+    pub(super) fn of(pattern: Pattern<'_>, half: usize) -> Self {
+        let mut counts = vec![0u32; pattern.ncols()];
+        // Rows of both halves are drawn one by one: were they evenly spread, neighbours that share
+        // their columns would never meet.
+        let draw = |i: usize| {
+            let random = check::mix(i as u64);
+            ((u128::from(random) * pattern.nrows() as u128) >> 64) as u32
+        };
+        let others: Vec<u32> = (half..2 * half).map(draw).collect();
+        // How many columns have been met so often, or more often.
+        let mut reached = vec![pattern.ncols() as u64];
+        for row in (0..half).map(draw) {
+            for &column in pattern.row(row as usize) {
+                let count = &mut counts[column as usize];
+                *count += 1;
+                match reached.get_mut(*count as usize) {
+                    Some(reached) => *reached += 1,
+                    None => reached.push(1),
+                }
+            }
+        }
+        let mut entries = vec![0u64; reached.len()];
+        for &row in &others {
+            for &column in pattern.row(row as usize) {
+                entries[counts[column as usize] as usize] += 1;
+            }
+        }
+        let more = reached[1..].iter().copied().chain([0]);
+        let classes = reached.iter().zip(more).zip(entries).zip(0..);
+        let classes = classes.map(|(((reached, more), entries), count)| Class {
+            count,
+            columns: reached - more,
+            entries,
+        });
+        let classes: Vec<Class> = classes
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .filter(|class| class.columns > 0)
+            .collect();
+        let all: u64 = classes.iter().map(|class| class.entries).sum();
+        let scale = pattern.nnz() as f64 / all.max(1) as f64;
+        ColumnSample { counts, classes, rows: others, scale }
+    }
+
+    /// Entries in the `most` fullest columns.
+    pub fn in_fullest(&self, most: u64) -> f64 {
+        let mut left = most;
+        let taken = self.classes.iter().map(|class| {
+            let taken = left.min(class.columns);
+            left -= taken;
+            class.entries as f64 * taken as f64 / class.columns as f64
+        });
+        self.scale * taken.sum::<f64>()
+    }
+
+    /// Entries of the fullest column.
+    pub fn fullest(&self) -> f64 {
+        let (mut columns, mut entries, mut fullest) = (0, 0, 0.0f64);
+        for class in &self.classes {
+            columns += class.columns;
+            entries += class.entries;
+            if entries >= FEW_ENTRIES {
+                fullest = fullest.max(entries as f64 / columns as f64);
+            }
+        }
+        self.scale * fullest
+    }
+
+    /// What the `most` fullest columns hold.
+    pub(super) fn hubs(&self, pattern: Pattern<'_>, most: u16) -> HubCounts {
+        let mut left = u64::from(most);
+        let last = self.classes.iter().find(|class| {
+            let all = class.columns <= left;
+            left -= if all { class.columns } else { 0 };
+            !all
+        });
+        // Of the last class a share is taken, evenly spread.
+        let (least, taken) =
+            last.map_or((0, u64::MAX), |class| (class.count, (left << 32) / class.columns));
+        let in_hubs = |&&column: &&u32| {
+            let count = self.counts[column as usize];
+            count > least || count == least && u64::from(column.wrapping_mul(0x9e37_79b9)) < taken
+        };
+        let parts = self.rows.iter().map(|&row| {
+            let columns = pattern.row(row as usize);
+            let near = columns.iter().filter(in_hubs).count();
+            [near, columns.len() - near].map(|n| n as u32)
+        });
+        let mut rows = count(parts);
+        let near: u64 = rows.iter().map(|([near, _], times)| u64::from(*near) * times).sum();
+        let covered = ((self.scale * near as f64) as u64).min(pattern.nnz() as u64);
+        let scale = pattern.nrows() as f64 / self.rows.len().max(1) as f64;
+        rows.iter_mut().for_each(|(_, times)| *times = (*times as f64 * scale).round() as u64);
+        HubCounts { columns: usize::from(most).min(pattern.ncols()), covered, rows }
+    }
+}
+
+/// What the fullest columns hold: see [`HubColumns`].
+#[derive(Debug)]
+pub struct HubCounts {
+    /// How many columns they are.
+    pub columns: usize,
+    /// Their entries.
+    pub covered: u64,
+    /// How often rows have so many entries in hubs and so many others, in no order.
+    pub rows: Vec<(RowParts, u64)>,
 }
 
 /// Parts of rows that are counted without a sort.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rayon::prelude::*;
 
 use super::ValuesOf;
+use super::sample::Sample;
 use crate::csr::{Pattern, offsets};
 
 /// Pieces of diagonals with one value: `ptr[h]..ptr[h + 1]` are those of hack `h`.
@@ -23,6 +24,37 @@ const ENTRY_BYTES: u64 = 12;
 
 /// Pieces that are looked at, behind the last one found, before all are.
 const NEAR: usize = 8;
+
+/// How many pieces all hacks have: see [`Constants`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConstantCounts {
+    /// Hacks.
+    pub hacks: usize,
+    /// Pieces of all of them.
+    pub pieces: u64,
+}
+
+impl ConstantCounts {
+    /// From the hacks that are looked at; `None` as in [`Constants::of`].
+    pub(super) fn of(
+        pattern: Pattern<'_>,
+        values: ValuesOf<'_>,
+        hack: usize,
+        diagonals: u64,
+        sample: Sample,
+    ) -> Option<Self> {
+        let hacks = sample.groups;
+        let most = MostPieces::of(pattern.nnz(), hack, hacks, diagonals)?;
+        let count = |h| pieces(pattern, values, hack, h, 4 * most.mean).len();
+        let counts: Vec<usize> = sample.par_picks().map(count).collect();
+        let over = counts.iter().filter(|&&count| count > most.mean).count();
+        if over * most.sample > most.over * counts.len() {
+            return None;
+        }
+        let pieces = sample.scale(counts.iter().sum::<usize>() as u64);
+        (pieces <= (most.mean * hacks) as u64).then_some(ConstantCounts { hacks, pieces })
+    }
+}
 
 impl Constants {
     /// The pieces of all hacks of `hack` rows; `None` where `diagonals`, the number of diagonals of

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Structure, once};
+use super::{Detail, Structure, cached, once};
 use crate::csr::Pattern;
 
 /// Numbers of diagonals with an entry.
@@ -24,6 +24,9 @@ const BITS: usize = u32::BITS as usize;
 /// The largest hack, a power of two, whose diagonals are counted with all others in one pass.
 const LARGEST_HACK: usize = 4096;
 
+/// Rows that are looked at together where all diagonals are to be told from a sample.
+const WARP: usize = 32;
+
 /// Rows that a thread takes are a multiple of every hack; at most so many have a list of diagonals
 /// of their own.
 const MOST_LISTS: usize = 16;
@@ -32,8 +35,18 @@ impl Structure<'_> {
     /// Distinct diagonals with an entry of each hack of `hack` rows, summed over all hacks.
     ///
     /// One pass over the pattern for all powers of two up to 4096 and for hacks of all rows, kept;
-    /// one more for any other.
+    /// one more for any other. Where this structure is for estimates, a sample of the hacks is
+    /// looked at.
     pub fn n_diagonals(&self, hack: usize) -> u64 {
+        if self.detail == Detail::Sampled {
+            let hack = hack.min(self.pattern.nrows());
+            return cached(&self.some_diagonals, hack, || self.estimate_diagonals(hack));
+        }
+        self.exact_diagonals(hack)
+    }
+
+    /// The same, never from a sample.
+    pub(super) fn exact_diagonals(&self, hack: usize) -> u64 {
         let known = || once(&self.diagonals, || Diagonals::of(self.pattern));
         if hack >= self.pattern.nrows() {
             known().all
@@ -42,6 +55,56 @@ impl Structure<'_> {
         } else {
             self.diagonals_of(hack, |diagonals| diagonals.len() as u64).iter().sum()
         }
+    }
+
+    /// [`Structure::n_diagonals`] from a sample of the hacks.
+    fn estimate_diagonals(&self, hack: usize) -> u64 {
+        let pattern = self.pattern;
+        let nrows = pattern.nrows();
+        let keys = nrows + pattern.ncols();
+        let all = hack == nrows;
+        let rows = if all { WARP } else { hack };
+        let entries = |h: usize| {
+            let of_row = move |row: usize| {
+                pattern.row(row).iter().map(move |&column| nrows - 1 - row + column as usize)
+            };
+            (h * rows..nrows.min((h + 1) * rows)).flat_map(of_row)
+        };
+        let sample = self.groups(nrows.div_ceil(rows));
+        if all {
+            let mut met = vec![0u8; keys];
+            // Diagonals that were met once, and twice.
+            let (mut distinct, mut once, mut twice) = (0u64, 0u64, 0u64);
+            for key in sample.picks().flat_map(entries) {
+                let times = &mut met[key];
+                distinct += u64::from(*times == 0);
+                once += u64::from(*times == 0);
+                once -= u64::from(*times == 1);
+                twice += u64::from(*times == 1);
+                twice -= u64::from(*times == 2);
+                *times = (*times + 1).min(3);
+            }
+            // A. Chao, Nonparametric Estimation of the Number of Classes in a Population (1984).
+            let unseen = once * once.saturating_sub(1) / (2 * (twice + 1));
+            return (distinct + unseen).min(keys as u64 - 1);
+        }
+        let scratch = || (vec![0u64; keys / 64 + 1], Vec::new());
+        let count = |(marks, touched): &mut (Vec<u64>, Vec<usize>), h: usize| {
+            let mut distinct = 0u64;
+            for key in entries(h) {
+                let marks = &mut marks[key / 64];
+                distinct += !*marks >> (key % 64) & 1;
+                *marks |= 1 << (key % 64);
+                touched.push(key / 64);
+            }
+            let entries = touched.len() as u64;
+            touched.drain(..).for_each(|word| marks[word] = 0);
+            [distinct, entries]
+        };
+        let each = sample.looked_at.div_ceil(rayon::current_num_threads());
+        let counts = sample.par_picks().with_min_len(each).map_init(scratch, count);
+        let [distinct, met] = counts.reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+        (u128::from(distinct) * pattern.nnz() as u128 / u128::from(met.max(1))) as u64
     }
 
     /// The distinct diagonals with an entry in each hack of `hack` rows: offsets `j - i`, rising.

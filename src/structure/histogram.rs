@@ -101,15 +101,19 @@ impl Histogram {
         taken.sum()
     }
 
-    /// The sum of every `step`-th value in falling order, the largest first.
-    pub fn sum_of_every(&self, step: u64) -> u64 {
+    /// Every `step`-th value in falling order, the largest first, with how often it is met so.
+    pub fn every(&self, step: u64) -> impl Iterator<Item = (u32, u64)> + '_ {
         let mut passed = 0u64;
-        let taken = self.iter().rev().map(|(value, times)| {
+        self.iter().rev().map(move |(value, times)| {
             let taken = (passed + times).div_ceil(step) - passed.div_ceil(step);
             passed += times;
-            taken * u64::from(value)
-        });
-        taken.sum()
+            (value, taken)
+        })
+    }
+
+    /// The sum of every `step`-th value in falling order, the largest first.
+    pub fn sum_of_every(&self, step: u64) -> u64 {
+        self.every(step).map(|(value, taken)| taken * u64::from(value)).sum()
     }
 }
 

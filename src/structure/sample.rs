@@ -1,8 +1,8 @@
-//! What is known of a pattern from samples: sectors of x, loads of x, symmetry.
+//! Samples of rows and entries, and what is known from them: loads of x, symmetry.
 
 use rayon::prelude::*;
 
-use super::{Sort, Structure, Walk, cached, inverse};
+use super::{Detail, Structure, cached};
 use crate::scalar::Precision;
 
 /// The most warps that [`Structure::x_sectors`] looks at, and block rows that
@@ -15,8 +15,17 @@ pub const SAMPLED_ENTRIES: usize = 1 << 20;
 /// The fewest warps or block rows that both look at, however long the rows are.
 const FEWEST_WARPS: usize = 128;
 
+/// About the most entries that an estimate looks at, of a matrix with more than [`WHOLE`].
+const GLANCE: usize = 1 << 17;
+
+/// The fewest groups that it looks at, however long the rows are.
+const FEWEST: usize = 8;
+
+/// The most entries of a matrix that estimates look at as a whole.
+pub const WHOLE: usize = 1 << 18;
+
 /// The most tiles of sorted entries that [`Structure::x_sectors`] looks at.
-const SAMPLED_TILES: usize = 128;
+pub(super) const SAMPLED_TILES: usize = 128;
 
 /// Rows that share a nearest cache: one block of threads.
 const BLOCK_ROWS: usize = 256;
@@ -28,74 +37,13 @@ const SAMPLED_BLOCKS: usize = 64;
 pub const SAMPLED_MIRRORS: usize = 1 << 14;
 
 impl Structure<'_> {
-    /// 32-byte sectors of x that one product asks for: distinct ones within a warp step, summed
-    /// over all steps. Sampled on at most [`SAMPLED_WARPS`] warps spread evenly, fewer where they
-    /// hold more than [`SAMPLED_ENTRIES`] entries; kept.
-    pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
-        self.sectors(walk).of(precision)
-    }
-
-    /// The same for each precision.
-    pub(crate) fn sectors(&self, walk: Walk) -> EachPrecision {
-        cached(&self.sectors, walk, || self.count_sectors(walk))
-    }
-
-    fn count_sectors(&self, walk: Walk) -> EachPrecision {
-        match walk {
-            Walk::Entries => {
-                let columns = self.pattern.col_idx();
-                self.sample(columns.len().div_ceil(32)).sum(|i| {
-                    let step = &columns[32 * i..columns.len().min(32 * i + 32)];
-                    distinct(step.iter().copied())
-                })
-            }
-            Walk::Sorted { tile } => {
-                let columns = self.pattern.col_idx();
-                let groups = columns.len().div_ceil(tile);
-                let looked_at = groups.min(SAMPLED_TILES);
-                Sample { groups, looked_at }.sum(|i| {
-                    let mut tile = columns[tile * i..columns.len().min(tile * (i + 1))].to_vec();
-                    tile.sort_unstable();
-                    let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
-                    steps.fold([0; 2], |sum, step| [sum[0] + step[0], sum[1] + step[1]])
-                })
-            }
-            Walk::Rows { threads, sort } => {
-                let rows = (32 / threads).max(1);
-                let order = (sort != Sort::None).then(|| self.order(sort));
-                // Only this order moves columns far: neighbours are near in the permuted basis.
-                let new = order.as_ref().filter(|_| sort == Sort::Rcm).map(|order| inverse(order));
-                let column = |&c: &u32| new.as_ref().map_or(c, |new| new[c as usize]);
-                let row = |i: usize| order.as_ref().map_or(i, |order| order[i] as usize);
-                let nrows = self.pattern.nrows();
-                self.sample(nrows.div_ceil(rows)).sum(|warp| {
-                    let lanes = warp * rows..((warp + 1) * rows).min(nrows);
-                    let mut lanes: Vec<&[u32]> =
-                        lanes.map(|i| self.pattern.row(row(i))).filter(|r| !r.is_empty()).collect();
-                    let mut sectors = [0; 2];
-                    while !lanes.is_empty() {
-                        let step = lanes.iter_mut().flat_map(|lane| {
-                            let (step, rest) = lane.split_at(threads.min(lane.len()));
-                            *lane = rest;
-                            step.iter().map(&column)
-                        });
-                        let step = distinct(step);
-                        sectors = [sectors[0] + step[0], sectors[1] + step[1]];
-                        lanes.retain(|lane| !lane.is_empty());
-                    }
-                    sectors
-                })
-            }
-        }
-    }
-
     /// Elements of x in the distinct sectors that blocks of 256 neighbouring rows ask for, over
     /// their entries: the re-use factor alpha of the pJDS code balance where x is loaded once a
     /// block. Where entries are scattered it is the elements of a sector, where rows share their
     /// columns far below 1. Sampled on at most 64 blocks spread evenly; 0 without entries.
     pub fn x_loads(&self) -> EachPrecision {
         let pattern = self.pattern;
-        let Sample { groups: blocks, looked_at } = Sample::of_blocks(pattern.nrows());
+        let Sample { groups: blocks, looked_at } = self.sample_of_blocks();
         let words = pattern.ncols() / PER_SECTOR as usize / 64 + 1;
         let count = |(marks, touched): &mut (Vec<u64>, Vec<u32>), at: usize| {
             let i = spread(at, looked_at, blocks);
@@ -125,6 +73,47 @@ impl Structure<'_> {
         EachPrecision::of_loads(counts)
     }
 
+    /// Sectors of x a nonzero that blocks of 256 neighbouring rows load, each into a nearest cache of
+    /// its own that has `room` for so many sectors and is emptied where it is full. Sampled as
+    /// [`Structure::x_loads`] is; kept.
+    pub(crate) fn loaded_sectors(&self, room: usize, precision: Precision) -> f64 {
+        cached(&self.loaded, (room, precision), || self.load_sectors(room, precision))
+    }
+
+    fn load_sectors(&self, room: usize, precision: Precision) -> f64 {
+        let pattern = self.pattern;
+        let Sample { groups: blocks, looked_at } = self.sample_of_blocks();
+        let per_sector = 32 / precision.bytes() as u32;
+        let words = pattern.ncols() / per_sector as usize / 64 + 1;
+        let count = |(marks, near): &mut (Vec<u64>, Vec<u32>), at: usize| {
+            let first = at * blocks / looked_at * BLOCK_ROWS;
+            let end = (first + BLOCK_ROWS).min(pattern.nrows());
+            let columns = &pattern.col_idx()[pattern.row_ptr()[first]..pattern.row_ptr()[end]];
+            let mut loaded = 0;
+            for &column in columns {
+                let sector = column / per_sector;
+                let (word, bit) = (sector as usize / 64, 1 << (sector % 64));
+                if near.len() == room {
+                    near.drain(..).for_each(|sector| marks[sector as usize / 64] = 0);
+                }
+                if marks[word] & bit == 0 {
+                    marks[word] |= bit;
+                    near.push(sector);
+                    loaded += 1;
+                }
+            }
+            near.drain(..).for_each(|sector| marks[sector as usize / 64] = 0);
+            [loaded, columns.len() as u64]
+        };
+        let scratch = || (vec![0u64; words], Vec::new());
+        let [loaded, nnz] = (0..looked_at)
+            .into_par_iter()
+            .with_min_len(looked_at.div_ceil(rayon::current_num_threads()))
+            .map_init(scratch, count)
+            .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+        loaded as f64 / nnz.max(1) as f64
+    }
+
     /// Share of the entries whose mirror image is stored too, those on the diagonal among them;
     /// 0 unless the matrix is square and has entries. Looks at `most` entries spread evenly,
     /// [`SAMPLED_MIRRORS`] for instance, and so is exact for that many.
@@ -141,9 +130,32 @@ impl Structure<'_> {
         sample.share(mirrored.count() as u64)
     }
 
-    /// A sample of `groups` groups of rows or entries that make up the whole matrix.
+    /// A sample of `groups` groups of rows or entries that make up the whole matrix, for what is
+    /// never counted in all of them.
     pub(super) fn sample(&self, groups: usize) -> Sample {
-        Sample::of_groups(groups, self.pattern.nnz())
+        match self.detail {
+            Detail::Whole => Sample::of_groups(groups, self.pattern.nnz()),
+            Detail::Sampled => {
+                let Sample { looked_at, .. } = Sample::at_a_glance(groups, self.pattern.nnz());
+                let most = (looked_at / 2).max(FEWEST_WARPS).min(looked_at);
+                Sample { groups, looked_at: most.min(SAMPLED_WARPS / 4) }
+            }
+        }
+    }
+
+    /// All of these groups, or a sample of them where this one is for estimates.
+    pub(crate) fn groups(&self, groups: usize) -> Sample {
+        match self.detail {
+            Detail::Whole => Sample { groups, looked_at: groups },
+            Detail::Sampled => Sample::at_a_glance(groups, self.pattern.nnz()),
+        }
+    }
+
+    /// Blocks of rows, as [`Structure::x_loads`] looks at them.
+    pub(crate) fn sample_of_blocks(&self) -> Sample {
+        let Sample { groups, looked_at } = Sample::of_blocks(self.pattern.nrows());
+        let most = self.groups(groups).looked_at;
+        Sample { groups, looked_at: looked_at.min(most) }
     }
 }
 
@@ -155,6 +167,11 @@ pub struct EachPrecision {
 }
 
 impl EachPrecision {
+    /// For f32, then f64.
+    pub(super) fn new([f32, f64]: [f64; 2]) -> Self {
+        EachPrecision { f32, f64 }
+    }
+
     /// Elements of x in so many sectors of f32 and of f64 over so many entries.
     pub(crate) fn of_loads([f32, f64, entries]: [u64; 3]) -> Self {
         let loads = |sectors, size| f64::from(size) * sectors as f64 / entries.max(1) as f64;
@@ -171,7 +188,7 @@ impl EachPrecision {
 }
 
 /// Elements of a 32-byte sector of x in f64; twice as many in f32.
-const PER_SECTOR: u32 = 4;
+pub(super) const PER_SECTOR: u32 = 4;
 
 /// Groups to look at instead of all.
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +205,29 @@ impl Sample {
         let affordable = SAMPLED_ENTRIES as u128 * groups as u128 / nnz.max(1) as u128;
         let most = (affordable as usize).clamp(FEWEST_WARPS, SAMPLED_WARPS);
         Sample { groups, looked_at: groups.min(most) }
+    }
+
+    /// The same for a quick estimate.
+    fn at_a_glance(groups: usize, nnz: usize) -> Self {
+        let affordable = GLANCE as u128 * groups as u128 / nnz.max(1) as u128;
+        Sample { groups, looked_at: groups.min((affordable as usize).max(FEWEST)) }
+    }
+
+    /// The groups that are looked at, rising.
+    pub fn picks(self) -> impl ExactSizeIterator<Item = usize> {
+        (0..self.looked_at).map(move |at| spread(at, self.looked_at, self.groups))
+    }
+
+    /// The same, in parallel.
+    pub fn par_picks(self) -> impl IndexedParallelIterator<Item = usize> {
+        let picks = (0..self.looked_at).into_par_iter();
+        picks.map(move |at| spread(at, self.looked_at, self.groups))
+    }
+
+    /// What a count over the groups that are looked at makes over all.
+    pub fn scale(self, count: u64) -> u64 {
+        let scaled = u128::from(count) * self.groups as u128 / self.looked_at.max(1) as u128;
+        scaled as u64
     }
 
     /// Of the blocks of rows that [`Structure::x_loads`] looks at.
@@ -215,16 +255,10 @@ impl Sample {
         found as f64 / self.looked_at.max(1) as f64
     }
 
-    /// The sums over all groups, estimated: for f32, then f64.
-    fn sum(&self, count: impl Fn(usize) -> [u64; 2] + Sync) -> EachPrecision {
-        self.scaled(self.total(count))
-    }
-
     /// What these sums over the groups that are looked at make over all groups.
     pub fn scaled(&self, totals: [u64; 2]) -> EachPrecision {
         let scale = self.groups as f64 / self.looked_at.max(1) as f64;
-        let [f32, f64] = totals.map(|total| total as f64 * scale);
-        EachPrecision { f32, f64 }
+        EachPrecision::new(totals.map(|total| total as f64 * scale))
     }
 }
 
@@ -238,24 +272,6 @@ fn spread(at: usize, looked_at: usize, n: usize) -> usize {
     first + (((end - first) as u128 * u128::from(share)) >> 32) as usize
 }
 
-/// Distinct sectors of x, in f32 and in f64, that at most 32 columns lie in.
-fn distinct(columns: impl Iterator<Item = u32>) -> [u64; 2] {
-    let mut seen = [0; 32];
-    let mut len = 0;
-    for (slot, column) in seen.iter_mut().zip(columns) {
-        *slot = column / PER_SECTOR;
-        len += 1;
-    }
-    let seen = &mut seen[..len];
-    seen.sort_unstable();
-    let mut sectors = [u64::from(len > 0); 2];
-    for pair in seen.windows(2) {
-        sectors[0] += u64::from(pair[0] / 2 != pair[1] / 2);
-        sectors[1] += u64::from(pair[0] != pair[1]);
-    }
-    sectors
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,13 +283,5 @@ mod tests {
         let some: Vec<usize> = (0..10).map(|at| spread(at, 10, 1005)).collect();
         assert!(some.iter().enumerate().all(|(at, &i)| i * 10 / 1005 == at), "{some:?}");
         assert!(spread(1 << 14, (1 << 14) + 1, usize::MAX) < usize::MAX);
-    }
-
-    #[test]
-    fn sectors_are_of_4_or_8_columns() {
-        assert_eq!(distinct([0, 3, 4, 7, 8, 100].into_iter()), [3, 4]);
-        assert_eq!(distinct(std::iter::empty()), [0, 0]);
-        assert_eq!(distinct(std::iter::repeat_n(5, 32)), [1, 1]);
-        assert_eq!(distinct((0..32).rev().map(|i| 8 * i)), [32, 32]);
     }
 }

@@ -165,7 +165,7 @@ impl Records {
             };
             match matrix(&source, fingerprint) {
                 Ok(csr) if Fingerprint::of(csr.pattern()) == fingerprint => {
-                    let structure = Structure::of(&csr);
+                    let structure = Structure::sampled(&csr);
                     self.note(&structure, device, &measurements);
                     let family = families.of(&source);
                     let record = || StructureRecord::of(&structure, &source, &family);

@@ -1,9 +1,9 @@
 //! What estimates see of every candidate of a matrix: noted with its measurements, so that neither
 //! estimates nor models need the matrix again.
 
-use ellect::choose::target_of;
+use ellect::choose::works;
 use ellect::cost::{Cost, Estimator};
-use ellect::format::{Candidate, Target, candidates};
+use ellect::format::{Candidate, Refusal, Target, Work};
 use ellect::measure::Seen;
 use ellect::structure::Structure;
 
@@ -22,13 +22,12 @@ pub fn survey(
     target: &Target<'_>,
 ) -> Vec<(Candidate, Result<Suits, String>)> {
     let estimator = Estimator::new(structure, target);
-    let one = |candidate: Candidate| {
-        let work = candidate.work(structure, &target_of(&candidate, target));
+    let one = |(candidate, work): (Candidate, Result<Work, Refusal>)| {
         let suits = work.map(|work| Suits {
             cost: estimator.cost(&candidate, &work),
             seen: Seen { sight: estimator.sight(), work },
         });
         (candidate, suits.map_err(|refusal| refusal.to_string()))
     };
-    candidates(target.device.kind).into_iter().map(one).collect()
+    works(structure, target).into_iter().map(one).collect()
 }

@@ -245,7 +245,7 @@ impl Tuning<'_> {
     fn prepare(&self, entry: &Entry) -> Result<Prepared> {
         let csr = entry.matrix()?;
         let start = Instant::now();
-        let structure = Structure::of(&csr);
+        let structure = Structure::sampled(&csr);
         let mut record = StructureRecord::of(&structure, &entry.source, &entry.family);
         let mut surveys = Vec::new();
         for &precision in self.precisions {
@@ -426,7 +426,7 @@ impl Run<'_> {
         for (candidate, suits, reason) in hopeless {
             records.push(decided(candidate, Some(&suits.seen), Outcome::Cut { reason }));
         }
-        let structure = Structure::of(csr);
+        let structure = Structure::sampled(csr);
         let start = Instant::now();
         for (i, (candidate, suits)) in timed.into_iter().enumerate() {
             let spent_s = start.elapsed().as_secs_f64();

@@ -195,7 +195,7 @@ fn one<T: Scalar>(
 ) -> Result<()> {
     let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
     let target = choose::target(meter.device(), &workload);
-    let structure = Structure::of(csr);
+    let structure = Structure::sampled(csr);
     let protocol = protocol();
     let bar = bar(chosen.len() as u64, "timing");
     for candidate in chosen {

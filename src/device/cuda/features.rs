@@ -16,7 +16,7 @@ use super::operator::Step;
 use super::{DeviceCsr, Gpu, failed};
 use crate::csr::Pattern;
 use crate::error::Result;
-use crate::features::{Features, HACK, SIDES, Summary};
+use crate::features::{Columns, Features, HACK, SIDES, Summary};
 use crate::format::{Arg, Launch, Matrix};
 use crate::scalar::Scalar;
 use crate::structure::{EachPrecision, Histogram, SAMPLED_MIRRORS, Sample, Structure, fill};
@@ -369,7 +369,7 @@ fn summary(matrix: Matrix, samples: &Samples, places: &Places, found: &[u64]) ->
         ncols: matrix.ncols as f64,
         nnz: matrix.nnz as f64,
         rows: histogram(0, long_rows),
-        columns: histogram(1, long_columns),
+        columns: Columns::Counted(histogram(1, long_columns)),
         longest,
         sorted_longest,
         profile,

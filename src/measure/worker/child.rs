@@ -73,7 +73,7 @@ fn jobs<T: Scalar>(
     incoming: &Receiver<Incoming>,
     output: &mut impl Write,
 ) -> io::Result<Option<Incoming>> {
-    let structure = Structure::of(csr).with_partitioning();
+    let structure = Structure::sampled(csr).with_partitioning();
     let _held = meter.hold(csr);
     while let Ok(next) = incoming.recv() {
         let Incoming::Job(job) = next else { return Ok(Some(next)) };

@@ -64,7 +64,7 @@ fn row<T: Scalar>(meter: &Meter, name: &str, csr: &Csr<T>) -> Result<(Features, 
 fn product_s<T: Scalar>(meter: &Meter, csr: &Csr<T>) -> Result<f64> {
     let workload = Workload { precision: T::PRECISION, ..Workload::default() };
     let target = choose::target(meter.device(), &workload);
-    let structure = Structure::of(csr);
+    let structure = Structure::sampled(csr);
     for name in INCUMBENTS {
         let candidate: Candidate = name.parse()?;
         let target = choose::target_of(&candidate, &target);

@@ -1,0 +1,185 @@
+//! What is known of a pattern from the lengths of its rows: exact, however large it is.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::{Histogram, Lengths, Sort, Structure, cached, once};
+use crate::reorder;
+
+/// The fewest rows that a thread takes where a row is little work.
+const FEWEST_ROWS: usize = 1 << 14;
+
+impl Structure<'_> {
+    /// Number of entries of each row; one pass over the row pointers, kept.
+    pub fn lengths(&self) -> &[u32] {
+        let count = || -> Vec<u32> {
+            let lengths = self.pattern.row_ptr().par_windows(2).with_min_len(FEWEST_ROWS);
+            lengths.map(|w| (w[1] - w[0]) as u32).collect()
+        };
+        once(&self.lengths, count).as_slice()
+    }
+
+    /// How often each row length occurs; one pass over the lengths, kept.
+    pub fn row_lengths(&self) -> &Histogram {
+        once(&self.row_lengths, || Histogram::of(self.lengths()))
+    }
+
+    /// Entries of the longest row.
+    pub fn max_length(&self) -> usize {
+        self.row_lengths().max() as usize
+    }
+
+    /// Rows of another length than the row before; one pass over the lengths, kept.
+    pub fn changes(&self) -> usize {
+        let changes = || {
+            let pairs = self.lengths().par_windows(2).with_min_len(FEWEST_ROWS);
+            pairs.filter(|pair| pair[0] != pair[1]).count()
+        };
+        *once(&self.changes, changes)
+    }
+
+    /// Row order: `order[new] = old`, stable, longest row first within each window.
+    ///
+    /// One counting sort, or a search of the graph; kept for the next caller.
+    ///
+    /// # Panics
+    /// For [`Sort::Rcm`] unless the pattern is square.
+    pub fn order(&self, sort: Sort) -> Arc<[u32]> {
+        cached(&self.orders, sort, || match sort {
+            Sort::Rcm => reorder::rcm(self.pattern).into(),
+            _ => order(self.lengths(), sort).into(),
+        })
+    }
+
+    /// Row lengths in `sort` order; kept.
+    pub(crate) fn sorted_lengths(&self, sort: Sort) -> Lengths {
+        cached(&self.sorted_lengths, sort, || {
+            let lengths = self.lengths();
+            match sort {
+                Sort::None => lengths.into(),
+                Sort::Window(window) => {
+                    let mut sorted = lengths.to_vec();
+                    let window = window.max(1);
+                    let windows = sorted.par_chunks_mut(window);
+                    windows.with_min_len(FEWEST_ROWS.div_ceil(window)).for_each(fall);
+                    sorted.into()
+                }
+                Sort::All => {
+                    let rising = self.row_lengths().iter().rev();
+                    rising.flat_map(|(n, times)| std::iter::repeat_n(n, times as usize)).collect()
+                }
+                Sort::Rcm => self.order(sort).iter().map(|&row| lengths[row as usize]).collect(),
+            }
+        })
+    }
+
+    /// Entries of each slice of `slice` rows in `sort` order when padded to its longest row,
+    /// as a running sum of `ceil(nrows / slice) + 1` offsets. The last slice counts as full.
+    pub fn slice_offsets(&self, slice: usize, sort: Sort) -> Vec<u64> {
+        let mut total = 0;
+        let ends = self.sorted_lengths(sort);
+        let ends = ends.chunks(slice).map(|rows| {
+            total += u64::from(rows.iter().copied().max().unwrap_or(0)) * slice as u64;
+            total
+        });
+        std::iter::once(0).chain(ends).collect()
+    }
+
+    /// Slots of all slices of `slice` rows in `sort` order, each padded to its longest row; the last
+    /// slice counts as full.
+    pub fn slots(&self, slice: usize, sort: Sort) -> u64 {
+        self.n_iter(slice, 1, sort) * slice as u64
+    }
+
+    /// PELLR, equation 1: warp iterations, the sum over warps of their longest row. Here `threads`
+    /// lanes may share a row, so that a warp of `warp` lanes holds `warp / threads` rows. One pass
+    /// over the lengths in `sort` order, kept.
+    pub fn n_iter(&self, warp: usize, threads: usize, sort: Sort) -> u64 {
+        let rows = warp / threads;
+        let steps = |length: u32| u64::from(length).div_ceil(threads as u64);
+        if sort == Sort::All {
+            let every = self.row_lengths().every(rows as u64);
+            return every.map(|(length, times)| times * steps(length)).sum();
+        }
+        let longest = self.longest(rows, sort);
+        cached(&self.steps, (rows, threads, sort), || {
+            longest.par_iter().with_min_len(FEWEST_ROWS).map(|&length| steps(length)).sum()
+        })
+    }
+
+    /// Longest row of each slice of `rows` rows in `sort` order; kept.
+    fn longest(&self, rows: usize, sort: Sort) -> Lengths {
+        let of_chunks = |lengths: &[u32], rows: usize| -> Lengths {
+            let slices = lengths.par_chunks(rows).with_min_len(FEWEST_ROWS.div_ceil(rows));
+            slices.map(|rows| rows.iter().fold(0, |longest, &n| longest.max(n))).collect()
+        };
+        cached(&self.longest, (rows, sort), || match sort {
+            // Slices of twice as many rows are two of these.
+            _ if rows.is_multiple_of(2) && rows > 4 => of_chunks(&self.longest(rows / 2, sort), 2),
+            Sort::None => of_chunks(self.lengths(), rows),
+            _ => of_chunks(&self.sorted_lengths(sort), rows),
+        })
+    }
+}
+
+/// Rows in `sort` order.
+fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
+    let longest_first = |rows: &mut [u32]| longest_first(lengths, rows);
+    match sort {
+        Sort::None => {}
+        Sort::Window(rows) => {
+            order.par_chunks_mut(rows.max(1)).for_each(longest_first);
+        }
+        Sort::All => longest_first(&mut order),
+        Sort::Rcm => unreachable!("the order of a graph is not one of lengths"),
+    }
+    order
+}
+
+/// Sorts rows by falling length; rows of the same length keep their order.
+pub(super) fn longest_first(lengths: &[u32], rows: &mut [u32]) {
+    let length = |row: u32| lengths[row as usize] as usize;
+    let most = rows.iter().map(|&row| length(row)).max().unwrap_or(0);
+    if most > 2 * rows.len() {
+        rows.sort_by_key(|&row| std::cmp::Reverse(length(row)));
+        return;
+    }
+    // A counting sort: where the rows of each length start, longest first.
+    let mut next = vec![0; most + 2];
+    for &row in &*rows {
+        next[most + 1 - length(row)] += 1;
+    }
+    for i in 1..next.len() {
+        next[i] += next[i - 1];
+    }
+    let unsorted = rows.to_vec();
+    for &row in &unsorted {
+        let at = &mut next[most - length(row)];
+        rows[*at] = row;
+        *at += 1;
+    }
+}
+
+/// Lengths that are sorted by comparing them.
+const FEW: usize = 64;
+
+/// Sorts lengths, the longest first.
+fn fall(lengths: &mut [u32]) {
+    let most = lengths.iter().copied().max().unwrap_or(0) as usize;
+    if lengths.len() <= FEW || most > 2 * lengths.len() {
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        return;
+    }
+    let mut times = vec![0u32; most + 1];
+    for &length in &*lengths {
+        times[length as usize] += 1;
+    }
+    let mut rest = lengths;
+    for (length, &times) in times.iter().enumerate().rev() {
+        let (same, after) = rest.split_at_mut(times as usize);
+        same.fill(length as u32);
+        rest = after;
+    }
+}

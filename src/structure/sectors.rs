@@ -1,0 +1,247 @@
+//! Sectors of x that a product asks for, in the ways that formats walk over the entries.
+
+use rayon::prelude::*;
+
+use super::rows::longest_first;
+use super::sample::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
+use super::{Detail, Sort, Structure, Walk, cached, inverse};
+use crate::scalar::Precision;
+
+impl Structure<'_> {
+    /// 32-byte sectors of x that one product asks for: distinct ones within a warp step, summed
+    /// over all steps. Sampled on at most [`SAMPLED_WARPS`](super::SAMPLED_WARPS) warps spread
+    /// evenly, fewer where they hold more than [`SAMPLED_ENTRIES`](super::SAMPLED_ENTRIES) entries;
+    /// kept.
+    pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
+        self.sectors(walk).of(precision)
+    }
+
+    /// The same for each precision.
+    pub(crate) fn sectors(&self, walk: Walk) -> EachPrecision {
+        cached(&self.sectors, walk, || self.count_sectors(walk))
+    }
+
+    fn count_sectors(&self, walk: Walk) -> EachPrecision {
+        let columns = self.pattern.col_idx();
+        match walk {
+            Walk::Entries => self.sum(self.sample(columns.len().div_ceil(32)), |i| {
+                let step = &columns[32 * i..columns.len().min(32 * i + 32)];
+                Met { sectors: distinct(step.iter().copied()), entries: step.len() as u64 }
+            }),
+            Walk::Sorted { tile } => {
+                let groups = columns.len().div_ceil(tile);
+                let most = match self.detail {
+                    Detail::Whole => SAMPLED_TILES,
+                    Detail::Sampled => SAMPLED_TILES * 512 / tile,
+                };
+                self.sum(Sample { groups, looked_at: groups.min(most) }, |i| {
+                    let mut tile = columns[tile * i..columns.len().min(tile * (i + 1))].to_vec();
+                    tile.sort_unstable();
+                    let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
+                    Met { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 }
+                })
+            }
+            Walk::Rows { threads, sort } => match (self.detail, sort) {
+                (Detail::Sampled, Sort::Window(window)) => self.sectors_of_windows(threads, window),
+                (Detail::Sampled, Sort::All) => self.sectors_of_ranks(threads),
+                _ => self.sectors_of_rows(threads, sort),
+            },
+        }
+    }
+
+    fn sectors_of_rows(&self, threads: usize, sort: Sort) -> EachPrecision {
+        let rows = (32 / threads).max(1);
+        let order = (sort != Sort::None).then(|| self.order(sort));
+        // Only this order moves columns far: neighbours are near in the permuted basis.
+        let new = order.as_ref().filter(|_| sort == Sort::Rcm).map(|order| inverse(order));
+        let column = |c: u32| new.as_ref().map_or(c, |new| new[c as usize]);
+        let row = |i: usize| order.as_ref().map_or(i, |order| order[i] as usize);
+        let nrows = self.pattern.nrows();
+        self.sum(self.sample(nrows.div_ceil(rows)), |warp| {
+            let lanes = warp * rows..((warp + 1) * rows).min(nrows);
+            self.sectors_of_warp(lanes.map(row), threads, column)
+        })
+    }
+
+    /// Of warps in a sample of the windows of sorted rows.
+    fn sectors_of_windows(&self, threads: usize, window: usize) -> EachPrecision {
+        let (lengths, nrows) = (self.lengths(), self.pattern.nrows());
+        let rows = (32 / threads).max(1);
+        let warps = self.sample(nrows.div_ceil(rows)).looked_at;
+        let groups = nrows.div_ceil(window);
+        let looked_at = (warps * rows / window).max(SAMPLED_WINDOWS);
+        let windows = Sample { groups, looked_at: groups.min(looked_at) };
+        self.sum(windows, |i| {
+            let first = i * window;
+            let mut order: Vec<u32> = (first as u32..nrows.min(first + window) as u32).collect();
+            longest_first(lengths, &mut order);
+            let groups = order.len().div_ceil(rows);
+            let looked_at = groups.min(warps.div_ceil(windows.looked_at));
+            let within = Sample { groups, looked_at };
+            let sectors = within.picks().map(|warp| {
+                let lanes = &order[warp * rows..order.len().min((warp + 1) * rows)];
+                self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
+            });
+            sectors.fold(Met::default(), Met::with)
+        })
+    }
+
+    /// Of warps in a sample of the ranks of all rows sorted.
+    fn sectors_of_ranks(&self, threads: usize) -> EachPrecision {
+        let rows = (32 / threads).max(1);
+        let nrows = self.pattern.nrows();
+        let sample = self.sample(nrows.div_ceil(rows));
+        let ranks = sample.picks().flat_map(|warp| warp * rows..((warp + 1) * rows).min(nrows));
+        let lanes = self.rows_of_ranks(ranks);
+        let sectors = lanes.par_chunks(rows).with_min_len(32).map(|lanes| {
+            self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
+        });
+        self.of_all(sample, sectors.reduce(Met::default, Met::with))
+    }
+
+    /// Rows at these rising places of [`Structure::order`] over all rows. One pass over the
+    /// lengths.
+    fn rows_of_ranks(&self, ranks: impl Iterator<Item = usize>) -> Vec<u32> {
+        let mut ranks = ranks.peekable();
+        // Of each rank, its row's number among those of the same length.
+        let mut numbers: Vec<u32> = Vec::new();
+        let most = self.max_length() + 1;
+        let mut next = vec![0u32; most];
+        let mut wanted = vec![0..0; most];
+        let mut passed = 0;
+        for (length, times) in self.row_lengths().iter().rev() {
+            let begin = numbers.len();
+            let end = passed + times as usize;
+            while let Some(rank) = ranks.next_if(|&rank| rank < end) {
+                numbers.push((rank - passed) as u32);
+            }
+            wanted[length as usize] = begin..numbers.len();
+            passed = end;
+        }
+        let mut rows = vec![0u32; numbers.len()];
+        for (row, &length) in self.lengths().iter().enumerate() {
+            let (number, wanted) = (&mut next[length as usize], &mut wanted[length as usize]);
+            if wanted.start < wanted.end && numbers[wanted.start] == *number {
+                rows[wanted.start] = row as u32;
+                wanted.start += 1;
+            }
+            *number += 1;
+        }
+        rows
+    }
+
+    fn sectors_of_warp(
+        &self,
+        rows: impl Iterator<Item = usize>,
+        threads: usize,
+        column: impl Fn(u32) -> u32,
+    ) -> Met {
+        let lanes = rows.map(|row| self.pattern.row(row)).filter(|row| !row.is_empty());
+        let mut lanes: Vec<&[u32]> = lanes.collect();
+        let entries = lanes.iter().map(|lane| lane.len() as u64).sum();
+        let mut sectors = [0; 2];
+        while !lanes.is_empty() {
+            let mut ended = false;
+            let step = lanes.iter_mut().flat_map(|lane| {
+                let (step, rest) = lane.split_at(threads.min(lane.len()));
+                *lane = rest;
+                ended |= rest.is_empty();
+                step.iter().map(|&c| column(c))
+            });
+            sectors = add(sectors, distinct(step));
+            if ended {
+                lanes.retain(|lane| !lane.is_empty());
+            }
+        }
+        Met { sectors, entries }
+    }
+
+    fn sum(&self, sample: Sample, count: impl Fn(usize) -> Met + Sync + Send) -> EachPrecision {
+        let met = sample.par_picks().with_min_len(FEWEST_GROUPS).map(count);
+        self.of_all(sample, met.reduce(Met::default, Met::with))
+    }
+
+    /// What this sample makes over all.
+    fn of_all(&self, sample: Sample, met: Met) -> EachPrecision {
+        match self.detail {
+            Detail::Whole => sample.scaled(met.sectors),
+            // As many for each entry: a long row more or less in a small sample says little.
+            Detail::Sampled => {
+                let share = self.pattern.nnz() as f64 / met.entries.max(1) as f64;
+                EachPrecision::new(met.sectors.map(|sectors| share * sectors as f64))
+            }
+        }
+    }
+}
+
+/// Sectors met, of f32 and of f64, and entries that asked for them.
+#[derive(Clone, Copy, Default)]
+struct Met {
+    sectors: [u64; 2],
+    entries: u64,
+}
+
+impl Met {
+    fn with(self, other: Met) -> Met {
+        Met { sectors: add(self.sectors, other.sectors), entries: self.entries + other.entries }
+    }
+}
+
+/// The fewest groups of a sample that a thread takes.
+const FEWEST_GROUPS: usize = 16;
+
+/// The most windows of sorted rows that are looked at.
+const SAMPLED_WINDOWS: usize = 32;
+
+fn add(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
+/// Distinct sectors of x, in f32 and in f64, that at most 32 columns lie in.
+fn distinct(columns: impl Iterator<Item = u32>) -> [u64; 2] {
+    // A sector of f32 is a pair of those of f64: the pairs met, and which of each.
+    let (mut pairs, mut halves) = ([u32::MAX; 64], [0u8; 64]);
+    let mut sectors = [0; 2];
+    let mut last = u32::MAX;
+    for column in columns {
+        let sector = column / PER_SECTOR;
+        if sector == last {
+            continue;
+        }
+        last = sector;
+        let (pair, half) = (sector / 2, 1 << (sector % 2));
+        let mut at = (pair.wrapping_mul(0x9e37_79b9) >> 26) as usize;
+        while pairs[at] != pair && pairs[at] != u32::MAX {
+            at = (at + 1) % 64;
+        }
+        sectors[0] += u64::from(halves[at] == 0);
+        sectors[1] += u64::from(halves[at] & half == 0);
+        pairs[at] = pair;
+        halves[at] |= half;
+    }
+    sectors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate;
+
+    #[test]
+    fn sectors_are_of_4_or_8_columns() {
+        assert_eq!(distinct([0, 3, 4, 7, 8, 100].into_iter()), [3, 4]);
+        assert_eq!(distinct(std::iter::empty()), [0, 0]);
+        assert_eq!(distinct(std::iter::repeat_n(5, 32)), [1, 1]);
+        assert_eq!(distinct((0..32).rev().map(|i| 8 * i)), [32, 32]);
+        assert_eq!(distinct([u32::MAX, 0, u32::MAX - 4, 4].into_iter()), [2, 4]);
+    }
+
+    #[test]
+    fn rows_are_found_by_their_rank() {
+        let csr = generate::by_name("power_law", 2000, 1).expect("a class");
+        let structure = Structure::of(&csr);
+        let order = structure.order(Sort::All);
+        let ranks = [0, 1, 2, 700, 701, 1500, 1998, 1999];
+        assert_eq!(structure.rows_of_ranks(ranks.into_iter()), ranks.map(|rank| order[rank]));
+    }
+}
