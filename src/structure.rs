@@ -17,14 +17,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rayon::prelude::*;
 
 use crate::csr::{Csr, Pattern};
+use crate::device::Device;
+use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::Refusal;
+use crate::format::{Basis, Candidate, Refusal, Target, Work};
 use crate::partition::{self, Partition};
 use crate::scalar::{Precision, Scalar};
 pub use blocks::Blocks;
 #[cfg(feature = "cuda")]
 pub(crate) use blocks::fill;
-pub use columns::{ColumnSample, HubColumns, HubCounts, RowParts, column_counts};
+pub use columns::{ColumnSample, HubColumns, RowParts, column_counts};
 pub(crate) use constants::MostPieces;
 pub use constants::{ConstantCounts, Constants};
 pub use histogram::Histogram;
@@ -112,19 +114,30 @@ pub struct Structure<'a> {
     column_counts: OnceLock<Vec<u32>>,
     column_sample: OnceLock<Arc<ColumnSample>>,
     hubs: Mutex<HashMap<u16, Arc<HubColumns>>>,
-    hub_counts: Mutex<HashMap<u16, Arc<HubCounts>>>,
+    hub_rows: Mutex<HashMap<u16, HubRows>>,
     constants: Mutex<HashMap<usize, Option<Arc<Constants>>>>,
     constant_counts: Mutex<HashMap<usize, Option<ConstantCounts>>>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
     some_blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
     block_fill: Mutex<HashMap<usize, f64>>,
     partitions: Mutex<HashMap<(usize, usize), PartitionResult>>,
+    works: Mutex<Vec<(Aim, Works)>>,
+    features: OnceLock<Features>,
     patience: Patience,
     detail: Detail,
 }
 
+/// What candidates are made for: device, precision, basis and memory limit.
+type Aim = (Device, Precision, Basis, u64);
+
+/// Every candidate with its work, or why it does not suit.
+pub(crate) type Works = Arc<[(Candidate, Result<Work, Refusal>)]>;
+
 /// Lengths of rows, or of the longest rows of slices.
 type Lengths = Arc<[u32]>;
+
+/// How often rows have so many entries in hubs, and so many others.
+type HubRows = Arc<[(RowParts, u64)]>;
 
 /// Columns of each slice, from the first to one past the last.
 type Spans = Arc<[Range<u32>]>;
@@ -173,13 +186,15 @@ impl<'a> Structure<'a> {
             column_counts: OnceLock::new(),
             column_sample: OnceLock::new(),
             hubs: Mutex::default(),
-            hub_counts: Mutex::default(),
+            hub_rows: Mutex::default(),
             constants: Mutex::default(),
             constant_counts: Mutex::default(),
             blocks: Mutex::default(),
             some_blocks: Mutex::default(),
             block_fill: Mutex::default(),
             partitions: Mutex::default(),
+            works: Mutex::default(),
+            features: OnceLock::new(),
             patience: Patience::Passes,
             detail: Detail::Whole,
         }
@@ -196,6 +211,24 @@ impl<'a> Structure<'a> {
     pub fn sampled<T: Scalar>(csr: &'a Csr<T>) -> Self {
         let detail = if csr.nnz() > WHOLE { Detail::Sampled } else { Detail::Whole };
         Structure { detail, ..Structure::of(csr) }
+    }
+
+    /// What `find` says of all candidates for this target; kept.
+    pub(crate) fn works(&self, target: &Target<'_>, find: impl FnOnce() -> Works) -> Works {
+        let Target { device, precision, basis, memory_limit } = *target;
+        let aim = (device.clone(), precision, basis, memory_limit);
+        let lock = || self.works.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = lock().iter().find(|(known, _)| *known == aim) {
+            return known.clone();
+        }
+        let works = find();
+        lock().push((aim, works.clone()));
+        works
+    }
+
+    /// What `find` says of its features; kept.
+    pub(crate) fn features(&self, find: impl FnOnce() -> Features) -> &Features {
+        once(&self.features, find)
     }
 
     /// Whether estimates look at all entries.
@@ -232,7 +265,7 @@ impl<'a> Structure<'a> {
     /// The same structure, which may be partitioned by METIS: that takes as long as hundreds of
     /// products or more, so estimates do without it.
     pub fn with_partitioning(self) -> Self {
-        Structure { patience: Patience::Partitioning, ..self }
+        Structure { patience: Patience::Partitioning, works: Mutex::default(), ..self }
     }
 
     /// Whether the graph of the pattern may be partitioned or reordered.
@@ -281,18 +314,27 @@ impl<'a> Structure<'a> {
         cached(&self.hubs, most, || Arc::new(HubColumns::of(counts, most)))
     }
 
-    /// What [`Structure::hubs`] hold; from a sample of the rows where this structure is for
-    /// estimates.
-    pub fn hub_counts(&self, most: u16) -> Arc<HubCounts> {
-        cached(&self.hub_counts, most, || {
-            Arc::new(match self.column_sample() {
-                Some(sample) => sample.hubs(self.pattern, most),
-                None => {
-                    let hubs = self.hubs(most);
-                    let rows = hubs.rows(self.pattern).clone();
-                    HubCounts { columns: hubs.columns.len(), covered: hubs.covered, rows }
-                }
-            })
+    /// How many columns [`Structure::hubs`] are, and their entries; from a sample of the rows where
+    /// this structure is for estimates.
+    pub fn hub_entries(&self, most: u16) -> (usize, u64) {
+        match self.column_sample() {
+            Some(sample) => {
+                let columns = usize::from(most).min(self.pattern.ncols());
+                (columns, sample.in_fullest(u64::from(most)) as u64)
+            }
+            None => {
+                let hubs = self.hubs(most);
+                (hubs.columns.len(), hubs.covered)
+            }
+        }
+    }
+
+    /// How often rows have so many entries in [`Structure::hubs`] and so many others, in no order;
+    /// from a sample as there, and kept.
+    pub fn hub_rows(&self, most: u16) -> HubRows {
+        cached(&self.hub_rows, most, || match self.column_sample() {
+            Some(sample) => sample.rows(self.pattern, most).into(),
+            None => self.hubs(most).rows(self.pattern).as_slice().into(),
         })
     }
 
@@ -300,7 +342,7 @@ impl<'a> Structure<'a> {
     pub(crate) fn column_sample(&self) -> Option<Arc<ColumnSample>> {
         let of_sample = || {
             let rows = self.groups(self.pattern.nrows()).looked_at;
-            Arc::new(ColumnSample::of(self.pattern, rows))
+            Arc::new(ColumnSample::of(self.pattern, rows.div_ceil(2)))
         };
         (self.detail == Detail::Sampled).then(|| once(&self.column_sample, of_sample).clone())
     }

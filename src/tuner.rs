@@ -176,7 +176,8 @@ impl Tuner {
             return Ok(choice);
         }
         let target = choose::target(self.meter.device(), workload);
-        let prediction = model.map(|model| model.predict(structure, &target));
+        let predict = || model.map(|model| model.predict(structure, &target));
+        let (prediction, _) = rayon::join(predict, || structure.fingerprint());
         let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
         let choice = choose::choose(structure, self.meter.device(), workload, &predicted);

@@ -4,6 +4,8 @@ mod explain;
 mod stay;
 mod workload;
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -174,20 +176,25 @@ pub fn target_of<'a>(candidate: &Candidate, target: &Target<'a>) -> Target<'a> {
 }
 
 /// The work of every candidate for the target's device, or why it does not suit, in their order:
-/// formats side by side over rayon's threads.
+/// formats side by side over rayon's threads; kept by the structure.
 pub fn works(
     structure: &Structure<'_>,
     target: &Target<'_>,
-) -> Vec<(Candidate, std::result::Result<Work, Refusal>)> {
-    let all = candidates(target.device.kind);
-    let formats: Vec<&[Candidate]> =
-        all.chunk_by(|a, b| a.format.name() == b.format.name()).collect();
-    // What one candidate of a format finds out the others know.
-    let of_format = |candidates: &[Candidate]| -> Vec<_> {
-        let work = |candidate: &Candidate| candidate.work(structure, &target_of(candidate, target));
-        candidates.iter().map(|candidate| (candidate.clone(), work(candidate))).collect()
-    };
-    formats.into_par_iter().with_max_len(1).flat_map_iter(of_format).collect()
+) -> Arc<[(Candidate, std::result::Result<Work, Refusal>)]> {
+    structure.works(target, || {
+        let all = candidates(target.device.kind);
+        let formats: Vec<&[Candidate]> =
+            all.chunk_by(|a, b| a.format.name() == b.format.name()).collect();
+        // What one candidate of a format finds out the others know.
+        let of_format = |candidates: &[Candidate]| -> Vec<_> {
+            let work =
+                |candidate: &Candidate| candidate.work(structure, &target_of(candidate, target));
+            candidates.iter().map(|candidate| (candidate.clone(), work(candidate))).collect()
+        };
+        let works: Vec<_> =
+            formats.into_par_iter().with_max_len(1).flat_map_iter(of_format).collect();
+        works.into()
+    })
 }
 
 /// Whether this candidate multiplies the CSR arrays as they are: what the caller has already.
@@ -234,7 +241,7 @@ fn enter(
     let estimator = Estimator::new(structure, target);
     let mut entries = Vec::new();
     let mut refused = Vec::new();
-    for (candidate, work) in works(structure, target) {
+    for (candidate, work) in works(structure, target).iter().cloned() {
         let known = known.iter().find(|known| known.candidate == candidate).map(|k| &k.cost);
         match (work, known) {
             (Err(reason), Some(&Ok(cost)))

@@ -287,9 +287,10 @@ fn metis_share(pattern: Pattern<'_>, most: usize) -> Result<f64, Refusal> {
 pub struct Features(Vec<(&'static Feature, f64)>);
 
 impl Features {
-    /// Computes all cheap features: a few passes over the pattern, over rayon's current threads.
+    /// Computes all cheap features: a few passes over the pattern, over rayon's current threads;
+    /// kept by the structure.
     pub fn of(structure: &Structure<'_>) -> Self {
-        Features::from(&Summary::of(structure))
+        structure.features(|| Features::from(&Summary::of(structure))).clone()
     }
 
     /// Computes those of the size alone, which reads nothing of the matrix.

@@ -194,7 +194,7 @@ impl Summary {
             block_fill: SIDES.map(|b| structure.block_fill(b)),
             symmetry: structure.symmetry(match structure.is_whole() {
                 true => SAMPLED_MIRRORS,
-                false => SAMPLED_MIRRORS / 4,
+                false => SAMPLED_MIRRORS / 8,
             }),
         }
     }

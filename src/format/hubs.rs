@@ -81,21 +81,22 @@ impl Storage for HubsFormat {
     ) -> Result<Work, Refusal> {
         let pattern = structure.pattern();
         check_rows(pattern.nrows())?;
-        let hubs = structure.hub_counts(most_hubs(params, target));
-        check_share(hubs.columns, hubs.covered, pattern.nnz() as u64)?;
-        let size = Size::of(&hubs.rows, params.int("piece"));
+        let most = most_hubs(params, target);
+        let (hubs, covered) = structure.hub_entries(most);
+        check_share(hubs, covered, pattern.nnz() as u64)?;
+        let size = Size::of(&structure.hub_rows(most), params.int("piece"));
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let [near, far] = size.slots;
-        let bytes = size.bytes(hubs.columns, w as usize);
+        let bytes = size.bytes(hubs, w as usize);
         let blocks = u64::from(target.device.processors);
-        let cached = w * hubs.columns as u64;
+        let cached = w * hubs as u64;
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: near + far,
             // Hubs once a block, and a sector for each other entry at worst.
-            x_sectors: (blocks * cached / 32 + (nnz - hubs.covered)) as f64,
+            x_sectors: (blocks * cached / 32 + (nnz - covered.min(nnz))) as f64,
             extra_bytes: 2 * cached,
             scattered_rows: nrows,
             steps: (near + far) / WARP as u64,

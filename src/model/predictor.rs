@@ -177,11 +177,13 @@ impl Predictor {
         let mut inputs = self.inputs(&features);
         let (nrows, nnz) = (structure.pattern().nrows(), structure.pattern().nnz());
         let estimator = Estimator::new(structure, target);
-        let known = works(structure, target).into_iter().filter_map(|(candidate, work)| {
-            let work = work.ok()?;
-            let times = estimator.times(&candidate, &work);
-            let spmv_s = self.spmv_s(&mut inputs, &candidate, &terms(&work, &times, nrows, nnz))?;
-            let estimate = estimator.cost(&candidate, &work);
+        let known = works(structure, target);
+        let known = known.iter().filter_map(|(candidate, work)| {
+            let work = work.as_ref().ok()?;
+            let times = estimator.times(candidate, work);
+            let spmv_s = self.spmv_s(&mut inputs, candidate, &terms(work, &times, nrows, nnz))?;
+            let estimate = estimator.cost(candidate, work);
+            let candidate = candidate.clone();
             let cost = Ok(Cost { spmv_s, source: Source::Predicted, ..estimate });
             Some(Known { candidate, cost })
         });

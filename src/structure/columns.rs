@@ -186,8 +186,9 @@ impl ColumnSample {
         self.scale * fullest
     }
 
-    /// What the `most` fullest columns hold.
-    pub(super) fn hubs(&self, pattern: Pattern<'_>, most: u16) -> HubCounts {
+    /// How often rows have so many entries in the `most` fullest columns and so many others, in no
+    /// order.
+    pub(super) fn rows(&self, pattern: Pattern<'_>, most: u16) -> Vec<(RowParts, u64)> {
         let mut left = u64::from(most);
         let last = self.classes.iter().find(|class| {
             let all = class.columns <= left;
@@ -207,23 +208,10 @@ impl ColumnSample {
             [near, columns.len() - near].map(|n| n as u32)
         });
         let mut rows = count(parts);
-        let near: u64 = rows.iter().map(|([near, _], times)| u64::from(*near) * times).sum();
-        let covered = ((self.scale * near as f64) as u64).min(pattern.nnz() as u64);
         let scale = pattern.nrows() as f64 / self.rows.len().max(1) as f64;
         rows.iter_mut().for_each(|(_, times)| *times = (*times as f64 * scale).round() as u64);
-        HubCounts { columns: usize::from(most).min(pattern.ncols()), covered, rows }
+        rows
     }
-}
-
-/// What the fullest columns hold: see [`HubColumns`].
-#[derive(Debug)]
-pub struct HubCounts {
-    /// How many columns they are.
-    pub columns: usize,
-    /// Their entries.
-    pub covered: u64,
-    /// How often rows have so many entries in hubs and so many others, in no order.
-    pub rows: Vec<(RowParts, u64)>,
 }
 
 /// Parts of rows that are counted without a sort.

@@ -98,7 +98,7 @@ impl Structure<'_> {
     pub fn n_iter(&self, warp: usize, threads: usize, sort: Sort) -> u64 {
         let rows = warp / threads;
         let steps = |length: u32| u64::from(length).div_ceil(threads as u64);
-        if sort == Sort::All {
+        if sort == Sort::All || rows == 1 {
             let every = self.row_lengths().every(rows as u64);
             return every.map(|(length, times)| times * steps(length)).sum();
         }
@@ -172,13 +172,16 @@ fn fall(lengths: &mut [u32]) {
         lengths.sort_unstable_by(|a, b| b.cmp(a));
         return;
     }
-    let mut times = vec![0u32; most + 1];
-    for &length in &*lengths {
-        times[length as usize] += 1;
+    // Neighbours of the same length count apart: neither waits for the other.
+    let mut times = vec![[0u32; 2]; most + 1];
+    for pair in lengths.chunks(2) {
+        for (half, &length) in pair.iter().enumerate() {
+            times[length as usize][half] += 1;
+        }
     }
     let mut rest = lengths;
-    for (length, &times) in times.iter().enumerate().rev() {
-        let (same, after) = rest.split_at_mut(times as usize);
+    for (length, [a, b]) in times.into_iter().enumerate().rev() {
+        let (same, after) = rest.split_at_mut((a + b) as usize);
         same.fill(length as u32);
         rest = after;
     }

@@ -141,6 +141,10 @@ impl Structure<'_> {
         let entries = lanes.iter().map(|lane| lane.len() as u64).sum();
         let mut sectors = [0; 2];
         while !lanes.is_empty() {
+            if let ([lane], 1) = (lanes.as_slice(), threads) {
+                // A step for each entry, and a sector for each step.
+                return Met { sectors: sectors.map(|met| met + lane.len() as u64), entries };
+            }
             let mut ended = false;
             let step = lanes.iter_mut().flat_map(|lane| {
                 let (step, rest) = lane.split_at(threads.min(lane.len()));
@@ -197,18 +201,32 @@ fn add(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     [a[0] + b[0], a[1] + b[1]]
 }
 
+/// Sectors that are told apart by comparing each with each.
+const FEW: usize = 8;
+
 /// Distinct sectors of x, in f32 and in f64, that at most 32 columns lie in.
 fn distinct(columns: impl Iterator<Item = u32>) -> [u64; 2] {
-    // A sector of f32 is a pair of those of f64: the pairs met, and which of each.
-    let (mut pairs, mut halves) = ([u32::MAX; 64], [0u8; 64]);
-    let mut sectors = [0; 2];
-    let mut last = u32::MAX;
+    let (mut met, mut len) = ([0; 32], 0);
     for column in columns {
         let sector = column / PER_SECTOR;
-        if sector == last {
-            continue;
+        if len == 0 || met[len - 1] != sector {
+            met[len] = sector;
+            len += 1;
         }
-        last = sector;
+    }
+    // A sector of f32 is a pair of those of f64.
+    let mut sectors = [0; 2];
+    if len <= FEW {
+        for (i, &sector) in met[..len].iter().enumerate() {
+            let before = &met[..i];
+            sectors[0] += u64::from(before.iter().all(|other| other / 2 != sector / 2));
+            sectors[1] += u64::from(!before.contains(&sector));
+        }
+        return sectors;
+    }
+    // The pairs met, and which of each.
+    let (mut pairs, mut halves) = ([u32::MAX; 64], [0u8; 64]);
+    for sector in &met[..len] {
         let (pair, half) = (sector / 2, 1 << (sector % 2));
         let mut at = (pair.wrapping_mul(0x9e37_79b9) >> 26) as usize;
         while pairs[at] != pair && pairs[at] != u32::MAX {

@@ -49,7 +49,7 @@ fn estimates_from_a_sample_are_near() {
         let csr = matrix(class, rows);
         let (some, whole) = (Structure::sampled(&csr), Structure::of(&csr));
         for ((candidate, seen), (_, known)) in
-            works(&some, &target).into_iter().zip(works(&whole, &target))
+            works(&some, &target).iter().zip(works(&whole, &target).iter())
         {
             let (Ok(seen), Ok(known)) = (seen, known) else { continue };
             let off = |a: f64, b: f64| (a / b - 1.0).abs();

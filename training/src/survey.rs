@@ -29,5 +29,5 @@ pub fn survey(
         });
         (candidate, suits.map_err(|refusal| refusal.to_string()))
     };
-    works(structure, target).into_iter().map(one).collect()
+    works(structure, target).iter().cloned().map(one).collect()
 }

@@ -11,9 +11,10 @@ use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ellect::choose::{INCUMBENTS, Workload, target, target_of};
 use ellect::device::Kind;
+use ellect::features::Features;
 use ellect::format::{Candidate, Target};
 use ellect::measure::provenance::all_kernels;
 use ellect::measure::{Measurement, Meter, Outcome, Protocol, Provenance, Seen};
@@ -159,6 +160,8 @@ const MOST_S: f64 = 0.2;
 const MOST: Duration = Duration::from_secs(30);
 /// Candidates that are likely to be timed of one matrix, to share its time among them.
 const TIMED: f64 = 40.0;
+/// Looks at a matrix that are timed.
+const LOOKS: usize = 3;
 /// Matrices made ahead, besides those that are being made.
 const AHEAD: usize = 2;
 /// Threads that make matrices ahead.
@@ -244,15 +247,28 @@ impl Tuning<'_> {
     /// Makes a matrix and looks at it.
     fn prepare(&self, entry: &Entry) -> Result<Prepared> {
         let csr = entry.matrix()?;
-        let start = Instant::now();
-        let structure = Structure::sampled(&csr);
-        let mut record = StructureRecord::of(&structure, &entry.source, &entry.family);
-        let mut surveys = Vec::new();
-        for &precision in self.precisions {
+        let survey_in = |structure: &Structure<'_>, precision| {
             let workload = Workload { precision, ..Workload::default() };
-            surveys.push((precision, survey(&structure, &target(self.meter.device(), &workload))));
-            record.analysis_s.get_or_insert(start.elapsed().as_secs_f64());
+            survey(structure, &target(self.meter.device(), &workload))
+        };
+        let first = *self.precisions.first().context("no precision to tune in")?;
+        // What a choice looks at, timed as often as it takes to have it once undisturbed.
+        let mut structure = Structure::sampled(&csr);
+        let mut analysis_s = f64::INFINITY;
+        for _ in 0..LOOKS {
+            structure = Structure::sampled(&csr);
+            let start = Instant::now();
+            rayon::join(
+                || (Features::of(&structure), survey_in(&structure, first)),
+                || structure.fingerprint(),
+            );
+            analysis_s = analysis_s.min(start.elapsed().as_secs_f64());
         }
+        let surveys = self.precisions.iter().map(|&p| (p, survey_in(&structure, p))).collect();
+        let record = StructureRecord {
+            analysis_s: Some(analysis_s),
+            ..StructureRecord::of(&structure, &entry.source, &entry.family)
+        };
         drop(structure);
         Ok(Prepared { entry: entry.clone(), csr, record, surveys })
     }
