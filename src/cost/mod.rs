@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::choose::Workload;
 pub use estimate::{Estimator, Sight, Times};
-pub use terms::{TERMS, terms};
+pub use terms::{TERMS, relate, terms};
 
 /// Where a number comes from, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

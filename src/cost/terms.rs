@@ -1,12 +1,19 @@
 //! What a candidate does, as plain numbers by name: what models see of it besides its parameters.
 
-use super::Times;
-use crate::format::Work;
+use std::collections::BTreeMap;
 
-/// The names of the numbers that [`terms`] gives, in its order.
+use super::{Sight, Times};
+use crate::format::{Candidate, Work};
+
+/// The names of the numbers that [`terms`] gives, in its order, and then of those that [`relate`]
+/// adds.
 ///
-/// Times are shares of the byte floor, counts are for each nonzero or row of the matrix.
-pub const TERMS: [&str; 16] = [
+/// Times are shares of the byte floor, counts are for each nonzero or row of the matrix, or for
+/// each GPU thread that walks whole rows (a lane; 0 where none does), or as they are. Of
+/// `longest_a_lane` it is the entries of the longest row that one lane walks. The last four are
+/// estimates over that of the candidate itself: the least of all candidates, of those of its
+/// format, of CSR and of cuSPARSE.
+pub const TERMS: [&str; 31] = [
     "floor_us",
     "estimate_floors",
     "stream_floors",
@@ -23,12 +30,33 @@ pub const TERMS: [&str; 16] = [
     "scattered_a_row",
     "lanes_a_row",
     "launches",
+    "new_share",
+    "missed_a_nonzero",
+    "changes_a_row",
+    "entries",
+    "steps",
+    "lanes",
+    "entries_a_lane",
+    "steps_a_lane",
+    "longest_a_lane",
+    "tile_steps",
+    "tile_steps_most",
+    "least_estimates",
+    "least_of_format_estimates",
+    "csr_estimates",
+    "cusparse_estimates",
 ];
 
-/// The numbers of a candidate that does this work in these times, named by [`TERMS`].
-pub fn terms(work: &Work, times: &Times, nrows: usize, nnz: usize) -> [f64; TERMS.len()] {
+/// Where those of [`relate`] begin.
+const RELATED: usize = TERMS.len() - 4;
+
+/// The numbers of a candidate that does this work in these times on a matrix with this sight, named
+/// by [`TERMS`]; 1 for those of [`relate`].
+pub fn terms(work: &Work, times: &Times, sight: &Sight) -> [f64; TERMS.len()] {
     let floor_s = times.floor_s.max(f64::MIN_POSITIVE);
-    let (rows, entries) = (nrows.max(1) as f64, nnz.max(1) as f64);
+    let (rows, nonzeros) = (sight.nrows.max(1) as f64, sight.nnz.max(1) as f64);
+    let (entries, steps, lanes) = (work.entries as f64, work.steps as f64, work.lanes as f64);
+    let a_lane = |count: f64| if work.lanes == 0 { 0.0 } else { count / lanes };
     [
         times.floor_s * 1e6,
         times.total_s() / floor_s,
@@ -38,13 +66,73 @@ pub fn terms(work: &Work, times: &Times, nrows: usize, nnz: usize) -> [f64; TERM
         times.compute_s / floor_s,
         times.row_s / floor_s,
         times.besides_s / floor_s,
-        work.entries as f64 / entries,
-        work.stream_bytes as f64 / entries,
-        work.extra_bytes as f64 / entries,
-        work.x_sectors / entries,
-        work.steps as f64 / entries,
+        entries / nonzeros,
+        work.stream_bytes as f64 / nonzeros,
+        work.extra_bytes as f64 / nonzeros,
+        work.x_sectors / nonzeros,
+        steps / nonzeros,
         work.scattered_rows as f64 / rows,
-        work.lanes as f64 / rows,
+        lanes / rows,
         f64::from(work.launches),
+        sight.new_share,
+        work.x_sectors * sight.new_share / nonzeros,
+        sight.changes as f64 / rows,
+        entries,
+        steps,
+        lanes,
+        a_lane(entries),
+        a_lane(steps),
+        a_lane(sight.longest as f64 * rows),
+        work.tile_steps,
+        work.tile_steps_most,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
     ]
+}
+
+/// Fills in how the estimates of the candidates of one matrix stand to each other. A format that
+/// has none counts as the candidate itself.
+pub fn relate<'a>(
+    candidates: impl IntoIterator<Item = (&'a Candidate, &'a mut [f64; TERMS.len()])>,
+) {
+    let mut all: Vec<_> = candidates.into_iter().collect();
+    // TERMS: floor_us and estimate_floors.
+    let estimate_us = |terms: &[f64; TERMS.len()]| terms[0] * terms[1];
+    let mut of_format: BTreeMap<&str, f64> = BTreeMap::new();
+    for (candidate, terms) in &all {
+        let least = of_format.entry(candidate.format.name()).or_insert(f64::INFINITY);
+        *least = least.min(estimate_us(terms));
+    }
+    let least_us = of_format.values().copied().fold(f64::INFINITY, f64::min);
+    for (candidate, terms) in &mut all {
+        let own_us = estimate_us(terms);
+        let of = |format: &str| of_format.get(format).copied().unwrap_or(own_us);
+        let others = [least_us, of(candidate.format.name()), of("csr"), of("cusparse")];
+        for (term, other_us) in terms[RELATED..].iter_mut().zip(others) {
+            *term = other_us / own_us.max(f64::MIN_POSITIVE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_are_related_to_the_least_of_all_of_the_format_and_of_csr() {
+        let named = |name: &str| name.parse::<Candidate>().expect("a candidate");
+        let candidates = ["csr", "stcsr:tile=1024", "stcsr:tile=2048"].map(named);
+        let of = |floor_us: f64, floors: f64| {
+            let mut terms = [1.0; TERMS.len()];
+            (terms[0], terms[1]) = (floor_us, floors);
+            terms
+        };
+        let mut numbers = [of(4.0, 2.0), of(1.0, 2.0), of(2.0, 2.0)];
+        relate(candidates.iter().zip(&mut numbers));
+        assert_eq!(numbers[0][RELATED..], [0.25, 1.0, 1.0, 1.0]);
+        assert_eq!(numbers[1][RELATED..], [1.0, 1.0, 4.0, 1.0]);
+        assert_eq!(numbers[2][RELATED..], [0.5, 0.5, 2.0, 1.0]);
+    }
 }

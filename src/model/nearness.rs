@@ -21,8 +21,8 @@ pub struct Nearness {
 const MOST_FEATURES: usize = 128;
 
 /// A coordinate before it is standardised: features span many powers of ten.
-pub fn coordinate(feature: f64) -> f32 {
-    (feature.signum() * feature.abs().ln_1p()) as f32
+pub fn coordinate(feature: f64) -> f64 {
+    feature.signum() * feature.abs().ln_1p()
 }
 
 impl Nearness {
@@ -38,7 +38,7 @@ impl Nearness {
         let width = self.mean.len().max(1);
         let mut at = [0f32; MOST_FEATURES];
         for (i, at) in at.iter_mut().enumerate().take(self.mean.len()) {
-            *at = (coordinate(features[i]) - self.mean[i]) * self.scale[i];
+            *at = (coordinate(features[i]) as f32 - self.mean[i]) * self.scale[i];
         }
         let away = |point: &[f32]| -> f32 {
             point.iter().zip(&at).map(|(point, at)| (at - point) * (at - point)).sum()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Forest, LEAF, Model, Prediction};
 use crate::choose::{Known, works};
-use crate::cost::{Cost, Estimator, Source, TERMS, terms};
+use crate::cost::{Cost, Estimator, Source, TERMS, relate, terms};
 use crate::features::Features;
 use crate::format::{Candidate, Target, Value};
 use crate::structure::Structure;
@@ -175,14 +175,17 @@ impl Predictor {
     pub fn predict(&self, structure: &Structure<'_>, target: &Target<'_>) -> Prediction {
         let features = self.model.features_of(&Features::of(structure));
         let mut inputs = self.inputs(&features);
-        let (nrows, nnz) = (structure.pattern().nrows(), structure.pattern().nnz());
         let estimator = Estimator::new(structure, target);
-        let known = works(structure, target);
-        let known = known.iter().filter_map(|(candidate, work)| {
+        let (sight, works) = (estimator.sight(), works(structure, target));
+        let suits = works.iter().filter_map(|(candidate, work)| {
             let work = work.as_ref().ok()?;
-            let times = estimator.times(candidate, work);
-            let spmv_s = self.spmv_s(&mut inputs, candidate, &terms(work, &times, nrows, nnz))?;
-            let estimate = estimator.cost(candidate, work);
+            let terms = terms(work, &estimator.times(candidate, work), &sight);
+            Some((candidate, estimator.cost(candidate, work), terms))
+        });
+        let mut suits: Vec<_> = suits.collect();
+        relate(suits.iter_mut().map(|(candidate, _, terms)| (*candidate, terms)));
+        let known = suits.into_iter().filter_map(|(candidate, estimate, terms)| {
+            let spmv_s = self.spmv_s(&mut inputs, candidate, &terms)?;
             let candidate = candidate.clone();
             let cost = Ok(Cost { spmv_s, source: Source::Predicted, ..estimate });
             Some(Known { candidate, cost })

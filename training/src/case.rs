@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result, bail};
 use ellect::choose::{Workload, target, target_of};
-use ellect::cost::{Cost, Estimator, TERMS, terms};
+use ellect::cost::{Cost, Estimator, TERMS, relate, terms};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
 use ellect::measure::{Measurement, Seen};
@@ -224,7 +224,9 @@ impl Records {
         let case = |(key, measured): (Key<'_>, BTreeMap<&str, &Measurement>)| {
             let (source, fingerprint, precision) = key;
             let structure = &self.structures[&fingerprint];
-            let trials = measured.into_values().filter_map(|m| trial(m, device)).collect();
+            let trials = measured.into_values().filter_map(|m| trial(m, device));
+            let mut trials: Vec<Trial> = trials.collect();
+            relate(trials.iter_mut().map(|trial| (&trial.candidate, &mut trial.terms)));
             Case {
                 source: source.to_string(),
                 family: match structure.family.as_str() {
@@ -256,7 +258,7 @@ fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
     let times = estimator.times(&candidate, &seen.work);
     Some(Trial {
         name: candidate.to_string(),
-        terms: terms(&seen.work, &times, seen.sight.nrows, seen.sight.nnz),
+        terms: terms(&seen.work, &times, &seen.sight),
         estimate: estimator.cost(&candidate, &seen.work),
         convert_s: if seen.work.convert_bytes == 0 { 0.0 } else { cost.convert_s },
         spmv_s: cost.spmv_s,

@@ -98,7 +98,7 @@ pub fn folds(cases: &[Case], most: usize) -> Vec<Vec<usize>> {
 /// Of no cases, and what linfa says.
 pub fn nearness(cases: &[&Case], features: &[String]) -> Result<Nearness> {
     let rows: Vec<Vec<f64>> = cases.iter().map(|case| values(case, features)).collect();
-    let point = |(i, k): (usize, usize)| coordinate(rows[i][k]);
+    let point = |(i, k): (usize, usize)| coordinate(rows[i][k]) as f32;
     let points = Array2::from_shape_fn((cases.len(), features.len()), point);
     let mean = points.mean_axis(Axis(0)).context("there are no cases")?;
     let scale = points.std_axis(Axis(0), 0.0).mapv(|s| if s > 1e-6 { 1.0 / s } else { 0.0 });

@@ -1,7 +1,7 @@
 //! Learners: ensembles of trees by smartcore, handed out as flat arrays.
 
 use anyhow::{Context, Result, bail};
-use ellect::model::{Forest, LEAF};
+use ellect::model::{Forest, LEAF, coordinate};
 use serde::Serialize;
 use serde_json::Value;
 use smartcore::ensemble::extra_trees_regressor::{
@@ -46,6 +46,10 @@ impl Learner {
 
     /// Fits trees to rows of inputs, all finite; the same arguments give the same trees.
     ///
+    /// They are grown over [`coordinate`]s: inputs span many powers of ten, which random thresholds
+    /// and middles between neighbours would not. The thresholds that come out are of the inputs as
+    /// they are.
+    ///
     /// # Errors
     /// What smartcore says.
     pub fn fit(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<Forest> {
@@ -57,7 +61,7 @@ impl Learner {
                 ..Forest::default()
             });
         }
-        let x = DenseMatrix::from_2d_vec(&rows.to_vec())?;
+        let x = grown_over(rows)?;
         let y = targets.to_vec();
         match self {
             Learner::RandomForest => {
@@ -99,10 +103,22 @@ impl Learner {
     }
 }
 
-/// The largest f32 that is at most `threshold`: inputs of f32 compare with it as with `threshold`.
+fn grown_over(rows: &[Vec<f64>]) -> Result<DenseMatrix<f64>> {
+    let row = |row: &Vec<f64>| row.iter().map(|&value| coordinate(value)).collect();
+    Ok(DenseMatrix::from_2d_vec(&rows.iter().map(row).collect())?)
+}
+
+/// The largest f32 whose coordinate is at most `threshold`: inputs of f32 compare with it as their
+/// coordinates do with `threshold`.
 fn below(threshold: f64) -> f32 {
-    let near = threshold as f32;
-    if f64::from(near) > threshold { near.next_down() } else { near }
+    let most = f64::from(f32::MAX);
+    let near = (threshold.signum() * threshold.abs().exp_m1()).clamp(-most, most) as f32;
+    let fits = |value: f32| coordinate(f64::from(value)) <= threshold;
+    match fits(near) {
+        true if fits(near.next_up()) => near.next_up(),
+        true => near,
+        false => near.next_down(),
+    }
 }
 
 fn list(value: &Value) -> Result<&Vec<Value>> {
@@ -192,7 +208,7 @@ mod tests {
     #[test]
     fn flat_trees_say_what_smartcores_say() {
         let (rows, targets) = data();
-        let x = DenseMatrix::from_2d_vec(&rows).expect("rows of one width");
+        let x = grown_over(&rows).expect("rows of one width");
         let parameters = RandomForestRegressorParameters::default().with_n_trees(7).with_seed(3);
         let model = RandomForestRegressor::fit(&x, &targets, parameters).expect("finite");
         let forest = averaged(&model).expect("smartcore 0.7.0");
@@ -200,6 +216,19 @@ mod tests {
         let theirs: Vec<f64> = model.predict(&x).expect("fitted");
         for (row, theirs) in rows.iter().zip(theirs) {
             assert!((forest.sum(&inputs(row)) - theirs).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn inputs_compare_with_thresholds_as_their_coordinates_do() {
+        let values =
+            [-3e4, -0.7, 0.0, 1e-9, 0.3, 1.0, 77.0, 12_345.678, 3e9, 1e30].map(|v| v as f32);
+        for value in values {
+            let own = coordinate(f64::from(value));
+            assert_eq!(below(own), value);
+            for threshold in values.map(|other| (own + coordinate(f64::from(other))) / 2.0) {
+                assert_eq!(value <= below(threshold), own <= threshold, "{value} {threshold}");
+            }
         }
     }
 
