@@ -1,7 +1,7 @@
 //! What the choice sees of a matrix: one number each, by name.
 //!
-//! [`FEATURES`] are cheap: together a few passes over the pattern. [`COSTLY`] ones are computed
-//! where somebody asks for them. Both depend on the pattern alone.
+//! [`FEATURES`] are cheap: together a few passes over the pattern, or less where samples do.
+//! [`COSTLY`] ones are computed where somebody asks for them. Both depend on the pattern alone.
 
 mod summary;
 
@@ -83,7 +83,8 @@ const fn costly(
 /// The cheap features.
 ///
 /// A padding is the number of slots for each entry: 1 where nothing is padded. Where a feature is
-/// sampled, it says so; the others are exact.
+/// sampled, it says so; the others are exact, but of a large matrix that a
+/// [`Structure::sampled`] sees, all that need entries are told from samples.
 pub static FEATURES: &[Feature] = &[
     of_size("nrows", "rows", "number of rows", |r| r.nrows),
     of_size("ncols", "columns", "number of columns", |r| r.ncols),

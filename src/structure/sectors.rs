@@ -140,22 +140,20 @@ impl Structure<'_> {
         let mut lanes: Vec<&[u32]> = lanes.collect();
         let entries = lanes.iter().map(|lane| lane.len() as u64).sum();
         let mut sectors = [0; 2];
+        let mut from = 0;
         while !lanes.is_empty() {
             if let ([lane], 1) = (lanes.as_slice(), threads) {
                 // A step for each entry, and a sector for each step.
-                return Met { sectors: sectors.map(|met| met + lane.len() as u64), entries };
+                sectors = sectors.map(|met| met + (lane.len() - from) as u64);
+                break;
             }
-            let mut ended = false;
-            let step = lanes.iter_mut().flat_map(|lane| {
-                let (step, rest) = lane.split_at(threads.min(lane.len()));
-                *lane = rest;
-                ended |= rest.is_empty();
-                step.iter().map(|&c| column(c))
-            });
-            sectors = add(sectors, distinct(step));
-            if ended {
-                lanes.retain(|lane| !lane.is_empty());
+            let to = from + threads;
+            let step = lanes.iter().flat_map(|lane| &lane[from..lane.len().min(to)]);
+            sectors = add(sectors, distinct(step.map(|&c| column(c))));
+            if lanes.iter().any(|lane| lane.len() <= to) {
+                lanes.retain(|lane| lane.len() > to);
             }
+            from = to;
         }
         Met { sectors, entries }
     }

@@ -47,13 +47,14 @@ fn all_candidates(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// The same with features and estimates, of a matrix that nothing is known of.
+/// The same with features and estimates, of a matrix that nothing is known of: what a choice looks
+/// at.
 #[divan::bench(sample_count = 10)]
 fn from_the_pattern(bencher: Bencher<'_, '_>) {
     let predictor = predictor();
-    let csr = generate::by_name("stencil7", 100_000, 1).expect("a class");
+    let csr = generate::by_name("stencil7", 1_000_000, 1).expect("a class");
     let devices = Device::shipped();
     let device = devices.iter().find(|device| device.kind == Kind::Gpu).expect("shipped");
     let target = target(device, &Workload::default());
-    bencher.bench_local(|| predictor.predict(&Structure::of(black_box(&csr)), &target));
+    bencher.bench_local(|| predictor.predict(&Structure::sampled(black_box(&csr)), &target));
 }
