@@ -288,6 +288,7 @@ impl Tuner {
         };
         // A process that measures asks a structure of its own; a GPU opened here asks this one.
         let to_try = Structure::sampled(csr).with_partitioning();
+        let _held = self.meter.hold(csr);
         let mut known = Vec::new();
         for (i, candidate) in timed.iter().enumerate() {
             let limit = if i == 0 { None } else { left() };

@@ -163,14 +163,16 @@ impl Meter {
     }
 
     /// Keeps a matrix at hand for the candidates that are timed on it: on a GPU, it is uploaded
-    /// once. Where that fails, each candidate tells why.
+    /// once, where a failure is told by each candidate; for a worker, it is looked through once.
     pub fn hold<'a, T: Scalar>(&'a self, csr: &'a Csr<T>) -> Holding<'a> {
+        if let Some(worker) = &self.worker {
+            worker.lock().unwrap_or_else(PoisonError::into_inner).hold(csr);
+        }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let held = Held::new(gpu, csr).ok().map(|held| Box::new(held) as Box<dyn Any + Send>);
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
         }
-        let _ = csr;
         Holding { meter: self }
     }
 
@@ -232,14 +234,18 @@ fn timed(times: usize, look: impl Fn() -> Result<Features>) -> Result<(Features,
 /// A matrix that a meter keeps at hand until this is dropped; see [`Meter::hold`].
 #[derive(Debug)]
 pub struct Holding<'a> {
-    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only a GPU holds anything"))]
     meter: &'a Meter,
 }
 
-#[cfg(feature = "cuda")]
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
-        *self.meter.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(worker) = &self.meter.worker {
+            worker.lock().unwrap_or_else(PoisonError::into_inner).release();
+        }
+        #[cfg(feature = "cuda")]
+        {
+            *self.meter.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
     }
 }
 

@@ -443,6 +443,7 @@ impl Run<'_> {
             records.push(decided(candidate, Some(&suits.seen), Outcome::Cut { reason }));
         }
         let structure = Structure::sampled(csr);
+        let _held = tuning.meter.hold(csr);
         let start = Instant::now();
         for (i, (candidate, suits)) in timed.into_iter().enumerate() {
             let spent_s = start.elapsed().as_secs_f64();

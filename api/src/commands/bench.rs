@@ -195,8 +195,9 @@ fn one<T: Scalar>(
 ) -> Result<()> {
     let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
     let target = choose::target(meter.device(), &workload);
-    let structure = Structure::sampled(csr);
+    let structure = Structure::sampled(csr).with_partitioning();
     let protocol = protocol();
+    let _held = meter.hold(csr);
     let bar = bar(chosen.len() as u64, "timing");
     for candidate in chosen {
         bar.set_message(format!("{name} {candidate}"));

@@ -97,6 +97,7 @@ impl Job<'_> {
         }
         let bar = bar(self.chosen.len() as u64, "timing");
         let mut measured = Vec::new();
+        let _held = self.meter.hold(csr);
         for candidate in self.chosen {
             bar.set_message(candidate.to_string());
             let known = match self.wisdom.filter(|_| !self.options.again) {

@@ -94,6 +94,8 @@ pub struct Worker {
     driver: String,
     running: Option<Running>,
     deaths: u32,
+    /// Where the values of a matrix are that is measured again and again, and its key.
+    held: Option<(usize, Key)>,
 }
 
 impl Worker {
@@ -112,6 +114,7 @@ impl Worker {
             driver,
             running: Some(running),
             deaths: 0,
+            held: None,
         })
     }
 
@@ -136,10 +139,21 @@ impl Worker {
         self.running.as_ref().map(|running| lock(&running.child).id())
     }
 
+    /// Tells that the next candidates are of this matrix, so that it is looked through only once.
+    pub(super) fn hold<T: Scalar>(&mut self, csr: &Csr<T>) {
+        self.held = Some((csr.values().as_ptr().addr(), Key::of(csr)));
+    }
+
+    /// Ends what [`Worker::hold`] began.
+    pub(super) fn release(&mut self) {
+        self.held = None;
+    }
+
     /// Checks and times one candidate, given as text; one that ends the child, or takes longer than
     /// `limit` or the worker's own time limit, has [`Outcome::Failed`].
     ///
-    /// One pass over the matrix besides, and its transfer where another one was measured last.
+    /// One pass over the matrix besides unless it is held, and its transfer where another one was
+    /// measured last.
     ///
     /// # Errors
     /// [`Error::Device`] where the child does not start again, or where many candidates in a row
@@ -159,7 +173,9 @@ impl Worker {
             memory_limit: target.memory_limit,
             protocol: *protocol,
         };
-        let matrix = Key::of(csr);
+        let address = csr.values().as_ptr().addr();
+        let held = self.held.filter(|(held, _)| *held == address);
+        let matrix = held.map_or_else(|| Key::of(csr), |(_, key)| key);
         // A child that ended between two jobs is nothing that this candidate did.
         let alive = |running: &Running| running.ended_within(Duration::ZERO).is_none();
         let mut running = match self.running.take().filter(alive) {
