@@ -103,9 +103,6 @@ pub enum Base {
     Estimate,
     /// The geometric mean of both: less bold than either where a matrix is unlike all others.
     Mean,
-    /// That of the estimate and of [`Base::Mean`]: half of the trees were grown over each, which
-    /// err in other places.
-    Mixed,
 }
 
 impl Base {
@@ -115,7 +112,6 @@ impl Base {
             Base::Floor => floor_s,
             Base::Estimate => estimate_s,
             Base::Mean => (floor_s * estimate_s).sqrt(),
-            Base::Mixed => (estimate_s * Base::Mean.of(floor_s, estimate_s)).sqrt(),
         }
     }
 }

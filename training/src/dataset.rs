@@ -17,8 +17,8 @@ use crate::case::Case;
 pub struct Table {
     /// Inputs as a model is given them: features, terms, parameters.
     pub rows: Vec<Vec<f64>>,
-    /// Logarithm of the measured time over each base.
-    pub targets: Vec<Vec<f64>>,
+    /// Logarithm of the measured time over the base.
+    pub targets: Vec<f64>,
 }
 
 /// Features that every case has, in the order of the library's table.
@@ -47,35 +47,22 @@ pub fn parameters(format: &str) -> Vec<String> {
     all
 }
 
-/// The bases that the trees of a model with this one are grown over, as many over each.
-fn grown_over(base: Base) -> Vec<Base> {
-    match base {
-        Base::Mixed => vec![Base::Estimate, Base::Mean],
-        one => vec![one],
-    }
-}
-
 /// One table a format.
 pub fn tables(cases: &[&Case], features: &[String], base: Base) -> BTreeMap<String, Table> {
-    let bases = grown_over(base);
     let mut tables: BTreeMap<String, Table> = BTreeMap::new();
     for case in cases {
         let values = values(case, features);
         for trial in &case.trials {
-            let over =
-                |base: &Base| (trial.spmv_s / base.of(trial.floor_s(), trial.estimate.spmv_s)).ln();
-            let targets: Vec<f64> = bases.iter().map(over).collect();
+            let base_s = base.of(trial.floor_s(), trial.estimate.spmv_s);
+            let target = (trial.spmv_s / base_s).ln();
             let own = parameters(trial.format());
             let own = own.iter().map(|name| f64::from(input(&trial.candidate, name)));
             let row = values.iter().chain(&trial.terms).map(|&value| f64::from(value as f32));
             let row: Vec<f64> = row.chain(own).collect();
-            if targets.iter().chain(&row).all(|value| value.is_finite()) {
+            if target.is_finite() && row.iter().all(|value| value.is_finite()) {
                 let table = tables.entry(trial.format().to_string()).or_default();
                 table.rows.push(row);
-                table.targets.resize(bases.len(), Vec::new());
-                for (all, own) in table.targets.iter_mut().zip(targets) {
-                    all.push(own);
-                }
+                table.targets.push(target);
             }
         }
     }

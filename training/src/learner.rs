@@ -44,8 +44,7 @@ impl Learner {
         }
     }
 
-    /// Fits trees to rows of inputs, all finite, and predicts the mean of these targets, as many
-    /// trees grown for each of them; the same arguments give the same trees.
+    /// Fits trees to rows of inputs, all finite; the same arguments give the same trees.
     ///
     /// They are grown over [`coordinate`]s: inputs span many powers of ten, which random thresholds
     /// and middles between neighbours would not. The thresholds that come out are of the inputs as
@@ -53,22 +52,7 @@ impl Learner {
     ///
     /// # Errors
     /// What smartcore says.
-    pub fn fit(self, rows: &[Vec<f64>], targets: &[Vec<f64>], seed: u64) -> Result<Forest> {
-        let parts = targets.len().max(1);
-        let one = |(i, targets): (usize, &Vec<f64>)| {
-            self.fit_part(rows, targets, seed.wrapping_add(i as u64), parts)
-        };
-        Ok(mean(&targets.iter().enumerate().map(one).collect::<Result<Vec<_>>>()?))
-    }
-
-    /// One of so many parts of the trees.
-    fn fit_part(
-        self,
-        rows: &[Vec<f64>],
-        targets: &[f64],
-        seed: u64,
-        parts: usize,
-    ) -> Result<Forest> {
+    pub fn fit(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<Forest> {
         let width = rows.first().map_or(0, Vec::len);
         if rows.len() < 2 {
             // One row, or none: its target, or the base itself.
@@ -82,7 +66,7 @@ impl Learner {
         match self {
             Learner::RandomForest => {
                 let parameters = RandomForestRegressorParameters::default()
-                    .with_n_trees(TREES / parts)
+                    .with_n_trees(TREES)
                     .with_max_depth(DEPTH)
                     .with_m((width / 3).max(1))
                     .with_seed(seed);
@@ -90,7 +74,7 @@ impl Learner {
             }
             Learner::ExtraTrees => {
                 let parameters = ExtraTreesRegressorParameters::default()
-                    .with_n_trees(TREES / parts)
+                    .with_n_trees(TREES)
                     .with_max_depth(DEPTH)
                     .with_m((width / 2).max(1))
                     .with_seed(seed);
@@ -100,7 +84,7 @@ impl Learner {
                 let mean = targets.iter().sum::<f64>() / targets.len() as f64;
                 let rate = 0.1;
                 let parameters = XGRegressorParameters::default()
-                    .with_n_estimators(ROUNDS / parts)
+                    .with_n_estimators(ROUNDS)
                     .with_max_depth(4)
                     .with_learning_rate(rate)
                     .with_base_score(mean)
@@ -117,22 +101,6 @@ impl Learner {
             }
         }
     }
-}
-
-/// The forest whose sum is the mean of the sums of these, all of one scale.
-fn mean(forests: &[Forest]) -> Forest {
-    let share = 1.0 / forests.len().max(1) as f64;
-    let mut all = Forest::default();
-    for forest in forests {
-        let first = all.feature.len() as u32;
-        all.bias += share * forest.bias;
-        all.scale = share * forest.scale;
-        all.roots.extend(forest.roots.iter().map(|root| first + root));
-        all.feature.extend(&forest.feature);
-        all.value.extend(&forest.value);
-        all.child.extend(forest.child.iter().map(|child| first + child));
-    }
-    all
 }
 
 fn grown_over(rows: &[Vec<f64>]) -> Result<DenseMatrix<f64>> {
@@ -252,23 +220,6 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_of_forests_says_what_they_say_on_average() {
-        let (rows, targets) = data();
-        let doubled: Vec<f64> = targets.iter().map(|y| 2.0 * y).collect();
-        for learner in Learner::ALL {
-            let both = [targets.clone(), doubled.clone()];
-            let part = |seed: u64| learner.fit_part(&rows, &both[seed as usize], 1 + seed, 2);
-            let parts = [0, 1].map(|seed| part(seed).expect("finite rows"));
-            let forest = learner.fit(&rows, &both, 1).expect("finite rows");
-            forest.check(4).expect("sound");
-            for row in rows.iter().map(|row| inputs(row)) {
-                let mean = (parts[0].sum(&row) + parts[1].sum(&row)) / 2.0;
-                assert!((forest.sum(&row) - mean).abs() < 1e-9, "{}", learner.name());
-            }
-        }
-    }
-
-    #[test]
     fn inputs_compare_with_thresholds_as_their_coordinates_do() {
         let values =
             [-3e4, -0.7, 0.0, 1e-9, 0.3, 1.0, 77.0, 12_345.678, 3e9, 1e30].map(|v| v as f32);
@@ -285,16 +236,12 @@ mod tests {
     fn every_learner_learns_and_repeats_itself() {
         let (rows, targets) = data();
         for learner in Learner::ALL {
-            let forest =
-                learner.fit(&rows, std::slice::from_ref(&targets), 1).expect("finite rows");
+            let forest = learner.fit(&rows, &targets, 1).expect("finite rows");
             forest.check(4).expect("sound");
             let off = |(row, y): (&Vec<f64>, &f64)| (forest.sum(&inputs(row)) - y).abs();
             let mean = rows.iter().zip(&targets).map(off).sum::<f64>() / rows.len() as f64;
             assert!(mean < 0.3, "{}: {mean}", learner.name());
-            assert_eq!(
-                forest,
-                learner.fit(&rows, std::slice::from_ref(&targets), 1).expect("the same")
-            );
+            assert_eq!(forest, learner.fit(&rows, &targets, 1).expect("the same"));
         }
     }
 }

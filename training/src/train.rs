@@ -45,9 +45,7 @@ impl Plan {
     /// Every plan that cross-validation chooses from.
     pub fn all() -> impl Iterator<Item = Plan> {
         let bases = [Base::Floor, Base::Estimate, Base::Mean];
-        let each = |base| Learner::ALL.map(|learner| Plan { learner, base });
-        let mixed = Plan { learner: Learner::ExtraTrees, base: Base::Mixed };
-        bases.into_iter().flat_map(each).chain([mixed])
+        bases.into_iter().flat_map(|base| Learner::ALL.map(|learner| Plan { learner, base }))
     }
 }
 
@@ -57,7 +55,6 @@ impl std::fmt::Display for Plan {
             Base::Floor => "floor",
             Base::Estimate => "estimate",
             Base::Mean => "mean of floor and estimate",
-            Base::Mixed => "estimate and that mean, half the trees each",
         };
         write!(f, "{} over the {base}", self.learner.name())
     }
