@@ -293,13 +293,16 @@ fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Resul
     Ok((0..SPMVS.len()).map(total).collect())
 }
 
+/// A look pays where all takes at most this part of the incumbent's time: less is left to chance.
+const PAYS: f64 = 0.97;
+
 /// The tree that tells whether a look pays, of the cases at these places.
 ///
 /// # Errors
 /// What linfa says.
 pub fn look(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Rules> {
     let over = |i: usize, spmvs| look_over_stay(&cases[i], &predicted[i], spmvs);
-    let pays = |i: usize, spmvs: u64| over(i, spmvs).is_some_and(|over| over < 1.0);
+    let pays = |i: usize, spmvs: u64| over(i, spmvs).is_some_and(|over| over < PAYS);
     let example = |&i: &usize| LOOK_SPMVS.map(|spmvs| (&cases[i], spmvs, pays(i, spmvs)));
     tree::worth(&seen.iter().flat_map(example).collect::<Vec<_>>())
 }

@@ -42,10 +42,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Every plan that cross-validation chooses from.
+    /// Every plan that cross-validation chooses from: each learner, and other bases with one.
     pub fn all() -> impl Iterator<Item = Plan> {
-        let bases = [Base::Floor, Base::Estimate, Base::Mean];
-        bases.into_iter().flat_map(|base| Learner::ALL.map(|learner| Plan { learner, base }))
+        let learners = Learner::ALL.map(|learner| Plan { learner, base: Base::Estimate });
+        let bases = [Base::Floor, Base::Mean];
+        learners.into_iter().chain(bases.map(|base| Plan { learner: Learner::ExtraTrees, base }))
     }
 }
 

@@ -49,7 +49,7 @@ pub fn rules(cases: &[&Case], features: &[&str], depth: usize) -> Result<Rules> 
         let inputs: Vec<f64> = features.iter().map(value).collect();
         Some(Example { inputs, label: winner(case)?.format(), weight: 1.0 })
     });
-    grow(&won.collect::<Vec<_>>(), features, depth)
+    grow(&won.collect::<Vec<_>>(), features, depth, None)
 }
 
 /// The names of features that need nothing but the lengths of rows.
@@ -66,7 +66,7 @@ pub fn at_sight(case: &Case, spmvs: u64, name: &str) -> f64 {
 }
 
 /// A look that does not pay counts as much as so many that would have paid.
-const CAUTION: f32 = 5.0;
+const CAUTION: f32 = 30.0;
 
 /// A tree that says of a matrix, by the lengths of its rows and the products to come, whether
 /// looking closer will pay: its features, estimates and conversion in what the products save.
@@ -81,11 +81,14 @@ pub fn worth(paid: &[(&Case, u64, bool)]) -> Result<Rules> {
         let inputs = names.iter().map(|name| at_sight(case, spmvs, name)).collect();
         Example { inputs, label, weight }
     };
-    grow(&paid.iter().map(example).collect::<Vec<_>>(), &names, DEPTH)
+    grow(&paid.iter().map(example).collect::<Vec<_>>(), &names, DEPTH, Some(LEAST_LEAF))
 }
 
 /// The depth of the tree of [`worth`].
-const DEPTH: usize = 6;
+const DEPTH: usize = 8;
+
+/// The least weight of its leaves.
+const LEAST_LEAF: f32 = 40.0;
 
 /// A row of a tree's table.
 struct Example<'a> {
@@ -94,8 +97,14 @@ struct Example<'a> {
     weight: f32,
 }
 
-/// Fits a tree to examples with inputs of these names.
-fn grow(examples: &[Example<'_>], names: &[&str], depth: usize) -> Result<Rules> {
+/// Fits a tree to examples with inputs of these names, with leaves of at least this weight or a
+/// sixtieth of all.
+fn grow(
+    examples: &[Example<'_>],
+    names: &[&str],
+    depth: usize,
+    leaf: Option<f32>,
+) -> Result<Rules> {
     let mut words: Vec<&str> = examples.iter().map(|example| example.label).collect();
     words.sort_unstable();
     words.dedup();
@@ -104,7 +113,7 @@ fn grow(examples: &[Example<'_>], names: &[&str], depth: usize) -> Result<Rules>
     let label = |example: &Example<'_>| words.binary_search(&example.label).unwrap_or(0);
     let labels: Array1<usize> = examples.iter().map(label).collect();
     let weights: Array1<f32> = examples.iter().map(|example| example.weight).collect();
-    let leaf = (weights.sum() / 60.0).max(2.0);
+    let leaf = leaf.unwrap_or((weights.sum() / 60.0).max(2.0));
     let data = Dataset::new(inputs, labels).with_weights(weights);
     let tree = DecisionTree::params().max_depth(Some(depth)).min_weight_leaf(leaf).fit(&data)?;
     let mut rules = Rules::default();
