@@ -50,7 +50,7 @@ impl Tuner {
     /// (feature `cuda`), or a profile as [`crate::device::find`] finds it.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where there is none.
+    /// [`Error::Device`] where there is none.
     pub fn open(name: &str) -> Result<Self> {
         Ok(Tuner::with_meter(Meter::open(name, &crate::device::data_dir())?))
     }
@@ -111,7 +111,7 @@ impl Tuner {
     /// Ranks every candidate for this matrix.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the effort asks for timing on a device that is not here.
+    /// [`Error::Device`] where the effort asks for timing on a device that is not here.
     pub fn recommend<T: Scalar>(&self, csr: &Csr<T>, workload: &Workload) -> Result<Choice> {
         self.recommend_with(csr, workload, &mut |_| ())
     }
@@ -136,7 +136,7 @@ impl Tuner {
     /// says so.
     ///
     /// # Errors
-    /// As [`Tuner::recommend`], and [`Error::WrongProduct`](crate::Error::WrongProduct) where [`Verify`] asked for a check and
+    /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where [`Verify`] asked for a check and
     /// it failed.
     pub fn prepare<T: Scalar>(
         &self,
