@@ -203,7 +203,7 @@ pub(crate) mod tests {
     #[test]
     fn a_tree_finds_when_a_look_pays_and_reads_rows_only_where_it_must() {
         let cases: Vec<Case> =
-            (0..20).map(|i| case(["stencil5", "power_law"][i % 2], 200 + 10 * i)).collect();
+            (0..100).map(|i| case(["stencil5", "power_law"][i % 2], 200 + 2 * i)).collect();
         // Of many products, a look pays where rows differ.
         let pays = |case: &Case, spmvs| spmvs > 1000 && case.features["row_nnz_cv"] > 0.6;
         let paid: Vec<_> = cases
