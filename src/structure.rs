@@ -5,6 +5,7 @@ mod columns;
 mod constants;
 mod diagonals;
 mod histogram;
+mod near;
 mod rows;
 mod sample;
 mod sectors;
@@ -107,6 +108,7 @@ pub struct Structure<'a> {
     steps: Mutex<HashMap<(usize, usize, Sort), u64>>,
     sectors: Mutex<HashMap<Walk, EachPrecision>>,
     loaded: Mutex<HashMap<(usize, Precision), f64>>,
+    near: Mutex<HashMap<(Walk, near::Near), f64>>,
     spans: Mutex<HashMap<(usize, Sort), Spans>>,
     widest: Mutex<HashMap<(usize, Sort), u64>>,
     diagonals: OnceLock<diagonals::Diagonals>,
@@ -179,6 +181,7 @@ impl<'a> Structure<'a> {
             steps: Mutex::default(),
             sectors: Mutex::default(),
             loaded: Mutex::default(),
+            near: Mutex::default(),
             spans: Mutex::default(),
             widest: Mutex::default(),
             diagonals: OnceLock::new(),

@@ -385,7 +385,7 @@ fn untried(choice: &Choice) -> impl Iterator<Item = &Candidate> {
 
 /// What effort measure times.
 fn few(choice: &Choice) -> Vec<Candidate> {
-    let all = choice.ranking.iter().map(|ranked| &ranked.candidate);
+    let all = choice.ranking.iter().map(|ranked| (&ranked.candidate, ranked.total_us * 1e-6));
     choose::best_few(all).into_iter().cloned().collect()
 }
 

@@ -156,3 +156,30 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
     let reordered = found.ranking.iter().find(|r| r.candidate.to_string().contains("sort=rcm"));
     assert_eq!(reordered.expect("it suits").source, Source::Measured);
 }
+
+#[test]
+fn few_that_are_timed_are_csr_and_the_best_of_several_formats() {
+    let candidates: Vec<Candidate> = [
+        "hll:hack=32,sort=none,tpr=1,col=16",
+        "hll:hack=64,sort=none,tpr=1,col=16",
+        "hll:hack=32,sort=none,tpr=2,col=16",
+        "stcsr:tile=1024",
+        "cusparse:alg=csr_alg1",
+        "csr",
+        "coo",
+    ]
+    .map(|name| name.parse().expect("a candidate"))
+    .into();
+    let few = |seconds: [f64; 7]| -> Vec<String> {
+        let timed = choose::best_few(candidates.iter().zip(seconds));
+        timed.into_iter().map(|candidate| candidate.to_string()).collect()
+    };
+    let csr = ["cusparse:alg=csr_alg1", "csr"];
+    // A variant of the best format comes before a format that is far behind, and after one that is
+    // about as good.
+    let [a, b, c, st, coo] = [0, 1, 2, 3, 6].map(|i| candidates[i].to_string());
+    assert_eq!(few([1.0, 1.01, 1.02, 1.05, 9.0, 8.0, 3.0])[..2], csr);
+    assert_eq!(few([1.0, 1.01, 1.02, 1.05, 9.0, 8.0, 3.0])[2..], [&*a, &*st, &*b]);
+    assert_eq!(few([1.0, 1.01, 1.02, 1.2, 9.0, 8.0, 3.0])[2..], [&*a, &*b, &*c]);
+    assert_eq!(few([3.0, 3.0, 2.0, 1.2, 9.0, 8.0, 1.3])[2..], [&*st, &*coo, &*c]);
+}

@@ -205,20 +205,34 @@ pub fn is_csr(candidate: &Candidate) -> bool {
 /// Candidates that [`Effort::Measure`] times besides those of CSR.
 const FEW: usize = 3;
 
-/// At most so many of them of one format: estimates tell formats apart better than variants.
-const A_FORMAT: usize = 2;
+/// The share of its time that a candidate counts as slower for each one of its format that is timed
+/// too: predictions tell variants apart better than formats, so another format may surprise more.
+const SAME_FORMAT: f64 = 0.06;
 
-/// What [`Effort::Measure`] times of a ranking: all that multiply the CSR arrays, then the best few
-/// of the others.
-pub fn best_few<'a>(ranking: impl Iterator<Item = &'a Candidate> + Clone) -> Vec<&'a Candidate> {
-    let mut few: Vec<&Candidate> = ranking.clone().filter(|candidate| is_csr(candidate)).collect();
-    let most = few.len() + FEW;
-    for candidate in ranking.filter(|candidate| !is_csr(candidate)) {
-        let name = candidate.format.name();
-        let same = few.iter().filter(|other| other.format.name() == name).count();
-        if same < A_FORMAT && few.len() < most {
-            few.push(candidate);
-        }
+/// What [`Effort::Measure`] times of candidates and the seconds that they are thought to take: all
+/// that multiply the CSR arrays, then the best few of the others.
+pub fn best_few<'a>(candidates: impl Iterator<Item = (&'a Candidate, f64)>) -> Vec<&'a Candidate> {
+    let (csr, others): (Vec<_>, Vec<_>) = candidates.partition(|(candidate, _)| is_csr(candidate));
+    let csr = csr.into_iter().map(|(candidate, _)| candidate).collect();
+    with_best(csr, others, FEW)
+}
+
+/// These candidates and the `most` best others, by the seconds that they are thought to take; of
+/// several formats where they are about as good.
+pub fn with_best<'a>(
+    mut few: Vec<&'a Candidate>,
+    mut others: Vec<(&'a Candidate, f64)>,
+    most: usize,
+) -> Vec<&'a Candidate> {
+    for _ in 0..most.min(others.len()) {
+        let counted = |&(candidate, seconds): &(&Candidate, f64)| {
+            let format = candidate.format.name();
+            let same = few.iter().filter(|other| other.format.name() == format).count();
+            seconds * (1.0 + SAME_FORMAT * same as f64)
+        };
+        let times: Vec<f64> = others.iter().map(counted).collect();
+        let best = (0..others.len()).min_by(|&a, &b| times[a].total_cmp(&times[b]));
+        few.extend(best.map(|best| others.remove(best).0));
     }
     few
 }

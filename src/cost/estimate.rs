@@ -9,7 +9,7 @@
 //! | gather | all those bytes, and 32 for each sector of x missed nearby | last-level cache |
 //! | lookup | sectors of x asked for | nearest caches |
 //! | compute | multiply-adds and rows | processors |
-//! | row | entries of the longest row, where a few threads walk it | one thread |
+//! | row | steps of the longest row or the slowest tile, where a few threads take them | one thread |
 //!
 //! and takes as long as the highest of them, a little more where two are of the same height, plus
 //! its launches and what the formats' kernels were found to need besides.
@@ -37,10 +37,12 @@ pub struct Times {
     pub lookup_s: f64,
     /// Multiply-adds and rows on a host, where they go on beside memory traffic.
     pub compute_s: f64,
-    /// The longest row, where a few threads walk the whole of it.
+    /// The longest row or the slowest tile, where a few threads walk the whole of it.
     pub row_s: f64,
     /// Launches, and what kernels need for each entry and row beside all that.
     pub besides_s: f64,
+    /// Sectors that are not near when they are asked for.
+    pub missed: f64,
     /// Bytes that one product moves through memory.
     pub bytes: f64,
     /// What no product of this layout can be below: its bytes, x and y, each once, from the caches
@@ -64,7 +66,7 @@ impl Times {
             (self.gather_s, "gathers of x from the last-level cache"),
             (self.lookup_s, "look-ups of x in the nearest cache"),
             (self.compute_s, "arithmetic and the cost of each row"),
-            (self.row_s, "its longest row"),
+            (self.row_s, "its longest row or slowest tile"),
             (self.besides_s, "the cost of launching and of each row"),
         ]
         .into_iter()
@@ -144,9 +146,10 @@ impl<'a> Estimator<'a> {
         // Sectors of x that are not near any more when they are asked for; those that the
         // last-level cache has lost too come from memory.
         let fits_near = (device.near_bytes as f64 / x_bytes.max(1.0)).min(1.0);
-        let missed = match device.kind {
-            Kind::Gpu => work.x_sectors * self.sight.new_share,
-            Kind::Host => work.x_sectors * self.sight.new_share * (1.0 - fits_near),
+        let missed = match (work.x_loaded, device.kind) {
+            (Some(loaded), _) => loaded,
+            (None, Kind::Gpu) => work.x_sectors * self.sight.new_share,
+            (None, Kind::Host) => work.x_sectors * self.sight.new_share * (1.0 - fits_near),
         };
         let room = device.cache_bytes as f64;
         let lost = (1.0 - room / (x_bytes + y_bytes).max(1.0)).max(0.0);
@@ -159,18 +162,20 @@ impl<'a> Estimator<'a> {
         let share = reach.bandwidth.of(precision).max(1e-3) * self.occupancy(work);
         let cached = self.cached_share(bytes);
         let near = dense * (cached / share + 1.0 - cached) + scatter;
-        let near_s = near / device.cache_gbps + 32.0 * missed / device.gather_gbps;
+        let gathered = 32.0 * missed * reach.gather.of(precision);
+        let near_s = near / device.cache_gbps + gathered / device.gather_gbps;
         let host = device.kind == Kind::Host;
         let kernel_s = self.kernel_s(reach, work);
         Times {
             stream_s: bytes * (1.0 - cached) / device.read_gbps / share / 1e9,
             gather_s: near_s / 1e9,
-            lookup_s: work.x_sectors / device.lookup_gps / 1e9,
+            lookup_s: work.x_sectors * reach.lookup.of(precision) / device.lookup_gps / 1e9,
             compute_s: if host { kernel_s } else { 0.0 },
             row_s: self.row_s(reach, work),
             besides_s: self.launch_s(work)
                 + reach.fixed_us.of(precision) * 1e-6
                 + if host { 0.0 } else { kernel_s },
+            missed,
             bytes,
             floor_s: (dense * (1.0 - cached) / device.read_gbps)
                 .max(dense * cached / device.cache_gbps)
@@ -214,18 +219,20 @@ impl<'a> Estimator<'a> {
         (entries_ns + rows_ns + changes_ns) / processors / 1e9
     }
 
-    /// The longest row, where a few threads walk the whole of it.
+    /// The longest row or the slowest tile, where a few threads walk the whole of it.
     fn row_s(&self, reach: Reach, work: &Work) -> f64 {
-        if work.lanes == 0 {
-            return 0.0;
-        }
         let Target { device, precision, .. } = self.target;
         let step_ns = match reach.step_ns.of(precision) {
             0.0 => device.step_ns,
             own => own,
         };
-        let threads_a_row = (work.lanes as f64 / self.sight.nrows.max(1) as f64).max(1.0);
-        self.sight.longest as f64 / threads_a_row * step_ns / 1e9
+        let steps = if work.lanes == 0 {
+            work.tile_steps_most
+        } else {
+            let threads_a_row = (work.lanes as f64 / self.sight.nrows.max(1) as f64).max(1.0);
+            self.sight.longest as f64 / threads_a_row
+        };
+        steps * step_ns / 1e9
     }
 
     fn launch_s(&self, work: &Work) -> f64 {

@@ -75,7 +75,7 @@ pub fn terms(work: &Work, times: &Times, sight: &Sight) -> [f64; TERMS.len()] {
         lanes / rows,
         f64::from(work.launches),
         sight.new_share,
-        work.x_sectors * sight.new_share / nonzeros,
+        times.missed / nonzeros,
         sight.changes as f64 / rows,
         entries,
         steps,

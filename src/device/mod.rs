@@ -117,6 +117,10 @@ impl PerPrecision {
 pub struct Reach {
     /// Share of the memory bandwidth that streams of the layout reach.
     pub bandwidth: PerPrecision,
+    /// Time of loading sectors of x into the nearest caches, over what it is at `gather_gbps`.
+    pub gather: PerPrecision,
+    /// Time of looking sectors of x up there, over what it is at `lookup_gps`.
+    pub lookup: PerPrecision,
     /// Time of one multiply-add on one processor when all data is near, in nanoseconds.
     pub entry_ns: PerPrecision,
     /// Time of one row on one processor besides, in nanoseconds.
@@ -124,8 +128,8 @@ pub struct Reach {
     /// Time of a row on one processor besides where its length is another than that of the row
     /// before, in nanoseconds.
     pub change_ns: PerPrecision,
-    /// Time of a step of the longest row, where a few threads walk the whole of it, in nanoseconds;
-    /// where it is 0 the device's own.
+    /// Time of a step of the longest row, where a few threads walk the whole of it, or of the slowest
+    /// tile, in nanoseconds; where it is 0 the device's own.
     pub step_ns: PerPrecision,
     /// Time of a product besides, however small the matrix, in microseconds.
     pub fixed_us: PerPrecision,
@@ -142,6 +146,8 @@ impl Default for Reach {
     fn default() -> Self {
         Reach {
             bandwidth: PerPrecision::both(1.0),
+            gather: PerPrecision::both(1.0),
+            lookup: PerPrecision::both(1.0),
             entry_ns: PerPrecision::both(0.0),
             row_ns: PerPrecision::both(0.0),
             change_ns: PerPrecision::both(0.0),

@@ -188,14 +188,12 @@ fn kernels(device: &Device) -> BTreeMap<String, Reach> {
             let f32 = figures(&candidate, device, &in_f32, one.as_ref())?;
             let pair = |i: usize| PerPrecision { f32: f32[i], f64: f64[i] };
             let reach = Reach {
-                bandwidth: PerPrecision::both(1.0),
                 entry_ns: pair(0),
                 row_ns: pair(1),
                 change_ns: pair(2),
-                step_ns: PerPrecision::both(0.0),
-                fixed_us: PerPrecision::both(0.0),
                 convert_ns: pair(3),
                 update_ns: pair(4),
+                ..Reach::default()
             };
             Some((candidate.to_string(), reach))
         })

@@ -122,6 +122,7 @@ impl Storage for BhllFormat {
             // A lane asks for `b` elements a block where a row a lane asks for one an entry, but
             // rows of a block ask for the same ones.
             x_sectors: structure.x_sectors(across, target.precision),
+            x_loaded: structure.x_loaded(across, target),
             scattered_rows: if scatters { nrows } else { 0 },
             steps: slots / HACK as u64,
             lanes: nrows,

@@ -57,6 +57,7 @@ impl Storage for CooFormat {
             stream_bytes: bytes,
             entries: nnz,
             x_sectors: structure.x_sectors(Walk::Entries, target.precision),
+            x_loaded: structure.x_loaded(Walk::Entries, target),
             extra_bytes,
             steps: nnz.div_ceil(32),
             launches,

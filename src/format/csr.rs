@@ -42,6 +42,7 @@ impl Storage for CsrFormat {
     ) -> Result<Work, Refusal> {
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
+        let threads = lanes_a_row(nrows, nnz);
         let bytes =
             ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + target.precision.bytes())) as u64;
         Ok(Work {
@@ -49,10 +50,11 @@ impl Storage for CsrFormat {
             stream_bytes: bytes,
             entries: nnz as u64,
             x_sectors: structure.x_sectors(Walk::Entries, target.precision),
+            x_loaded: structure.x_loaded(Walk::Rows { threads, sort: Sort::None }, target),
             steps: structure.n_iter(32, 32, Sort::None),
             // A GPU's lanes walk whole rows; hosts share them out.
             lanes: match target.device.kind {
-                Kind::Gpu => (lanes_a_row(nrows, nnz) * nrows) as u64,
+                Kind::Gpu => (threads * nrows) as u64,
                 Kind::Host => 0,
             },
             launches: 1,

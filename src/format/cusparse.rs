@@ -16,7 +16,7 @@ use super::{
 };
 use crate::csr::Csr;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
+use crate::structure::{Structure, Walk};
 
 /// See the module.
 #[derive(Debug)]
@@ -55,7 +55,11 @@ impl Storage for CusparseFormat {
             HllFormat::work(structure, &sell(), target)?
         } else {
             // Long rows are shared out.
-            Work { lanes: 0, ..CsrFormat::work(structure, params, target)? }
+            Work {
+                lanes: 0,
+                x_loaded: structure.x_loaded(Walk::Entries, target),
+                ..CsrFormat::work(structure, params, target)?
+            }
         };
         // The preprocessing reads the row pointers once.
         Ok(Work {

@@ -58,6 +58,7 @@ impl Storage for HybFormat {
             stream_bytes: bytes,
             entries: slots + rest,
             x_sectors,
+            x_loaded: structure.x_loaded(across, target),
             extra_bytes: if second_pass { 2 * w * nrows } else { 0 },
             steps: nrows.div_ceil(WARP as u64) * width as u64 + rest.div_ceil(32),
             launches: if second_pass { 2 } else { 1 },

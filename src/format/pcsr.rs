@@ -82,6 +82,7 @@ impl Storage for PcsrFormat {
             stream_bytes: bytes,
             entries: nnz,
             x_sectors: structure.x_sectors(Walk::Entries, target.precision),
+            x_loaded: structure.x_loaded(Walk::Entries, target),
             extra_bytes: if two { 2 * w * nnz } else { 0 },
             steps: nnz.div_ceil(32),
             tile_steps,

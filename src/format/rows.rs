@@ -290,6 +290,7 @@ pub(super) fn work(
         stream_bytes: arrays.stream_bytes + if scatters { order_bytes } else { 0 },
         entries: arrays.entries,
         x_sectors: structure.x_sectors(Walk::Rows { threads, sort }, target.precision),
+        x_loaded: structure.x_loaded(Walk::Rows { threads, sort }, target),
         extra_bytes: if second_pass { 2 * value_bytes * nrows } else { 0 },
         scattered_rows: if scattered { nrows } else { 0 },
         steps: arrays.steps,

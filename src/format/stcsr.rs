@@ -99,6 +99,7 @@ impl Storage for StcsrFormat {
             stream_bytes: bytes,
             entries: slots,
             x_sectors: structure.x_sectors(Walk::Sorted { tile }, target.precision),
+            x_loaded: structure.x_loaded(Walk::Sorted { tile }, target),
             steps: nnz.div_ceil(32),
             tile_steps,
             tile_steps_most,

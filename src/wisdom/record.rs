@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::Candidate;
+use crate::format::{Candidate, Work};
 use crate::measure::{Measurement, Outcome, Provenance, Samples};
 use crate::structure::Structure;
 
@@ -161,9 +161,13 @@ fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
     name("driver", &m.provenance.driver)?;
     name("kernels", &m.provenance.kernels)?;
     if let Some(seen) = &m.seen {
-        let (share, sectors) = (seen.sight.new_share, seen.work.x_sectors);
-        if !(share.is_finite() && sectors.is_finite() && share >= 0.0 && sectors >= 0.0) {
-            return Err(format!("seen: new_share is {share}, x_sectors {sectors}"));
+        let Work { x_sectors, x_loaded, .. } = seen.work;
+        let counts = [seen.sight.new_share, x_sectors, x_loaded.unwrap_or(0.0)];
+        if counts.iter().any(|count| !count.is_finite() || *count < 0.0) {
+            let [share, sectors, loaded] = counts;
+            return Err(format!(
+                "seen: new_share is {share}, x_sectors {sectors}, x_loaded {loaded}"
+            ));
         }
     }
     let Outcome::Timed(timing) = &m.outcome else { return Ok(()) };

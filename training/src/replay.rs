@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use ellect::choose::{INCUMBENTS, Workload, best_few, is_csr, settle};
+use ellect::choose::{INCUMBENTS, Workload, best_few, is_csr, settle, with_best};
 use ellect::cost::Cost;
 use ellect::features::{Needs, of_rows_alone};
+use ellect::format::Candidate;
 use ellect::model::{LOOK, Rules};
 use serde::Serialize;
 
@@ -116,26 +117,30 @@ pub fn best_s(case: &Case) -> f64 {
     case.trials.iter().map(|trial| trial.spmv_s).fold(f64::INFINITY, f64::min)
 }
 
-/// The places of trials, by predicted time.
-fn by_time(case: &Case, predicted: &Predicted) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..case.trials.len()).collect();
-    order.sort_by(|&a, &b| predicted.spmv_s[a].total_cmp(&predicted.spmv_s[b]));
-    order
+/// Trials with predicted times.
+fn with_times<'a>(
+    case: &'a Case,
+    predicted: &'a Predicted,
+) -> impl Iterator<Item = (&'a Candidate, f64)> {
+    case.trials.iter().zip(&predicted.spmv_s).map(|(trial, &spmv_s)| (&trial.candidate, spmv_s))
 }
 
-/// The best of the incumbent and of the `few` with the least predicted times, all timed.
-pub fn best_of_few<'a>(case: &'a Case, predicted: &Predicted, few: usize) -> Option<&'a Trial> {
-    let order = by_time(case, predicted);
-    let timed = order.iter().take(few).map(|&j| &case.trials[j]).chain(incumbent(case));
+/// The best trial of these candidates.
+fn best_of<'a>(case: &'a Case, timed: &[&Candidate]) -> Option<&'a Trial> {
+    let timed = case.trials.iter().filter(|trial| timed.contains(&&trial.candidate));
     timed.min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
+}
+
+/// The best of the incumbent and of the `few` that are predicted to be the best, all timed.
+pub fn best_of_few<'a>(case: &'a Case, predicted: &Predicted, few: usize) -> Option<&'a Trial> {
+    let mut timed = with_best(Vec::new(), with_times(case, predicted).collect(), few);
+    timed.extend(incumbent(case).map(|trial| &trial.candidate));
+    best_of(case, &timed)
 }
 
 /// The best of what effort `measure` times.
 pub fn best_of_measured<'a>(case: &'a Case, predicted: &Predicted) -> Option<&'a Trial> {
-    let order = by_time(case, predicted);
-    let few = best_few(order.iter().map(|&j| &case.trials[j].candidate));
-    let timed = case.trials.iter().filter(|trial| few.contains(&&trial.candidate));
-    timed.min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
+    best_of(case, &best_few(with_times(case, predicted)))
 }
 
 /// What is taken for so many products by predicted times and estimated conversions.
