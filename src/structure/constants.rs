@@ -48,7 +48,7 @@ impl ConstantCounts {
         let count = |h| pieces(pattern, values, hack, h, 4 * most.mean).len();
         let counts: Vec<usize> = sample.par_picks().map(count).collect();
         let over = counts.iter().filter(|&&count| count > most.mean).count();
-        if over * most.sample > most.over * counts.len() {
+        if most.is_passed_by(over, counts.len()) {
             return None;
         }
         let pieces = sample.scale(counts.iter().sum::<usize>() as u64);
@@ -71,7 +71,7 @@ impl Constants {
         let pieces = |h: usize, look: usize| pieces(pattern, values, hack, h, look);
         let sample = (0..most.sample).map(|i| i * hacks / most.sample);
         let over = sample.filter(|&h| pieces(h, 4 * most.mean).len() > most.mean).count();
-        if over > most.over {
+        if most.is_passed_by(over, most.sample) {
             return None;
         }
         let all: Vec<Vec<(i64, usize)>> =
@@ -112,6 +112,11 @@ impl MostPieces {
         let mean = diagonals as usize / hacks.max(1) * 4 + 4;
         let sample = hacks.min(16);
         Some(MostPieces { mean, of_one: 16 * mean, sample, over: 4 })
+    }
+
+    /// Whether `over` hacks of those looked at are too many to have more than the average.
+    fn is_passed_by(&self, over: usize, looked_at: usize) -> bool {
+        over * self.sample > self.over * looked_at
     }
 }
 

@@ -81,7 +81,7 @@ pub struct Figures<'a> {
     pub totals: &'a [Total],
     /// Of predicted times.
     pub median_error: f64,
-    /// Mean confidence in classes never seen over that in all, where that was tried.
+    /// Mean confidence in classes never seen, over that where other families of the class were, where that was tried.
     pub confidence: Option<f64>,
 }
 
@@ -130,7 +130,7 @@ impl Figures<'_> {
             figure("estimate", name, all.best_over_chosen, AtLeast(0.93));
         }
         if let Some(confidence) = self.confidence {
-            let name = "confidence in classes never seen, over that in all";
+            let name = "confidence in classes never seen, over that with kin of the class seen";
             figure("unseen_confidence", name, confidence, AtMost(1.0));
         }
         figures

@@ -66,7 +66,7 @@ pub fn at_sight(case: &Case, spmvs: u64, name: &str) -> f64 {
 }
 
 /// A look that does not pay counts as much as so many that would have paid.
-const CAUTION: f32 = 30.0;
+const CAUTION: f32 = 50.0;
 
 /// A tree that says of a matrix, by the lengths of its rows and the products to come, whether
 /// looking closer will pay: its features, estimates and conversion in what the products save.
@@ -85,10 +85,10 @@ pub fn worth(paid: &[(&Case, u64, bool)]) -> Result<Rules> {
 }
 
 /// The depth of the tree of [`worth`].
-const DEPTH: usize = 8;
+const DEPTH: usize = 5;
 
 /// The least weight of its leaves.
-const LEAST_LEAF: f32 = 40.0;
+const LEAST_LEAF: f32 = 20.0;
 
 /// A row of a tree's table.
 struct Example<'a> {
