@@ -21,7 +21,7 @@ use crate::csr::{Csr, Pattern};
 use crate::device::Device;
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Basis, Candidate, Refusal, Target, Work};
+use crate::format::{Basis, Candidate, Refusal, Target, Tiles, Work};
 use crate::partition::{self, Partition};
 use crate::scalar::{Precision, Scalar};
 pub use blocks::Blocks;
@@ -117,6 +117,8 @@ pub struct Structure<'a> {
     column_sample: OnceLock<Arc<ColumnSample>>,
     hubs: Mutex<HashMap<u16, Arc<HubColumns>>>,
     hub_rows: Mutex<HashMap<u16, HubRows>>,
+    tiles: Mutex<HashMap<usize, Arc<Tiles>>>,
+    tile_steps: Mutex<HashMap<(usize, usize), (f64, f64)>>,
     constants: Mutex<HashMap<usize, Option<Arc<Constants>>>>,
     constant_counts: Mutex<HashMap<usize, Option<ConstantCounts>>>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
@@ -190,6 +192,8 @@ impl<'a> Structure<'a> {
             column_sample: OnceLock::new(),
             hubs: Mutex::default(),
             hub_rows: Mutex::default(),
+            tiles: Mutex::default(),
+            tile_steps: Mutex::default(),
             constants: Mutex::default(),
             constant_counts: Mutex::default(),
             blocks: Mutex::default(),
@@ -237,6 +241,18 @@ impl<'a> Structure<'a> {
     /// Whether estimates look at all entries.
     pub(crate) fn is_whole(&self) -> bool {
         self.detail == Detail::Whole
+    }
+
+    /// Tiles of at most `most` entries and rows; kept.
+    pub(crate) fn tiles(&self, most: usize) -> Arc<Tiles> {
+        cached(&self.tiles, most, || Arc::new(Tiles::of(self.pattern, most)))
+    }
+
+    /// Steps that a block of so many threads takes for one of them, as [`Tiles::steps`] counts them;
+    /// kept.
+    pub(crate) fn tile_steps(&self, most: usize, threads: usize) -> (f64, f64) {
+        let steps = || self.tiles(most).steps(self.pattern, threads);
+        cached(&self.tile_steps, (most, threads), steps)
     }
 
     /// The pieces of one value of the diagonals of hacks of `hack` rows; `None` where values are

@@ -4,6 +4,7 @@ mod explain;
 mod stay;
 mod workload;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -176,24 +177,28 @@ pub fn target_of<'a>(candidate: &Candidate, target: &Target<'a>) -> Target<'a> {
 }
 
 /// The work of every candidate for the target's device, or why it does not suit, in their order:
-/// formats side by side over rayon's threads; kept by the structure.
+/// formats and orders of rows side by side over rayon's threads; kept by the structure.
 pub fn works(
     structure: &Structure<'_>,
     target: &Target<'_>,
 ) -> Arc<[(Candidate, std::result::Result<Work, Refusal>)]> {
     structure.works(target, || {
         let all = candidates(target.device.kind);
-        let formats: Vec<&[Candidate]> =
-            all.chunk_by(|a, b| a.format.name() == b.format.name()).collect();
-        // What one candidate of a format finds out the others know.
-        let of_format = |candidates: &[Candidate]| -> Vec<_> {
-            let work =
-                |candidate: &Candidate| candidate.work(structure, &target_of(candidate, target));
-            candidates.iter().map(|candidate| (candidate.clone(), work(candidate))).collect()
+        // What one candidate of a format finds out in an order of rows the others know.
+        let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (i, candidate) in all.iter().enumerate() {
+            let order = candidate.params.iter().find(|(name, _)| *name == "sort");
+            groups.entry((candidate.format.name(), order)).or_default().push(i);
+        }
+        let work = |i: usize| {
+            let candidate = &all[i];
+            (i, (candidate.clone(), candidate.work(structure, &target_of(candidate, target))))
         };
-        let works: Vec<_> =
-            formats.into_par_iter().with_max_len(1).flat_map_iter(of_format).collect();
-        works.into()
+        let groups: Vec<Vec<usize>> = groups.into_values().collect();
+        let groups = groups.into_par_iter().with_max_len(1);
+        let mut works: Vec<_> = groups.flat_map_iter(|group| group.into_iter().map(work)).collect();
+        works.sort_by_key(|(i, _)| *i);
+        works.into_iter().map(|(_, work)| work).collect()
     })
 }
 

@@ -27,6 +27,7 @@ use crate::structure::Structure;
 pub use build::{Builder, Built, Check, Matrix, Starts, Stop};
 pub use launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use params::{Candidate, Param, Params, Value, candidates};
+pub(crate) use tiles::Tiles;
 
 /// Declares the module of each format and the table of all of them.
 macro_rules! formats {

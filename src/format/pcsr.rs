@@ -69,10 +69,10 @@ impl Storage for PcsrFormat {
         let w = target.precision.bytes() as u64;
         let width = Offsets::width(pattern.nnz()) as u64;
         let tile = params.int("tile");
-        let tiles = Tiles::of(pattern, tile);
+        let tiles = structure.tiles(tile);
         let bytes = (nrows + 1) * width + nnz * (4 + w) + tiles.entries.len() as u64 * (4 + width);
         let (tile_steps, tile_steps_most) = match target.device.kind {
-            Kind::Gpu => tiles.steps(pattern, tile / ENTRIES_A_THREAD),
+            Kind::Gpu => structure.tile_steps(tile, tile / ENTRIES_A_THREAD),
             Kind::Host => (0.0, 0.0),
         };
         let two = params.is("kernel", "two");

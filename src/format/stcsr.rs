@@ -86,14 +86,14 @@ impl Storage for StcsrFormat {
         if nnz == 0 {
             return Err(Refusal::new("0 entries, 1 is needed".to_string()));
         }
-        let tiles = Tiles::of(pattern, tile);
+        let tiles = structure.tiles(tile);
         let count = tiles.rows.len() as u64 - 1;
         let groups = groups(&tiles)?;
         let slots = (GROUP * groups[groups.len() - 1]) as u64;
         let bases = 4 * count * (tile / STEP) as u64;
         let bytes = 16 * count + 2 * (nrows + 2 * count) + bases + slots * (4 + w);
         let splits = structure.max_length() > tile;
-        let (tile_steps, tile_steps_most) = tiles.steps(pattern, block(tile, target.precision));
+        let (tile_steps, tile_steps_most) = structure.tile_steps(tile, block(tile, target.precision));
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,

@@ -7,7 +7,7 @@ use crate::csr::Pattern;
 /// `entries[t]..entries[t + 1]`, and the rows `rows[t]..rows[t + 1]` begin in it. Its entries
 /// before the first of these rows are the rest of the row before.
 #[derive(Debug)]
-pub(super) struct Tiles {
+pub(crate) struct Tiles {
     pub rows: Vec<u32>,
     pub entries: Vec<usize>,
 }
