@@ -93,7 +93,8 @@ impl Storage for StcsrFormat {
         let bases = 4 * count * (tile / STEP) as u64;
         let bytes = 16 * count + 2 * (nrows + 2 * count) + bases + slots * (4 + w);
         let splits = structure.max_length() > tile;
-        let (tile_steps, tile_steps_most) = structure.tile_steps(tile, block(tile, target.precision));
+        let (tile_steps, tile_steps_most) =
+            structure.tile_steps(tile, block(tile, target.precision));
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
