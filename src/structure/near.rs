@@ -66,7 +66,8 @@ impl Structure<'_> {
         // Blocks go to the processors in turn.
         let processors = near.processors.min(blocks);
         let hands = processors * blocks.div_ceil(processors * BLOCKS);
-        let affordable = LOOKED_AT as u128 * hands as u128 / nnz as u128;
+        // Empty rows take their time too.
+        let affordable = LOOKED_AT as u128 * hands as u128 / nnz.max(nrows / 4) as u128;
         let sample =
             Sample { groups: hands, looked_at: hands.min((affordable as usize).max(FEWEST)) };
         let count = |cache: &mut Cache, hand: usize| {
