@@ -161,13 +161,17 @@ fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
     name("driver", &m.provenance.driver)?;
     name("kernels", &m.provenance.kernels)?;
     if let Some(seen) = &m.seen {
-        let Work { x_sectors, x_loaded, .. } = seen.work;
-        let counts = [seen.sight.new_share, x_sectors, x_loaded.unwrap_or(0.0)];
-        if counts.iter().any(|count| !count.is_finite() || *count < 0.0) {
-            let [share, sectors, loaded] = counts;
-            return Err(format!(
-                "seen: new_share is {share}, x_sectors {sectors}, x_loaded {loaded}"
-            ));
+        let Work { x_sectors, x_loaded, tile_steps, tile_steps_most, .. } = seen.work;
+        let counts = [
+            ("new_share", seen.sight.new_share),
+            ("x_sectors", x_sectors),
+            ("x_loaded", x_loaded.unwrap_or(0.0)),
+            ("tile_steps", tile_steps),
+            ("tile_steps_most", tile_steps_most),
+        ];
+        let wrong = |(_, count): &(&str, f64)| !(count.is_finite() && *count >= 0.0);
+        if let Some((what, count)) = counts.into_iter().find(wrong) {
+            return Err(format!("seen: {what} is {count}"));
         }
     }
     let Outcome::Timed(timing) = &m.outcome else { return Ok(()) };
