@@ -280,15 +280,7 @@ impl Model {
     /// products; none where it may. Of the matrix, at most the lengths of rows are read, and those
     /// only where the tree asks for them.
     pub fn stays(&self, structure: &Structure<'_>, spmvs: u64) -> Option<Vec<String>> {
-        if spmvs >= ALWAYS_LOOK {
-            return None;
-        }
-        let input = |name: &str| match name {
-            SPMVS => Some(spmvs as f64),
-            name => of_rows(name)?.of(structure).ok(),
-        };
-        let (met, answer) = self.look.walk(input)?;
-        (answer == STAY).then_some(met)
+        staying(&self.look, spmvs, |name| of_rows(name)?.of(structure).ok())
     }
 
     /// The model's features of a matrix, in its order; 0 where one is not finite.
@@ -301,6 +293,24 @@ impl Model {
 /// From so many products a matrix is looked at whatever the tree says: of an H200's records, all
 /// that a look takes is about a hundredth of so many products, and what it saves a third.
 pub const ALWAYS_LOOK: u64 = 100_000;
+
+/// The comparisons, in words, by which a tree such as [`Model::look`] says that a look does not pay
+/// for so many products of a matrix with these features; none where it may.
+pub fn staying(
+    look: &Rules,
+    spmvs: u64,
+    feature: impl Fn(&str) -> Option<f64>,
+) -> Option<Vec<String>> {
+    if spmvs >= ALWAYS_LOOK {
+        return None;
+    }
+    let input = |name: &str| match name {
+        SPMVS => Some(spmvs as f64),
+        name => feature(name),
+    };
+    let (met, answer) = look.walk(input)?;
+    (answer == STAY).then_some(met)
+}
 
 /// The feature of this name, where it needs no more than the lengths of rows.
 fn of_rows(name: &str) -> Option<&'static Feature> {

@@ -81,7 +81,8 @@ pub struct Figures<'a> {
     pub totals: &'a [Total],
     /// Of predicted times.
     pub median_error: f64,
-    /// Mean confidence in classes never seen, over that where other families of the class were, where that was tried.
+    /// Mean confidence in classes never seen, over that where other families of the class were; where
+    /// that was tried.
     pub confidence: Option<f64>,
 }
 

@@ -7,7 +7,7 @@ use ellect::choose::{INCUMBENTS, Workload, best_few, is_csr, settle, with_best};
 use ellect::cost::Cost;
 use ellect::features::{Needs, of_rows_alone};
 use ellect::format::Candidate;
-use ellect::model::{ALWAYS_LOOK, LOOK, Rules};
+use ellect::model::{Rules, staying};
 use serde::Serialize;
 
 use crate::case::{Case, Trial};
@@ -190,7 +190,7 @@ impl Glance {
             read.set(read.get() || reads(name));
             Some(tree::at_sight(case, spmvs, name))
         };
-        let looks = spmvs >= ALWAYS_LOOK || rules.walk(input).is_none_or(|(_, a)| a == LOOK);
+        let looks = staying(rules, spmvs, input).is_none();
         Glance { looks, read_s: if read.get() { ROW_S * case.nrows as f64 } else { 0.0 } }
     }
 
