@@ -1,4 +1,5 @@
-//! The check of every format and of features, on a GPU. Without a GPU it says so, and fails if `REQUIRE_GPU=1`.
+//! The check of every format and of features, on a GPU. Without a GPU it says so, and fails if
+//! `REQUIRE_GPU=1`. `ELLECT_TEST_ONLY=hll,pjds` checks these formats alone.
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 #![allow(unsafe_code, reason = "hands values over by their address")]
@@ -20,25 +21,55 @@ use ellect::{Csr, PreparedOperator, Scalar, check};
 #[test]
 fn every_candidate_multiplies_right_on_the_gpu() {
     let Some(gpu) = gpu() else { return };
-    let all = candidates(Kind::Gpu);
-    let named = |candidate: &&Candidate| CONVERTED.contains(&candidate.format.name());
-    let converted: Vec<Candidate> = all.iter().filter(named).cloned().collect();
-    let mut run = BTreeMap::new();
+    let (all, mut run) = (wanted(), BTreeMap::new());
     for (name, csr) in corpus::small() {
         check_matrix(&gpu, &name, &csr, &all, &mut run);
         check_matrix(&gpu, &name, &csr.cast::<f32>(), &all, &mut run);
-    }
-    for (name, csr) in edges() {
-        check_matrix(&gpu, &name, &csr, &converted, &mut run);
-        check_matrix(&gpu, &name, &csr.cast::<f32>(), &converted, &mut run);
-        check_wide(&gpu, &name, &csr, &converted);
-        check_wide(&gpu, &name, &csr.cast::<f32>(), &converted);
     }
     println!("on {}, converted there or on the host:", gpu.profile().title);
     for (candidate, built) in &run {
         println!("{candidate}: {}", if *built { "there" } else { "on the host" });
     }
     assert!(!run.is_empty());
+}
+
+#[test]
+fn conversions_on_the_gpu_hold_past_a_block() {
+    let Some(gpu) = gpu() else { return };
+    let named = |candidate: &Candidate| CONVERTED.contains(&candidate.format.name());
+    let converted: Vec<Candidate> = wanted().into_iter().filter(named).collect();
+    let mut run = BTreeMap::new();
+    for (name, csr) in edges() {
+        check_matrix(&gpu, &name, &csr, &converted, &mut run);
+        check_matrix(&gpu, &name, &csr.cast::<f32>(), &converted, &mut run);
+        check_wide(&gpu, &name, &csr, &converted);
+        check_wide(&gpu, &name, &csr.cast::<f32>(), &converted);
+    }
+}
+
+#[test]
+fn every_candidate_multiplies_real_matrices_right_on_the_gpu() {
+    let Some(gpu) = gpu() else { return };
+    let (all, mut run) = (wanted(), BTreeMap::new());
+    for (name, csr) in corpus::real(MOST_REAL) {
+        let start = std::time::Instant::now();
+        check_matrix(&gpu, &name, &csr, &all, &mut run);
+        check_matrix(&gpu, &name, &csr.cast::<f32>(), &all, &mut run);
+        println!("{name}: right, {:.1} s", start.elapsed().as_secs_f64());
+    }
+}
+
+/// The most entries of real matrices that are checked unless a folder of them is named.
+const MOST_REAL: usize = 60_000;
+
+/// Candidates of the formats to check.
+fn wanted() -> Vec<Candidate> {
+    let mut all = candidates(Kind::Gpu);
+    if let Ok(only) = std::env::var("ELLECT_TEST_ONLY") {
+        all.retain(|candidate| only.split(',').any(|name| name == candidate.format.name()));
+        assert!(!all.is_empty(), "ELLECT_TEST_ONLY={only}: no such format");
+    }
+    all
 }
 
 /// Formats that are converted on a GPU by kernels of their own.
@@ -182,14 +213,17 @@ fn values_that_are_not_alike_are_refused_on_the_gpu() {
     assert!(operator.on_device().is_some_and(|placed| placed.is_built()));
     let refused = operator.update_values(odd.values()).expect_err("one value differs").to_string();
     assert!(refused.contains("row 2100"), "{refused}");
-    check_exact("cdia after a refusal", &operator, &csr);
+    let check = |what: &str, operator: &PreparedOperator<f64>| {
+        exact_products(&csr).iter().for_each(|product| product.check_exact(what, operator));
+    };
+    check("cdia after a refusal", &operator);
     let odd = gpu.vector(odd.values()).expect("memory suffices");
     let placed = operator.on_device_mut().expect("made on a GPU");
     // SAFETY: the vector holds as many values as the matrix has entries.
     let refused = unsafe { placed.set_device_values(odd.address()) };
     let refused = refused.expect_err("one value differs").to_string();
     assert!(refused.contains("row 2100"), "{refused}");
-    check_exact("cdia after a refusal on the device", &operator, &csr);
+    check("cdia after a refusal on the device", &operator);
 }
 
 /// How many of these candidates the GPU and the host refuse alike.
@@ -358,12 +392,18 @@ fn check_matrix<T: Scalar>(
     all: &[Candidate],
     run: &mut BTreeMap<String, bool>,
 ) {
-    let structure = Structure::of(csr);
+    let structure = Structure::of(csr).with_partitioning();
     let whole = csr.map_values(|value| T::from_f64((value.to_f64() * 3.0).round() % 8.0));
     let twice = whole.map_values(|value| value + value);
     let upload = |csr: &Csr<T>| Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
     let (csr_there, whole_there) = (upload(csr), upload(&whole));
     let twice_there = gpu.vector(twice.values()).expect("memory suffices");
+    let (of_whole, of_twice) = (exact_products(&whole), exact_products(&twice));
+    let with_bad = [0.5, f64::INFINITY, f64::NAN].map(|bad| {
+        let mut x = check::vector::<T>(csr.ncols(), 5);
+        x.iter_mut().step_by(7).for_each(|x| *x = T::from_f64(bad));
+        Product::of(csr, T::ONE, x, T::ZERO, vec![T::from_f64(f64::NAN); csr.nrows()])
+    });
     for basis in [Basis::Original, Basis::Permuted] {
         let target = Target {
             device: gpu.profile(),
@@ -383,9 +423,10 @@ fn check_matrix<T: Scalar>(
             let mut exact = on_gpu(&whole_there, &whole);
             let built = exact.on_device().is_some_and(|placed| placed.is_built());
             run.insert(candidate.to_string(), built);
-            check_exact(&what, &exact, &whole);
+            of_whole.iter().for_each(|product| product.check_exact(&what, &exact));
             exact.update_values(twice.values()).unwrap_or_else(|error| panic!("{what}: {error}"));
-            check_exact(&format!("{what}, updated"), &exact, &twice);
+            let updated = format!("{what}, updated");
+            of_twice.iter().for_each(|product| product.check_exact(&updated, &exact));
             let read_back = exact.to_csr().unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(read_back, twice, "{what}: read back");
 
@@ -394,47 +435,57 @@ fn check_matrix<T: Scalar>(
             // SAFETY: the vector holds as many values as the matrix has entries.
             unsafe { there.set_device_values(twice_there.address()) }
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
-            check_exact(&format!("{what}, updated on the device"), &exact, &twice);
+            let updated = format!("{what}, updated on the device");
+            of_twice.iter().for_each(|product| product.check_exact(&updated, &exact));
 
             let operator = on_gpu(&csr_there, csr);
-            let y = vec![T::from_f64(f64::NAN); csr.nrows()];
-            for bad in [0.5, f64::INFINITY, f64::NAN] {
-                let mut x = check::vector::<T>(csr.ncols(), 5);
-                for column in (0..x.len()).step_by(7) {
-                    x[column] = T::from_f64(bad);
-                }
-                let got = apply(&what, &operator, T::ONE, &x, T::ZERO, &y);
-                check::compare(&what, &check::reference(csr, T::ONE, &x, T::ZERO, &y), &got)
-                    .unwrap_or_else(|error| panic!("{bad} in x: {error}"));
+            for product in &with_bad {
+                check::compare(&what, &product.want, &product.by(&what, &operator))
+                    .unwrap_or_else(|error| panic!("x[0] = {:?}: {error}", product.x.first()));
             }
         }
     }
 }
 
-fn check_exact<T: Scalar>(what: &str, operator: &PreparedOperator<T>, csr: &Csr<T>) {
-    let x = check::whole_numbers::<T>(csr.ncols(), 1);
-    let y = check::whole_numbers::<T>(csr.nrows(), 2);
-    for (alpha, beta) in [(1.0, 0.0), (2.0, -1.0), (0.0, 2.0)] {
-        let (alpha, beta) = (T::from_f64(alpha), T::from_f64(beta));
-        let got = apply(what, operator, alpha, &x, beta, &y);
+/// A product to make, and what it is.
+struct Product<T> {
+    alpha: T,
+    x: Vec<T>,
+    beta: T,
+    y: Vec<T>,
+    want: Vec<check::RowReference>,
+}
+
+impl<T: Scalar> Product<T> {
+    fn of(csr: &Csr<T>, alpha: T, x: Vec<T>, beta: T, y: Vec<T>) -> Self {
         let want = check::reference(csr, alpha, &x, beta, &y);
-        for (row, (got, want)) in got.iter().zip(&want).enumerate() {
+        Product { alpha, x, beta, y, want }
+    }
+
+    /// What this operator makes it.
+    fn by(&self, what: &str, operator: &PreparedOperator<T>) -> Vec<T> {
+        let order = operator.permutation();
+        let x = order.map_or_else(|| self.x.clone(), |order| permute(&self.x, order));
+        let mut y = order.map_or_else(|| self.y.clone(), |order| permute(&self.y, order));
+        operator
+            .apply(self.alpha, &x, self.beta, &mut y)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        order.map_or_else(|| y.clone(), |order| permute_back(&y, order))
+    }
+
+    fn check_exact(&self, what: &str, operator: &PreparedOperator<T>) {
+        let got = self.by(what, operator);
+        for (row, (got, want)) in got.iter().zip(&self.want).enumerate() {
             assert_eq!(got.to_f64(), want.value, "{what}: row {row}, exact");
         }
     }
 }
 
-fn apply<T: Scalar>(
-    what: &str,
-    operator: &PreparedOperator<T>,
-    alpha: T,
-    x: &[T],
-    beta: T,
-    y: &[T],
-) -> Vec<T> {
-    let order = operator.permutation();
-    let x = order.map_or_else(|| x.to_vec(), |order| permute(x, order));
-    let mut y = order.map_or_else(|| y.to_vec(), |order| permute(y, order));
-    operator.apply(alpha, &x, beta, &mut y).unwrap_or_else(|error| panic!("{what}: {error}"));
-    order.map_or_else(|| y.clone(), |order| permute_back(&y, order))
+/// Products of whole numbers, which every order of summation makes the same.
+fn exact_products<T: Scalar>(csr: &Csr<T>) -> [Product<T>; 3] {
+    let x = check::whole_numbers::<T>(csr.ncols(), 1);
+    let y = check::whole_numbers::<T>(csr.nrows(), 2);
+    [(1.0, 0.0), (2.0, -1.0), (0.0, 2.0)].map(|(alpha, beta)| {
+        Product::of(csr, T::from_f64(alpha), x.clone(), T::from_f64(beta), y.clone())
+    })
 }

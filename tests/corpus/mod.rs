@@ -93,10 +93,14 @@ pub fn generated() -> Vec<(String, Csr<f64>)> {
     .collect()
 }
 
-/// The real matrices of at most `most_nnz` entries, read in place; none where they are absent.
+/// The real matrices of at most `most_nnz` entries, read in place; none where they are absent. All
+/// those of the folder that `ELLECT_TEST_MATRICES` names, where it names one.
 #[allow(clippy::print_stdout, reason = "says what is not checked")]
 pub fn real(most_nnz: usize) -> Vec<(String, Csr<f64>)> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/matrices/mtx"));
+    let named = std::env::var_os("ELLECT_TEST_MATRICES").map(PathBuf::from);
+    let most_nnz = if named.is_some() { usize::MAX } else { most_nnz };
+    let shared = || concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/matrices/mtx").into();
+    let folder = named.unwrap_or_else(shared);
     let Ok(files) = std::fs::read_dir(&folder) else {
         println!("no real matrices are checked: {} is absent", folder.display());
         return Vec::new();

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
-use ellect::device::{Device, Kind};
+use ellect::device::Kind;
 use ellect::format::{Candidate, candidates};
+use ellect::measure::Meter;
 use ellect::structure::Structure;
-use ellect::{Csr, Error, Precision, PreparedOperator, Scalar, choose};
+use ellect::{Csr, Error, Precision, Scalar, choose};
 
 use super::{Answer, read_matrix};
 use crate::cli::Input;
@@ -17,21 +18,23 @@ use crate::output::{bar, print, time_us};
 /// The seed of x and y.
 const SEED: u64 = 1;
 
-/// Compares the host product of every candidate, for GPUs and hosts, with the reference.
+/// Compares the product of every candidate with the reference: on a GPU of this machine, where one
+/// is named, else on this host, which makes the products of all candidates for GPUs and hosts.
 pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
     let meter = product.meter(data)?;
-    let device = meter.device();
     match product.precision {
-        Precision::F32 => verify(&read_matrix::<f32>(input)?, device, product),
-        Precision::F64 => verify(&read_matrix::<f64>(input)?, device, product),
+        Precision::F32 => verify(&read_matrix::<f32>(input)?, &meter, product),
+        Precision::F64 => verify(&read_matrix::<f64>(input)?, &meter, product),
     }
 }
 
 /// A line for each candidate, as soon as it is known.
-fn verify<T: Scalar>(csr: &Csr<T>, device: &Device, product: &Product) -> Result<Answer> {
+fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<Answer> {
     let structure = Structure::of(csr).with_partitioning();
+    let device = meter.device();
     let target = choose::target(device, &product.workload());
-    let all = all();
+    let on_gpu = device.kind == Kind::Gpu && meter.check().is_ok();
+    let all = if on_gpu { candidates(Kind::Gpu) } else { all() };
     let width = all.iter().map(|candidate| candidate.to_string().len()).max().unwrap_or(0);
     let line = |candidate: &str, product: &str, time: &str, reason: &str| {
         let line = format!("{candidate:width$}  {product:7}  {time:>10}  {reason}");
@@ -43,7 +46,8 @@ fn verify<T: Scalar>(csr: &Csr<T>, device: &Device, product: &Product) -> Result
     for candidate in &all {
         bar.set_message(candidate.to_string());
         let start = Instant::now();
-        let outcome = PreparedOperator::with_structure(csr, &structure, candidate, &target)
+        let outcome = meter
+            .prepare(csr, &structure, candidate, &target)
             .and_then(|operator| operator.verify(csr, SEED));
         let time = time_us(start.elapsed().as_secs_f64() * 1e6);
         let (word, reason) = match outcome {
