@@ -32,53 +32,62 @@ template <class Word> struct Pieces {
     }
 };
 
-// Pieces as they are found, by all warps of a block, in shared memory.
+// Pieces as they are found, by all warps of a block, in shared memory. All look for theirs at once;
+// what a warp misses it asks for, and all wait while warp 0 adds it.
 template <class Word> struct Found {
     Word* values;
     int32_t* offsets;
     uint32_t* firsts;
     uint32_t* rows;
     uint32_t capacity;
-    // How many there are, one more than the capacity where there is no place for one; and a lock.
+    // How many there are, one more than the capacity where there is no place for one.
     uint32_t* count;
-    uint32_t* lock;
+    // What each warp misses, and whether it does.
+    Word* wanted_values;
+    int32_t* wanted_offsets;
+    bool* missed;
 
-    // The piece of this offset and value, by a warp: a new one where there is none yet, `none` where
-    // there is no place for it.
+    // The piece of this offset and value, by a warp; `none` where there is none, or too many are.
     __device__ __forceinline__ uint32_t find(int32_t offset, Word value, uint32_t lane) const {
-        uint32_t seen = 0;
-        while (true) {
-            uint32_t now = lane == 0 ? *(volatile uint32_t*)count : 0;
-            now = __shfl_sync(full, now, 0);
-            if (now > capacity) return none;
-            __threadfence_block();
-            for (uint32_t p0 = seen; p0 < now; p0 += 32) {
-                const uint32_t p = p0 + lane;
-                const bool same = p < now && offsets[p] == offset && values[p] == value;
-                const uint32_t any = __ballot_sync(full, same);
-                if (any) return p0 + __ffs(any) - 1;
-            }
-            seen = now;
-            if (lane == 0) {
-                while (atomicCAS(lock, 0u, 1u) != 0) continue;
-                now = *(volatile uint32_t*)count;
-            }
-            now = __shfl_sync(full, now, 0);
-            const bool last = now == seen, place = last && now < capacity;
-            if (place) {
-                rows[now * WORDS + lane] = 0;
-                if (lane == 0) offsets[now] = offset, values[now] = value, firsts[now] = HACK;
-            }
-            __threadfence_block();
-            __syncwarp();
-            if (lane == 0) {
-                if (last) *(volatile uint32_t*)count = now + 1;
-                __threadfence_block();
-                atomicExch(lock, 0u);
-            }
-            __syncwarp();
-            if (last) return place ? now : none;
+        const uint32_t all = *count;
+        if (all > capacity) return none;
+        for (uint32_t p0 = 0; p0 < all; p0 += 32) {
+            const uint32_t p = p0 + lane;
+            const bool same = p < all && offsets[p] == offset && values[p] == value;
+            const uint32_t any = __ballot_sync(full, same);
+            if (any) return p0 + __ffs(any) - 1;
         }
+        return none;
+    }
+
+    // Adds what warps looked for and did not find: every warp asks, for a piece or for none, until
+    // none misses any. Whether one did. Not inlined, so that the barriers are the same for all.
+    __device__ __noinline__ bool add(bool misses, int32_t offset, Word value) const {
+        const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        if (lane == 0)
+            missed[warp] = misses, wanted_offsets[warp] = offset, wanted_values[warp] = value;
+        const bool any = __syncthreads_or(misses);
+        if (any && warp == 0) {
+            // A lane for each warp; of those that want the same, the first one adds it.
+            bool adds = lane < warps && missed[lane];
+            offset = lane < warps ? wanted_offsets[lane] : 0;
+            value = lane < warps ? wanted_values[lane] : 0;
+            const uint32_t wanted = __ballot_sync(full, adds);
+            for (uint32_t w = 0; w < warps; w++) {
+                const bool same = __shfl_sync(full, offset, w) == offset &&
+                                  __shfl_sync(full, value, w) == value;
+                adds &= !(same && w < lane && wanted >> w & 1);
+            }
+            const uint32_t added = __ballot_sync(full, adds), now = *count;
+            const uint32_t p = now + __popc(added & ((1u << lane) - 1));
+            if (adds && p < capacity) offsets[p] = offset, values[p] = value, firsts[p] = HACK;
+            const uint32_t all = now + __popc(added);
+            for (uint32_t i = now; i < min(all, capacity); i++) rows[i * WORDS + lane] = 0;
+            __syncwarp();
+            if (lane == 0) *count = min(all, capacity + 1);
+        }
+        __syncthreads();
+        return any;
     }
 };
 
@@ -97,14 +106,18 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
                                             const Pieces<Word> kept, const uint32_t* narrow,
                                             const uint64_t* wide, const Pieces<Word> to) {
     extern __shared__ uint64_t shared[];
-    __shared__ uint32_t count, lock;
+    __shared__ uint32_t count;
+    __shared__ Word wanted_values[warps];
+    __shared__ int32_t wanted_offsets[warps];
+    __shared__ bool missed[warps];
+    __shared__ Found<Word> asked;
     Word* const tiles = reinterpret_cast<Word*>(shared);
     Word* const found_values = tiles + warps * depth * 33;
     int32_t* const offset_tiles = reinterpret_cast<int32_t*>(found_values + capacity);
     int32_t* const found_offsets = offset_tiles + warps * depth * 33;
     uint32_t* const firsts = reinterpret_cast<uint32_t*>(found_offsets + capacity);
-    const Found<Word> found = {found_values, found_offsets, firsts, firsts + capacity,
-                               capacity,     &count,        &lock};
+    const Found<Word> found = {found_values, found_offsets, firsts,         firsts + capacity, capacity,
+                               &count,       wanted_values, wanted_offsets, missed};
     const uint32_t h = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint64_t hack_row = uint64_t(h) * HACK;
     const bool writes = to.values;
@@ -122,7 +135,7 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
             return;
         }
     }
-    if (threadIdx.x == 0) count = 0, lock = 0;
+    if (threadIdx.x == 0) count = 0, asked = found;
     __syncthreads();
 
     Word* const value_tile = tiles + warp * depth * 33;
@@ -161,7 +174,11 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
                     const Word same_value = __shfl_sync(full, own_value, leader);
                     const bool is = own_offset == wanted && own_value == same_value;
                     const uint32_t same = __ballot_sync(full, is) & left;
-                    const uint32_t p = found.find(wanted, same_value, lane);
+                    uint32_t p = found.find(wanted, same_value, lane);
+                    if (p == none) {
+                        asked.add(true, wanted, same_value);
+                        p = found.find(wanted, same_value, lane);
+                    }
                     fits = p != none;
                     if (!fits) break;
                     if (lane == 0) {
@@ -174,7 +191,7 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
             }
         }
     }
-    __syncthreads();
+    while (asked.add(false, 0, 0)) continue;
     const uint32_t all = count;
     if (!writes && threadIdx.x == 0) {
         counts[h] = all;

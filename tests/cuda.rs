@@ -1,5 +1,5 @@
 //! The check of every format and of features, on a GPU. Without a GPU it says so, and fails if
-//! `REQUIRE_GPU=1`. `ELLECT_TEST_ONLY=hll,pjds` checks these formats alone.
+//! `REQUIRE_GPU=1`. `ELLECT_TEST_ONLY="pjds hll:hack=32"` checks candidates that begin so alone.
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 #![allow(unsafe_code, reason = "hands values over by their address")]
@@ -62,12 +62,17 @@ fn every_candidate_multiplies_real_matrices_right_on_the_gpu() {
 /// The most entries of real matrices that are checked unless a folder of them is named.
 const MOST_REAL: usize = 60_000;
 
-/// Candidates of the formats to check.
+/// The candidates to check.
 fn wanted() -> Vec<Candidate> {
     let mut all = candidates(Kind::Gpu);
     if let Ok(only) = std::env::var("ELLECT_TEST_ONLY") {
-        all.retain(|candidate| only.split(',').any(|name| name == candidate.format.name()));
-        assert!(!all.is_empty(), "ELLECT_TEST_ONLY={only}: no such format");
+        let begins = |candidate: &Candidate, start: &str| {
+            let text = candidate.to_string();
+            let rest = text.strip_prefix(start);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', ',']))
+        };
+        all.retain(|candidate| only.split_whitespace().any(|start| begins(candidate, start)));
+        assert!(!all.is_empty(), "ELLECT_TEST_ONLY={only}: no such candidate");
     }
     all
 }
