@@ -71,7 +71,7 @@ impl Structure<'_> {
         let groups = nrows.div_ceil(window);
         let looked_at = (warps * rows / window).max(SAMPLED_WINDOWS);
         let windows = Sample { groups, looked_at: groups.min(looked_at) };
-        self.sum(windows, |i| {
+        let sectors = windows.par_picks().map(|i| {
             let first = i * window;
             let mut order: Vec<u32> = (first as u32..nrows.min(first + window) as u32).collect();
             longest_first(lengths, &mut order);
@@ -83,7 +83,8 @@ impl Structure<'_> {
                 self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
             });
             sectors.fold(Met::default(), Met::with)
-        })
+        });
+        self.of_all(windows, sectors.reduce(Met::default, Met::with))
     }
 
     /// Of warps in a sample of the ranks of all rows sorted.
