@@ -138,7 +138,7 @@ type Aim = (Device, Precision, Basis, u64);
 pub(crate) type Works = Arc<[(Candidate, Result<Work, Refusal>)]>;
 
 /// Lengths of rows, or of the longest rows of slices.
-type Lengths = Arc<[u32]>;
+type Lengths = Arc<Vec<u32>>;
 
 /// How often rows have so many entries in hubs, and so many others.
 type HubRows = Arc<[(RowParts, u64)]>;

@@ -56,21 +56,25 @@ impl Structure<'_> {
     pub(crate) fn sorted_lengths(&self, sort: Sort) -> Lengths {
         cached(&self.sorted_lengths, sort, || {
             let lengths = self.lengths();
-            match sort {
-                Sort::None => lengths.into(),
+            let sorted = match sort {
+                Sort::None => lengths.to_vec(),
                 Sort::Window(window) => {
                     let mut sorted = lengths.to_vec();
                     let window = window.max(1);
                     let windows = sorted.par_chunks_mut(window);
                     windows.with_min_len(FEWEST_ROWS.div_ceil(window)).for_each(fall);
-                    sorted.into()
+                    sorted
                 }
                 Sort::All => {
-                    let rising = self.row_lengths().iter().rev();
-                    rising.flat_map(|(n, times)| std::iter::repeat_n(n, times as usize)).collect()
+                    let mut sorted = Vec::with_capacity(lengths.len());
+                    for (length, times) in self.row_lengths().iter().rev() {
+                        sorted.resize(sorted.len() + times as usize, length);
+                    }
+                    sorted
                 }
                 Sort::Rcm => self.order(sort).iter().map(|&row| lengths[row as usize]).collect(),
-            }
+            };
+            Arc::new(sorted)
         })
     }
 
@@ -112,12 +116,21 @@ impl Structure<'_> {
     fn longest(&self, rows: usize, sort: Sort) -> Lengths {
         let of_chunks = |lengths: &[u32], rows: usize| -> Lengths {
             let slices = lengths.par_chunks(rows).with_min_len(FEWEST_ROWS.div_ceil(rows));
-            slices.map(|rows| rows.iter().fold(0, |longest, &n| longest.max(n))).collect()
+            let longest = slices.map(|rows| rows.iter().fold(0, |longest, &n| longest.max(n)));
+            Arc::new(longest.collect())
         };
         cached(&self.longest, (rows, sort), || match sort {
             // Slices of twice as many rows are two of these.
             _ if rows.is_multiple_of(2) && rows > 4 => of_chunks(&self.longest(rows / 2, sort), 2),
             Sort::None => of_chunks(self.lengths(), rows),
+            Sort::Window(window) if window.is_multiple_of(rows) => {
+                let lengths = self.lengths();
+                let mut longest = vec![0; lengths.len().div_ceil(rows)];
+                let windows = longest.par_chunks_mut(window / rows).zip(lengths.par_chunks(window));
+                let windows = windows.with_min_len(FEWEST_ROWS.div_ceil(window));
+                windows.for_each(|(longest, lengths)| every_longest(lengths, rows, longest));
+                Arc::new(longest)
+            }
             _ => of_chunks(&self.sorted_lengths(sort), rows),
         })
     }
@@ -162,27 +175,93 @@ pub(super) fn longest_first(lengths: &[u32], rows: &mut [u32]) {
     }
 }
 
-/// Lengths that are sorted by comparing them.
+/// Lengths that are sorted by comparing them where they are not short.
 const FEW: usize = 64;
+
+/// Lengths that are counted on the stack.
+const SHORT: usize = 64;
 
 /// Sorts lengths, the longest first.
 fn fall(lengths: &mut [u32]) {
-    let most = lengths.iter().copied().max().unwrap_or(0) as usize;
+    let most = lengths.iter().fold(0, |most, &length| most.max(length)) as usize;
+    if lengths.len() <= FEW && most < SHORT {
+        let mut times = [0u8; SHORT];
+        lengths.iter().for_each(|&length| times[length as usize] += 1);
+        place(lengths, times[..=most].iter().map(|&times| usize::from(times)));
+        return;
+    }
     if lengths.len() <= FEW || most > 2 * lengths.len() {
         lengths.sort_unstable_by(|a, b| b.cmp(a));
         return;
     }
+    let times = times(lengths, most);
+    place(lengths, times.into_iter().map(|[a, b]| (a + b) as usize));
+}
+
+/// How often each length up to `most` occurs, in two parts.
+fn times(lengths: &[u32], most: usize) -> Vec<[u32; 2]> {
     // Neighbours of the same length count apart: neither waits for the other.
     let mut times = vec![[0u32; 2]; most + 1];
-    for pair in lengths.chunks(2) {
-        for (half, &length) in pair.iter().enumerate() {
-            times[length as usize][half] += 1;
-        }
+    let pairs = lengths.chunks_exact(2);
+    for &length in pairs.remainder() {
+        times[length as usize][0] += 1;
     }
+    for pair in pairs {
+        times[pair[0] as usize][0] += 1;
+        times[pair[1] as usize][1] += 1;
+    }
+    times
+}
+
+/// Writes each length as often as `times` says, the longest first.
+fn place(lengths: &mut [u32], times: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) {
     let mut rest = lengths;
-    for (length, [a, b]) in times.into_iter().enumerate().rev() {
-        let (same, after) = rest.split_at_mut((a + b) as usize);
+    for (length, times) in times.enumerate().rev() {
+        let (same, after) = rest.split_at_mut(times);
         same.fill(length as u32);
         rest = after;
+    }
+}
+
+/// The longest of each `rows` lengths where all are sorted, longest first.
+fn every_longest(lengths: &[u32], rows: usize, longest: &mut [u32]) {
+    let most = lengths.iter().fold(0, |most, &length| most.max(length)) as usize;
+    if most > 2 * lengths.len() {
+        let mut sorted = lengths.to_vec();
+        fall(&mut sorted);
+        longest.iter_mut().zip(sorted.iter().step_by(rows)).for_each(|(to, &length)| *to = length);
+        return;
+    }
+    let (mut places, mut passed) = (longest.iter_mut().zip((0..).step_by(rows)).peekable(), 0);
+    for (length, [a, b]) in times(lengths, most).into_iter().enumerate().rev() {
+        passed += (a + b) as usize;
+        while let Some((to, _)) = places.next_if(|&(_, place)| place < passed) {
+            *to = length as u32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_fall_and_every_few_of_them_are_known_at_once() {
+        let random = |i: u64, most: u64| (crate::check::mix(i) % most) as u32;
+        for (count, most) in [(0, 1), (1, 9), (32, 5), (32, 60), (32, 5000), (100, 90), (513, 3)] {
+            for (count, most) in [(count, most), (count, 1000 * most)] {
+                let lengths: Vec<u32> = (0..count).map(|i| random(i, most)).collect();
+                let mut sorted = lengths.clone();
+                sorted.sort_unstable_by(|a, b| b.cmp(a));
+                let mut fallen = lengths.clone();
+                fall(&mut fallen);
+                assert_eq!(fallen, sorted);
+                for rows in [1, 3, 4] {
+                    let mut longest = vec![0; lengths.len().div_ceil(rows)];
+                    every_longest(&lengths, rows, &mut longest);
+                    assert!(sorted.iter().step_by(rows).eq(&longest), "every {rows} of {count}");
+                }
+            }
+        }
     }
 }
