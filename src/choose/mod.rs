@@ -14,7 +14,7 @@ use crate::cost::{Cost, Estimator, Source, Times};
 use crate::device::Device;
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Candidate, Params, Refusal, Target, Work, candidates};
+use crate::format::{Candidate, Params, Refusal, Target, Value, Work, candidates};
 use crate::scalar::Precision;
 use crate::structure::Structure;
 pub use stay::stay;
@@ -184,11 +184,9 @@ pub fn works(
 ) -> Arc<[(Candidate, std::result::Result<Work, Refusal>)]> {
     structure.works(target, || {
         let all = candidates(target.device.kind);
-        // What one candidate of a format finds out in an order of rows the others know.
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (i, candidate) in all.iter().enumerate() {
-            let order = candidate.params.iter().find(|(name, _)| *name == "sort");
-            groups.entry((candidate.format.name(), order)).or_default().push(i);
+            groups.entry((candidate.format.name(), look_of(candidate))).or_default().push(i);
         }
         let work = |i: usize| {
             let candidate = &all[i];
@@ -200,6 +198,17 @@ pub fn works(
         works.sort_by_key(|(i, _)| *i);
         works.into_iter().map(|(_, work)| work).collect()
     })
+}
+
+/// The parameters of a candidate that tell how the matrix is looked at for it: what one candidate of
+/// a format finds out the others with the same ones know.
+fn look_of(candidate: &Candidate) -> Vec<(&'static str, Value)> {
+    let of = |names: &[&str]| -> Vec<_> {
+        candidate.params.iter().filter(|(name, _)| names.contains(name)).collect()
+    };
+    // Blocks are found once for all orders of rows.
+    let blocks = of(&["b"]);
+    if blocks.is_empty() { of(&["sort", "tpr", "tile"]) } else { blocks }
 }
 
 /// Whether this candidate multiplies the CSR arrays as they are: what the caller has already.

@@ -173,10 +173,10 @@ impl Predictor {
 
     /// Predicts every candidate that suits the matrix.
     pub fn predict(&self, structure: &Structure<'_>, target: &Target<'_>) -> Prediction {
-        let features = self.model.features_of(&Features::of(structure));
+        let see = || (Features::of(structure), Estimator::new(structure, target));
+        let ((features, estimator), works) = rayon::join(see, || works(structure, target));
+        let (features, sight) = (self.model.features_of(&features), estimator.sight());
         let mut inputs = self.inputs(&features);
-        let estimator = Estimator::new(structure, target);
-        let (sight, works) = (estimator.sight(), works(structure, target));
         let suits = works.iter().filter_map(|(candidate, work)| {
             let work = work.as_ref().ok()?;
             let terms = terms(work, &estimator.times(candidate, work), &sight);

@@ -112,6 +112,9 @@ struct Class {
     entries: u64,
 }
 
+/// The fewest rows of a sample that a thread reads.
+const FEWEST_ROWS: usize = 256;
+
 /// What a fullest column is told from: fewer entries are chance.
 const FEW_ENTRIES: u64 = 32;
 
@@ -125,24 +128,25 @@ impl ColumnSample {
             let random = check::mix(i as u64);
             ((u128::from(random) * pattern.nrows() as u128) >> 64) as u32
         };
-        let others: Vec<u32> = (half..2 * half).map(draw).collect();
+        let [rows, others] =
+            [0, half].map(|first| -> Vec<u32> { (first..first + half).map(draw).collect() });
         // How many columns have been met so often, or more often.
         let mut reached = vec![pattern.ncols() as u64];
-        for row in (0..half).map(draw) {
-            for &column in pattern.row(row as usize) {
-                let count = &mut counts[column as usize];
-                *count += 1;
-                match reached.get_mut(*count as usize) {
-                    Some(reached) => *reached += 1,
-                    None => reached.push(1),
-                }
+        let columns = |rows: &[u32]| -> Vec<u32> {
+            let rows = rows.par_iter().with_min_len(FEWEST_ROWS);
+            rows.flat_map_iter(|&row| pattern.row(row as usize)).copied().collect()
+        };
+        for column in columns(&rows) {
+            let count = &mut counts[column as usize];
+            *count += 1;
+            match reached.get_mut(*count as usize) {
+                Some(reached) => *reached += 1,
+                None => reached.push(1),
             }
         }
         let mut entries = vec![0u64; reached.len()];
-        for &row in &others {
-            for &column in pattern.row(row as usize) {
-                entries[counts[column as usize] as usize] += 1;
-            }
+        for column in columns(&others) {
+            entries[counts[column as usize] as usize] += 1;
         }
         let more = reached[1..].iter().copied().chain([0]);
         let classes = reached.iter().zip(more).zip(entries).zip(0..);

@@ -259,7 +259,7 @@ impl Tuning<'_> {
             structure = Structure::sampled(&csr);
             let start = Instant::now();
             rayon::join(
-                || (Features::of(&structure), survey_in(&structure, first)),
+                || rayon::join(|| Features::of(&structure), || survey_in(&structure, first)),
                 || structure.fingerprint(),
             );
             analysis_s = analysis_s.min(start.elapsed().as_secs_f64());
