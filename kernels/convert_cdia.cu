@@ -74,8 +74,9 @@ template <class Word> struct Found {
             value = lane < warps ? wanted_values[lane] : 0;
             const uint32_t wanted = __ballot_sync(full, adds);
             for (uint32_t w = 0; w < warps; w++) {
-                const bool same = __shfl_sync(full, offset, w) == offset &&
-                                  __shfl_sync(full, value, w) == value;
+                const int32_t its_offset = __shfl_sync(full, offset, w);
+                const Word its_value = __shfl_sync(full, value, w);
+                const bool same = its_offset == offset && its_value == value;
                 adds &= !(same && w < lane && wanted >> w & 1);
             }
             const uint32_t added = __ballot_sync(full, adds), now = *count;
