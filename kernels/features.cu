@@ -1,421 +1,573 @@
 // The counts that features are computed from (src/features/summary.rs), of a CSR matrix that the
-// GPU holds: whole numbers, so that their order does not matter.
+// GPU holds, from the samples that the host takes: whole numbers, so that their order does not
+// matter.
 //
-// Launch: blocks of 256 threads unless said otherwise. Row pointers are 32-bit (`*_narrow`) or
-// 64-bit (`*_wide`). Column indices rise in each row and are below 2^32 - 256.
+// Launch: blocks of 256 threads, first those of `look`, each of which takes rows or samples, then
+// those of `again`, as many as are welcome, which go on with what waits for others or is long. Row
+// pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`). Column indices rise in each row and are
+// below 2^32 - 256. All memory that is written to holds zeros at first.
 #include "counts.cuh"
+#include "lengths.cuh"
 
 // Places in the list of counts: as in src/device/cuda/features.rs.
 enum : int {
     longest_at = 0,  // sums over slices of 32, 64, 128, 256 rows of their longest rows
     sorted_at = 4,   // those of 32 rows where windows of 512 or 4096 rows are sorted
-    profile_at = 6,
+    long_rows_at = 6,
+    mirrored_at,
+    sectors_at,                  // of f32, of f64, entries
+    groups_at = sectors_at + 3,  // of groups of each kind: entries, and what is distinct in them
+    pairs_at = groups_at + 16,   // pairs of sectors of loads
+    near_at,                     // entries of hacks in windows of 16384 and of 4096,
+    met_at = near_at + 2,        // diagonals that they met once, twice and three times,
+    profile_at = met_at + 3,
     span_sum_at,
     narrow_at,
-    bandwidth_at,    // from here on the largest counts,
-    span_max_at,     // up to here
-    inside_at,       // entries in windows of 4096 and 16384
-    diagonals_at = inside_at + 2,  // of all rows, of hacks of 32 and of 256
-    long_rows_at = diagonals_at + 3,
-    long_columns_at, // lengths of lists
+    bandwidth_at,                // and the largest
+    span_max_at,
     tasks_at,
-    uncounted_at     // whether some diagonals were not counted
+    full_at,                     // whether some place was too small
+    waits_at,                    // tasks of the first half of a sample, which the second waits for
+    done_at,                     // those that are done
+    next_at,                     // and the next of all where there are any
+    bins_at                      // from here on rows of each length, in 32 bits
 };
 
-constexpr uint32_t windows = 4096;  // rows of a block of `rows`; values of one of `columns`
-constexpr uint32_t bins = 4096;     // values that are counted by a bin each
+// Groups of what: hacks of 32 and of 256 rows, blocks of 256 rows, block rows of sides 2 to 6, rows
+// drawn for the first half of a sample of columns and for the second.
+enum : uint32_t { hacks, hacks_256, loads, sides, first_half = sides + 5, second_half, kinds };
 
-// Stages `from` to `to` of a bitonic sort of `windows` numbers: runs of `to` are sorted afterwards,
-// downwards and upwards in turn; all of them downwards at last.
-template <uint32_t threads>
-__device__ __forceinline__ void sort_stages(uint32_t* s, uint32_t from, uint32_t to) {
-    for (uint32_t k = from; k <= to; k *= 2) {
-        for (uint32_t j = k / 2; j > 0; j /= 2) {
-            // Steps of up to 32 stay within the 64 numbers of a warp.
-            if (j > 32 || (j == 32 && k > 64))
-                __syncthreads();
-            else
-                __syncwarp();
-            for (uint32_t p = threadIdx.x; p < windows / 2; p += threads) {
-                const uint32_t i = 2 * p - (p & (j - 1)), a = s[i], b = s[i + j];
-                if ((i & k) == 0 ? a < b : a > b) s[i] = b, s[i + j] = a;
-            }
-        }
+// How groups are shared among blocks: 2^share for each, or where negative, 2^-share blocks a group.
+struct Cut {
+    uint32_t looked_at;
+    int32_t share;
+
+    __device__ __forceinline__ uint32_t each_log() const { return max(share, 0); }
+    __device__ __forceinline__ uint32_t parts_log() const { return max(-share, 0); }
+    __device__ __forceinline__ uint32_t blocks() const {
+        return (looked_at + (1u << each_log()) - 1) >> each_log() << parts_log();
     }
-    __syncthreads();
-}
+};
 
-// Counts how often each of `windows` sorted numbers occurs, of which all but the first n are zeros
-// that do not count: bins[v], or a list of those that are larger.
-template <uint32_t threads>
-__device__ __forceinline__ void tally(const uint32_t* s, uint32_t n, uint32_t* counts,
-                                      Sum* longer_len, uint32_t* longer) {
-    for (uint32_t i = threadIdx.x; i < windows; i += threads) {
-        const uint32_t v = s[i];
-        if (v >= bins) {
-            longer[atomicAdd(longer_len, Sum(1))] = v;
-            continue;
-        }
-        // A run adds its end and takes off its start.
-        if (i == 0 || s[i - 1] != v) atomicAdd(counts + v, 0u - i);
-        if (i + 1 == windows || s[i + 1] != v) atomicAdd(counts + v, v == 0 ? n : i + 1);
+template <class Offset> struct Job {
+    uint32_t nrows, ncols;
+    uint64_t nnz;
+    uint32_t mirrors;
+    Cut warps, cuts[kinds];
+    const Offset* __restrict__ row_ptr;
+    const uint32_t* __restrict__ col_idx;
+    Sum* counts;
+    Sum* classes;  // of each count: columns that reach it, entries of their second half
+    uint32_t* longer;
+    uint32_t* column_counts;
+    Table table;  // with the tasks behind it
+
+    __device__ __forceinline__ uint2* tasks() const {
+        return reinterpret_cast<uint2*>(table.slots + table.n);
     }
-}
+};
 
-// Row lengths, and what the first and the last entry of each row tell: a block takes 4096 rows.
-// Blocks of 1024 threads.
+// The most tasks that are left to `again`.
+constexpr uint32_t most_tasks = 1 << 16;
+
+// Leaves tasks start, start + step, ... of a block to `again`, n of them. By a warp.
 template <class Offset>
-__device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ row_ptr,
-                                     const uint32_t* __restrict__ col_idx, Sum* counts,
-                                     uint32_t* length_bins, uint32_t* longer) {
-    constexpr uint32_t threads = 1024;
-    __shared__ uint32_t s[windows];
-    __shared__ uint32_t longest[windows / 32];
-    __shared__ Sum sums[inside_at];
-    if (threadIdx.x < inside_at) sums[threadIdx.x] = 0;
-    __syncthreads();
+__device__ __forceinline__ void leave(const Job<Offset>& job, uint32_t block, uint32_t start,
+                                      uint32_t step, uint64_t n) {
     const uint32_t lane = threadIdx.x % 32;
-    const uint64_t first = uint64_t(blockIdx.x) * windows;
-    uint32_t bandwidth = 0, span_max = 0, narrow = 0;
-    uint64_t profile = 0, span_sum = 0;
-    for (uint32_t i = threadIdx.x; i < windows; i += threads) {
-        const uint64_t row = first + i;
-        uint32_t length = 0, low = full, high = 0;
-        if (row < nrows) {
-            const Offset begin = row_ptr[row], end = row_ptr[row + 1];
-            length = uint32_t(end - begin);
-            if (length > 0) {
-                const uint32_t r = uint32_t(row);
-                low = col_idx[begin], high = col_idx[end - 1];
-                bandwidth = max(bandwidth, max(r > low ? r - low : low - r,
-                                               r > high ? r - high : high - r));
-                profile += r > low ? r - low : 0;
-            }
+    Sum at = 0;
+    if (lane == 0) at = atomicAdd(job.counts + tasks_at, Sum(n));
+    at = __shfl_sync(full, at, 0);
+    for (uint64_t i = lane; i < n; i += 32) {
+        if (at + i >= most_tasks) {
+            job.counts[full_at] = 1;
+            break;
         }
-        s[i] = length;
-        const uint32_t most = __reduce_max_sync(full, length);
-        low = __reduce_min_sync(full, low), high = __reduce_max_sync(full, high);
-        if (lane == 0) {
-            longest[i / 32] = most;
-            if (row < nrows) {
-                const uint32_t span = low == full ? 0 : high - low + 1;
-                span_max = max(span_max, span), span_sum += span, narrow += span <= 0xffff;
-            }
-        }
+        job.tasks()[at + i] = make_uint2(block, uint32_t(start + i * step));
     }
-    add(sums + profile_at, profile);
-    bandwidth = __reduce_max_sync(full, bandwidth);
-    if (lane == 0) {
-        atomicAdd(sums + span_sum_at, Sum(span_sum));
-        atomicAdd(sums + narrow_at, Sum(narrow));
-        atomicMax(sums + bandwidth_at, Sum(bandwidth));
-        atomicMax(sums + span_max_at, Sum(span_max));
+}
+
+// Row lengths: a block takes 4096 rows.
+template <class Offset>
+__device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) {
+    constexpr uint32_t own = windows / threads;
+    __shared__ uint4 times[windows / 4];
+    uint32_t* const s = reinterpret_cast<uint32_t*>(times);
+    __shared__ uint32_t longest[windows / 32];
+    __shared__ Sum sums[long_rows_at];
+    const uint32_t lane = threadIdx.x % 32;
+    const uint64_t first = uint64_t(block) * windows;
+    const uint32_t n = uint32_t(min(uint64_t(windows), job.nrows - first));
+    uint32_t* const length_bins = reinterpret_cast<uint32_t*>(job.counts + bins_at);
+    if (threadIdx.x < long_rows_at) sums[threadIdx.x] = 0;
+    uint32_t length[own], most = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < own; i++) {
+        const uint32_t at = i * threads + threadIdx.x;
+        const Offset* const row = job.row_ptr + first + at;
+        length[i] = at < n ? uint32_t(row[1] - row[0]) : 0;
     }
-    __syncthreads();
+#pragma unroll
+    for (uint32_t i = 0; i < own; i++) {
+        const uint32_t of_32 = __reduce_max_sync(full, length[i]);
+        if (lane == 0) longest[(i * threads + threadIdx.x) / 32] = of_32;
+        most = max(most, of_32);
+        s[i * threads + threadIdx.x] = 0;
+    }
+    const bool sorted = __syncthreads_or(most >= short_rows);
     if (threadIdx.x < windows / 32) {
-        uint32_t most = longest[threadIdx.x];
-        add(sums + longest_at, most);
+        most = longest[threadIdx.x];
+        add_wide(sums + longest_at, most);
+#pragma unroll 1
         for (uint32_t step = 1; step < 8; step *= 2) {
             most = max(most, __shfl_xor_sync(full, most, step));
             const int at = step == 1 ? 1 : step == 2 ? 2 : 3;
-            add(sums + longest_at + at, threadIdx.x % (2 * step) == 0 ? most : 0);
+            add_wide(sums + longest_at + at, threadIdx.x % (2 * step) == 0 ? most : 0);
         }
     }
-    sort_stages<threads>(s, 2, 512);
-    uint64_t sum = 0;
-    for (uint32_t i = threadIdx.x; i < windows; i += threads)
-        sum += i % 32 == ((i & 512) ? 31 : 0) ? s[i] : 0;
-    add(sums + sorted_at, sum);
-    __syncthreads();
-    sort_stages<threads>(s, 1024, windows);
-    sum = 0;
-    for (uint32_t i = threadIdx.x; i < windows; i += threads) sum += i % 32 == 0 ? s[i] : 0;
-    add(sums + sorted_at + 1, sum);
-    const uint32_t n = uint32_t(min(uint64_t(windows), nrows - first));
-    tally<threads>(s, n, length_bins, counts + long_rows_at, longer);
-    __syncthreads();
-    if (threadIdx.x < bandwidth_at)
-        atomicAdd(counts + threadIdx.x, sums[threadIdx.x]);
-    else if (threadIdx.x < inside_at)
-        atomicMax(counts + threadIdx.x, sums[threadIdx.x]);
-}
-
-// How often each count of entries of a column occurs: a block takes 4096 columns. Blocks of 1024
-// threads.
-__device__ __forceinline__ void columns(uint32_t ncols, const uint32_t* __restrict__ column_counts,
-                                        Sum* counts, uint32_t* count_bins, uint32_t* longer) {
-    constexpr uint32_t threads = 1024;
-    __shared__ uint32_t s[windows];
-    const uint64_t first = uint64_t(blockIdx.x) * windows;
-    for (uint32_t i = threadIdx.x; i < windows; i += threads)
-        s[i] = first + i < ncols ? column_counts[first + i] : 0;
-    __syncthreads();
-    sort_stages<threads>(s, 2, windows);
-    const uint32_t n = uint32_t(min(uint64_t(windows), ncols - first));
-    tally<threads>(s, n, count_bins, counts + long_columns_at, longer);
-}
-
-// The last of the places 0..n whose number `start` gives is at most k; that of place 0 is. The
-// whole warp asks alike.
-template <class Start>
-__device__ __forceinline__ uint64_t last_at_most(uint64_t k, uint64_t n, const Start& start) {
-    uint64_t low = 0, high = n;
-    while (high - low > 1) {
-        const uint64_t stride = (high - low + 31) / 32;
-        const uint64_t at = low + (threadIdx.x % 32 + 1) * stride;
-        const uint32_t passed = __popc(__ballot_sync(full, at < high && start(at) <= k));
-        low += passed * stride;
-        high = min(high, low + stride);
+    if (sorted) {
+#pragma unroll
+        for (uint32_t i = 0; i < own; i++) s[i * threads + threadIdx.x] = length[i];
+        __syncthreads();
+        sort_lengths(s, n, sums + sorted_at, job.counts + long_rows_at, length_bins, job.longer);
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < own; i++) {
+            const uint32_t same = __match_any_sync(full, length[i]);
+            const bool leads = lane == __ffs(same) - 1;
+            if (leads && length[i] > 0)
+                atomicAdd(s + 4 * length[i] + i / 4, uint32_t(__popc(same)) << i / 2 % 2 * 16);
+        }
+        __syncthreads();
+        count_lengths(times, n, sums + sorted_at, length_bins);
     }
-    return low;
+    flush(sums, long_rows_at, 0, job.counts);
 }
 
-// Entries of each column, and entries near the diagonal: a warp takes 1024 entries.
+// Mirror images: a warp looks for one.
 template <class Offset>
-__device__ __forceinline__ void entries(uint32_t nrows, uint64_t nnz,
-                                        const Offset* __restrict__ row_ptr,
-                                        const uint32_t* __restrict__ col_idx,
-                                        uint32_t* column_counts, Sum* counts) {
-    constexpr uint64_t part = 4096, parts = 16384, each = 1024;
-    constexpr int ahead = 4;
-    __shared__ Sum sums[2];
-    if (threadIdx.x < 2) sums[threadIdx.x] = 0;
-    __syncthreads();
+__device__ __forceinline__ void mirrors(const Job<Offset>& job, uint32_t block) {
+    const uint64_t at = uint64_t(block) * 8 + threadIdx.x / 32;
+    bool found = false;
+    if (at < job.mirrors) {
+        const uint64_t k = spread(at, job.mirrors, job.nnz);
+        const auto start = [&](uint64_t row) { return uint64_t(job.row_ptr[row]); };
+        const uint32_t row = uint32_t(last_at_most(k, job.nrows, start));
+        const uint32_t column = job.col_idx[k];
+        const Offset begin = job.row_ptr[column];
+        const uint64_t n = job.row_ptr[column + 1] - begin;
+        const auto of_mirror = [&](uint64_t i) { return job.col_idx[begin + Offset(i)]; };
+        found = n > 0 && of_mirror(last_at_most(row, n, of_mirror)) == row;
+    }
+    const int n = __syncthreads_count(found && threadIdx.x % 32 == 0);
+    if (threadIdx.x == 0 && n > 0) atomicAdd(job.counts + mirrored_at, Sum(n));
+}
+
+// Sectors of x that 32 rows ask for, one entry of each row a step: steps from `step` to `stop`,
+// `deep` of every `stride`.
+template <class Offset>
+__device__ __forceinline__ void sectors_of(Offset begin, uint32_t length, uint32_t step,
+                                           uint32_t stop, uint32_t stride,
+                                           const uint32_t* __restrict__ col_idx, uint32_t* mine) {
     const uint32_t lane = threadIdx.x % 32;
-    const uint64_t begin = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32 * each;
-    const uint64_t end = min(begin + each, nnz);
-    const auto start = [&](uint64_t window) {
-        return uint64_t(row_ptr[min(window * part, uint64_t(nrows))]);
+    for (; step < stop; step += stride) {
+        uint32_t sectors[deep];
+#pragma unroll
+        for (int i = 0; i < deep; i++) {
+            const uint32_t k = step + i;
+            sectors[i] = k < stop && k < length ? col_idx[begin + k] / 4 : full;
+        }
+#pragma unroll
+        for (int i = 0; i < deep; i++) {
+            const uint32_t same = __match_any_sync(full, sectors[i]);
+            const uint32_t pair = sectors[i] == full ? full : sectors[i] / 2;
+            const uint32_t same_pair = __match_any_sync(full, pair);
+            mine[0] += sectors[i] != full && __ffs(same_pair) - 1 == int(lane);
+            mine[1] += sectors[i] != full && __ffs(same) - 1 == int(lane);
+        }
+    }
+}
+
+// Steps of a hack that a warp takes; where it has more for each of its warps, all are left to
+// `again`, this many for a block.
+constexpr uint32_t warp_steps = 64, task_steps = 512;
+
+// A hack of 32 rows, a lane a row.
+template <class Offset> struct Hack {
+    Offset begin;
+    uint32_t length, longest, second;  // entries: of the row, of the two longest
+    __device__ __forceinline__ Hack(const Job<Offset>& job, uint32_t at) {
+        const uint64_t h = spread(at, job.warps.looked_at, (uint64_t(job.nrows) + 31) / 32);
+        const uint64_t row = h * 32 + threadIdx.x % 32;
+        begin = row < job.nrows ? job.row_ptr[row] : 0;
+        length = row < job.nrows ? uint32_t(job.row_ptr[row + 1] - begin) : 0;
+        longest = __reduce_max_sync(full, length);
+        const uint32_t leader = __ffs(__ballot_sync(full, length == longest)) - 1;
+        second = __reduce_max_sync(full, threadIdx.x % 32 == leader ? 0 : length);
+    }
+};
+
+template <class Offset>
+__device__ __forceinline__ void sectors(const Job<Offset>& job, uint32_t block) {
+    __shared__ Sum sums[3];
+    if (threadIdx.x < 3) sums[threadIdx.x] = 0;
+    __syncthreads();
+    const uint32_t each_log = job.warps.each_log(), warps = threads / 32 >> each_log;
+    const uint32_t warp = threadIdx.x / 32, hack = warp / warps, own = warp % warps;
+    const uint64_t at = (uint64_t(block) << each_log) + hack;
+    if (at < job.warps.looked_at) {
+        const Hack<Offset> rows(job, uint32_t(at));
+        uint32_t mine[2] = {0, 0};
+        if (rows.second <= warps * warp_steps)
+            sectors_of<Offset>(rows.begin, rows.length, own * deep, rows.second, warps * deep,
+                               job.col_idx, mine);
+        else if (own == 0)
+            leave(job, block, hack, threads / 32, (rows.second - 1) / task_steps + 1);
+        add(sums, mine[0]);
+        add(sums + 1, mine[1]);
+        // The longest row goes on alone past the second longest.
+        const uint32_t alone = rows.longest - rows.second;
+        if (own == 0 && threadIdx.x % 32 < 2) atomicAdd(sums + threadIdx.x % 32, Sum(alone));
+        add_wide(sums + 2, own == 0 ? rows.length : 0);
+    }
+    flush(sums, 3, 0, job.counts + sectors_at);
+}
+
+template <class Offset>
+__device__ __forceinline__ void sectors_again(const Job<Offset>& job, uint32_t block,
+                                              uint32_t task) {
+    constexpr uint32_t warps = threads / 32;
+    const Hack<Offset> rows(job, (block << job.warps.each_log()) + task % warps);
+    const uint32_t first = task / warps * task_steps;
+    const uint32_t stop = first + min(task_steps, rows.second - first);
+    uint32_t mine[2] = {0, 0};
+    sectors_of<Offset>(rows.begin, rows.length, first + threadIdx.x / 32 * deep, stop, warps * deep,
+                       job.col_idx, mine);
+    add(job.counts + sectors_at, mine[0]);
+    add(job.counts + sectors_at + 1, mine[1]);
+}
+
+// What a block knows of the rows that it takes, in shared memory.
+template <class Offset> struct Taken {
+    Rows<Offset> rows;
+    uint32_t number[threads];  // of each row in the matrix
+    uint32_t group[threads];   // and of its group among those that are looked at
+    uint32_t bins[threads];    // of small counts of columns
+    Often often;               // diagonals
+    Sum groups[2];             // from here on sums as in the list of counts
+    Sum hacks[tasks_at - pairs_at];
+
+    __device__ __forceinline__ Sum* sum(int at) { return hacks + (at - pairs_at); }
+};
+
+// What the first and the last entries of hacks tell: a warp a hack, a lane a row.
+template <class Offset>
+__device__ __forceinline__ void ends_of_hack(Taken<Offset>& taken, uint32_t row, Offset begin,
+                                             Offset end, const uint32_t* __restrict__ col_idx) {
+    uint32_t low = full, high = 0, far = 0;
+    uint64_t profile = 0;
+    if (begin < end) {
+        low = col_idx[begin], high = col_idx[end - 1];
+        far = max(row > low ? row - low : low - row, row > high ? row - high : high - row);
+        profile = row > low ? row - low : 0;
+    }
+    add_wide(taken.sum(profile_at), profile);
+    far = __reduce_max_sync(full, far);
+    low = __reduce_min_sync(full, low), high = __reduce_max_sync(full, high);
+    const uint32_t span = low == full ? 0 : high - low + 1;
+    if (threadIdx.x % 32 > 0) return;
+    atomicAdd(taken.sum(span_sum_at), Sum(span));
+    atomicAdd(taken.sum(narrow_at), Sum(span <= 0xffff));
+    atomicMax(taken.sum(bandwidth_at), Sum(far));
+    atomicMax(taken.sum(span_max_at), Sum(span));
+}
+
+// The n entries of a piece of hacks or of blocks: their diagonals, or their sectors of x, of f64
+// and, as pairs, of f32. Of hacks of 32 rows also the matrix's diagonals, and entries near its own.
+template <class Offset>
+__device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>& taken,
+                                           uint32_t kind, uint32_t b, uint32_t n) {
+    constexpr uint32_t part = 4096, parts = 16384;
+    // Words of the table for all diagonals come first, then those of each group.
+    const uint64_t columns = job.ncols, of_32 = (columns + 32) / 8 + 1;
+    const uint64_t of_256 = (columns + 256) / 8 + 1, of_loads = columns / 4 / 8 + 1;
+    uint64_t base = (job.nrows + columns) / 8 + 1, words = of_32;
+    if (kind > hacks) base += job.cuts[hacks].looked_at * of_32, words = of_256;
+    if (kind > hacks_256) base += job.cuts[hacks_256].looked_at * of_256, words = of_loads;
+    Sum* const full_up = job.counts + full_at;
+    const auto mark_all = [&](uint64_t key, uint32_t more, uint32_t* met) {
+        const Table::Place at = job.table.look(0, key);
+        const uint32_t times = Table::met(job.table.mark(at, more, 3, full_up), at.bit);
+#pragma unroll
+        for (uint32_t i = 0; i < 3; i++) met[i] += i >= times && i < times + more;
     };
-    uint32_t near = 0, nearer = 0;
-    for (uint64_t k = begin; k < end;) {
-        const uint64_t window = last_at_most(k, (nrows + part - 1) / part, start);
-        const uint64_t stop = min(end, start(window + 1));
-        const uint32_t row = uint32_t(window * part), outer = uint32_t(row / parts * parts);
-        for (uint64_t at = k + lane; at < stop; at += 32 * ahead) {
-            uint32_t columns[ahead];
+    uint32_t near = 0, nearer = 0, distinct = 0, pairs = 0, met[3] = {0, 0, 0};
+    taken.rows.walk(n, job.col_idx, [&](Some<Offset>& some) {
+        Table::Place at[deep];
 #pragma unroll
-            for (int i = 0; i < ahead; i++)
-                columns[i] = at + 32 * i < stop ? col_idx[at + 32 * i] : full;
-#pragma unroll
-            for (int i = 0; i < ahead; i++) {
-                if (columns[i] == full) continue;
-                nearer += columns[i] - row < part;
-                near += columns[i] - outer < parts;
-                atomicAdd(column_counts + columns[i], 1u);
-            }
+        for (int i = 0; i < deep; i++) {
+            if (some.row[i] == full) continue;
+            const uint32_t row = taken.number[some.row[i]], column = some.column[i];
+            const uint64_t key = kind == loads ? column / 4 : uint64_t(column) + (~row & (b - 1));
+            at[i] = job.table.look(base + taken.group[some.row[i]] * words, key);
+            nearer += column - row / part * part < part;
+            near += column - row / parts * parts < parts;
         }
-        k = stop;
-    }
-    add(sums, nearer);
-    add(sums + 1, near);
+#pragma unroll 1
+        for (int i = 0; i < deep && some.row[0] != full; i++) {
+            const uint32_t bit = at[0].bit;
+            const uint32_t bits = job.table.mark(at[0], 1, 1, full_up);
+            distinct += !(bits & bit);
+            pairs += !(bits & (bit | (bit & 0x55 ? bit << 1 : bit >> 1)));
+            const uint64_t above = job.nrows - 1 - taken.number[some.row[0]];
+            const uint64_t key = above + some.column[0];
+            if (kind == hacks && !taken.often.count(key)) mark_all(key, 1, met);
+            some.next();
+#pragma unroll
+            for (int j = 0; j + 1 < deep; j++) at[j] = at[j + 1];
+        }
+    });
     __syncthreads();
-    if (threadIdx.x < 2 && sums[threadIdx.x] > 0) atomicAdd(counts + inside_at + threadIdx.x, sums[threadIdx.x]);
+    if (kind == hacks)
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < Often::room; i += threads)
+            if (taken.often.keys[i] > 0)
+                mark_all(taken.often.keys[i] - 1, taken.often.times[i], met);
+    add(taken.groups + 1, distinct);
+    if (kind == loads) add(taken.sum(pairs_at), pairs);
+    if (kind != hacks) return;
+    add(taken.sum(near_at), near);
+    add(taken.sum(near_at + 1), nearer);
+    for (int i = 0; i < 3; i++) add(taken.sum(met_at + i), met[i]);
 }
 
-// The diagonals of hacks of 256 rows, and of their 32s: a block a hack. Offsets are kept in a table,
-// each with the 32s that have it. Where they are too many for it, the hack is done again in parts:
-// those of the offsets whose hash falls to a part, or where these would be many, ranges of offsets,
-// which rows of rising columns have side by side, marked in bits.
-constexpr uint32_t hack = 256, slots = 8192, most_slots = 6144, part_entries = 4096;
-constexpr uint32_t range_words = 1280, range = 32 * range_words;
-constexpr uint32_t space_words = slots + slots / 4;
-static_assert(8 * range_words == space_words, "both kinds of part use the same memory");
-
-// Spreads the bits of a number.
-__device__ __forceinline__ uint32_t mixed(uint32_t key) {
-    key = (key ^ key >> 16) * 0x85ebca6bu;
-    key = (key ^ key >> 13) * 0xc2b2ae35u;
-    return key ^ key >> 16;
-}
-
-// Counts the diagonals of a part: of a range of offsets where `ranged`. Whether all were counted.
+// Whether some of the columns begin..end, which rise, lie in this block of b columns.
 template <class Offset>
-__device__ __forceinline__ bool count_diagonals(uint64_t h, uint32_t part, uint32_t parts,
-                                                bool ranged, uint32_t nrows,
-                                                const Offset* __restrict__ row_ptr,
-                                                const uint32_t* __restrict__ col_idx,
-                                                uint32_t* seen, Sum* counts) {
-    constexpr int ahead = 4;
-    __shared__ uint32_t keys[space_words];
-    __shared__ uint32_t ends[hack];  // of the rows among the entries of the part
-    __shared__ Offset from[hack];    // where entry 0 would be if all were this row's
-    __shared__ uint64_t before[hack / 32];
-    __shared__ uint32_t filled;
-    __shared__ Sum sums[2];
-    uint32_t* const marks = keys + slots;
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < space_words; i += hack)
-        keys[i] = ranged || i >= slots ? 0 : full;
-    if (threadIdx.x == 0) filled = 0;
-    if (threadIdx.x < 2) sums[threadIdx.x] = 0;
-    // The key of an entry: its column and how many rows of the hack are below its own.
-    const uint64_t row = h * hack + threadIdx.x;
-    const uint32_t above = hack - 1 - threadIdx.x;
-    const int64_t low = ranged ? int64_t(part) * range : 0;
-    Offset begin = row_ptr[min(row, uint64_t(nrows))], end = row_ptr[min(row + 1, uint64_t(nrows))];
-    if (ranged) {
-        begin = first_from<Offset>(begin, end, low - above, col_idx);
-        end = first_from<Offset>(begin, end, low + range - above, col_idx);
-    }
-    uint64_t sum = end - begin;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        const uint64_t other = __shfl_up_sync(full, sum, step);
-        if (lane >= step) sum += other;
-    }
-    if (lane == 31) before[warp] = sum;
-    __syncthreads();
-    uint64_t n = 0;
-    for (uint32_t w = 0; w < hack / 32; w++) {
-        if (w < warp) sum += before[w];
-        n += before[w];
-    }
-    const bool countable = n < full;
-    ends[threadIdx.x] = uint32_t(sum);
-    from[threadIdx.x] = end - Offset(sum);
-    if (!countable && threadIdx.x == 0) filled = most_slots + 1;
-    __syncthreads();
+__device__ __forceinline__ bool holds(Offset begin, Offset end, uint32_t block, uint32_t b,
+                                      const uint32_t* __restrict__ col_idx) {
+    begin = first_from(begin, end, block * b, col_idx);
+    return begin < end && col_idx[begin] / b == block;
+}
 
-    uint32_t all = 0, of_32 = 0, of_256 = 0;
-    for (uint64_t k0 = 32 * warp; countable && k0 < n; k0 += ahead * hack) {
-        uint32_t rows[ahead], columns[ahead];
+// Dense blocks of b rows and columns: each is told at the first entry of its first row.
+template <class Offset>
+__device__ __forceinline__ void of_blocks(const Job<Offset>& job, Taken<Offset>& taken, uint32_t b,
+                                          uint32_t n) {
+    const auto begin = [&](uint32_t row) { return job.row_ptr[taken.number[row]]; };
+    const auto end = [&](uint32_t row) { return job.row_ptr[taken.number[row] + 1]; };
+    uint32_t blocks = 0;
+    taken.rows.walk(n, job.col_idx, [&](Some<Offset>& some) {
+#pragma unroll 1
+        for (int i = 0; i < deep && some.row[0] != full; i++) {
+            const uint32_t row = some.row[0], own = some.column[0] / b;
+            const Offset at = some.at[0];
+            bool found = at > begin(row) && job.col_idx[at - 1] / b == own;
+#pragma unroll 1
+            for (uint32_t r = row - row % b; r < row && !found; r++)
+                found = holds(begin(r), end(r), own, b, job.col_idx);
+            blocks += !found;
+            some.next();
+        }
+    });
+    add(taken.groups + 1, blocks);
+}
+
+// Counts the columns of a piece: how many reach each count.
+template <class Offset>
+__device__ __forceinline__ void count_columns(const Job<Offset>& job, Taken<Offset>& taken,
+                                              uint32_t n) {
+    const uint32_t before = (1u << threadIdx.x % 32) - 1;
+    taken.rows.walk(n, job.col_idx, [&](Some<Offset>& some) {
+        uint32_t same[deep], count[deep];
 #pragma unroll
-        for (int i = 0; i < ahead; i++) {
-            const uint64_t k = k0 + lane + i * hack;
-            rows[i] = 0;
-            if (k >= n) continue;
-#pragma unroll
-            for (uint32_t step = hack / 2; step > 0; step /= 2)
-                if (ends[rows[i] + step - 1] <= k) rows[i] += step;
-            columns[i] = __ldg(col_idx + Offset(from[rows[i]] + Offset(k)));
+        for (int i = 0; i < deep; i++) {
+            same[i] = __match_any_sync(full, some.column[i]);
+            count[i] = 0;
+            if (some.column[i] != full && !(same[i] & before))
+                count[i] = atomicAdd(job.column_counts + some.column[i], __popc(same[i]));
         }
 #pragma unroll
-        for (int i = 0; i < ahead; i++) {
-            const bool mine = k0 + lane + i * hack < n;
-            const uint32_t key = mine ? columns[i] + (hack - 1) - rows[i] : 0;
-            const uint32_t of = rows[i] / 32;
-            bool fresh = false;
-            if (mine && ranged) {
-                const uint32_t at = key - uint32_t(low), bit = 1u << at % 32;
-                uint32_t* const word = keys + of * range_words + at / 32;
-                fresh = !(*(volatile uint32_t*)word & bit) && !(atomicOr(word, bit) & bit);
-                of_32 += fresh;
-            } else if (mine) {
-                const uint32_t hash = mixed(key);
-                if (parts == 1 || __umulhi(hash, parts) == part) {
-                    uint32_t slot = hash % slots;
-                    while (true) {
-                        uint32_t found = *(volatile uint32_t*)(keys + slot);
-                        if (found == full) {
-                            found = atomicCAS(keys + slot, full, key);
-                            fresh = found == full;
-                        }
-                        if (fresh || found == key) break;
-                        slot = (slot + 1) % slots;
-                    }
-                    uint32_t* const word = marks + slot / 4;
-                    const uint32_t bit = 1u << (slot % 4 * 8 + of);
-                    if (!(*(volatile uint32_t*)word & bit)) of_32 += !(atomicOr(word, bit) & bit);
-                }
-            }
-            if (fresh) {
-                const uint64_t diagonal = uint64_t(key) + nrows - hack - h * hack;
-                const uint32_t bit = 1u << diagonal % 32;
-                if (!(__ldcg(seen + diagonal / 32) & bit))
-                    all += !(atomicOr(seen + diagonal / 32, bit) & bit);
-            }
-            const uint32_t more = ranged ? 0 : __popc(__ballot_sync(full, fresh));
-            if (lane == 0 && more > 0) atomicAdd(&filled, more);
+        for (int i = 0; i < deep; i++) {
+            count[i] = __shfl_sync(full, count[i], __ffs(same[i]) - 1) +
+                       __popc(same[i] & before) + 1;
+            if (some.column[i] == full) continue;
+            if (count[i] < threads)
+                atomicAdd(taken.bins + count[i], 1u);
+            else
+                atomicAdd(job.classes + 2 * uint64_t(count[i]), Sum(1));
         }
-        // At most 1024 more are put in before all warps see that there are too many.
-        if (__any_sync(full, *(volatile uint32_t*)&filled > most_slots)) break;
+    });
+}
+
+// Counts the entries of a piece, by what their column was counted before.
+template <class Offset>
+__device__ __forceinline__ void count_entries(const Job<Offset>& job, Taken<Offset>& taken,
+                                              uint32_t n) {
+    taken.rows.walk(n, job.col_idx, [&](Some<Offset>& some) {
+        uint32_t count[deep];
+#pragma unroll
+        for (int i = 0; i < deep; i++)
+            count[i] = some.column[i] == full ? 0 : __ldcg(job.column_counts + some.column[i]);
+#pragma unroll
+        for (int i = 0; i < deep; i++) {
+            if (some.column[i] == full) continue;
+            if (count[i] < threads)
+                atomicAdd(taken.bins + count[i], 1u);
+            else
+                atomicAdd(job.classes + 2 * uint64_t(count[i]) + 1, Sum(1));
+        }
+    });
+}
+
+// The `at`-th row that is drawn for a half of a sample of columns, or of all rows.
+template <class Offset>
+__device__ __forceinline__ uint64_t drawn(const Job<Offset>& job, uint32_t kind, uint32_t at) {
+    const uint32_t half = job.cuts[second_half].looked_at;
+    const uint64_t i = kind == second_half ? uint64_t(half) + at : at;
+    return half == 0 ? at : __umul64hi(mix(i), job.nrows);
+}
+
+// Piece `piece` of the groups of a block, which is counted over all kinds; the others are left to
+// `again`.
+template <class Offset, bool again>
+__device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, uint32_t piece) {
+    __shared__ Taken<Offset> taken;
+    const uint32_t task_block = job.warps.blocks() + block;
+    uint32_t kind = 0;
+    Cut cut = job.cuts[0];
+#pragma unroll
+    for (uint32_t next = 1; next < kinds; next++) {
+        if (kind + 1 != next || block < cut.blocks()) continue;
+        block -= cut.blocks();
+        kind = next;
+        cut = job.cuts[next];
     }
-    add(sums, all);
-    add(sums + 1, of_32);
+    const uint32_t b = kind < sides ? (kind == hacks ? 32 : 256)
+                                    : (kind < first_half ? kind - sides + 2 : 1);
+    const uint32_t set = block >> cut.parts_log(), each_log = cut.each_log();
+    const uint32_t part = block - (set << cut.parts_log());
+    const uint64_t at = (uint64_t(set) << each_log) + threadIdx.x / b;
+    uint64_t row = job.nrows;
+    if (threadIdx.x < b << each_log && at < cut.looked_at)
+        row = b == 1 ? drawn(job, kind, uint32_t(at))
+                     : spread(at, cut.looked_at, (uint64_t(job.nrows) + b - 1) / b) * b +
+                           threadIdx.x % b;
+    const bool here = row < job.nrows;
+    const Offset begin = here ? job.row_ptr[row] : 0, end = here ? job.row_ptr[row + 1] : 0;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; ranged && i < range_words; i += hack) {
-        uint32_t word = 0;
-        for (uint32_t of = 0; of < hack / 32; of++) word |= keys[of * range_words + i];
-        of_256 += __popc(word);
+    taken.number[threadIdx.x] = uint32_t(row);
+    taken.group[threadIdx.x] = uint32_t(at);
+    taken.bins[threadIdx.x] = 0;
+    taken.often.clear();
+    if (threadIdx.x < 2) taken.groups[threadIdx.x] = 0;
+    if (threadIdx.x < tasks_at - pairs_at) taken.hacks[threadIdx.x] = 0;
+    uint64_t all;
+    const uint64_t before = taken.rows.lay(begin, end, &all);
+    const uint64_t of_part = (all >> cut.parts_log()) + 1;
+    const uint64_t stop = min(all, (part + 1) * of_part);
+    const uint64_t low = min(stop, part * of_part + uint64_t(piece) * piece_entries);
+    const uint64_t high = min(stop, low + piece_entries);
+    taken.rows.take(low, high, before, begin, end);
+    const uint32_t n = uint32_t(high - low);
+    if (!again && threadIdx.x < 32 && stop > high) {
+        const uint64_t left = (stop - high + piece_entries - 1) / piece_entries;
+        leave(job, task_block, 1, 1, left);
+        if (kind == first_half && threadIdx.x == 0) atomicAdd(job.counts + waits_at, Sum(left));
     }
-    add(counts + diagonals_at + 2, of_256);
-    const bool counted = filled <= most_slots;
-    if (threadIdx.x == 0) {
-        if (sums[0] > 0) atomicAdd(counts + diagonals_at, sums[0]);
-        if (counted) atomicAdd(counts + diagonals_at + 1, sums[1]);
-        if (counted && !ranged) atomicAdd(counts + diagonals_at + 2, Sum(filled));
+    // The second half waits for the first.
+    if (!again && kind == second_half) return;
+
+    if (kind >= first_half) {
+        if (kind == first_half)
+            count_columns(job, taken, n);
+        else
+            count_entries(job, taken, n);
+        __syncthreads();
+        const uint32_t found = taken.bins[threadIdx.x];
+        const uint64_t place = 2 * threadIdx.x + (kind == second_half);
+        if (found > 0) atomicAdd(job.classes + place, Sum(found));
+        return;
     }
-    return counted;
+    if (threadIdx.x == 0) taken.groups[0] = n;
+    if (!again && kind == hacks && part == 0 && __any_sync(full, here))
+        ends_of_hack<Offset>(taken, uint32_t(row), begin, end, job.col_idx);
+    if (kind < sides)
+        tell_apart(job, taken, kind, b, n);
+    else
+        of_blocks(job, taken, b, n);
+    flush(taken.groups, 2, 0, job.counts + groups_at + 2 * kind);
+    if (kind == hacks)
+        flush(taken.hacks, tasks_at - pairs_at, 2, job.counts + pairs_at);
+    else if (kind == loads)
+        flush(taken.hacks, 1, 0, job.counts + pairs_at);
 }
 
-// The parts of a hack that is done again: those by hash, or ranges where these are fewer.
-template <class Offset>
-__device__ __forceinline__ uint32_t parts_of(uint64_t h, uint32_t nrows, uint32_t ncols,
-                                             const Offset* row_ptr, bool* ranged) {
-    const uint64_t n = row_ptr[min((h + 1) * hack, uint64_t(nrows))] - row_ptr[h * hack];
-    const uint64_t ranges = (uint64_t(ncols) + hack) / range + 1, by_hash = n / part_entries + 1;
-    *ranged = ranges < by_hash;
-    return uint32_t(min(ranges, by_hash));
+// Blocks look at row lengths, mirror images, warps and groups.
+template <class Offset> __device__ __forceinline__ void look(const Job<Offset>& job) {
+    uint32_t block = blockIdx.x;
+    const uint32_t n_lengths = uint32_t((uint64_t(job.nrows) + windows - 1) / windows);
+    if (block < n_lengths) return lengths(job, block);
+    block -= n_lengths;
+    const uint32_t n_mirrors = (job.mirrors + 7) / 8;
+    if (block < n_mirrors) return mirrors(job, block);
+    block -= n_mirrors;
+    if (block < job.warps.blocks()) return sectors(job, block);
+    groups<Offset, false>(job, block - job.warps.blocks(), 0);
 }
 
-// tasks: pairs of a hack and a part of it that are left to do.
-template <class Offset>
-__device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, const Offset* row_ptr,
-                                          const uint32_t* col_idx, uint32_t* seen, Sum* counts,
-                                          uint2* tasks) {
-    __shared__ Sum at;
-    const uint32_t h = blockIdx.x;
-    if (count_diagonals<Offset>(h, 0, 1, false, nrows, row_ptr, col_idx, seen, counts)) return;
-    bool ranged;
-    const uint32_t parts = parts_of(h, nrows, ncols, row_ptr, &ranged);
-    if (threadIdx.x == 0) at = atomicAdd(counts + tasks_at, Sum(parts));
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < parts; i += blockDim.x) tasks[at + i] = make_uint2(h, i);
-}
-
-template <class Offset>
-__device__ __forceinline__ void diagonals_again(uint32_t nrows, uint32_t ncols,
-                                                const Offset* row_ptr, const uint32_t* col_idx,
-                                                uint32_t* seen, Sum* counts, const uint2* tasks) {
-    for (uint64_t i = blockIdx.x; i < counts[tasks_at]; i += gridDim.x) {
-        const uint2 task = tasks[i];
-        bool ranged;
-        const uint32_t parts = parts_of(task.x, nrows, ncols, row_ptr, &ranged);
-        if (!count_diagonals<Offset>(task.x, task.y, parts, ranged, nrows, row_ptr, col_idx, seen,
-                                     counts))
-            counts[uncounted_at] = 1;
+// Blocks look at what was left, and then at the groups of the second half. Where tasks of the first
+// are left, all are handed out in order, so that what a block waits for is under way.
+template <class Offset> __device__ __forceinline__ void again(const Job<Offset>& job) {
+    __shared__ Sum next;
+    const uint32_t n_warps = job.warps.blocks(), n_second = job.cuts[second_half].blocks();
+    uint32_t first = n_warps;
+#pragma unroll
+    for (int kind = 0; kind < first_half; kind++) first += job.cuts[kind].blocks();
+    const uint32_t second = first + job.cuts[first_half].blocks();
+    const Sum n_tasks = job.counts[tasks_at], waits = job.counts[waits_at];
+    if (n_tasks > most_tasks) return;
+#pragma unroll 1
+    for (Sum i = blockIdx.x;; i += gridDim.x) {
+        if (waits > 0) {
+            __syncthreads();
+            if (threadIdx.x == 0) next = atomicAdd(job.counts + next_at, Sum(1));
+            __syncthreads();
+            i = next;
+        }
+        if (i >= 2 * n_tasks + n_second) return;
+        const bool late = i >= n_tasks;
+        const uint2 task = !late            ? job.tasks()[i]
+                           : i < 2 * n_tasks ? job.tasks()[i - n_tasks]
+                                             : make_uint2(second + uint32_t(i - 2 * n_tasks), 0);
+        if (late != (task.x >= second)) continue;
+        if (late && threadIdx.x == 0)
+            while (*(volatile Sum*)(job.counts + done_at) < waits) {}
+        __syncthreads();
+        if (task.x < n_warps)
+            sectors_again(job, task.x, task.y);
+        else
+            groups<Offset, true>(job, task.x - n_warps, task.y);
+        if (task.x < first || late) continue;
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) atomicAdd(job.counts + done_at, Sum(1));
     }
 }
 
-#define OFFSETS(width, Offset)                                                                    \
-    extern "C" __global__ void __launch_bounds__(1024)                                            \
-        features_rows_##width(uint32_t nrows, const Offset* row_ptr, const uint32_t* col_idx,     \
-                              Sum* counts, uint32_t* length_bins, uint32_t* longer) {             \
-        rows<Offset>(nrows, row_ptr, col_idx, counts, length_bins, longer);                       \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        features_entries_##width(uint32_t nrows, uint64_t nnz, const Offset* row_ptr,             \
-                                 const uint32_t* col_idx, uint32_t* column_counts, Sum* counts) { \
-        entries<Offset>(nrows, nnz, row_ptr, col_idx, column_counts, counts);                     \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(1024)                                            \
-        features_columns_##width(uint32_t ncols, const uint32_t* column_counts, Sum* counts,      \
-                                 uint32_t* count_bins, uint32_t* longer) {                        \
-        columns(ncols, column_counts, counts, count_bins, longer);                                \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        features_diagonals_##width(uint32_t nrows, uint32_t ncols, const Offset* row_ptr,         \
-                                   const uint32_t* col_idx, uint32_t* seen, Sum* counts,          \
-                                   uint2* tasks) {                                                \
-        diagonals<Offset>(nrows, ncols, row_ptr, col_idx, seen, counts, tasks);                   \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        features_again_##width(uint32_t nrows, uint32_t ncols, const Offset* row_ptr,             \
-                               const uint32_t* col_idx, uint32_t* seen, Sum* counts,              \
-                               const uint2* tasks) {                                              \
-        diagonals_again<Offset>(nrows, ncols, row_ptr, col_idx, seen, counts, tasks);             \
+#define KERNEL(name, blocks, width, Offset)                                                       \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) features_##name##_##width(      \
+        uint32_t nrows, uint32_t ncols, uint64_t nnz, uint32_t mirrors, Cut warps, Cut hacks,     \
+        Cut hacks_256, Cut loads, Cut of_2, Cut of_3, Cut of_4, Cut of_5, Cut of_6,               \
+        Cut first_half, Cut second_half, const Offset* row_ptr, const uint32_t* col_idx,          \
+        Sum* counts, Sum* classes, uint32_t* longer, uint32_t* column_counts, Sum* slots,         \
+        uint32_t n_slots) {                                                                       \
+        const Job<Offset> job = {                                                                 \
+            nrows, ncols, nnz, mirrors, warps,                                                    \
+            {hacks, hacks_256, loads, of_2, of_3, of_4, of_5, of_6, first_half, second_half},     \
+            row_ptr, col_idx, counts, classes, longer, column_counts, {slots, n_slots}};          \
+        name(job);                                                                                \
     }
-OFFSETS(narrow, uint32_t)
-OFFSETS(wide, uint64_t)
+KERNEL(look, 5, narrow, uint32_t)
+KERNEL(look, 5, wide, uint64_t)
+KERNEL(again, 4, narrow, uint32_t)
+KERNEL(again, 4, wide, uint64_t)

@@ -27,11 +27,14 @@ use crate::scalar::{Precision, Scalar};
 pub use blocks::Blocks;
 #[cfg(feature = "cuda")]
 pub(crate) use blocks::fill;
+pub(crate) use columns::Classes;
 pub use columns::{ColumnSample, HubColumns, RowParts, column_counts};
 pub(crate) use constants::MostPieces;
 pub use constants::{ConstantCounts, Constants};
+#[cfg(feature = "cuda")]
+pub(crate) use diagonals::all_diagonals;
 pub use histogram::Histogram;
-pub(crate) use sample::Sample;
+pub(crate) use sample::{Detail, Sample, over_all};
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
 
 /// How rows are ordered before they are cut into slices.
@@ -149,15 +152,6 @@ type Spans = Arc<[Range<u32>]>;
 /// A partition, or why there is none.
 type PartitionResult = Result<Arc<Partition>, Refusal>;
 
-/// How closely estimates look at the entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Detail {
-    /// At all of them.
-    Whole,
-    /// At those of a sample of the rows.
-    Sampled,
-}
-
 /// How much a question may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Patience {
@@ -216,8 +210,13 @@ impl<'a> Structure<'a> {
     /// its rows, evenly spread and always the same. Lengths of rows are known exactly even so, and
     /// so is all that layouts are made from.
     pub fn sampled<T: Scalar>(csr: &'a Csr<T>) -> Self {
-        let detail = if csr.nnz() > WHOLE { Detail::Sampled } else { Detail::Whole };
-        Structure { detail, ..Structure::of(csr) }
+        Structure { detail: Detail::of(csr.nnz()), ..Structure::of(csr) }
+    }
+
+    /// The same of a pattern alone.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn sampled_pattern(pattern: Pattern<'a>) -> Self {
+        Structure { detail: Detail::of(pattern.nnz()), ..Structure::new(pattern) }
     }
 
     /// What `find` says of all candidates for this target; kept.
@@ -236,6 +235,11 @@ impl<'a> Structure<'a> {
     /// What `find` says of its features; kept.
     pub(crate) fn features(&self, find: impl FnOnce() -> Features) -> &Features {
         once(&self.features, find)
+    }
+
+    /// How closely estimates look at the entries.
+    pub(crate) fn detail(&self) -> Detail {
+        self.detail
     }
 
     /// Whether estimates look at all entries.
@@ -339,7 +343,7 @@ impl<'a> Structure<'a> {
         match self.column_sample() {
             Some(sample) => {
                 let columns = usize::from(most).min(self.pattern.ncols());
-                (columns, sample.in_fullest(u64::from(most)) as u64)
+                (columns, sample.classes().in_fullest(u64::from(most)) as u64)
             }
             None => {
                 let hubs = self.hubs(most);
@@ -359,10 +363,8 @@ impl<'a> Structure<'a> {
 
     /// How full columns are, from a sample of the rows, where this structure is for estimates; kept.
     pub(crate) fn column_sample(&self) -> Option<Arc<ColumnSample>> {
-        let of_sample = || {
-            let rows = self.groups(self.pattern.nrows()).looked_at;
-            Arc::new(ColumnSample::of(self.pattern, rows.div_ceil(2)))
-        };
+        let half = || self.detail.half(self.pattern.nrows(), self.pattern.nnz());
+        let of_sample = || Arc::new(ColumnSample::of(self.pattern, half()));
         (self.detail == Detail::Sampled).then(|| once(&self.column_sample, of_sample).clone())
     }
 

@@ -341,11 +341,46 @@ fn features_from_the_gpu_are_those_of_the_host() {
 /// Matrices at the edges of what the kernels of features count in one way.
 fn feature_edges() -> Vec<(String, Csr<f64>)> {
     let n = 70_000;
-    // Rows of 70,000, 30,000 and 5,000 entries, more diagonals than a table holds.
+    // Rows of 70,000, 30,000 and 5,000 entries.
     let long = [(17, n, 1), (18, 30_000, 2), (n - 1, 5_000, 3)];
     let long = long.into_iter().flat_map(|(row, len, step)| (0..len).map(move |j| (row, j * step)));
     let scattered = (0..n).map(|i| (i, i * 7_919 % n));
+    // Past what is looked at as a whole: rows of 3 entries in a full column and two elsewhere, and a
+    // full row among every `every` others.
+    let hubs = |nrows: usize, ncols: usize, every: usize| {
+        (0..nrows).flat_map(move |i| {
+            let few = [0, i * 7_919 % ncols, i * 48_271 % ncols].into_iter();
+            let all = if i % every == every / 2 { 0..ncols } else { 0..0 };
+            few.chain(all.step_by(2)).map(move |j| (i, j))
+        })
+    };
+    let dense = |nrows: usize, ncols: usize, every: usize| {
+        (0..nrows * ncols / every).map(move |k| (k * every / ncols, k * every % ncols))
+    };
+    let band = |n: usize, width: usize| {
+        (0..n).flat_map(move |i| (i..(i + width).min(n)).map(move |j| (i, j)))
+    };
     [
+        ("hubs", 200_000, 150_000, hubs(200_000, 150_000, 30_000).collect()),
+        ("many hubs", 20_000, 9_000, hubs(20_000, 9_000, 97).collect()),
+        ("a few long hubs", 9_000, 70_000, hubs(9_000, 70_000, 600).collect()),
+        ("rows of 1,000", 500, 3_000, dense(500, 3_000, 3).collect()),
+        ("rows of 1,500", 9_000, 6_000, dense(300, 4_500, 3).collect()),
+        ("20 long rows", 20, 30_000, dense(20, 30_000, 2).collect()),
+        ("200 long rows", 200, 9_001, dense(200, 9_001, 4).collect()),
+        ("1 x 300,000", 1, 300_000, (0..300_000).map(|j| (0, j)).collect()),
+        ("300,000 x 1", 300_000, 1, (0..300_000).map(|i| (i, 0)).collect()),
+        ("far columns, many", 300, 1_500_000, {
+            (0..400_000).map(|k| (k * 31 % 300, k * 48_271 % 1_500_000)).collect()
+        }),
+        ("few of many rows", 3_000_000, 900_000, {
+            (0..270_000).map(|k| (k * 11, k * 7_919 % 900_000)).collect()
+        }),
+        ("next to empty, many", 5_000_000, 80_000, {
+            (0..270_000).map(|k| (k * 18, k * 1_999 % 80_000)).collect()
+        }),
+        ("a band of 9", 60_001, 60_001, band(60_001, 9).collect()),
+        ("a band of 2", 200_000, 200_000, band(200_000, 2).collect()),
         ("long rows", n, n, long.chain(scattered).collect::<Vec<_>>()),
         ("1 x 100,000", 1, 100_000, (0..100_000).map(|j| (0, j)).collect()),
         ("100,000 x 1", 100_000, 1, (0..100_000).map(|i| (i, 0)).collect()),
@@ -370,7 +405,7 @@ fn feature_edges() -> Vec<(String, Csr<f64>)> {
 }
 
 fn check_features<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>) {
-    let expected = Features::of(&Structure::new(csr.pattern()));
+    let expected = Features::of(&Structure::sampled(csr));
     let same = |what: &str, there: &DeviceCsr<T>| {
         let found = gpu.features(there).unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
         for ((feature, found), (_, expected)) in found.iter().zip(expected.iter()) {

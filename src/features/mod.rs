@@ -15,7 +15,7 @@ use crate::partition;
 use crate::structure::Structure;
 pub(crate) use summary::Summary;
 #[cfg(feature = "cuda")]
-pub(crate) use summary::{Columns, HACK, SIDES};
+pub(crate) use summary::{Columns, DIAGONAL_HACKS, HACK, Hacks, SIDES};
 use summary::{Rows, over};
 pub use summary::{n_iter, n_p};
 
@@ -154,15 +154,17 @@ pub static FEATURES: &[Feature] = &[
     feature("n_p", "operations", "multiplications and additions (PELLR, equation 2)", |p| {
         p.operations() as f64
     }),
-    feature("bandwidth", "columns", "farthest entry from the diagonal", |p| p.bandwidth as f64),
+    feature("bandwidth", "columns", "farthest entry from the diagonal", |p| {
+        p.hacks.bandwidth as f64
+    }),
     feature(
         "profile",
         "columns",
         "sum over rows of the way from the first entry to the diagonal",
-        |p| p.profile as f64,
+        |p| p.hacks.profile as f64,
     ),
     feature("hack_span_max", "columns", "most columns that a hack of 32 rows spans", |p| {
-        p.span_max as f64
+        p.hacks.span_max as f64
     }),
     feature(
         "hack_span_mean",

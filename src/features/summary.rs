@@ -1,13 +1,11 @@
 //! The counts that features are computed from: whole numbers and samples, whoever counts them.
 
-use std::sync::Arc;
-
 use rayon::prelude::*;
 
 use crate::csr::Pattern;
 use crate::scalar::Precision;
 use crate::structure::{
-    ColumnSample, EachPrecision, Histogram, SAMPLED_MIRRORS, Sort, Structure, Walk,
+    Classes, EachPrecision, Histogram, Sample, Sort, Structure, Walk, over_all,
 };
 
 /// Rows of a hack whose columns are looked at together, and of a warp.
@@ -42,18 +40,8 @@ pub(crate) struct Summary {
     pub longest: [u64; 4],
     /// The same of hacks, where windows of [`SORTED`] rows are sorted.
     pub sorted_longest: [u64; 2],
-    /// Sum over rows of the way from the first entry to the diagonal.
-    pub profile: u64,
-    /// Sum over hacks of the columns that they span.
-    pub span_sum: u64,
-    /// Hacks whose columns fit in 16 bits.
-    pub spans_narrow: u64,
-    /// The farthest entry from the diagonal.
-    pub bandwidth: u64,
-    /// The most columns that a hack spans.
-    pub span_max: u64,
-    /// Entries whose row and column lie in the same window, of [`PARTS`].
-    pub inside: [u64; 2],
+    /// What the columns of hacks tell.
+    pub hacks: Hacks,
     /// Diagonals of the whole matrix.
     pub diagonals: u64,
     /// Those of each hack, of [`DIAGONAL_HACKS`], summed over all hacks.
@@ -181,21 +169,13 @@ impl Summary {
             columns,
             longest: SLICES.map(|slice| longest(slice, Sort::None)),
             sorted_longest: SORTED.map(|window| longest(HACK, Sort::Window(window))),
-            profile: hacks.profile,
-            span_sum: hacks.span_sum,
-            spans_narrow: hacks.spans_narrow,
-            bandwidth: hacks.bandwidth,
-            span_max: hacks.span_max,
-            inside: hacks.inside,
+            hacks,
             diagonals: structure.n_diagonals(usize::MAX),
             hack_diagonals: DIAGONAL_HACKS.map(|hack| structure.n_diagonals(hack)),
             sectors: structure.sectors(Walk::Rows { threads: 1, sort: Sort::None }),
             loads: structure.x_loads(),
             block_fill: SIDES.map(|b| structure.block_fill(b)),
-            symmetry: structure.symmetry(match structure.is_whole() {
-                true => SAMPLED_MIRRORS,
-                false => SAMPLED_MIRRORS / 8,
-            }),
+            symmetry: structure.symmetry(structure.detail().mirrors()),
         }
     }
 
@@ -235,24 +215,24 @@ impl Summary {
         operations(self.nnz as u64, &self.rows)
     }
 
-    fn hacks(&self, rows: usize) -> f64 {
+    fn n_hacks(&self, rows: usize) -> f64 {
         (self.nrows / rows as f64).ceil()
     }
 
     pub fn span_mean(&self) -> f64 {
-        over(self.span_sum as f64, self.hacks(HACK))
+        over(self.hacks.span_sum as f64, self.n_hacks(HACK))
     }
 
     pub fn span_narrow(&self) -> f64 {
-        match self.hacks(HACK) {
+        match self.n_hacks(HACK) {
             0.0 => 1.0,
-            hacks => self.spans_narrow as f64 / hacks,
+            n_hacks => self.hacks.spans_narrow as f64 / n_hacks,
         }
     }
 
     /// Mean number of diagonals of a hack of `DIAGONAL_HACKS[i]` rows.
     pub fn hack_diagonals(&self, i: usize) -> f64 {
-        over(self.hack_diagonals[i] as f64, self.hacks(DIAGONAL_HACKS[i]))
+        over(self.hack_diagonals[i] as f64, self.n_hacks(DIAGONAL_HACKS[i]))
     }
 
     pub fn hdia_padding(&self, i: usize) -> f64 {
@@ -278,7 +258,7 @@ impl Summary {
 
     /// Share of the entries whose row and column lie in the same window of `PARTS[i]`.
     pub fn part_share(&self, i: usize) -> f64 {
-        over(self.inside[i] as f64, self.nnz)
+        over(self.hacks.inside[i] as f64, self.nnz)
     }
 }
 
@@ -291,15 +271,22 @@ pub(super) fn over(a: f64, b: f64) -> f64 {
 const FEWEST_HACKS: usize = 64;
 
 /// Sums over hacks, and what is largest of them.
-#[derive(Clone, Copy, Default)]
-struct Hacks {
-    profile: u64,
-    span_sum: u64,
-    spans_narrow: u64,
-    inside: [u64; 2],
-    entries: u64,
-    bandwidth: u64,
-    span_max: u64,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hacks {
+    /// Sum over rows of the way from the first entry to the diagonal.
+    pub profile: u64,
+    /// Sum of the columns that hacks span.
+    pub span_sum: u64,
+    /// Hacks whose columns fit in 16 bits.
+    pub spans_narrow: u64,
+    /// Entries whose row and column lie in the same window, of [`PARTS`].
+    pub inside: [u64; 2],
+    /// Entries that were looked at.
+    pub entries: u64,
+    /// The farthest entry from the diagonal.
+    pub bandwidth: u64,
+    /// The most columns that a hack spans.
+    pub span_max: u64,
 }
 
 impl Hacks {
@@ -308,15 +295,17 @@ impl Hacks {
         let sample = structure.groups(structure.pattern().nrows().div_ceil(HACK));
         let hacks = sample.par_picks().with_min_len(FEWEST_HACKS);
         let sums = hacks.map(|h| Hacks::of_one(structure, h)).reduce(Hacks::default, Hacks::with);
+        sums.over_all(sample, structure.pattern().nnz())
+    }
+
+    /// What the sums over this sample make over all hacks of a matrix of `nnz` entries.
+    pub fn over_all(self, sample: Sample, nnz: usize) -> Self {
         Hacks {
-            profile: sample.scale(sums.profile),
-            span_sum: sample.scale(sums.span_sum),
-            spans_narrow: sample.scale(sums.spans_narrow),
-            inside: sums.inside.map(|inside| {
-                let (nnz, met) = (structure.pattern().nnz() as u128, sums.entries.max(1));
-                (u128::from(inside) * nnz / u128::from(met)) as u64
-            }),
-            ..sums
+            profile: sample.scale(self.profile),
+            span_sum: sample.scale(self.span_sum),
+            spans_narrow: sample.scale(self.spans_narrow),
+            inside: self.inside.map(|inside| over_all(inside, self.entries, nnz)),
+            ..self
         }
     }
 
@@ -368,13 +357,13 @@ pub(crate) enum Columns {
     /// Entries of each column.
     Counted(Histogram),
     /// Those of a sample of the rows.
-    Sampled(Arc<ColumnSample>),
+    Sampled(Classes),
 }
 
 impl Columns {
     fn of(structure: &Structure<'_>) -> Self {
         match structure.column_sample() {
-            Some(sample) => Columns::Sampled(sample),
+            Some(sample) => Columns::Sampled(sample.classes().clone()),
             None => Columns::Counted(column_counts(structure.pattern())),
         }
     }
@@ -383,7 +372,7 @@ impl Columns {
     fn in_fullest(&self, most: u64) -> f64 {
         match self {
             Columns::Counted(counts) => counts.sum_of_largest(most) as f64,
-            Columns::Sampled(sample) => sample.in_fullest(most),
+            Columns::Sampled(classes) => classes.in_fullest(most),
         }
     }
 
@@ -391,7 +380,7 @@ impl Columns {
     fn fullest(&self) -> f64 {
         match self {
             Columns::Counted(counts) => f64::from(counts.max()),
-            Columns::Sampled(sample) => sample.fullest(),
+            Columns::Sampled(classes) => classes.fullest(),
         }
     }
 }

@@ -159,7 +159,7 @@ impl Meter {
             gpu.features(&there)?;
             return timed(times, || gpu.features(&there));
         }
-        timed(times, || Ok(Features::of(&Structure::new(csr.pattern()))))
+        timed(times, || Ok(Features::of(&Structure::sampled(csr))))
     }
 
     /// Keeps a matrix at hand for the candidates that are timed on it: on a GPU, it is uploaded

@@ -95,11 +95,17 @@ impl HubColumns {
 pub struct ColumnSample {
     /// Entries of each column, in one half of the rows.
     counts: Vec<u32>,
-    /// Columns of each count, and entries of theirs in the other half; the fullest first.
-    classes: Vec<Class>,
+    classes: Classes,
     /// The other half.
     rows: Vec<u32>,
-    /// Entries of the matrix for each of that half.
+}
+
+/// How many columns of each count one half of a sample met, and how full they are by the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Classes {
+    /// The fullest first.
+    classes: Vec<Class>,
+    /// Entries of the matrix for each of the other half.
     scale: f64,
 }
 
@@ -148,22 +154,58 @@ impl ColumnSample {
         for column in columns(&others) {
             entries[counts[column as usize] as usize] += 1;
         }
-        let more = reached[1..].iter().copied().chain([0]);
+        let classes = Classes::of(pattern.nnz(), &reached, &entries);
+        ColumnSample { counts, classes, rows: others }
+    }
+
+    /// How full columns are.
+    pub(crate) fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// How often rows have so many entries in the `most` fullest columns and so many others, in no
+    /// order.
+    pub(super) fn rows(&self, pattern: Pattern<'_>, most: u16) -> Vec<(RowParts, u64)> {
+        let mut left = u64::from(most);
+        let last = self.classes.classes.iter().find(|class| {
+            let all = class.columns <= left;
+            left -= if all { class.columns } else { 0 };
+            !all
+        });
+        // Of the last class a share is taken, evenly spread.
+        let (least, taken) =
+            last.map_or((0, u64::MAX), |class| (class.count, (left << 32) / class.columns));
+        let in_hubs = |&&column: &&u32| {
+            let count = self.counts[column as usize];
+            count > least || count == least && u64::from(column.wrapping_mul(0x9e37_79b9)) < taken
+        };
+        let parts = self.rows.iter().map(|&row| {
+            let columns = pattern.row(row as usize);
+            let near = columns.iter().filter(in_hubs).count();
+            [near, columns.len() - near].map(|n| n as u32)
+        });
+        let mut rows = count(parts);
+        let scale = pattern.nrows() as f64 / self.rows.len().max(1) as f64;
+        rows.iter_mut().for_each(|(_, times)| *times = (*times as f64 * scale).round() as u64);
+        rows
+    }
+}
+
+impl Classes {
+    /// Of a matrix of `nnz` entries: `reached[count]` columns have so many entries or more in one
+    /// half, and those of just so many have `entries[count]` in the other.
+    pub fn of(nnz: usize, reached: &[u64], entries: &[u64]) -> Self {
+        let more = reached.iter().skip(1).chain([&0]);
         let classes = reached.iter().zip(more).zip(entries).zip(0..);
-        let classes = classes.map(|(((reached, more), entries), count)| Class {
+        let classes = classes.map(|(((reached, more), &entries), count)| Class {
             count,
             columns: reached - more,
             entries,
         });
-        let classes: Vec<Class> = classes
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-            .filter(|class| class.columns > 0)
-            .collect();
+        let mut classes: Vec<Class> = classes.filter(|class| class.columns > 0).collect();
+        classes.reverse();
         let all: u64 = classes.iter().map(|class| class.entries).sum();
-        let scale = pattern.nnz() as f64 / all.max(1) as f64;
-        ColumnSample { counts, classes, rows: others, scale }
+        Classes { classes, scale: nnz as f64 / all.max(1) as f64 }
     }
 
     /// Entries in the `most` fullest columns.
@@ -188,33 +230,6 @@ impl ColumnSample {
             }
         }
         self.scale * fullest
-    }
-
-    /// How often rows have so many entries in the `most` fullest columns and so many others, in no
-    /// order.
-    pub(super) fn rows(&self, pattern: Pattern<'_>, most: u16) -> Vec<(RowParts, u64)> {
-        let mut left = u64::from(most);
-        let last = self.classes.iter().find(|class| {
-            let all = class.columns <= left;
-            left -= if all { class.columns } else { 0 };
-            !all
-        });
-        // Of the last class a share is taken, evenly spread.
-        let (least, taken) =
-            last.map_or((0, u64::MAX), |class| (class.count, (left << 32) / class.columns));
-        let in_hubs = |&&column: &&u32| {
-            let count = self.counts[column as usize];
-            count > least || count == least && u64::from(column.wrapping_mul(0x9e37_79b9)) < taken
-        };
-        let parts = self.rows.iter().map(|&row| {
-            let columns = pattern.row(row as usize);
-            let near = columns.iter().filter(in_hubs).count();
-            [near, columns.len() - near].map(|n| n as u32)
-        });
-        let mut rows = count(parts);
-        let scale = pattern.nrows() as f64 / self.rows.len().max(1) as f64;
-        rows.iter_mut().for_each(|(_, times)| *times = (*times as f64 * scale).round() as u64);
-        rows
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Detail, Structure, cached, once};
+use super::{Detail, Structure, cached, once, over_all};
 use crate::csr::Pattern;
 
 /// Numbers of diagonals with an entry.
@@ -72,21 +72,16 @@ impl Structure<'_> {
         };
         let sample = self.groups(nrows.div_ceil(rows));
         if all {
-            let mut met = vec![0u8; keys];
-            // Diagonals that were met once, and twice.
-            let (mut distinct, mut once, mut twice) = (0u64, 0u64, 0u64);
+            let mut times = vec![0u8; keys];
+            let mut met = [0u64; 3];
             for key in sample.picks().flat_map(entries) {
-                let times = &mut met[key];
-                distinct += u64::from(*times == 0);
-                once += u64::from(*times == 0);
-                once -= u64::from(*times == 1);
-                twice += u64::from(*times == 1);
-                twice -= u64::from(*times == 2);
-                *times = (*times + 1).min(3);
+                let times = &mut times[key];
+                if let Some(met) = met.get_mut(usize::from(*times)) {
+                    *met += 1;
+                    *times += 1;
+                }
             }
-            // A. Chao, Nonparametric Estimation of the Number of Classes in a Population (1984).
-            let unseen = once * once.saturating_sub(1) / (2 * (twice + 1));
-            return (distinct + unseen).min(keys as u64 - 1);
+            return all_diagonals(keys, met);
         }
         let scratch = || (vec![0u64; keys / 64 + 1], Vec::new());
         let count = |(marks, touched): &mut (Vec<u64>, Vec<usize>), h: usize| {
@@ -104,7 +99,7 @@ impl Structure<'_> {
         let each = sample.looked_at.div_ceil(rayon::current_num_threads());
         let counts = sample.par_picks().with_min_len(each).map_init(scratch, count);
         let [distinct, met] = counts.reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
-        (u128::from(distinct) * pattern.nnz() as u128 / u128::from(met.max(1))) as u64
+        over_all(distinct, met, pattern.nnz())
     }
 
     /// The distinct diagonals with an entry in each hack of `hack` rows: offsets `j - i`, rising.
@@ -154,6 +149,16 @@ impl Structure<'_> {
         });
         results
     }
+}
+
+/// Diagonals of a matrix of `keys` rows and columns of whose entries a sample met so many diagonals
+/// at least once, twice and three times.
+///
+/// A. Chao, Nonparametric Estimation of the Number of Classes in a Population (1984).
+pub(crate) fn all_diagonals(keys: usize, met: [u64; 3]) -> u64 {
+    let (once, twice) = (met[0] - met[1], met[1] - met[2]);
+    let unseen = once * once.saturating_sub(1) / (2 * (twice + 1));
+    (met[0] + unseen).min(keys as u64 - 1)
 }
 
 /// The keys that a group has shown, in the order in which they first came.

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Detail, Structure, cached};
+use super::{Structure, cached};
 use crate::scalar::Precision;
 
 /// The most warps that [`Structure::x_sectors`] looks at, and block rows that
@@ -130,32 +130,76 @@ impl Structure<'_> {
         sample.share(mirrored.count() as u64)
     }
 
-    /// A sample of `groups` groups of rows or entries that make up the whole matrix, for what is
-    /// never counted in all of them.
+    /// [`Detail::sample`] of this pattern.
     pub(super) fn sample(&self, groups: usize) -> Sample {
-        match self.detail {
-            Detail::Whole => Sample::of_groups(groups, self.pattern.nnz()),
+        self.detail.sample(groups, self.pattern.nnz())
+    }
+
+    /// [`Detail::groups`] of this pattern.
+    pub(crate) fn groups(&self, groups: usize) -> Sample {
+        self.detail.groups(groups, self.pattern.nnz())
+    }
+
+    /// Blocks of rows, as [`Structure::x_loads`] looks at them.
+    pub(crate) fn sample_of_blocks(&self) -> Sample {
+        self.detail.blocks(self.pattern.nrows(), self.pattern.nnz())
+    }
+}
+
+/// How closely estimates look at the entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// At all of them.
+    Whole,
+    /// At those of a sample of the rows.
+    Sampled,
+}
+
+impl Detail {
+    /// Of estimates for a matrix of so many entries.
+    pub fn of(nnz: usize) -> Self {
+        if nnz > WHOLE { Detail::Sampled } else { Detail::Whole }
+    }
+
+    /// A sample of `groups` groups of rows or entries that make up a matrix of `nnz` entries, for
+    /// what is never counted in all of them.
+    pub fn sample(self, groups: usize, nnz: usize) -> Sample {
+        match self {
+            Detail::Whole => Sample::of_groups(groups, nnz),
             Detail::Sampled => {
-                let Sample { looked_at, .. } = Sample::at_a_glance(groups, self.pattern.nnz());
+                let Sample { looked_at, .. } = Sample::at_a_glance(groups, nnz);
                 let most = (looked_at / 2).max(FEWEST_WARPS).min(looked_at);
                 Sample { groups, looked_at: most.min(SAMPLED_WARPS / 4) }
             }
         }
     }
 
-    /// All of these groups, or a sample of them where this one is for estimates.
-    pub(crate) fn groups(&self, groups: usize) -> Sample {
-        match self.detail {
+    /// All of these groups, or a sample of them for estimates.
+    pub fn groups(self, groups: usize, nnz: usize) -> Sample {
+        match self {
             Detail::Whole => Sample { groups, looked_at: groups },
-            Detail::Sampled => Sample::at_a_glance(groups, self.pattern.nnz()),
+            Detail::Sampled => Sample::at_a_glance(groups, nnz),
         }
     }
 
     /// Blocks of rows, as [`Structure::x_loads`] looks at them.
-    pub(crate) fn sample_of_blocks(&self) -> Sample {
-        let Sample { groups, looked_at } = Sample::of_blocks(self.pattern.nrows());
-        let most = self.groups(groups).looked_at;
-        Sample { groups, looked_at: looked_at.min(most) }
+    pub fn blocks(self, nrows: usize, nnz: usize) -> Sample {
+        let groups = nrows.div_ceil(BLOCK_ROWS);
+        let most = self.groups(groups, nnz).looked_at;
+        Sample { groups, looked_at: most.min(SAMPLED_BLOCKS) }
+    }
+
+    /// Rows of each half of a [`ColumnSample`](super::ColumnSample).
+    pub fn half(self, nrows: usize, nnz: usize) -> usize {
+        self.groups(nrows, nnz).looked_at.div_ceil(2)
+    }
+
+    /// The most entries whose mirror image a feature searches.
+    pub fn mirrors(self) -> usize {
+        match self {
+            Detail::Whole => SAMPLED_MIRRORS,
+            Detail::Sampled => SAMPLED_MIRRORS / 8,
+        }
     }
 }
 
@@ -230,12 +274,6 @@ impl Sample {
         scaled as u64
     }
 
-    /// Of the blocks of rows that [`Structure::x_loads`] looks at.
-    pub fn of_blocks(nrows: usize) -> Self {
-        let groups = nrows.div_ceil(BLOCK_ROWS);
-        Sample { groups, looked_at: groups.min(SAMPLED_BLOCKS) }
-    }
-
     /// Of the entries whose mirror image [`Structure::symmetry`] searches, at most `most` of them.
     pub fn of_mirrors(nrows: usize, ncols: usize, nnz: usize, most: usize) -> Self {
         Sample { groups: nnz, looked_at: if nrows == ncols { nnz.min(most) } else { 0 } }
@@ -260,6 +298,11 @@ impl Sample {
         let scale = self.groups as f64 / self.looked_at.max(1) as f64;
         EachPrecision::new(totals.map(|total| total as f64 * scale))
     }
+}
+
+/// What a count over `met` entries of `nnz` makes over all of them.
+pub(crate) fn over_all(count: u64, met: u64, nnz: usize) -> u64 {
+    (u128::from(count) * nnz as u128 / u128::from(met.max(1))) as u64
 }
 
 /// The `at`-th of `looked_at` samples of `0..n`: one in each of as many equal parts, at a place in

@@ -164,14 +164,26 @@ impl Structure<'_> {
         self.of_all(sample, met.reduce(Met::default, Met::with))
     }
 
-    /// What this sample makes over all.
     fn of_all(&self, sample: Sample, met: Met) -> EachPrecision {
-        match self.detail {
-            Detail::Whole => sample.scaled(met.sectors),
+        self.detail.sectors(sample, self.pattern.nnz(), met.sectors, met.entries)
+    }
+}
+
+impl Detail {
+    /// What the sectors that so many entries of this sample ask for make over all `nnz` entries.
+    pub fn sectors(
+        self,
+        sample: Sample,
+        nnz: usize,
+        sectors: [u64; 2],
+        entries: u64,
+    ) -> EachPrecision {
+        match self {
+            Detail::Whole => sample.scaled(sectors),
             // As many for each entry: a long row more or less in a small sample says little.
             Detail::Sampled => {
-                let share = self.pattern.nnz() as f64 / met.entries.max(1) as f64;
-                EachPrecision::new(met.sectors.map(|sectors| share * sectors as f64))
+                let share = nnz as f64 / entries.max(1) as f64;
+                EachPrecision::new(sectors.map(|sectors| share * sectors as f64))
             }
         }
     }

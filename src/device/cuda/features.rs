@@ -1,14 +1,12 @@
-//! Features of a matrix that a GPU holds, counted there: the kernels of the images `features` and
-//! `features_samples`.
+//! Features of a matrix that a GPU holds, counted there: the kernels of the image `features`.
 //!
-//! The kernels count whole numbers, and one formula makes a feature of them wherever they were
-//! counted, so that features are the host's to the last bit.
+//! The kernels look at the samples that the host would take ([`Detail`]) and count whole numbers,
+//! and one formula makes a feature of them wherever they were counted, so that features are the
+//! host's to the last bit.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
-use cust::event::{Event, EventFlags};
 use cust::memory::LockedBuffer;
-use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 
 use super::convert::word;
 use super::memory::Memory;
@@ -16,319 +14,456 @@ use super::operator::Step;
 use super::{DeviceCsr, Gpu, failed};
 use crate::csr::Pattern;
 use crate::error::Result;
-use crate::features::{Columns, Features, HACK, SIDES, Summary};
+use crate::features::{Columns, DIAGONAL_HACKS, Features, HACK, Hacks, SIDES, Summary};
 use crate::format::{Arg, Launch, Matrix};
 use crate::scalar::Scalar;
-use crate::structure::{EachPrecision, Histogram, SAMPLED_MIRRORS, Sample, Structure, fill};
+use crate::structure::{
+    Classes, Detail, EachPrecision, Histogram, Sample, Structure, all_diagonals, fill, over_all,
+};
 
-/// Threads of most blocks, and of those that take much.
+/// Threads of a block, and its warps.
 const BLOCK: u64 = 256;
-const WIDE_BLOCK: u64 = 1024;
+const WARPS: u64 = BLOCK / 32;
 
-/// Lengths that a block sorts.
+/// Rows whose lengths a block looks at.
 const WINDOW: u64 = 4096;
 
 /// Lengths that have a bin each; longer ones are listed.
 const BINS: u64 = 4096;
 
-/// Entries that a warp takes.
-const WARP_ENTRIES: u64 = 1024;
+/// Classes of columns that are read at once; there are rarely more.
+const CLASSES: u64 = 2048;
 
-/// Rows whose diagonals a block counts.
-const DIAGONAL_HACK: u64 = 256;
+/// About the most entries of groups that a block takes, and steps of a hack that a warp does.
+const BLOCK_ENTRIES: u64 = 1024;
+const WARP_STEPS: u64 = 16;
 
-/// A hack whose diagonals are counted in parts has one for each so many entries, or fewer.
-const PART_ENTRIES: u64 = 2048;
+/// Blocks for each processor that go on with what others have left.
+const HELPERS: u64 = 2;
 
-/// A hack whose sectors are counted in parts, likewise.
-const STEP_ENTRIES: u64 = 128;
+/// The most tasks that are left to them.
+const MOST_TASKS: u64 = 1 << 16;
 
-/// Blocks that a processor has room for where they count such parts.
-const RESIDENT: u64 = 5;
-
-/// Groups of a sample that a block looks at, a warp each.
-const GROUPS: u64 = 8;
+/// Rows of blocks that share loads of x.
+const LOADS: usize = 256;
 
 /// Rows and columns for each entry, past which lists of them would be longer than the work.
 const MOST_PLACES: usize = 16;
 
 /// The most columns whose diagonals a 32-bit number tells apart.
-const MOST_COLUMNS: usize = u32::MAX as usize - DIAGONAL_HACK as usize;
+const MOST_COLUMNS: usize = u32::MAX as usize - DIAGONAL_HACKS[1];
+
+/// The most words of keys that the table tells apart.
+const MOST_WORDS: u64 = 1 << 40;
+
+/// The most bytes that are kept for the next matrix.
+const MOST_KEPT: u64 = 64 << 20;
 
 impl Gpu {
     /// The cheap features of a matrix that this GPU holds, all of
-    /// [`FEATURES`](crate::features::FEATURES) and equal to the host's: counted on the GPU in eight
-    /// launches on four streams, of which a copy of some 32 kB comes back.
+    /// [`FEATURES`](crate::features::FEATURES) and equal to the host's, those of
+    /// [`Structure::sampled`]: counted on the GPU in two launches, of which a copy of some 50 kB
+    /// comes back.
     ///
-    /// Reads the columns about twice and counts those of each column and diagonal. The pattern of a
-    /// matrix with more than 16 rows and columns for each entry is copied to the host and looked at
-    /// there.
+    /// Reads the row pointers once, and of a large matrix a bounded number of entries. The pattern
+    /// of a matrix with more than 16 rows and columns for each entry is copied to the host and
+    /// looked at there; so is one whose samples hold far more entries than its mean row tells.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) where the device has no memory for 4 bytes a column,
     /// or fails.
     pub fn features<T: Scalar>(&self, csr: &DeviceCsr<T>) -> Result<Features> {
         self.make_current()?;
-        let Matrix { nrows, ncols, nnz, .. } = csr.matrix();
-        let listed = (nrows + ncols) / MOST_PLACES < nnz && ncols <= MOST_COLUMNS;
-        let summary = if listed { self.summary(csr)? } else { None };
+        let matrix = csr.matrix();
+        let summary = Plan::of(matrix).map_or(Ok(None), |plan| self.count(csr, &plan))?;
         if let Some(summary) = summary {
             return Ok(Features::from(&summary));
         }
         let (row_ptr, col_idx) = csr.download_pattern(self)?;
-        let pattern = Pattern::of(nrows, ncols, &row_ptr, &col_idx);
-        Ok(Features::of(&Structure::new(pattern)))
+        let pattern = Pattern::of(matrix.nrows, matrix.ncols, &row_ptr, &col_idx);
+        Ok(Features::of(&Structure::sampled_pattern(pattern)))
     }
 
-    /// Counts on the GPU; `None` where a table of diagonals was too small for some part of a hack.
-    fn summary<T: Scalar>(&self, csr: &DeviceCsr<T>) -> Result<Option<Summary>> {
-        let matrix = csr.matrix();
-        let samples = Samples::of(matrix);
-        let places = Places::of(matrix);
-        let memory = Memory::new(places.bytes, &self.stream)?;
-        memory.clear(places.cleared as usize)?;
-        let processors = u64::from(self.profile.processors);
-        let queued =
-            self.queue(csr, &launches(processors, matrix, &samples, &places, memory.address()));
-        // Whatever was queued ends before the memory is given back.
-        let ended = self.lanes.join(&self.stream);
-        queued.and(ended)?;
-        let len = places.read as usize / 8;
-        let mut found = self.lanes.buffer(len)?;
-        memory.read(bytemuck::cast_slice_mut(&mut found[..len]))?;
-        Ok(summary(matrix, &samples, &places, &found[..len]))
-    }
-
-    /// Queues each list of launches on a stream of its own, after what was queued before.
-    fn queue<T: Scalar>(&self, csr: &DeviceCsr<T>, lists: &[Vec<Launch>; LANES]) -> Result<()> {
-        self.lanes.fork(&self.stream)?;
-        for (stream, launches) in self.lanes.streams(&self.stream).zip(lists) {
-            for launch in launches {
-                if let Some(step) = Step::new(self, launch, |arg| word(csr, arg))? {
-                    // SAFETY: the kernels take the matrix's own arrays and places in memory that
-                    // is given back behind them.
-                    unsafe { step.launch([0; 3], T::ZERO, T::ZERO, stream.as_inner())? };
-                }
-            }
+    /// Counts on the GPU; `None` where some place was too small.
+    fn count<T: Scalar>(&self, csr: &DeviceCsr<T>, plan: &Plan) -> Result<Option<Summary>> {
+        let places = &plan.places;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = match kept.memory.take() {
+            Some(memory) if memory.bytes() >= places.bytes => memory,
+            _ => Memory::zeros(places.bytes, &self.stream)?,
+        };
+        let helpers = HELPERS * u64::from(self.profile.processors);
+        self.queue(csr, &plan.launch("look", plan.blocks(), memory.address()))?;
+        self.queue(csr, &plan.launch("again", helpers, memory.address()))?;
+        let mut found = kept.read(&memory, places.some)?;
+        if Plan::has_more(found) {
+            found = kept.read(&memory, places.read)?;
         }
-        Ok(())
+        // For the next matrix.
+        memory.clear(places.bytes as usize)?;
+        let summary = plan.summary(found);
+        kept.memory = (memory.bytes() <= MOST_KEPT).then_some(memory);
+        Ok(summary)
+    }
+
+    fn queue<T: Scalar>(&self, csr: &DeviceCsr<T>, launch: &Launch) -> Result<()> {
+        match Step::new(self, launch, |arg| word(csr, arg))? {
+            // SAFETY: the kernels take the matrix's own arrays and places in memory that is given
+            // back behind them.
+            Some(step) => unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.stream.as_inner()) },
+            None => Ok(()),
+        }
     }
 }
 
 /// Numbers that the host reads of most matrices, in 64 bits.
 const USUAL: usize = 1 << 13;
 
-/// Streams that share the work.
-const LANES: usize = 4;
-
-/// What counting features needs besides a GPU's own stream.
-pub(super) struct Lanes {
-    streams: Vec<Stream>,
+/// What counting features leaves for the next matrix.
+pub(super) struct Kept {
+    /// Device memory that holds zeros.
+    memory: Option<Memory>,
     /// Where counts are read to: page-locked, so that they come at once.
-    buffer: Mutex<LockedBuffer<u64>>,
+    buffer: LockedBuffer<u64>,
 }
 
-impl Lanes {
-    /// Opens streams of the current context.
+impl Kept {
+    /// Takes page-locked memory of the current context.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) by the driver.
-    pub fn open() -> Result<Self> {
-        let stream = |_| Stream::new(StreamFlags::NON_BLOCKING, None);
-        let streams = (1..LANES).map(stream).collect::<std::result::Result<_, _>>();
-        let buffer = LockedBuffer::new(&0, USUAL).map_err(failed("taking page-locked memory"))?;
-        let streams = streams.map_err(failed("making a stream"))?;
-        Ok(Lanes { streams, buffer: Mutex::new(buffer) })
+    pub fn new() -> Result<Self> {
+        Ok(Kept { memory: None, buffer: page_locked(USUAL)? })
     }
 
-    fn streams<'a>(&'a self, first: &'a Stream) -> impl Iterator<Item = &'a Stream> {
-        std::iter::once(first).chain(&self.streams)
-    }
-
-    /// Makes the other streams wait for the first.
-    fn fork(&self, first: &Stream) -> Result<()> {
-        self.streams.iter().try_for_each(|stream| follow(stream, first))
-    }
-
-    /// Makes the first stream wait for the others.
-    fn join(&self, first: &Stream) -> Result<()> {
-        self.streams.iter().try_for_each(|stream| follow(first, stream))
-    }
-
-    /// Room for `len` numbers.
-    fn buffer(&self, len: usize) -> Result<MutexGuard<'_, LockedBuffer<u64>>> {
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        if buffer.len() < len {
-            *buffer = LockedBuffer::new(&0, len).map_err(failed("taking page-locked memory"))?;
+    /// Reads the first bytes of `memory`.
+    fn read(&mut self, memory: &Memory, bytes: u64) -> Result<&[u64]> {
+        let len = bytes as usize / 8;
+        if self.buffer.len() < len {
+            self.buffer = page_locked(len)?;
         }
-        Ok(buffer)
+        memory.read(bytemuck::cast_slice_mut(&mut self.buffer[..len]))?;
+        Ok(&self.buffer[..len])
     }
 }
 
-/// Makes a stream wait for what is queued on another.
-fn follow(stream: &Stream, other: &Stream) -> Result<()> {
-    let event = Event::new(EventFlags::DISABLE_TIMING).map_err(failed("making an event"))?;
-    event.record(other).map_err(failed("recording an event"))?;
-    let waits = stream.wait_event(event, StreamWaitEventFlags::DEFAULT);
-    waits.map_err(failed("waiting for an event"))
+fn page_locked(len: usize) -> Result<LockedBuffer<u64>> {
+    LockedBuffer::new(&0, len).map_err(failed("taking page-locked memory"))
 }
 
-/// What is looked at of sampled features.
+/// What is looked at of a matrix.
 struct Samples {
+    detail: Detail,
     mirrors: Sample,
-    loads: Sample,
     warps: Sample,
+    hacks: [Sample; DIAGONAL_HACKS.len()],
+    loads: Sample,
     sides: [Sample; SIDES.len()],
+    /// Rows whose entries are counted by column, and rows that tell how full such columns are.
+    drawn: [usize; 2],
 }
 
 impl Samples {
     fn of(matrix: Matrix) -> Self {
         let Matrix { nrows, ncols, nnz, .. } = matrix;
-        let groups = |rows| Sample::of_groups(nrows.div_ceil(rows), nnz);
+        let detail = Detail::of(nnz);
+        let half = detail.half(nrows, nnz);
         Samples {
-            mirrors: Sample::of_mirrors(nrows, ncols, nnz, SAMPLED_MIRRORS),
-            loads: Sample::of_blocks(nrows),
-            warps: groups(HACK),
-            sides: SIDES.map(groups),
+            detail,
+            mirrors: Sample::of_mirrors(nrows, ncols, nnz, detail.mirrors()),
+            warps: detail.sample(nrows.div_ceil(HACK), nnz),
+            hacks: DIAGONAL_HACKS.map(|hack| detail.groups(nrows.div_ceil(hack), nnz)),
+            loads: detail.blocks(nrows, nnz),
+            sides: SIDES.map(|b| detail.sample(nrows.div_ceil(b), nnz)),
+            drawn: match detail {
+                Detail::Whole => [nrows, 0],
+                Detail::Sampled => [half, half],
+            },
         }
     }
 
-    /// Numbers of what the kernel `samples` looks at, in the order that it takes them in.
-    fn looked_at(&self) -> impl Iterator<Item = u64> {
-        let samples = [self.mirrors, self.warps].into_iter().chain(self.sides);
-        samples.map(|sample| sample.looked_at as u64)
-    }
-
-    /// Its blocks of threads.
-    fn blocks(&self) -> u64 {
-        let each = std::iter::once(BLOCK).chain(std::iter::repeat(GROUPS));
-        self.looked_at().zip(each).map(|(looked_at, each)| looked_at.div_ceil(each)).sum()
+    /// The groups whose entries are counted, in the order of the kernels: how many are looked at,
+    /// and rows of each.
+    fn groups(&self) -> impl Iterator<Item = (usize, usize)> {
+        let of_rows = |(sample, rows): (&Sample, usize)| (sample.looked_at, rows);
+        let hacks = self.hacks.iter().zip(DIAGONAL_HACKS).map(of_rows);
+        let sides = self.sides.iter().zip(SIDES).map(of_rows);
+        let drawn = self.drawn.iter().map(|&rows| (rows, 1));
+        hacks.chain([(self.loads.looked_at, LOADS)]).chain(sides).chain(drawn)
     }
 }
 
-/// Counts in the lists that the kernels of both images add to.
-const COUNTS: u64 = 20;
-const SAMPLE_COUNTS: u64 = 17;
+/// How groups are shared among blocks: `2^share` for each, or where negative, `2^-share` blocks a
+/// group.
+#[derive(Clone, Copy)]
+struct Cut {
+    looked_at: u64,
+    share: i32,
+}
 
-/// Where the arrays of the kernels lie in one of theirs, in bytes.
+impl Cut {
+    /// Of groups of so many rows.
+    fn of(matrix: Matrix, looked_at: usize, rows: usize) -> Self {
+        let entries = mean_entries(matrix, rows);
+        let most = (BLOCK_ENTRIES / entries).min(BLOCK / rows as u64);
+        let share = match most.checked_ilog2() {
+            Some(share) => share as i32,
+            None => -(entries.div_ceil(BLOCK_ENTRIES).next_power_of_two().ilog2() as i32),
+        };
+        Cut { looked_at: looked_at as u64, share }
+    }
+
+    /// Of hacks that a warp takes, or several where rows are long.
+    fn of_warps(matrix: Matrix, looked_at: usize) -> Self {
+        let steps = mean_entries(matrix, 1).div_ceil(WARP_STEPS);
+        let warps = steps.next_power_of_two().min(WARPS);
+        Cut { looked_at: looked_at as u64, share: (WARPS / warps).ilog2() as i32 }
+    }
+
+    fn blocks(self) -> u64 {
+        match u32::try_from(self.share) {
+            Ok(share) => self.looked_at.div_ceil(1 << share),
+            Err(_) => self.looked_at << -self.share,
+        }
+    }
+
+    fn arg(self) -> Arg {
+        Arg::U64(self.looked_at | u64::from(self.share as u32) << 32)
+    }
+}
+
+/// Entries of so many rows of mean length, at least one.
+fn mean_entries(matrix: Matrix, rows: usize) -> u64 {
+    ((rows.min(matrix.nrows) * matrix.nnz).div_ceil(matrix.nrows) as u64).max(1)
+}
+
+/// Counts in the list of the kernels, with rows of each length behind them.
+const COUNTS: u64 = 43;
+
+/// Where the arrays of the kernels lie in one of theirs, in bytes. All hold zeros at first.
 struct Places {
-    counts: u64,
-    sample_counts: u64,
-    /// Of rows, of columns.
-    bins: [u64; 2],
-    longer: [u64; 2],
-    /// Up to here the host reads.
+    longer: u64,
+    /// Of each count of a column, two numbers.
+    classes: u64,
+    /// Up to here the host reads at first, and up to there where it must.
+    some: u64,
     read: u64,
     column_counts: u64,
-    seen: u64,
-    /// Up to here there are zeros at first.
-    cleared: u64,
-    /// Of diagonals, of sectors.
-    tasks: [u64; 2],
+    /// The table, and tasks behind it.
+    slots: u64,
     bytes: u64,
 }
 
 impl Places {
-    fn of(matrix: Matrix) -> Self {
-        let Matrix { nrows, ncols, nnz, .. } = matrix;
-        let (nrows, ncols, nnz) = (nrows as u64, ncols as u64, nnz as u64);
-        let mut bytes = 0;
+    fn of(matrix: Matrix, samples: &Samples, n_slots: u64) -> Self {
+        let (ncols, nnz) = (matrix.ncols as u64, matrix.nnz as u64);
+        // No column is met more often than there are rows, and none twice in a row.
+        let most = match samples.detail {
+            Detail::Whole => matrix.nrows.min(matrix.nnz),
+            Detail::Sampled => samples.drawn[0],
+        };
+        let n_classes = most as u64 + 2;
+        let mut bytes = 8 * COUNTS + 4 * BINS;
         let mut place = |len: u64| {
             let at = bytes;
             bytes += len.next_multiple_of(16);
             at
         };
+        let longer = place(4 * (nnz / BINS));
+        let classes = place(16 * n_classes);
         Places {
-            counts: place(8 * COUNTS),
-            sample_counts: place(8 * SAMPLE_COUNTS),
-            bins: [(); 2].map(|()| place(4 * BINS)),
-            longer: [(); 2].map(|()| place(4 * (nnz / BINS))),
-            read: place(0),
+            longer,
+            classes,
+            some: classes + 16 * n_classes.min(CLASSES),
+            read: classes + 16 * n_classes,
             column_counts: place(4 * ncols),
-            seen: place(4 * ((nrows + ncols) / 32 + 1)),
-            cleared: place(0),
-            tasks: most_tasks(nnz).map(|most| place(8 * most)),
+            slots: place(8 * n_slots + 8 * MOST_TASKS),
             bytes,
         }
     }
 }
 
-/// The most parts of hacks that are left to count: of diagonals, of sectors.
-fn most_tasks(nnz: u64) -> [u64; 2] {
-    [PART_ENTRIES, STEP_ENTRIES].map(|each| nnz / each + 1)
+/// Words of the table: all that there may be, and those that are to be expected where one row of
+/// all columns comes on top of the mean.
+fn words(matrix: Matrix, samples: &Samples) -> [u64; 2] {
+    let of_keys = |keys: usize| (keys / 8 + 1) as u64;
+    let columns = matrix.ncols;
+    let full = of_keys(columns);
+    let groups = [columns + DIAGONAL_HACKS[0], columns + DIAGONAL_HACKS[1], columns / 4];
+    let groups = groups.into_iter().zip(samples.groups()).map(|(keys, (looked_at, rows))| {
+        (looked_at as u64 * of_keys(keys), looked_at as u64 * mean_entries(matrix, rows))
+    });
+    let mut groups = groups.collect::<Vec<_>>();
+    groups.push((of_keys(matrix.nrows + columns), groups[0].1));
+    let likely = |&(words, entries): &(u64, u64)| words.min(entries + full).min(matrix.nnz as u64);
+    [groups.iter().map(|(words, _)| words).sum(), groups.iter().map(likely).sum()]
 }
 
-/// What is launched on each stream.
-fn launches(
-    processors: u64,
+/// What is launched for a matrix, and how its results are read.
+struct Plan {
     matrix: Matrix,
-    samples: &Samples,
-    places: &Places,
-    memory: u64,
-) -> [Vec<Launch>; LANES] {
-    let Matrix { nrows, ncols, nnz, .. } = matrix;
-    let (rows, columns, entries) = (nrows as u64, ncols as u64, nnz as u64);
-    let at = |place: u64| Arg::U64(memory + place);
-    let [nrows, ncols] = [rows, columns].map(|n| Arg::U32(n as u32));
-    let nnz = Arg::U64(entries);
-    let pattern = [Arg::RowPtr, Arg::ColIdx];
-    let (counts, sample_counts) = (at(places.counts), at(places.sample_counts));
-    let looked_at: Vec<Arg> = samples.looked_at().map(|n| Arg::U32(n as u32)).collect();
-    let lists = |i: usize| [counts, at(places.bins[i]), at(places.longer[i])];
-    let [diagonal_tasks, sector_tasks] = places.tasks.map(at);
-    let diagonals = [at(places.seen), counts, diagonal_tasks];
-    let again = most_tasks(entries).map(|most| most.min(RESIDENT * processors));
-    let launch = |image, kernel: &str, grid: u64, block: u64, args: &[&[Arg]]| {
-        let kernel = format!("features_{kernel}_{}", matrix.offset_name());
-        Launch::over(image, kernel, grid * block, block as u32, args.concat())
-    };
-    let whole = |kernel, grid, block, args| launch("features", kernel, grid, block, args);
-    let sampled = |kernel, grid, block, args| launch("features_samples", kernel, grid, block, args);
-    let of_hacks: &[&[Arg]] = &[&[nrows, ncols], &pattern, &diagonals];
-    let warps = entries.div_ceil(WARP_ENTRIES);
-    [
-        vec![
-            whole("diagonals", rows.div_ceil(DIAGONAL_HACK), BLOCK, of_hacks),
-            whole("again", again[0], BLOCK, of_hacks),
-        ],
-        vec![
-            sampled(
-                "samples",
-                samples.blocks(),
-                BLOCK,
-                &[&[nrows, ncols, nnz], &looked_at, &pattern, &[sample_counts, sector_tasks]],
-            ),
-            sampled(
-                "sectors",
-                again[1],
-                BLOCK,
-                &[&[nrows], &pattern, &[sample_counts, sector_tasks]],
-            ),
-        ],
-        vec![
-            whole(
-                "entries",
-                warps.div_ceil(BLOCK / 32),
-                BLOCK,
-                &[&[nrows, nnz], &pattern, &[at(places.column_counts), counts]],
-            ),
-            whole(
-                "columns",
-                columns.div_ceil(WINDOW),
-                WIDE_BLOCK,
-                &[&[ncols, at(places.column_counts)], &lists(1)],
-            ),
-        ],
-        vec![
-            whole("rows", rows.div_ceil(WINDOW), WIDE_BLOCK, &[&[nrows], &pattern, &lists(0)]),
-            sampled(
-                "loads",
-                samples.loads.looked_at as u64,
-                WIDE_BLOCK,
-                &[&[nrows, ncols], &pattern, &[sample_counts]],
-            ),
-        ],
-    ]
+    samples: Samples,
+    warps: Cut,
+    groups: Vec<Cut>,
+    n_slots: u64,
+    places: Places,
+}
+
+impl Plan {
+    /// `None` where the host is to look.
+    fn of(matrix: Matrix) -> Option<Self> {
+        let Matrix { nrows, ncols, nnz, .. } = matrix;
+        if (nrows + ncols) / MOST_PLACES >= nnz || ncols > MOST_COLUMNS {
+            return None;
+        }
+        let samples = Samples::of(matrix);
+        let [all, likely] = words(matrix, &samples);
+        let n_slots = likely + likely / 2 + BLOCK;
+        let plan = Plan {
+            matrix,
+            warps: Cut::of_warps(matrix, samples.warps.looked_at),
+            groups: samples.groups().map(|(n, rows)| Cut::of(matrix, n, rows)).collect(),
+            places: Places::of(matrix, &samples, n_slots),
+            n_slots,
+            samples,
+        };
+        let fits = all < MOST_WORDS && n_slots <= u64::from(u32::MAX);
+        (fits && plan.blocks() <= i32::MAX as u64).then_some(plan)
+    }
+
+    /// Blocks of the kernel `look`.
+    fn blocks(&self) -> u64 {
+        let lengths = (self.matrix.nrows as u64).div_ceil(WINDOW);
+        let mirrors = (self.samples.mirrors.looked_at as u64).div_ceil(WARPS);
+        let groups = self.groups.iter().map(|cut| cut.blocks()).sum::<u64>();
+        lengths + mirrors + self.warps.blocks() + groups
+    }
+
+    fn launch(&self, kernel: &str, blocks: u64, memory: u64) -> Launch {
+        let Matrix { nrows, ncols, nnz, .. } = self.matrix;
+        let u32 = |n: usize| Arg::U32(n as u32);
+        let Places { classes, longer, column_counts, slots, .. } = self.places;
+        let mut args = vec![u32(nrows), u32(ncols), Arg::U64(nnz as u64)];
+        args.push(u32(self.samples.mirrors.looked_at));
+        args.extend([self.warps].iter().chain(&self.groups).map(|cut| cut.arg()));
+        args.extend([Arg::RowPtr, Arg::ColIdx]);
+        args.extend([0, classes, longer, column_counts, slots].map(|at| Arg::U64(memory + at)));
+        args.push(Arg::U32(self.n_slots as u32));
+        let kernel = format!("features_{kernel}_{}", self.matrix.offset_name());
+        Launch::over("features", kernel, blocks * BLOCK, BLOCK as u32, args)
+    }
+
+    /// Whether there is more to read than was: the last class of columns has some.
+    fn has_more(found: &[u64]) -> bool {
+        matches!(found, [.., reached, _] if *reached > 0)
+    }
+
+    /// What the kernels found; `None` where some place was too small.
+    fn summary(&self, found: &[u64]) -> Option<Summary> {
+        let counts = Counts::of(found);
+        let Plan { matrix, samples, .. } = self;
+        let Matrix { nrows, ncols, nnz, .. } = *matrix;
+        let [of_32, of_256, [entries, sectors], sides @ ..] = counts.groups;
+        let hacks = Hacks { entries: of_32[0], ..counts.hacks };
+        let diagonals = match samples.detail {
+            Detail::Whole => counts.met[0],
+            Detail::Sampled => all_diagonals(nrows + ncols, counts.met),
+        };
+        let hack_diagonals = |i: usize, [entries, distinct]: [u64; 2]| {
+            // A single hack is the whole matrix.
+            if nrows <= DIAGONAL_HACKS[i] { diagonals } else { over_all(distinct, entries, nnz) }
+        };
+        let blocks = |i: usize| fill(SIDES[i], sides[i]);
+        let summary = || Summary {
+            nrows: nrows as f64,
+            ncols: ncols as f64,
+            nnz: nnz as f64,
+            rows: self.row_lengths(found, counts.long_rows),
+            columns: self.columns(found),
+            longest: counts.longest,
+            sorted_longest: counts.sorted_longest,
+            hacks: hacks.over_all(samples.hacks[0], nnz),
+            diagonals,
+            hack_diagonals: [hack_diagonals(0, of_32), hack_diagonals(1, of_256)],
+            sectors: samples.detail.sectors(samples.warps, nnz, counts.sectors, counts.of_warps),
+            loads: EachPrecision::of_loads([counts.pairs, sectors, entries]),
+            block_fill: [0, 1, 2, 3, 4].map(blocks),
+            symmetry: samples.mirrors.share(counts.mirrored),
+        };
+        (counts.full == 0).then(summary)
+    }
+
+    fn row_lengths(&self, found: &[u64], long: u64) -> Histogram {
+        let words: &[u32] = bytemuck::cast_slice(found);
+        let list = |at: u64, len: u64| &words[at as usize / 4..][..len as usize];
+        let longer = list(self.places.longer, long).to_vec();
+        Histogram::of_bins(list(8 * COUNTS, BINS), longer)
+    }
+
+    fn columns(&self, found: &[u64]) -> Columns {
+        let classes = found[self.places.classes as usize / 8..].chunks_exact(2);
+        let reached = classes.clone().skip(1).map(|class| class[0]).take_while(|&n| n > 0);
+        let reached: Vec<u64> = std::iter::once(self.matrix.ncols as u64).chain(reached).collect();
+        match self.samples.detail {
+            Detail::Whole => {
+                let more = reached.iter().skip(1).chain([&0]);
+                let bins = reached.iter().zip(more).map(|(reached, more)| (reached - more) as u32);
+                Columns::Counted(Histogram::of_bins(&bins.collect::<Vec<_>>(), Vec::new()))
+            }
+            Detail::Sampled => {
+                let entries: Vec<u64> = classes.take(reached.len()).map(|class| class[1]).collect();
+                Columns::Sampled(Classes::of(self.matrix.nnz, &reached, &entries))
+            }
+        }
+    }
+}
+
+/// The list of counts of the kernels, in their order.
+struct Counts {
+    longest: [u64; 4],
+    sorted_longest: [u64; 2],
+    long_rows: u64,
+    mirrored: u64,
+    sectors: [u64; 2],
+    of_warps: u64,
+    /// Of the groups of [`Samples::groups`]: entries, and what is distinct in them.
+    groups: [[u64; 2]; 8],
+    pairs: u64,
+    met: [u64; 3],
+    /// Without their entries.
+    hacks: Hacks,
+    full: u64,
+}
+
+impl Counts {
+    fn of(found: &[u64]) -> Self {
+        let mut list = List(found);
+        let (longest, sorted_longest) = (list.next(), list.next());
+        let [long_rows, mirrored] = list.next();
+        let sectors = list.next();
+        let [of_warps] = list.next();
+        let groups = [(); 8].map(|()| list.next());
+        let [pairs, near, nearer] = list.next();
+        let met = list.next();
+        let [profile, span_sum, spans_narrow, bandwidth, span_max] = list.next();
+        let [_tasks, full] = list.next();
+        let inside = [nearer, near];
+        let hacks =
+            Hacks { profile, span_sum, spans_narrow, inside, entries: 0, bandwidth, span_max };
+        Counts {
+            longest,
+            sorted_longest,
+            long_rows,
+            mirrored,
+            sectors,
+            of_warps,
+            groups,
+            pairs,
+            met,
+            hacks,
+            full,
+        }
+    }
 }
 
 /// A list that is read from its start.
@@ -340,50 +475,4 @@ impl List<'_> {
         self.0 = rest;
         *first
     }
-}
-
-/// What the kernels found; `None` where they could not count all diagonals.
-fn summary(matrix: Matrix, samples: &Samples, places: &Places, found: &[u64]) -> Option<Summary> {
-    let list = |at: u64, len: u64| List(&found[at as usize / 8..][..len as usize]);
-    // In the order of kernels/features.cu...
-    let mut counts = list(places.counts, COUNTS);
-    let longest = counts.next();
-    let sorted_longest = counts.next();
-    let [profile, span_sum, spans_narrow, bandwidth, span_max] = counts.next();
-    let inside = counts.next();
-    let [diagonals, of_32, of_256] = counts.next();
-    let [long_rows, long_columns, _tasks, uncounted] = counts.next();
-    // ... and of kernels/features_samples.cu.
-    let mut counts = list(places.sample_counts, SAMPLE_COUNTS);
-    let sectors = counts.next();
-    let loads = counts.next();
-    let block_fill = SIDES.map(|b| fill(b, counts.next()));
-    let [mirrored, _tasks] = counts.next();
-    let words: &[u32] = bytemuck::cast_slice(found);
-    let histogram = |i: usize, long: u64| {
-        let list = |at: u64, len: u64| &words[at as usize / 4..][..len as usize];
-        Histogram::of_bins(list(places.bins[i], BINS), list(places.longer[i], long).to_vec())
-    };
-    let summary = || Summary {
-        nrows: matrix.nrows as f64,
-        ncols: matrix.ncols as f64,
-        nnz: matrix.nnz as f64,
-        rows: histogram(0, long_rows),
-        columns: Columns::Counted(histogram(1, long_columns)),
-        longest,
-        sorted_longest,
-        profile,
-        span_sum,
-        spans_narrow,
-        bandwidth,
-        span_max,
-        inside,
-        diagonals,
-        hack_diagonals: [of_32, of_256],
-        sectors: samples.warps.scaled(sectors),
-        loads: EachPrecision::of_loads(loads),
-        block_fill,
-        symmetry: samples.mirrors.share(mirrored),
-    };
-    (uncounted == 0).then(summary)
 }

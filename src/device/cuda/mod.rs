@@ -51,7 +51,7 @@ pub struct Gpu {
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
     /// Where the numbers of a conversion are read to: page-locked, so that they come at once.
     numbers: Mutex<LockedBuffer<u32>>,
-    lanes: features::Lanes,
+    kept: Mutex<features::Kept>,
     stream: Arc<Stream>,
     context: Context,
 }
@@ -105,7 +105,7 @@ impl Gpu {
             monitor: nvml::Monitor::open(device),
             modules: Mutex::default(),
             numbers: Mutex::new(numbers),
-            lanes: features::Lanes::open()?,
+            kept: Mutex::new(features::Kept::new()?),
             stream: Arc::new(stream),
             context,
         })

@@ -26,7 +26,7 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     let mut answer = Answer::Yes;
     print(HEAD)?;
     bench.matrices(&mut |name, csr| {
-        let on_host = Features::of(&Structure::new(csr.pattern()));
+        let on_host = Features::of(&Structure::sampled(csr));
         for precision in &bench.precision {
             let (features, row) = match precision {
                 Precision::F32 => row(&meter, name, &csr.cast::<f32>())?,

@@ -1,0 +1,112 @@
+// What the lengths of a window of rows tell (features.cu).
+#pragma once
+#include "counts.cuh"
+
+constexpr uint32_t windows = 4096;  // rows of a block that looks at lengths
+constexpr uint32_t bins = 4096;     // lengths that are counted by a bin each; others are listed
+constexpr uint32_t short_rows = 1024;
+
+// Stages `from` to `to` of a bitonic sort of `windows` numbers: runs of `to` are sorted afterwards,
+// downwards and upwards in turn; all of them downwards at last.
+__device__ __forceinline__ void sort_stages(uint32_t* s, uint32_t from, uint32_t to) {
+#pragma unroll 1
+    for (uint32_t k = from; k <= to; k *= 2) {
+#pragma unroll 1
+        for (uint32_t j = k / 2; j > 0; j /= 2) {
+            // Steps of up to 32 stay within the 64 numbers of a warp.
+            if (j > 32 || (j == 32 && k > 64))
+                __syncthreads();
+            else
+                __syncwarp();
+            for (uint32_t p = threadIdx.x; p < windows / 2; p += threads) {
+                const uint32_t i = 2 * p - (p & (j - 1)), a = s[i], b = s[i + j];
+                if ((i & k) == 0 ? a < b : a > b) s[i] = b, s[i + j] = a;
+            }
+        }
+    }
+    __syncthreads();
+}
+
+// Sums of every 32nd of the lengths s, sorted within 512 and all together, and how often each
+// occurs; all but the first n are zeros that do not count.
+__device__ __forceinline__ void sort_lengths(uint32_t* s, uint32_t n, Sum* sums, Sum* longer_len,
+                                             uint32_t* length_bins, uint32_t* longer) {
+    sort_stages(s, 2, 512);
+    uint64_t sum = 0;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < windows; i += threads)
+        sum += i % 32 == ((i & 512) ? 31 : 0) ? s[i] : 0;
+    add_wide(sums, sum);
+    __syncthreads();
+    sort_stages(s, 1024, windows);
+    sum = 0;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < windows; i += threads) {
+        const uint32_t v = s[i];
+        sum += i % 32 == 0 ? v : 0;
+        if (v >= bins) {
+            longer[atomicAdd(longer_len, Sum(1))] = v;
+            continue;
+        }
+        // A run adds its end and takes off its start.
+        if (i == 0 || s[i - 1] != v) atomicAdd(length_bins + v, 0u - i);
+        if (i + 1 == windows || s[i + 1] != v) atomicAdd(length_bins + v, v == 0 ? n : i + 1);
+    }
+    add_wide(sums + 1, sum);
+}
+
+// The sum of the numbers of 16 bits in these words.
+__device__ __forceinline__ uint32_t halves(uint4 v) {
+    const uint32_t low = 0xffff;
+    return (v.x & low) + (v.x >> 16) + (v.y & low) + (v.y >> 16) + (v.z & low) + (v.z >> 16) +
+           (v.w & low) + (v.w >> 16);
+}
+
+__device__ __forceinline__ uint4 operator+(uint4 a, uint4 b) {
+    return make_uint4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+// The same where all lengths are short, without a sort: of m rows that have v entries or more, a
+// 32nd, rounded up, are at the places that count, and add one for this v.
+//
+// times[v]: rows of v > 0 entries in each of the eight windows of 512, in 16 bits.
+__device__ __forceinline__ void count_lengths(const uint4* times, uint32_t n, Sum* sums,
+                                              uint32_t* length_bins) {
+    constexpr uint32_t own = short_rows / threads;
+    __shared__ uint4 of_warps[threads / 32];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint4 of[own], mine = {0, 0, 0, 0};
+#pragma unroll
+    for (uint32_t i = 0; i < own; i++) {
+        of[i] = times[threadIdx.x * own + i];
+        mine = mine + of[i];
+    }
+    // Rows that are longer than this thread's lengths.
+    uint4 above = mine;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const uint4 other = {__shfl_down_sync(full, above.x, step),
+                             __shfl_down_sync(full, above.y, step),
+                             __shfl_down_sync(full, above.z, step),
+                             __shfl_down_sync(full, above.w, step)};
+        if (lane + step < 32) above = above + other;
+    }
+    if (lane == 0) of_warps[warp] = above;
+    above = {above.x - mine.x, above.y - mine.y, above.z - mine.z, above.w - mine.w};
+    __syncthreads();
+    for (uint32_t w = warp + 1; w < threads / 32; w++) above = above + of_warps[w];
+    uint32_t within = 0, all = 0;
+#pragma unroll
+    for (int i = own - 1; i >= 0; i--) {
+        const uint32_t v = threadIdx.x * own + i;
+        above = above + of[i];
+        const uint32_t rows = v == 0 ? n - halves(above) : halves(of[i]);
+        if (rows > 0) atomicAdd(length_bins + v, rows);
+        if (v == 0) continue;
+        const auto up = [](uint32_t pair) { return (pair + 0x001f001fu) >> 5 & 0x07ff07ffu; };
+        within += halves({up(above.x), up(above.y), up(above.z), up(above.w)});
+        all += (halves(above) + 31) / 32;
+    }
+    add(sums, within);
+    add(sums + 1, all);
+}
