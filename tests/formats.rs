@@ -52,6 +52,25 @@ fn every_format_takes_some_matrix() {
 }
 
 #[test]
+fn spans_in_the_order_of_a_graph_are_told_in_its_columns() {
+    // Five diagonals, scattered over more columns than 16 bits hold, and too many entries for an
+    // estimate to look at all.
+    let n = 80_000;
+    let place = |i: usize| i * 7919 % n;
+    let near = |i: usize| (i.saturating_sub(2)..(i + 3).min(n)).map(move |j| (i, j));
+    let entries = (0..n).flat_map(near).map(|(i, j)| (place(i), place(j), 1.0));
+    let csr = Csr::<f64>::from_triplets(n, n, entries).expect("indices are in range");
+    let structure = Structure::sampled(&csr).with_partitioning();
+    let device = ellect::device::find("h200").expect("shipped");
+    let narrow: Candidate = "hll:hack=32,sort=rcm,tpr=1,col=16".parse().expect("a candidate");
+    let target = target::<f64>(&device, Basis::Permuted);
+    let work = narrow.work(&structure, &target).expect("rows next to each other share columns");
+    let operator = PreparedOperator::with_structure(&csr, &structure, &narrow, &target)
+        .expect("the conversion agrees");
+    assert_eq!(work.layout_bytes, operator.bytes());
+}
+
+#[test]
 fn candidates_are_read_back_from_their_text() {
     for candidate in all_candidates() {
         assert_eq!(candidate.to_string().parse::<Candidate>().expect("own text"), candidate);

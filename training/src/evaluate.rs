@@ -26,8 +26,9 @@ pub const LARGE_NNZ: u64 = 1_000_000;
 /// The products that totals with conversion are reported for.
 pub const SPMVS: [u64; 3] = [100, 1000, 10_000];
 
-/// The products that the tree learns from which tells whether a look pays.
-const LOOK_SPMVS: [u64; 9] = [10, 100, 316, 1000, 3162, 10_000, 31_623, 100_000, 1_000_000];
+/// The products that the tree learns from which tells whether a look pays: fewer than
+/// [`ALWAYS_LOOK`](ellect::model::ALWAYS_LOOK), from where on nobody asks it.
+const LOOK_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];
 
 /// The depth of the tree over row statistics.
 const DEPTH: usize = 6;
@@ -297,7 +298,7 @@ fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Resul
 }
 
 /// A look pays where all takes at most this part of the incumbent's time: less is left to chance.
-const PAYS: f64 = 0.9;
+const PAYS: f64 = 0.95;
 
 /// The tree that tells whether a look pays, of the cases at these places.
 ///

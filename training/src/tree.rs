@@ -85,7 +85,7 @@ pub fn worth(paid: &[(&Case, u64, bool)]) -> Result<Rules> {
 }
 
 /// The depth of the tree of [`worth`].
-const DEPTH: usize = 5;
+const DEPTH: usize = 4;
 
 /// The least weight of its leaves.
 const LEAST_LEAF: f32 = 20.0;
