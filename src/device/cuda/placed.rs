@@ -31,8 +31,8 @@ impl<T: Scalar> Placed<T> {
     /// Converts on the GPU where the format can, else on the host, and uploads.
     ///
     /// # Errors
-    /// [`Error::Refused`](crate::Error::Refused) where the candidate does not suit the matrix,
-    /// [`Error::Device`](crate::Error::Device) by the device.
+    /// [`Error::Refused`] where the candidate does not suit the matrix,
+    /// [`Error::Device`] by the device.
     pub fn new(
         gpu: &Arc<Gpu>,
         device_csr: &Arc<DeviceCsr<T>>,
@@ -91,7 +91,7 @@ impl<T: Scalar> Placed<T> {
     /// One product with host vectors: copies x and y over, multiplies, copies y back.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) from any step.
+    /// [`Error::Device`] from any step.
     pub fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
         self.gpu.make_current()?;
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +116,7 @@ impl<T: Scalar> Placed<T> {
     /// Why the layout cannot hold these values: see [`Layout::check_values`].
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) from any step.
+    /// [`Error::Device`] from any step.
     pub fn check_values(&self, values: &[T]) -> Result<Option<Refusal>> {
         if let Some(layout) = &self.host {
             return Ok(layout.check_values(values).err());
@@ -133,7 +133,7 @@ impl<T: Scalar> Placed<T> {
     /// Puts in new values from the host, `nnz` of them in the order of the CSR matrix.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) from any step.
+    /// [`Error::Device`] from any step.
     pub fn set_values(&mut self, values: &[T]) -> Result<()> {
         self.gpu.make_current()?;
         if let Some(layout) = &mut self.host {
@@ -148,8 +148,8 @@ impl<T: Scalar> Placed<T> {
     /// Puts in new values that are on the device, in the order of the CSR matrix, and waits.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) from any step,
-    /// [`Error::Argument`](crate::Error::Argument) by a layout that was made for values that are
+    /// [`Error::Device`] from any step,
+    /// [`Error::Argument`] by a layout that was made for values that are
     /// alike.
     ///
     /// # Safety
@@ -240,7 +240,7 @@ impl<T: Scalar> Placed<T> {
     /// The matrix, converted back.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the copy from the device fails.
+    /// [`Error::Device`] where the copy from the device fails.
     pub fn to_csr(&self) -> Result<Csr<T>> {
         match (&self.host, self.operator.source()) {
             (Some(layout), _) => Ok(layout.to_csr()),
