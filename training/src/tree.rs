@@ -65,30 +65,50 @@ pub fn at_sight(case: &Case, spmvs: u64, name: &str) -> f64 {
     }
 }
 
-/// A look that does not pay counts as much as so many that would have paid.
-const CAUTION: f32 = 50.0;
+/// The trees of [`worth`], which have to agree: how deep each is, and how many looks that would have
+/// paid count as much to it as one that does not pay.
+const TREES: [(usize, f32); 2] = [(5, 20.0), (4, 50.0)];
 
-/// A tree that says of a matrix, by the lengths of its rows and the products to come, whether
-/// looking closer will pay: its features, estimates and conversion in what the products save.
-/// Learned from cases, each with a number of products and whether it paid.
+/// The least weight of their leaves.
+const LEAST_LEAF: f32 = 20.0;
+
+/// Trees that say of a matrix, by the lengths of its rows and the products to come, whether looking
+/// closer will pay: its features, estimates and conversion in what the products save. Learned from
+/// cases, each with a number of products and whether it paid.
 ///
 /// # Errors
 /// As [`rules`].
 pub fn worth(paid: &[(&Case, u64, bool)]) -> Result<Rules> {
     let names: Vec<&str> = row_statistics().into_iter().chain([SPMVS]).collect();
-    let example = |&(case, spmvs, paid): &(&Case, u64, bool)| {
-        let (label, weight) = if paid { (LOOK, 1.0) } else { (STAY, CAUTION) };
-        let inputs = names.iter().map(|name| at_sight(case, spmvs, name)).collect();
-        Example { inputs, label, weight }
+    let tree = |(depth, caution): (usize, f32)| {
+        let example = |&(case, spmvs, paid): &(&Case, u64, bool)| {
+            let (label, weight) = if paid { (LOOK, 1.0) } else { (STAY, caution) };
+            let inputs = names.iter().map(|name| at_sight(case, spmvs, name)).collect();
+            Example { inputs, label, weight }
+        };
+        grow(&paid.iter().map(example).collect::<Vec<_>>(), &names, depth, Some(LEAST_LEAF))
     };
-    grow(&paid.iter().map(example).collect::<Vec<_>>(), &names, DEPTH, Some(LEAST_LEAF))
+    let [first, second] = TREES.map(tree);
+    Ok(both(first?, second?))
 }
 
-/// The depth of the tree of [`worth`].
-const DEPTH: usize = 4;
-
-/// The least weight of its leaves.
-const LEAST_LEAF: f32 = 20.0;
+/// Rules that say to look where both do: the second are asked where the first say so.
+fn both(first: Rules, second: Rules) -> Rules {
+    let (looks, behind) = (Rule::Answer(LOOK.into()), first.nodes.len() as u32);
+    if first.nodes.first() == Some(&looks) {
+        return second;
+    }
+    let here = |next: u32| if first.nodes[next as usize] == looks { behind } else { next };
+    let there = |next: u32| behind + next;
+    let moved = |rule: &Rule, place: &dyn Fn(u32) -> u32| match rule.clone() {
+        Rule::Split { feature, below, low, high } => {
+            Rule::Split { feature, below, low: place(low), high: place(high) }
+        }
+        answer @ Rule::Answer(_) => answer,
+    };
+    let asked = first.nodes.iter().map(|rule| moved(rule, &here));
+    Rules { nodes: asked.chain(second.nodes.iter().map(|rule| moved(rule, &there))).collect() }
+}
 
 /// A row of a tree's table.
 struct Example<'a> {
@@ -180,6 +200,23 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::replay::Glance;
+
+    #[test]
+    fn a_matrix_is_looked_at_where_both_trees_say_so() {
+        let split =
+            |feature: &str| Rule::Split { feature: feature.into(), below: 1.0, low: 1, high: 2 };
+        let answer = |word: &str| Rule::Answer(word.into());
+        let tree = |feature| Rules { nodes: vec![split(feature), answer(STAY), answer(LOOK)] };
+        let rules = both(tree("nrows"), tree("nnz"));
+        rules.check(|name| !name.is_empty(), |word| [STAY, LOOK].contains(&word)).expect("sound");
+        for (nrows, nnz, expected) in [(0.0, 2.0, STAY), (2.0, 0.0, STAY), (2.0, 2.0, LOOK)] {
+            let value = |name: &str| Some(if name == "nrows" { nrows } else { nnz });
+            assert_eq!(rules.walk(value).expect("an answer").1, expected);
+        }
+        let always = Rules { nodes: vec![answer(LOOK)] };
+        assert_eq!(both(always.clone(), tree("nnz")), tree("nnz"));
+        assert_eq!(both(tree("nnz"), always).nodes.len(), 4);
+    }
 
     /// A case without trials of a generated matrix.
     pub fn case(class: &str, rows: usize) -> Case {
