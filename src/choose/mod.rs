@@ -177,7 +177,8 @@ pub fn target_of<'a>(candidate: &Candidate, target: &Target<'a>) -> Target<'a> {
 }
 
 /// The work of every candidate for the target's device, or why it does not suit, in their order:
-/// formats and orders of rows side by side over rayon's threads; kept by the structure.
+/// those that look at the matrix in different ways side by side over rayon's threads; kept by the
+/// structure.
 pub fn works(
     structure: &Structure<'_>,
     target: &Target<'_>,
