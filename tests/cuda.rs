@@ -1,5 +1,7 @@
 //! The check of every format and of features, on a GPU. Without a GPU it says so, and fails if
-//! `REQUIRE_GPU=1`. `ELLECT_TEST_ONLY="pjds hll:hack=32"` checks candidates that begin so alone.
+//! `REQUIRE_GPU=1`. `ELLECT_TEST_ONLY="pjds hll:hack=32"` checks candidates that begin so alone;
+//! `ELLECT_TEST_ONCE=1` lets each convert, multiply and take new values once a matrix, for tools that
+//! watch every access.
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 #![allow(unsafe_code, reason = "hands values over by their address")]
@@ -463,6 +465,14 @@ fn check_matrix<T: Scalar>(
             let mut exact = on_gpu(&whole_there, &whole);
             let built = exact.on_device().is_some_and(|placed| placed.is_built());
             run.insert(candidate.to_string(), built);
+            if std::env::var_os("ELLECT_TEST_ONCE").is_some() {
+                of_whole[1].check_exact(&what, &exact);
+                let there = exact.on_device_mut().expect("made on a GPU");
+                // SAFETY: the vector holds as many values as the matrix has entries.
+                unsafe { there.set_device_values(twice_there.address()) }
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+                continue;
+            }
             of_whole.iter().for_each(|product| product.check_exact(&what, &exact));
             exact.update_values(twice.values()).unwrap_or_else(|error| panic!("{what}: {error}"));
             let updated = format!("{what}, updated");
