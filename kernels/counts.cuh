@@ -176,14 +176,17 @@ struct Table {
 
     // Marks that a key was met so often again, of which `most` times matter, and tells the bits of
     // its word before. Where there is no room for it, all bits are set, and *full_up.
-    __device__ __forceinline__ uint32_t mark(Place at, uint32_t times, uint32_t most,
-                                             Sum* full_up) const {
+    template <uint32_t most>
+    __device__ __forceinline__ uint32_t mark(Place at, uint32_t times, Sum* full_up) const {
         constexpr int probes = 256;
 #pragma unroll 1
         for (int i = 0; i < probes;) {
             if (at.found == 0 || at.found >> 24 == at.word) {
                 const uint32_t bits = uint32_t(at.found) & 0xffffff, before = met(bits, at.bit);
                 if (before >= most) return bits;
+                // A word that has a slot keeps it: one more bit needs no look at the others.
+                if (most == 1 && at.found != 0)
+                    return uint32_t(atomicOr(slots + at.slot, Sum(at.bit))) & 0xffffff;
                 uint32_t now = bits;
                 for (uint32_t t = before; t < min(before + times, most); t++) now |= at.bit << 8 * t;
                 const Sum other =

@@ -95,11 +95,13 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
     uint32_t* const s = reinterpret_cast<uint32_t*>(times);
     __shared__ uint32_t longest[windows / 32];
     __shared__ Sum sums[long_rows_at];
+    __shared__ LongRows long_rows;
     const uint32_t lane = threadIdx.x % 32;
     const uint64_t first = uint64_t(block) * windows;
     const uint32_t n = uint32_t(min(uint64_t(windows), job.nrows - first));
     uint32_t* const length_bins = reinterpret_cast<uint32_t*>(job.counts + bins_at);
     if (threadIdx.x < long_rows_at) sums[threadIdx.x] = 0;
+    long_rows.clear();
     uint32_t length[own], most = 0;
 #pragma unroll
     for (uint32_t i = 0; i < own; i++) {
@@ -114,7 +116,7 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
         most = max(most, of_32);
         s[i * threads + threadIdx.x] = 0;
     }
-    const bool sorted = __syncthreads_or(most >= short_rows);
+    const bool some_long = __syncthreads_or(most >= short_rows);
     if (threadIdx.x < windows / 32) {
         most = longest[threadIdx.x];
         add_wide(sums + longest_at, most);
@@ -125,7 +127,13 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
             add_wide(sums + longest_at + at, threadIdx.x % (2 * step) == 0 ? most : 0);
         }
     }
-    if (sorted) {
+    if (some_long) {
+#pragma unroll
+        for (uint32_t i = 0; i < own; i++)
+            if (length[i] >= short_rows) long_rows.take(length[i], i * threads + threadIdx.x);
+        __syncthreads();
+    }
+    if (long_rows.n > LongRows::room) {
 #pragma unroll
         for (uint32_t i = 0; i < own; i++) s[i * threads + threadIdx.x] = length[i];
         __syncthreads();
@@ -135,11 +143,14 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
         for (uint32_t i = 0; i < own; i++) {
             const uint32_t same = __match_any_sync(full, length[i]);
             const bool leads = lane == __ffs(same) - 1;
-            if (leads && length[i] > 0)
+            if (leads && length[i] > 0 && length[i] < short_rows)
                 atomicAdd(s + 4 * length[i] + i / 4, uint32_t(__popc(same)) << i / 2 % 2 * 16);
         }
+        if (some_long)
+            count_long(long_rows, sums + sorted_at, job.counts + long_rows_at, length_bins,
+                       job.longer);
         __syncthreads();
-        count_lengths(times, n, sums + sorted_at, length_bins);
+        count_lengths(times, long_rows, n, sums + sorted_at, length_bins);
     }
     flush(sums, long_rows_at, 0, job.counts);
 }
@@ -297,7 +308,7 @@ __device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>
     Sum* const full_up = job.counts + full_at;
     const auto mark_all = [&](uint64_t key, uint32_t more, uint32_t* met) {
         const Table::Place at = job.table.look(0, key);
-        const uint32_t times = Table::met(job.table.mark(at, more, 3, full_up), at.bit);
+        const uint32_t times = Table::met(job.table.mark<3>(at, more, full_up), at.bit);
 #pragma unroll
         for (uint32_t i = 0; i < 3; i++) met[i] += i >= times && i < times + more;
     };
@@ -316,7 +327,7 @@ __device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>
 #pragma unroll 1
         for (int i = 0; i < deep && some.row[0] != full; i++) {
             const uint32_t bit = at[0].bit;
-            const uint32_t bits = job.table.mark(at[0], 1, 1, full_up);
+            const uint32_t bits = job.table.mark<1>(at[0], 1, full_up);
             distinct += !(bits & bit);
             pairs += !(bits & (bit | (bit & 0x55 ? bit << 1 : bit >> 1)));
             const uint64_t above = job.nrows - 1 - taken.number[some.row[0]];

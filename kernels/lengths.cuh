@@ -66,12 +66,60 @@ __device__ __forceinline__ uint4 operator+(uint4 a, uint4 b) {
     return make_uint4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-// The same where all lengths are short, without a sort: of m rows that have v entries or more, a
-// 32nd, rounded up, are at the places that count, and add one for this v.
+// Rows of `short_rows` entries or more, where a window has few.
+struct LongRows {
+    static constexpr uint32_t room = threads;
+    uint32_t n, of_512[8];
+    uint32_t length[room], place[room];  // of each, in any order: its entries, its row in the window
+
+    __device__ __forceinline__ void clear() {
+        if (threadIdx.x == 0) n = 0;
+        if (threadIdx.x < 8) of_512[threadIdx.x] = 0;
+    }
+
+    // Takes a row; the list is of use where n <= room after all.
+    __device__ __forceinline__ void take(uint32_t of, uint32_t at) {
+        const uint32_t i = atomicAdd(&n, 1u);
+        if (i >= room) return;
+        length[i] = of, place[i] = at;
+        atomicAdd(of_512 + at / 512, 1u);
+    }
+};
+
+// Adds what entries past `short_rows - 1` have in the sums of every 32nd length, where sorted, and
+// counts the lengths of these rows. A thread a row.
+__device__ __forceinline__ void count_long(const LongRows& rows, Sum* sums, Sum* longer_len,
+                                           uint32_t* length_bins, uint32_t* longer) {
+    const uint32_t i = threadIdx.x;
+    uint32_t within = 0, all = 0;
+    if (i < rows.n) {
+        const uint32_t v = rows.length[i], window = rows.place[i] / 512;
+        uint32_t before = 0, before_within = 0;
+        for (uint32_t other = 0; other < rows.n; other++) {
+            const uint32_t of = rows.length[other];
+            const bool first = of > v || (of == v && other < i);
+            before += first;
+            before_within += first && rows.place[other] / 512 == window;
+        }
+        const uint32_t more = v - (short_rows - 1);
+        within = before_within % 32 == 0 ? more : 0;
+        all = before % 32 == 0 ? more : 0;
+        if (v < bins)
+            atomicAdd(length_bins + v, 1u);
+        else
+            longer[atomicAdd(longer_len, Sum(1))] = v;
+    }
+    add_wide(sums, within);
+    add_wide(sums + 1, all);
+}
+
+// The same of short rows, and of up to `short_rows - 1` entries of long ones, without a sort: of m
+// rows that have v entries or more, a 32nd, rounded up, are at the places that count, and add one for
+// this v.
 //
 // times[v]: rows of v > 0 entries in each of the eight windows of 512, in 16 bits.
-__device__ __forceinline__ void count_lengths(const uint4* times, uint32_t n, Sum* sums,
-                                              uint32_t* length_bins) {
+__device__ __forceinline__ void count_lengths(const uint4* times, const LongRows& long_rows,
+                                              uint32_t n, Sum* sums, uint32_t* length_bins) {
     constexpr uint32_t own = short_rows / threads;
     __shared__ uint4 of_warps[threads / 32];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -93,6 +141,9 @@ __device__ __forceinline__ void count_lengths(const uint4* times, uint32_t n, Su
     }
     if (lane == 0) of_warps[warp] = above;
     above = {above.x - mine.x, above.y - mine.y, above.z - mine.z, above.w - mine.w};
+    const uint32_t* const of_long = long_rows.of_512;
+    above = above + make_uint4(of_long[0] | of_long[1] << 16, of_long[2] | of_long[3] << 16,
+                               of_long[4] | of_long[5] << 16, of_long[6] | of_long[7] << 16);
     __syncthreads();
     for (uint32_t w = warp + 1; w < threads / 32; w++) above = above + of_warps[w];
     uint32_t within = 0, all = 0;

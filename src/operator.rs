@@ -19,7 +19,8 @@ pub struct PreparedOperator<T: Scalar> {
     nrows: usize,
     ncols: usize,
     nnz: usize,
-    fingerprint: Fingerprint,
+    /// None where the host has not seen the pattern.
+    fingerprint: Option<Fingerprint>,
     candidate: Candidate,
     choice: Option<Box<Choice>>,
     place: Place<T>,
@@ -88,13 +89,38 @@ impl<T: Scalar> PreparedOperator<T> {
         Ok(Self::placed(structure, candidate, Place::Gpu(Box::new(placed))))
     }
 
+    /// Converts a matrix that a GPU holds without a look at it by the host; `None` where the host
+    /// makes the layout.
+    ///
+    /// # Errors
+    /// As [`PreparedOperator::on_gpu`].
+    #[cfg(feature = "cuda")]
+    pub fn built(
+        gpu: &Arc<Gpu>,
+        on_gpu: &Arc<DeviceCsr<T>>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+    ) -> Result<Option<Self>> {
+        let Some(placed) = Placed::built(gpu, on_gpu, candidate, target)? else { return Ok(None) };
+        let matrix = on_gpu.matrix();
+        Ok(Some(PreparedOperator {
+            nrows: matrix.nrows,
+            ncols: matrix.ncols,
+            nnz: matrix.nnz,
+            fingerprint: None,
+            candidate: candidate.clone(),
+            choice: None,
+            place: Place::Gpu(Box::new(placed)),
+        }))
+    }
+
     fn placed(structure: &Structure<'_>, candidate: &Candidate, place: Place<T>) -> Self {
         let pattern = structure.pattern();
         PreparedOperator {
             nrows: pattern.nrows(),
             ncols: pattern.ncols(),
             nnz: pattern.nnz(),
-            fingerprint: structure.fingerprint(),
+            fingerprint: Some(structure.fingerprint()),
             candidate: candidate.clone(),
             choice: None,
             place,
@@ -198,13 +224,16 @@ impl<T: Scalar> PreparedOperator<T> {
     /// Puts in the values of `csr` after making sure that its pattern is the prepared one.
     ///
     /// # Errors
-    /// [`Error::PatternChanged`] where it is not. One pass over the pattern.
+    /// [`Error::PatternChanged`] where it is not. One pass over the pattern; where it was prepared from
+    /// a GPU alone, also a copy from there, and [`Error::Device`] where that fails.
     pub fn update(&mut self, csr: &Csr<T>) -> Result<()> {
         let found = Fingerprint::of(csr.pattern());
-        if found != self.fingerprint {
-            return Err(Error::PatternChanged {
-                what: format!("fingerprint {found} for {}", self.fingerprint),
-            });
+        let own = match self.fingerprint {
+            Some(own) => own,
+            None => Fingerprint::of(self.to_csr()?.pattern()),
+        };
+        if found != own {
+            return Err(Error::PatternChanged { what: format!("fingerprint {found} for {own}") });
         }
         self.update_values(csr.values())
     }

@@ -7,9 +7,14 @@ use std::time::{Duration, Instant};
 use crate::choose::{self, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Device;
+#[cfg(feature = "cuda")]
+use crate::device::cuda::DeviceCsr;
 use crate::error::{Error, Result};
-use crate::format::{Basis, Candidate, Refusal, candidates};
+use crate::features::Features;
+use crate::format::{Basis, Candidate, Refusal, Target, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
+#[cfg(feature = "cuda")]
+use crate::model::staying;
 use crate::model::{CONFIDENT, Model, Predictor};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
@@ -143,6 +148,63 @@ impl Tuner {
         csr: &Csr<T>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
+        self.prepare_by(csr, workload, |structure, candidate, target| {
+            self.meter.prepare(csr, structure, candidate, target)
+        })
+    }
+
+    /// Like [`Tuner::prepare`], for a matrix that is on the GPU that this tuner opened: features are
+    /// counted there, and the matrix is copied to the host only where they tell that a closer look
+    /// may pay.
+    ///
+    /// # Errors
+    /// As [`Tuner::prepare`], and [`Error::Device`] where the tuner opened no GPU.
+    #[cfg(feature = "cuda")]
+    pub fn prepare_on_gpu<T: Scalar>(
+        &self,
+        there: &Arc<DeviceCsr<T>>,
+        workload: &Workload,
+    ) -> Result<PreparedOperator<T>> {
+        let gpu = self.meter.gpu()?;
+        let workload = Workload { precision: T::PRECISION, ..*workload };
+        let target = choose::target(self.meter.device(), &workload);
+        if let Some(choice) = self.stay_on_gpu(there, &workload)? {
+            let target = choose::target_of(&choice.choice, &target);
+            if let Some(operator) = PreparedOperator::built(gpu, there, &choice.choice, &target)? {
+                if workload.verify == Verify::OnPrepare {
+                    operator.verify(&there.to_csr(gpu)?, VERIFY_SEED)?;
+                }
+                return Ok(operator.with_choice(choice));
+            }
+        }
+        let csr = there.to_csr(gpu)?;
+        self.prepare_by(&csr, &workload, |structure, candidate, target| {
+            PreparedOperator::on_gpu(gpu, there, &csr, structure, candidate, target)
+        })
+    }
+
+    /// [`Tuner::stay`], by features that the GPU counts.
+    #[cfg(feature = "cuda")]
+    fn stay_on_gpu<T: Scalar>(
+        &self,
+        there: &DeviceCsr<T>,
+        workload: &Workload,
+    ) -> Result<Option<Choice>> {
+        let Some(model) = self.model(workload).filter(|_| may_stay(workload)) else {
+            return Ok(None);
+        };
+        let features = self.meter.gpu()?.features(there)?;
+        let reasons = staying(&model.model().look, workload.spmvs, |name| features.get(name));
+        let device = self.meter.device();
+        Ok(reasons.and_then(|reasons| choose::stay(features, device, workload, &reasons)))
+    }
+
+    fn prepare_by<T: Scalar>(
+        &self,
+        csr: &Csr<T>,
+        workload: &Workload,
+        prepare: impl Fn(&Structure<'_>, &Candidate, &Target<'_>) -> Result<PreparedOperator<T>>,
+    ) -> Result<PreparedOperator<T>> {
         let structure = Structure::sampled(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
         let mut choice = self.decide(csr, &structure, &workload, &mut |_| ())?;
@@ -150,8 +212,7 @@ impl Tuner {
         let structure = structure.with_partitioning();
         let target = choose::target(self.meter.device(), &workload);
         let operator = first_that_suits(&mut choice, |candidate| {
-            let target = choose::target_of(candidate, &target);
-            self.meter.prepare(csr, &structure, candidate, &target)
+            prepare(&structure, candidate, &choose::target_of(candidate, &target))
         })?;
         let operator = operator.with_choice(choice);
         match workload.verify {
@@ -208,19 +269,18 @@ impl Tuner {
         Ok(choice)
     }
 
-    /// The incumbent at sight, where the model says that a look does not pay. It was trained in the
-    /// original basis; who asks for timing has the time.
+    /// The incumbent at sight, where the model says that a look does not pay.
     fn stay(
         &self,
         model: &Model,
         structure: &Structure<'_>,
         workload: &Workload,
     ) -> Option<Choice> {
-        if workload.effort != Effort::Predict || workload.basis != Basis::Original {
+        if !may_stay(workload) {
             return None;
         }
         let reasons = model.stays(structure, workload.spmvs)?;
-        choose::stay(structure, self.meter.device(), workload, &reasons)
+        choose::stay(Features::of_size(structure), self.meter.device(), workload, &reasons)
     }
 
     /// The model, where there is one of this precision and the effort asks for it.
@@ -309,6 +369,12 @@ impl Tuner {
         }
         Ok(known)
     }
+}
+
+/// Whether a model may say that a look does not pay: it was trained in the original basis, and who
+/// asks for timing has the time.
+fn may_stay(workload: &Workload) -> bool {
+    workload.effort == Effort::Predict && workload.basis == Basis::Original
 }
 
 /// What `prepare` makes of the first of the ranking that it does not refuse, which the choice then

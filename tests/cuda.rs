@@ -11,14 +11,16 @@ mod corpus;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ellect::choose::{Effort, INCUMBENTS, Verify, Workload};
 use ellect::device::Kind;
 use ellect::device::cuda::{DeviceCsr, Gpu};
 use ellect::features::Features;
 use ellect::format::{Basis, Candidate, Matrix, Target, candidates};
 use ellect::generate::Spec;
+use ellect::measure::Meter;
 use ellect::operator::{permute, permute_back};
 use ellect::structure::Structure;
-use ellect::{Csr, PreparedOperator, Scalar, check};
+use ellect::{Csr, PreparedOperator, Scalar, Tuner, check};
 
 #[test]
 fn every_candidate_multiplies_right_on_the_gpu() {
@@ -322,6 +324,47 @@ fn gpu() -> Option<Arc<Gpu>> {
             None
         }
     }
+}
+
+#[test]
+fn a_matrix_on_the_gpu_is_prepared_from_there() {
+    let Some(gpu) = gpu() else { return };
+    let data = std::env::temp_dir().join(format!("ellect-on-gpu-{}", std::process::id()));
+    let meter = Meter::open("cuda:0", &data).expect("there is a GPU");
+    let tuner = Tuner::with_meter(meter).with_models(&data).expect("shipped models are sound");
+    let csr: Csr<f64> = "heat:60000".parse::<Spec>().expect("a class and rows").make();
+    let csr = csr.map_values(|value| (value * 3.0).round() % 8.0);
+    let own = tuner.meter().gpu().expect("it was opened");
+    let there = Arc::new(DeviceCsr::upload(own, &csr).expect("memory suffices"));
+    for spmvs in [1, 1_000_000] {
+        let workload = Workload {
+            spmvs,
+            effort: Effort::Predict,
+            verify: Verify::OnPrepare,
+            ..Workload::default()
+        };
+        let mut operator = tuner.prepare_on_gpu(&there, &workload).expect("something suits");
+        let choice = operator.choice().expect("a choice was made");
+        let what = format!("{} for {spmvs} products", choice.choice);
+        println!("{what}");
+        let incumbent = INCUMBENTS.contains(&choice.choice.to_string().as_str());
+        assert_eq!(incumbent, spmvs == 1, "{what}");
+        // The H200 has a model, by whose tree one product is not worth a look.
+        if gpu.profile().name == "h200" && spmvs == 1 {
+            assert_eq!(choice.fingerprint, None, "{what}: the host looked at the matrix");
+            let expected = Features::of(&Structure::sampled(&csr));
+            assert_eq!(choice.features, expected, "{what}");
+        }
+        exact_products(&csr).iter().for_each(|product| product.check_exact(&what, &operator));
+        assert_eq!(operator.to_csr().expect("it was copied"), csr, "{what}");
+        operator.update(&csr).expect("the pattern is the same");
+        let other: Csr<f64> = "heat:50000".parse::<Spec>().expect("a class and rows").make();
+        let refused = operator.update(&other).expect_err("the pattern is another").to_string();
+        assert!(refused.contains("fingerprint"), "{what}: {refused}");
+    }
+    let host = Tuner::open("cpu").expect("this machine");
+    let refused = host.prepare_on_gpu(&there, &Workload::default()).expect_err("no GPU is open");
+    assert!(refused.to_string().contains("cuda:0"), "{refused}");
 }
 
 #[test]

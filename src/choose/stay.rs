@@ -6,21 +6,20 @@ use crate::cost::{Estimator, Sight};
 use crate::device::Device;
 use crate::features::Features;
 use crate::format::{Candidate, Offsets, Work, candidates};
-use crate::structure::Structure;
 
 /// The choice of the incumbent, with `reasons` in words; its time is that of a matrix of this size
 /// whose rows are alike and whose columns lie side by side. None for sizes that an incumbent may
 /// refuse.
 ///
-/// Reads nothing of the matrix.
+/// Reads nothing of the matrix; `features` are what is known of it, its size at least.
 pub fn stay(
-    structure: &Structure<'_>,
+    features: Features,
     device: &Device,
     workload: &Workload,
     reasons: &[String],
 ) -> Option<Choice> {
-    let pattern = structure.pattern();
-    let (nrows, ncols, nnz) = (pattern.nrows(), pattern.ncols(), pattern.nnz());
+    let size = |name| features.get(name).map(|n| n as usize);
+    let (nrows, ncols, nnz) = (size("nrows")?, size("ncols")?, size("nnz")?);
     // cuSPARSE is used with 32-bit offsets, and not for a matrix of no entries.
     i32::try_from(nnz).ok().filter(|&nnz| nnz > 0)?;
     let candidate = incumbent(device)?;
@@ -53,7 +52,7 @@ pub fn stay(
         ranking: vec![ranked(&entry, &entry.cost, workload)],
         choice: entry.candidate,
         refused: Vec::new(),
-        features: Features::of_size(structure),
+        features,
         device: device.name.clone(),
         precision: workload.precision,
         spmvs: products,

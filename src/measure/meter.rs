@@ -105,6 +105,20 @@ impl Meter {
         &self.device
     }
 
+    /// The GPU that this process opened.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where it opened none.
+    #[cfg(feature = "cuda")]
+    pub fn gpu(&self) -> Result<&std::sync::Arc<device::cuda::Gpu>> {
+        self.gpu.as_ref().ok_or_else(|| {
+            Error::Device(format!(
+                "{} is no GPU that this process opened; open one as cuda:0",
+                self.device.name
+            ))
+        })
+    }
+
     /// The driver of the device, as records name it; `None` where the device is not at hand.
     pub fn driver(&self) -> Option<String> {
         if self.driver.is_some() {
@@ -160,6 +174,32 @@ impl Meter {
             return timed(times, || gpu.features(&there));
         }
         timed(times, || Ok(Features::of(&Structure::sampled(csr))))
+    }
+
+    /// The seconds that a GPU which this process opened is at work for the features of a matrix,
+    /// `times` times: launches of a graph, in which as many copies of the matrix take turns as
+    /// `protocol` lets products have. `None` on a host, and where a host looks at the matrix.
+    ///
+    /// # Errors
+    /// As [`Meter::features`].
+    pub fn features_on_gpu<T: Scalar>(
+        &self,
+        csr: &Csr<T>,
+        protocol: &Protocol,
+        times: usize,
+    ) -> Result<Option<Samples>> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let there = device::cuda::DeviceCsr::upload(gpu, csr)?;
+            let wanted = protocol.copies(there.bytes().iter().sum(), &self.device);
+            let more = (1..wanted).map(|_| device::cuda::DeviceCsr::upload(gpu, csr));
+            let copies = std::iter::once(Ok(there)).chain(more).collect::<Result<Vec<_>>>()?;
+            let raw_s = (0..times).map(|_| gpu.time_features(&copies));
+            let raw_s = raw_s.collect::<Result<Option<Vec<_>>>>()?;
+            return Ok(raw_s.filter(|raw_s| !raw_s.is_empty()).map(Samples::new));
+        }
+        let _ = (csr, protocol, times);
+        Ok(None)
     }
 
     /// Keeps a matrix at hand for the candidates that are timed on it: on a GPU, it is uploaded

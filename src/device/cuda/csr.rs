@@ -78,6 +78,17 @@ impl<T: Scalar> DeviceCsr<T> {
         [(nrows + 1) * width, 4 * nnz, nnz * size_of::<T>() as u64]
     }
 
+    /// Copies it to the host.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) where the copy fails, and as [`Csr::new`] where the
+    /// arrays are no valid matrix.
+    pub fn to_csr(&self, gpu: &Gpu) -> Result<Csr<T>> {
+        gpu.make_current()?;
+        let [_, _, values] = self.addresses;
+        self.download(gpu, values)
+    }
+
     /// Copies it to the host, with the values at `values`.
     pub(super) fn download(&self, gpu: &Gpu, values: cuda::CUdeviceptr) -> Result<Csr<T>> {
         let Matrix { nrows, ncols, nnz, .. } = self.matrix;

@@ -11,7 +11,7 @@ use cust::memory::LockedBuffer;
 use super::convert::word;
 use super::memory::Memory;
 use super::operator::Step;
-use super::{DeviceCsr, Gpu, failed};
+use super::{DeviceCsr, Gpu, Graph, failed};
 use crate::csr::Pattern;
 use crate::error::Result;
 use crate::features::{Columns, DIAGONAL_HACKS, Features, HACK, Hacks, SIDES, Summary};
@@ -39,7 +39,7 @@ const BLOCK_ENTRIES: u64 = 1024;
 const WARP_STEPS: u64 = 16;
 
 /// Blocks for each processor that go on with what others have left.
-const HELPERS: u64 = 2;
+const HELPERS: u64 = 4;
 
 /// The most tasks that are left to them.
 const MOST_TASKS: u64 = 1 << 16;
@@ -92,9 +92,7 @@ impl Gpu {
             Some(memory) if memory.bytes() >= places.bytes => memory,
             _ => Memory::zeros(places.bytes, &self.stream)?,
         };
-        let helpers = HELPERS * u64::from(self.profile.processors);
-        self.queue(csr, &plan.launch("look", plan.blocks(), memory.address()))?;
-        self.queue(csr, &plan.launch("again", helpers, memory.address()))?;
+        self.look(csr, plan, &memory)?;
         let mut found = kept.read(&memory, places.some)?;
         if Plan::has_more(found) {
             found = kept.read(&memory, places.read)?;
@@ -104,6 +102,36 @@ impl Gpu {
         let summary = plan.summary(found);
         kept.memory = (memory.bytes() <= MOST_KEPT).then_some(memory);
         Ok(summary)
+    }
+
+    /// Queues what counts, into memory that holds zeros.
+    fn look<T: Scalar>(&self, csr: &DeviceCsr<T>, plan: &Plan, memory: &Memory) -> Result<()> {
+        let helpers = HELPERS * u64::from(self.profile.processors);
+        self.queue(csr, &plan.launch("look", plan.blocks(), memory.address()))?;
+        self.queue(csr, &plan.launch("again", helpers, memory.address()))
+    }
+
+    /// Seconds that the GPU is at work for [`Gpu::features`], the mean of one launch of a graph in
+    /// which these matrices of one pattern take turns; `None` where the host looks at them.
+    ///
+    /// # Errors
+    /// As [`Gpu::features`].
+    pub fn time_features<T: Scalar>(&self, copies: &[DeviceCsr<T>]) -> Result<Option<f64>> {
+        self.make_current()?;
+        let Some(plan) = copies.first().and_then(|csr| Plan::of(csr.matrix())) else {
+            return Ok(None);
+        };
+        let bytes = plan.places.bytes;
+        let memory = Memory::zeros(bytes, &self.stream)?;
+        let turn = |csr: &DeviceCsr<T>| {
+            self.look(csr, &plan, &memory)?;
+            memory.clear(bytes as usize)
+        };
+        let graph = Graph::capture(self, || copies.iter().try_for_each(turn))?;
+        // SAFETY: the matrices and the memory outlive the launch, which `Gpu::time` waits for.
+        let time = || self.time(|| unsafe { graph.launch(self) });
+        time()?;
+        Ok(Some(time()? / copies.len() as f64))
     }
 
     fn queue<T: Scalar>(&self, csr: &DeviceCsr<T>, launch: &Launch) -> Result<()> {
@@ -318,7 +346,7 @@ impl Plan {
         }
         let samples = Samples::of(matrix);
         let [all, likely] = words(matrix, &samples);
-        let n_slots = likely + likely / 2 + BLOCK;
+        let n_slots = 3 * likely + BLOCK;
         let plan = Plan {
             matrix,
             warps: Cut::of_warps(matrix, samples.warps.looked_at),

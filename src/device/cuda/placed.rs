@@ -41,26 +41,40 @@ impl<T: Scalar> Placed<T> {
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Self> {
-        let (operator, host) = match gpu.convert(device_csr, candidate, target)? {
-            Some(operator) => (operator, None),
-            None => {
-                let layout = candidate.convert(csr, structure, target)?;
-                (gpu.upload(layout.as_ref())?, Some(layout))
-            }
-        };
-        let order = match &host {
-            Some(layout) => layout.order().map(<[u32]>::to_vec),
-            None => operator.order()?,
-        };
-        Ok(Placed {
+        if let Some(built) = Placed::built(gpu, device_csr, candidate, target)? {
+            return Ok(built);
+        }
+        let layout = candidate.convert(csr, structure, target)?;
+        let operator = gpu.upload(layout.as_ref())?;
+        let order = layout.order().map(<[u32]>::to_vec);
+        Ok(Placed { host: Some(layout), ..Placed::of(gpu, operator, order, csr.nnz()) })
+    }
+
+    /// Converts on the GPU; `None` where the format is made on the host.
+    ///
+    /// # Errors
+    /// As [`Placed::new`].
+    pub fn built(
+        gpu: &Arc<Gpu>,
+        device_csr: &Arc<DeviceCsr<T>>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+    ) -> Result<Option<Self>> {
+        let Some(operator) = gpu.convert(device_csr, candidate, target)? else { return Ok(None) };
+        let order = operator.order()?;
+        Ok(Some(Placed::of(gpu, operator, order, device_csr.matrix().nnz)))
+    }
+
+    fn of(gpu: &Arc<Gpu>, operator: CudaOperator<T>, order: Option<Vec<u32>>, nnz: usize) -> Self {
+        Placed {
             gpu: Arc::clone(gpu),
             operator,
-            host,
+            host: None,
             order,
-            nnz: csr.nnz(),
+            nnz,
             sources: None,
             staging: Mutex::new(None),
-        })
+        }
     }
 
     /// The GPU.
