@@ -59,11 +59,11 @@ pub fn reference<T: Scalar>(
 /// # Errors
 /// [`Error::WrongProduct`] with the worst row.
 pub fn compare<T: Scalar>(candidate: &str, reference: &[RowReference], y: &[T]) -> Result<()> {
-    let mut worst: Option<(usize, f64)> = None;
+    use rayon::prelude::*;
     let largest = T::largest();
-    for (row, (want, got)) in reference.iter().zip(y).enumerate() {
-        let got = got.to_f64();
-        let excess = if want.value.is_finite() && got.is_finite() {
+    let excess = |row: usize| {
+        let (want, got) = (&reference[row], y[row].to_f64());
+        if want.value.is_finite() && got.is_finite() {
             let bound = (want.terms + 4) as f64 * T::EPSILON * want.magnitude
                 + T::smallest() * (want.terms + 4) as f64;
             (want.value - got).abs() / bound
@@ -74,11 +74,13 @@ pub fn compare<T: Scalar>(candidate: &str, reference: &[RowReference], y: &[T]) 
             0.0
         } else {
             f64::INFINITY
-        };
-        if excess > worst.map_or(1.0, |(_, excess)| excess) {
-            worst = Some((row, excess));
         }
-    }
+    };
+    let rows = (0..reference.len().min(y.len())).into_par_iter().with_min_len(1 << 14);
+    let wrong = rows.map(|row| (row, excess(row))).filter(|&(_, excess)| excess > 1.0);
+    // The first of those that are as far off.
+    let worst =
+        wrong.reduce_with(|a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a });
     match worst {
         None if reference.len() == y.len() => Ok(()),
         None => Err(Error::Shape { what: "y", got: y.len(), needed: reference.len() }),
