@@ -13,6 +13,8 @@ use crate::measure::State;
 pub(super) struct Monitor {
     nvml: Nvml,
     bus_id: String,
+    /// What does not change.
+    fixed: State,
 }
 
 impl Monitor {
@@ -26,30 +28,37 @@ impl Monitor {
             attribute(DeviceAttribute::PciBusId)?,
             attribute(DeviceAttribute::PciDeviceId)?
         );
-        Some(Monitor { nvml, bus_id })
+        let device = nvml.device_by_pci_bus_id(bus_id.as_str()).ok()?;
+        let fixed = State {
+            name: device.name().ok(),
+            driver_version: nvml.sys_driver_version().ok(),
+            ecc: device.is_ecc_enabled().ok().map(|mode| mode.currently_enabled),
+            power_limit_w: device.enforced_power_limit().ok().map(watts),
+            ..State::default()
+        };
+        Some(Monitor { nvml, bus_id, fixed })
     }
 
     /// The state of the GPU, now.
     pub fn state(&self) -> State {
         let Ok(device) = self.nvml.device_by_pci_bus_id(self.bus_id.as_str()) else {
-            return State::default();
+            return self.fixed.clone();
         };
-        let watts = |milliwatts: u32| f64::from(milliwatts) / 1e3;
         let names = |reasons: ThrottleReasons| {
             let names = reasons.iter_names().map(|(name, _)| name.to_lowercase());
             names.collect::<Vec<_>>()
         };
         State {
-            name: device.name().ok(),
-            driver_version: self.nvml.sys_driver_version().ok(),
             clock_mhz: device.clock_info(Clock::SM).ok().map(f64::from),
             memory_mhz: device.clock_info(Clock::Memory).ok().map(f64::from),
-            ecc: device.is_ecc_enabled().ok().map(|mode| mode.currently_enabled),
             power_w: device.power_usage().ok().map(watts),
-            power_limit_w: device.enforced_power_limit().ok().map(watts),
             throttle: device.current_throttle_reasons().ok().map(names),
             temperature_c: device.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
-            governor: None,
+            ..self.fixed.clone()
         }
     }
+}
+
+fn watts(milliwatts: u32) -> f64 {
+    f64::from(milliwatts) / 1e3
 }
