@@ -168,9 +168,12 @@ impl Tuner {
         let gpu = self.meter.gpu()?;
         let workload = Workload { precision: T::PRECISION, ..*workload };
         let target = choose::target(self.meter.device(), &workload);
-        if let Some(choice) = self.stay_on_gpu(there, &workload)? {
-            let target = choose::target_of(&choice.choice, &target);
-            if let Some(operator) = PreparedOperator::built(gpu, there, &choice.choice, &target)? {
+        if let Some(mut choice) = self.stay_on_gpu(there, &workload)? {
+            let operator = first_that_suits(&mut choice, |candidate| {
+                let target = choose::target_of(candidate, &target);
+                PreparedOperator::built(gpu, there, candidate, &target)
+            })?;
+            if let Some(operator) = operator {
                 if workload.verify == Verify::OnPrepare {
                     operator.verify(&there.to_csr(gpu)?, VERIFY_SEED)?;
                 }

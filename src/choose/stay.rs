@@ -7,9 +7,9 @@ use crate::device::Device;
 use crate::features::Features;
 use crate::format::{Candidate, Offsets, Work, candidates};
 
-/// The choice of the incumbent, with `reasons` in words; its time is that of a matrix of this size
-/// whose rows are alike and whose columns lie side by side. None for sizes that an incumbent may
-/// refuse.
+/// The choice of the incumbent, with `reasons` in words, and behind it what there is where its library
+/// is not; their times are those of a matrix of this size whose rows are alike and whose columns lie
+/// side by side. None for sizes that an incumbent may refuse.
 ///
 /// Reads nothing of the matrix; `features` are what is known of it, its size at least.
 pub fn stay(
@@ -22,7 +22,6 @@ pub fn stay(
     let (nrows, ncols, nnz) = (size("nrows")?, size("ncols")?, size("nnz")?);
     // cuSPARSE is used with 32-bit offsets, and not for a matrix of no entries.
     i32::try_from(nnz).ok().filter(|&nnz| nnz > 0)?;
-    let candidate = incumbent(device)?;
     let target = target(device, workload);
     let w = target.precision.bytes();
     let bytes = ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + w)) as u64;
@@ -37,20 +36,25 @@ pub fn stay(
     };
     let longest = nnz.div_ceil(nrows.max(1));
     let sight = Sight { nrows, ncols, nnz, longest, changes: 0, new_share: 1.0 };
-    let cost = Estimator::of(sight, &target).cost(&candidate, &work);
-    let entry = super::Entry { candidate, cost, estimate: None };
+    let estimator = Estimator::of(sight, &target);
+    let entry = |candidate: Candidate| {
+        let cost = estimator.cost(&candidate, &work);
+        super::Entry { candidate, cost, estimate: None }
+    };
+    let entries: Vec<_> = incumbents(device).map(entry).collect();
+    let first = entries.first()?;
     let products = workload.spmvs;
     let explanation = format!(
         "Stay in CSR ({}) for {products} products: where {}, looking closer at a matrix takes longer \
          on {} than another format saves, as a tree found on its records; no other candidate was \
          looked at (effort measure does).",
-        entry.candidate,
+        first.candidate,
         reasons.join(" and "),
         device.name
     );
     Some(Choice {
-        ranking: vec![ranked(&entry, &entry.cost, workload)],
-        choice: entry.candidate,
+        ranking: entries.iter().map(|entry| ranked(entry, &first.cost, workload)).collect(),
+        choice: first.candidate.clone(),
         refused: Vec::new(),
         features,
         device: device.name.clone(),
@@ -61,9 +65,32 @@ pub fn stay(
     })
 }
 
-/// What a program has without a choice.
-fn incumbent(device: &Device) -> Option<Candidate> {
+/// What a program has without a choice: the first of them that there is on its machine.
+fn incumbents(device: &Device) -> impl Iterator<Item = Candidate> {
     let all = candidates(device.kind);
-    let named = |name: &str| all.iter().find(|candidate| candidate.to_string() == name);
-    INCUMBENTS.into_iter().find_map(named).cloned()
+    let named =
+        move |name: &str| all.iter().find(|candidate| candidate.to_string() == name).cloned();
+    INCUMBENTS.into_iter().filter_map(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::csr::Csr;
+    use crate::generate;
+    use crate::structure::Structure;
+
+    #[test]
+    fn where_the_library_is_missing_there_is_csr() {
+        let csr: Csr<f64> = generate::by_name("heat", 500, 1).expect("a class");
+        let features = Features::of_size(&Structure::of(&csr));
+        for (device, expected) in [("h200", &INCUMBENTS[..]), ("cpu", &INCUMBENTS[1..])] {
+            let device = crate::device::find(device).expect("shipped");
+            let workload = Workload::default();
+            let choice = stay(features.clone(), &device, &workload, &[]).expect("entries");
+            let ranking = choice.ranking.iter().map(|ranked| ranked.candidate.to_string());
+            assert_eq!(ranking.collect::<Vec<_>>(), expected);
+            assert_eq!(choice.choice, choice.ranking[0].candidate);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use ellect_kernels::primitives;
 
 use super::memory::Memory;
 use super::operator::{CudaOperator, Step, Word, plain};
-use super::{DeviceCsr, Gpu};
+use super::{DeviceCsr, Gpu, cusparse};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Builder, Candidate, Launch, Matrix, Starts, Stop, Target};
 use crate::scalar::Scalar;
@@ -66,6 +66,9 @@ impl Gpu {
         };
         match candidate.format.build(&mut work, &candidate.params, &target) {
             Ok(built) => {
+                if let Some(missing) = built.vendor.as_ref().and_then(|_| cusparse::missing()) {
+                    return Err(candidate.refused(&missing));
+                }
                 // What the conversion alone needed goes back behind its kernels, before the wait.
                 let arrays = std::mem::take(&mut work.arrays);
                 drop(work);

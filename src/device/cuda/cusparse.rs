@@ -9,7 +9,7 @@ use cust::sys as cuda;
 
 use super::failed;
 use crate::error::{Error, Result};
-use crate::format::{Algorithm, Vendor};
+use crate::format::{Algorithm, Refusal, Vendor};
 use crate::scalar::{Precision, Scalar};
 
 type Handle = *mut c_void;
@@ -101,6 +101,11 @@ fn library() -> Result<&'static Library> {
     static LIBRARY: OnceLock<std::result::Result<Library, String>> = OnceLock::new();
     let found = LIBRARY.get_or_init(open);
     found.as_ref().map_err(|why| Error::Device(why.clone()))
+}
+
+/// Why nothing can be multiplied by the library: it is not on this machine.
+pub(super) fn missing() -> Option<Refusal> {
+    library().err().map(|why| Refusal::new(why.to_string()))
 }
 
 /// The library's version, `major.minor.patch`, where it is on this machine.

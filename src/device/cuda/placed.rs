@@ -7,7 +7,7 @@ use cust::sys as cuda;
 
 use super::memory::{Memory, read};
 use super::operator::{Step, plain};
-use super::{CudaOperator, DeviceCsr, Gpu, Vector};
+use super::{CudaOperator, DeviceCsr, Gpu, Vector, cusparse};
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::format::{Arg, Candidate, Launch, Layout, Refusal, Target};
@@ -45,6 +45,10 @@ impl<T: Scalar> Placed<T> {
             return Ok(built);
         }
         let layout = candidate.convert(csr, structure, target)?;
+        let vendor = layout.on_device().and_then(|described| described.vendor);
+        if let Some(missing) = vendor.and_then(|_| cusparse::missing()) {
+            return Err(candidate.refused(&missing));
+        }
         let operator = gpu.upload(layout.as_ref())?;
         let order = layout.order().map(<[u32]>::to_vec);
         Ok(Placed { host: Some(layout), ..Placed::of(gpu, operator, order, csr.nnz()) })
