@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Instant;
 
-use crate::choose::{self, Choice, INCUMBENTS, NEAR_TIE, Workload, is_csr};
+use crate::choose::{self, Choice, NEAR_TIE, Workload, incumbents, is_csr};
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::error::{Error, Result};
-use crate::format::{Candidate, Layout, candidates};
+use crate::format::{Candidate, Layout};
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
@@ -92,10 +92,8 @@ impl<T: Scalar> LazyOperator<T> {
         let workload = Workload { precision: T::PRECISION, ..workload };
         let source = Source { tuner, csr, workload };
         let mut refused = None;
-        let known = candidates(source.tuner.device().kind);
-        let csr = |name: &&str| known.iter().find(|known| known.to_string() == **name);
-        for candidate in INCUMBENTS.iter().filter_map(csr) {
-            match source.prepare(candidate) {
+        for candidate in incumbents(source.tuner.device().kind) {
+            match source.prepare(&candidate) {
                 Ok(operator) => {
                     return Ok(LazyOperator {
                         operator,

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::cost::{Cost, Estimator, Source, Times};
-use crate::device::Device;
+use crate::device::{Device, Kind};
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal, Target, Value, Work, candidates};
@@ -254,6 +254,13 @@ pub fn with_best<'a>(
 
 /// What a program has without a choice, the first that there is: everything is compared with it.
 pub const INCUMBENTS: [&str; 2] = ["cusparse:alg=csr_alg1", "csr"];
+
+/// Those of [`INCUMBENTS`] that are candidates of this kind of device, in their order.
+pub(crate) fn incumbents(kind: Kind) -> impl Iterator<Item = Candidate> {
+    let all = candidates(kind);
+    let named = move |name| all.iter().find(|known| known.to_string() == name).cloned();
+    INCUMBENTS.into_iter().filter_map(named)
+}
 
 /// The entry that everything is compared with.
 fn incumbent(entries: &[Entry]) -> Option<&Entry> {

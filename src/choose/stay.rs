@@ -1,11 +1,11 @@
 //! Staying in CSR without a look at the matrix: for few products, features and estimates take longer
 //! than any other format would save.
 
-use super::{Choice, INCUMBENTS, Workload, ranked, target};
+use super::{Choice, Workload, incumbents, ranked, target};
 use crate::cost::{Estimator, Sight};
 use crate::device::Device;
 use crate::features::Features;
-use crate::format::{Candidate, Offsets, Work, candidates};
+use crate::format::{Candidate, Offsets, Work};
 
 /// The choice of the incumbent, with `reasons` in words, and behind it what there is where its library
 /// is not; their times are those of a matrix of this size whose rows are alike and whose columns lie
@@ -41,12 +41,12 @@ pub fn stay(
         let cost = estimator.cost(&candidate, &work);
         super::Entry { candidate, cost, estimate: None }
     };
-    let entries: Vec<_> = incumbents(device).map(entry).collect();
+    let entries: Vec<_> = incumbents(device.kind).map(entry).collect();
     let first = entries.first()?;
     let products = workload.spmvs;
     let explanation = format!(
         "Stay in CSR ({}) for {products} products: where {}, looking closer at a matrix takes longer \
-         on {} than another format saves, as a tree found on its records; no other candidate was \
+         on {} than another format saves, as a tree found on its records; no other format was \
          looked at (effort measure does).",
         first.candidate,
         reasons.join(" and "),
@@ -65,16 +65,9 @@ pub fn stay(
     })
 }
 
-/// What a program has without a choice: the first of them that there is on its machine.
-fn incumbents(device: &Device) -> impl Iterator<Item = Candidate> {
-    let all = candidates(device.kind);
-    let named =
-        move |name: &str| all.iter().find(|candidate| candidate.to_string() == name).cloned();
-    INCUMBENTS.into_iter().filter_map(named)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::INCUMBENTS;
     use super::*;
     use crate::csr::Csr;
     use crate::generate;

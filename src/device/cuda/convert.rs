@@ -66,9 +66,7 @@ impl Gpu {
         };
         match candidate.format.build(&mut work, &candidate.params, &target) {
             Ok(built) => {
-                if let Some(missing) = built.vendor.as_ref().and_then(|_| cusparse::missing()) {
-                    return Err(candidate.refused(&missing));
-                }
+                cusparse::check_vendor(candidate, built.vendor.as_ref().map(|(vendor, _)| vendor))?;
                 // What the conversion alone needed goes back behind its kernels, before the wait.
                 let arrays = std::mem::take(&mut work.arrays);
                 drop(work);

@@ -9,7 +9,7 @@ use cust::sys as cuda;
 
 use super::failed;
 use crate::error::{Error, Result};
-use crate::format::{Algorithm, Refusal, Vendor};
+use crate::format::{Algorithm, Candidate, Refusal, Vendor};
 use crate::scalar::{Precision, Scalar};
 
 type Handle = *mut c_void;
@@ -103,9 +103,15 @@ fn library() -> Result<&'static Library> {
     found.as_ref().map_err(|why| Error::Device(why.clone()))
 }
 
-/// Why nothing can be multiplied by the library: it is not on this machine.
-pub(super) fn missing() -> Option<Refusal> {
-    library().err().map(|why| Refusal::new(why.to_string()))
+/// Refuses a candidate that the library multiplies where it is not on this machine.
+///
+/// # Errors
+/// [`Error::Refused`].
+pub(super) fn check_vendor(candidate: &Candidate, vendor: Option<&Vendor>) -> Result<()> {
+    match vendor.map(|_| library()) {
+        Some(Err(why)) => Err(candidate.refused(&Refusal::new(why.to_string()))),
+        Some(Ok(_)) | None => Ok(()),
+    }
 }
 
 /// The library's version, `major.minor.patch`, where it is on this machine.

@@ -33,7 +33,6 @@ impl Monitor {
             name: device.name().ok(),
             driver_version: nvml.sys_driver_version().ok(),
             ecc: device.is_ecc_enabled().ok().map(|mode| mode.currently_enabled),
-            power_limit_w: device.enforced_power_limit().ok().map(watts),
             ..State::default()
         };
         Some(Monitor { nvml, bus_id, fixed })
@@ -44,6 +43,7 @@ impl Monitor {
         let Ok(device) = self.nvml.device_by_pci_bus_id(self.bus_id.as_str()) else {
             return self.fixed.clone();
         };
+        let watts = |milliwatts: u32| f64::from(milliwatts) / 1e3;
         let names = |reasons: ThrottleReasons| {
             let names = reasons.iter_names().map(|(name, _)| name.to_lowercase());
             names.collect::<Vec<_>>()
@@ -52,13 +52,10 @@ impl Monitor {
             clock_mhz: device.clock_info(Clock::SM).ok().map(f64::from),
             memory_mhz: device.clock_info(Clock::Memory).ok().map(f64::from),
             power_w: device.power_usage().ok().map(watts),
+            power_limit_w: device.enforced_power_limit().ok().map(watts),
             throttle: device.current_throttle_reasons().ok().map(names),
             temperature_c: device.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
             ..self.fixed.clone()
         }
     }
-}
-
-fn watts(milliwatts: u32) -> f64 {
-    f64::from(milliwatts) / 1e3
 }

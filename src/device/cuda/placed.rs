@@ -46,9 +46,7 @@ impl<T: Scalar> Placed<T> {
         }
         let layout = candidate.convert(csr, structure, target)?;
         let vendor = layout.on_device().and_then(|described| described.vendor);
-        if let Some(missing) = vendor.and_then(|_| cusparse::missing()) {
-            return Err(candidate.refused(&missing));
-        }
+        cusparse::check_vendor(candidate, vendor.as_ref())?;
         let operator = gpu.upload(layout.as_ref())?;
         let order = layout.order().map(<[u32]>::to_vec);
         Ok(Placed { host: Some(layout), ..Placed::of(gpu, operator, order, csr.nnz()) })
