@@ -16,12 +16,17 @@ __device__ __forceinline__ void sum_blocks(uint32_t slots, uint32_t ncols, uint3
     constexpr Column padding = Column(~Column(0));
 #pragma unroll
     for (int p = 0; p < b; p++) sums[p] = T(0);
-    for (uint32_t s = 0; s < slots; s += batch, columns += 32 * batch, values += 32 * b * b * batch) {
-        Column column[batch];
+    // Columns come a batch ahead: nothing waits between the loads of values and those of x.
+    Column column[batch];
+#pragma unroll
+    for (int k = 0; k < batch; k++) column[k] = k < slots ? stream(columns + 32 * k) : padding;
+    for (uint32_t s = 0; s < slots; s += batch, values += 32 * b * b * batch) {
+        columns += 32 * batch;
+        Column next[batch];
         T value[batch][b * b], near[batch][b];
 #pragma unroll
         for (int k = 0; k < batch; k++)
-            column[k] = s + k < slots ? stream(columns + 32 * k) : padding;
+            next[k] = s + batch + k < slots ? stream(columns + 32 * k) : padding;
 #pragma unroll
         for (int k = 0; k < batch; k++) {
 #pragma unroll
@@ -43,6 +48,8 @@ __device__ __forceinline__ void sum_blocks(uint32_t slots, uint32_t ncols, uint3
                 for (int q = 0; q < b; q++)
                     if (!masked || !is_fill(value[k][p * b + q]))
                         sums[p] += value[k][p * b + q] * near[k][q];
+#pragma unroll
+        for (int k = 0; k < batch; k++) column[k] = next[k];
     }
 }
 
@@ -53,6 +60,7 @@ __device__ __forceinline__ void blocks(uint32_t nrows, uint32_t ncols, const uin
                                        const Column* __restrict__ columns,
                                        const T* __restrict__ values, const T* __restrict__ x, T* y,
                                        T alpha, T beta) {
+    await_previous();
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, h = i / 32, lane = i % 32;
     const uint32_t block_rows = (nrows + b - 1) / b;
     if (h * 32 >= block_rows) return;
@@ -81,14 +89,15 @@ __device__ __forceinline__ void blocks(uint32_t nrows, uint32_t ncols, const uin
         blocks<T, Column, b, batch>(nrows, ncols, narrow, wide, bases, order, columns, values, x, \
                                     y, alpha, beta);                                              \
     }
-// Slots at a time in single precision, and the fewest blocks of threads that a processor is to hold.
-#define BOTH(b, batch, least)                                                                     \
-    KERNEL(bhll_b##b##_c32_f64, double, uint32_t, b, 1, 1)                                        \
-    KERNEL(bhll_b##b##_c16_f64, double, uint16_t, b, 1, 1)                                        \
+// Slots at a time in double and in single precision, and in that one the fewest blocks of threads that
+// a processor is to hold.
+#define BOTH(b, batch64, batch, least)                                                            \
+    KERNEL(bhll_b##b##_c32_f64, double, uint32_t, b, batch64, 1)                                  \
+    KERNEL(bhll_b##b##_c16_f64, double, uint16_t, b, batch64, 1)                                  \
     KERNEL(bhll_b##b##_c32_f32, float, uint32_t, b, batch, least)                                 \
     KERNEL(bhll_b##b##_c16_f32, float, uint16_t, b, batch, least)
-BOTH(2, 2, 16)
-BOTH(3, 3, 8)
-BOTH(4, 1, 1)
-BOTH(5, 1, 1)
-BOTH(6, 1, 1)
+BOTH(2, 3, 2, 10)
+BOTH(3, 1, 3, 8)
+BOTH(4, 1, 1, 1)
+BOTH(5, 1, 1, 1)
+BOTH(6, 1, 1, 1)

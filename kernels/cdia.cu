@@ -18,6 +18,7 @@ __device__ __forceinline__ void pieces(uint32_t nrows, const uint32_t* narrow, c
     __shared__ int32_t held_offsets[held];
     __shared__ T held_values[held];
     __shared__ __align__(16) uint32_t held_rows[held * words];
+    await_previous();
     const uint32_t h = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint64_t start = narrow ? narrow[h] : wide[h];
     const uint32_t count = uint32_t((narrow ? narrow[h + 1] : wide[h + 1]) - start);

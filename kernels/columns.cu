@@ -17,37 +17,43 @@ __device__ __forceinline__ void columns(uint32_t nrows, uint32_t width, uint64_t
                                         const uint32_t* __restrict__ col_idx,
                                         const T* __restrict__ values, const T* __restrict__ x,
                                         T* y, T alpha, T beta) {
-    constexpr uint32_t rows = 32 / tpr;
-    constexpr uint32_t padding = 0xffffffffu;
+    await_previous();
+    constexpr uint32_t rows = 32 / tpr, padding = 0xffffffffu;
     const uint32_t lane = threadIdx.x % 32, run = lane / rows;
     const uint64_t warp = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
     const uint64_t i = warp * rows + lane % rows;
     T sum = 0;
     if (i < nrows) {
         const uint32_t length = lengths ? min(lengths[i / rows_each], width) : width;
-        const auto start = [&](uint32_t k) -> uint64_t {
-            return narrow ? narrow[k] : wide ? wide[k] : k * pitch;
-        };
         constexpr int batch = 4;
-        uint32_t k = run;
         bool ended = false;
-        while (!ended && k < length) {
+        for (uint32_t k = run; !ended && k < length; k += batch * tpr) {
+            uint64_t at[batch];
+            bool inside[batch];
+            const auto find = [&](auto start) {
+#pragma unroll
+                for (int b = 0; b < batch; b++) {
+                    const uint32_t entry = k + b * tpr;
+                    at[b] = start(min(entry, width)) + i;
+                    inside[b] = entry < length && at[b] < start(min(entry + 1, width));
+                }
+            };
+            if (narrow) find([&](uint32_t entry) -> uint64_t { return narrow[entry]; });
+            else if (wide) find([&](uint32_t entry) -> uint64_t { return wide[entry]; });
+            else find([&](uint32_t entry) -> uint64_t { return entry * pitch; });
             uint32_t column[batch];
             T value[batch];
 #pragma unroll
             for (int b = 0; b < batch; b++) {
-                const uint32_t at = k + b * tpr;
-                const uint64_t first = start(min(at, width));
-                const bool inside = at < length && first + i < start(min(at + 1, width));
-                column[b] = inside ? stream(col_idx + first + i) : padding;
-                value[b] = inside ? stream(values + first + i) : T(0);
+                column[b] = inside[b] ? stream(col_idx + at[b]) : padding;
+                value[b] = inside[b] ? stream(values + at[b]) : T(0);
             }
+            all_under_way();
 #pragma unroll
             for (int b = 0; b < batch; b++) {
                 if (column[b] != padding) sum += value[b] * gather(x + column[b]);
                 else ended = true;
             }
-            k += batch * tpr;
         }
     }
 #pragma unroll

@@ -10,6 +10,7 @@
 constexpr int per_lane = 16;
 
 template <class T> __device__ __forceinline__ void scale(uint32_t nrows, T* y, T beta) {
+    await_previous();
     const uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < nrows) y[i] = beta == T(0) ? T(0) : beta * y[i];
 }
@@ -19,24 +20,38 @@ __device__ __forceinline__ void add(uint64_t nnz, const uint32_t* __restrict__ r
                                     const uint32_t* __restrict__ col_idx,
                                     const T* __restrict__ values, const T* __restrict__ x, T* y,
                                     T alpha) {
+    await_previous();
     const uint32_t lane = threadIdx.x % 32;
     const uint64_t warp = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
     const uint64_t first = warp * 32 * per_lane;
     if (first >= nnz) return;
-#pragma unroll 4
-    for (int step = 0; step < per_lane; step++) {
-        const uint64_t k = first + step * 32 + lane;
-        const bool inside = k < nnz;
-        const uint32_t row = inside ? stream(row_idx + k) : 0xffffffffu;
-        T sum = inside ? stream(values + k) * gather(x + stream(col_idx + k)) : T(0);
+    constexpr int batch = 4;
+    for (uint64_t from = first + lane; from - lane < first + 32 * per_lane; from += 32 * batch) {
+        uint32_t row[batch], column[batch];
+        T sum[batch];
 #pragma unroll
-        for (int distance = 1; distance < 32; distance *= 2) {
-            const T before = __shfl_up_sync(0xffffffffu, sum, distance);
-            const uint32_t same = __shfl_up_sync(0xffffffffu, row, distance);
-            if (lane >= distance && same == row) sum += before;
+        for (int b = 0; b < batch; b++) {
+            const bool inside = from + 32 * b < nnz;
+            row[b] = inside ? stream(row_idx + from + 32 * b) : 0xffffffffu;
+            column[b] = inside ? stream(col_idx + from + 32 * b) : 0;
+            sum[b] = inside ? stream(values + from + 32 * b) : T(0);
         }
-        const uint32_t next = __shfl_down_sync(0xffffffffu, row, 1);
-        if (inside && (lane == 31 || next != row)) atomicAdd(y + row, alpha * sum);
+        all_under_way();
+#pragma unroll
+        for (int b = 0; b < batch; b++)
+            if (from + 32 * b < nnz) sum[b] *= gather(x + column[b]);
+#pragma unroll
+        for (int b = 0; b < batch; b++) {
+#pragma unroll
+            for (int distance = 1; distance < 32; distance *= 2) {
+                const T before = __shfl_up_sync(0xffffffffu, sum[b], distance);
+                const uint32_t same = __shfl_up_sync(0xffffffffu, row[b], distance);
+                if (lane >= distance && same == row[b]) sum[b] += before;
+            }
+            const uint32_t next = __shfl_down_sync(0xffffffffu, row[b], 1);
+            if (from + 32 * b < nnz && (lane == 31 || next != row[b]))
+                atomicAdd(y + row[b], alpha * sum[b]);
+        }
     }
 }
 

@@ -9,14 +9,40 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
                                      const uint32_t* __restrict__ col_idx,
                                      const T* __restrict__ values, const T* __restrict__ x, T* y,
                                      T alpha, T beta) {
+    await_previous();
     const uint64_t thread = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const uint64_t row = thread / tpr;
     const int lane = threadIdx.x % tpr;
     T sum = 0;
     if (row < nrows) {
+        constexpr int batch = 4;
         const Offset end = row_ptr[row + 1];
-        for (Offset k = row_ptr[row] + lane; k < end; k += tpr)
-            sum += stream(values + k) * gather(x + stream(col_idx + k));
+        Offset k = row_ptr[row] + lane;
+        for (; k + (batch - 1) * tpr < end; k += batch * tpr) {
+            uint32_t column[batch];
+            T value[batch];
+#pragma unroll
+            for (int b = 0; b < batch; b++) {
+                column[b] = stream(col_idx + k + b * tpr);
+                value[b] = stream(values + k + b * tpr);
+            }
+            all_under_way();
+#pragma unroll
+            for (int b = 0; b < batch; b++) sum += value[b] * gather(x + column[b]);
+        }
+        // At most batch - 1 entries are left.
+        uint32_t column[batch - 1];
+        T value[batch - 1];
+#pragma unroll
+        for (int b = 0; b < batch - 1; b++) {
+            const bool inside = k + b * tpr < end;
+            column[b] = inside ? stream(col_idx + k + b * tpr) : 0;
+            value[b] = inside ? stream(values + k + b * tpr) : T(0);
+        }
+        all_under_way();
+#pragma unroll
+        for (int b = 0; b < batch - 1; b++)
+            if (k + b * tpr < end) sum += value[b] * gather(x + column[b]);
     }
     sum = group_sum<tpr>(sum);
     if (row < nrows && lane == 0) store(y + row, alpha, sum, beta);

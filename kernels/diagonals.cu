@@ -68,6 +68,7 @@ __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32
                                           const int32_t* __restrict__ offsets,
                                           const T* __restrict__ values, const T* __restrict__ x,
                                           T* y, T alpha, T beta) {
+    await_previous();
     const uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) * rows;
     if (first >= nrows) return;
     const uint32_t h = shift < 32 ? first >> shift : 0, r = first - h * pitch;

@@ -9,10 +9,12 @@
 // row of y of each stored row, or null. The largest column marks padding.
 #include "common.cuh"
 
-template <class T, class Column, int batch>
+// x in shared or in global memory.
+template <bool shared, class T, class Column, int batch>
 __device__ __forceinline__ T sum_slice(uint64_t start, uint64_t end, const Column* columns,
                                        const T* values, const T* x) {
     constexpr Column padding = Column(~Column(0));
+    const auto factor = [&](Column column) { return shared ? x[column] : gather(x + column); };
     T sum = 0;
     uint64_t k = start + threadIdx.x % 32;
     for (; k + 32 * (batch - 1) < end; k += 32 * batch) {
@@ -23,14 +25,15 @@ __device__ __forceinline__ T sum_slice(uint64_t start, uint64_t end, const Colum
             column[b] = stream(columns + k + 32 * b);
             value[b] = stream(values + k + 32 * b);
         }
+        if (!shared) all_under_way();
 #pragma unroll
         for (int b = 0; b < batch; b++)
-            if (column[b] != padding) sum += value[b] * x[column[b]];
+            if (column[b] != padding) sum += value[b] * factor(column[b]);
     }
     for (; k < end; k += 32) {
         const Column column = stream(columns + k);
         const T value = stream(values + k);
-        if (column != padding) sum += value * x[column];
+        if (column != padding) sum += value * factor(column);
     }
     return sum;
 }
@@ -48,6 +51,7 @@ __device__ __forceinline__ void part(const uint32_t* __restrict__ bounds,
                                      T alpha, T beta) {
     extern __shared__ double shared[];
     T* near = reinterpret_cast<T*>(shared);
+    await_previous();
     const uint32_t p = blockIdx.x;
     const uint32_t piece = pieces[p], length = pieces[p + 1] - piece;
     for (uint32_t i = threadIdx.x; i < length; i += blockDim.x)
@@ -58,7 +62,7 @@ __device__ __forceinline__ void part(const uint32_t* __restrict__ bounds,
     for (uint32_t s = threadIdx.x / 32; s < slices; s += blockDim.x / 32) {
         const uint64_t from = narrow ? narrow[slice + s] : wide[slice + s];
         const uint64_t to = narrow ? narrow[slice + s + 1] : wide[slice + s + 1];
-        const T sum = sum_slice<T, uint16_t, 4>(from, to, columns, values, near);
+        const T sum = sum_slice<true, T, uint16_t, 4>(from, to, columns, values, near);
         const uint32_t row = first + s * 32 + threadIdx.x % 32;
         if (row < end) store(y + (scatter ? scatter[row] : row), alpha, sum, beta);
     }
@@ -72,11 +76,12 @@ __device__ __forceinline__ void rest(uint32_t rows, const uint32_t* __restrict__
                                      const uint32_t* __restrict__ columns,
                                      const T* __restrict__ values, const T* __restrict__ x, T* y,
                                      T alpha) {
+    await_previous();
     const uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const uint64_t s = i / 32;
     if (s * 32 >= rows) return;
     const uint64_t from = narrow ? narrow[s] : wide[s], to = narrow ? narrow[s + 1] : wide[s + 1];
-    const T sum = sum_slice<T, uint32_t, 4>(from, to, columns, values, x);
+    const T sum = sum_slice<false, T, uint32_t, 4>(from, to, columns, values, x);
     if (i >= rows) return;
     const uint32_t row = far_rows[i];
     y[scatter ? scatter[row] : row] += alpha * sum;

@@ -9,13 +9,14 @@
 // which is read but not multiplied. `order` is rIdx, or null where rows are in the matrix's order.
 #include "common.cuh"
 
-template <class T, class Column, uint32_t hack, int tpr, int batch>
+template <class T, class Column, uint32_t hack, int tpr, int batch, bool ordered>
 __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide,
                                       const uint32_t* __restrict__ base,
                                       const uint32_t* __restrict__ order,
                                       const Column* __restrict__ columns,
                                       const T* __restrict__ values, const T* __restrict__ x, T* y,
                                       T alpha, T beta) {
+    await_previous();
     constexpr uint32_t rows = 32 / tpr, per_hack = hack / rows, step = hack * tpr;
     constexpr Column padding = Column(~Column(0));
     const uint32_t lane = threadIdx.x % 32, run = lane / rows;
@@ -29,50 +30,56 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
     columns += start + run * hack + row;
     values += start + run * hack + row;
 
-    T sum = 0, other = 0;
-    for (uint32_t k = run; k < width; k += batch * tpr) {
-        // All loads of a batch are under way before the first is waited for.
+    T sum = 0;
+    for (int left = int(width - run); left > 0; left -= batch * tpr) {
         Column column[batch];
         T value[batch], factor[batch];
 #pragma unroll
         for (int b = 0; b < batch; b++) {
-            const bool inside = k + b * tpr < width;
+            const bool inside = left > b * tpr;
             column[b] = inside ? stream(columns + b * step) : padding;
             value[b] = inside ? stream(values + b * step) : T(0);
         }
+        if (ordered) all_under_way();
 #pragma unroll
         for (int b = 0; b < batch; b++)
             factor[b] = column[b] != padding ? gather(x + column[b]) : T(0);
 #pragma unroll
-        for (int b = 0; b < batch; b += 2) {
-            sum += value[b] * factor[b];
-            if (b + 1 < batch) other += value[b + 1] * factor[b + 1];
-        }
+        for (int b = 0; b < batch; b++) sum += value[b] * factor[b];
         columns += batch * step;
         values += batch * step;
     }
-    sum += other;
 #pragma unroll
     for (int distance = rows; distance < 32; distance *= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, distance);
     if (run == 0 && stored < nrows) store(y + (order ? order[stored] : stored), alpha, sum, beta);
 }
 
-#define KERNEL(name, T, Column, hack, tpr, batch)                                                 \
-    extern "C" __global__ void __launch_bounds__(256, 8)                                          \
+#define KERNEL(name, T, Column, hack, tpr, batch, blocks, ordered)                                \
+    extern "C" __global__ void __launch_bounds__(256, blocks)                                     \
         name(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint32_t* base,  \
              const uint32_t* order, const Column* columns, const T* values, const T* x, T* y,     \
              T alpha, T beta) {                                                                   \
-        hacks<T, Column, hack, tpr, batch>(nrows, narrow, wide, base, order, columns, values, x,  \
-                                           y, alpha, beta);                                       \
+        hacks<T, Column, hack, tpr, batch, ordered>(nrows, narrow, wide, base, order, columns,    \
+                                                    values, x, y, alpha, beta);                   \
     }
-#define TPR(hack, tpr)                                                                            \
-    KERNEL(hll_##hack##_c32_t##tpr##_f64, double, uint32_t, hack, tpr, 8)                         \
-    KERNEL(hll_##hack##_c32_t##tpr##_f32, float, uint32_t, hack, tpr, 7)                          \
-    KERNEL(hll_##hack##_c16_t##tpr##_f64, double, uint16_t, hack, tpr, 8)                         \
-    KERNEL(hll_##hack##_c16_t##tpr##_f32, float, uint16_t, hack, tpr, 8)
-#define HACK(hack) TPR(hack, 1) TPR(hack, 2) TPR(hack, 4) TPR(hack, 8)
-HACK(32)
-HACK(64)
-HACK(128)
-HACK(256)
+// For many rows, entries at a time and blocks that a processor holds. `_few`: as many entries at a
+// time as registers allow, for products that the GPU holds at once.
+#define FORMS(name, T, Column, hack, tpr, batch, blocks, ordered, few, few_blocks)                \
+    KERNEL(name, T, Column, hack, tpr, batch, blocks, ordered)                                    \
+    KERNEL(name##_few, T, Column, hack, tpr, few, few_blocks, true)
+#define ALONE(hack, batch)                                                                        \
+    FORMS(hll_##hack##_c32_t1_f64, double, uint32_t, hack, 1, 8, 8, false, 8, 4)                  \
+    FORMS(hll_##hack##_c16_t1_f64, double, uint16_t, hack, 1, 8, 8, false, 8, 4)                  \
+    FORMS(hll_##hack##_c32_t1_f32, float, uint32_t, hack, 1, batch, 8, true, 12, 5)               \
+    FORMS(hll_##hack##_c16_t1_f32, float, uint16_t, hack, 1, batch, 8, true, 12, 5)
+#define SHARED(hack, tpr)                                                                         \
+    FORMS(hll_##hack##_c32_t##tpr##_f64, double, uint32_t, hack, tpr, 4, 6, true, 8, 4)           \
+    FORMS(hll_##hack##_c16_t##tpr##_f64, double, uint16_t, hack, tpr, 4, 6, true, 8, 4)           \
+    FORMS(hll_##hack##_c32_t##tpr##_f32, float, uint32_t, hack, tpr, 5, 8, true, 12, 5)           \
+    FORMS(hll_##hack##_c16_t##tpr##_f32, float, uint16_t, hack, tpr, 4, 8, true, 12, 5)
+#define HACK(hack, batch) ALONE(hack, batch) SHARED(hack, 2) SHARED(hack, 4) SHARED(hack, 8)
+HACK(32, 8)
+HACK(64, 6)
+HACK(128, 6)
+HACK(256, 6)

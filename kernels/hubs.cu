@@ -15,6 +15,7 @@ template <class T>
 __device__ __forceinline__ void gather_hubs(uint32_t hubs, const uint32_t* columns, const T* x,
                                             T* cached, uint32_t splits, const uint32_t* rows, T* y,
                                             T beta) {
+    await_previous();
     const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < hubs) cached[i] = gather(x + columns[i]);
     if (i < splits) y[rows[i]] = beta == T(0) ? T(0) : beta * y[rows[i]];
@@ -44,6 +45,7 @@ __device__ __forceinline__ T sum_lane(uint32_t far, const uint32_t* far_columns,
 #pragma unroll
         for (int b = 0; b < batch; b++)
             if (k + b < near) near_value[b] = stream(near_values + 32 * b);
+        all_under_way();
 #pragma unroll
         for (int b = 0; b < batch; b++)
             if (k + b < far) factor[b] = gather(x + far_column[b]);
@@ -73,10 +75,11 @@ __device__ __forceinline__ void rows(uint32_t hubs, uint32_t pieces, const T* __
                                      const T* __restrict__ x, T* y, T alpha, T beta) {
     extern __shared__ uint4 shared[];
     __shared__ uint32_t turns;
+    await_previous();
     if (threadIdx.x == 0) turns = 0;
     const uint32_t words = (hubs * sizeof(T) + 15) / 16;
     for (uint32_t i = threadIdx.x; i < words; i += blockDim.x)
-        shared[i] = __ldg(reinterpret_cast<const uint4*>(cached) + i);
+        shared[i] = __ldcg(reinterpret_cast<const uint4*>(cached) + i);
     __syncthreads();
     const T* near = reinterpret_cast<const T*>(shared);
     const uint32_t lane = threadIdx.x % 32, slices = (pieces + 31) / 32;

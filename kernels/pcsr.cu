@@ -11,6 +11,9 @@
 // Entries that a thread takes of a tile.
 constexpr int EACH = 8;
 
+// In single precision registers for it cost more than it gains.
+template <class T> constexpr bool ORDERED = sizeof(T) == 8;
+
 template <class T> struct Fused {
     const uint32_t* col_idx;
     const T* values;
@@ -28,6 +31,7 @@ template <class T> struct Fused {
             value[k] = at < n ? stream(values + start + at) : T(0);
         }
         meanwhile();
+        if (ORDERED<T>) all_under_way();
         T factor[EACH];
 #pragma unroll
         for (int k = 0; k < EACH; k++) factor[k] = t + k * threads < n ? gather(x + column[k]) : T(0);
@@ -56,6 +60,7 @@ __device__ __forceinline__ void tile(const Offset* __restrict__ row_ptr,
                                      const Offset* __restrict__ tile_ptr, const Products products,
                                      T* __restrict__ heads, T* y, T alpha, T beta) {
     __shared__ T v[threads * EACH];
+    await_previous();
     const uint32_t t = blockIdx.x;
     const Offset start = tile_ptr[t];
     const uint32_t n = uint32_t(tile_ptr[t + 1] - start);
@@ -91,17 +96,43 @@ __device__ __forceinline__ void add_heads(uint32_t tiles, const Offset* __restri
                                           const uint32_t* __restrict__ tile_rows,
                                           const Offset* __restrict__ tile_ptr,
                                           const T* __restrict__ heads, T* y, T alpha) {
+    await_previous();
     const uint32_t t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t < tiles && tile_ptr[t] < row_ptr[tile_rows[t]])
-        atomicAdd(y + tile_rows[t] - 1, alpha * heads[t]);
+        atomicAdd(y + tile_rows[t] - 1, alpha * gather(heads + t));
+}
+
+template <class T>
+__device__ __forceinline__ void form_products(uint64_t nnz, const uint32_t* __restrict__ col_idx,
+                                              const T* __restrict__ values,
+                                              const T* __restrict__ x, T* middle) {
+    constexpr int each = 4, threads = 256;
+    await_previous();
+    const uint64_t first = uint64_t(blockIdx.x) * (each * threads) + threadIdx.x;
+    uint32_t column[each];
+    T value[each];
+#pragma unroll
+    for (int k = 0; k < each; k++) {
+        const bool inside = first + k * threads < nnz;
+        column[k] = inside ? stream(col_idx + first + k * threads) : 0;
+        value[k] = inside ? stream(values + first + k * threads) : T(0);
+    }
+    all_under_way();
+#pragma unroll
+    for (int k = 0; k < each; k++)
+        if (first + k * threads < nnz) value[k] *= gather(x + column[k]);
+#pragma unroll
+    for (int k = 0; k < each; k++)
+        if (first + k * threads < nnz) middle[first + k * threads] = value[k];
 }
 
 // Threads that a processor is to hold: as many as registers allow without spills.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define RESIDENT 1280
+constexpr int RESIDENT = 1280;
 #else
-#define RESIDENT 1536
+constexpr int RESIDENT = 1536;
 #endif
+template <class T> constexpr int FUSED_RESIDENT = RESIDENT - (ORDERED<T> ? 256 : 0);
 
 #define KERNELS(T, name, Offset, width)                                                           \
     TILES(T, name, Offset, width, 128)                                                            \
@@ -113,7 +144,7 @@ __device__ __forceinline__ void add_heads(uint32_t tiles, const Offset* __restri
         add_heads<T, Offset>(tiles, row_ptr, tile_rows, tile_ptr, heads, y, alpha);               \
     }
 #define TILES(T, name, Offset, width, threads)                                                    \
-    extern "C" __global__ void __launch_bounds__(threads, RESIDENT / threads)                     \
+    extern "C" __global__ void __launch_bounds__(threads, FUSED_RESIDENT<T> / threads)            \
         pcsr_##width##fused##threads##_##name(                                                    \
             const Offset* row_ptr, const uint32_t* tile_rows, const Offset* tile_ptr,             \
             const uint32_t* col_idx, const T* values, const T* x, T* heads, T* y, T alpha,        \
@@ -132,11 +163,7 @@ __device__ __forceinline__ void add_heads(uint32_t tiles, const Offset* __restri
     extern "C" __global__ void __launch_bounds__(256)                                             \
         pcsr_products_##name(uint64_t nnz, const uint32_t* __restrict__ col_idx,                  \
                              const T* __restrict__ values, const T* __restrict__ x, T* middle) {  \
-        const uint64_t first = uint64_t(blockIdx.x) * 1024 + threadIdx.x;                         \
-        _Pragma("unroll") for (int k = 0; k < 4; k++) {                                           \
-            const uint64_t at = first + k * 256;                                                  \
-            if (at < nnz) middle[at] = stream(values + at) * gather(x + stream(col_idx + at));    \
-        }                                                                                         \
+        form_products<T>(nnz, col_idx, values, x, middle);                                        \
     }
 KERNELS(double, f64, uint32_t, )
 KERNELS(float, f32, uint32_t, )

@@ -37,6 +37,7 @@ __device__ __forceinline__ void tile(const Header* __restrict__ tiles,
     constexpr int each = EACH<T>, threads = size / (4 * each);
     constexpr int bits = place_bits(size);
     __shared__ T v[size];
+    await_previous();
     const uint32_t t = blockIdx.x;
     const Header header = __ldg(tiles + t);
     const uint32_t first = header.y, rows = header.z & 0xffff, groups = header.z >> 16;
@@ -92,8 +93,10 @@ __device__ __forceinline__ void tile(const Header* __restrict__ tiles,
 template <class T>
 __device__ __forceinline__ void add_heads(uint32_t count, const Header* __restrict__ tiles,
                                           const T* __restrict__ heads, T* y, T alpha) {
+    await_previous();
     const uint32_t t = blockIdx.x * blockDim.x + threadIdx.x;
-    if (t < count && tiles[t].w >> 16 > 0) atomicAdd(y + tiles[t].y - 1, alpha * heads[t]);
+    if (t < count && tiles[t].w >> 16 > 0)
+        atomicAdd(y + tiles[t].y - 1, alpha * gather(heads + t));
 }
 
 #define TILE(T, name, size, threads, blocks)                                                      \

@@ -129,6 +129,10 @@ fn edges() -> Vec<(String, Csr<f64>)> {
             of(40_003, 40_003, &|i| (0..hash(i, 0) % 5).map(|k| i + 7 * k).collect()),
         ),
         (
+            "more rows than a GPU holds at once".to_string(),
+            of(180_001, 180_001, &|i| (0..hash(i, 0) % 13).map(|k| i + 3 * k).collect()),
+        ),
+        (
             "a row of 150,000 entries".to_string(),
             of(300, 200_000, &|i| if i == 113 { (0..150_000).collect() } else { vec![i, i * 600] }),
         ),

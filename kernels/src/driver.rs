@@ -33,10 +33,26 @@ pub fn load() -> Result<(), &'static str> {
     LOADED.get_or_init(open).as_ref().map(|_| ()).map_err(String::as_str)
 }
 
-fn open() -> Result<(), String> {
+/// The address of a driver function that `cust` does not declare; `None` where there is no driver,
+/// or one that is too old to have it.
+pub fn find(name: &str) -> Option<extern "C" fn() -> i32> {
+    let library = library().ok()?;
+    // SAFETY: the symbol is a function; its caller declares its real signature.
+    let symbol = unsafe { library.get::<extern "C" fn() -> i32>(name.as_bytes()) };
+    let found = symbol.ok().map(|symbol| *symbol);
+    // The address stays in use until the process ends.
+    std::mem::forget(library);
+    found
+}
+
+fn library() -> Result<libloading::Library, String> {
     // SAFETY: the driver library's initialisers are made to run in any process.
-    let library = unsafe { libloading::Library::new("libcuda.so.1") }
-        .map_err(|error| format!("no CUDA driver on this machine: {error}"))?;
+    unsafe { libloading::Library::new("libcuda.so.1") }
+        .map_err(|error| format!("no CUDA driver on this machine: {error}"))
+}
+
+fn open() -> Result<(), String> {
+    let library = library()?;
     for (i, name) in NAMES.iter().enumerate() {
         // SAFETY: the symbol is a function; it is only ever called through its jump, by callers
         // that declare its real signature.

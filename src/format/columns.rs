@@ -144,7 +144,7 @@ impl<T: Scalar> Columns<T> {
     }
 
     /// Entries of each stored row.
-    fn counts(&self) -> Vec<u32> {
+    pub(super) fn counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.rows.nrows()];
         for k in 0..self.width {
             let column = &self.col_idx[self.starts.get(k)..self.starts.get(k + 1)];

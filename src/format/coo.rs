@@ -181,6 +181,11 @@ impl<T: Scalar> Layout<T> for CooLayout<T> {
 const PER_LANE: u64 = 16;
 
 impl<T: Scalar> CooLayout<T> {
+    /// The row of each entry.
+    pub(super) fn rows(&self) -> &[u32] {
+        &self.row_idx
+    }
+
     /// The launch that adds the product to a y that is there.
     pub(super) fn add_on_device(&self) -> OnDevice<'_> {
         let nnz = self.values.len() as u64;

@@ -46,7 +46,7 @@ impl Storage for HllFormat {
             name: "hack",
             doc: "rows of a hack, padded to its longest (hackSize)",
             values: &[Value::Int(32), Value::Int(64), Value::Int(128), Value::Int(256)],
-            gpu: &[Value::Int(32), Value::Int(64)],
+            gpu: &[Value::Int(32)],
             host: &[Value::Int(32)],
         },
         Param {

@@ -79,7 +79,7 @@ impl Storage for HybFormat {
         let starts = Starts::Pitch(csr.nrows());
         let sort = Sort::None;
         let ell = Columns::new(&head, &head_structure, target, sort, starts, Lengths::none());
-        Ok(HybLayout { width, ell, coo: CooLayout::new(&tail) })
+        Ok(HybLayout { ell, coo: CooLayout::new(&tail) })
     }
 }
 
@@ -111,7 +111,6 @@ fn split<T: Scalar>(csr: &Csr<T>, width: usize) -> (Csr<T>, Csr<T>) {
 /// The two parts of a matrix.
 #[derive(Debug)]
 pub struct HybLayout<T> {
-    width: usize,
     ell: Columns<T>,
     coo: CooLayout<T>,
 }
@@ -130,11 +129,15 @@ impl<T: Scalar> Layout<T> for HybLayout<T> {
 
     fn set_values(&mut self, values: &[T]) {
         let (mut head, mut tail) = (Vec::new(), Vec::new());
-        for row in self.to_csr().row_ptr().windows(2) {
-            let row = &values[row[0]..row[1]];
-            let (first, others) = row.split_at(row.len().min(self.width));
+        let mut rest = values;
+        let mut later = self.coo.rows().chunk_by(|a, b| a == b).peekable();
+        for (row, &count) in self.ell.counts().iter().enumerate() {
+            let others = later.next_if(|rows| rows[0] as usize == row).map_or(0, <[u32]>::len);
+            let (own, following) = rest.split_at(count as usize + others);
+            let (first, others) = own.split_at(count as usize);
             head.extend_from_slice(first);
             tail.extend_from_slice(others);
+            rest = following;
         }
         self.ell.set_values(&head);
         self.coo.set_values(&tail);

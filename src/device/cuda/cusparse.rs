@@ -2,12 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use cust::memory::DeviceBuffer;
+use cust::stream::Stream;
 use cust::sys as cuda;
 
-use super::failed;
+use super::memory::Memory;
 use crate::error::{Error, Result};
 use crate::format::{Algorithm, Candidate, Refusal, Vendor};
 use crate::scalar::{Precision, Scalar};
@@ -175,7 +175,7 @@ pub(super) struct Product {
     y: Handle,
     precision: Precision,
     algorithm: c_int,
-    buffer: Option<DeviceBuffer<u8>>,
+    buffer: Option<Memory>,
 }
 
 // SAFETY: a handle may be used by any thread, one at a time; products take `&self` on one stream
@@ -206,7 +206,7 @@ impl Product {
     pub fn new<T: Scalar>(
         vendor: &Vendor,
         addresses: [u64; 3],
-        stream: cuda::CUstream,
+        stream: &Arc<Stream>,
     ) -> Result<Self> {
         let library = library()?;
         let mut handle = null_mut();
@@ -233,7 +233,7 @@ impl Product {
         // SAFETY: the arrays hold what the layout described, with 32-bit indices counted from 0,
         // and outlive this; vectors get their addresses before they are used.
         unsafe {
-            check((library.set_stream)(handle, stream), "setting the stream")?;
+            check((library.set_stream)(handle, stream.as_inner()), "setting the stream")?;
             let matrix = &mut product.matrix;
             let [offsets, columns, values] = addresses.map(|address| address as *mut c_void);
             let code = match kind {
@@ -250,7 +250,7 @@ impl Product {
             check((library.create_vector)(&mut product.x, cols, values, value), "describing x")?;
             check((library.create_vector)(&mut product.y, rows, values, value), "describing y")?;
         }
-        product.prepare::<T>()?;
+        product.prepare::<T>(stream)?;
         Ok(product)
     }
 
@@ -261,7 +261,7 @@ impl Product {
         }
     }
 
-    fn prepare<T: Scalar>(&mut self) -> Result<()> {
+    fn prepare<T: Scalar>(&mut self, stream: &Arc<Stream>) -> Result<()> {
         let (one, zero) = (T::ONE, T::ZERO);
         let (one, zero) = (std::ptr::from_ref(&one).cast(), std::ptr::from_ref(&zero).cast());
         let value = self.value_type();
@@ -282,9 +282,8 @@ impl Product {
                 &mut bytes,
             );
             check(code, "asking for its buffer")?;
-            let buffer = DeviceBuffer::zeroed(bytes.max(8))
-                .map_err(failed("allocating cuSPARSE's buffer"))?;
-            let at = self.buffer.insert(buffer).as_device_ptr().as_raw() as *mut c_void;
+            let buffer = Memory::zeros(bytes.max(8) as u64, stream)?;
+            let at = self.buffer.insert(buffer).address() as *mut c_void;
             if self.algorithm != 5 {
                 let code = (self.library.preprocess)(
                     self.handle,
@@ -322,7 +321,7 @@ impl Product {
         let buffer = self
             .buffer
             .as_ref()
-            .map_or(null(), |buffer| buffer.as_device_ptr().as_raw() as *const c_void);
+            .map_or(null(), |buffer| buffer.address() as *const c_void);
         // SAFETY: the handles live as long as `self`; x and y by the caller's contract.
         unsafe {
             check((self.library.set_stream)(self.handle, stream), "setting the stream")?;

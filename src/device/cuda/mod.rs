@@ -16,6 +16,7 @@ mod graph;
 mod memory;
 mod nvml;
 mod operator;
+mod overlap;
 mod placed;
 
 use std::collections::HashMap;
@@ -52,6 +53,7 @@ pub struct Gpu {
     /// Where the numbers of a conversion are read to: page-locked, so that they come at once.
     numbers: Mutex<LockedBuffer<u32>>,
     kept: Mutex<features::Kept>,
+    overlap: Option<overlap::Overlap>,
     stream: Arc<Stream>,
     context: Context,
 }
@@ -106,6 +108,7 @@ impl Gpu {
             modules: Mutex::default(),
             numbers: Mutex::new(numbers),
             kept: Mutex::new(features::Kept::new()?),
+            overlap: overlap::Overlap::find(device),
             stream: Arc::new(stream),
             context,
         })
@@ -183,6 +186,23 @@ impl Gpu {
         let module = Module::from_fatbin(found.fatbin, &[])
             .map_err(failed(&format!("loading the kernels of {image}")))?;
         Ok(Arc::clone(modules.entry(image).or_insert_with(|| Arc::new(module))))
+    }
+
+    /// Whether all blocks of a launch of this kernel are at work at once.
+    fn holds(&self, function: cuda::CUfunction, launch: &Launch) -> bool {
+        let mut blocks = 0;
+        let shared = launch.shared_bytes as usize;
+        // SAFETY: the driver writes one number; the function belongs to a loaded module.
+        let code = unsafe {
+            cuda::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &mut blocks,
+                function,
+                launch.block as i32,
+                shared,
+            )
+        };
+        code == cuda::CUresult::CUDA_SUCCESS
+            && launch.grid <= blocks.max(0) as u64 * u64::from(self.profile.processors)
     }
 
     /// Seconds that the work queued by `work` took on the stream, by events.

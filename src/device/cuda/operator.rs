@@ -9,6 +9,7 @@ use cust::sys as cuda;
 
 use super::convert::word;
 use super::memory::Memory;
+use super::overlap::Overlap;
 use super::{DeviceCsr, Gpu, check, cusparse, failed};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Built, Check, Launch, Layout, OnDevice, Refusal, Vendor};
@@ -61,6 +62,8 @@ pub(super) struct Step {
     shared_bytes: u32,
     args: Vec<Word>,
     image: &'static str,
+    /// Where its start overlaps with the end of what is ahead in the stream.
+    overlap: Option<Overlap>,
     _module: Arc<Module>,
 }
 
@@ -80,6 +83,9 @@ impl Step {
             .get_function(&launch.kernel)
             .map_err(failed(&format!("finding kernel {}", launch.kernel)))?
             .to_raw();
+        let few = module.get_function(format!("{}_few", launch.kernel)).ok();
+        let few = few.map(|few| few.to_raw()).filter(|&few| gpu.holds(few, launch));
+        let function = few.unwrap_or(function);
         if launch.shared_bytes > PLAIN_SHARED_BYTES {
             // SAFETY: `function` belongs to `module`, which is loaded.
             let code = unsafe {
@@ -101,8 +107,15 @@ impl Step {
             shared_bytes,
             args,
             image: launch.image,
+            overlap: None,
             _module: module,
         }))
+    }
+
+    /// The same, for a kernel that waits for what is ahead in the stream before it touches vectors,
+    /// values or scratch memory.
+    fn overlapping(self, gpu: &Gpu) -> Self {
+        Step { overlap: gpu.overlap, ..self }
     }
 
     /// Queues it; `vectors` are the addresses of x, y and new values.
@@ -134,22 +147,29 @@ impl Step {
             };
             *address = std::ptr::from_mut(word).cast();
         }
+        let parameters = addresses.as_mut_ptr();
+        let (function, grid, block) = (self.function, self.grid, self.block);
         // SAFETY: each address points at a word that outlives the call; the words are what a layout
         // described for this kernel, and valid by this function's own contract.
         let code = unsafe {
-            cuda::cuLaunchKernel(
-                self.function,
-                self.grid,
-                1,
-                1,
-                self.block,
-                1,
-                1,
-                self.shared_bytes,
-                stream,
-                addresses.as_mut_ptr(),
-                std::ptr::null_mut(),
-            )
+            match self.overlap {
+                Some(overlap) => {
+                    overlap.launch(function, [grid, block, self.shared_bytes], stream, parameters)
+                }
+                None => cuda::cuLaunchKernel(
+                    function,
+                    grid,
+                    1,
+                    1,
+                    block,
+                    1,
+                    1,
+                    self.shared_bytes,
+                    stream,
+                    parameters,
+                    std::ptr::null_mut(),
+                ),
+            }
         };
         check(code, "launching a kernel")
     }
@@ -294,7 +314,7 @@ impl<T: Scalar> CudaOperator<T> {
 
     fn with_vendor(mut self, gpu: &Gpu, vendor: Option<(Vendor, [u64; 3])>) -> Result<Self> {
         if let Some((vendor, addresses)) = vendor {
-            let product = cusparse::Product::new::<T>(&vendor, addresses, gpu.stream.as_inner())?;
+            let product = cusparse::Product::new::<T>(&vendor, addresses, &gpu.stream)?;
             self.vendor = Some((vendor, addresses, product));
         }
         // What was preprocessed has ended before the first product, on whatever stream that is.
@@ -400,7 +420,7 @@ impl<T: Scalar> CudaOperator<T> {
             (vendor, addresses.map(|address| if address == old { to } else { address }))
         });
         if let Some((vendor, addresses)) = vendor {
-            let product = cusparse::Product::new::<T>(&vendor, addresses, stream)?;
+            let product = cusparse::Product::new::<T>(&vendor, addresses, &gpu.stream)?;
             self.vendor = Some((vendor, addresses, product));
         }
         Ok(())
@@ -502,7 +522,7 @@ fn product(
             Arg::Scratch(i) => Word::Fixed(scratch[i].address()),
             other => fixed(other),
         });
-        step.transpose()
+        step.map(|step| step.map(|step| step.overlapping(gpu))).transpose()
     });
     Ok((steps.collect::<Result<Vec<_>>>()?, scratch))
 }

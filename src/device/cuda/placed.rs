@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::sys as cuda;
+use rayon::prelude::*;
 
 use super::memory::{Memory, read};
 use super::operator::{Step, plain};
@@ -11,7 +12,7 @@ use super::{CudaOperator, DeviceCsr, Gpu, Vector, cusparse};
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::format::{Arg, Candidate, Launch, Layout, Refusal, Target};
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 
 /// A matrix in a candidate's layout on a GPU.
@@ -220,37 +221,13 @@ impl<T: Scalar> Placed<T> {
         Ok(())
     }
 
-    /// Lets the layout place numbers in place of values, and reads where they went: the low 20
-    /// bits of each entry's number first, then the high ones, since f32 holds no larger ones.
+    /// Lets the layout place numbers in place of values, and reads where they went. From then on the
+    /// host's layout tells where values lie, and the device's arrays what they are.
     fn find_sources(&mut self) -> Result<Vec<Memory>> {
-        const LOW_BITS: u32 = 20;
         let Some(layout) = &mut self.host else { return Ok(Vec::new()) };
-        let before = layout.to_csr();
-        let mut number = |of: &dyn Fn(u32) -> u32| {
-            let numbers: Vec<T> =
-                (0..self.nnz as u32).map(|k| T::from_f64(f64::from(of(k) + 1))).collect();
-            layout.set_values(&numbers);
-            let described = layout.on_device();
-            described.map_or_else(Vec::new, |described| {
-                let array =
-                    |&i: &usize| bytemuck::cast_slice::<u8, T>(described.arrays[i]).to_vec();
-                described.values.iter().map(array).collect::<Vec<_>>()
-            })
-        };
-        let low = number(&|k| k & ((1 << LOW_BITS) - 1));
-        let high = number(&|k| k >> LOW_BITS);
-        layout.set_values(before.values());
-        let arrays = low.iter().zip(&high).map(|(low, high)| {
-            let source = |(low, high): (&T, &T)| match (low.to_f64(), high.to_f64()) {
-                (low, high) if low >= 1.0 && high >= 1.0 => {
-                    ((high as u32 - 1) << LOW_BITS) + (low as u32 - 1)
-                }
-                _ => u32::MAX,
-            };
-            let sources: Vec<u32> = low.iter().zip(high).map(source).collect();
-            Memory::of(bytemuck::cast_slice(&sources), &self.gpu.stream)
-        });
-        arrays.collect()
+        let arrays = sources(layout.as_mut(), self.nnz);
+        let upload = |array: &Vec<u32>| Memory::of(bytemuck::cast_slice(array), &self.gpu.stream);
+        arrays.iter().map(upload).collect()
     }
 
     /// The matrix, converted back.
@@ -259,9 +236,65 @@ impl<T: Scalar> Placed<T> {
     /// [`Error::Device`] where the copy from the device fails.
     pub fn to_csr(&self) -> Result<Csr<T>> {
         match (&self.host, self.operator.source()) {
-            (Some(layout), _) => Ok(layout.to_csr()),
+            (Some(layout), _) => match &self.sources {
+                None => Ok(layout.to_csr()),
+                Some(sources) => self.with_newest(layout.to_csr(), sources),
+            },
             (None, Some((csr, values))) => csr.download(&self.gpu, values),
             (None, None) => unreachable!("an operator is made on the host or on the device"),
         }
     }
+
+    /// This matrix with the values that the device's arrays hold.
+    fn with_newest(&self, mut csr: Csr<T>, sources: &[Memory]) -> Result<Csr<T>> {
+        for (array, source) in self.operator.value_arrays().zip(sources) {
+            let slots = source.bytes() as usize / 4;
+            let (mut from, mut slot_values) = (vec![0u32; slots], vec![T::ZERO; slots]);
+            source.read(bytemuck::cast_slice_mut(&mut from))?;
+            array.read(bytemuck::cast_slice_mut(&mut slot_values))?;
+            let values = csr.values_mut();
+            for (&from, &value) in from.iter().zip(&slot_values) {
+                if let Some(place) = values.get_mut(from as usize) {
+                    *place = value;
+                }
+            }
+        }
+        Ok(csr)
+    }
+}
+
+/// For each array of values of a layout, the CSR entry that each slot takes its value from, or
+/// 2^32 - 1. The layout's values are lost.
+fn sources<T: Scalar>(layout: &mut dyn Layout<T>, nnz: usize) -> Vec<Vec<u32>> {
+    // Numbers from 1 on: at once where the precision holds them all, else 20 bits at a time.
+    let at_once = T::PRECISION == Precision::F64 || nnz < 1 << f32::MANTISSA_DIGITS;
+    let (digits, digit_bits) = if at_once { (1, 32) } else { (2, 20) };
+    let mut found: Vec<Vec<u32>> = Vec::new();
+    for digit in 0..digits {
+        let shift = digit * digit_bits;
+        let number = |k: u32| T::from_f64(f64::from((k >> shift) & low_bits(digit_bits)) + 1.0);
+        let numbers: Vec<T> = (0..nnz as u32).into_par_iter().map(number).collect();
+        layout.set_values(&numbers);
+        let Some(described) = layout.on_device() else { return Vec::new() };
+        let arrays = described.values.iter().map(|&i| {
+            let slots = bytemuck::cast_slice::<u8, T>(described.arrays[i]);
+            let read = |slot: &T| match slot.to_f64() {
+                number if number >= 1.0 => (number as u32 - 1) << shift,
+                _ => u32::MAX,
+            };
+            slots.par_iter().map(read).collect::<Vec<u32>>()
+        });
+        let arrays: Vec<Vec<u32>> = arrays.collect();
+        match digit {
+            0 => found = arrays,
+            _ => found.iter_mut().zip(&arrays).for_each(|(low, high)| {
+                low.par_iter_mut().zip(high).for_each(|(low, high)| *low |= high);
+            }),
+        }
+    }
+    found
+}
+
+fn low_bits(bits: u32) -> u32 {
+    u32::MAX >> (32 - bits)
 }
