@@ -135,6 +135,8 @@ pub enum Command {
     Tune(crate::commands::tune::Tune),
     /// Train models on records of measurements
     Train(crate::commands::train::Train),
+    /// Fit what kernels reach in a device's profile to records of measurements
+    Fit(crate::commands::train::Profile),
     /// Show how well models choose, on records of measurements; times nothing
     Evaluate(crate::commands::train::Evaluate),
     /// Answer POST /recommend over HTTP

@@ -126,6 +126,12 @@ impl Records {
         Ok(())
     }
 
+    /// What was timed on a device in the original basis.
+    pub fn timed(&self, device: &str) -> impl Iterator<Item = (&Measurement, Cost)> {
+        let here = move |m: &&Measurement| m.device == device && m.basis == Basis::Original;
+        self.measurements.iter().filter(here).filter_map(|m| Some((m, m.cost()?)))
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.measurements.is_empty()

@@ -13,6 +13,7 @@ pub mod evaluate;
 pub mod figures;
 mod learner;
 mod plot;
+pub mod profile;
 mod replay;
 mod survey;
 pub mod train;

@@ -3,17 +3,24 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use ellect::generate::{CLASSES, Spec};
 use ellect::{Precision, write};
 
 use super::Answer;
-use crate::output::print;
+use crate::output::{note, print};
 
-/// Writes a generated matrix as Matrix Market text.
+/// Writes a generated matrix as Matrix Market text; to a file, it tells how long making it took.
 pub fn run(spec: &Spec, precision: Precision, to: Option<&Path>) -> Result<Answer> {
+    let start = Instant::now();
     let csr = spec.make();
+    let made_s = start.elapsed().as_secs_f64();
+    if to.is_some() {
+        let (nrows, nnz) = (csr.nrows(), csr.nnz());
+        note(&format!("{spec}: {nrows} rows, {nnz} nonzeros, made in {made_s:.2} s"));
+    }
     let sink: Box<dyn io::Write> = match to {
         Some(path) => {
             Box::new(File::create(path).with_context(|| format!("making {}", path.display()))?)

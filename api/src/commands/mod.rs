@@ -99,6 +99,7 @@ pub fn run(cli: Cli) -> Result<Answer> {
         Command::Serve(serve) => serve::run(&serve, &home),
         Command::Tune(tune) => tune::run(&tune, &home),
         Command::Train(train) => train::train(&train, &home),
+        Command::Fit(profile) => train::profile(&profile, &home),
         Command::Evaluate(evaluate) => train::evaluate(&evaluate, &home),
     }
 }

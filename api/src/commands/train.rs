@@ -14,7 +14,7 @@ use ellect_training::case::Records;
 use ellect_training::corpus::{self, Families};
 use ellect_training::evaluate::{Unseen, report};
 use ellect_training::train::{Settings, of_precision, plan_of};
-use ellect_training::{Case, Report, card};
+use ellect_training::{Case, Report, card, profile};
 
 use super::{Answer, Home};
 use crate::output::{note, print, spinner};
@@ -76,6 +76,17 @@ pub struct Train {
     fit: Fit,
 }
 
+/// What to fit.
+#[derive(Debug, Args)]
+pub struct Profile {
+    /// The records.
+    #[command(flatten)]
+    input: Input,
+    /// The file that the profile is written to
+    #[arg(short, long, value_name = "FILE.json")]
+    output: PathBuf,
+}
+
 /// What to evaluate.
 #[derive(Debug, Args)]
 pub struct Evaluate {
@@ -100,20 +111,38 @@ pub struct Evaluate {
 
 /// Trains one model a precision.
 pub fn train(train: &Train, home: &Home) -> Result<Answer> {
-    let own = || {
-        let mut records = Records::default();
-        Wisdom::open(&home.data)?.each(|record| {
-            records.add(record);
-            Ok(())
-        })?;
-        Ok(records)
-    };
-    let cases = cases(&train.input, &home.data, &own)?;
+    let cases = cases(&train.input, &home.data, &|| own(home))?;
     if cases.is_empty() {
         bail!("no record is of a known matrix on {}", train.input.device);
     }
     fit_all(&cases, &train.input.precision, &train.fit)?;
     Ok(Answer::Yes)
+}
+
+/// Fits what kernels reach in a device's profile to records.
+pub fn profile(profile: &Profile, home: &Home) -> Result<Answer> {
+    let input = &profile.input;
+    let records = read(input, &home.data, &|| own(home))?;
+    let device = device::find_in(&input.device, &home.data)?;
+    if records.timed(&device.name).next().is_none() {
+        bail!("no record is of a product timed on {}", device.name);
+    }
+    let working = spinner("fitting");
+    let text = profile::text(&profile::fit(&records, &device))?;
+    working.finish_and_clear();
+    let path = &profile.output;
+    fs::write(path, text).with_context(|| path.display().to_string())?;
+    Ok(Answer::Yes)
+}
+
+/// This user's records.
+fn own(home: &Home) -> Result<Records> {
+    let mut records = Records::default();
+    Wisdom::open(&home.data)?.each(|record| {
+        records.add(record);
+        Ok(())
+    })?;
+    Ok(records)
 }
 
 /// Fits, scores and writes the models of these cases, with their cards and plots.
@@ -237,6 +266,12 @@ pub fn families(table: Option<&Path>) -> Result<Families> {
 /// The cases of all record files, or else of `others`; what is left out is noted.
 fn cases(input: &Input, data: &Path, others: &dyn Fn() -> Result<Records>) -> Result<Vec<Case>> {
     let device = device::find_in(&input.device, data)?;
+    Ok(read(input, data, others)?.cases(&device))
+}
+
+/// All record files, or else `others`, with what they lack.
+fn read(input: &Input, data: &Path, others: &dyn Fn() -> Result<Records>) -> Result<Records> {
+    let device = device::find_in(&input.device, data)?;
     let mut records = match input.records.as_slice() {
         [] => others()?,
         paths => {
@@ -249,7 +284,7 @@ fn cases(input: &Input, data: &Path, others: &dyn Fn() -> Result<Records>) -> Re
         }
     };
     complete(input, &device, &mut records)?;
-    Ok(records.cases(&device))
+    Ok(records)
 }
 
 /// Adds what records lack, from their matrices.

@@ -318,10 +318,8 @@ impl Product {
         y: cuda::CUdeviceptr,
         stream: cuda::CUstream,
     ) -> Result<()> {
-        let buffer = self
-            .buffer
-            .as_ref()
-            .map_or(null(), |buffer| buffer.address() as *const c_void);
+        let buffer =
+            self.buffer.as_ref().map_or(null(), |buffer| buffer.address() as *const c_void);
         // SAFETY: the handles live as long as `self`; x and y by the caller's contract.
         unsafe {
             check((self.library.set_stream)(self.handle, stream), "setting the stream")?;

@@ -1,0 +1,365 @@
+//! What kernels reach on a device ([`Reach`]), fitted to measured times: the figures of the closed
+//! formulas, candidate by candidate.
+
+use std::collections::BTreeMap;
+
+use ellect::choose::{Workload, target};
+use ellect::cost::Estimator;
+use ellect::device::{Device, PerPrecision, Reach};
+use ellect::format::Candidate;
+use ellect::measure::Seen;
+use ellect::{Fingerprint, Precision};
+use rayon::prelude::*;
+
+use crate::case::Records;
+
+/// One timed product, and how much it counts.
+struct Sample<'a> {
+    seen: &'a Seen,
+    /// The number of its matrix.
+    matrix: usize,
+    spmv_s: f64,
+    /// The time of the best candidate of the matrix.
+    best_s: f64,
+    weight: f64,
+}
+
+/// The fewest timed matrices that a candidate's figures are fitted to; of others they stay.
+const LEAST_SAMPLES: usize = 12;
+
+/// How far behind the best candidate of its matrix a time counts a quarter.
+const HALF_AS_GOOD: f64 = 0.3;
+
+/// Errors (of logarithms) beyond which a time pulls no harder.
+const FAR_OFF: f64 = 0.25;
+
+/// A figure that is fitted: where it is, its least and most, and what it grows from where it is 0.
+struct Figure {
+    of: fn(&mut Reach) -> &mut PerPrecision,
+    least: f64,
+    most: f64,
+    seed: f64,
+}
+
+const FIGURES: [Figure; 8] = [
+    Figure { of: |r| &mut r.bandwidth, least: 0.3, most: 1.04, seed: 0.9 },
+    Figure { of: |r| &mut r.gather, least: 0.2, most: 2.0, seed: 1.0 },
+    Figure { of: |r| &mut r.lookup, least: 0.2, most: 2.5, seed: 1.0 },
+    Figure { of: |r| &mut r.entry_ns, least: 0.0, most: 2.0, seed: 0.02 },
+    Figure { of: |r| &mut r.row_ns, least: 0.0, most: 20.0, seed: 0.1 },
+    Figure { of: |r| &mut r.change_ns, least: 0.0, most: 20.0, seed: 0.1 },
+    Figure { of: |r| &mut r.step_ns, least: 4.0, most: 2000.0, seed: 100.0 },
+    Figure { of: |r| &mut r.fixed_us, least: 0.0, most: 20.0, seed: 0.2 },
+];
+
+/// The profile with figures of kernels that make estimates fit these records best: first each
+/// candidate's to its times, those near the best of their matrix counting most; then in turns to the
+/// choices that follow from them too. Candidates of fewer than a dozen timed matrices keep theirs,
+/// and so do conversions.
+pub fn fit(records: &Records, device: &Device) -> Device {
+    let mut fit = device.clone();
+    let all = Precision::ALL
+        .into_par_iter()
+        .map(|precision| (precision, fit_one(records, device, precision)));
+    for (precision, reaches) in all.collect::<Vec<_>>() {
+        for (candidate, mut reach) in reaches {
+            let entry =
+                fit.kernels.entry(candidate.to_string()).or_insert(device.reach(&candidate));
+            for figure in &FIGURES {
+                let fitted = *value((figure.of)(&mut reach), precision);
+                *value((figure.of)(entry), precision) = rounded(fitted);
+            }
+        }
+    }
+    fit
+}
+
+/// The figures of one precision.
+fn fit_one(records: &Records, device: &Device, precision: Precision) -> Vec<(Candidate, Reach)> {
+    let groups = groups(records, device, precision);
+    let matrices = groups.iter().flat_map(|g| &g.samples).map(|s| s.matrix + 1).max().unwrap_or(0);
+    let mut reaches: Vec<Reach> = groups
+        .par_iter()
+        .map(|group| {
+            let old = device.reach(&group.candidate);
+            let neutral = Reach { fixed_us: PerPrecision::both(0.5), ..Reach::default() };
+            let loss = |reach: &Reach| {
+                let off = |(s, spmv_s): (&Sample<'_>, f64)| s.weight * pull(spmv_s / s.spmv_s);
+                let estimates = group.estimates(reach, precision, device);
+                let off: f64 = group.samples.iter().zip(estimates).map(off).sum();
+                off + group.samples.len() as f64 * away(reach, &old, precision)
+            };
+            let ends = [old, neutral].map(|start| descend(start, precision, FINEST, &loss));
+            ends.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map_or(old, |(reach, _)| reach)
+        })
+        .collect();
+    let mut choices = vec![Choice::default(); matrices];
+    for (group, reach) in groups.iter().zip(&reaches) {
+        for (sample, spmv_s) in group.samples.iter().zip(group.estimates(reach, precision, device))
+        {
+            choices[sample.matrix].add(sample, spmv_s);
+        }
+    }
+    for _ in 0..ROUNDS {
+        for (group, reach) in groups.iter().zip(&mut reaches) {
+            for (sample, spmv_s) in
+                group.samples.iter().zip(group.estimates(reach, precision, device))
+            {
+                choices[sample.matrix].take(sample, spmv_s);
+            }
+            let old = device.reach(&group.candidate);
+            let loss = |reach: &Reach| {
+                let off = |(s, spmv_s): (&Sample<'_>, f64)| {
+                    let mut choice = choices[s.matrix];
+                    choice.add(s, spmv_s);
+                    choice.regret() + TIMES * s.weight * pull(spmv_s / s.spmv_s)
+                };
+                let estimates = group.estimates(reach, precision, device);
+                let off: f64 = group.samples.iter().zip(estimates).map(off).sum();
+                off + group.samples.len() as f64 * away(reach, &old, precision)
+            };
+            *reach = descend(*reach, precision, COARSE, &loss).0;
+            for (sample, spmv_s) in
+                group.samples.iter().zip(group.estimates(reach, precision, device))
+            {
+                choices[sample.matrix].add(sample, spmv_s);
+            }
+        }
+    }
+    groups.into_iter().map(|group| group.candidate).zip(reaches).collect()
+}
+
+/// Turns of all candidates.
+const ROUNDS: usize = 4;
+
+/// What the error of a time counts beside the loss by a choice.
+const TIMES: f64 = 0.5;
+
+/// The last steps of a walk.
+const FINEST: f64 = 0.004;
+const COARSE: f64 = 0.02;
+
+/// What an estimate counts that is so much over the measured time: the square of the logarithm, less
+/// far off.
+fn pull(ratio: f64) -> f64 {
+    let error = ratio.ln().abs();
+    if error < FAR_OFF { error * error } else { FAR_OFF * (2.0 * error - FAR_OFF) }
+}
+
+/// What figures count that are far from those before: what no record tells stays as it was.
+fn away(reach: &Reach, old: &Reach, precision: Precision) -> f64 {
+    let (mut reach, mut old) = (*reach, *old);
+    let moved = |figure: &Figure| {
+        let [now, before] = [&mut reach, &mut old]
+            .map(|reach| *value((figure.of)(reach), precision) + 0.2 * figure.seed);
+        (now / before).ln().powi(2)
+    };
+    STAY * FIGURES.iter().map(moved).sum::<f64>()
+}
+
+/// What a figure counts that is e times what it was, a sample.
+const STAY: f64 = 2e-4;
+
+/// The candidates of a matrix as a choice by estimates sees them: all that are near the least count,
+/// by how near they are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Choice {
+    shares: f64,
+    lost: f64,
+}
+
+impl Choice {
+    fn share(sample: &Sample<'_>, spmv_s: f64) -> f64 {
+        (spmv_s / sample.best_s).powf(-SHARPNESS)
+    }
+
+    fn add(&mut self, sample: &Sample<'_>, spmv_s: f64) {
+        let share = Choice::share(sample, spmv_s);
+        self.shares += share;
+        self.lost += share * (sample.spmv_s / sample.best_s).ln();
+    }
+
+    fn take(&mut self, sample: &Sample<'_>, spmv_s: f64) {
+        let share = Choice::share(sample, spmv_s);
+        self.shares -= share;
+        self.lost -= share * (sample.spmv_s / sample.best_s).ln();
+    }
+
+    /// The logarithm of what the choice takes over the best.
+    fn regret(&self) -> f64 {
+        self.lost / self.shares.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Estimates 3 % apart count e to 1.
+const SHARPNESS: f64 = 33.0;
+
+/// The timed products of one candidate.
+struct Group<'a> {
+    candidate: Candidate,
+    samples: Vec<Sample<'a>>,
+}
+
+impl Group<'_> {
+    /// Estimates with these figures.
+    fn estimates(&self, reach: &Reach, precision: Precision, device: &Device) -> Vec<f64> {
+        let kernels = BTreeMap::from([(self.candidate.to_string(), *reach)]);
+        let device = Device { kernels, ..device.clone() };
+        let target = target(&device, &Workload { precision, ..Workload::default() });
+        let estimate = |sample: &Sample<'_>| {
+            let estimator = Estimator::of(sample.seen.sight, &target);
+            estimator.times(&self.candidate, &sample.seen.work).total_s()
+        };
+        self.samples.iter().map(estimate).collect()
+    }
+}
+
+fn value(pair: &mut PerPrecision, precision: Precision) -> &mut f64 {
+    match precision {
+        Precision::F32 => &mut pair.f32,
+        Precision::F64 => &mut pair.f64,
+    }
+}
+
+/// Four digits.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+/// The timed products of a device by candidate, of those that were timed often enough.
+fn groups<'a>(records: &'a Records, device: &Device, precision: Precision) -> Vec<Group<'a>> {
+    let timed = || records.timed(&device.name).filter(|(m, _)| m.precision == precision);
+    let mut best_s: BTreeMap<Fingerprint, f64> = BTreeMap::new();
+    for (m, cost) in timed() {
+        let best = best_s.entry(m.fingerprint).or_insert(f64::INFINITY);
+        *best = cost.spmv_s.min(*best);
+    }
+    let places: BTreeMap<Fingerprint, usize> =
+        best_s.keys().enumerate().map(|(i, &print)| (print, i)).collect();
+    let mut groups: BTreeMap<&str, Vec<Sample<'_>>> = BTreeMap::new();
+    for (m, cost) in timed() {
+        let Some(seen) = m.seen.as_deref() else { continue };
+        let (spmv_s, best_s) = (cost.spmv_s, best_s[&m.fingerprint]);
+        let weight = (1.0 + (spmv_s / best_s - 1.0) / HALF_AS_GOOD).powi(-2);
+        let matrix = places[&m.fingerprint];
+        let sample = Sample { seen, matrix, spmv_s, best_s, weight };
+        groups.entry(&m.candidate).or_default().push(sample);
+    }
+    let group = |(name, samples): (&str, Vec<Sample<'a>>)| {
+        let candidate = name.parse().ok()?;
+        (samples.len() >= LEAST_SAMPLES).then_some(Group { candidate, samples })
+    };
+    groups.into_iter().filter_map(group).collect()
+}
+
+/// The figures of one precision that a walk along them, one at a time by ever smaller steps, ends at,
+/// and their loss.
+fn descend(
+    start: Reach,
+    precision: Precision,
+    finest: f64,
+    loss: &dyn Fn(&Reach) -> f64,
+) -> (Reach, f64) {
+    let (mut at, mut least) = (start, loss(&start));
+    let mut step = 0.6;
+    while step > finest {
+        let before = least;
+        for figure in &FIGURES {
+            let now = *value((figure.of)(&mut at), precision);
+            let grown = if now > 0.0 { now * (1.0 + step) } else { figure.seed * step };
+            for next in [grown, now / (1.0 + step), now - step * figure.seed] {
+                let mut moved = at;
+                let next = next.clamp(figure.least, figure.most);
+                *value((figure.of)(&mut moved), precision) = next;
+                let own = loss(&moved);
+                if own < least {
+                    (at, least) = (moved, own);
+                }
+            }
+        }
+        if least > 0.999 * before {
+            step *= 0.6;
+        }
+    }
+    (at, least)
+}
+
+/// A profile as it ships: a line for each figure and for each kernel.
+///
+/// # Errors
+/// What serde says.
+pub fn text(device: &Device) -> serde_json::Result<String> {
+    let plain = Device { kernels: BTreeMap::new(), ..device.clone() };
+    let figures = serde_json::to_string_pretty(&plain)?;
+    let kernel = |(name, reach): (&String, &Reach)| -> serde_json::Result<String> {
+        Ok(format!("    {}: {}", serde_json::to_string(name)?, serde_json::to_string(reach)?))
+    };
+    let kernels = device.kernels.iter().map(kernel).collect::<serde_json::Result<Vec<_>>>()?;
+    Ok(figures
+        .replace("\"kernels\": {}", &format!("\"kernels\": {{\n{}\n  }}", kernels.join(",\n")))
+        + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ellect::device;
+
+    #[test]
+    fn figures_that_times_were_made_from_are_found_again() {
+        let device = device::find("h200").expect("ships");
+        let candidate: Candidate = "csr".parse().expect("a format");
+        let cases: Vec<_> = ["stencil5", "uniform", "banded"]
+            .into_iter()
+            .flat_map(|class| [3000, 60_000, 400_000].map(|rows| (class, rows)))
+            .collect();
+        let precision = Precision::F64;
+        let workload = Workload { precision, ..Workload::default() };
+        let target = target(&device, &workload);
+        let seen: Vec<Seen> = cases
+            .iter()
+            .map(|(class, rows)| {
+                let spec: ellect::generate::Spec =
+                    format!("{class}:{rows}").parse().expect("a class");
+                let csr = spec.make();
+                let structure = ellect::structure::Structure::of(&csr);
+                let sight = Estimator::new(&structure, &target).sight();
+                let work = candidate.work(&structure, &target).expect("csr suits");
+                Seen { sight, work }
+            })
+            .collect();
+        let mut real = device.reach(&candidate);
+        real.bandwidth.f64 = 0.7;
+        real.fixed_us.f64 = 1.7;
+        let made =
+            Device { kernels: BTreeMap::from([("csr".to_string(), real)]), ..device.clone() };
+        let target = ellect::choose::target(&made, &workload);
+        let samples: Vec<Sample<'_>> = seen
+            .iter()
+            .enumerate()
+            .map(|(matrix, seen)| {
+                let times = Estimator::of(seen.sight, &target).times(&candidate, &seen.work);
+                let spmv_s = times.total_s();
+                Sample { seen, matrix, spmv_s, best_s: spmv_s, weight: 1.0 }
+            })
+            .collect();
+        let group = Group { candidate, samples };
+        let loss = |reach: &Reach| {
+            let estimates = group.estimates(reach, precision, &device);
+            let off =
+                group.samples.iter().zip(estimates).map(|(s, spmv_s)| pull(spmv_s / s.spmv_s));
+            off.sum::<f64>()
+        };
+        let before = loss(&Reach::default());
+        let (_, after) = descend(Reach::default(), precision, FINEST, &loss);
+        assert!(after < 0.002 && after < before / 20.0, "{before} to {after}");
+    }
+
+    #[test]
+    fn a_profile_reads_back() {
+        for device in Device::shipped() {
+            let text = text(&device).expect("plain data");
+            assert_eq!(Device::parse(&text).expect("its own text"), device);
+        }
+    }
+}
