@@ -19,6 +19,13 @@ pub struct Image {
     pub hash: &'static str,
 }
 
+impl Image {
+    /// Whether it has a kernel of this name: what ptxas said names them all.
+    pub fn has(&self, kernel: &str) -> bool {
+        self.resources.contains(&format!("'{kernel}'"))
+    }
+}
+
 /// Every image, by name; empty without the feature `cuda`.
 pub static IMAGES: &[Image] = include!(concat!(env!("OUT_DIR"), "/images.rs"));
 

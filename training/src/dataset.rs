@@ -11,6 +11,7 @@ use linfa_nn::{CommonNearestNeighbour, NearestNeighbour};
 use ndarray::{Array2, Axis};
 
 use crate::case::Case;
+use crate::replay::best_s;
 
 /// Rows and targets of one format.
 #[derive(Debug, Default)]
@@ -52,6 +53,7 @@ pub fn tables(cases: &[&Case], features: &[String], base: Base) -> BTreeMap<Stri
     let mut tables: BTreeMap<String, Table> = BTreeMap::new();
     for case in cases {
         let values = values(case, features);
+        let best_s = best_s(case);
         for trial in &case.trials {
             let base_s = base.of(trial.floor_s(), trial.estimate.spmv_s);
             let target = (trial.spmv_s / base_s).ln();
@@ -61,12 +63,21 @@ pub fn tables(cases: &[&Case], features: &[String], base: Base) -> BTreeMap<Stri
             let row: Vec<f64> = row.chain(own).collect();
             if target.is_finite() && row.iter().all(|value| value.is_finite()) {
                 let table = tables.entry(trial.format().to_string()).or_default();
-                table.rows.push(row);
-                table.targets.push(target);
+                let times = repeats(trial.spmv_s / best_s);
+                table.rows.extend(std::iter::repeat_n(row, times));
+                table.targets.extend(std::iter::repeat_n(target, times));
             }
         }
     }
     tables
+}
+
+/// How often a trial counts that takes so many times as long as the best of its matrix: 4 times to
+/// once. A choice is among the best, so that is where models should be right.
+fn repeats(over_best: f64) -> usize {
+    const MOST: f64 = 4.0;
+    let near = (1.0 + (over_best - 1.0) / 0.3).powi(-2);
+    (MOST * near).ceil().clamp(1.0, MOST) as usize
 }
 
 /// Groups of cases that are the same by `key`, in the order of their keys.

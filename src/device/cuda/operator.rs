@@ -79,13 +79,18 @@ impl Step {
         let grid = u32::try_from(launch.grid)
             .map_err(|_| Error::Device(format!("{} blocks exceed a grid", launch.grid)))?;
         let module = gpu.module(launch.image)?;
-        let function = module
-            .get_function(&launch.kernel)
-            .map_err(failed(&format!("finding kernel {}", launch.kernel)))?
-            .to_raw();
-        let few = module.get_function(format!("{}_few", launch.kernel)).ok();
-        let few = few.map(|few| few.to_raw()).filter(|&few| gpu.holds(few, launch));
-        let function = few.unwrap_or(function);
+        let find = |kernel: &str| {
+            let function = module.get_function(kernel);
+            let function = function.map_err(failed(&format!("finding kernel {kernel}")))?;
+            Ok(function.to_raw())
+        };
+        let few = format!("{}_few", launch.kernel);
+        let has_few = ellect_kernels::find(launch.image).is_some_and(|image| image.has(&few));
+        let few = if has_few { Some(find(&few)?) } else { None };
+        let function = match few.filter(|&few| gpu.holds(few, launch)) {
+            Some(few) => few,
+            None => find(&launch.kernel)?,
+        };
         if launch.shared_bytes > PLAIN_SHARED_BYTES {
             // SAFETY: `function` belongs to `module`, which is loaded.
             let code = unsafe {
