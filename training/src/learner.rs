@@ -28,6 +28,8 @@ pub enum Learner {
 /// Trees of an averaging ensemble, and their depth: more predict little better and take longer.
 const TREES: usize = 30;
 const DEPTH: u16 = 14;
+/// The fewest rows of a leaf of extra trees: rows near the best are there several times.
+const LEAF_ROWS: usize = 3;
 /// Trees of a boosted one.
 const ROUNDS: usize = 60;
 
@@ -76,7 +78,8 @@ impl Learner {
                 let parameters = ExtraTreesRegressorParameters::default()
                     .with_n_trees(TREES)
                     .with_max_depth(DEPTH)
-                    .with_m((width / 2).max(1))
+                    .with_min_samples_leaf(LEAF_ROWS)
+                    .with_m((4 * width / 5).max(1))
                     .with_seed(seed);
                 averaged(&ExtraTreesRegressor::fit(&x, &y, parameters)?)
             }

@@ -67,7 +67,7 @@ pub fn at_sight(case: &Case, spmvs: u64, name: &str) -> f64 {
 
 /// The trees of [`worth`], which have to agree: how deep each is, and how many looks that would have
 /// paid count as much to it as one that does not pay.
-const TREES: [(usize, f32); 2] = [(5, 20.0), (4, 50.0)];
+const TREES: [(usize, f32); 2] = [(5, 40.0), (4, 100.0)];
 
 /// The least weight of their leaves.
 const LEAST_LEAF: f32 = 20.0;
