@@ -52,10 +52,10 @@ const FIGURES: [Figure; 8] = [
     Figure { of: |r| &mut r.fixed_us, least: 0.0, most: 20.0, seed: 0.2 },
 ];
 
-/// The profile with figures of kernels that make estimates fit these records best: first each
-/// candidate's to its times, those near the best of their matrix counting most; then in turns to the
-/// choices that follow from them too. Candidates of fewer than a dozen timed matrices keep theirs,
-/// and so do conversions.
+/// The profile with figures of kernels that make estimates fit these records best: first those of
+/// each candidate to its times, those near the best of their matrix counting most; then in turns to
+/// the choices that follow from them too. Candidates of fewer than a dozen timed matrices keep
+/// theirs, and so do conversions.
 pub fn fit(records: &Records, device: &Device) -> Device {
     let mut fit = device.clone();
     let all = Precision::ALL
@@ -78,50 +78,43 @@ pub fn fit(records: &Records, device: &Device) -> Device {
 fn fit_one(records: &Records, device: &Device, precision: Precision) -> Vec<(Candidate, Reach)> {
     let groups = groups(records, device, precision);
     let matrices = groups.iter().flat_map(|g| &g.samples).map(|s| s.matrix + 1).max().unwrap_or(0);
-    let mut reaches: Vec<Reach> = groups
-        .par_iter()
-        .map(|group| {
-            let old = device.reach(&group.candidate);
-            let neutral = Reach { fixed_us: PerPrecision::both(0.5), ..Reach::default() };
-            let loss = |reach: &Reach| {
-                let off = |(s, spmv_s): (&Sample<'_>, f64)| s.weight * pull(spmv_s / s.spmv_s);
-                let estimates = group.estimates(reach, precision, device);
-                let off: f64 = group.samples.iter().zip(estimates).map(off).sum();
-                off + group.samples.len() as f64 * away(reach, &old, precision)
-            };
-            let ends = [old, neutral].map(|start| descend(start, precision, FINEST, &loss));
-            ends.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map_or(old, |(reach, _)| reach)
-        })
-        .collect();
+    // The sum over a candidate's samples of `count`, and what figures count that moved far.
+    let loss = |group: &Group<'_>, reach: &Reach, count: &dyn Fn(&Sample<'_>, f64) -> f64| {
+        let samples = group.with_estimates(reach, precision, device);
+        let counted: f64 = samples.map(|(sample, spmv_s)| count(sample, spmv_s)).sum();
+        let old = device.reach(&group.candidate);
+        counted + group.samples.len() as f64 * away(reach, &old, precision)
+    };
+    let to_times = |group: &Group<'_>| {
+        let off = |s: &Sample<'_>, spmv_s: f64| s.weight * pull(spmv_s / s.spmv_s);
+        let neutral = Reach { fixed_us: PerPrecision::both(0.5), ..Reach::default() };
+        let ends = [device.reach(&group.candidate), neutral].map(|start| {
+            descend(start, precision, FINEST, &|reach: &Reach| loss(group, reach, &off))
+        });
+        let [from_old, from_neutral] = ends;
+        if from_old.1 <= from_neutral.1 { from_old.0 } else { from_neutral.0 }
+    };
+    let mut reaches: Vec<Reach> = groups.par_iter().map(to_times).collect();
     let mut choices = vec![Choice::default(); matrices];
     for (group, reach) in groups.iter().zip(&reaches) {
-        for (sample, spmv_s) in group.samples.iter().zip(group.estimates(reach, precision, device))
-        {
+        for (sample, spmv_s) in group.with_estimates(reach, precision, device) {
             choices[sample.matrix].add(sample, spmv_s);
         }
     }
     for _ in 0..ROUNDS {
         for (group, reach) in groups.iter().zip(&mut reaches) {
-            for (sample, spmv_s) in
-                group.samples.iter().zip(group.estimates(reach, precision, device))
-            {
+            for (sample, spmv_s) in group.with_estimates(reach, precision, device) {
                 choices[sample.matrix].take(sample, spmv_s);
             }
-            let old = device.reach(&group.candidate);
-            let loss = |reach: &Reach| {
-                let off = |(s, spmv_s): (&Sample<'_>, f64)| {
-                    let mut choice = choices[s.matrix];
-                    choice.add(s, spmv_s);
-                    choice.regret() + TIMES * s.weight * pull(spmv_s / s.spmv_s)
-                };
-                let estimates = group.estimates(reach, precision, device);
-                let off: f64 = group.samples.iter().zip(estimates).map(off).sum();
-                off + group.samples.len() as f64 * away(reach, &old, precision)
+            let regret = |sample: &Sample<'_>, spmv_s: f64| {
+                let mut choice = choices[sample.matrix];
+                choice.add(sample, spmv_s);
+                choice.regret() + TIMES * sample.weight * pull(spmv_s / sample.spmv_s)
             };
-            *reach = descend(*reach, precision, COARSE, &loss).0;
-            for (sample, spmv_s) in
-                group.samples.iter().zip(group.estimates(reach, precision, device))
-            {
+            let (next, _) =
+                descend(*reach, precision, COARSE, &|r: &Reach| loss(group, r, &regret));
+            *reach = next;
+            for (sample, spmv_s) in group.with_estimates(reach, precision, device) {
                 choices[sample.matrix].add(sample, spmv_s);
             }
         }
@@ -139,8 +132,8 @@ const TIMES: f64 = 0.5;
 const FINEST: f64 = 0.004;
 const COARSE: f64 = 0.02;
 
-/// What an estimate counts that is so much over the measured time: the square of the logarithm, less
-/// far off.
+/// What an estimate counts that is so much over the measured time: the square of the logarithm,
+/// less far off.
 fn pull(ratio: f64) -> f64 {
     let error = ratio.ln().abs();
     if error < FAR_OFF { error * error } else { FAR_OFF * (2.0 * error - FAR_OFF) }
@@ -160,8 +153,8 @@ fn away(reach: &Reach, old: &Reach, precision: Precision) -> f64 {
 /// What a figure counts that is e times what it was, a sample.
 const STAY: f64 = 2e-4;
 
-/// The candidates of a matrix as a choice by estimates sees them: all that are near the least count,
-/// by how near they are.
+/// The candidates of a matrix as a choice by estimates sees them: all that are near the least
+/// count, by how near they are.
 #[derive(Clone, Copy, Debug, Default)]
 struct Choice {
     shares: f64,
@@ -200,17 +193,21 @@ struct Group<'a> {
     samples: Vec<Sample<'a>>,
 }
 
-impl Group<'_> {
-    /// Estimates with these figures.
-    fn estimates(&self, reach: &Reach, precision: Precision, device: &Device) -> Vec<f64> {
+impl<'a> Group<'a> {
+    /// Each sample with its estimate by these figures.
+    fn with_estimates(
+        &self,
+        reach: &Reach,
+        precision: Precision,
+        device: &Device,
+    ) -> impl Iterator<Item = (&Sample<'a>, f64)> {
         let kernels = BTreeMap::from([(self.candidate.to_string(), *reach)]);
         let device = Device { kernels, ..device.clone() };
-        let target = target(&device, &Workload { precision, ..Workload::default() });
-        let estimate = |sample: &Sample<'_>| {
+        self.samples.iter().map(move |sample| {
+            let target = target(&device, &Workload { precision, ..Workload::default() });
             let estimator = Estimator::of(sample.seen.sight, &target);
-            estimator.times(&self.candidate, &sample.seen.work).total_s()
-        };
-        self.samples.iter().map(estimate).collect()
+            (sample, estimator.times(&self.candidate, &sample.seen.work).total_s())
+        })
     }
 }
 
@@ -238,7 +235,9 @@ fn groups<'a>(records: &'a Records, device: &Device, precision: Precision) -> Ve
         best_s.keys().enumerate().map(|(i, &print)| (print, i)).collect();
     let mut groups: BTreeMap<&str, Vec<Sample<'_>>> = BTreeMap::new();
     for (m, cost) in timed() {
-        let Some(seen) = m.seen.as_deref() else { continue };
+        let Some(seen) = m.seen.as_deref() else {
+            continue;
+        };
         let (spmv_s, best_s) = (cost.spmv_s, best_s[&m.fingerprint]);
         let weight = (1.0 + (spmv_s / best_s - 1.0) / HALF_AS_GOOD).powi(-2);
         let matrix = places[&m.fingerprint];
@@ -252,8 +251,8 @@ fn groups<'a>(records: &'a Records, device: &Device, precision: Precision) -> Ve
     groups.into_iter().filter_map(group).collect()
 }
 
-/// The figures of one precision that a walk along them, one at a time by ever smaller steps, ends at,
-/// and their loss.
+/// The figures of one precision that a walk along them, one at a time by ever smaller steps, ends
+/// at, and their loss.
 fn descend(
     start: Reach,
     precision: Precision,
@@ -345,10 +344,8 @@ mod tests {
             .collect();
         let group = Group { candidate, samples };
         let loss = |reach: &Reach| {
-            let estimates = group.estimates(reach, precision, &device);
-            let off =
-                group.samples.iter().zip(estimates).map(|(s, spmv_s)| pull(spmv_s / s.spmv_s));
-            off.sum::<f64>()
+            let samples = group.with_estimates(reach, precision, &device);
+            samples.map(|(s, spmv_s)| pull(spmv_s / s.spmv_s)).sum::<f64>()
         };
         let before = loss(&Reach::default());
         let (_, after) = descend(Reach::default(), precision, FINEST, &loss);

@@ -17,16 +17,16 @@ pub fn run(spec: &Spec, precision: Precision, to: Option<&Path>) -> Result<Answe
     let start = Instant::now();
     let csr = spec.make();
     let made_s = start.elapsed().as_secs_f64();
-    if to.is_some() {
-        let (nrows, nnz) = (csr.nrows(), csr.nnz());
-        note(&format!("{spec}: {nrows} rows, {nnz} nonzeros, made in {made_s:.2} s"));
-    }
     let sink: Box<dyn io::Write> = match to {
         Some(path) => {
             Box::new(File::create(path).with_context(|| format!("making {}", path.display()))?)
         }
         None => Box::new(io::stdout().lock()),
     };
+    if to.is_some() {
+        let (nrows, nnz) = (csr.nrows(), csr.nnz());
+        note(&format!("{spec}: {nrows} rows, {nnz} nonzeros, made in {made_s:.2} s"));
+    }
     match precision {
         Precision::F32 => write::matrix_market(&csr.cast::<f32>(), sink)?,
         Precision::F64 => write::matrix_market(&csr, sink)?,

@@ -1,7 +1,7 @@
-//! Launches whose start overlaps with the end of what is ahead in the stream (programmatic dependent
-//! launch, CUDA programming guide): the kernel's blocks take their places while the last ones ahead
-//! are still at work, and wait there (`await_previous` of common.cuh). It saves a quarter of a
-//! microsecond a product, in a stream and in a graph.
+//! Launches whose start overlaps with the end of what is ahead in the stream (programmatic
+//! dependent launch, CUDA programming guide): the kernel's blocks take their places while the last
+//! ones ahead are still at work, and wait there (`await_previous` of common.cuh). It saves a
+//! quarter of a microsecond a product, in a stream and in a graph.
 
 use std::ffi::c_void;
 

@@ -221,8 +221,8 @@ impl<T: Scalar> Placed<T> {
         Ok(())
     }
 
-    /// Lets the layout place numbers in place of values, and reads where they went. From then on the
-    /// host's layout tells where values lie, and the device's arrays what they are.
+    /// Lets the layout place numbers in place of values, and reads where they went. From then on
+    /// the host's layout tells where values lie, and the device's arrays what they are.
     fn find_sources(&mut self) -> Result<Vec<Memory>> {
         let Some(layout) = &mut self.host else { return Ok(Vec::new()) };
         let arrays = sources(layout.as_mut(), self.nnz);
