@@ -44,13 +44,15 @@ pub fn stay(
     let entries: Vec<_> = incumbents(device.kind).map(entry).collect();
     let first = entries.first()?;
     let products = workload.spmvs;
+    let reasons = match reasons {
+        [] => String::new(),
+        met => format!("where {}, ", met.join(" and ")),
+    };
     let explanation = format!(
-        "Stay in CSR ({}) for {products} products: where {}, looking closer at a matrix takes longer \
+        "Stay in CSR ({}) for {products} products: {reasons}looking closer at a matrix takes longer \
          on {} than another format saves, as a tree found on its records; no other format was \
          looked at (effort measure does).",
-        first.candidate,
-        reasons.join(" and "),
-        device.name
+        first.candidate, device.name
     );
     Some(Choice {
         ranking: entries.iter().map(|entry| ranked(entry, &first.cost, workload)).collect(),
@@ -84,6 +86,7 @@ mod tests {
             let ranking = choice.ranking.iter().map(|ranked| ranked.candidate.to_string());
             assert_eq!(ranking.collect::<Vec<_>>(), expected);
             assert_eq!(choice.choice, choice.ranking[0].candidate);
+            assert!(choice.explanation[0].contains("products: looking"), "{choice:?}");
         }
     }
 }
