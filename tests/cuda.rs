@@ -534,6 +534,8 @@ fn check_matrix<T: Scalar>(
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             let updated = format!("{what}, updated on the device");
             of_twice.iter().for_each(|product| product.check_exact(&updated, &exact));
+            let read_back = exact.to_csr().unwrap_or_else(|error| panic!("{updated}: {error}"));
+            assert_eq!(read_back, twice, "{updated}: read back");
 
             let operator = on_gpu(&csr_there, csr);
             for product in &with_bad {
