@@ -1,6 +1,7 @@
 //! Compiles every `.cu` file of this folder with nvcc (feature `cuda` only) and writes the table
 //! of images and the table of the driver's entry points.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
@@ -25,14 +26,15 @@ fn main() {
         let version = Command::new(&nvcc).arg("--version").output();
         let version = version.map(|output| output.stdout).unwrap_or_default();
         for source in sources(&folder) {
-            compile(&nvcc, &source, &out);
+            let log = compile(&nvcc, &source, &out);
+            let few = short_forms(&log);
             let name = stem(&source);
             let hash = hash(&source, &folder, &version);
             writeln!(
                 images,
                 "Image {{ name: {name:?}, fatbin: include_bytes!(concat!(env!(\"OUT_DIR\"), \
                  \"/{name}.fatbin\")), resources: include_str!(concat!(env!(\"OUT_DIR\"), \
-                 \"/{name}.ptxas\")), hash: {hash:?} }},"
+                 \"/{name}.ptxas\")), hash: {hash:?}, few: &{few:?} }},"
             )
             .expect("writing to a string");
         }
@@ -99,12 +101,22 @@ fn nvcc(folder: &Path) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("nvcc"))
 }
 
-fn compile(nvcc: &Path, source: &Path, out: &Path) {
+/// Compiles a source for every architecture; gives what ptxas said.
+fn compile(nvcc: &Path, source: &Path, out: &Path) -> String {
     let name = stem(source);
     let mut command = command(nvcc);
     command.args(["-fatbin", "-Xptxas", "-v", "-lineinfo"]);
     let log = run(command.arg("-o").arg(out.join(format!("{name}.fatbin"))).arg(source));
-    fs::write(out.join(format!("{name}.ptxas")), log).expect("OUT_DIR is writable");
+    fs::write(out.join(format!("{name}.ptxas")), &log).expect("OUT_DIR is writable");
+    log
+}
+
+/// The kernels that ptxas named with a form for few threads, `_few`, besides.
+fn short_forms(log: &str) -> Vec<&str> {
+    let entries = log.split("entry function '").skip(1);
+    let named = entries.filter_map(|rest| rest.split('\'').next()?.strip_suffix("_few"));
+    // Once for each architecture.
+    named.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// The library of CUB's algorithms, linked with the CUDA runtime, which opens the driver when it

@@ -17,13 +17,8 @@ pub struct Image {
     pub resources: &'static str,
     /// Hash of its source, of the headers that it includes and of nvcc's version.
     pub hash: &'static str,
-}
-
-impl Image {
-    /// Whether it has a kernel of this name: what ptxas said names them all.
-    pub fn has(&self, kernel: &str) -> bool {
-        self.resources.contains(&format!("'{kernel}'"))
-    }
+    /// The kernels that have a form for launches whose blocks are all at work at once, named `_few`.
+    pub few: &'static [&'static str],
 }
 
 /// Every image, by name; empty without the feature `cuda`.

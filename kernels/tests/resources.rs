@@ -26,3 +26,15 @@ fn no_product_spills_registers() {
     }
     assert!(kernels > 100, "ptxas named only {kernels} kernels");
 }
+
+/// Every kernel of hll has a form for few threads, and nothing else has.
+#[test]
+fn short_forms_are_found_by_their_long_ones() {
+    for image in IMAGES {
+        let compiled = |name: &str| image.resources.contains(&format!("'{name}'"));
+        assert_eq!(image.few.is_empty(), image.name != "hll", "{}", image.name);
+        for name in image.few {
+            assert!(compiled(name) && compiled(&format!("{name}_few")), "{name}");
+        }
+    }
+}

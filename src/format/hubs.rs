@@ -84,8 +84,9 @@ impl Storage for HubsFormat {
         let most = most_hubs(params, target);
         let (hubs, covered) = structure.hub_entries(most);
         check_share(hubs, covered, pattern.nnz() as u64)?;
-        let piece = params.int("piece").min(structure.max_length());
-        let size = Size::of(&structure.hub_rows(most), params.int("piece"));
+        let piece = params.int("piece");
+        let size = Size::of(&structure.hub_rows(most), piece);
+        let steps = piece.min(structure.max_length()) as f64;
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let [near, far] = size.slots;
@@ -101,8 +102,8 @@ impl Storage for HubsFormat {
             extra_bytes: 2 * cached,
             scattered_rows: nrows,
             steps: (near + far) / WARP as u64,
-            tile_steps: piece as f64,
-            tile_steps_most: piece as f64,
+            tile_steps: steps,
+            tile_steps_most: steps,
             launches: 2,
             convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
             sorted_keys: nrows,

@@ -122,8 +122,8 @@ pub fn train(train: &Train, home: &Home) -> Result<Answer> {
 /// Fits what kernels reach in a device's profile to records.
 pub fn profile(profile: &Profile, home: &Home) -> Result<Answer> {
     let input = &profile.input;
-    let records = read(input, &home.data, &|| own(home))?;
     let device = device::find_in(&input.device, &home.data)?;
+    let records = read(input, &device, &|| own(home))?;
     if records.timed(&device.name).next().is_none() {
         bail!("no record is of a product timed on {}", device.name);
     }
@@ -266,12 +266,11 @@ pub fn families(table: Option<&Path>) -> Result<Families> {
 /// The cases of all record files, or else of `others`; what is left out is noted.
 fn cases(input: &Input, data: &Path, others: &dyn Fn() -> Result<Records>) -> Result<Vec<Case>> {
     let device = device::find_in(&input.device, data)?;
-    Ok(read(input, data, others)?.cases(&device))
+    Ok(read(input, &device, others)?.cases(&device))
 }
 
 /// All record files, or else `others`, with what they lack.
-fn read(input: &Input, data: &Path, others: &dyn Fn() -> Result<Records>) -> Result<Records> {
-    let device = device::find_in(&input.device, data)?;
+fn read(input: &Input, device: &Device, others: &dyn Fn() -> Result<Records>) -> Result<Records> {
     let mut records = match input.records.as_slice() {
         [] => others()?,
         paths => {
@@ -283,7 +282,7 @@ fn read(input: &Input, data: &Path, others: &dyn Fn() -> Result<Records>) -> Res
             records
         }
     };
-    complete(input, &device, &mut records)?;
+    complete(input, device, &mut records)?;
     Ok(records)
 }
 

@@ -84,13 +84,12 @@ impl Step {
             let function = function.map_err(failed(&format!("finding kernel {kernel}")))?;
             Ok(function.to_raw())
         };
-        let few = format!("{}_few", launch.kernel);
-        let has_few = ellect_kernels::find(launch.image).is_some_and(|image| image.has(&few));
-        let few = if has_few { Some(find(&few)?) } else { None };
-        let function = match few.filter(|&few| gpu.holds(few, launch)) {
-            Some(few) => few,
-            None => find(&launch.kernel)?,
-        };
+        let mut function = find(&launch.kernel)?;
+        let image = ellect_kernels::find(launch.image);
+        if image.is_some_and(|image| image.few.contains(&launch.kernel.as_str())) {
+            let few = find(&format!("{}_few", launch.kernel))?;
+            function = if gpu.holds(few, launch) { few } else { function };
+        }
         if launch.shared_bytes > PLAIN_SHARED_BYTES {
             // SAFETY: `function` belongs to `module`, which is loaded.
             let code = unsafe {
