@@ -235,9 +235,7 @@ fn groups<'a>(records: &'a Records, device: &Device, precision: Precision) -> Ve
         best_s.keys().enumerate().map(|(i, &print)| (print, i)).collect();
     let mut groups: BTreeMap<&str, Vec<Sample<'_>>> = BTreeMap::new();
     for (m, cost) in timed() {
-        let Some(seen) = m.seen.as_deref() else {
-            continue;
-        };
+        let Some(seen) = m.seen.as_deref() else { continue };
         let (spmv_s, best_s) = (cost.spmv_s, best_s[&m.fingerprint]);
         let weight = (1.0 + (spmv_s / best_s - 1.0) / HALF_AS_GOOD).powi(-2);
         let matrix = places[&m.fingerprint];
@@ -276,9 +274,9 @@ fn descend(
                 }
             }
         }
-        if least > 0.999 * before {
-            step *= 0.6;
-        }
+        // Also where nothing is left to gain.
+        let gained = least < 0.999 * before;
+        step *= if gained { 1.0 } else { 0.6 };
     }
     (at, least)
 }
@@ -350,6 +348,14 @@ mod tests {
         let before = loss(&Reach::default());
         let (_, after) = descend(Reach::default(), precision, FINEST, &loss);
         assert!(after < 0.002 && after < before / 20.0, "{before} to {after}");
+    }
+
+    #[test]
+    fn a_walk_ends_where_nothing_is_to_be_gained() {
+        for flat in [0.0, f64::NAN] {
+            let (at, _) = descend(Reach::default(), Precision::F32, FINEST, &|_: &Reach| flat);
+            assert_eq!(at, Reach::default());
+        }
     }
 
     #[test]
