@@ -272,7 +272,8 @@ fn check_refusals<T: Scalar>(
     all.iter().filter(alike).count()
 }
 
-/// Checks products of what is converted from row pointers of 64 bits.
+/// Checks products of what is converted from row pointers of 64 bits, of vectors that are the ends of
+/// longer ones: their addresses are multiples of no more than a value.
 fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candidate]) {
     let structure = Structure::of(csr);
     let whole = csr.map_values(|value| T::from_f64(value.to_f64().round()));
@@ -289,7 +290,8 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
     let there = Arc::new(unsafe { DeviceCsr::<T>::from_raw(matrix, addresses) });
     let x = check::whole_numbers::<T>(ncols, 1);
     let want = check::reference(&whole, T::ONE, &x, T::ZERO, &vec![T::ZERO; nrows]);
-    let x = gpu.vector(&x).expect("memory suffices");
+    let x = gpu.vector(&[&[T::ZERO], x.as_slice()].concat()).expect("memory suffices");
+    let second = T::PRECISION.bytes() as u64;
     let target = Target {
         device: gpu.profile(),
         precision: T::PRECISION,
@@ -305,14 +307,15 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
         let Some(operator) = made.unwrap_or_else(|error| panic!("{what}: {error}")) else {
             continue;
         };
-        let y = gpu.vector(&vec![T::from_f64(f64::NAN); nrows]).expect("memory suffices");
+        let y = gpu.vector(&vec![T::from_f64(f64::NAN); nrows + 1]).expect("memory suffices");
         let stream = gpu.stream().as_inner();
+        let [x_at, y_at] = [x.address() + second, y.address() + second];
         // SAFETY: the vectors have the matrix's lengths and live until the copy below has waited.
-        unsafe { operator.apply_raw(T::ONE, x.address(), T::ZERO, y.address(), stream) }
+        unsafe { operator.apply_raw(T::ONE, x_at, T::ZERO, y_at, stream) }
             .unwrap_or_else(|error| panic!("{what}: {error}"));
-        let mut got = vec![T::ZERO; nrows];
+        let mut got = vec![T::ZERO; nrows + 1];
         y.read(&mut got).unwrap_or_else(|error| panic!("{what}: {error}"));
-        for (row, (got, want)) in got.iter().zip(&want).enumerate() {
+        for (row, (got, want)) in got[1..].iter().zip(&want).enumerate() {
             assert_eq!(got.to_f64(), want.value, "{what}: row {row}, exact");
         }
     }

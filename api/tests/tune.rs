@@ -96,6 +96,15 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     let (first, second) = (model("models"), model("again"));
     assert_eq!((first.formats, first.nearness), (second.formats.clone(), second.nearness.clone()));
 
+    // What was best and what it is compared with run once more, beside what ran before.
+    let rerun = ["--rerun", "1", "--measure-only", "--export", "rerun.jsonl"];
+    let rerun = tune(data, &rerun).output().expect("it runs");
+    let summary = String::from_utf8_lossy(&rerun.stdout).into_owned();
+    let lines = std::fs::read_to_string(data.join("rerun.jsonl")).expect("exported");
+    let of_several = lines.lines().filter(|line| line.contains("\"reruns\":[")).count();
+    assert!((CLASSES.len()..=2 * CLASSES.len()).contains(&of_several), "{of_several}");
+    assert!(summary.contains(&format!(" {of_several} candidates timed")), "{summary}");
+
     // A model that reached more than is reached now is told of.
     let mut better = second;
     assert!(better.scores.contains_key("prediction"), "{:?}", better.scores);

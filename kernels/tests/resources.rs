@@ -27,12 +27,13 @@ fn no_product_spills_registers() {
     assert!(kernels > 100, "ptxas named only {kernels} kernels");
 }
 
-/// Every kernel of hll has a form for few threads, and nothing else has.
+/// Forms for few threads are known with their long ones; every kernel of hll has one.
 #[test]
 fn short_forms_are_found_by_their_long_ones() {
+    let with_few = IMAGES.iter().filter(|image| !image.few.is_empty()).map(|image| image.name);
+    assert_eq!(with_few.collect::<Vec<_>>(), ["diagonals", "hll"]);
     for image in IMAGES {
         let compiled = |name: &str| image.resources.contains(&format!("'{name}'"));
-        assert_eq!(image.few.is_empty(), image.name != "hll", "{}", image.name);
         for name in image.few {
             assert!(compiled(name) && compiled(&format!("{name}_few")), "{name}");
         }

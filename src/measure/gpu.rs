@@ -238,6 +238,7 @@ fn time<T: Scalar>(
     compare(&copies[last], &reference)?;
     let kernels = gpu_kernels(copies[0].operator.on_device().into_iter().flat_map(Placed::images));
     let timing = Timing {
+        reruns: Vec::new(),
         spmv,
         products_per_sample: products,
         convert: Samples::new(convert_s),

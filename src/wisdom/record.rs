@@ -175,11 +175,13 @@ fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
         }
     }
     let Outcome::Timed(timing) = &m.outcome else { return Ok(()) };
-    samples("spmv", &timing.spmv)?;
-    samples("convert", &timing.convert)?;
-    if timing.spmv.min_s <= 0.0 {
-        return Err("spmv: a product takes no time".into());
+    for run in [&timing.spmv].into_iter().chain(&timing.reruns) {
+        samples("spmv", run)?;
+        if run.min_s <= 0.0 {
+            return Err("spmv: a product takes no time".into());
+        }
     }
+    samples("convert", &timing.convert)?;
     if !(timing.update_s.is_finite() && timing.update_s >= 0.0) {
         return Err(format!("update_s is {}", timing.update_s));
     }

@@ -46,12 +46,15 @@ pub struct Tuning<'a> {
 }
 
 /// What a run does with measurements that are remembered and still of use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Remembered {
     /// They are not taken again.
     Kept,
+    /// The incumbents and what takes at most so many times the best time are run once more, which
+    /// joins the runs before; the others are not taken again.
+    Rerun(f64),
     /// They are taken again.
-    Again,
+    Replaced,
 }
 
 /// What a run tells of while it goes on.
@@ -142,6 +145,26 @@ pub struct Summary {
     pub tally: Tally,
 }
 
+/// What is remembered of a matrix in one precision, by candidate.
+#[derive(Debug, Default)]
+struct Known(HashMap<String, Measurement>);
+
+impl Known {
+    /// Candidates that are not to be measured again.
+    fn kept(&self, remembered: Remembered) -> HashSet<&str> {
+        let spmv_s = |m: &Measurement| m.cost().map(|cost| cost.spmv_s);
+        let best_s = self.0.values().filter_map(spmv_s).fold(f64::INFINITY, f64::min);
+        let reruns = |(candidate, m): &(&String, &Measurement)| match (remembered, spmv_s(m)) {
+            (Remembered::Rerun(near), Some(spmv_s)) => {
+                spmv_s <= near * best_s || INCUMBENTS.contains(&candidate.as_str())
+            }
+            _ => false,
+        };
+        let kept = self.0.iter().filter(|known| !reruns(known));
+        kept.map(|(candidate, _)| candidate.as_str()).collect()
+    }
+}
+
 /// A matrix made and looked at, ready to be measured.
 struct Prepared {
     entry: Entry,
@@ -213,17 +236,18 @@ impl Tuning<'_> {
         Ok(run.summary)
     }
 
-    /// Whether every candidate of a matrix is remembered in every precision.
+    /// Whether nothing of a matrix is to be measured.
     fn is_done(&self, fingerprint: Fingerprint) -> Result<bool> {
         let all = ellect::format::candidates(self.meter.device().kind).len();
         let known = self.known(fingerprint)?;
-        Ok(self.precisions.iter().all(|p| known.get(p).is_some_and(|known| known.len() >= all)))
+        let of = |p| known.get(p).is_some_and(|known| known.kept(self.remembered).len() >= all);
+        Ok(self.precisions.iter().all(of))
     }
 
-    /// Candidates that are remembered and still of use.
-    fn known(&self, fingerprint: Fingerprint) -> Result<HashMap<Precision, HashSet<String>>> {
-        let mut known: HashMap<Precision, HashSet<String>> = HashMap::new();
-        if self.remembered == Remembered::Again {
+    /// What is remembered of a matrix and still of use.
+    fn known(&self, fingerprint: Fingerprint) -> Result<HashMap<Precision, Known>> {
+        let mut known: HashMap<Precision, Known> = HashMap::new();
+        if self.remembered == Remembered::Replaced {
             return Ok(known);
         }
         let driver = self.meter.driver();
@@ -238,7 +262,8 @@ impl Tuning<'_> {
             };
             let same = measurement.device == wanted.device && measurement.basis == wanted.basis;
             if same && wanted.differs(&measurement).is_none() {
-                known.entry(measurement.precision).or_default().insert(measurement.candidate);
+                let of_precision = known.entry(measurement.precision).or_default();
+                of_precision.0.insert(measurement.candidate.clone(), measurement);
             }
         }
         Ok(known)
@@ -404,7 +429,7 @@ impl Run<'_> {
         prepared: &Prepared,
         csr: &Csr<T>,
         survey: &Survey,
-        known: &HashSet<String>,
+        known: &Known,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<Tally> {
         let tuning = self.tuning;
@@ -417,7 +442,8 @@ impl Run<'_> {
             max_convert_s: MOST_S,
             ..Protocol::default()
         };
-        let mut tally = Tally { known: known.len(), ..Tally::default() };
+        let kept = known.kept(tuning.remembered);
+        let mut tally = Tally { known: kept.len(), ..Tally::default() };
         let decided = |candidate: &Candidate, seen: Option<&Seen>, outcome: Outcome| Measurement {
             fingerprint: prepared.record.fingerprint,
             candidate: candidate.to_string(),
@@ -433,7 +459,7 @@ impl Run<'_> {
             seen: seen.map(|seen| Box::new(seen.clone())),
             outcome,
         };
-        let (timed, hopeless, refused) = self.sort(survey, known);
+        let (timed, hopeless, refused) = self.sort(survey, &kept);
         let mut records = Vec::new();
         for (candidate, reason) in refused {
             let outcome = Outcome::Refused { reason: reason.clone() };
@@ -459,6 +485,10 @@ impl Run<'_> {
                 tuning.meter.measure(csr, &structure, candidate, &target, &protocol, Some(MOST))?;
             let seen = Some(Box::new(suits.seen.clone()));
             let measured = Measurement { seen, ..measured };
+            let measured = match known.0.get(&measured.candidate) {
+                Some(earlier) => measured.after(earlier),
+                None => measured,
+            };
             tally.count(&measured.outcome);
             tuning.wisdom.keep([Record::Measurement(Box::new(measured))])?;
         }
@@ -472,7 +502,7 @@ impl Run<'_> {
     fn sort<'s>(
         &self,
         survey: &'s Survey,
-        known: &HashSet<String>,
+        kept: &HashSet<&str>,
     ) -> (
         Vec<(&'s Candidate, &'s Suits)>,
         Vec<(&'s Candidate, &'s Suits, String)>,
@@ -487,7 +517,7 @@ impl Run<'_> {
         for (candidate, suits) in survey {
             let text = candidate.to_string();
             match suits {
-                _ if known.contains(&text) => {}
+                _ if kept.contains(text.as_str()) => {}
                 Err(reason) => refused.push((candidate, reason)),
                 Ok(suits) => {
                     let over = suits.cost.spmv_s / best_s;

@@ -52,6 +52,10 @@ pub struct Tune {
     /// Go on where an earlier run ended: what is remembered is not measured again
     #[arg(long)]
     resume: bool,
+    /// Go on likewise, and run once more what takes at most so many times the best time, and what it
+    /// is compared with: of several runs the middle one counts
+    #[arg(long, value_name = "TIMES", value_parser = times)]
+    rerun: Option<f64>,
     /// Cut candidates whose estimate is so many times the best one
     #[arg(long, default_value_t = 4.0, value_name = "TIMES")]
     cut: f64,
@@ -78,6 +82,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
+}
+
+/// A factor of at least 1.
+fn times(text: &str) -> Result<f64, String> {
+    let wrong = || format!("it is '{text}'; it must be a number of at least 1, 1.08 for instance");
+    text.parse().ok().filter(|times: &f64| *times >= 1.0 && times.is_finite()).ok_or_else(wrong)
 }
 
 /// A share of a corpus, `2/4` for the second of four.
@@ -111,7 +121,11 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         cut: tune.cut,
         budget: tune.budget,
         share: tune.share,
-        remembered: if tune.resume { Remembered::Kept } else { Remembered::Again },
+        remembered: match (tune.rerun, tune.resume) {
+            (Some(near), _) => Remembered::Rerun(near),
+            (None, true) => Remembered::Kept,
+            (None, false) => Remembered::Replaced,
+        },
     };
     let summary = measure(&tuning, entries)?;
     print(&told(&summary))?;
