@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::choose::{self, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
+use crate::choose::{self, CSR, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Device;
 #[cfg(feature = "cuda")]
@@ -294,6 +294,20 @@ impl Tuner {
         let reading = read_s / (workload.spmvs as f64 * stay_s);
         let stays = model.stays(structure, workload.spmvs, reading)?;
         choose::stay(features, device, workload, &stays)
+    }
+
+    /// What multiplies the CSR arrays as they are, in the order to try: `csr` first where the model says
+    /// that it takes less than the incumbent.
+    pub(crate) fn incumbents(
+        &self,
+        structure: &Structure<'_>,
+        workload: &Workload,
+    ) -> Vec<Candidate> {
+        let mut all: Vec<Candidate> = choose::incumbents(self.meter.device().kind).collect();
+        if self.model(workload).is_some_and(|p| p.model().in_csr(structure)) {
+            all.sort_by_key(|candidate| candidate.to_string() != CSR);
+        }
+        all
     }
 
     /// The model, where there is one of this precision and the effort asks for it.

@@ -299,6 +299,16 @@ impl Model {
         })
     }
 
+    /// Whether this matrix is to be multiplied by [`CSR`] rather than by the incumbent as long as it is
+    /// not looked at, however many products are to come. Reads the lengths of rows.
+    pub fn in_csr(&self, structure: &Structure<'_>) -> bool {
+        let met = self.csr.walk(|name| match name {
+            READING => Some(0.0),
+            name => of_rows(name)?.of(structure).ok(),
+        });
+        met.is_some_and(|(_, answer)| answer == CSR)
+    }
+
     /// The model's features of a matrix, in its order; 0 where one is not finite.
     pub fn features_of(&self, features: &Features) -> Vec<f64> {
         let value = |name: &String| features.get(name).filter(|v| v.is_finite()).unwrap_or(0.0);
