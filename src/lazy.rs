@@ -11,11 +11,12 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Instant;
 
-use crate::choose::{self, Choice, NEAR_TIE, Workload, incumbents, is_csr};
+use crate::choose::{self, Choice, NEAR_TIE, Ranked, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::error::{Error, Result};
 use crate::format::{Candidate, Layout};
+use crate::model::ALWAYS_LOOK;
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
@@ -79,7 +80,8 @@ struct Plan {
 const LOOK_S: f64 = 5e-9;
 
 impl<T: Scalar> LazyOperator<T> {
-    /// Prepares the matrix in CSR. Of the workload, the number of products is not used.
+    /// Prepares the matrix in CSR, multiplied by what a tree of the model takes to be faster where the
+    /// effort asks for a model. Of the workload, the number of products is not used.
     ///
     /// # Errors
     /// [`Error::Device`] by the device.
@@ -92,7 +94,7 @@ impl<T: Scalar> LazyOperator<T> {
         let workload = Workload { precision: T::PRECISION, ..workload };
         let source = Source { tuner, csr, workload };
         let mut refused = None;
-        for candidate in incumbents(source.tuner.device().kind) {
+        for candidate in source.tuner.incumbents(&Structure::of(&*source.csr), &workload) {
             match source.prepare(&candidate) {
                 Ok(operator) => {
                     return Ok(LazyOperator {
@@ -157,14 +159,14 @@ impl<T: Scalar> LazyOperator<T> {
                 }
                 match self.conversion {
                     Conversion::Here => {
-                        let plan = source.look()?;
+                        let plan = source.look(self.operator.candidate())?;
                         self.plan(source, plan)?;
                     }
                     Conversion::Background => {
                         let (sender, looked) = channel();
-                        let own = source.clone();
+                        let (own, held) = (source.clone(), self.operator.candidate().clone());
                         // Nobody listens any more where the operator is gone.
-                        thread::spawn(move || drop(sender.send(own.look())));
+                        thread::spawn(move || drop(sender.send(own.look(&held))));
                         self.stage = Stage::Looking(source, looked);
                     }
                 }
@@ -233,29 +235,30 @@ impl<T: Scalar> Source<T> {
         candidate.convert(&self.csr, &structure, &choose::target_of(candidate, &target))
     }
 
-    /// Ranks the candidates.
-    fn look(&self) -> Result<Option<Plan>> {
-        Ok(plan_of(&self.tuner.recommend(&self.csr, &self.workload)?))
+    /// Ranks the candidates beside the one that is held: a look is due by now, whatever a tree says of
+    /// few products.
+    fn look(&self, held: &Candidate) -> Result<Option<Plan>> {
+        let workload = Workload { spmvs: ALWAYS_LOOK, ..self.workload };
+        Ok(plan_of(&self.tuner.recommend(&self.csr, &workload)?, held))
     }
 }
 
-/// The candidate whose conversion pays first, or rather the best one by twice as many products;
-/// none where nothing is faster than CSR.
-fn plan_of(choice: &Choice) -> Option<Plan> {
-    let csr_us =
-        choice.ranking.iter().find(|ranked| is_csr(&ranked.candidate)).map(|r| r.spmv_us)?;
-    let faster = || {
-        let much = (1.0 - NEAR_TIE) * csr_us;
-        choice.ranking.iter().filter(move |r| r.spmv_us < much && !is_csr(&r.candidate))
+/// The candidate whose conversion pays first beside the one that is held, or rather the best one by
+/// twice as many products; none where nothing is faster.
+fn plan_of(choice: &Choice, held: &Candidate) -> Option<Plan> {
+    let held = choice.ranked(held)?;
+    let much_us = (1.0 - NEAR_TIE) * held.spmv_us;
+    let faster = || choice.ranking.iter().filter(|r| r.spmv_us < much_us && !is_csr(&r.candidate));
+    let fixed_us = |ranked: &Ranked| ranked.total_us - choice.spmvs as f64 * ranked.spmv_us;
+    let pays_from = |ranked: &Ranked| {
+        let more_us = fixed_us(ranked) - fixed_us(held);
+        (more_us / (held.spmv_us - ranked.spmv_us)).ceil().max(0.0) as u64
     };
-    let from = faster().filter_map(|ranked| ranked.break_even_spmvs).min()?;
+    let from = faster().map(pays_from).min()?;
     let by_then = 2.0 * from.max(1) as f64;
-    let total_us = |convert_us: f64, spmv_us: f64| convert_us + by_then * spmv_us;
-    let best = faster().min_by(|a, b| {
-        total_us(a.convert_us, a.spmv_us).total_cmp(&total_us(b.convert_us, b.spmv_us))
-    })?;
-    let from = best.break_even_spmvs.unwrap_or(from).max(from);
-    Some(Plan { candidate: best.candidate.clone(), from })
+    let by_then_us = |ranked: &Ranked| ranked.convert_us + by_then * ranked.spmv_us;
+    let best = faster().min_by(|a, b| by_then_us(a).total_cmp(&by_then_us(b)))?;
+    Some(Plan { candidate: best.candidate.clone(), from: pays_from(best).max(from) })
 }
 
 #[cfg(test)]
@@ -314,6 +317,25 @@ mod tests {
         (0..2000).for_each(|_| product(&mut lazy, &csr));
         assert_ne!(lazy.operator().candidate().to_string(), "csr");
         assert_eq!(lazy.products(), 2001);
+    }
+
+    #[test]
+    fn a_conversion_pays_beside_the_kernel_that_is_held() {
+        let workload = Workload { spmvs: 1000, ..Workload::default() };
+        let gpu = Tuner::new(crate::device::find("h200").expect("shipped"));
+        let csr: Csr<f64> = generate::by_name("stencil5", 2500, 1).expect("a class");
+        let mut choice = gpu.recommend(&csr, &workload).expect("an estimate");
+        choice.ranking.truncate(3);
+        let times = [("cusparse:alg=csr_alg1", 4.0, 0.0), ("csr", 2.0, 0.0), ("hll", 1.0, 10.0)];
+        for (ranked, (name, spmv_us, convert_us)) in choice.ranking.iter_mut().zip(times) {
+            ranked.candidate = name.parse().expect("a candidate");
+            (ranked.spmv_us, ranked.convert_us) = (spmv_us, convert_us);
+            ranked.total_us = convert_us + 1000.0 * spmv_us;
+        }
+        for (held, from) in [("cusparse:alg=csr_alg1", 4), ("csr", 10)] {
+            let plan = plan_of(&choice, &held.parse().expect("a candidate")).expect("hll pays");
+            assert_eq!((plan.candidate.format.name(), plan.from), ("hll", from), "{held}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::choose::{self, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
+use crate::choose::{self, CSR, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Device;
 #[cfg(feature = "cuda")]
@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Basis, Candidate, Refusal, Target, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
-#[cfg(feature = "cuda")]
-use crate::model::staying;
 use crate::model::{CONFIDENT, Model, Predictor};
+#[cfg(feature = "cuda")]
+use crate::model::{READING, staying};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -197,9 +197,13 @@ impl Tuner {
             return Ok(None);
         };
         let features = self.meter.gpu()?.features(there)?;
-        let reasons = staying(&model.model().look, workload.spmvs, |name| features.get(name));
+        let Model { look, csr, .. } = model.model();
+        let stays = staying(look, csr, workload.spmvs, |name| match name {
+            READING => Some(0.0),
+            name => features.get(name),
+        });
         let device = self.meter.device();
-        Ok(reasons.and_then(|reasons| choose::stay(features, device, workload, &reasons)))
+        Ok(stays.and_then(|stays| choose::stay(features, device, workload, &stays)))
     }
 
     fn prepare_by<T: Scalar>(
@@ -272,7 +276,7 @@ impl Tuner {
         Ok(choice)
     }
 
-    /// The incumbent at sight, where the model says that a look does not pay.
+    /// The incumbent or `csr` at sight, where the model says that a look does not pay.
     fn stay(
         &self,
         model: &Model,
@@ -282,8 +286,28 @@ impl Tuner {
         if !may_stay(workload) {
             return None;
         }
-        let reasons = model.stays(structure, workload.spmvs)?;
-        choose::stay(Features::of_size(structure), self.meter.device(), workload, &reasons)
+        let (features, device) = (Features::of_size(structure), self.meter.device());
+        let pattern = structure.pattern();
+        let size = [pattern.nrows(), pattern.ncols(), pattern.nnz()];
+        let stay_s = choose::stay_s(size, device, workload)?;
+        let read_s = choose::read_s(pattern.nrows() as u64);
+        let reading = read_s / (workload.spmvs as f64 * stay_s);
+        let stays = model.stays(structure, workload.spmvs, reading)?;
+        choose::stay(features, device, workload, &stays)
+    }
+
+    /// What multiplies the CSR arrays as they are, in the order to try: `csr` first where the model says
+    /// that it takes less than the incumbent.
+    pub(crate) fn incumbents(
+        &self,
+        structure: &Structure<'_>,
+        workload: &Workload,
+    ) -> Vec<Candidate> {
+        let mut all: Vec<Candidate> = choose::incumbents(self.meter.device().kind).collect();
+        if self.model(workload).is_some_and(|p| p.model().in_csr(structure)) {
+            all.sort_by_key(|candidate| candidate.to_string() != CSR);
+        }
+        all
     }
 
     /// The model, where there is one of this precision and the effort asks for it.

@@ -17,7 +17,7 @@ use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal, Target, Value, Work, candidates};
 use crate::scalar::Precision;
 use crate::structure::Structure;
-pub use stay::stay;
+pub use stay::{Stays, read_s, stay, stay_s};
 pub use workload::{Effort, ValuesUse, Verify, Workload};
 
 /// One candidate's place in a [`Choice`].
@@ -253,7 +253,10 @@ pub fn with_best<'a>(
 }
 
 /// What a program has without a choice, the first that there is: everything is compared with it.
-pub const INCUMBENTS: [&str; 2] = ["cusparse:alg=csr_alg1", "csr"];
+pub const INCUMBENTS: [&str; 2] = ["cusparse:alg=csr_alg1", CSR];
+
+/// The kernels of this program that multiply the CSR arrays as they are.
+pub const CSR: &str = "csr";
 
 /// Those of [`INCUMBENTS`] that are candidates of this kind of device, in their order.
 pub(crate) fn incumbents(kind: Kind) -> impl Iterator<Item = Candidate> {

@@ -75,7 +75,8 @@ pub enum Effort {
     #[default]
     Estimate,
     /// The trained model of the device, or the formulas where none is loaded. For few products the
-    /// model may say to stay in CSR before the matrix is looked at ([`stay`](super::stay())).
+    /// model may say to stay in CSR before the matrix is looked at, and by which kernels
+    /// ([`stay`](super::stay())).
     Predict,
     /// Time the best few and CSR on the device.
     Measure,

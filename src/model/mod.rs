@@ -19,7 +19,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::choose::Known;
+use crate::choose::{CSR, Known, Stays};
 use crate::cost::TERMS;
 use crate::error::{Error, Result};
 use crate::features::{FEATURES, Feature, Features, of_rows_alone};
@@ -37,13 +37,19 @@ pub const SCHEMA: u32 = 2;
 /// Below this confidence a prediction should be checked by timing.
 pub const CONFIDENT: f64 = 0.5;
 
-/// The input of [`Model::look`] that is no feature: the products that are to come.
+/// An input of [`Model::look`] and [`Model::csr`] that is no feature: the products that are to come.
 pub const SPMVS: &str = "spmvs";
+
+/// Another one: the time of reading the lengths of rows ([`read_s`](crate::choose::read_s)) over that
+/// of all products, as it is estimated at sight ([`stay_s`](crate::choose::stay_s)); 0 where they are
+/// known.
+pub const READING: &str = "reading_share";
 
 /// What [`Model::look`] answers where looking closer at a matrix pays.
 pub const LOOK: &str = "look";
 
-/// What it answers where it does not.
+/// What it answers where it does not, and [`Model::csr`] where the incumbent is to be kept; where the
+/// latter does not say so, it says [`CSR`].
 pub const STAY: &str = "stay";
 
 /// Models that ship: names of files and their bytes.
@@ -159,8 +165,13 @@ pub struct Model {
     /// Which format usually wins, to explain.
     pub rules: Rules,
     /// Whether features, estimates and a conversion pay for the products that are to come, told by
-    /// [`SPMVS`], the size of the matrix and the lengths of its rows: [`LOOK`] or [`STAY`].
+    /// [`SPMVS`], [`READING`], the size of the matrix and the lengths of its rows: [`LOOK`] or
+    /// [`STAY`].
     pub look: Rules,
+    /// Whether a matrix that is not looked at is multiplied by [`CSR`] or by the incumbent, told by
+    /// the same: [`CSR`] or [`STAY`]. Empty where the incumbent is always to be kept.
+    #[serde(default)]
+    pub csr: Rules,
 }
 
 /// Predictions of one matrix.
@@ -270,17 +281,32 @@ impl Model {
         }
         let format = |name: &str| find(name).is_ok();
         self.rules.check(feature, format).map_err(|what| damaged("rules", what))?;
-        let at_sight = |name: &str| name == SPMVS || of_rows(name).is_some();
-        let word = |answer: &str| [LOOK, STAY].contains(&answer);
-        self.look.check(at_sight, word).map_err(|what| damaged("look", what))?;
+        let at_sight = |name: &str| [SPMVS, READING].contains(&name) || of_rows(name).is_some();
+        for (part, rules, word) in [("look", &self.look, LOOK), ("csr", &self.csr, CSR)] {
+            let known = |answer: &str| [word, STAY].contains(&answer);
+            rules.check(at_sight, known).map_err(|what| damaged(part, what))?;
+        }
         self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
     }
 
-    /// The comparisons, in words, by which looking closer at this matrix does not pay for so many
-    /// products; none where it may. Of the matrix, at most the lengths of rows are read, and those
-    /// only where the tree asks for them.
-    pub fn stays(&self, structure: &Structure<'_>, spmvs: u64) -> Option<Vec<String>> {
-        staying(&self.look, spmvs, |name| of_rows(name)?.of(structure).ok())
+    /// Why looking closer at this matrix does not pay for so many products, and whether it is to be
+    /// multiplied by [`CSR`] then; none where a look may pay. Of the matrix, at most the lengths of
+    /// rows are read, and those only where the trees ask for them: `reading` is [`READING`].
+    pub fn stays(&self, structure: &Structure<'_>, spmvs: u64, reading: f64) -> Option<Stays> {
+        staying(&self.look, &self.csr, spmvs, |name| match name {
+            READING => Some(reading),
+            name => of_rows(name)?.of(structure).ok(),
+        })
+    }
+
+    /// Whether this matrix is to be multiplied by [`CSR`] rather than by the incumbent as long as it is
+    /// not looked at, however many products are to come. Reads the lengths of rows.
+    pub fn in_csr(&self, structure: &Structure<'_>) -> bool {
+        let met = self.csr.walk(|name| match name {
+            READING => Some(0.0),
+            name => of_rows(name)?.of(structure).ok(),
+        });
+        met.is_some_and(|(_, answer)| answer == CSR)
     }
 
     /// The model's features of a matrix, in its order; 0 where one is not finite.
@@ -294,22 +320,27 @@ impl Model {
 /// that a look takes is about a hundredth of so many products, and what it saves a third.
 pub const ALWAYS_LOOK: u64 = 100_000;
 
-/// The comparisons, in words, by which a tree such as [`Model::look`] says that a look does not pay
-/// for so many products of a matrix with these features; none where it may.
+/// What trees such as [`Model::look`] and [`Model::csr`] say of so many products of a matrix with
+/// these other inputs: why a look does not pay, and whether [`CSR`] is taken; none where a look may
+/// pay.
 pub fn staying(
     look: &Rules,
+    csr: &Rules,
     spmvs: u64,
-    feature: impl Fn(&str) -> Option<f64>,
-) -> Option<Vec<String>> {
+    input: impl Fn(&str) -> Option<f64>,
+) -> Option<Stays> {
     if spmvs >= ALWAYS_LOOK {
         return None;
     }
     let input = |name: &str| match name {
         SPMVS => Some(spmvs as f64),
-        name => feature(name),
+        name => input(name),
     };
-    let (met, answer) = look.walk(input)?;
-    (answer == STAY).then_some(met)
+    let walk = |rules: &Rules, said| {
+        let (met, answer) = rules.walk(input)?;
+        (answer == said).then_some(met)
+    };
+    Some(Stays { look: walk(look, STAY)?, csr: walk(csr, CSR) })
 }
 
 /// The feature of this name, where it needs no more than the lengths of rows.

@@ -9,6 +9,12 @@ pub struct Histogram(Vec<(u32, u64)>);
 /// The fewest values that a thread counts.
 const FEWEST: usize = 1 << 16;
 
+/// The first length of a row that is not counted in a bin of its own.
+const BINS: usize = 1024;
+
+/// Rows that are counted side by side: a bin that was just counted up is not ready for the next row.
+const SIDE_BY_SIDE: usize = 4;
+
 impl Histogram {
     /// One pass over the values; a sort where some are much larger than the list is long.
     pub fn of(values: &[u32]) -> Self {
@@ -34,8 +40,28 @@ impl Histogram {
         Histogram(counts.filter(|c| c.1 > 0).map(|(value, count)| (value as u32, count)).collect())
     }
 
+    /// The lengths of the rows that begin and end at these offsets: one pass, and a sort of those of
+    /// 1,024 entries or more.
+    pub fn of_rows(row_ptr: &[usize]) -> Self {
+        let rows = row_ptr.len().saturating_sub(1);
+        let chunk = rows.div_ceil(rayon::current_num_threads().max(1)).max(FEWEST);
+        if rows <= chunk {
+            // A pool of threads is not woken for little work.
+            let (bins, longer) = count(row_ptr);
+            return Histogram::of_bins(&bins, longer);
+        }
+        let starts = (0..rows.div_ceil(chunk)).into_par_iter().map(|i| i * chunk);
+        let counted = starts.map(|start| count(&row_ptr[start..=rows.min(start + chunk)]));
+        let counted = counted.reduce_with(|(mut bins, mut longer), (more, others)| {
+            bins.iter_mut().zip(more).for_each(|(bin, more)| *bin += more);
+            longer.extend(others);
+            (bins, longer)
+        });
+        let (bins, longer) = counted.unwrap_or_default();
+        Histogram::of_bins(&bins, longer)
+    }
+
     /// Value `i` `bins[i]` times, and these `longer` ones, which are past the end of `bins`.
-    #[cfg(feature = "cuda")]
     pub(crate) fn of_bins(bins: &[u32], mut longer: Vec<u32>) -> Self {
         longer.sort_unstable();
         let bins = bins.iter().enumerate().filter(|(_, times)| **times > 0);
@@ -117,6 +143,20 @@ impl Histogram {
     }
 }
 
+/// How often each length below [`BINS`] occurs, and the others; of fewer than 2^32 rows.
+fn count(row_ptr: &[usize]) -> (Vec<u32>, Vec<u32>) {
+    let mut bins = vec![[0u32; SIDE_BY_SIDE]; BINS];
+    let mut longer = Vec::new();
+    for (i, ends) in row_ptr.windows(2).enumerate() {
+        let length = ends[1] - ends[0];
+        match bins.get_mut(length) {
+            Some(bin) => bin[i % SIDE_BY_SIDE] += 1,
+            None => longer.push(length as u32),
+        }
+    }
+    (bins.iter().map(|bin| bin.iter().sum()).collect(), longer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +192,23 @@ mod tests {
         let none = Histogram::of(&[]);
         assert!(none.is_empty());
         assert_eq!((none.len(), none.max(), none.at(0), none.sum_of_every(32)), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn lengths_of_rows_are_counted_between_their_ends() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("a pool");
+        for count in [0, 1, 7, 100_000] {
+            // Few rows are longer than what is counted in bins.
+            let length = |i: u32| if i % 1000 == 6 { 1020 + i % 7 } else { i % 9 };
+            let lengths: Vec<u32> = (0..count).map(length).collect();
+            let ends = lengths.iter().scan(0, |end, &length| {
+                *end += length as usize;
+                Some(*end)
+            });
+            let row_ptr: Vec<usize> = std::iter::once(0).chain(ends).collect();
+            let counted = pool.install(|| Histogram::of_rows(&row_ptr));
+            assert_eq!(counted, Histogram::of(&lengths), "{count} rows");
+        }
     }
 
     #[test]

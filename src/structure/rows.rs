@@ -20,9 +20,9 @@ impl Structure<'_> {
         once(&self.lengths, count).as_slice()
     }
 
-    /// How often each row length occurs; one pass over the lengths, kept.
+    /// How often each row length occurs; one pass over the row pointers, kept.
     pub fn row_lengths(&self) -> &Histogram {
-        once(&self.row_lengths, || Histogram::of(self.lengths()))
+        once(&self.row_lengths, || Histogram::of_rows(self.pattern.row_ptr()))
     }
 
     /// Entries of the longest row.

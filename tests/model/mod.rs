@@ -65,6 +65,7 @@ pub fn model() -> Model {
         },
         rules: Rules::default(),
         look: Rules::default(),
+        csr: Rules::default(),
         features,
     }
 }

@@ -1,6 +1,7 @@
 //! Model cards: how a model was made, how well it chooses, and where it fails.
 
 use anyhow::Result;
+use ellect::model::Rules;
 
 use crate::case::Case;
 use crate::evaluate::{self, Report, rules};
@@ -59,10 +60,21 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
             and does not choose.\n\n```\n"
         + &model.rules.text()
         + "```\n\n## When it looks\n\nA tree by linfa over the lengths of rows and the products to \
-           come, trained on whether features, estimates and conversion paid; effort predict asks it \
-           first.\n\n```\n"
+           come, trained on whether features, estimates and conversion paid beside what is taken \
+           without a look; effort predict asks it first.\n\n```\n"
         + &model.look.text()
         + "```\n"
+        + &in_csr(&model.csr)
+}
+
+/// The tree of where `csr` is taken, where there is one.
+fn in_csr(csr: &Rules) -> String {
+    if csr.nodes.is_empty() {
+        return String::new();
+    }
+    let text = "\n## Where it stays in csr\n\nThe same where it does not look: whether `csr` takes less \
+                than the incumbent.\n\n```\n";
+    text.to_string() + &csr.text() + "```\n"
 }
 
 fn ratio(case: &Case, predicted: &Predicted) -> Option<f64> {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result, bail};
-use ellect::choose::{Workload, target, target_of};
+use ellect::choose::{Workload, stay_s, target, target_of};
 use ellect::cost::{Cost, Estimator, TERMS, relate, terms};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
@@ -64,6 +64,8 @@ pub struct Case {
     pub nrows: u64,
     /// Number of nonzeros.
     pub nnz: u64,
+    /// Seconds of a product with the incumbent as they are estimated at sight; 0 where they are not.
+    pub stay_s: f64,
     /// Seconds that features and estimates took; 0 where that was not timed.
     pub analysis_s: f64,
     /// Features by name.
@@ -232,6 +234,8 @@ impl Records {
             let structure = &self.structures[&fingerprint];
             let trials = measured.into_values().filter_map(|m| trial(m, device));
             let mut trials: Vec<Trial> = trials.collect();
+            let workload = Workload { precision, ..Workload::default() };
+            let size = [structure.nrows, structure.ncols, structure.nnz].map(|n| n as usize);
             relate(trials.iter_mut().map(|trial| (&trial.candidate, &mut trial.terms)));
             Case {
                 source: source.to_string(),
@@ -244,6 +248,7 @@ impl Records {
                 precision,
                 nrows: structure.nrows,
                 nnz: structure.nnz,
+                stay_s: stay_s(size, device, &workload).unwrap_or(0.0),
                 analysis_s: structure.analysis_s.unwrap_or(0.0),
                 features: structure.features.clone(),
                 trials,

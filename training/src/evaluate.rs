@@ -7,18 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use ellect::Precision;
-use ellect::model::Rules;
+use ellect::choose::CSR;
+use ellect::model::{LOOK, Rules, SPMVS as PRODUCTS};
 use serde::Serialize;
 
 use crate::case::Case;
 use crate::dataset;
 use crate::figures::{self, ESTIMATE, Figure, Figures, MEASURE, MODEL, TWO_TIMED};
 use crate::replay::{
-    Choices, Glance, LOSS, Score, best_of_few, best_of_measured, best_s, geometric_mean, least,
-    look_over_stay, named,
+    Choices, Glance, LOSS, Score, Trees, best_of_few, best_of_measured, best_s, geometric_mean,
+    incumbent, least, look_over_stay, named,
 };
 use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out};
-use crate::tree::{self, row_statistics};
+use crate::tree::{self, Tried, row_statistics};
 
 /// Matrices of at least so many nonzeros are reported alone too.
 pub const LARGE_NNZ: u64 = 1_000_000;
@@ -56,6 +57,8 @@ pub struct Total {
     /// Share of the matrices that are looked at: of the others a tree says by the lengths of their
     /// rows that features would not pay.
     pub looked: f64,
+    /// Share of the matrices that are not, and that another tree gives to `csr`.
+    pub csr: f64,
 }
 
 /// A class of matrices.
@@ -265,21 +268,22 @@ fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<
 }
 
 /// Totals for numbers of products. Whether a matrix is looked at is told by a tree that saw none of
-/// its family; where it is not, the incumbent stays.
+/// its family, and where it is not, whether `csr` is taken or the incumbent.
 fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Total>> {
     let mut ratios = vec![vec![1.0; cases.len()]; SPMVS.len()];
-    let mut looked = [0usize; SPMVS.len()];
+    let (mut looked, mut csr) = ([0usize; SPMVS.len()], [0usize; SPMVS.len()]);
     for fold in dataset::folds(cases, settings.folds) {
         let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
-        let rules = look(cases, predicted, &seen)?;
+        let trees = trees(cases, predicted, &seen)?;
         for i in fold {
             for (k, &spmvs) in SPMVS.iter().enumerate() {
-                let glance = Glance::of(&rules, &cases[i], spmvs);
+                let glance = Glance::of(&trees, &cases[i], spmvs);
                 let over = match glance.looks {
                     true => look_over_stay(&cases[i], &predicted[i], spmvs),
                     false => glance.over_stay(&cases[i], spmvs),
                 };
                 looked[k] += usize::from(glance.looks);
+                csr[k] += usize::from(glance.csr);
                 ratios[k][i] = 1.0 / over.unwrap_or(1.0);
             }
         }
@@ -292,23 +296,36 @@ fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Resul
             speedup: geometric_mean(ratios[k].iter().copied()),
             losses: lost as f64 / count,
             looked: looked[k] as f64 / count,
+            csr: csr[k] as f64 / count,
         }
     };
     Ok((0..SPMVS.len()).map(total).collect())
 }
 
-/// A look pays where all takes at most this part of the incumbent's time: less is left to chance.
-const PAYS: f64 = 0.95;
-
-/// The tree that tells whether a look pays, of the cases at these places.
+/// The trees that are asked at sight, learned from the cases at these places.
 ///
 /// # Errors
 /// What linfa says.
-pub fn look(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Rules> {
-    let over = |i: usize, spmvs| look_over_stay(&cases[i], &predicted[i], spmvs);
-    let pays = |i: usize, spmvs: u64| over(i, spmvs).is_some_and(|over| over < PAYS);
-    let example = |&i: &usize| LOOK_SPMVS.map(|spmvs| (&cases[i], spmvs, pays(i, spmvs)));
-    tree::worth(&seen.iter().flat_map(example).collect::<Vec<_>>())
+pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Trees> {
+    let names = row_statistics();
+    let in_csr = |&i: &usize| {
+        let (case, csr) = (&cases[i], named(&cases[i], CSR)?);
+        Some(Tried { case, spmvs: u64::MAX, over: csr.spmv_s / incumbent(case)?.spmv_s })
+    };
+    let csr = tree::agreed(&seen.iter().filter_map(in_csr).collect::<Vec<_>>(), &names, CSR)?;
+    // Where it is always the incumbent, nothing is asked.
+    let csr = if csr == tree::stay() { Rules::default() } else { csr };
+    let staying = Trees { look: tree::stay(), csr };
+    // A look has to pay beside what is taken without one.
+    let looked = |i: usize, spmvs| {
+        let (case, glance) = (&cases[i], Glance::of(&staying, &cases[i], spmvs));
+        let over = look_over_stay(case, &predicted[i], spmvs)? / glance.over_stay(case, spmvs)?;
+        Some(Tried { case, spmvs, over })
+    };
+    let looked = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| looked(i, n)).into_iter().flatten());
+    let names: Vec<&str> = names.iter().copied().chain([PRODUCTS]).collect();
+    let look = tree::agreed(&looked.collect::<Vec<_>>(), &names, LOOK)?;
+    Ok(Trees { look, ..staying })
 }
 
 fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {
@@ -424,10 +441,10 @@ impl Report {
             );
         }
         text += "\n| products | total over incumbent, features and conversion counted | slower by 2 % \
-                 | looked at |\n|---|---|---|---|\n";
-        for Total { spmvs, speedup, losses, looked } in &self.totals {
-            let (losses, looked) = (percent(*losses), percent(*looked));
-            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {looked} |\n");
+                 | looked at | else in csr |\n|---|---|---|---|---|\n";
+        for Total { spmvs, speedup, losses, looked, csr } in &self.totals {
+            let [losses, looked, csr] = [losses, looked, csr].map(|share| percent(*share));
+            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {looked} | {csr} |\n");
         }
         text += "\n| class | matrices | best/chosen | over incumbent | confidence | never seen: \
                  best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";

@@ -110,11 +110,14 @@ impl Figures<'_> {
             figure("measure_losses", name, all.losses, AtMost(0.0));
         }
         for total in self.totals {
-            let Some((_, key)) = TOTALS.iter().find(|(spmvs, _)| *spmvs == total.spmvs) else {
+            let of = |goal: &&TotalGoal| goal.spmvs == total.spmvs;
+            let Some(TotalGoal { losses, speedup, least, .. }) = TOTALS.iter().find(of) else {
                 continue;
             };
             let name = format!("the same of the total for {} products", total.spmvs);
-            figure(key, &name, total.losses, AtMost(0.005));
+            figure(losses, &name, total.losses, AtMost(0.005));
+            let name = format!("speed-up of the total for {} products", total.spmvs);
+            figure(speedup, &name, total.speedup, AtLeast(*least));
         }
         if let Some(large) = row(MEASURE).and_then(|row| row.large.as_ref()) {
             let least = match precision {
@@ -138,9 +141,26 @@ impl Figures<'_> {
     }
 }
 
-/// The keys of totals, by products.
-const TOTALS: [(u64, &str); 3] =
-    [(100, "total_losses_100"), (1000, "total_losses_1000"), (10_000, "total_losses_10000")];
+/// What is told of the total for so many products.
+struct TotalGoal {
+    spmvs: u64,
+    /// Key of the share of losses.
+    losses: &'static str,
+    /// Key of the speed-up...
+    speedup: &'static str,
+    /// ...and what it is to be at least.
+    least: f64,
+}
+
+const fn goal(spmvs: u64, losses: &'static str, speedup: &'static str, least: f64) -> TotalGoal {
+    TotalGoal { spmvs, losses, speedup, least }
+}
+
+const TOTALS: [TotalGoal; 3] = [
+    goal(100, "total_losses_100", "total_speedup_100", 1.1),
+    goal(1000, "total_losses_1000", "total_speedup_1000", 1.3),
+    goal(10_000, "total_losses_10000", "total_speedup_10000", 1.45),
+];
 
 /// The table of figures, as Markdown.
 pub fn markdown(figures: &[Figure]) -> String {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use ellect::choose::{INCUMBENTS, Workload, best_few, is_csr, settle, with_best};
+use ellect::choose::{CSR, INCUMBENTS, Workload, best_few, is_csr, read_s, settle, with_best};
 use ellect::cost::Cost;
 use ellect::features::{Needs, of_rows_alone};
 use ellect::format::Candidate;
@@ -167,22 +167,30 @@ pub fn look_over_stay(case: &Case, predicted: &Predicted, spmvs: u64) -> Option<
     Some((case.analysis_s + convert_s + n * taken.spmv_s) / (n * stay.spmv_s))
 }
 
-/// What a tree says of a case, and what it asked for.
+/// The trees that are asked at sight: [`Model::look`](ellect::model::Model::look) and
+/// [`Model::csr`](ellect::model::Model::csr).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trees {
+    /// Whether a look pays.
+    pub look: Rules,
+    /// Where it does not, whether `csr` is taken.
+    pub csr: Rules,
+}
+
+/// What trees say of a case, and what they asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Glance {
     /// Whether the matrix is to be looked at.
     pub looks: bool,
-    /// Seconds of reading the lengths of rows, where the tree asked for any.
+    /// Whether it is multiplied by `csr`, where it is not.
+    pub csr: bool,
+    /// Seconds of reading the lengths of rows, where a tree asked for any.
     pub read_s: f64,
 }
 
-/// Seconds that the lengths of rows and their statistics take a row: the benchmark `row_lengths`
-/// on one core of a virtual Intel Xeon.
-const ROW_S: f64 = 1.8e-9;
-
 impl Glance {
-    /// Walks the tree.
-    pub fn of(rules: &Rules, case: &Case, spmvs: u64) -> Glance {
+    /// Walks the trees.
+    pub fn of(trees: &Trees, case: &Case, spmvs: u64) -> Glance {
         let reads =
             |name: &str| of_rows_alone().any(|f| f.name == name && f.needs() == Needs::Rows);
         let read = Cell::new(false);
@@ -190,12 +198,101 @@ impl Glance {
             read.set(read.get() || reads(name));
             Some(tree::at_sight(case, spmvs, name))
         };
-        let looks = staying(rules, spmvs, input).is_none();
-        Glance { looks, read_s: if read.get() { ROW_S * case.nrows as f64 } else { 0.0 } }
+        let stays = staying(&trees.look, &trees.csr, spmvs, input);
+        Glance {
+            looks: stays.is_none(),
+            csr: stays.is_some_and(|stays| stays.csr.is_some()),
+            read_s: if read.get() { read_s(case.nrows) } else { 0.0 },
+        }
     }
 
-    /// Seconds of so many products with the incumbent after this glance, over those without it.
+    /// Seconds of so many products without a look after this glance, over those with the incumbent
+    /// without it.
     pub fn over_stay(&self, case: &Case, spmvs: u64) -> Option<f64> {
-        Some(1.0 + self.read_s / (spmvs as f64 * incumbent(case)?.spmv_s))
+        let stay = incumbent(case)?;
+        let csr = self.csr.then(|| named(case, CSR)).flatten();
+        let (convert_s, spmv_s) = csr.map_or((0.0, stay.spmv_s), |csr| (csr.convert_s, csr.spmv_s));
+        let n = spmvs as f64;
+        Some((self.read_s + convert_s + n * spmv_s) / (n * stay.spmv_s))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ellect::cost::{Cost, Source, TERMS};
+
+    use super::*;
+    use crate::evaluate::trees;
+    use crate::tree::tests::case;
+
+    /// A trial of so many microseconds a product.
+    fn trial(name: &str, spmv_us: f64) -> Trial {
+        let spmv_s = spmv_us * 1e-6;
+        let convert_s = if name == CSR { 0.0 } else { 1e-3 };
+        let source = Source::Estimated;
+        Trial {
+            candidate: name.parse().expect("a candidate"),
+            name: name.to_string(),
+            terms: [1.0; TERMS.len()],
+            estimate: Cost { convert_s, update_s: 0.0, spmv_s, bytes: 1, source },
+            convert_s,
+            spmv_s,
+        }
+    }
+
+    #[test]
+    fn what_staying_takes_is_told_beside_the_incumbent() {
+        let mut case = case("stencil5", 400);
+        case.trials = vec![trial("csr", 2.0), trial(INCUMBENTS[0], 4.0)];
+        let over = |csr, read_s, case: &Case| {
+            Glance { looks: false, csr, read_s }.over_stay(case, 100).expect("an incumbent")
+        };
+        // The incumbent is there already: 400 us.
+        assert!((over(false, 0.0, &case) - 1.0).abs() < 1e-12);
+        assert!((over(false, 40e-6, &case) - 1.1).abs() < 1e-12);
+        assert!((over(true, 40e-6, &case) - 0.6).abs() < 1e-12);
+        case.trials.remove(0);
+        assert!((over(true, 40e-6, &case) - 1.1).abs() < 1e-12, "there is no csr");
+    }
+
+    #[test]
+    fn csr_is_taken_where_it_takes_less_and_a_look_has_to_take_less_still() {
+        let of = |i: usize| {
+            let class = ["stencil5", "power_law"][i % 2];
+            let csr_us = [2.0, 80.0][i % 2];
+            let best_us = [1.9, 1.0][i % 2];
+            let mut case = case(class, 400 + 2 * i);
+            case.stay_s = 4e-6;
+            case.analysis_s = 1e-3;
+            case.trials =
+                vec![trial(INCUMBENTS[0], 4.0), trial(CSR, csr_us), trial("hll", best_us)];
+            case
+        };
+        let cases: Vec<Case> = (0..200).map(of).collect();
+        let taken = |case: &Case| {
+            let spmv_s = case.trials.iter().map(|trial| trial.spmv_s).collect();
+            Predicted { spmv_s, confidence: 1.0 }
+        };
+        let predicted: Vec<Predicted> = cases.iter().map(taken).collect();
+        let seen: Vec<usize> = (0..cases.len()).collect();
+        let gpu = trees(&cases, &predicted, &seen).expect("examples");
+        let glance = |case, spmvs| Glance::of(&gpu, case, spmvs);
+        for (case, few, many) in [(&cases[0], true, false), (&cases[1], false, true)] {
+            let Glance { looks, csr, read_s } = glance(case, 100);
+            assert_eq!((looks, csr, read_s > 0.0), (false, few, true), "{}", case.source);
+            // hll takes half of the incumbent's time on both, but hardly less than csr.
+            assert_eq!(glance(case, 10_000).looks, many, "{}", case.source);
+        }
+        // Of hardly any products, nothing is read.
+        assert_eq!(glance(&cases[0], 1), Glance { looks: false, csr: false, read_s: 0.0 });
+
+        // Where csr is the incumbent there is nothing to ask.
+        let host = |case: &Case| {
+            let trials = case.trials[1..].to_vec();
+            Case { trials, ..case.clone() }
+        };
+        let cases: Vec<Case> = cases.iter().map(host).collect();
+        let predicted: Vec<Predicted> = cases.iter().map(taken).collect();
+        assert_eq!(trees(&cases, &predicted, &seen).expect("examples").csr, Rules::default());
     }
 }

@@ -13,6 +13,7 @@ use crate::case::Case;
 use crate::dataset;
 use crate::evaluate;
 use crate::learner::Learner;
+use crate::replay::Trees;
 use crate::tree;
 
 /// How to train.
@@ -94,8 +95,9 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     scores.extend(evaluate::scores(cases, &predicted));
     let all: Vec<&Case> = cases.iter().collect();
     let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
-    let look = evaluate::look(cases, &predicted, &(0..cases.len()).collect::<Vec<_>>())?;
-    let model = Model { scores, rules, look, ..fit(&all, plan, settings)? };
+    let everywhere: Vec<usize> = (0..cases.len()).collect();
+    let Trees { look, csr } = evaluate::trees(cases, &predicted, &everywhere)?;
+    let model = Model { scores, rules, look, csr, ..fit(&all, plan, settings)? };
     model.check()?;
     Ok(Trained { model, plan, predicted })
 }
@@ -173,6 +175,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         formats,
         rules: Rules::default(),
         look: Rules::default(),
+        csr: Rules::default(),
     };
     model.check()?;
     Ok(model)

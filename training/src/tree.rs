@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
+use ellect::choose::read_s;
 use ellect::features::of_rows_alone;
-use ellect::model::{LOOK, Rule, Rules, SPMVS, STAY};
+use ellect::model::{READING, Rule, Rules, SPMVS, STAY};
 use linfa::prelude::*;
 use linfa_trees::{DecisionTree, TreeNode};
 use ndarray::{Array1, Array2};
@@ -57,48 +58,99 @@ pub fn row_statistics() -> Vec<&'static str> {
     of_rows_alone().map(|feature| feature.name).collect()
 }
 
-/// An input of [`worth`]: the products that are to come, or a feature.
+/// An input of [`agreed`]: the products that are to come, what reading the lengths of rows is of
+/// them, or a feature.
 pub fn at_sight(case: &Case, spmvs: u64, name: &str) -> f64 {
     match name {
         SPMVS => spmvs as f64,
+        READING => read_s(case.nrows) / (spmvs as f64 * case.stay_s),
         name => case.features.get(name).copied().unwrap_or(0.0),
     }
 }
 
-/// The trees of [`worth`], which have to agree: how deep each is, and how many looks that would have
-/// paid count as much to it as one that does not pay.
-const TREES: [(usize, f32); 2] = [(5, 40.0), (4, 100.0)];
+/// What was tried of a case for so many products: a bold answer, and how many times as long as the
+/// cautious one it took.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried<'a> {
+    /// The case.
+    pub case: &'a Case,
+    /// The products.
+    pub spmvs: u64,
+    /// The time of the bold answer over that of the cautious one.
+    pub over: f64,
+}
 
-/// The least weight of their leaves.
-const LEAST_LEAF: f32 = 20.0;
+/// A bold answer pays where it takes at most this part of the other's time: less is left to chance.
+const PAYS: f64 = 0.95;
 
-/// Trees that say of a matrix, by the lengths of its rows and the products to come, whether looking
-/// closer will pay: its features, estimates and conversion in what the products save. Learned from
-/// cases, each with a number of products and whether it paid.
+/// The lengths of rows are read where that takes at most this part of the products' time.
+const READ: f64 = 0.0175;
+
+/// How a tree of [`agreed`] is grown.
+struct Growth {
+    depth: usize,
+    /// What gains an example counts by its logarithm, what loses so many times that.
+    caution: f64,
+    /// The least weight of a leaf.
+    leaf: f32,
+    /// The least that a logarithm counts: with 1, nearly every example counts the same.
+    least: f64,
+}
+
+/// The most that a logarithm counts: rows of a thousand times the mean length are no example for
+/// others.
+const MOST: f64 = 2.0;
+
+/// The trees of [`agreed`]: one of large leaves that counts examples, one that counts gains.
+const TREES: [Growth; 2] = [
+    Growth { depth: 5, caution: 20.0, leaf: 50.0, least: 1.0 },
+    Growth { depth: 5, caution: 20.0, leaf: 10.0, least: 0.05 },
+];
+
+/// Rules over these inputs that give the `bold` answer where two trees agree on it, and
+/// [`STAY`] elsewhere, also where the lengths of rows take too long to be read.
 ///
 /// # Errors
 /// As [`rules`].
-pub fn worth(paid: &[(&Case, u64, bool)]) -> Result<Rules> {
-    let names: Vec<&str> = row_statistics().into_iter().chain([SPMVS]).collect();
-    let tree = |(depth, caution): (usize, f32)| {
-        let example = |&(case, spmvs, paid): &(&Case, u64, bool)| {
-            let (label, weight) = if paid { (LOOK, 1.0) } else { (STAY, caution) };
-            let inputs = names.iter().map(|name| at_sight(case, spmvs, name)).collect();
-            Example { inputs, label, weight }
+pub fn agreed(tried: &[Tried<'_>], names: &[&str], bold: &str) -> Result<Rules> {
+    let answer = |word: &str| Rule::Answer(word.to_string());
+    let read = Rule::Split { feature: READING.to_string(), below: READ, low: 1, high: 2 };
+    let mut rules = Rules { nodes: vec![read, answer(bold), answer(STAY)] };
+    let tried = tried.iter().filter(|t| at_sight(t.case, t.spmvs, READING) < READ);
+    let tried: Vec<&Tried<'_>> = tried.filter(|tried| tried.over.is_finite()).collect();
+    if tried.is_empty() {
+        return Ok(stay());
+    }
+    for Growth { depth, caution, leaf, least } in TREES {
+        let example = |tried: &&Tried<'_>| {
+            let pays = tried.over < PAYS;
+            let (label, caution) = if pays { (bold, 1.0) } else { (STAY, caution) };
+            let weight = caution * tried.over.ln().abs().clamp(least, MOST);
+            let input = |name: &&str| at_sight(tried.case, tried.spmvs, name);
+            Example { inputs: names.iter().map(input).collect(), label, weight: weight as f32 }
         };
-        grow(&paid.iter().map(example).collect::<Vec<_>>(), &names, depth, Some(LEAST_LEAF))
-    };
-    let [first, second] = TREES.map(tree);
-    Ok(both(first?, second?))
+        let examples: Vec<_> = tried.iter().map(example).collect();
+        let tree = grow(&examples, names, depth, Some(leaf))?;
+        if !tree.nodes.contains(&answer(bold)) {
+            return Ok(stay());
+        }
+        rules = both(rules, tree, bold);
+    }
+    Ok(rules)
 }
 
-/// Rules that say to look where both do: the second are asked where the first say so.
-fn both(first: Rules, second: Rules) -> Rules {
-    let (looks, behind) = (Rule::Answer(LOOK.into()), first.nodes.len() as u32);
-    if first.nodes.first() == Some(&looks) {
+/// Rules that ask nothing and say [`STAY`].
+pub fn stay() -> Rules {
+    Rules { nodes: vec![Rule::Answer(STAY.to_string())] }
+}
+
+/// Rules that give this answer where both do: the second are asked where the first say so.
+fn both(first: Rules, second: Rules, word: &str) -> Rules {
+    let (said, behind) = (Rule::Answer(word.to_string()), first.nodes.len() as u32);
+    if first.nodes.first() == Some(&said) {
         return second;
     }
-    let here = |next: u32| if first.nodes[next as usize] == looks { behind } else { next };
+    let here = |next: u32| if first.nodes[next as usize] == said { behind } else { next };
     let there = |next: u32| behind + next;
     let moved = |rule: &Rule, place: &dyn Fn(u32) -> u32| match rule.clone() {
         Rule::Split { feature, below, low, high } => {
@@ -195,11 +247,13 @@ pub fn usual(cases: &[&Case]) -> HashMap<&'static str, String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use ellect::Precision;
+    use ellect::choose::CSR;
     use ellect::features::Features;
+    use ellect::model::LOOK;
     use ellect::structure::Structure;
 
     use super::*;
-    use crate::replay::Glance;
+    use crate::replay::{Glance, Trees};
 
     #[test]
     fn a_matrix_is_looked_at_where_both_trees_say_so() {
@@ -207,15 +261,15 @@ pub(crate) mod tests {
             |feature: &str| Rule::Split { feature: feature.into(), below: 1.0, low: 1, high: 2 };
         let answer = |word: &str| Rule::Answer(word.into());
         let tree = |feature| Rules { nodes: vec![split(feature), answer(STAY), answer(LOOK)] };
-        let rules = both(tree("nrows"), tree("nnz"));
+        let rules = both(tree("nrows"), tree("nnz"), LOOK);
         rules.check(|name| !name.is_empty(), |word| [STAY, LOOK].contains(&word)).expect("sound");
         for (nrows, nnz, expected) in [(0.0, 2.0, STAY), (2.0, 0.0, STAY), (2.0, 2.0, LOOK)] {
             let value = |name: &str| Some(if name == "nrows" { nrows } else { nnz });
             assert_eq!(rules.walk(value).expect("an answer").1, expected);
         }
         let always = Rules { nodes: vec![answer(LOOK)] };
-        assert_eq!(both(always.clone(), tree("nnz")), tree("nnz"));
-        assert_eq!(both(tree("nnz"), always).nodes.len(), 4);
+        assert_eq!(both(always.clone(), tree("nnz"), LOOK), tree("nnz"));
+        assert_eq!(both(tree("nnz"), always, LOOK).nodes.len(), 4);
     }
 
     /// A case without trials of a generated matrix.
@@ -231,34 +285,61 @@ pub(crate) mod tests {
             precision: Precision::F64,
             nrows: csr.nrows() as u64,
             nnz: csr.nnz() as u64,
+            stay_s: 1e-3,
             analysis_s: 0.0,
             features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
             trials: Vec::new(),
         }
     }
 
+    /// What the rules say of a case.
+    fn says<'a>(rules: &'a Rules, case: &Case, spmvs: u64) -> (usize, &'a str) {
+        let input = |name: &str| Some(at_sight(case, spmvs, name));
+        let (met, answer) = rules.walk(input).expect("a tree");
+        (met.len(), answer)
+    }
+
     #[test]
-    fn a_tree_finds_when_a_look_pays_and_reads_rows_only_where_it_must() {
+    fn trees_find_when_a_look_pays_and_read_rows_only_where_they_must() {
         let cases: Vec<Case> =
             (0..100).map(|i| case(["stencil5", "power_law"][i % 2], 200 + 2 * i)).collect();
         // Of many products, a look pays where rows differ.
         let pays = |case: &Case, spmvs| spmvs > 1000 && case.features["row_nnz_cv"] > 0.6;
-        let paid: Vec<_> = cases
+        let over = |case: &Case, spmvs| if pays(case, spmvs) { 0.3 } else { 3.0 };
+        let tried: Vec<_> = cases
             .iter()
-            .flat_map(|case| [10, 100, 10_000].map(|n| (case, n, pays(case, n))))
+            .flat_map(|case| {
+                [10, 100, 10_000].map(|spmvs| Tried { case, spmvs, over: over(case, spmvs) })
+            })
             .collect();
-        let rules = worth(&paid).expect("examples");
-        for (case, spmvs, pays) in paid {
-            assert_eq!(Glance::of(&rules, case, spmvs).looks, pays, "{} {spmvs}", case.source);
+        let names: Vec<&str> = row_statistics().into_iter().chain([SPMVS]).collect();
+        let look = agreed(&tried, &names, LOOK).expect("examples");
+        let trees = Trees { look, csr: Rules::default() };
+        for Tried { case, spmvs, .. } in tried {
+            let looks = Glance::of(&trees, case, spmvs).looks;
+            assert_eq!(looks, pays(case, spmvs), "{} {spmvs}", case.source);
         }
-        let (stencil, graph) = (&cases[0], &cases[1]);
-        assert!(
-            Glance::of(&rules, graph, 10_000).looks && !Glance::of(&rules, stencil, 10_000).looks
-        );
-        let input = |name: &str| Some(at_sight(stencil, 10, name));
-        let (met, answer) = rules.walk(input).expect("a tree");
-        assert_eq!((met.len(), answer), (1, STAY), "{met:?}");
-        assert_eq!(Glance::of(&rules, stencil, 10).read_s, 0.0, "products decide alone");
-        assert!(Glance::of(&rules, stencil, 10_000).read_s > 0.0);
+        let stencil = &cases[0];
+        assert_eq!(says(&trees.look, stencil, 10), (2, STAY), "size and products decide alone");
+        assert_eq!(Glance::of(&trees, stencil, 10).read_s, 0.0);
+        assert!(Glance::of(&trees, stencil, 10_000).read_s > 0.0);
+        // Where products take no time, the lengths of rows are not read for them.
+        let fast = Case { stay_s: 1e-9, ..cases[1].clone() };
+        assert_eq!(says(&trees.look, &fast, 10_000), (1, STAY));
+    }
+
+    #[test]
+    fn a_bold_answer_is_not_given_where_few_that_look_alike_lose() {
+        let cases: Vec<Case> = (0..200).map(|i| case("stencil5", 400 + (i % 2))).collect();
+        let names = row_statistics();
+        for (losing, expected) in [(0, CSR), (5, CSR), (20, STAY)] {
+            let over = |i: usize| if i < losing { 1.5 } else { 0.5 };
+            let tried = cases.iter().enumerate();
+            let tried = tried.map(|(i, case)| Tried { case, spmvs: 1000, over: over(i) });
+            let rules = agreed(&tried.collect::<Vec<_>>(), &names, CSR).expect("examples");
+            assert_eq!(says(&rules, &cases[0], 1000).1, expected, "{losing} lose");
+            assert_eq!(rules == stay(), expected == STAY);
+        }
+        assert_eq!(agreed(&[], &names, CSR).expect("nothing to learn"), stay());
     }
 }

@@ -59,6 +59,52 @@ fn cases() -> Vec<Case> {
     records.cases(&cpu())
 }
 
+/// On a GPU, a second tree tells of what is not looked at whether `csr` is taken.
+fn in_csr_on_a_gpu(model: &Model) {
+    let answer = |word: &str| Rule::Answer(word.into());
+    let split = |feature: &str, below, [low, high]: [u32; 2]| Rule::Split {
+        feature: feature.into(),
+        below,
+        low,
+        high,
+    };
+    let read = split("reading_share", 0.01, [1, 2]);
+    let long = split("row_nnz_max", 9.0, [3, 2]);
+    let csr = Rules { nodes: vec![read, long, answer("stay"), answer("csr")] };
+    let look = Rules { nodes: vec![answer("stay")] };
+    let model = Model { device: "h200".into(), look, csr, ..model.clone() };
+    // Files from before there was such a tree still load.
+    let mut before = serde_json::to_value(&model).expect("plain data");
+    before.as_object_mut().expect("an object").remove("csr");
+    let before = Model::parse(before.to_string().as_bytes(), "h200", Precision::F64);
+    assert_eq!(before, Ok(Model { csr: Rules::default(), ..model.clone() }));
+    let looks = Model { csr: Rules { nodes: vec![answer("look")] }, ..model.clone() };
+    assert!(matches!(looks.check(), Err(LoadFault::Damaged { part, .. }) if part == "csr"));
+
+    let data = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(data.path().join("models")).expect("writable");
+    let path = data.path().join("models").join(file_name("h200", Precision::F64));
+    std::fs::write(&path, model.bytes().expect("memory")).expect("writable");
+    let gpu = Device::shipped().into_iter().find(|d| d.name == "h200").expect("shipped");
+    let tuner = Tuner::new(gpu).with_models(data.path()).expect("it loads");
+    let choice = |class: &str, spmvs| {
+        let csr = generate::by_name(class, 300, 1).expect("a class");
+        let workload = Workload { spmvs, effort: Effort::Predict, ..Workload::default() };
+        tuner.recommend(&csr, &workload).expect("a choice")
+    };
+    let stay = choice("stencil5", 1000);
+    assert_eq!((stay.choice.to_string().as_str(), stay.fingerprint), ("csr", None));
+    let told = "where reading_share < 0.0100 and row_nnz_max < 9.0000, it takes less";
+    assert!(stay.explanation[1].contains(told), "{:?}", stay.explanation);
+    // One row is long, or reading their lengths takes as long as the only product.
+    for (class, spmvs) in [("power_law", 1000), ("stencil5", 1)] {
+        let stay = choice(class, spmvs);
+        let names: Vec<_> = stay.ranking.iter().map(|r| r.candidate.to_string()).collect();
+        assert_eq!(names, ["cusparse:alg=csr_alg1", "csr"], "{class} for {spmvs}");
+        assert_eq!(stay.explanation.len(), 1, "{:?}", stay.explanation);
+    }
+}
+
 #[test]
 fn timings_make_a_model_that_the_tuner_uses() {
     let cases = cases();
@@ -70,6 +116,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
 
     let again = train(&cases, &settings).expect("the same").model;
     assert!(!trained.model.look.nodes.is_empty());
+    assert!(model.csr.nodes.is_empty(), "a host's incumbent is csr");
     // linfa settles ties of a split by chance.
     assert_eq!(Model { rules: model.rules.clone(), look: Rules::default(), ..again }, model);
 
@@ -132,13 +179,14 @@ fn timings_make_a_model_that_the_tuner_uses() {
     assert!(tuner.recommend(&csr, &estimate).expect("a choice").ranking.len() > 1);
     // Of very many products a look is a small part, whatever the tree says.
     let never = Model { look: Rules { nodes: vec![answer("stay")] }, ..model.clone() };
-    assert!(never.stays(&structure, ALWAYS_LOOK - 1).is_some());
-    assert!(never.stays(&structure, ALWAYS_LOOK).is_none());
+    assert!(never.stays(&structure, ALWAYS_LOOK - 1, 0.0).is_some());
+    assert!(never.stays(&structure, ALWAYS_LOOK, 0.0).is_none());
     let damaged = |nodes: Vec<Rule>| Model { look: Rules { nodes }, ..model.clone() }.check();
     assert!(matches!(damaged(vec![answer("hll")]), Err(LoadFault::Damaged { .. })));
     let of_entries = Rule::Split { feature: "bandwidth".into(), below: 1.0, low: 1, high: 2 };
     let dear = vec![of_entries, answer("stay"), answer("look")];
     assert!(matches!(damaged(dear), Err(LoadFault::Damaged { .. })), "it reads entries");
+    in_csr_on_a_gpu(&model);
 
     let report = evaluate(&cases, trained.plan, &settings, Unseen::Tried).expect("families");
     assert_eq!(report.classes.len(), SOURCES.len());
