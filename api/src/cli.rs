@@ -241,6 +241,7 @@ measurement) fingerprint, candidate, device, threads, precision, basis, protocol
   outcome            timed, refused, wrong or failed
   reason             where it is not timed
   spmv, convert      raw_s (every sample), min_s, median_s, spread
+  reruns             spmv of later runs, a list, where `tune --rerun` made some
   products_per_sample, update_s, bytes, copies";
 
 const DEVICES_JSON: &str = "\

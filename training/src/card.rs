@@ -32,8 +32,8 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
         model.features.len(),
         model.formats.keys().cloned().collect::<Vec<_>>().join(", ")
     );
-    text +=
-        "Plans, by the geometric mean of best over chosen time:\n\n| plan | score |\n|---|---|\n";
+    text += "Plans, by the root mean square of regret, the time of the choice over the best one, less \
+         1:\n\n| plan | regret |\n|---|---|\n";
     for (plan, score) in model.scores.iter().filter(|(name, _)| name.contains("_over_the_")) {
         text += &format!("| {} | {score:.4} |\n", plan.replace('_', " "));
     }

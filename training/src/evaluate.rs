@@ -198,6 +198,7 @@ pub fn scores(cases: &[Case], predicted: &[Predicted]) -> BTreeMap<String, f64> 
     ]);
     if let Some(score) = by_model(cases, predicted).score(cases, |_| true) {
         scores.insert("best_over_chosen".into(), score.best_over_chosen);
+        scores.insert("rms_regret".into(), score.rms_regret);
         scores.insert("worst".into(), score.worst);
         scores.insert("speedup".into(), score.speedup);
     }

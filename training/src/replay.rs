@@ -24,6 +24,9 @@ pub struct Score {
     pub cases: usize,
     /// Geometric mean of best measured time over the time of the choice.
     pub best_over_chosen: f64,
+    /// Root of the mean square of regret, the time of the choice over the best one, less 1: large
+    /// ones count more.
+    pub rms_regret: f64,
     /// The smallest of these ratios...
     pub worst: f64,
     /// ...and the matrix it is of.
@@ -73,6 +76,7 @@ impl Choices {
         Some(Score {
             cases: taken.len(),
             best_over_chosen: geometric_mean(taken.iter().map(|t| t.ratio)),
+            rms_regret: rms(taken.iter().map(|t| 1.0 / t.ratio - 1.0)),
             worst: worst.ratio,
             worst_source: worst.case.source.clone(),
             speedup: by_class(taken.iter().map(|t| (t.case.class(), t.speedup))),
@@ -85,6 +89,12 @@ impl Choices {
 pub fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0usize), |(sum, n), value| (sum + value.ln(), n + 1));
     (sum / count.max(1) as f64).exp()
+}
+
+/// The root of the mean square; 0 of nothing.
+fn rms(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0usize), |(sum, n), value| (sum + value * value, n + 1));
+    (sum / count.max(1) as f64).sqrt()
 }
 
 /// The geometric mean over classes of their geometric means.

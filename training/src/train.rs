@@ -102,7 +102,9 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     Ok(Trained { model, plan, predicted })
 }
 
-/// The plan that cross-validation finds best, its predictions, and the scores of all plans by name.
+/// The plan that cross-validation finds best, by the root mean square of regret: means differ by less
+/// than they do between seeds, while one bad choice in a hundred harms. Its predictions, and the
+/// scores of all plans by name.
 fn choose_plan(
     cases: &[Case],
     folds: usize,
@@ -113,9 +115,9 @@ fn choose_plan(
     for plan in Plan::all() {
         let predicted = split_by(cases, dataset::folds(cases, folds), plan, settings)?;
         let own = evaluate::scores(cases, &predicted);
-        let score = own.get("best_over_chosen").copied().unwrap_or(0.0);
+        let score = own.get("rms_regret").copied().unwrap_or(f64::MAX);
         scores.insert(plan.to_string().replace(' ', "_"), score);
-        if best.as_ref().is_none_or(|(most, _, _)| score > *most) {
+        if best.as_ref().is_none_or(|(least, _, _)| score < *least) {
             best = Some((score, plan, predicted));
         }
     }
