@@ -4,7 +4,7 @@
 //! candidates are estimated; those far above the best estimate are cut, the others timed in an
 //! order that begins with the incumbents and the best of each format, so that a budget which ends
 //! early takes the least. A run that was killed goes on where it was: what is remembered and still
-//! of use is not measured again.
+//! of use is not measured again, or once more where it is near the best.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
@@ -147,9 +147,9 @@ pub struct Summary {
 
 /// What is remembered of a matrix in one precision, by candidate.
 #[derive(Debug, Default)]
-struct Known(HashMap<String, Measurement>);
+struct Earlier(HashMap<String, Measurement>);
 
-impl Known {
+impl Earlier {
     /// Candidates that are not to be measured again.
     fn kept(&self, remembered: Remembered) -> HashSet<&str> {
         let spmv_s = |m: &Measurement| m.cost().map(|cost| cost.spmv_s);
@@ -160,7 +160,7 @@ impl Known {
             }
             _ => false,
         };
-        let kept = self.0.iter().filter(|known| !reruns(known));
+        let kept = self.0.iter().filter(|one| !reruns(one));
         kept.map(|(candidate, _)| candidate.as_str()).collect()
     }
 }
@@ -239,16 +239,17 @@ impl Tuning<'_> {
     /// Whether nothing of a matrix is to be measured.
     fn is_done(&self, fingerprint: Fingerprint) -> Result<bool> {
         let all = ellect::format::candidates(self.meter.device().kind).len();
-        let known = self.known(fingerprint)?;
-        let of = |p| known.get(p).is_some_and(|known| known.kept(self.remembered).len() >= all);
+        let earlier = self.earlier(fingerprint)?;
+        let kept = |p| earlier.get(p).map_or(0, |earlier| earlier.kept(self.remembered).len());
+        let of = |p| kept(p) >= all;
         Ok(self.precisions.iter().all(of))
     }
 
     /// What is remembered of a matrix and still of use.
-    fn known(&self, fingerprint: Fingerprint) -> Result<HashMap<Precision, Known>> {
-        let mut known: HashMap<Precision, Known> = HashMap::new();
+    fn earlier(&self, fingerprint: Fingerprint) -> Result<HashMap<Precision, Earlier>> {
+        let mut earlier: HashMap<Precision, Earlier> = HashMap::new();
         if self.remembered == Remembered::Replaced {
-            return Ok(known);
+            return Ok(earlier);
         }
         let driver = self.meter.driver();
         for measurement in self.wisdom.measurements(fingerprint)? {
@@ -262,11 +263,11 @@ impl Tuning<'_> {
             };
             let same = measurement.device == wanted.device && measurement.basis == wanted.basis;
             if same && wanted.differs(&measurement).is_none() {
-                let of_precision = known.entry(measurement.precision).or_default();
+                let of_precision = earlier.entry(measurement.precision).or_default();
                 of_precision.0.insert(measurement.candidate.clone(), measurement);
             }
         }
-        Ok(known)
+        Ok(earlier)
     }
 
     /// Makes a matrix and looks at it.
@@ -391,19 +392,19 @@ impl Run<'_> {
             return Ok(());
         }
         self.tuning.wisdom.keep([Record::Structure(prepared.record.clone())])?;
-        let mut known = self.tuning.known(fingerprint)?;
+        let mut earlier = self.tuning.earlier(fingerprint)?;
         for (precision, survey) in &prepared.surveys {
             if self.is_over() {
                 self.summary.left += 1;
                 return Ok(());
             }
             let start = Instant::now();
-            let known = known.remove(precision).unwrap_or_default();
+            let earlier = earlier.remove(precision).unwrap_or_default();
             let tally = match precision {
                 Precision::F32 => {
-                    self.case(&prepared, &prepared.csr.cast::<f32>(), survey, &known, tell)
+                    self.case(&prepared, &prepared.csr.cast::<f32>(), survey, &earlier, tell)
                 }
-                Precision::F64 => self.case(&prepared, &prepared.csr, survey, &known, tell),
+                Precision::F64 => self.case(&prepared, &prepared.csr, survey, &earlier, tell),
             }?;
             self.done += 1;
             self.summary.tally.add(tally);
@@ -423,13 +424,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures the candidates of a matrix in one precision that are not `known`.
+    /// Measures the candidates of a matrix in one precision that `earlier` leaves to be measured.
     fn case<T: Scalar>(
         &self,
         prepared: &Prepared,
         csr: &Csr<T>,
         survey: &Survey,
-        known: &Known,
+        earlier: &Earlier,
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<Tally> {
         let tuning = self.tuning;
@@ -442,7 +443,7 @@ impl Run<'_> {
             max_convert_s: MOST_S,
             ..Protocol::default()
         };
-        let kept = known.kept(tuning.remembered);
+        let kept = earlier.kept(tuning.remembered);
         let mut tally = Tally { known: kept.len(), ..Tally::default() };
         let decided = |candidate: &Candidate, seen: Option<&Seen>, outcome: Outcome| Measurement {
             fingerprint: prepared.record.fingerprint,
@@ -485,8 +486,8 @@ impl Run<'_> {
                 tuning.meter.measure(csr, &structure, candidate, &target, &protocol, Some(MOST))?;
             let seen = Some(Box::new(suits.seen.clone()));
             let measured = Measurement { seen, ..measured };
-            let measured = match known.0.get(&measured.candidate) {
-                Some(earlier) => measured.after(earlier),
+            let measured = match earlier.0.get(&measured.candidate) {
+                Some(before) => measured.after(before),
                 None => measured,
             };
             tally.count(&measured.outcome);
