@@ -97,8 +97,16 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     assert_eq!((first.formats, first.nearness), (second.formats.clone(), second.nearness.clone()));
 
     // What was best and what it is compared with run once more, beside what ran before.
-    let rerun = ["--rerun", "1", "--measure-only", "--export", "rerun.jsonl"];
+    // A limit that cuts nearly all costs nothing that was timed.
+    let timed = || {
+        let (_, list) = ellect(data, &["wisdom", "list", "--json"]);
+        let list: Vec<serde_json::Value> = serde_json::from_str(&list).expect("JSON");
+        list.iter().filter_map(|row| row["timed"].as_u64()).sum::<u64>()
+    };
+    let before = timed();
+    let rerun = ["--rerun", "1", "--cut", "1", "--measure-only", "--export", "rerun.jsonl"];
     let rerun = tune(data, &rerun).output().expect("it runs");
+    assert_eq!((before > 0, timed()), (true, before));
     let summary = String::from_utf8_lossy(&rerun.stdout).into_owned();
     let lines = std::fs::read_to_string(data.join("rerun.jsonl")).expect("exported");
     let of_several = lines.lines().filter(|line| line.contains("\"reruns\":[")).count();

@@ -460,7 +460,7 @@ impl Run<'_> {
             seen: seen.map(|seen| Box::new(seen.clone())),
             outcome,
         };
-        let (timed, hopeless, refused) = self.sort(survey, &kept);
+        let (timed, hopeless, refused) = self.sort(survey, earlier, &kept);
         let mut records = Vec::new();
         for (candidate, reason) in refused {
             let outcome = Outcome::Refused { reason: reason.clone() };
@@ -503,6 +503,7 @@ impl Run<'_> {
     fn sort<'s>(
         &self,
         survey: &'s Survey,
+        earlier: &Earlier,
         kept: &HashSet<&str>,
     ) -> (
         Vec<(&'s Candidate, &'s Suits)>,
@@ -522,7 +523,10 @@ impl Run<'_> {
                 Err(reason) => refused.push((candidate, reason)),
                 Ok(suits) => {
                     let over = suits.cost.spmv_s / best_s;
-                    if over > self.tuning.cut && !INCUMBENTS.contains(&text.as_str()) {
+                    // What was timed and is near the best is not hopeless, whatever its estimate.
+                    let timed_before = earlier.0.contains_key(&text);
+                    let spared = timed_before || INCUMBENTS.contains(&text.as_str());
+                    if over > self.tuning.cut && !spared {
                         let reason = format!(
                             "its estimate is {over:.1} times the best one, over the limit of {}",
                             self.tuning.cut
