@@ -116,13 +116,20 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // Rows of each column of jagged diagonals: rows that reach it, rounded up to `br`. `sorted` lengths
-// fall; a thread a row fills the columns that end with it. counts[width] = 0 is set before.
+// fall; the columns that end with a row are filled for it, many by the whole warp. counts[width] = 0 is
+// set before.
 extern "C" __global__ void __launch_bounds__(256)
     jagged_counts(uint32_t nrows, uint32_t br, const uint32_t* sorted, uint32_t* counts) {
     const uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (i >= nrows) return;
-    const uint32_t next = i + 1 < nrows ? sorted[i + 1] : 0;
-    for (uint32_t k = next; k < sorted[i]; k++) counts[k] = uint32_t((i + br) / br * br);
+    const uint32_t lane = threadIdx.x % 32, count = uint32_t((i + br) / br * br);
+    const uint32_t end = i < nrows ? sorted[i] : 0, next = i + 1 < nrows ? sorted[i + 1] : 0;
+    const bool many = end > next + 32;
+    for (uint32_t k = next; !many && k < end; k++) counts[k] = count;
+    for (uint32_t left = __ballot_sync(full, many); left; left &= left - 1) {
+        const int from = __ffs(left) - 1;
+        const uint32_t last = __shfl_sync(full, end, from), of = __shfl_sync(full, count, from);
+        for (uint32_t k = __shfl_sync(full, next, from) + lane; k < last; k += 32) counts[k] = of;
+    }
 }
 
 // First column of each slice (base), and the widest span of all (0 before): a warp a slice. Columns
@@ -166,14 +173,27 @@ struct Slots {
     __device__ __forceinline__ uint64_t start(uint32_t at) const {
         return narrow ? narrow[at] : wide ? wide[at] : at * pitch;
     }
+    // Whether any of `count` stored rows from `first` on has a slot `k`; `width` is of all columns.
+    __device__ __forceinline__ bool reach(uint32_t k, uint32_t width, uint64_t first, uint64_t count,
+                                          uint32_t stored) const {
+        if (first >= stored) return false;
+        // Columns over all rows only get shorter.
+        if (!rows) return k < width && start(k + 1) - start(k) > first;
+        const uint64_t last = min(first + count, uint64_t(stored)) - 1;
+        for (uint64_t s = first / rows; s <= last / rows; s++)
+            if (start(uint32_t(s + 1)) - start(uint32_t(s)) > uint64_t(k) * rows) return true;
+        return false;
+    }
 };
 
-// Puts columns and values of CSR rows in their slots, and padding in the rest: a block takes
-// 1024 / depth stored rows, `depth` entries of each at a time, which it turns over in shared memory,
-// so that reads run along rows and writes along columns. `to` relabels columns; `base` is taken off
-// those of 16 bits. Either of `columns` and `values` may be null. Blocks of 128 threads.
+// Puts columns and values of CSR rows in their slots, and padding in the rest: of the 1024 / depth
+// stored rows from `first` on, from slot `k0` to slot `end` of each, `depth` at a time in strides of
+// `stride`, which it turns over in shared memory, so that reads run along rows and writes along
+// columns. `to` relabels columns; `base` is taken off those of 16 bits. Either of `columns` and
+// `values` may be null. Blocks of 128 threads.
 template <int depth, class T, class Column, class Offset>
-__device__ __forceinline__ void fill(uint32_t nrows, uint32_t stored, uint32_t width,
+__device__ __forceinline__ void fill(uint64_t first, uint32_t k0, uint32_t end, uint32_t stride,
+                                     uint32_t nrows, uint32_t stored, uint32_t width,
                                      const Slots slots, const uint32_t* __restrict__ order,
                                      const uint32_t* __restrict__ to,
                                      const uint32_t* __restrict__ base,
@@ -185,7 +205,7 @@ __device__ __forceinline__ void fill(uint32_t nrows, uint32_t stored, uint32_t w
     __shared__ uint32_t column_tile[rows][depth + 1];
     __shared__ Offset begins[rows];
     __shared__ uint32_t lengths[rows], widest;
-    const uint64_t first = uint64_t(blockIdx.x) * rows;
+    __syncthreads();
     if (threadIdx.x == 0) widest = 0;
     if (threadIdx.x < rows) {
         const uint64_t i = first + threadIdx.x;
@@ -212,7 +232,7 @@ __device__ __forceinline__ void fill(uint32_t nrows, uint32_t stored, uint32_t w
     const uint32_t length = lengths[mine], all = __reduce_max_sync(full, width);
     if (threadIdx.x % 32 == 0) atomicMax(&widest, all);
     __syncthreads();
-    for (uint32_t k0 = 0; k0 < widest; k0 += depth) {
+    for (; k0 < min(widest, end); k0 += stride) {
         // Columns over all rows only get shorter.
         if (!slots.rows && slots.start(k0 + 1) - slots.start(k0) <= first) break;
         uint32_t column[each];
@@ -248,6 +268,27 @@ __device__ __forceinline__ void fill(uint32_t nrows, uint32_t stored, uint32_t w
             if (values) values[at] = is ? value_tile[mine][k] : T(0);
         }
     }
+}
+
+// A block fills the first `cap` slots of 1024 / depth stored rows. With `parts` it fills the others, of
+// the few rows that have more: so many blocks share 32 times as many rows, from all over the matrix,
+// since long rows are often neighbours.
+template <int depth, class T, class Column, class Offset, class... Rest>
+__device__ __forceinline__ void fill_part(uint32_t cap, uint32_t parts, uint32_t nrows,
+                                          uint32_t stored, uint32_t width, const Slots slots,
+                                          Rest... rest) {
+    constexpr uint32_t rows = 1024 / depth;
+    if (parts == 0) {
+        fill<depth, T, Column, Offset>(uint64_t(blockIdx.x) * rows, 0, cap, depth, nrows, stored,
+                                       width, slots, rest...);
+        return;
+    }
+    const uint64_t first = uint64_t(blockIdx.x / parts) * rows, pitch = gridDim.x / parts * rows;
+    const uint32_t part = blockIdx.x % parts;
+    const bool more = slots.reach(cap, width, first + threadIdx.x % 32 * pitch, rows, stored);
+    for (uint32_t left = __ballot_sync(full, more); left; left &= left - 1)
+        fill<depth, T, Column, Offset>(first + (__ffs(left) - 1) * pitch, cap + part * depth, full,
+                                       parts * depth, nrows, stored, width, slots, rest...);
 }
 
 // The row of every entry: a warp takes 32 rows.
@@ -295,13 +336,15 @@ __device__ __forceinline__ void take_values(uint64_t slots, const uint32_t* sour
     FILL(32, width, Offset, name, T, bits, Column)
 #define FILL(depth, width, Offset, name, T, bits, Column)                                         \
     extern "C" __global__ void __launch_bounds__(128) fill##depth##_c##bits##_##width##_##name(   \
-        uint32_t nrows, uint32_t stored, uint32_t columns_each, uint32_t rows, uint64_t pitch,    \
+        uint32_t cap, uint32_t parts, uint32_t nrows, uint32_t stored, uint32_t columns_each,     \
+        uint32_t rows, uint64_t pitch,                                                            \
         const uint32_t* narrow, const uint64_t* wide, const uint32_t* order, const uint32_t* to,  \
         const uint32_t* base, const Offset* row_ptr, const uint32_t* col_idx, const T* from,      \
         Column* columns, T* values) {                                                             \
         const Slots slots{rows, pitch, narrow, wide};                                             \
-        fill<depth, T, Column, Offset>(nrows, stored, columns_each, slots, order, to, base,       \
-                                       row_ptr, col_idx, from, columns, values);                  \
+        fill_part<depth, T, Column, Offset>(cap, parts, nrows, stored, columns_each, slots,       \
+                                            order, to, base, row_ptr, col_idx, from, columns,     \
+                                            values);                                              \
     }
 OFFSETS(narrow, uint32_t)
 OFFSETS(wide, uint64_t)

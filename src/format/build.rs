@@ -283,6 +283,12 @@ pub(super) fn longest_first(
     Ok(sorted)
 }
 
+/// Times that a block of the kernel `fill` goes on over its rows before others share the rest; times
+/// that those go on, and the most of them.
+const FILLED_ALONE: usize = 32;
+const FILLED_IN_PART: usize = 8;
+const MOST_PARTS: usize = 64;
+
 /// Where entries go: see the kernel `fill`.
 pub(super) struct Slots {
     /// Rows of a slice; 0 where columns go over all rows.
@@ -303,23 +309,28 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Fills columns and values; gives the launch that fills the values anew.
+    /// Fills columns and values; gives the launches that fill the values anew.
     pub fn fill(
         self,
         builder: &mut dyn Builder,
         rows: &Rows,
         target: &Target<'_>,
-    ) -> Result<Launch, Stop> {
+    ) -> Result<Vec<Launch>, Stop> {
         let matrix = builder.matrix();
+        let longest = builder.read(rows.longest)? as usize;
         let bits = if self.base == NULL { 32 } else { 16 };
         let depth = depth(matrix.nnz, matrix.nrows);
         let (offset, precision) = (matrix.offset_name(), target.precision);
         let kernel = format!("fill{depth}_c{bits}_{offset}_{precision}");
-        // A block of 128 threads takes 1,024 entries at a time.
-        let threads = self.stored.div_ceil(1024 / depth) as u64 * 128;
+        // A block takes 1,024 entries at a time; where it would take many, others share the rest.
+        let blocks = self.stored.div_ceil(1024 / depth);
+        let cap = FILLED_ALONE * depth;
+        let parts = longest.saturating_sub(cap).div_ceil(FILLED_IN_PART * depth).min(MOST_PARTS);
         let [narrow, wide] = self.starts;
-        let launch = |relabel: Arg, columns: Arg| {
+        let launch = |relabel: Arg, columns: Arg, parts: usize| {
             let args = vec![
+                Arg::U32(cap as u32),
+                Arg::U32(parts as u32),
                 Arg::U32(matrix.nrows as u32),
                 Arg::U32(self.stored as u32),
                 Arg::U32(self.width as u32),
@@ -336,9 +347,16 @@ impl Slots {
                 columns,
                 self.values,
             ];
-            Launch::over("convert", kernel.clone(), threads, 128, args)
+            let blocks = if parts == 0 { blocks } else { blocks.div_ceil(32) * parts };
+            Launch::over("convert", kernel.clone(), blocks as u64 * 128, 128, args)
         };
-        builder.launch(&launch(rows.relabel, self.columns))?;
-        Ok(launch(NULL, NULL))
+        let launches = |relabel: Arg, columns: Arg| {
+            let rest = (parts > 0).then(|| launch(relabel, columns, parts));
+            [launch(relabel, columns, 0)].into_iter().chain(rest)
+        };
+        for launch in launches(rows.relabel, self.columns) {
+            builder.launch(&launch)?;
+        }
+        Ok(launches(NULL, NULL).collect())
     }
 }

@@ -315,7 +315,7 @@ pub(super) fn build(
     let product = Product { width, pitch, starts, lengths, rows_each, scatter, columns, values };
     let launch = product.launch(matrix.nrows, threads, target.precision);
     let order = rows.basis_order();
-    Ok(Built { launches: vec![launch], update: vec![update], order, ..Built::default() })
+    Ok(Built { launches: vec![launch], update, order, ..Built::default() })
 }
 
 /// Where the entries of a CSR matrix go.

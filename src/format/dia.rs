@@ -8,7 +8,8 @@
 //!                                 2  6  *     row 3
 //! ```
 //!
-//! Stored diagonal by diagonal, `nrows` places each. Fill (`*`) has the value -0.0 and is never
+//! Stored diagonal by diagonal, `nrows` places each, one more where that is odd: two rows of a
+//! diagonal are one load on a GPU. Fill (`*`) has the value -0.0 and is never
 //! multiplied into a result. Good for: stencils on regular grids with fixed neighbours. Bad for:
 //! everything else; refused where there are more than three places for each entry.
 
@@ -52,5 +53,5 @@ impl Storage for DiaFormat {
 
 /// Rows of the one hack.
 fn rows(structure: &Structure<'_>) -> usize {
-    structure.pattern().nrows().max(1)
+    structure.pattern().nrows().max(1).next_multiple_of(2)
 }

@@ -167,7 +167,7 @@ impl Storage for HllFormat {
         let product = Product { starts, base, scatter, columns, values };
         let launch = product.launch("hll", kernel, matrix.nrows, stored * threads);
         let order = rows.basis_order();
-        Ok(Built { launches: vec![launch], update: vec![update], order, ..Built::default() })
+        Ok(Built { launches: vec![launch], update, order, ..Built::default() })
     }
 }
 
