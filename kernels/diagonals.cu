@@ -1,31 +1,26 @@
 // y = alpha A x + beta y with A stored by diagonals in hacks of `hack` rows: dia and hdia.
 //
-// A thread takes `rows` neighbouring rows, which lie in one hack, and `batch` diagonals at a time.
-// Fill has the value -0.0: it adds nothing to a sum but makes it NaN where x is not finite; such
-// sums are computed again with fill masked. Where `pairs`, the x of two rows is one load if it lies on
-// a multiple of both: half as many requests to the cache for diagonals at even offsets.
+// A thread takes two neighbouring rows, which lie in one hack, and `batch` diagonals at a time. Fill
+// has the value -0.0: it adds nothing to a sum but makes it NaN where x is not finite; such sums are
+// computed again with fill masked. Where `pairs`, the x of two rows is one load if it lies on a
+// multiple of both: half as many requests to the cache for diagonals at even offsets.
 //
-// Launch: blocks of 256 threads over ceil(nrows / rows) threads; no shared memory. A hack has 2^shift
-// rows, a multiple of `rows`; with a shift of 32 there is one of `pitch` rows.
+// Launch: blocks of 256 threads over ceil(nrows / 2) threads; no shared memory. A hack has 2^shift
+// rows, a multiple of 2; with a shift of 32 there is one of `pitch` rows.
 #include "common.cuh"
 
-template <class T, int rows> struct alignas(sizeof(T) * rows) Pack {
+// Rows of a thread.
+constexpr int rows = 2;
+
+template <class T> struct alignas(sizeof(T) * rows) Pack {
     T at[rows];
 };
 
-template <int rows> __device__ __forceinline__ Pack<double, rows> load(const double* p);
-template <> __device__ __forceinline__ Pack<double, 1> load<1>(const double* p) {
-    return {{__ldcs(p)}};
-}
-template <> __device__ __forceinline__ Pack<double, 2> load<2>(const double* p) {
+__device__ __forceinline__ Pack<double> load(const double* p) {
     const double2 v = __ldcs(reinterpret_cast<const double2*>(p));
     return {{v.x, v.y}};
 }
-template <int rows> __device__ __forceinline__ Pack<float, rows> load(const float* p);
-template <> __device__ __forceinline__ Pack<float, 1> load<1>(const float* p) {
-    return {{__ldcs(p)}};
-}
-template <> __device__ __forceinline__ Pack<float, 2> load<2>(const float* p) {
+__device__ __forceinline__ Pack<float> load(const float* p) {
     const float2 v = __ldcs(reinterpret_cast<const float2*>(p));
     return {{v.x, v.y}};
 }
@@ -45,11 +40,10 @@ __device__ __forceinline__ void gather_pair(const double* p, double (&pair)[2]) 
 
 // x of neighbouring columns; 0 outside the matrix. Columns are counted modulo 2^32: one left of the
 // matrix is past its end.
-template <bool pairs, class T, int rows>
+template <bool pairs, class T>
 __device__ __forceinline__ void neighbours(const T* x, uint32_t column, uint32_t ncols,
                                            T (&near)[rows]) {
     if constexpr (pairs) {
-        static_assert(rows == 2);
         const uint32_t place = column ^ uint32_t(reinterpret_cast<uintptr_t>(x) / sizeof(T));
         if (place % 2 == 0 && column < ncols - 1) {
             gather_pair(x + column, near);
@@ -60,7 +54,7 @@ __device__ __forceinline__ void neighbours(const T* x, uint32_t column, uint32_t
     for (int r = 0; r < rows; r++) near[r] = column + r < ncols ? gather(x + (column + r)) : T(0);
 }
 
-template <class T, int rows, int batch, bool masked, bool pairs>
+template <class T, int batch, bool masked, bool pairs>
 __device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_t pitch, uint32_t count,
                                          const int32_t* __restrict__ offsets, const T*& values,
                                          const T* __restrict__ x, T (&sums)[rows]) {
@@ -70,12 +64,12 @@ __device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_
 #pragma unroll 1
     for (uint32_t d = 0; d < count; d += batch, values += uint64_t(batch) * pitch) {
         // All loads of a batch are under way before the first is waited for.
-        Pack<T, rows> value[batch];
+        Pack<T> value[batch];
         uint32_t column[batch];
         T near[batch][rows];
 #pragma unroll
         for (int b = 0; b < batch; b++)
-            value[b] = d + b < count ? load<rows>(values + uint64_t(b) * pitch) : Pack<T, rows>{};
+            value[b] = d + b < count ? load(values + uint64_t(b) * pitch) : Pack<T>{};
 #pragma unroll
         for (int b = 0; b < batch; b++)
             column[b] = d + b < count ? first + uint32_t(__ldg(offsets + d + b)) : 0u - rows;
@@ -89,7 +83,7 @@ __device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_
     }
 }
 
-template <class T, int rows, int batch, bool pairs>
+template <class T, int batch, bool pairs>
 __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32_t shift,
                                           uint32_t pitch, const uint32_t* __restrict__ narrow,
                                           const uint64_t* __restrict__ wide,
@@ -105,30 +99,28 @@ __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32
     values += start * pitch + r;
     offsets += start;
     T sums[rows];
-    sum_rows<T, rows, batch, false, pairs>(first, ncols, pitch, count, offsets, values, x, sums);
+    sum_rows<T, batch, false, pairs>(first, ncols, pitch, count, offsets, values, x, sums);
     bool finite = true;
 #pragma unroll
     for (int q = 0; q < rows; q++) finite &= sums[q] == sums[q];
     if (!finite) {
         values -= uint64_t((count + batch - 1) / batch * batch) * pitch;
-        sum_rows<T, rows, 1, true, false>(first, ncols, pitch, count, offsets, values, x, sums);
+        sum_rows<T, 1, true, false>(first, ncols, pitch, count, offsets, values, x, sums);
     }
 #pragma unroll
     for (int q = 0; q < rows; q++)
         if (first + q < nrows) store(y + first + q, alpha, sums[q], beta);
 }
 
-#define KERNEL(name, T, rows, batch, least, pairs)                                                \
+#define KERNEL(name, T, batch, least, pairs)                                                      \
     extern "C" __global__ void __launch_bounds__(256, least)                                      \
         name(uint32_t nrows, uint32_t ncols, uint32_t shift, uint32_t pitch,                      \
              const uint32_t* narrow, const uint64_t* wide, const int32_t* offsets,                \
              const T* values, const T* x, T* y, T alpha, T beta) {                                \
-        diagonals<T, rows, batch, pairs>(nrows, ncols, shift, pitch, narrow, wide, offsets,       \
-                                         values, x, y, alpha, beta);                              \
+        diagonals<T, batch, pairs>(nrows, ncols, shift, pitch, narrow, wide, offsets, values, x,  \
+                                   y, alpha, beta);                                               \
     }
-KERNEL(diagonals_r1_f64, double, 1, 4, 6, false)
-KERNEL(diagonals_r2_f64, double, 2, 7, 4, false)
-KERNEL(diagonals_r2_f64_few, double, 2, 9, 2, true)
-KERNEL(diagonals_r1_f32, float, 1, 7, 6, false)
-KERNEL(diagonals_r2_f32, float, 2, 4, 8, true)
-KERNEL(diagonals_r2_f32_few, float, 2, 9, 4, true)
+KERNEL(diagonals_f64, double, 7, 4, false)
+KERNEL(diagonals_f64_few, double, 9, 2, true)
+KERNEL(diagonals_f32, float, 4, 8, true)
+KERNEL(diagonals_f32_few, float, 9, 4, true)

@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Basis, Candidate, Refusal, Target, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
-use crate::model::{CONFIDENT, Model, Predictor};
 #[cfg(feature = "cuda")]
-use crate::model::{READING, staying};
+use crate::model::staying;
+use crate::model::{AtSight, CONFIDENT, Model, Predictor};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -197,12 +197,13 @@ impl Tuner {
             return Ok(None);
         };
         let features = self.meter.gpu()?.features(there)?;
-        let Model { look, csr, .. } = model.model();
-        let stays = staying(look, csr, workload.spmvs, |name| match name {
-            READING => Some(0.0),
-            name => features.get(name),
+        let (Model { look, csr, .. }, device) = (model.model(), self.meter.device());
+        let matrix = there.matrix();
+        let size = [matrix.nrows, matrix.ncols, matrix.nnz];
+        let stays = choose::stay_s(size, device, workload).and_then(|stay_s| {
+            let at_sight = AtSight { spmvs: workload.spmvs, stay_s, read_s: 0.0 };
+            staying(look, csr, &at_sight, |name| features.get(name))
         });
-        let device = self.meter.device();
         Ok(stays.and_then(|stays| choose::stay(features, device, workload, &stays)))
     }
 
@@ -287,13 +288,17 @@ impl Tuner {
             return None;
         }
         let (features, device) = (Features::of_size(structure), self.meter.device());
+        let read_s = choose::read_s(structure.pattern().nrows() as u64);
+        let stay_s = self.stay_s(structure, workload)?;
+        let stays = model.stays(structure, &AtSight { spmvs: workload.spmvs, stay_s, read_s })?;
+        choose::stay(features, device, workload, &stays)
+    }
+
+    /// [`choose::stay_s`] of this matrix.
+    fn stay_s(&self, structure: &Structure<'_>, workload: &Workload) -> Option<f64> {
         let pattern = structure.pattern();
         let size = [pattern.nrows(), pattern.ncols(), pattern.nnz()];
-        let stay_s = choose::stay_s(size, device, workload)?;
-        let read_s = choose::read_s(pattern.nrows() as u64);
-        let reading = read_s / (workload.spmvs as f64 * stay_s);
-        let stays = model.stays(structure, workload.spmvs, reading)?;
-        choose::stay(features, device, workload, &stays)
+        choose::stay_s(size, self.meter.device(), workload)
     }
 
     /// What multiplies the CSR arrays as they are, in the order to try: `csr` first where the model says
@@ -304,7 +309,11 @@ impl Tuner {
         workload: &Workload,
     ) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = choose::incumbents(self.meter.device().kind).collect();
-        if self.model(workload).is_some_and(|p| p.model().in_csr(structure)) {
+        let in_csr = |p: &Predictor| {
+            let stay_s = self.stay_s(structure, workload);
+            stay_s.is_some_and(|stay_s| p.model().in_csr(structure, stay_s))
+        };
+        if self.model(workload).is_some_and(in_csr) {
             all.sort_by_key(|candidate| candidate.to_string() != CSR);
         }
         all

@@ -20,7 +20,7 @@ use crate::structure::Structure;
 pub struct Diagonals<T> {
     nrows: usize,
     ncols: usize,
-    /// Rows of a hack.
+    /// Rows of a hack: an even number.
     hack: usize,
     /// First diagonal of each hack, and the end (hackOffsets).
     hack_ptr: Offsets,
@@ -218,7 +218,7 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
             .expect("a layout is made from a valid matrix")
     }
 
-    /// Two rows a thread, one where two do not always lie in one hack.
+    /// Two rows a thread.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let starts = arrays.add_offsets(&self.hack_ptr);
@@ -239,13 +239,12 @@ fn product(
     precision: Precision,
 ) -> Launch {
     let [nrows, ncols, hack] = shape;
-    let rows = if hack.is_multiple_of(2) { 2 } else { 1 };
     let shift = if hack.is_power_of_two() { hack.trailing_zeros() } else { u32::BITS };
     let sizes = [nrows as u32, ncols as u32, shift, hack as u32].map(Arg::U32);
     let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
     let args = sizes.into_iter().chain(starts).chain([offsets, values]).chain(vectors).collect();
-    let kernel = format!("diagonals_r{rows}_{precision}");
-    Launch::over("diagonals", kernel, nrows.div_ceil(rows) as u64, 256, args)
+    let kernel = format!("diagonals_{precision}");
+    Launch::over("diagonals", kernel, nrows.div_ceil(2) as u64, 256, args)
 }
 
 /// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`].

@@ -40,10 +40,37 @@ pub const CONFIDENT: f64 = 0.5;
 /// An input of [`Model::look`] and [`Model::csr`] that is no feature: the products that are to come.
 pub const SPMVS: &str = "spmvs";
 
-/// Another one: the time of reading the lengths of rows ([`read_s`](crate::choose::read_s)) over that
-/// of all products, as it is estimated at sight ([`stay_s`](crate::choose::stay_s)); 0 where they are
-/// known.
+/// Another one: the time of reading the lengths of rows over that of all products.
 pub const READING: &str = "reading_share";
+
+/// Another one: entries of the longest row over the microseconds of a product. A kernel that walks a
+/// row by few threads takes longer than the whole product where there are many.
+pub const LONGEST: &str = "longest_row_a_us";
+
+/// What is known before a matrix is looked at, besides its size: what [`Model::look`] and
+/// [`Model::csr`] weigh the lengths of its rows by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AtSight {
+    /// Products that are to come.
+    pub spmvs: u64,
+    /// Seconds of one product with the incumbent ([`stay_s`](crate::choose::stay_s)).
+    pub stay_s: f64,
+    /// Seconds of reading the lengths of rows ([`read_s`](crate::choose::read_s)); 0 where they are
+    /// known.
+    pub read_s: f64,
+}
+
+impl AtSight {
+    /// The input of this name, by the features of the matrix.
+    pub fn input(&self, name: &str, feature: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        match name {
+            SPMVS => Some(self.spmvs as f64),
+            READING => Some(self.read_s / (self.spmvs as f64 * self.stay_s)),
+            LONGEST => Some(feature("row_nnz_max")? / (1e6 * self.stay_s)),
+            name => feature(name),
+        }
+    }
+}
 
 /// What [`Model::look`] answers where looking closer at a matrix pays.
 pub const LOOK: &str = "look";
@@ -165,8 +192,8 @@ pub struct Model {
     /// Which format usually wins, to explain.
     pub rules: Rules,
     /// Whether features, estimates and a conversion pay for the products that are to come, told by
-    /// [`SPMVS`], [`READING`], the size of the matrix and the lengths of its rows: [`LOOK`] or
-    /// [`STAY`].
+    /// what is known [at sight](AtSight), the size of the matrix and the lengths of its rows:
+    /// [`LOOK`] or [`STAY`].
     pub look: Rules,
     /// Whether a matrix that is not looked at is multiplied by [`CSR`] or by the incumbent, told by
     /// the same: [`CSR`] or [`STAY`]. Empty where the incumbent is always to be kept.
@@ -281,7 +308,8 @@ impl Model {
         }
         let format = |name: &str| find(name).is_ok();
         self.rules.check(feature, format).map_err(|what| damaged("rules", what))?;
-        let at_sight = |name: &str| [SPMVS, READING].contains(&name) || of_rows(name).is_some();
+        let at_sight =
+            |name: &str| [SPMVS, READING, LONGEST].contains(&name) || of_rows(name).is_some();
         for (part, rules, word) in [("look", &self.look, LOOK), ("csr", &self.csr, CSR)] {
             let known = |answer: &str| [word, STAY].contains(&answer);
             rules.check(at_sight, known).map_err(|what| damaged(part, what))?;
@@ -289,23 +317,20 @@ impl Model {
         self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
     }
 
-    /// Why looking closer at this matrix does not pay for so many products, and whether it is to be
-    /// multiplied by [`CSR`] then; none where a look may pay. Of the matrix, at most the lengths of
-    /// rows are read, and those only where the trees ask for them: `reading` is [`READING`].
-    pub fn stays(&self, structure: &Structure<'_>, spmvs: u64, reading: f64) -> Option<Stays> {
-        staying(&self.look, &self.csr, spmvs, |name| match name {
-            READING => Some(reading),
-            name => of_rows(name)?.of(structure).ok(),
-        })
+    /// Why looking closer at this matrix does not pay, and whether it is to be multiplied by [`CSR`]
+    /// then; none where a look may pay. Of the matrix, at most the lengths of rows are read, and those
+    /// only where the trees ask for them.
+    pub fn stays(&self, structure: &Structure<'_>, at_sight: &AtSight) -> Option<Stays> {
+        staying(&self.look, &self.csr, at_sight, |name| of_rows(name)?.of(structure).ok())
     }
 
-    /// Whether this matrix is to be multiplied by [`CSR`] rather than by the incumbent as long as it is
-    /// not looked at, however many products are to come. Reads the lengths of rows.
-    pub fn in_csr(&self, structure: &Structure<'_>) -> bool {
-        let met = self.csr.walk(|name| match name {
-            READING => Some(0.0),
-            name => of_rows(name)?.of(structure).ok(),
-        });
+    /// Whether this matrix is to be multiplied by [`CSR`] rather than by the incumbent, which takes
+    /// `stay_s` seconds a product, as long as it is not looked at, however many products are to come.
+    /// Reads the lengths of rows.
+    pub fn in_csr(&self, structure: &Structure<'_>, stay_s: f64) -> bool {
+        let at_sight = AtSight { spmvs: u64::MAX, stay_s, read_s: 0.0 };
+        let feature = |name: &str| of_rows(name)?.of(structure).ok();
+        let met = self.csr.walk(|name| at_sight.input(name, feature));
         met.is_some_and(|(_, answer)| answer == CSR)
     }
 
@@ -320,24 +345,19 @@ impl Model {
 /// that a look takes is about a hundredth of so many products, and what it saves a third.
 pub const ALWAYS_LOOK: u64 = 100_000;
 
-/// What trees such as [`Model::look`] and [`Model::csr`] say of so many products of a matrix with
-/// these other inputs: why a look does not pay, and whether [`CSR`] is taken; none where a look may
-/// pay.
+/// What trees such as [`Model::look`] and [`Model::csr`] say of a matrix with these features: why a
+/// look does not pay, and whether [`CSR`] is taken; none where a look may pay.
 pub fn staying(
     look: &Rules,
     csr: &Rules,
-    spmvs: u64,
-    input: impl Fn(&str) -> Option<f64>,
+    at_sight: &AtSight,
+    feature: impl Fn(&str) -> Option<f64>,
 ) -> Option<Stays> {
-    if spmvs >= ALWAYS_LOOK {
+    if at_sight.spmvs >= ALWAYS_LOOK {
         return None;
     }
-    let input = |name: &str| match name {
-        SPMVS => Some(spmvs as f64),
-        name => input(name),
-    };
     let walk = |rules: &Rules, said| {
-        let (met, answer) = rules.walk(input)?;
+        let (met, answer) = rules.walk(|name| at_sight.input(name, &feature))?;
         (answer == said).then_some(met)
     };
     Some(Stays { look: walk(look, STAY)?, csr: walk(csr, CSR) })

@@ -313,7 +313,12 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
         let (case, csr) = (&cases[i], named(&cases[i], CSR)?);
         Some(Tried { case, spmvs: u64::MAX, over: csr.spmv_s / incumbent(case)?.spmv_s })
     };
-    let csr = tree::agreed(&seen.iter().filter_map(in_csr).collect::<Vec<_>>(), &names, CSR)?;
+    let csr = tree::agreed(
+        &seen.iter().filter_map(in_csr).collect::<Vec<_>>(),
+        &names,
+        CSR,
+        &[tree::SHORT],
+    )?;
     // Where it is always the incumbent, nothing is asked.
     let csr = if csr == tree::stay() { Rules::default() } else { csr };
     let staying = Trees { look: tree::stay(), csr };
@@ -325,7 +330,7 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
     };
     let looked = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| looked(i, n)).into_iter().flatten());
     let names: Vec<&str> = names.iter().copied().chain([PRODUCTS]).collect();
-    let look = tree::agreed(&looked.collect::<Vec<_>>(), &names, LOOK)?;
+    let look = tree::agreed(&looked.collect::<Vec<_>>(), &names, LOOK, &[])?;
     Ok(Trees { look, ..staying })
 }
 

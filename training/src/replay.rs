@@ -204,11 +204,11 @@ impl Glance {
         let reads =
             |name: &str| of_rows_alone().any(|f| f.name == name && f.needs() == Needs::Rows);
         let read = Cell::new(false);
-        let input = |name: &str| {
+        let feature = |name: &str| {
             read.set(read.get() || reads(name));
-            Some(tree::at_sight(case, spmvs, name))
+            case.features.get(name).copied()
         };
-        let stays = staying(&trees.look, &trees.csr, spmvs, input);
+        let stays = staying(&trees.look, &trees.csr, &tree::known(case, spmvs), feature);
         Glance {
             looks: stays.is_none(),
             csr: stays.is_some_and(|stays| stays.csr.is_some()),

@@ -7,7 +7,7 @@ use ellect::cost::Source;
 use ellect::device::Device;
 use ellect::format::candidates;
 use ellect::measure::{Meter, Protocol};
-use ellect::model::{ALWAYS_LOOK, LoadFault, Model, Predictor, Rule, Rules, file_name};
+use ellect::model::{ALWAYS_LOOK, AtSight, LoadFault, Model, Predictor, Rule, Rules, file_name};
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
 use ellect_training::case::Records;
@@ -179,8 +179,9 @@ fn timings_make_a_model_that_the_tuner_uses() {
     assert!(tuner.recommend(&csr, &estimate).expect("a choice").ranking.len() > 1);
     // Of very many products a look is a small part, whatever the tree says.
     let never = Model { look: Rules { nodes: vec![answer("stay")] }, ..model.clone() };
-    assert!(never.stays(&structure, ALWAYS_LOOK - 1, 0.0).is_some());
-    assert!(never.stays(&structure, ALWAYS_LOOK, 0.0).is_none());
+    let at_sight = |spmvs| AtSight { spmvs, stay_s: 1e-3, read_s: 0.0 };
+    assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK - 1)).is_some());
+    assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK)).is_none());
     let damaged = |nodes: Vec<Rule>| Model { look: Rules { nodes }, ..model.clone() }.check();
     assert!(matches!(damaged(vec![answer("hll")]), Err(LoadFault::Damaged { .. })));
     let of_entries = Rule::Split { feature: "bandwidth".into(), below: 1.0, low: 1, high: 2 };
