@@ -180,14 +180,14 @@ pub fn rules(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Re
     Ok(vec![
         by_model(cases, predicted),
         timed(cases, predicted),
-        by_estimate(cases),
+        by_estimate(cases, predicted),
         by_tree(cases, settings)?,
         Choices::of("the incumbent", cases, |_, _| None),
     ])
 }
 
-fn by_estimate(cases: &[Case]) -> Choices {
-    Choices::of(ESTIMATE, cases, |_, case| least(case, |_, trial| trial.estimate.spmv_s))
+fn by_estimate(cases: &[Case], predicted: &[Predicted]) -> Choices {
+    Choices::of(ESTIMATE, cases, |i, case| least(case, |j, _| predicted[i].estimate_s[j]))
 }
 
 /// The figures that are noted in a model.
@@ -249,7 +249,7 @@ fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<
         by_model(cases, predicted),
         timed(cases, predicted),
         by_measuring(cases, predicted),
-        by_estimate(cases),
+        by_estimate(cases, predicted),
         by_tree(cases, settings)?,
     ];
     let names: BTreeSet<&str> =

@@ -1,7 +1,7 @@
 //! What kernels reach on a device ([`Reach`]), fitted to measured times: the figures of the closed
 //! formulas, candidate by candidate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::choose::{Workload, target};
 use ellect::cost::Estimator;
@@ -11,7 +11,7 @@ use ellect::measure::Seen;
 use ellect::{Fingerprint, Precision};
 use rayon::prelude::*;
 
-use crate::case::Records;
+use crate::case::{Case, Records};
 
 /// One timed product, and how much it counts.
 struct Sample<'a> {
@@ -57,10 +57,29 @@ const FIGURES: [Figure; 8] = [
 /// the choices that follow from them too. Candidates of fewer than a dozen timed matrices keep
 /// theirs, and so do conversions.
 pub fn fit(records: &Records, device: &Device) -> Device {
+    fit_without(records, device, &Precision::ALL, &BTreeSet::new())
+}
+
+/// The same in these precisions, as if these matrices were in no record and in none before.
+fn fit_without(
+    records: &Records,
+    device: &Device,
+    precisions: &[Precision],
+    left_out: &BTreeSet<Fingerprint>,
+) -> Device {
     let mut fit = device.clone();
-    let all = Precision::ALL
+    if !left_out.is_empty() {
+        for reach in fit.kernels.values_mut() {
+            let mut plain = Reach::default();
+            for figure in &FIGURES {
+                *(figure.of)(reach) = *(figure.of)(&mut plain);
+            }
+        }
+    }
+    let device = fit.clone();
+    let all = precisions
         .into_par_iter()
-        .map(|precision| (precision, fit_one(records, device, precision)));
+        .map(|&precision| (precision, fit_one(records, &device, precision, left_out)));
     for (precision, reaches) in all.collect::<Vec<_>>() {
         for (candidate, mut reach) in reaches {
             let entry =
@@ -74,9 +93,42 @@ pub fn fit(records: &Records, device: &Device) -> Device {
     fit
 }
 
+/// Records that the profile of their device was fitted to: what they say of a matrix that is left out
+/// is to be seen by a profile fitted without it.
+#[derive(Debug)]
+pub struct Fitted {
+    /// The records.
+    pub records: Records,
+    /// The profile.
+    pub device: Device,
+}
+
+impl Fitted {
+    /// These cases of one precision, in their order, by a profile fitted without the matrices of
+    /// some of them.
+    pub fn without(&self, cases: &[Case], left_out: &[usize]) -> Vec<Case> {
+        let Some(first) = cases.first() else { return Vec::new() };
+        let prints: BTreeSet<Fingerprint> =
+            left_out.iter().map(|&i| cases[i].fingerprint).collect();
+        let device = fit_without(&self.records, &self.device, &[first.precision], &prints);
+        let key = |case: &Case| (case.source.clone(), case.fingerprint);
+        let seen = self.records.cases(&device).into_iter();
+        let mut seen: BTreeMap<_, Case> = seen
+            .filter(|case| case.precision == first.precision)
+            .map(|case| (key(&case), case))
+            .collect();
+        cases.iter().map(|case| seen.remove(&key(case)).unwrap_or_else(|| case.clone())).collect()
+    }
+}
+
 /// The figures of one precision.
-fn fit_one(records: &Records, device: &Device, precision: Precision) -> Vec<(Candidate, Reach)> {
-    let groups = groups(records, device, precision);
+fn fit_one(
+    records: &Records,
+    device: &Device,
+    precision: Precision,
+    left_out: &BTreeSet<Fingerprint>,
+) -> Vec<(Candidate, Reach)> {
+    let groups = groups(records, device, precision, left_out);
     let matrices = groups.iter().flat_map(|g| &g.samples).map(|s| s.matrix + 1).max().unwrap_or(0);
     // The sum over a candidate's samples of `count`, and what figures count that moved far.
     let loss = |group: &Group<'_>, reach: &Reach, count: &dyn Fn(&Sample<'_>, f64) -> f64| {
@@ -224,8 +276,16 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// The timed products of a device by candidate, of those that were timed often enough.
-fn groups<'a>(records: &'a Records, device: &Device, precision: Precision) -> Vec<Group<'a>> {
-    let timed = || records.timed(&device.name).filter(|(m, _)| m.precision == precision);
+fn groups<'a>(
+    records: &'a Records,
+    device: &Device,
+    precision: Precision,
+    left_out: &BTreeSet<Fingerprint>,
+) -> Vec<Group<'a>> {
+    let timed = || {
+        let of_precision = records.timed(&device.name).filter(|(m, _)| m.precision == precision);
+        of_precision.filter(|(m, _)| !left_out.contains(&m.fingerprint))
+    };
     let mut best_s: BTreeMap<Fingerprint, f64> = BTreeMap::new();
     for (m, cost) in timed() {
         let best = best_s.entry(m.fingerprint).or_insert(f64::INFINITY);

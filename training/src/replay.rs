@@ -280,8 +280,8 @@ mod tests {
         };
         let cases: Vec<Case> = (0..200).map(of).collect();
         let taken = |case: &Case| {
-            let spmv_s = case.trials.iter().map(|trial| trial.spmv_s).collect();
-            Predicted { spmv_s, confidence: 1.0 }
+            let spmv_s: Vec<f64> = case.trials.iter().map(|trial| trial.spmv_s).collect();
+            Predicted { estimate_s: spmv_s.clone(), spmv_s, confidence: 1.0 }
         };
         let predicted: Vec<Predicted> = cases.iter().map(taken).collect();
         let seen: Vec<usize> = (0..cases.len()).collect();

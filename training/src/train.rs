@@ -1,6 +1,8 @@
 //! Training: the learner chosen by cross-validation over families, then one regressor a format.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use ellect::Precision;
@@ -13,6 +15,7 @@ use crate::case::Case;
 use crate::dataset;
 use crate::evaluate;
 use crate::learner::Learner;
+use crate::profile::Fitted;
 use crate::replay::Trees;
 use crate::tree;
 
@@ -25,11 +28,14 @@ pub struct Settings {
     pub seed: u64,
     /// The revision of this program, to be noted in the model.
     pub commit: String,
+    /// The records, where the device's profile was fitted to them: what is left out is then seen by a
+    /// profile fitted without it too.
+    pub fitted: Option<Arc<Fitted>>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { folds: 5, seed: 1, commit: String::new() }
+        Settings { folds: 5, seed: 1, commit: String::new(), fitted: None }
     }
 }
 
@@ -67,6 +73,8 @@ impl std::fmt::Display for Plan {
 pub struct Predicted {
     /// Time of one product of each trial, in seconds.
     pub spmv_s: Vec<f64>,
+    /// The same by estimate.
+    pub estimate_s: Vec<f64>,
     /// Between 0 and 1.
     pub confidence: f64,
 }
@@ -91,7 +99,7 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     if cases.iter().any(|c| c.device != first.device || c.precision != first.precision) {
         bail!("cases of several devices or precisions: one model is for one of each");
     }
-    let (plan, predicted, mut scores) = choose_plan(cases, settings.folds, settings)?;
+    let (plan, predicted, mut scores) = choose_plan(cases, settings)?;
     scores.extend(evaluate::scores(cases, &predicted));
     let all: Vec<&Case> = cases.iter().collect();
     let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
@@ -107,13 +115,13 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
 /// scores of all plans by name.
 fn choose_plan(
     cases: &[Case],
-    folds: usize,
     settings: &Settings,
 ) -> Result<(Plan, Vec<Predicted>, BTreeMap<String, f64>)> {
     let mut best: Option<(f64, Plan, Vec<Predicted>)> = None;
     let mut scores = BTreeMap::new();
+    let folds = Fold::all(cases, settings);
     for plan in Plan::all() {
-        let predicted = split_by(cases, dataset::folds(cases, folds), plan, settings)?;
+        let predicted = split_by(&folds, plan, settings)?;
         let own = evaluate::scores(cases, &predicted);
         let score = own.get("rms_regret").copied().unwrap_or(f64::MAX);
         scores.insert(plan.to_string().replace(' ', "_"), score);
@@ -124,27 +132,6 @@ fn choose_plan(
     let (_, plan, predicted) = best.context("no learner worked")?;
     Ok((plan, predicted, scores))
 }
-
-/// Predicts every case by a model that saw none of its family, whose plan was chosen without it
-/// too: cross-validation within the folds of a cross-validation.
-///
-/// # Errors
-/// As [`train`].
-pub fn nested(cases: &[Case], settings: &Settings) -> Result<Vec<Predicted>> {
-    let mut all = Vec::new();
-    for fold in dataset::folds(cases, settings.folds) {
-        let others: Vec<Case> =
-            (0..cases.len()).filter(|i| !fold.contains(i)).map(|i| cases[i].clone()).collect();
-        let (plan, _, _) = choose_plan(&others, INNER_FOLDS, settings)?;
-        let model = Predictor::new(fit(&others.iter().collect::<Vec<_>>(), plan, settings)?);
-        all.extend(fold.into_iter().map(|i| (i, predict(&model, &cases[i]))));
-    }
-    all.sort_by_key(|(i, _)| *i);
-    Ok(all.into_iter().map(|(_, predicted)| predicted).collect())
-}
-
-/// Folds within a fold.
-const INNER_FOLDS: usize = 3;
 
 /// The model of one plan, with no scores yet.
 ///
@@ -192,7 +179,11 @@ pub fn predict(predictor: &Predictor, case: &Case) -> Predicted {
         let spmv_s = predictor.spmv_s(&mut inputs, &trial.candidate, &trial.terms);
         spmv_s.unwrap_or(trial.estimate.spmv_s)
     });
-    Predicted { spmv_s: spmv_s.collect(), confidence: model.nearness.confidence(&values) }
+    Predicted {
+        spmv_s: spmv_s.collect(),
+        estimate_s: case.trials.iter().map(|trial| trial.estimate.spmv_s).collect(),
+        confidence: model.nearness.confidence(&values),
+    }
 }
 
 /// Predicts every case by a model that saw none of its family.
@@ -200,7 +191,7 @@ pub fn predict(predictor: &Predictor, case: &Case) -> Predicted {
 /// # Errors
 /// Fewer than two families, and what learners say.
 pub fn cross_validate(cases: &[Case], plan: Plan, settings: &Settings) -> Result<Vec<Predicted>> {
-    split_by(cases, dataset::folds(cases, settings.folds), plan, settings)
+    split_by(&Fold::all(cases, settings), plan, settings)
 }
 
 /// Predicts every case by a model that saw all classes but its own.
@@ -212,30 +203,60 @@ pub fn leave_classes_out(
     plan: Plan,
     settings: &Settings,
 ) -> Result<Vec<Predicted>> {
-    split_by(cases, dataset::groups(cases, Case::class), plan, settings)
+    let classes = dataset::groups(cases, Case::class);
+    if classes.len() < 2 {
+        bail!(ONE_FAMILY);
+    }
+    let predicted = classes
+        .into_par_iter()
+        .map(|class| Fold::of(cases, class, settings).predict(plan, settings));
+    in_order(predicted.collect::<Result<_>>()?)
 }
 
-fn split_by(
-    cases: &[Case],
-    folds: Vec<Vec<usize>>,
-    plan: Plan,
-    settings: &Settings,
-) -> Result<Vec<Predicted>> {
-    if folds.len() < 2 {
-        bail!("all matrices are of one family: there is nothing to validate on");
+/// Why nothing can be left out.
+const ONE_FAMILY: &str = "all matrices are of one family: there is nothing to validate on";
+
+/// Cases that are left out, and all cases as they are seen without them.
+struct Fold<'a> {
+    left_out: Vec<usize>,
+    cases: Cow<'a, [Case]>,
+}
+
+impl<'a> Fold<'a> {
+    /// Families in so many folds.
+    fn all(cases: &'a [Case], settings: &Settings) -> Vec<Self> {
+        let folds = dataset::folds(cases, settings.folds).into_par_iter();
+        folds.map(|fold| Fold::of(cases, fold, settings)).collect()
     }
-    let predict_fold = |fold: Vec<usize>| -> Result<Vec<(usize, Predicted)>> {
-        let others = (0..cases.len()).filter(|i| !fold.contains(i)).map(|i| &cases[i]);
-        let model = Predictor::new(fit(&others.collect::<Vec<_>>(), plan, settings)?);
-        Ok(fold.into_iter().map(|i| (i, predict(&model, &cases[i]))).collect())
-    };
-    let mut all: Vec<(usize, Predicted)> = folds
-        .into_par_iter()
-        .map(predict_fold)
-        .collect::<Result<Vec<_>>>()?
-        .into_iter()
-        .flatten()
-        .collect();
+
+    fn of(cases: &'a [Case], left_out: Vec<usize>, settings: &Settings) -> Self {
+        let cases = match &settings.fitted {
+            Some(fitted) => Cow::Owned(fitted.without(cases, &left_out)),
+            None => Cow::Borrowed(cases),
+        };
+        Fold { left_out, cases }
+    }
+
+    /// Predicts what is left out by a model that saw the others.
+    fn predict(&self, plan: Plan, settings: &Settings) -> Result<Vec<(usize, Predicted)>> {
+        let seen = |i: &usize| !self.left_out.contains(i);
+        let others: Vec<&Case> =
+            (0..self.cases.len()).filter(seen).map(|i| &self.cases[i]).collect();
+        let model = Predictor::new(fit(&others, plan, settings)?);
+        Ok(self.left_out.iter().map(|&i| (i, predict(&model, &self.cases[i]))).collect())
+    }
+}
+
+fn split_by(folds: &[Fold<'_>], plan: Plan, settings: &Settings) -> Result<Vec<Predicted>> {
+    if folds.len() < 2 {
+        bail!(ONE_FAMILY);
+    }
+    in_order(folds.par_iter().map(|fold| fold.predict(plan, settings)).collect::<Result<_>>()?)
+}
+
+/// The predictions of all folds in the order of their cases.
+fn in_order(predicted: Vec<Vec<(usize, Predicted)>>) -> Result<Vec<Predicted>> {
+    let mut all: Vec<(usize, Predicted)> = predicted.into_iter().flatten().collect();
     all.sort_by_key(|(i, _)| *i);
     Ok(all.into_iter().map(|(_, predicted)| predicted).collect())
 }

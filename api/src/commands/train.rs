@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -13,8 +14,9 @@ use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
 use ellect_training::case::Records;
 use ellect_training::corpus::{self, Families};
 use ellect_training::evaluate::{Unseen, report};
+use ellect_training::profile::{self, Fitted};
 use ellect_training::train::{Settings, of_precision, plan_of};
-use ellect_training::{Case, Report, card, profile};
+use ellect_training::{Report, card};
 
 use super::{Answer, Home};
 use crate::output::{note, print, spinner};
@@ -57,6 +59,10 @@ pub struct Fit {
     /// Seed of the learners
     #[arg(long, default_value_t = Settings::default().seed, value_name = "N")]
     seed: u64,
+    /// The device's profile was fitted to these records: predict what is left out with a profile
+    /// fitted without it, as is done where what ships is evaluated
+    #[arg(long)]
+    fitted: bool,
     /// The folder that models are written to
     #[arg(long, default_value = "models", value_name = "DIR")]
     out: PathBuf,
@@ -111,11 +117,9 @@ pub struct Evaluate {
 
 /// Trains one model a precision.
 pub fn train(train: &Train, home: &Home) -> Result<Answer> {
-    let cases = cases(&train.input, &home.data, &|| own(home))?;
-    if cases.is_empty() {
-        bail!("no record is of a known matrix on {}", train.input.device);
-    }
-    fit_all(&cases, &train.input.precision, &train.fit)?;
+    let device = device::find_in(&train.input.device, &home.data)?;
+    let records = read(&train.input, &device, &|| own(home))?;
+    fit_all(records, device, &train.input.precision, &train.fit)?;
     Ok(Answer::Yes)
 }
 
@@ -145,12 +149,21 @@ fn own(home: &Home) -> Result<Records> {
     Ok(records)
 }
 
-/// Fits, scores and writes the models of these cases, with their cards and plots.
-pub fn fit_all(cases: &[Case], precisions: &[Precision], fit: &Fit) -> Result<()> {
+/// Fits, scores and writes the models of these records of a device, with their cards and plots.
+pub fn fit_all(
+    records: Records,
+    device: Device,
+    precisions: &[Precision],
+    fit: &Fit,
+) -> Result<()> {
+    let cases = records.cases(&device);
+    if cases.is_empty() {
+        bail!("no record is of a known matrix on {}", device.name);
+    }
     fs::create_dir_all(&fit.out).with_context(|| fit.out.display().to_string())?;
-    let settings = settings(fit);
+    let settings = settings(fit, fit.fitted.then(|| Fitted { records, device }));
     for &precision in precisions {
-        let cases = of_precision(cases, precision);
+        let cases = of_precision(&cases, precision);
         let working = spinner("training");
         let mut trained = ellect_training::train(&cases, &settings)?;
         let plan = trained.plan;
@@ -183,7 +196,9 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         Wisdom::shipped().each_shipped(|record| records.add(record));
         Ok(records)
     };
-    let cases = cases(input, &home.data, &shipped)?;
+    let device = device::find_in(&input.device, &home.data)?;
+    let records = read(input, &device, &shipped)?;
+    let cases = records.cases(&device);
     if cases.is_empty() {
         let none = format!("no measurements of {} on known matrices", input.device);
         if !input.records.is_empty() {
@@ -192,7 +207,8 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         note(&format!("{none} ship with this program; --records FILE evaluates others"));
         return Ok(Answer::Yes);
     }
-    let settings = settings(&evaluate.fit);
+    let fitted = evaluate.fit.fitted || input.records.is_empty();
+    let settings = settings(&evaluate.fit, fitted.then(|| Fitted { records, device }));
     let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
     let mut reports: Vec<Report> = Vec::new();
     for precision in &input.precision {
@@ -252,8 +268,9 @@ fn compared(evaluate: &Evaluate, precision: Precision) -> Result<Option<Model>> 
     bytes.map(parse).transpose()
 }
 
-fn settings(fit: &Fit) -> Settings {
-    Settings { folds: fit.folds, seed: fit.seed, commit: fit.commit.clone() }
+fn settings(fit: &Fit, fitted: Option<Fitted>) -> Settings {
+    let fitted = fitted.map(Arc::new);
+    Settings { folds: fit.folds, seed: fit.seed, commit: fit.commit.clone(), fitted }
 }
 
 /// The families that a table says; those of names where there is none.
@@ -261,12 +278,6 @@ pub fn families(table: Option<&Path>) -> Result<Families> {
     let Some(path) = table else { return Ok(Families::default()) };
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     Families::parse(&text).with_context(|| path.display().to_string())
-}
-
-/// The cases of all record files, or else of `others`; what is left out is noted.
-fn cases(input: &Input, data: &Path, others: &dyn Fn() -> Result<Records>) -> Result<Vec<Case>> {
-    let device = device::find_in(&input.device, data)?;
-    Ok(read(input, &device, others)?.cases(&device))
 }
 
 /// All record files, or else `others`, with what they lack.

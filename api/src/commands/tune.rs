@@ -143,7 +143,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         records.add(record);
         Ok(())
     })?;
-    fit_all(&records.cases(&device), &tune.precision, &tune.fit)?;
+    fit_all(records, device, &tune.precision, &tune.fit)?;
     Ok(Answer::Yes)
 }
 
