@@ -23,8 +23,6 @@ pub enum Learner {
     ExtraTrees,
     /// Trees that each correct the sum of those before.
     Boosting,
-    /// The mean of extra trees and boosting, which err in different ways.
-    Blend,
 }
 
 /// Trees of an averaging ensemble, and their depth: more predict little better and take longer.
@@ -37,16 +35,14 @@ const ROUNDS: usize = 60;
 
 impl Learner {
     /// Every learner.
-    pub const ALL: [Learner; 4] =
-        [Learner::RandomForest, Learner::ExtraTrees, Learner::Boosting, Learner::Blend];
+    pub const ALL: [Learner; 3] = [Learner::RandomForest, Learner::ExtraTrees, Learner::Boosting];
 
-    /// `random_forest`, `extra_trees`, `boosting` or `blend`.
+    /// `random_forest`, `extra_trees` or `boosting`.
     pub const fn name(self) -> &'static str {
         match self {
             Learner::RandomForest => "random_forest",
             Learner::ExtraTrees => "extra_trees",
             Learner::Boosting => "boosting",
-            Learner::Blend => "blend",
         }
     }
 
@@ -106,34 +102,8 @@ impl Learner {
                 }
                 Ok(forest)
             }
-            Learner::Blend => {
-                let of = |learner: Learner| learner.fit(rows, targets, seed);
-                Ok(mean(&[of(Learner::ExtraTrees)?, of(Learner::Boosting)?]))
-            }
         }
     }
-}
-
-/// Trees whose sum is the mean of what these say.
-fn mean(forests: &[Forest]) -> Forest {
-    let share = 1.0 / forests.len() as f64;
-    let mut joined = Forest { scale: 1.0, ..Forest::default() };
-    for forest in forests {
-        let before = joined.feature.len() as u32;
-        joined.bias += share * forest.bias;
-        joined.roots.extend(forest.roots.iter().map(|root| before + root));
-        for (node, &feature) in forest.feature.iter().enumerate() {
-            let (value, child) = (forest.value[node], forest.child[node]);
-            let (value, child) = match feature {
-                LEAF => ((share * forest.scale * f64::from(value)) as f32, 0),
-                _ => (value, before + child),
-            };
-            joined.feature.push(feature);
-            joined.value.push(value);
-            joined.child.push(child);
-        }
-    }
-    joined
 }
 
 fn grown_over(rows: &[Vec<f64>]) -> Result<DenseMatrix<f64>> {
@@ -262,18 +232,6 @@ mod tests {
             for threshold in values.map(|other| (own + coordinate(f64::from(other))) / 2.0) {
                 assert_eq!(value <= below(threshold), own <= threshold, "{value} {threshold}");
             }
-        }
-    }
-
-    #[test]
-    fn a_blend_says_the_mean_of_what_its_parts_say() {
-        let (rows, targets) = data();
-        let of = |learner: Learner| learner.fit(&rows, &targets, 1).expect("finite rows");
-        let [blend, trees, boosting] =
-            [Learner::Blend, Learner::ExtraTrees, Learner::Boosting].map(of);
-        for row in rows.iter().map(|row| inputs(row)) {
-            let mean = (trees.sum(&row) + boosting.sum(&row)) / 2.0;
-            assert!((blend.sum(&row) - mean).abs() < 1e-6);
         }
     }
 

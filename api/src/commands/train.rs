@@ -161,7 +161,7 @@ pub fn fit_all(
         bail!("no record is of a known matrix on {}", device.name);
     }
     fs::create_dir_all(&fit.out).with_context(|| fit.out.display().to_string())?;
-    let settings = settings(fit, fit.fitted.then(|| Fitted { records, device }));
+    let settings = settings(fit, fit.fitted.then_some(Fitted { records, device }));
     for &precision in precisions {
         let cases = of_precision(&cases, precision);
         let working = spinner("training");
@@ -208,7 +208,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let fitted = evaluate.fit.fitted || input.records.is_empty();
-    let settings = settings(&evaluate.fit, fitted.then(|| Fitted { records, device }));
+    let settings = settings(&evaluate.fit, fitted.then_some(Fitted { records, device }));
     let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
     let mut reports: Vec<Report> = Vec::new();
     for precision in &input.precision {
