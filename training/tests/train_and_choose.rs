@@ -1,20 +1,24 @@
 //! From timings on this host to a model that predicts: the whole way, on small matrices.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ellect::choose::{Effort, Workload, target};
 use ellect::cost::Source;
 use ellect::device::Device;
 use ellect::format::candidates;
 use ellect::measure::{Meter, Protocol};
-use ellect::model::{ALWAYS_LOOK, AtSight, LoadFault, Model, Predictor, Rule, Rules, file_name};
+use ellect::model::{
+    ALWAYS_LOOK, AtSight, Base, LoadFault, Model, Predictor, Rule, Rules, file_name,
+};
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
 use ellect_training::case::Records;
 use ellect_training::corpus::Families;
 use ellect_training::evaluate::{Row, Unseen};
-use ellect_training::train::Settings;
-use ellect_training::{Case, card, evaluate, train};
+use ellect_training::profile::Fitted;
+use ellect_training::train::{Plan, Predicted, Settings, cross_validate};
+use ellect_training::{Case, Learner, card, evaluate, train};
 
 const SOURCES: [&str; 5] = ["stencil5", "stencil7", "uniform", "banded", "rmat"];
 
@@ -22,8 +26,8 @@ fn cpu() -> Device {
     Device::shipped().into_iter().find(|d| d.name == "cpu").expect("shipped")
 }
 
-/// Cases of small matrices, from lines of records as the command line writes them.
-fn cases() -> Vec<Case> {
+/// Records of small matrices, from lines as the command line writes them.
+fn records() -> Records {
     let meter = Meter::of(cpu());
     let protocol =
         Protocol { min_sample_s: 1e-5, max_samples: 5, max_copies: 1, ..Protocol::default() };
@@ -56,7 +60,7 @@ fn cases() -> Vec<Case> {
     let mut again = Records::default();
     again.read(&String::from_utf8(records.lines("cpu")).expect("text")).expect("own lines");
     assert_eq!(again.cases(&cpu()), records.cases(&cpu()));
-    records.cases(&cpu())
+    records
 }
 
 /// On a GPU, a second tree tells of what is not looked at whether `csr` is taken.
@@ -107,7 +111,8 @@ fn in_csr_on_a_gpu(model: &Model) {
 
 #[test]
 fn timings_make_a_model_that_the_tuner_uses() {
-    let cases = cases();
+    let records = records();
+    let cases = records.cases(&cpu());
     assert_eq!(cases.len(), SOURCES.len());
     let settings = Settings { folds: 3, ..Settings::default() };
     let trained = train(&cases, &settings).expect("five families");
@@ -197,4 +202,27 @@ fn timings_make_a_model_that_the_tuner_uses() {
     assert!(card::card(&cases, &trained, &report).contains("## Where it fails"));
     let plots = card::plots(&cases, &trained, &settings).expect("they are drawn");
     assert!(plots.iter().all(|(_, svg)| svg.starts_with("<svg") && svg.ends_with("</svg>\n")));
+    left_out_of_the_profile_too(records, &cases);
+}
+
+/// Where the profile was fitted to the records, what is left out is seen by one fitted without it.
+fn left_out_of_the_profile_too(records: Records, cases: &[Case]) {
+    let fitted = Arc::new(Fitted { records, device: cpu() });
+    let without = fitted.without(cases, &[0]);
+    let told = |case: &Case| (case.source.clone(), case.trials.iter().map(|t| t.spmv_s).sum());
+    let times = |cases: &[Case]| cases.iter().map(told).collect::<Vec<(String, f64)>>();
+    assert_eq!(times(&without), times(cases), "what was measured stays");
+    let estimates = |case: &Case| -> Vec<f64> {
+        case.trials.iter().map(|trial| trial.estimate.spmv_s).collect()
+    };
+    // Of so few matrices no figure is told, and those that ship are not to be known.
+    assert!(without.iter().zip(cases).all(|(a, b)| estimates(a) != estimates(b)));
+    let settings = Settings { folds: 3, fitted: Some(fitted), ..Settings::default() };
+    let plan = Plan { learner: Learner::ExtraTrees, base: Base::Estimate };
+    let predicted = cross_validate(cases, plan, &settings).expect("families");
+    let by_own = |(case, predicted): (&Case, &Predicted)| predicted.estimate_s == estimates(case);
+    assert!(!cases.iter().zip(&predicted).any(by_own));
+    let settings = Settings { fitted: None, ..settings };
+    let predicted = cross_validate(cases, plan, &settings).expect("families");
+    assert!(cases.iter().zip(&predicted).all(by_own));
 }
