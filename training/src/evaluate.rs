@@ -419,7 +419,8 @@ impl Report {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let mut text = format!(
             "## {} in {}\n\n{} matrices of {} families, {} of at least {LARGE_NNZ} nonzeros, {} \
-             candidates timed; {}; no family on both sides of a split.\n\n",
+             candidates timed; {}; no family on both sides of a split (--fitted: nor for the \
+             profile).\n\n",
             self.device,
             self.precision,
             self.cases,
