@@ -1,5 +1,6 @@
 //! `ellect tune`: a corpus measured on a device, then models fitted and evaluated.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ pub struct Tune {
     /// Measure generated matrices: small or full
     #[arg(long, value_name = "SIZE")]
     generate: Option<Size>,
+    /// Measure only matrices of these classes, constant27 for instance; several with commas
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    class: Vec<String>,
     /// Measure only every N-th matrix, from the K-th on: N runs with data folders of their own
     /// share a corpus among devices of one kind
     #[arg(long, value_name = "K/N", value_parser = part)]
@@ -106,6 +110,15 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     entries.extend(tune.generate.map_or_else(Vec::new, corpus::specs));
     if entries.is_empty() {
         bail!("there is nothing to measure: name a --corpus or --generate small");
+    }
+    if !tune.class.is_empty() {
+        let known: BTreeSet<String> =
+            entries.iter().map(|entry| corpus::class_of(&entry.family).to_string()).collect();
+        if let Some(unknown) = tune.class.iter().find(|class| !known.contains(*class)) {
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            bail!("class is '{unknown}'; the matrices that are named are of these: {known}");
+        }
+        entries.retain(|entry| tune.class.iter().any(|c| c == corpus::class_of(&entry.family)));
     }
     let mut entries = corpus::in_turns(entries);
     if let Some((k, n)) = tune.part {
