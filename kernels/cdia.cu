@@ -2,22 +2,98 @@
 //
 // A block takes a hack of 1024 rows; it keeps offsets, values and row bits of up to `held` pieces in
 // shared memory at a time. A lane takes 8 rows that lie 32 apart, so that what it reads of a piece
-// serves them all; where every row of a warp has the piece, no bit is looked at.
+// serves them all; where every row of a warp has the piece, no bit is looked at. The form for few
+// blocks asks for x of several pieces at once.
 //
 // Launch: blocks of 128 threads, a block a hack; static shared memory.
 #include "common.cuh"
 
 constexpr uint32_t threads = 128, each = 8, words = threads * each / 32, held = 32;
 
+// Offsets, values and row bits of the pieces that a block holds.
+template <class T> struct Held {
+    int32_t offsets[held];
+    T values[held];
+    __align__(16) uint32_t rows[held * words];
+};
+
+// The bits of piece p for the rows of a warp; true where every row has it.
 template <class T>
+__device__ __forceinline__ bool bits_of(const Held<T>& here, uint32_t p, uint32_t warp,
+                                        uint32_t (&bits)[each]) {
+    uint32_t everywhere = ~0u;
+#pragma unroll
+    for (uint32_t e = 0; e < each; e += 4) {
+        const uint4 four =
+            *reinterpret_cast<const uint4*>(here.rows + p * words + warp * each + e);
+        bits[e] = four.x, bits[e + 1] = four.y, bits[e + 2] = four.z, bits[e + 3] = four.w;
+        everywhere &= four.x & four.y & four.z & four.w;
+    }
+    return everywhere == ~0u;
+}
+
+// One piece after another: what other warps do covers the wait for x.
+template <class T> struct InTurn {
+    static __device__ __forceinline__ void add(const Held<T>& here, uint32_t n, const T* x,
+                                               uint64_t first, uint32_t lane, uint32_t warp,
+                                               T (&sums)[each]) {
+#pragma unroll 4
+        for (uint32_t p = 0; p < n; p++) {
+            uint32_t bits[each];
+            const bool everywhere = bits_of(here, p, warp, bits);
+            const T* const near = x + (int64_t(first) + here.offsets[p]);
+            const T value = here.values[p];
+            if (everywhere) {
+#pragma unroll
+                for (uint32_t e = 0; e < each; e++) sums[e] += value * gather(near + 32 * e);
+            } else {
+#pragma unroll
+                for (uint32_t e = 0; e < each; e++)
+                    if (bits[e] >> lane & 1) sums[e] += value * gather(near + 32 * e);
+            }
+        }
+    }
+};
+
+// x of so many pieces at once, where there are too few warps to cover waits.
+template <class T, uint32_t batch> struct Batched {
+    static __device__ __forceinline__ void add(const Held<T>& here, uint32_t n, const T* x,
+                                               uint64_t first, uint32_t lane, uint32_t warp,
+                                               T (&sums)[each]) {
+        for (uint32_t p0 = 0; p0 < n; p0 += batch) {
+            T loaded[batch][each];
+#pragma unroll
+            for (uint32_t q = 0; q < batch; q++) {
+                if (p0 + q >= n) break;
+                uint32_t bits[each];
+                bits_of(here, p0 + q, warp, bits);
+                const T* const near = x + (int64_t(first) + here.offsets[p0 + q]);
+#pragma unroll
+                for (uint32_t e = 0; e < each; e++)
+                    if (bits[e] >> lane & 1) loaded[q][e] = gather(near + 32 * e);
+            }
+            all_under_way();
+#pragma unroll
+            for (uint32_t q = 0; q < batch; q++) {
+                if (p0 + q >= n) break;
+                uint32_t bits[each];
+                bits_of(here, p0 + q, warp, bits);
+                const T value = here.values[p0 + q];
+#pragma unroll
+                for (uint32_t e = 0; e < each; e++)
+                    if (bits[e] >> lane & 1) sums[e] += value * loaded[q][e];
+            }
+        }
+    }
+};
+
+template <class T, class How>
 __device__ __forceinline__ void pieces(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide,
                                        const int32_t* __restrict__ offsets,
                                        const T* __restrict__ values,
                                        const uint32_t* __restrict__ rows, const T* __restrict__ x,
                                        T* y, T alpha, T beta) {
-    __shared__ int32_t held_offsets[held];
-    __shared__ T held_values[held];
-    __shared__ __align__(16) uint32_t held_rows[held * words];
+    __shared__ Held<T> here;
     await_previous();
     const uint32_t h = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint64_t start = narrow ? narrow[h] : wide[h];
@@ -29,45 +105,27 @@ __device__ __forceinline__ void pieces(uint32_t nrows, const uint32_t* narrow, c
         const uint64_t from = start + p0;
         if (p0 > 0) __syncthreads();
         if (threadIdx.x < n) {
-            held_offsets[threadIdx.x] = __ldcs(offsets + from + threadIdx.x);
-            held_values[threadIdx.x] = __ldcs(values + from + threadIdx.x);
+            here.offsets[threadIdx.x] = __ldcs(offsets + from + threadIdx.x);
+            here.values[threadIdx.x] = __ldcs(values + from + threadIdx.x);
         }
         for (uint32_t i = threadIdx.x; i < n * words; i += threads)
-            held_rows[i] = __ldcs(rows + from * words + i);
+            here.rows[i] = __ldcs(rows + from * words + i);
         __syncthreads();
-#pragma unroll 4
-        for (uint32_t p = 0; p < n; p++) {
-            uint32_t bits[each], everywhere = ~0u;
-#pragma unroll
-            for (uint32_t e = 0; e < each; e += 4) {
-                const uint4 four =
-                    *reinterpret_cast<const uint4*>(held_rows + p * words + warp * each + e);
-                bits[e] = four.x, bits[e + 1] = four.y, bits[e + 2] = four.z, bits[e + 3] = four.w;
-                everywhere &= four.x & four.y & four.z & four.w;
-            }
-            const T* const near = x + (int64_t(first) + held_offsets[p]);
-            const T value = held_values[p];
-            if (everywhere == ~0u) {
-#pragma unroll
-                for (uint32_t e = 0; e < each; e++) sums[e] += value * gather(near + 32 * e);
-            } else {
-#pragma unroll
-                for (uint32_t e = 0; e < each; e++)
-                    if (bits[e] >> lane & 1) sums[e] += value * gather(near + 32 * e);
-            }
-        }
+        How::add(here, n, x, first, lane, warp, sums);
     }
 #pragma unroll
     for (uint32_t e = 0; e < each; e++)
         if (first + 32 * e < nrows) store(y + first + 32 * e, alpha, sums[e], beta);
 }
 
-#define KERNEL(name, T)                                                                           \
+#define KERNEL(name, T, ...)                                                                      \
     extern "C" __global__ void __launch_bounds__(threads)                                         \
         name(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide,                        \
              const int32_t* offsets, const T* values, const uint32_t* rows, const T* x, T* y,     \
              T alpha, T beta) {                                                                   \
-        pieces<T>(nrows, narrow, wide, offsets, values, rows, x, y, alpha, beta);                 \
+        pieces<T, __VA_ARGS__>(nrows, narrow, wide, offsets, values, rows, x, y, alpha, beta);    \
     }
-KERNEL(cdia_f64, double)
-KERNEL(cdia_f32, float)
+KERNEL(cdia_f64, double, InTurn<double>)
+KERNEL(cdia_f32, float, InTurn<float>)
+KERNEL(cdia_f64_few, double, Batched<double, 7>)
+KERNEL(cdia_f32_few, float, Batched<float, 9>)
