@@ -11,8 +11,9 @@
 //! | compute | multiply-adds and rows | processors |
 //! | row | steps of the longest row or the slowest tile, where a few threads take them | one thread |
 //!
-//! and takes as long as the highest of them, a little more where two are of the same height, plus
-//! its launches and what the formats' kernels were found to need besides.
+//! and takes as long as the highest of the first four, more where others are nearly as high, plus the
+//! row: a long one is as likely to begin last as first. Launches and what the formats' kernels were
+//! found to need come besides.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,7 @@ use crate::par;
 use crate::structure::{Sort, Structure, Walk};
 
 /// How sharply the highest wall rules: the exponent of the norm that walls are combined in.
-const SHARPNESS: i32 = 8;
+const SHARPNESS: i32 = 3;
 
 /// Times of one product, wall by wall, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,10 +54,10 @@ pub struct Times {
 impl Times {
     /// The time of the product.
     pub fn total_s(&self) -> f64 {
-        let walls = [self.stream_s, self.gather_s, self.lookup_s, self.compute_s, self.row_s];
+        let walls = [self.stream_s, self.gather_s, self.lookup_s, self.compute_s];
         let highest = walls.into_iter().fold(f64::MIN_POSITIVE, f64::max);
         let sum: f64 = walls.iter().map(|wall| (wall / highest).powi(SHARPNESS)).sum();
-        highest * sum.powf(1.0 / f64::from(SHARPNESS)) + self.besides_s
+        highest * sum.powf(1.0 / f64::from(SHARPNESS)) + self.row_s + self.besides_s
     }
 
     /// What holds the product up, in words.
@@ -138,8 +139,12 @@ impl<'a> Estimator<'a> {
 
     /// The walls of one product.
     pub fn times(&self, candidate: &Candidate, work: &Work) -> Times {
+        self.times_at(self.target.device.reach(candidate), work)
+    }
+
+    /// The same by kernels that reach so much, whatever the device's profile says.
+    pub fn times_at(&self, reach: Reach, work: &Work) -> Times {
         let Target { device, precision, .. } = self.target;
-        let reach = device.reach(candidate);
         let w = precision.bytes() as f64;
         let (x_bytes, y_bytes) = (self.sight.ncols as f64 * w, self.sight.nrows as f64 * w);
 

@@ -82,6 +82,10 @@ pub struct Device {
     pub sort_ns: f64,
     /// Time of partitioning one edge of a graph on the host, in nanoseconds.
     pub partition_ns: f64,
+    /// Whether `kernels` was fitted to measured products: those that it was fitted to say more of it
+    /// than of matrices that it never saw.
+    #[serde(default)]
+    pub fitted: bool,
     /// What kernels reach, by candidate or by format; see [`Device::reach`].
     pub kernels: BTreeMap<String, Reach>,
 }

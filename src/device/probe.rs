@@ -59,6 +59,7 @@ pub fn probe() -> Device {
         convert_s: 0.0,
         sort_ns: sort_ns(),
         partition_ns: PARTITION_NS,
+        fitted: false,
         kernels: BTreeMap::new(),
     };
     drop(stream);

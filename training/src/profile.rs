@@ -28,7 +28,7 @@ struct Sample<'a> {
 const LEAST_SAMPLES: usize = 12;
 
 /// How far behind the best candidate of its matrix a time counts a quarter.
-const HALF_AS_GOOD: f64 = 0.3;
+const HALF_AS_GOOD: f64 = 0.15;
 
 /// Errors (of logarithms) beyond which a time pulls no harder.
 const FAR_OFF: f64 = 0.25;
@@ -42,7 +42,7 @@ struct Figure {
 }
 
 const FIGURES: [Figure; 8] = [
-    Figure { of: |r| &mut r.bandwidth, least: 0.3, most: 1.04, seed: 0.9 },
+    Figure { of: |r| &mut r.bandwidth, least: 0.3, most: 1.25, seed: 0.9 },
     Figure { of: |r| &mut r.gather, least: 0.2, most: 2.0, seed: 1.0 },
     Figure { of: |r| &mut r.lookup, least: 0.2, most: 2.5, seed: 1.0 },
     Figure { of: |r| &mut r.entry_ns, least: 0.0, most: 2.0, seed: 0.02 },
@@ -53,11 +53,12 @@ const FIGURES: [Figure; 8] = [
 ];
 
 /// The profile with figures of kernels that make estimates fit these records best: first those of
-/// each candidate to its times, those near the best of their matrix counting most; then in turns to
-/// the choices that follow from them too. Candidates of fewer than a dozen timed matrices keep
-/// theirs, and so do conversions.
+/// each format to the times of all its candidates, those near the best of their matrix counting most;
+/// from there those of each candidate to its times; then in turns to the choices that follow from
+/// them too. Candidates of fewer than a dozen timed matrices keep theirs, and so do conversions.
 pub fn fit(records: &Records, device: &Device) -> Device {
-    fit_without(records, device, &Precision::ALL, &BTreeSet::new())
+    let fit = fit_without(records, device, &Precision::ALL, &BTreeSet::new());
+    Device { fitted: true, ..fit }
 }
 
 /// The same in these precisions, as if these matrices were in no record and in none before.
@@ -130,21 +131,30 @@ fn fit_one(
 ) -> Vec<(Candidate, Reach)> {
     let groups = groups(records, device, precision, left_out);
     let matrices = groups.iter().flat_map(|g| &g.samples).map(|s| s.matrix + 1).max().unwrap_or(0);
+    let neutral = Reach { fixed_us: PerPrecision::both(0.5), ..Reach::default() };
+    // Figures that all candidates of a format share come first: what few matrices tell of one of
+    // them, those of others do.
+    let format = |group: &Group<'_>| group.candidate.format.name();
+    let names: BTreeSet<&'static str> = groups.iter().map(format).collect();
+    let of_format = |&name: &&'static str| {
+        let loss = |reach: &Reach| {
+            let own = groups.iter().filter(|&group| format(group) == name);
+            own.map(|group| group.off(reach, &neutral, precision, device)).sum()
+        };
+        (name, descend(neutral, precision, COARSE, &loss).0)
+    };
+    let formats: BTreeMap<&str, Reach> = names.par_iter().map(of_format).collect();
+    let shared = |group: &Group<'_>| formats[format(group)];
     // The sum over a candidate's samples of `count`, and what figures count that moved far.
     let loss = |group: &Group<'_>, reach: &Reach, count: &dyn Fn(&Sample<'_>, f64) -> f64| {
         let samples = group.with_estimates(reach, precision, device);
         let counted: f64 = samples.map(|(sample, spmv_s)| count(sample, spmv_s)).sum();
-        let old = device.reach(&group.candidate);
-        counted + group.samples.len() as f64 * away(reach, &old, precision)
+        counted + group.samples.len() as f64 * away(reach, &shared(group), precision)
     };
     let to_times = |group: &Group<'_>| {
-        let off = |s: &Sample<'_>, spmv_s: f64| s.weight * pull(spmv_s / s.spmv_s);
-        let neutral = Reach { fixed_us: PerPrecision::both(0.5), ..Reach::default() };
-        let ends = [device.reach(&group.candidate), neutral].map(|start| {
-            descend(start, precision, FINEST, &|reach: &Reach| loss(group, reach, &off))
-        });
-        let [from_old, from_neutral] = ends;
-        if from_old.1 <= from_neutral.1 { from_old.0 } else { from_neutral.0 }
+        let start = shared(group);
+        let off = |reach: &Reach| group.off(reach, &start, precision, device);
+        descend(start, precision, FINEST, &off).0
     };
     let mut reaches: Vec<Reach> = groups.par_iter().map(to_times).collect();
     let mut choices = vec![Choice::default(); matrices];
@@ -246,6 +256,13 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
+    /// What these figures are off by, and far from others.
+    fn off(&self, reach: &Reach, old: &Reach, precision: Precision, device: &Device) -> f64 {
+        let samples = self.with_estimates(reach, precision, device);
+        let off: f64 = samples.map(|(s, spmv_s)| s.weight * pull(spmv_s / s.spmv_s)).sum();
+        off + self.samples.len() as f64 * away(reach, old, precision)
+    }
+
     /// Each sample with its estimate by these figures.
     fn with_estimates(
         &self,
@@ -253,12 +270,10 @@ impl<'a> Group<'a> {
         precision: Precision,
         device: &Device,
     ) -> impl Iterator<Item = (&Sample<'a>, f64)> {
-        let kernels = BTreeMap::from([(self.candidate.to_string(), *reach)]);
-        let device = Device { kernels, ..device.clone() };
+        let target = target(device, &Workload { precision, ..Workload::default() });
         self.samples.iter().map(move |sample| {
-            let target = target(&device, &Workload { precision, ..Workload::default() });
             let estimator = Estimator::of(sample.seen.sight, &target);
-            (sample, estimator.times(&self.candidate, &sample.seen.work).total_s())
+            (sample, estimator.times_at(*reach, &sample.seen.work).total_s())
         })
     }
 }

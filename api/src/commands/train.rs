@@ -59,8 +59,8 @@ pub struct Fit {
     /// Seed of the learners
     #[arg(long, default_value_t = Settings::default().seed, value_name = "N")]
     seed: u64,
-    /// The device's profile was fitted to these records, as those that ship were to what ships:
-    /// predict what is left out with a profile fitted without it too
+    /// The device's profile was fitted to these records: predict what is left out with a profile
+    /// fitted without it too; `evaluate` does so for what ships
     #[arg(long)]
     fitted: bool,
     /// The folder that models are written to
@@ -207,7 +207,8 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         note(&format!("{none} ship with this program; --records FILE evaluates others"));
         return Ok(Answer::Yes);
     }
-    let fitted = evaluate.fit.fitted.then_some(Fitted { records, device });
+    let shipped = input.records.is_empty() && device.fitted;
+    let fitted = (evaluate.fit.fitted || shipped).then_some(Fitted { records, device });
     let settings = settings(&evaluate.fit, fitted);
     let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
     let mut reports: Vec<Report> = Vec::new();
