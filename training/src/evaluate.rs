@@ -97,6 +97,8 @@ pub struct Report {
     pub trials: usize,
     /// The learner and what its predictions multiply.
     pub plan: String,
+    /// Whether the device's profile too saw none of what is left out.
+    pub profile_too: bool,
     /// The figures that are bounded.
     pub figures: Vec<Figure>,
     /// The rules, the model first.
@@ -109,7 +111,8 @@ pub struct Report {
     pub classes: Vec<Class>,
 }
 
-/// Whether models are tried on classes that they never saw, which takes a model for each class.
+/// Whether models are tried on classes that they never saw, which takes a model for each class, and a
+/// profile where it was fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
     /// They are.
@@ -163,6 +166,7 @@ pub fn report(
         families: families.len(),
         trials: cases.iter().map(|case| case.trials.len()).sum(),
         plan: plan.to_string(),
+        profile_too: settings.fitted.is_some(),
         figures: figures.of(first.precision),
         classes: classes(cases, predicted, &confidences, left_out.as_deref()),
         rows,
@@ -419,15 +423,18 @@ impl Report {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let mut text = format!(
             "## {} in {}\n\n{} matrices of {} families, {} of at least {LARGE_NNZ} nonzeros, {} \
-             candidates timed; {}; no family on both sides of a split (--fitted: nor for the \
-             profile).\n\n",
+             candidates timed; {}; no family on both sides of a split, {}.\n\n",
             self.device,
             self.precision,
             self.cases,
             self.families,
             self.large,
             self.trials,
-            self.plan
+            self.plan,
+            match self.profile_too {
+                true => "of models or of the device's profile",
+                false => "of models; the device's profile was not fitted anew",
+            }
         );
         text += &figures::markdown(&self.figures);
         text += "\n| rule | best/chosen | worst | on | over incumbent | slower by 2 % | nnz >= 1e6: \

@@ -194,8 +194,7 @@ pub fn cross_validate(cases: &[Case], plan: Plan, settings: &Settings) -> Result
     split_by(&Fold::all(cases, settings), plan, settings)
 }
 
-/// Predicts every case by a model that saw all classes but its own. The profile stays that of all:
-/// to fit one for each class takes longer than all else.
+/// Predicts every case by a model that saw all classes but its own.
 ///
 /// # Errors
 /// As [`cross_validate`].
@@ -208,9 +207,10 @@ pub fn leave_classes_out(
     if classes.len() < 2 {
         bail!(ONE_FAMILY);
     }
+    // One at a time in memory for each thread: there are many.
     let predicted = classes
         .into_par_iter()
-        .map(|left_out| Fold { left_out, cases: Cow::Borrowed(cases) }.predict(plan, settings));
+        .map(|left_out| Fold::of(cases, left_out, settings).predict(plan, settings));
     in_order(predicted.collect::<Result<_>>()?)
 }
 

@@ -107,7 +107,8 @@ pub struct Evaluate {
     /// learner is chosen anew]
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// Leave out how classes never seen are predicted, which takes a model for each class
+    /// Leave out how classes never seen are predicted, which takes a model (and a profile, where it
+    /// was fitted) for each class
     #[arg(long)]
     quick: bool,
     /// Print JSON
