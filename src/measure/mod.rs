@@ -142,11 +142,15 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// All runs, the first one first.
+    pub fn runs(&self) -> impl Iterator<Item = &Samples> {
+        [&self.spmv].into_iter().chain(&self.reruns)
+    }
+
     /// The cost that the samples show: their minima, since other work only ever adds time; of
     /// several runs, the middle one's.
     pub fn cost(&self) -> Cost {
-        let mut runs: Vec<f64> = self.reruns.iter().map(|samples| samples.min_s).collect();
-        runs.push(self.spmv.min_s);
+        let mut runs: Vec<f64> = self.runs().map(|samples| samples.min_s).collect();
         runs.sort_by(f64::total_cmp);
         let (low, high) = (runs[(runs.len() - 1) / 2], runs[runs.len() / 2]);
         Cost {
@@ -227,14 +231,28 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// This run as a later one of an earlier measurement of the same key, where both were timed.
+    /// These runs as later ones of an earlier measurement of the same key, where both were timed; a
+    /// run that both have counts once.
     #[must_use]
     pub fn after(mut self, earlier: &Measurement) -> Self {
         if let (Outcome::Timed(now), Outcome::Timed(then)) = (&mut self.outcome, &earlier.outcome) {
-            let last = std::mem::replace(&mut now.spmv, then.spmv.clone());
-            now.reruns = then.reruns.iter().cloned().chain([last]).collect();
+            let mut runs: Vec<Samples> = then.runs().cloned().collect();
+            let later: Vec<Samples> = now.runs().cloned().collect();
+            runs.extend(later.into_iter().filter(|run| !then.runs().any(|earlier| earlier == run)));
+            now.reruns = runs.split_off(1);
+            now.spmv = runs.remove(0);
         }
         self
+    }
+
+    /// Whether both were timed and this one has no run that the other lacks.
+    pub fn is_within(&self, other: &Measurement) -> bool {
+        match (&self.outcome, &other.outcome) {
+            (Outcome::Timed(own), Outcome::Timed(all)) => {
+                own.runs().all(|run| all.runs().any(|other| other == run))
+            }
+            _ => false,
+        }
     }
 
     /// The cost, where there is a timing.
@@ -433,9 +451,14 @@ mod tests {
         assert_eq!(spmv_s(&two), 2.0);
         let three = taking(1.5).after(&two);
         assert_eq!(spmv_s(&three), 1.5);
-        let Outcome::Timed(timing) = &three.outcome else { panic!("{three:?}") };
-        let runs = [&timing.spmv, &timing.reruns[0], &timing.reruns[1]];
-        assert_eq!(runs.map(|samples| samples.min_s), [1.0, 3.0, 1.5]);
+        let runs = |m: &Measurement| -> Vec<f64> {
+            let Outcome::Timed(timing) = &m.outcome else { panic!("{m:?}") };
+            timing.runs().map(|samples| samples.min_s).collect()
+        };
+        assert_eq!(runs(&three), [1.0, 3.0, 1.5]);
+        assert_eq!(runs(&two.clone().after(&three)), [1.0, 3.0, 1.5], "none counts twice");
+        assert_eq!(runs(&two.clone().after(&taking(1.5))), [1.5, 1.0, 3.0]);
+        assert!(two.is_within(&three) && !three.is_within(&two));
         let text = serde_json::to_string(&three).expect("plain data");
         assert_eq!(serde_json::from_str::<Measurement>(&text).expect("own text"), three);
     }

@@ -5,7 +5,8 @@
 //!
 //! - *structures*: fingerprint -> [`StructureRecord`];
 //! - *measurements*: (fingerprint, device, precision, basis, candidate, driver, kernels, protocol
-//!   version) -> [`Measurement`], one record a key, the latest.
+//!   version) -> [`Measurement`], one record a key: the latest, or all runs of those that were
+//!   joined.
 //!
 //! Names, never positions; values are JSON, the lines of an export ([`Record`]).
 //!
@@ -371,7 +372,43 @@ impl Wisdom {
     ///
     /// # Errors
     /// [`Error::Io`] where reading fails, and as [`Wisdom::keep`].
-    pub fn import(&self, mut reader: impl BufRead) -> Result<Imported> {
+    pub fn import(&self, reader: impl BufRead) -> Result<Imported> {
+        self.take_over(reader, |stored, record| {
+            (record.provenance.taken_at > stored.provenance.taken_at).then_some(record)
+        })
+    }
+
+    /// Like [`Wisdom::import`], but timings with one key are runs of one measurement, of which the
+    /// middle one counts, and nothing that is no answer takes the place of one: so do several devices
+    /// of one kind tune together.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn join(&self, reader: impl BufRead) -> Result<Imported> {
+        self.take_over(reader, |stored, record| {
+            let later = record.provenance.taken_at > stored.provenance.taken_at;
+            let timed = |m: &Measurement| matches!(m.outcome, Outcome::Timed(_));
+            if timed(&stored) && timed(&record) {
+                return match later {
+                    _ if record.is_within(&stored) => None,
+                    true => Some(record.after(&stored)),
+                    false => Some(stored.after(&record)),
+                };
+            }
+            match (answers(&stored.outcome), answers(&record.outcome)) {
+                (true, false) => None,
+                (false, true) => Some(record),
+                _ => later.then_some(record),
+            }
+        })
+    }
+
+    /// Takes over lines; `placed` says what takes the place of a measurement with the same key.
+    fn take_over(
+        &self,
+        mut reader: impl BufRead,
+        placed: impl Fn(Measurement, Measurement) -> Option<Measurement>,
+    ) -> Result<Imported> {
         let own = self.own()?;
         let mut imported = Imported::default();
         let mut number = 0;
@@ -384,12 +421,12 @@ impl Wisdom {
                 Line::Whole(line) => Record::parse(&line),
             };
             match record {
-                Ok(record) => match is_newer(own, &record)? {
-                    true => {
+                Ok(record) => match in_place(own, record, &placed)? {
+                    Some(record) => {
                         put(own, &record)?;
                         imported.taken += 1;
                     }
-                    false => imported.known += 1,
+                    None => imported.known += 1,
                 },
                 Err(why) => {
                     imported.skipped += 1;
@@ -464,11 +501,13 @@ impl Wisdom {
     }
 }
 
+/// Whether a measurement that ended so is an answer.
+fn answers(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Timed(_) | Outcome::Wrong { .. } | Outcome::Failed { .. })
+}
+
 /// The latest of the records that match; else the latest of the others.
 fn best(wanted: &Wanted<'_>, mut records: Vec<Measurement>) -> Answer {
-    let answers = |outcome: &Outcome| {
-        matches!(outcome, Outcome::Timed(_) | Outcome::Wrong { .. } | Outcome::Failed { .. })
-    };
     records.retain(|record| answers(&record.outcome));
     records.sort_by_key(|record| std::cmp::Reverse(record.provenance.taken_at));
     let mut stale = None;
@@ -492,15 +531,22 @@ fn put(own: &Store, record: &Record) -> Result<()> {
     own.put(tree(record), &record.key(), &record.line())
 }
 
-/// Whether this record is to take the place of the one that is kept under its key.
-fn is_newer(own: &Store, record: &Record) -> Result<bool> {
-    let stored = own.get(tree(record), &record.key())?;
-    Ok(match (stored.map(|value| Record::parse(&value)), record) {
+/// What is to be kept under this record's key instead of what is there, if anything; `placed` says
+/// so of measurements.
+fn in_place(
+    own: &Store,
+    record: Record,
+    placed: impl Fn(Measurement, Measurement) -> Option<Measurement>,
+) -> Result<Option<Record>> {
+    let stored = own.get(tree(&record), &record.key())?.map(|value| Record::parse(&value));
+    Ok(match (stored, record) {
         (Some(Ok(Record::Measurement(stored))), Record::Measurement(record)) => {
-            record.provenance.taken_at > stored.provenance.taken_at
+            placed(*stored, *record).map(|kept| Record::Measurement(Box::new(kept)))
         }
-        (Some(Ok(Record::Structure(stored))), Record::Structure(record)) => stored != *record,
-        _ => true,
+        (Some(Ok(Record::Structure(stored))), Record::Structure(record)) if stored == record => {
+            None
+        }
+        (_, record) => Some(record),
     })
 }
 

@@ -175,7 +175,7 @@ fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
         }
     }
     let Outcome::Timed(timing) = &m.outcome else { return Ok(()) };
-    for run in [&timing.spmv].into_iter().chain(&timing.reruns) {
+    for run in timing.runs() {
         samples("spmv", run)?;
         if run.min_s <= 0.0 {
             return Err("spmv: a product takes no time".into());

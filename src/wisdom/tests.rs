@@ -148,6 +148,33 @@ fn an_import_skips_bad_lines_and_changes_nothing_the_second_time() {
 }
 
 #[test]
+fn joined_runs_stand_beside_each_other_and_the_middle_one_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = open(&folder);
+    let join = |text: &str| wisdom.join(text.as_bytes()).expect("read to its end");
+    // The later one first: what counts does not hang on the order.
+    for (taken_at, spmv_s) in [(5, 4.0), (3, 1.0), (4, 2.0)] {
+        assert_eq!(join(&here(taken_at, spmv_s)).taken, 1);
+    }
+    assert_eq!(time_s(&asked(&wisdom)), 2.0);
+    assert_eq!(join(&here(3, 1.0)).known, 1, "it is there already");
+    let mut all = Vec::new();
+    wisdom.export(&mut all).expect("written");
+    assert_eq!(join(&String::from_utf8_lossy(&all)).known, 1);
+    let ended = |taken_at: u64, how: &str| {
+        let how = format!(r#""{how}","reason":"of a test""#);
+        here(taken_at, 1.0).replace(r#""timed""#, &how)
+    };
+    for how in ["refused", "cut"] {
+        assert_eq!(join(&ended(9, how)).known, 1, "what is no answer takes no place");
+    }
+    assert_eq!(time_s(&asked(&wisdom)), 2.0);
+    assert_eq!(join(&ended(9, "wrong")).taken, 1);
+    let Answer::Known(wrong) = asked(&wisdom) else { panic!("it is an answer") };
+    assert!(matches!(wrong.outcome, Outcome::Wrong { .. }));
+}
+
+#[test]
 fn of_a_wrong_product_only_the_outcome_is_kept() {
     let text = here(1, 1.0).replace(r#""timed""#, r#""wrong","reason":"row 3""#);
     let record = Record::parse(text.as_bytes()).expect("valid");

@@ -228,6 +228,13 @@ fn by_measuring(cases: &[Case], predicted: &[Predicted]) -> Choices {
     Choices::of(MEASURE, cases, |i, case| best_of_measured(case, &predicted[i]))
 }
 
+/// What effort `exhaustive` takes, which times all: what can be had of these candidates.
+fn by_timing_all(cases: &[Case]) -> Choices {
+    Choices::of("effort exhaustive", cases, |_, case| {
+        case.trials.iter().min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
+    })
+}
+
 /// What a tree over row statistics takes that saw none of the family: the format, in the variant
 /// that was best most often.
 fn by_tree(cases: &[Case], settings: &Settings) -> Result<Choices> {
@@ -253,6 +260,7 @@ fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<
         by_model(cases, predicted),
         timed(cases, predicted),
         by_measuring(cases, predicted),
+        by_timing_all(cases),
         by_estimate(cases, predicted),
         by_tree(cases, settings)?,
     ];

@@ -42,6 +42,10 @@ pub enum Command {
         /// The file to read, plain or compressed with zstd (.zst); - for standard input
         #[arg(value_name = "FILE.jsonl")]
         file: PathBuf,
+        /// Put timings of the same candidate beside those that are there, as `tune --rerun` does, and
+        /// do not let the later ones take their place
+        #[arg(long)]
+        join: bool,
         /// The form of the answer.
         #[command(flatten)]
         form: Form,
@@ -86,7 +90,7 @@ pub fn run(command: &Command, data: &Path) -> Result<Answer> {
     match command {
         Command::List { filter, form } => list(&wisdom, filter, *form),
         Command::Export { output } => export(&wisdom, output.as_deref()),
-        Command::Import { file, form } => import(&wisdom, file, *form),
+        Command::Import { file, join, form } => import(&wisdom, file, *join, *form),
         Command::Verify { form } => verify(&wisdom, *form),
         Command::Prune { device, matrix, all, form } => {
             let meter = Meter::open(device, data)?;
@@ -210,12 +214,12 @@ fn export(wisdom: &Wisdom, output: Option<&Path>) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn import(wisdom: &Wisdom, file: &Path, form: Form) -> Result<Answer> {
-    let imported = if file == Path::new("-") {
-        wisdom.import(io::stdin().lock())?
-    } else {
-        wisdom.import(open_lines(file)?)?
+fn import(wisdom: &Wisdom, file: &Path, join: bool, form: Form) -> Result<Answer> {
+    let lines = match file == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => open_lines(file)?,
     };
+    let imported = if join { wisdom.join(lines)? } else { wisdom.import(lines)? };
     for (line, why) in &imported.bad {
         note(&format!("line {line} skipped: {why}"));
     }
