@@ -142,6 +142,7 @@ fn what_ships_is_evaluated_without_a_device() {
     let (code, tables) = ellect(folder.path(), &["evaluate", "--quick", "--json"]);
     // No figure is below what the models that ship say that they reached.
     assert_eq!(code, 0, "{tables}");
+    assert!(tables.contains(r#""profile_too": true"#), "its profile was fitted to what ships");
 }
 
 #[test]
@@ -160,4 +161,10 @@ fn a_budget_ends_a_run_and_tells_what_is_left() {
     assert!(!more.contains(" 0 candidates timed") && !more.contains("no time left"), "{more}");
     let nothing = ellect(folder.path(), &["tune", "--device", "cpu"]);
     assert_eq!(nothing.0, 2);
+    let class = |name| tune(folder.path(), &["--generate", "small", "--class", name]);
+    let one = class("banded").arg("--measure-only").output().expect("it runs");
+    assert!(String::from_utf8_lossy(&one.stdout).starts_with("1 matrices measured"), "{one:?}");
+    let unknown = class("nosuch").output().expect("it runs");
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("class is 'nosuch'"));
 }
