@@ -139,22 +139,16 @@ fn fit_one(
     let of_format = |&name: &&'static str| {
         let loss = |reach: &Reach| {
             let own = groups.iter().filter(|&group| format(group) == name);
-            own.map(|group| group.off(reach, &neutral, precision, device)).sum()
+            own.map(|group| group.loss(reach, &neutral, precision, device, &off)).sum()
         };
         (name, descend(neutral, precision, COARSE, &loss).0)
     };
     let formats: BTreeMap<&str, Reach> = names.par_iter().map(of_format).collect();
     let shared = |group: &Group<'_>| formats[format(group)];
-    // The sum over a candidate's samples of `count`, and what figures count that moved far.
-    let loss = |group: &Group<'_>, reach: &Reach, count: &dyn Fn(&Sample<'_>, f64) -> f64| {
-        let samples = group.with_estimates(reach, precision, device);
-        let counted: f64 = samples.map(|(sample, spmv_s)| count(sample, spmv_s)).sum();
-        counted + group.samples.len() as f64 * away(reach, &shared(group), precision)
-    };
     let to_times = |group: &Group<'_>| {
         let start = shared(group);
-        let off = |reach: &Reach| group.off(reach, &start, precision, device);
-        descend(start, precision, FINEST, &off).0
+        let loss = |reach: &Reach| group.loss(reach, &start, precision, device, &off);
+        descend(start, precision, FINEST, &loss).0
     };
     let mut reaches: Vec<Reach> = groups.par_iter().map(to_times).collect();
     let mut choices = vec![Choice::default(); matrices];
@@ -171,11 +165,11 @@ fn fit_one(
             let regret = |sample: &Sample<'_>, spmv_s: f64| {
                 let mut choice = choices[sample.matrix];
                 choice.add(sample, spmv_s);
-                choice.regret() + TIMES * sample.weight * pull(spmv_s / sample.spmv_s)
+                choice.regret() + TIMES * off(sample, spmv_s)
             };
-            let (next, _) =
-                descend(*reach, precision, COARSE, &|r: &Reach| loss(group, r, &regret));
-            *reach = next;
+            let old = shared(group);
+            let loss = |reach: &Reach| group.loss(reach, &old, precision, device, &regret);
+            *reach = descend(*reach, precision, COARSE, &loss).0;
             for (sample, spmv_s) in group.with_estimates(reach, precision, device) {
                 choices[sample.matrix].add(sample, spmv_s);
             }
@@ -193,6 +187,11 @@ const TIMES: f64 = 0.5;
 /// The last steps of a walk.
 const FINEST: f64 = 0.004;
 const COARSE: f64 = 0.02;
+
+/// What the error of an estimate counts: more near the best of the matrix.
+fn off(sample: &Sample<'_>, spmv_s: f64) -> f64 {
+    sample.weight * pull(spmv_s / sample.spmv_s)
+}
 
 /// What an estimate counts that is so much over the measured time: the square of the logarithm,
 /// less far off.
@@ -256,11 +255,18 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// What these figures are off by, and far from others.
-    fn off(&self, reach: &Reach, old: &Reach, precision: Precision, device: &Device) -> f64 {
+    /// The sum over the samples of `count`, and what figures count that are far from `old`.
+    fn loss(
+        &self,
+        reach: &Reach,
+        old: &Reach,
+        precision: Precision,
+        device: &Device,
+        count: &dyn Fn(&Sample<'_>, f64) -> f64,
+    ) -> f64 {
         let samples = self.with_estimates(reach, precision, device);
-        let off: f64 = samples.map(|(s, spmv_s)| s.weight * pull(spmv_s / s.spmv_s)).sum();
-        off + self.samples.len() as f64 * away(reach, old, precision)
+        let counted: f64 = samples.map(|(sample, spmv_s)| count(sample, spmv_s)).sum();
+        counted + self.samples.len() as f64 * away(reach, old, precision)
     }
 
     /// Each sample with its estimate by these figures.

@@ -207,7 +207,6 @@ pub fn leave_classes_out(
     if classes.len() < 2 {
         bail!(ONE_FAMILY);
     }
-    // One at a time in memory for each thread: there are many.
     let predicted = classes
         .into_par_iter()
         .map(|left_out| Fold::of(cases, left_out, settings).predict(plan, settings));
