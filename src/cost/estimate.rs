@@ -9,9 +9,10 @@
 //! | gather | all those bytes, and 32 for each sector of x missed nearby | last-level cache |
 //! | lookup | sectors of x asked for | nearest caches |
 //! | compute | multiply-adds and rows | processors |
+//! | wait | times that warps wait for entries | processors |
 //! | row | steps of the longest row or the slowest tile, where a few threads take them | one thread |
 //!
-//! and takes as long as the highest of the first four, more where others are nearly as high, plus the
+//! and takes as long as the highest of the first five, more where others are nearly as high, plus the
 //! row: a long one is as likely to begin last as first. Launches and what the formats' kernels were
 //! found to need come besides.
 
@@ -38,6 +39,8 @@ pub struct Times {
     pub lookup_s: f64,
     /// Multiply-adds and rows on a host, where they go on beside memory traffic.
     pub compute_s: f64,
+    /// Waits of warps for entries, where rows of all lengths share a warp.
+    pub wait_s: f64,
     /// The longest row or the slowest tile, where a few threads walk the whole of it.
     pub row_s: f64,
     /// Launches, and what kernels need for each entry and row beside all that.
@@ -54,7 +57,7 @@ pub struct Times {
 impl Times {
     /// The time of the product.
     pub fn total_s(&self) -> f64 {
-        let walls = [self.stream_s, self.gather_s, self.lookup_s, self.compute_s];
+        let walls = [self.stream_s, self.gather_s, self.lookup_s, self.compute_s, self.wait_s];
         let highest = walls.into_iter().fold(f64::MIN_POSITIVE, f64::max);
         let sum: f64 = walls.iter().map(|wall| (wall / highest).powi(SHARPNESS)).sum();
         highest * sum.powf(1.0 / f64::from(SHARPNESS)) + self.row_s + self.besides_s
@@ -67,6 +70,7 @@ impl Times {
             (self.gather_s, "gathers of x from the last-level cache"),
             (self.lookup_s, "look-ups of x in the nearest cache"),
             (self.compute_s, "arithmetic and the cost of each row"),
+            (self.wait_s, "waits of warps for their longest rows"),
             (self.row_s, "its longest row or slowest tile"),
             (self.besides_s, "the cost of launching and of each row"),
         ]
@@ -164,7 +168,7 @@ impl<'a> Estimator<'a> {
 
         let dense = work.stream_bytes as f64 + work.extra_bytes as f64 + x_bytes + y_bytes;
         let bytes = dense + again + scatter * lost;
-        let share = reach.bandwidth.of(precision).max(1e-3) * self.occupancy(work);
+        let share = reach.bandwidth.of(precision).max(1e-3);
         let cached = self.cached_share(bytes);
         let near = dense * (cached / share + 1.0 - cached) + scatter;
         let gathered = 32.0 * missed * reach.gather.of(precision);
@@ -176,6 +180,9 @@ impl<'a> Estimator<'a> {
             gather_s: near_s / 1e9,
             lookup_s: work.x_sectors * reach.lookup.of(precision) / device.lookup_gps / 1e9,
             compute_s: if host { kernel_s } else { 0.0 },
+            wait_s: work.waits as f64 * reach.wait_ns.of(precision)
+                / f64::from(device.processors)
+                / 1e9,
             row_s: self.row_s(reach, work),
             besides_s: self.launch_s(work)
                 + reach.fixed_us.of(precision) * 1e-6
@@ -192,14 +199,6 @@ impl<'a> Estimator<'a> {
     fn threads(&self, work: &Work) -> f64 {
         let parts = (work.entries as usize + self.sight.nrows) / par::GRAIN;
         parts.clamp(1, self.target.device.processors as usize) as f64
-    }
-
-    /// Share of the bandwidth that the threads in flight can ask for.
-    fn occupancy(&self, work: &Work) -> f64 {
-        match work.lanes {
-            0 => 1.0,
-            lanes => (lanes as f64 / self.target.device.saturating_lanes.max(1) as f64).min(1.0),
-        }
     }
 
     /// Share of a product's bytes that the last-level cache still holds from the time before,

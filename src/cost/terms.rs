@@ -13,7 +13,7 @@ use crate::format::{Candidate, Work};
 /// `longest_a_lane` it is the entries of the longest row that one lane walks. The last four are
 /// estimates over that of the candidate itself: the least of all candidates, of those of its
 /// format, of CSR and of cuSPARSE.
-pub const TERMS: [&str; 31] = [
+pub const TERMS: [&str; 32] = [
     "floor_us",
     "estimate_floors",
     "stream_floors",
@@ -41,6 +41,7 @@ pub const TERMS: [&str; 31] = [
     "longest_a_lane",
     "tile_steps",
     "tile_steps_most",
+    "wait_floors",
     "least_estimates",
     "least_of_format_estimates",
     "csr_estimates",
@@ -85,6 +86,7 @@ pub fn terms(work: &Work, times: &Times, sight: &Sight) -> [f64; TERMS.len()] {
         a_lane(sight.longest as f64 * rows),
         work.tile_steps,
         work.tile_steps_most,
+        times.wait_s / floor_s,
         1.0,
         1.0,
         1.0,

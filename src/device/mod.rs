@@ -61,8 +61,6 @@ pub struct Device {
     pub processors: u32,
     /// Threads that one processor holds at once.
     pub threads_per_processor: u32,
-    /// Threads that must walk rows at once to ask for the whole bandwidth (0 on a host).
-    pub saturating_lanes: u64,
     /// Time that one thread takes for one entry of a row after another, in nanoseconds (0 on a
     /// host).
     pub step_ns: f64,
@@ -132,6 +130,8 @@ pub struct Reach {
     /// Time of a row on one processor besides where its length is another than that of the row
     /// before, in nanoseconds.
     pub change_ns: PerPrecision,
+    /// Time of one processor for each wait of a warp for entries that it loaded, in nanoseconds.
+    pub wait_ns: PerPrecision,
     /// Time of a step of the longest row, where a few threads walk the whole of it, or of the slowest
     /// tile, in nanoseconds; where it is 0 the device's own.
     pub step_ns: PerPrecision,
@@ -155,6 +155,7 @@ impl Default for Reach {
             entry_ns: PerPrecision::both(0.0),
             row_ns: PerPrecision::both(0.0),
             change_ns: PerPrecision::both(0.0),
+            wait_ns: PerPrecision::both(0.0),
             step_ns: PerPrecision::both(0.0),
             fixed_us: PerPrecision::both(0.0),
             convert_ns: PerPrecision::both(0.0),
@@ -223,6 +224,7 @@ impl Device {
                 reach.entry_ns,
                 reach.row_ns,
                 reach.change_ns,
+                reach.wait_ns,
                 reach.step_ns,
                 reach.fixed_us,
                 reach.convert_ns,

@@ -49,7 +49,6 @@ pub fn probe() -> Device {
         lookup_gps: gather_gbps(&stream[..(near_bytes / 16) as usize]) / 32.0,
         processors: threads as u32,
         threads_per_processor: 1,
-        saturating_lanes: 0,
         step_ns: 0.0,
         shared_bytes: 0,
         launch_s: launch_s(threads),

@@ -12,6 +12,7 @@
 //! indices are bytes that other formats need not read.
 
 use super::launch::Arrays;
+use super::rows::WARP;
 use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Stop, Storage,
     Target, Work, bytes_of, store,
@@ -25,6 +26,9 @@ use crate::structure::{Sort, Structure, Walk};
 /// See the module.
 #[derive(Debug)]
 pub struct CsrFormat;
+
+/// Entries that a lane loads at a time (`batch` of kernels/csr.cu).
+const BATCH: usize = 4;
 
 impl Storage for CsrFormat {
     const NAME: &'static str = "csr";
@@ -43,6 +47,7 @@ impl Storage for CsrFormat {
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
         let threads = lanes_a_row(nrows, nnz);
+        let gpu = target.device.kind == Kind::Gpu;
         let bytes =
             ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + target.precision.bytes())) as u64;
         Ok(Work {
@@ -51,12 +56,10 @@ impl Storage for CsrFormat {
             entries: nnz as u64,
             x_sectors: structure.x_sectors(Walk::Entries, target.precision),
             x_loaded: structure.x_loaded(Walk::Rows { threads, sort: Sort::None }, target),
-            steps: structure.n_iter(32, 32, Sort::None),
+            steps: structure.n_iter(WARP, threads, Sort::None),
             // A GPU's lanes walk whole rows; hosts share them out.
-            lanes: match target.device.kind {
-                Kind::Gpu => (threads * nrows) as u64,
-                Kind::Host => 0,
-            },
+            waits: if gpu { structure.n_waits(WARP, threads, BATCH) } else { 0 },
+            lanes: if gpu { (threads * nrows) as u64 } else { 0 },
             launches: 1,
             ..Work::default()
         })

@@ -195,6 +195,10 @@ pub struct Work {
     pub scattered_rows: u64,
     /// Warp iterations (PELLR, equation 1): the sum over warps of their longest lane.
     pub steps: u64,
+    /// Times that warps wait for the entries that they loaded, all warps together, where they walk
+    /// rows of their own length.
+    #[serde(default)]
+    pub waits: u64,
     /// Steps that a GPU's block of threads takes one after the other to sum the rows of its tile,
     /// where the format has tiles: the mean over tiles...
     #[serde(default)]

@@ -112,6 +112,19 @@ impl Structure<'_> {
         })
     }
 
+    /// Times that warps wait for entries, `batch` of them at a time for each of the `threads` lanes that
+    /// share a row, and once more for the rest: the sum over warps of `warp` lanes, rows in their own
+    /// order.
+    pub fn n_waits(&self, warp: usize, threads: usize, batch: usize) -> u64 {
+        let rows = warp / threads;
+        let waits = |length: u32| u64::from(length) / (threads * batch) as u64 + 1;
+        if rows == 1 {
+            return self.row_lengths().iter().map(|(length, times)| times * waits(length)).sum();
+        }
+        let longest = self.longest(rows, Sort::None);
+        longest.par_iter().with_min_len(FEWEST_ROWS).map(|&length| waits(length)).sum()
+    }
+
     /// Longest row of each slice of `rows` rows in `sort` order; kept.
     fn longest(&self, rows: usize, sort: Sort) -> Lengths {
         let of_chunks = |lengths: &[u32], rows: usize| -> Lengths {

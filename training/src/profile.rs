@@ -41,13 +41,14 @@ struct Figure {
     seed: f64,
 }
 
-const FIGURES: [Figure; 8] = [
+const FIGURES: [Figure; 9] = [
     Figure { of: |r| &mut r.bandwidth, least: 0.3, most: 1.25, seed: 0.9 },
     Figure { of: |r| &mut r.gather, least: 0.2, most: 2.0, seed: 1.0 },
     Figure { of: |r| &mut r.lookup, least: 0.2, most: 2.5, seed: 1.0 },
     Figure { of: |r| &mut r.entry_ns, least: 0.0, most: 2.0, seed: 0.02 },
     Figure { of: |r| &mut r.row_ns, least: 0.0, most: 20.0, seed: 0.1 },
     Figure { of: |r| &mut r.change_ns, least: 0.0, most: 20.0, seed: 0.1 },
+    Figure { of: |r| &mut r.wait_ns, least: 0.0, most: 200.0, seed: 30.0 },
     Figure { of: |r| &mut r.step_ns, least: 4.0, most: 2000.0, seed: 100.0 },
     Figure { of: |r| &mut r.fixed_us, least: 0.0, most: 20.0, seed: 0.2 },
 ];
