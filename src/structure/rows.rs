@@ -257,6 +257,20 @@ fn every_longest(lengths: &[u32], rows: usize, longest: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::csr::Csr;
+
+    #[test]
+    fn warps_wait_for_their_longest_row() {
+        // Rows of 1, 9, 0 and 4 entries.
+        let columns = (0..1).chain(0..9).chain(0..4).collect();
+        let csr = Csr::new(4, 9, vec![0, 1, 10, 10, 14], columns, vec![1.0; 14]).expect("valid");
+        let structure = Structure::of(&csr);
+        // Two rows a warp, two lanes a row, one entry a lane at a time: 9 / 2 + 1 and 4 / 2 + 1.
+        assert_eq!(structure.n_waits(4, 2, 1), 5 + 3);
+        assert_eq!(structure.n_waits(4, 2, 4), 2 + 1);
+        // A row a warp: an empty one waits too.
+        assert_eq!(structure.n_waits(4, 4, 1), 1 + 3 + 1 + 2);
+    }
 
     #[test]
     fn lengths_fall_and_every_few_of_them_are_known_at_once() {
