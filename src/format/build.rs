@@ -285,7 +285,7 @@ pub(super) fn longest_first(
 
 /// Times that a block of the kernel `fill` goes on over its rows before others share the rest; times
 /// that those go on, and the most of them.
-const FILLED_ALONE: usize = 32;
+const FILLED_ALONE: usize = 8;
 const FILLED_IN_PART: usize = 8;
 const MOST_PARTS: usize = 64;
 
