@@ -21,8 +21,6 @@ pub enum Learner {
     RandomForest,
     /// Trees with random thresholds, averaged.
     ExtraTrees,
-    /// Half of the trees by either of these.
-    Forests,
     /// Trees that each correct the sum of those before.
     Boosting,
 }
@@ -37,15 +35,13 @@ const ROUNDS: usize = 60;
 
 impl Learner {
     /// Every learner.
-    pub const ALL: [Learner; 4] =
-        [Learner::RandomForest, Learner::ExtraTrees, Learner::Forests, Learner::Boosting];
+    pub const ALL: [Learner; 3] = [Learner::RandomForest, Learner::ExtraTrees, Learner::Boosting];
 
-    /// `random_forest`, `extra_trees`, `forests` or `boosting`.
+    /// `random_forest`, `extra_trees` or `boosting`.
     pub const fn name(self) -> &'static str {
         match self {
             Learner::RandomForest => "random_forest",
             Learner::ExtraTrees => "extra_trees",
-            Learner::Forests => "forests",
             Learner::Boosting => "boosting",
         }
     }
@@ -69,28 +65,23 @@ impl Learner {
         }
         let x = grown_over(rows)?;
         let y = targets.to_vec();
-        let random_forest = |trees: usize| {
-            let parameters = RandomForestRegressorParameters::default()
-                .with_n_trees(trees)
-                .with_max_depth(DEPTH)
-                .with_m((width / 3).max(1))
-                .with_seed(seed);
-            averaged(&RandomForestRegressor::fit(&x, &y, parameters)?)
-        };
-        let extra_trees = |trees: usize| {
-            let parameters = ExtraTreesRegressorParameters::default()
-                .with_n_trees(trees)
-                .with_max_depth(DEPTH)
-                .with_min_samples_leaf(LEAF_ROWS)
-                .with_m((4 * width / 5).max(1))
-                .with_seed(seed);
-            averaged(&ExtraTreesRegressor::fit(&x, &y, parameters)?)
-        };
         match self {
-            Learner::RandomForest => random_forest(TREES),
-            Learner::ExtraTrees => extra_trees(TREES),
-            Learner::Forests => {
-                Ok(both(random_forest(TREES / 2)?, extra_trees(TREES - TREES / 2)?))
+            Learner::RandomForest => {
+                let parameters = RandomForestRegressorParameters::default()
+                    .with_n_trees(TREES)
+                    .with_max_depth(DEPTH)
+                    .with_m((width / 3).max(1))
+                    .with_seed(seed);
+                averaged(&RandomForestRegressor::fit(&x, &y, parameters)?)
+            }
+            Learner::ExtraTrees => {
+                let parameters = ExtraTreesRegressorParameters::default()
+                    .with_n_trees(TREES)
+                    .with_max_depth(DEPTH)
+                    .with_min_samples_leaf(LEAF_ROWS)
+                    .with_m((4 * width / 5).max(1))
+                    .with_seed(seed);
+                averaged(&ExtraTreesRegressor::fit(&x, &y, parameters)?)
             }
             Learner::Boosting => {
                 let mean = targets.iter().sum::<f64>() / targets.len() as f64;
@@ -188,17 +179,6 @@ fn averaged(model: &impl Serialize) -> Result<Forest> {
     Ok(forest)
 }
 
-/// The trees of two averaging ensembles as one.
-fn both(mut forest: Forest, other: Forest) -> Forest {
-    let nodes = forest.feature.len() as u32;
-    forest.roots.extend(other.roots.iter().map(|root| root + nodes));
-    forest.feature.extend(other.feature);
-    forest.value.extend(other.value);
-    forest.child.extend(other.child.iter().map(|child| child + nodes));
-    forest.scale = 1.0 / forest.roots.len() as f64;
-    forest
-}
-
 /// A boosted tree, whose nodes hold their children.
 fn nested(forest: &mut Forest, at: usize, node: &Value) -> Result<()> {
     if node["left"].is_null() {
@@ -239,18 +219,6 @@ mod tests {
         let theirs: Vec<f64> = model.predict(&x).expect("fitted");
         for (row, theirs) in rows.iter().zip(theirs) {
             assert!((forest.sum(&inputs(row)) - theirs).abs() < 1e-6);
-        }
-    }
-
-    #[test]
-    fn two_ensembles_as_one_say_what_their_mean_is() {
-        let (rows, targets) = data();
-        let fit = |learner: Learner| learner.fit(&rows, &targets, 5).expect("finite rows");
-        let (one, other) = (fit(Learner::RandomForest), fit(Learner::ExtraTrees));
-        let whole = both(one.clone(), other.clone());
-        whole.check(4).expect("sound");
-        for row in rows.iter().map(|row| inputs(row)) {
-            assert!((whole.sum(&row) - (one.sum(&row) + other.sum(&row)) / 2.0).abs() < 1e-9);
         }
     }
 
