@@ -100,15 +100,9 @@ impl Structure<'_> {
     /// lanes may share a row, so that a warp of `warp` lanes holds `warp / threads` rows. One pass
     /// over the lengths in `sort` order, kept.
     pub fn n_iter(&self, warp: usize, threads: usize, sort: Sort) -> u64 {
-        let rows = warp / threads;
-        let steps = |length: u32| u64::from(length).div_ceil(threads as u64);
-        if sort == Sort::All || rows == 1 {
-            let every = self.row_lengths().every(rows as u64);
-            return every.map(|(length, times)| times * steps(length)).sum();
-        }
-        let longest = self.longest(rows, sort);
+        let (rows, lanes) = (warp / threads, threads as u64);
         cached(&self.steps, (rows, threads, sort), || {
-            longest.par_iter().with_min_len(FEWEST_ROWS).map(|&length| steps(length)).sum()
+            self.sum_of_longest(rows, sort, |length| u64::from(length).div_ceil(lanes))
         })
     }
 
@@ -116,13 +110,19 @@ impl Structure<'_> {
     /// share a row, and once more for the rest: the sum over warps of `warp` lanes, rows in their own
     /// order.
     pub fn n_waits(&self, warp: usize, threads: usize, batch: usize) -> u64 {
-        let rows = warp / threads;
-        let waits = |length: u32| u64::from(length) / (threads * batch) as u64 + 1;
-        if rows == 1 {
-            return self.row_lengths().iter().map(|(length, times)| times * waits(length)).sum();
+        let at_a_time = (threads * batch) as u64;
+        let waits = |length: u32| u64::from(length) / at_a_time + 1;
+        self.sum_of_longest(warp / threads, Sort::None, waits)
+    }
+
+    /// The sum over slices of `rows` rows in `sort` order of what `count` says of their longest row.
+    fn sum_of_longest(&self, rows: usize, sort: Sort, count: impl Fn(u32) -> u64 + Sync) -> u64 {
+        if sort == Sort::All || rows == 1 {
+            let every = self.row_lengths().every(rows as u64);
+            return every.map(|(length, times)| times * count(length)).sum();
         }
-        let longest = self.longest(rows, Sort::None);
-        longest.par_iter().with_min_len(FEWEST_ROWS).map(|&length| waits(length)).sum()
+        let longest = self.longest(rows, sort);
+        longest.par_iter().with_min_len(FEWEST_ROWS).map(|&length| count(length)).sum()
     }
 
     /// Longest row of each slice of `rows` rows in `sort` order; kept.
