@@ -5,6 +5,7 @@
 // blocks of 256 threads over tiles; sort_tiles in blocks of tile / 8 threads and update_tiles in
 // blocks of 256, one block a tile. Row pointers are 32-bit (`*_narrow`) or
 // 64-bit (`*_wide`).
+#include "sums.cuh"
 #include "tiles.cuh"
 
 #include <cub/block/block_radix_sort.cuh>
@@ -163,6 +164,11 @@ __device__ __forceinline__ uint32_t nth(uint32_t slot, uint32_t length) {
     return step + slot % GROUP * lanes + (slot - step) / GROUP;
 }
 
+// Where among the values of a tile that of a slot is.
+template <class T> __device__ __forceinline__ uint32_t value_at(uint32_t slot, uint32_t slots) {
+    return pair_at<T>(slot / GROUP, slot % GROUP / 2, slots / GROUP) + slot % 2;
+}
+
 template <class T, class Offset, int tile>
 __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restrict__ row_ptr,
                                            const uint32_t* __restrict__ col_idx,
@@ -170,8 +176,8 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
                                            const uint32_t* __restrict__ tile_rows,
                                            const Offset* __restrict__ tile_ptr,
                                            const uint32_t* __restrict__ starts, uint4* tiles,
-                                           uint16_t* ends, uint32_t* packed, uint32_t* bases,
-                                           T* values, uint32_t* widest) {
+                                           uint16_t* ends, uint8_t* lasts, uint32_t* packed,
+                                           uint32_t* bases, T* values, uint32_t* widest) {
     constexpr int threads = tile / EACH;
     using Sort = cub::BlockRadixSort<uint32_t, threads, EACH, uint16_t>;
     __shared__ union {
@@ -181,6 +187,8 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
             uint16_t places[tile];
         } sorted;
     } shared;
+    // A bit an entry: whether it is the last of its row in this tile. A byte a thread.
+    __shared__ uint32_t last_bits[tile / 32];
     const uint32_t t = blockIdx.x, i = threadIdx.x;
     const Offset start = tile_ptr[t];
     const uint32_t n = uint32_t(tile_ptr[t + 1] - start);
@@ -190,15 +198,16 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
         const Offset end = row_ptr[row] - start;
         return end < n ? uint32_t(end) : n;
     };
-    if (i == 0) {
-        // The threads of a block of the product.
-        constexpr int product = sizeof(T) == 4 ? tile / 8 : tile / 4;
-        const uint32_t head = end_of(first), shift = lanes_shift<product>(rows + (head > 0));
-        tiles[t] = make_uint4(group, first, rows | slots / GROUP << 16, shift | head << 16);
-    }
+    if (i == 0) tiles[t] = make_uint4(group, first, rows | slots / GROUP << 16, end_of(first));
+    if (i < tile / 32) last_bits[i] = 0;
+    __syncthreads();
     ends += first + 2 * uint64_t(t);
     if (i == 0) ends[0] = 0;
-    for (uint32_t r = i; r <= rows; r += threads) ends[r + 1] = uint16_t(end_of(first + r));
+    for (uint32_t r = i; r <= rows; r += threads) {
+        const uint32_t end = end_of(first + r);
+        ends[r + 1] = uint16_t(end);
+        if (end > 0) atomicOr(last_bits + (end - 1) / 32, 1u << (end - 1) % 32);
+    }
 
     uint32_t column[EACH];
     uint16_t place[EACH];
@@ -210,29 +219,34 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
     }
     Sort(shared.sort).Sort(column, place, 0, int(bits));
     __syncthreads();
+    lasts[t * uint64_t(tile / 8) + i] = uint8_t(last_bits[i / 4] >> i % 4 * 8);
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
         shared.sorted.columns[i * EACH + k] = column[k];
         shared.sorted.places[i * EACH + k] = place[k];
     }
     __syncthreads();
-    for (uint32_t step = i; step * STEP < n; step += threads) {
-        const uint32_t low = shared.sorted.columns[step * STEP];
+    // Steps past the last entry have the base of the last: threads without a group repeat it.
+    for (uint32_t step = i; step < tile / STEP; step += threads) {
+        const uint32_t from = min(step, (max(n, 1u) - 1) / STEP) * STEP;
+        const uint32_t low = n == 0 ? 0 : shared.sorted.columns[from];
         bases[t * uint64_t(tile / STEP) + step] = low;
-        const uint32_t span = shared.sorted.columns[min((step + 1) * STEP, n) - 1] - low + 1;
+        if (from >= n) continue;
+        const uint32_t span = shared.sorted.columns[min(from + STEP, n) - 1] - low + 1;
         if (span > __ldcg(widest)) atomicMax(widest, span);
     }
     // Padding repeats the last entry; without one it is never summed.
     for (uint32_t slot = i; slot < slots; slot += threads) {
-        const uint64_t to = group * uint64_t(GROUP) + slot;
+        const uint64_t from_group = group * uint64_t(GROUP), to = from_group + slot;
+        T* const value = values + from_group + value_at<T>(slot, slots);
         if (n == 0) {
-            packed[to] = 0, values[to] = 0;
+            packed[to] = 0, *value = 0;
             continue;
         }
         const uint32_t at = min(nth(slot, slots), n - 1), where = shared.sorted.places[at];
         const uint32_t away = shared.sorted.columns[at] - shared.sorted.columns[slot / STEP * STEP];
-        packed[to] = away << place_bits(tile) | where;
-        values[to] = from[start + where];
+        packed[to] = away << place_bits(tile) | placed<T>(where);
+        *value = from[start + where];
     }
 }
 
@@ -247,8 +261,8 @@ __device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t size,
     const uint64_t start = tile_ptr[blockIdx.x], first = tile.x * uint64_t(GROUP);
     const uint32_t groups = tile.z >> 16;
     for (uint32_t slot = threadIdx.x; slot < groups * GROUP; slot += blockDim.x) {
-        const uint64_t at = start + (packed[first + slot] & (size - 1));
-        values[first + slot] = at < nnz ? from[at] : T(0);
+        const uint64_t at = start + placed<T>(packed[first + slot] & (size - 1));
+        values[first + value_at<T>(slot, groups * GROUP)] = at < nnz ? from[at] : T(0);
     }
 }
 
@@ -287,9 +301,10 @@ __device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t size,
     extern "C" __global__ void __launch_bounds__(tile / EACH) sort_tiles##tile##_##width##_##name( \
         uint32_t bits, const Offset* row_ptr, const uint32_t* col_idx, const T* from,             \
         const uint32_t* tile_rows, const Offset* tile_ptr, const uint32_t* starts, uint4* tiles,  \
-        uint16_t* ends, uint32_t* packed, uint32_t* bases, T* values, uint32_t* widest) {         \
+        uint16_t* ends, uint8_t* lasts, uint32_t* packed, uint32_t* bases, T* values,             \
+        uint32_t* widest) {                                                                       \
         sort_tiles<T, Offset, tile>(bits, row_ptr, col_idx, from, tile_rows, tile_ptr, starts,    \
-                                    tiles, ends, packed, bases, values, widest);                  \
+                                    tiles, ends, lasts, packed, bases, values, widest);           \
     }
 OFFSETS(narrow, uint32_t)
 OFFSETS(wide, uint64_t)

@@ -199,8 +199,8 @@ pub struct Work {
     /// rows of their own length.
     #[serde(default)]
     pub waits: u64,
-    /// Steps that a GPU's block of threads takes one after the other to sum the rows of its tile,
-    /// where the format has tiles: the mean over tiles...
+    /// Steps or turns that a GPU's block of threads takes one after the other to sum the rows of its
+    /// tile, where the format has tiles: the mean over tiles...
     #[serde(default)]
     pub tile_steps: f64,
     /// ...and the most of any tile. Of many tiles some are looked at.

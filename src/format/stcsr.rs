@@ -4,7 +4,7 @@
 //!     | 4 . 1 . |      tile = 4 entries         tiles, sorted    = 4 5 1 | 2 6
 //!     | . 5 . . |                               columns          = 0 1 2 | 0 3
 //!     | . . . . |      ends of rows = 2 3 3 | 2 places in tile   = 0 2 1 | 0 1
-//!     | 2 . . 6 |
+//!     | 2 . . 6 |    last of row = 0 1 1 . | 0 1
 //! ```
 //!
 //! A product forms `values * x[column]` in the order of columns, puts each result in its place
@@ -14,8 +14,13 @@
 //! place as the tile needs, 10 to 12, the others for the distance from the first column of 128
 //! sorted entries.
 //!
+//! Each thread sums as many products as every other, whatever rows they are of: a bit an entry says
+//! where a row ends. Places are those of shared memory, where 16 bytes are swapped with the next 16
+//! so that threads find theirs without conflicts of banks.
+//!
 //! Entries of a tile go in groups of 4, a group a thread. In 32 groups, sorted entry `32 c + l` is
-//! number `c` of group `l`: each step of a warp takes 32 neighbours.
+//! number `c` of group `l`: each step of a warp takes 32 neighbours. In double precision the first
+//! two values of all 32 groups come before the other two.
 //!
 //! Padding: up to 3 times the last entry again, in its own place; a group of zeros that no row sums
 //! where a tile has no entry. Good for: unstructured meshes,
@@ -27,7 +32,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::launch::Arrays;
-use super::tiles::{FoundTiles, Tiles, lanes_shift};
+use super::tiles::{FoundTiles, Tiles};
 use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, OnDevice, Param, Params, Refusal, Stop, Storage,
     Target, Value, Work, bytes_of, store,
@@ -50,6 +55,28 @@ const STEP: usize = 32 * GROUP;
 /// Bits of a packed entry that hold its place.
 fn place_bits(tile: usize) -> u32 {
     tile.ilog2()
+}
+
+/// Entries that a thread sums: `OWN` of the kernels.
+const OWN: usize = 8;
+
+/// Where in shared memory the entry `at` of a tile lies, of so many bytes; and the entry that lies
+/// in a place. `placed` of the kernels.
+fn placed(at: usize, bytes: usize) -> usize {
+    let piece = 16 / bytes;
+    at ^ (at / (8 * piece) % (OWN / piece) * piece)
+}
+
+/// Where among the values of a tile that of a slot is, each of so many bytes: `pair_at` of the
+/// kernels.
+fn value_at(slot: usize, slots: usize, bytes: usize) -> usize {
+    if bytes == 4 {
+        return slot;
+    }
+    let step = slot / STEP * STEP;
+    let lanes = (slots - step).min(STEP) / GROUP;
+    let (group, c) = ((slot - step) / GROUP, slot % GROUP);
+    step + 2 * (c / 2 * lanes + group) + c % 2
 }
 
 /// The most columns from the first of a step to its last.
@@ -91,10 +118,10 @@ impl Storage for StcsrFormat {
         let groups = groups(&tiles)?;
         let slots = (GROUP * groups[groups.len() - 1]) as u64;
         let bases = 4 * count * (tile / STEP) as u64;
-        let bytes = 16 * count + 2 * (nrows + 2 * count) + bases + slots * (4 + w);
+        let (ends, lasts) = (2 * (nrows + 2 * count), count * (tile / 8) as u64);
+        let bytes = 16 * count + ends + lasts + bases + slots * (4 + w);
         let splits = structure.max_length() > tile;
-        let (tile_steps, tile_steps_most) =
-            structure.tile_steps(tile, block(tile, target.precision));
+        let (tile_steps, tile_steps_most) = tiles.turns(tile / OWN);
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
@@ -150,14 +177,15 @@ impl Storage for StcsrFormat {
         let slots = GROUP as u64 * starts.total;
         let tiles = builder.array(16 * count)?;
         let ends = builder.array(2 * (nrows as u64 + 2 * count))?;
+        let lasts = builder.array(count * (tile / 8) as u64)?;
         let packed = builder.array(4 * slots)?;
-        let bases = builder.zeros(4 * count * (tile / STEP) as u64)?;
+        let bases = builder.array(4 * count * (tile / STEP) as u64)?;
         let values = builder.array(w * slots)?;
         let widest = builder.number()?;
         let precision = target.precision;
         let matrix = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
         let bounds = [found.rows, found.entries, starts_at];
-        let out = [tiles, ends, packed, bases, values, widest];
+        let out = [tiles, ends, lasts, packed, bases, values, widest];
         let bits = Arg::U32(u64::BITS - (ncols as u64).leading_zeros());
         let args = [bits].into_iter().chain(matrix).chain(bounds).chain(out).collect();
         let block = tile / SORTED_A_THREAD;
@@ -172,7 +200,7 @@ impl Storage for StcsrFormat {
             tile,
             tiles: count,
             splits: found.splits,
-            arrays: [tiles, ends, packed, bases, values],
+            arrays: [tiles, ends, lasts, packed, bases, values],
         };
         let update = vec![
             Arg::U64(nnz as u64),
@@ -201,14 +229,6 @@ impl Storage for StcsrFormat {
 
 /// Entries that a thread of the kernel `sort_tiles` takes.
 const SORTED_A_THREAD: usize = 8;
-
-/// Threads of a block of the product: 2 groups each in single precision, 1 in double.
-fn block(tile: usize, precision: Precision) -> usize {
-    match precision {
-        Precision::F32 => tile / (2 * GROUP),
-        Precision::F64 => tile / GROUP,
-    }
-}
 
 /// Where the groups of each tile start, and end.
 fn groups(tiles: &Tiles) -> Result<Vec<usize>, Refusal> {
@@ -239,15 +259,18 @@ pub struct StcsrLayout<T> {
     /// The most entries of a tile.
     tile: usize,
     /// Of each tile: first group, first row that begins in it, rows that begin in it and groups
-    /// (`<< 16`), log2 of the GPU lanes a row and entries of the row that began before it
-    /// (`<< 16`).
+    /// (`<< 16`), entries of the row that began before it.
     tiles: Vec<[u32; 4]>,
     /// Of each tile 0, the end of the row that began before it, and the ends of its own rows,
     /// counted in its entries: `rows + 2` numbers.
     ends: Vec<u16>,
+    /// Whether each entry, in the order of CSR, is the last of its row in its tile: a bit each,
+    /// `tile / 8` bytes for each tile.
+    lasts: Vec<u8>,
     /// Column less that of `bases`, in the upper bits, and place in the tile.
     packed: Vec<u32>,
-    /// First column of every 32 groups, `tile / 128` for each tile.
+    /// First column of every 32 groups, `tile / 128` for each tile; past its last group, the same
+    /// again.
     bases: Vec<u32>,
     values: Vec<T>,
     scratch: Scratch<T>,
@@ -266,18 +289,24 @@ impl<T: Scalar> StcsrLayout<T> {
         let mut ends = vec![0u16; end_cuts[count]];
         let (mut packed, mut values) = (vec![0u32; slots], vec![T::ZERO; slots]);
         let mut bases = vec![0u32; count * steps];
+        let mut lasts = vec![0u8; count * (tile / 8)];
         let row_ptr = csr.row_ptr();
         let widest = slices_mut(&mut packed, &slot_cuts)
             .into_par_iter()
             .zip(slices_mut(&mut values, &slot_cuts))
             .zip(slices_mut(&mut ends, &end_cuts))
             .zip(bases.par_chunks_mut(steps.max(1)))
+            .zip(lasts.par_chunks_mut(tile / 8))
             .enumerate()
-            .map(|(t, (((packed, values), ends), bases))| {
+            .map(|(t, ((((packed, values), ends), bases), lasts))| {
                 let (start, end) = (tiles.entries[t], tiles.entries[t + 1]);
                 let rows = tiles.rows[t] as usize..=tiles.rows[t + 1] as usize;
                 for (slot, &row_end) in ends[1..].iter_mut().zip(&row_ptr[rows]) {
-                    *slot = (row_end.min(end) - start) as u16;
+                    let to = row_end.min(end) - start;
+                    *slot = to as u16;
+                    if let Some(last) = to.checked_sub(1) {
+                        lasts[last / 8] |= 1 << (last % 8);
+                    }
                 }
                 let columns = &csr.col_idx()[start..end];
                 let mut sorted: Vec<(u32, usize)> = columns.iter().copied().zip(0..).collect();
@@ -285,17 +314,22 @@ impl<T: Scalar> StcsrLayout<T> {
                 // Padding repeats the last entry.
                 sorted.resize(packed.len(), sorted.last().copied().unwrap_or_default());
                 let mut widest = 0;
-                for (step, base) in sorted.chunks(STEP).zip(bases) {
-                    *base = step[0].0;
-                    widest = widest.max(step[step.len() - 1].0 - *base);
+                // Steps past the last entry have the base of the last.
+                let last = sorted.len().saturating_sub(1) / STEP;
+                for (step, base) in bases.iter_mut().enumerate() {
+                    let from = step.min(last) * STEP;
+                    *base = sorted[from].0;
+                    widest = widest.max(sorted[(from + STEP).min(sorted.len()) - 1].0 - *base);
                 }
-                for (slot, (packed, value)) in packed.iter_mut().zip(values).enumerate() {
+                let slots = packed.len();
+                for (slot, packed) in packed.iter_mut().enumerate() {
                     if columns.is_empty() {
                         break;
                     }
                     let (column, place) = sorted[nth(slot, sorted.len())];
-                    *packed = (column - first_of(&sorted, slot)) << place_bits(tile) | place as u32;
-                    *value = csr.values()[start + place];
+                    let column = column - first_of(&sorted, slot);
+                    *packed = column << place_bits(tile) | placed(place, size_of::<T>()) as u32;
+                    values[value_at(slot, slots, size_of::<T>())] = csr.values()[start + place];
                 }
                 widest
             })
@@ -309,8 +343,7 @@ impl<T: Scalar> StcsrLayout<T> {
             let head = (row_ptr[tiles.rows[t] as usize].min(tiles.entries[t + 1]))
                 .saturating_sub(tiles.entries[t]);
             let held = (groups[t + 1] - groups[t]) as u32;
-            let shift = lanes_shift(rows + u32::from(head > 0), block(tile, T::PRECISION));
-            [groups[t] as u32, tiles.rows[t], rows | held << 16, shift | (head as u32) << 16]
+            [groups[t] as u32, tiles.rows[t], rows | held << 16, head as u32]
         });
         Ok(StcsrLayout {
             nrows: csr.nrows(),
@@ -319,6 +352,7 @@ impl<T: Scalar> StcsrLayout<T> {
             tile,
             tiles: headers.collect(),
             ends,
+            lasts,
             packed,
             bases,
             values,
@@ -347,12 +381,18 @@ impl<T: Scalar> StcsrLayout<T> {
         starts
     }
 
-    /// Column and place in the tile of the entry in a slot of tile `t`.
+    /// Column and number in the tile of the entry in a slot of tile `t`.
     fn entry(&self, t: usize, first_slot: usize, slot: usize) -> (u32, usize) {
         let step = (slot - first_slot) / STEP;
         let base = self.bases[t * (self.tile / STEP) + step];
         let packed = self.packed[slot];
-        (base + (packed >> place_bits(self.tile)), packed as usize & (self.tile - 1))
+        let place = packed as usize & (self.tile - 1);
+        (base + (packed >> place_bits(self.tile)), placed(place, size_of::<T>()))
+    }
+
+    /// The value of the entry in one of the slots of a tile.
+    fn value(&self, slots: &Range<usize>, slot: usize) -> T {
+        self.values[slots.start + value_at(slot - slots.start, slots.len(), size_of::<T>())]
     }
 }
 
@@ -385,7 +425,7 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
                     let (slots, _, ends) = self.parts(t);
                     for slot in slots.clone() {
                         let (column, place) = self.entry(t, slots.start, slot);
-                        products[place] = self.values[slot] * x[column as usize];
+                        products[place] = self.value(&slots, slot) * x[column as usize];
                     }
                     let sum = |ends: &[u16]| {
                         let items = &products[usize::from(ends[0])..usize::from(ends[1])];
@@ -399,8 +439,8 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
                         store(y, alpha, sum(ends), beta);
                     }
                 });
-            for (&[_, first, _, lanes], &head) in self.tiles.iter().zip(&*heads) {
-                if lanes >> 16 > 0 {
+            for (&[_, first, _, begun], &head) in self.tiles.iter().zip(&*heads) {
+                if begun > 0 {
                     y[first as usize - 1] += alpha * head;
                 }
             }
@@ -410,6 +450,7 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
     fn bytes(&self) -> u64 {
         bytes_of(&self.tiles)
             + bytes_of(&self.ends)
+            + bytes_of(&self.lasts)
             + bytes_of(&self.packed)
             + bytes_of(&self.bases)
             + bytes_of(&self.values)
@@ -421,7 +462,8 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
             let (slots, _, _) = self.parts(t);
             for slot in slots.clone() {
                 let (_, place) = self.entry(t, slots.start, slot);
-                self.values[slot] = values[starts[t] + place];
+                let to = slots.start + value_at(slot - slots.start, slots.len(), size_of::<T>());
+                self.values[to] = values[starts[t] + place];
             }
         }
     }
@@ -438,7 +480,8 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
             }
             for slot in slots.clone() {
                 let (column, place) = self.entry(t, slots.start, slot);
-                (columns[start + place], values[start + place]) = (column, self.values[slot]);
+                (columns[start + place], values[start + place]) =
+                    (column, self.value(&slots, slot));
             }
         }
         Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
@@ -450,10 +493,11 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
         let plan = GpuPlan {
             tile: self.tile,
             tiles: self.tiles.len() as u64,
-            splits: self.tiles.iter().any(|tile| tile[3] >> 16 > 0),
+            splits: self.tiles.iter().any(|tile| tile[3] > 0),
             arrays: [
                 arrays.add(&self.tiles),
                 arrays.add(&self.ends),
+                arrays.add(&self.lasts),
                 arrays.add(&self.packed),
                 arrays.add(&self.bases),
                 arrays.add(&self.values),
@@ -471,16 +515,16 @@ struct GpuPlan {
     tile: usize,
     tiles: u64,
     splits: bool,
-    /// Tiles, ends, packed entries, bases and values.
-    arrays: [Arg; 5],
+    /// Tiles, ends, lasts, packed entries, bases and values.
+    arrays: [Arg; 6],
 }
 
 impl GpuPlan {
     fn launches(&self, precision: Precision) -> Vec<Launch> {
         let heads = Arg::Scratch(0);
-        let block = block(self.tile, precision);
         let args = self.arrays.into_iter().chain([Arg::X, heads, Arg::Y, Arg::Alpha, Arg::Beta]);
         let kernel = format!("stcsr_{}_{precision}", self.tile);
+        let block = self.tile / OWN;
         let threads = self.tiles * block as u64;
         let mut launches =
             vec![Launch::over("stcsr", kernel, threads, block as u32, args.collect())];
@@ -505,8 +549,9 @@ mod tests {
             Csr::new(4, 4, vec![0, 2, 3, 3, 5], vec![0, 2, 1, 0, 3], vec![4.0, 1.0, 5.0, 2.0, 6.0])
                 .expect("valid");
         let layout = StcsrLayout::new(&csr, 128).expect("narrow");
-        assert_eq!(layout.tiles, [[0, 0, 4 | 2 << 16, 3]]);
+        assert_eq!(layout.tiles, [[0, 0, 4 | 2 << 16, 0]]);
         assert_eq!(layout.ends, [0, 0, 2, 3, 3, 5]);
+        assert_eq!(layout.lasts, [[0b10110].as_slice(), &[0; 15]].concat());
         // Two lanes: sorted entries 0 and 1 are number 0 of both groups, and so on; the last is
         // repeated.
         let entries: Vec<_> = (0..8).map(|slot| layout.entry(0, 0, slot)).collect();
@@ -529,11 +574,30 @@ mod tests {
     }
 
     #[test]
+    fn places_are_distinct_and_lead_back_to_their_entries() {
+        for bytes in [4, 8] {
+            for at in 0..1024 {
+                assert!(placed(at, bytes) < 1024);
+                assert_eq!(placed(placed(at, bytes), bytes), at);
+            }
+            // Eight threads find their first 16 bytes in different banks.
+            let mut banks: Vec<_> = (0..8).map(|i| placed(OWN * i, bytes) * bytes % 128).collect();
+            banks.sort_unstable();
+            assert!(banks.into_iter().eq((0..128).step_by(16)));
+        }
+    }
+
+    #[test]
     fn every_entry_of_a_step_has_a_slot() {
         for len in [4, 8, 124, 128, 132, 500, 1024] {
             let mut all: Vec<_> = (0..len).map(|slot| nth(slot, len)).collect();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..len), "{len}");
+            for bytes in [4, 8] {
+                let mut all: Vec<_> = (0..len).map(|slot| value_at(slot, len, bytes)).collect();
+                all.sort_unstable();
+                assert!(all.into_iter().eq(0..len), "{len}");
+            }
         }
     }
 }

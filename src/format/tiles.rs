@@ -38,6 +38,16 @@ impl Tiles {
         tiles
     }
 
+    /// Turns that a block of so many threads takes to go through the rows of a tile, a thread a
+    /// row: the mean over tiles, and the most.
+    pub fn turns(&self, threads: usize) -> (f64, f64) {
+        let turns = self.rows.windows(2).map(|rows| (rows[1] - rows[0]).div_ceil(threads as u32));
+        let (count, sum, most) = turns.fold((0u32, 0, 0), |(count, sum, most), turns| {
+            (count + 1, sum + u64::from(turns), most.max(turns))
+        });
+        (sum as f64 / f64::from(count.max(1)), f64::from(most))
+    }
+
     /// Steps that a block of so many threads takes one after the other to sum the rows of its tile:
     /// the mean over tiles, and the most. Looks at no more than about [`LOOKED_AT`] tiles.
     pub fn steps(&self, pattern: Pattern<'_>, threads: usize) -> (f64, f64) {
@@ -189,6 +199,17 @@ mod tests {
         assert_eq!(tiles.entries, [0, 32, 64, 96, 111]);
         let steps: Vec<usize> = (0..4).map(|t| tiles.steps_of(t, &row_ptr, 32)).collect();
         assert_eq!(steps, [3, 3, 8, 8]);
+    }
+
+    #[test]
+    fn threads_go_through_the_rows_of_a_tile_in_turns() {
+        // 40 rows of an entry each, then one of 24: a tile of 32 rows and one of 9 entries or more.
+        let row_ptr: Vec<usize> = (0..=40).chain([64]).collect();
+        let col_idx: Vec<u32> = (0..64).map(|k| k % 24).collect();
+        let tiles = Tiles::of(Pattern::of(41, 24, &row_ptr, &col_idx), 32);
+        assert_eq!(tiles.rows, [0, 32, 41]);
+        assert_eq!(tiles.turns(8), (3.0, 4.0));
+        assert_eq!(tiles.turns(32), (1.0, 1.0));
     }
 
     #[test]
