@@ -15,8 +15,8 @@
 //! sorted entries.
 //!
 //! Each thread sums as many products as every other, whatever rows they are of: a bit an entry says
-//! where a row ends. Places are those of shared memory, where 16 bytes are swapped with the next 16
-//! so that threads find theirs without conflicts of banks.
+//! where a row ends. Places are those of shared memory, where the pieces of 16 bytes that a thread
+//! sums are in another order in every other group of threads, lest their banks conflict.
 //!
 //! Entries of a tile go in groups of 4, a group a thread. In 32 groups, sorted entry `32 c + l` is
 //! number `c` of group `l`: each step of a warp takes 32 neighbours. In double precision the first
