@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn threads_go_through_the_rows_of_a_tile_in_turns() {
-        // 40 rows of an entry each, then one of 24: a tile of 32 rows and one of 9 entries or more.
+        // 40 rows of an entry each, then one of 24: tiles of 32 entries have 32 rows and 9.
         let row_ptr: Vec<usize> = (0..=40).chain([64]).collect();
         let col_idx: Vec<u32> = (0..64).map(|k| k % 24).collect();
         let tiles = Tiles::of(Pattern::of(41, 24, &row_ptr, &col_idx), 32);
