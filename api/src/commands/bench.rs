@@ -2,7 +2,7 @@
 
 mod features;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -59,6 +59,9 @@ pub struct Bench {
     /// Of the records only those of matrices whose names hold this text
     #[arg(long, default_value = "", value_name = "TEXT")]
     named: String,
+    /// Revision of the program that timed, to note in the table
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    commit: String,
 }
 
 /// One candidate timed on one matrix.
@@ -83,7 +86,7 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     };
     records.retain(|record| record.matrix.contains(&bench.named));
     if !bench.json {
-        print(&(table(&records) + &summary(&records)))?;
+        print(&(origin(&records, &bench.commit) + &table(&records) + &summary(&records)))?;
     }
     Ok(Answer::Yes)
 }
@@ -219,18 +222,40 @@ fn one<T: Scalar>(
     Ok(())
 }
 
+/// Markdown: how, on what and by what the records were timed, each driver and kernel once.
+fn origin(records: &[Record], commit: &str) -> String {
+    let timed = records.iter().map(|record| &record.measurement);
+    let timed = timed.filter(|m| matches!(m.outcome, Outcome::Timed(_)));
+    let (mut drivers, mut kernels, mut protocol) = (BTreeSet::new(), BTreeSet::new(), None);
+    for m in timed {
+        let from = &m.provenance;
+        let state = from.state.as_deref();
+        let name = state.and_then(|state| state.name.clone());
+        let version = state.and_then(|state| state.driver_version.as_ref());
+        let parts =
+            [Some(m.device.clone()), name, version.map(|version| format!("driver {version}"))];
+        let parts = parts.into_iter().flatten().chain([from.driver.clone()]);
+        drivers.insert(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", "));
+        kernels.extend(from.kernels.split(',').filter(|kernel| !kernel.is_empty()));
+        protocol.get_or_insert(m.protocol.version);
+    }
+    let Some(protocol) = protocol else { return String::new() };
+    let mut text = format!("Device {}", Vec::from_iter(drivers).join("; "));
+    if !commit.is_empty() {
+        text += &format!("; revision {commit}");
+    }
+    text += &format!("; kernels {}.\n", Vec::from_iter(kernels).join(", "));
+    text += &format!(
+        "Protocol {protocol}: median of samples, copies of the matrix and of x taking turns.\n"
+    );
+    text += "Floor: the time that the bytes of CSR with 4-byte indices, x and y take at the \
+             device's read bandwidth, over the time measured.\n";
+    text
+}
+
 /// Markdown: for each matrix and precision the incumbent, and the best candidate of each format.
 fn table(records: &[Record]) -> String {
     let mut text = String::new();
-    if let Some(first) = records.first() {
-        let m = &first.measurement;
-        text += &format!(
-            "Device {}, protocol {}: median of samples, copies of the matrix and of x taking turns.\n",
-            m.device, m.protocol.version
-        );
-        text += "Floor: the time that the bytes of CSR with 4-byte indices, x and y take at the \
-                 device's read bandwidth, over the time measured.\n";
-    }
     let mut groups: BTreeMap<(usize, Precision), Vec<&Record>> = BTreeMap::new();
     let mut order: Vec<String> = Vec::new();
     for record in records {
@@ -343,4 +368,22 @@ fn floor(record: &Record, s: f64) -> String {
     let w = record.measurement.precision.bytes();
     let bytes = record.nnz * (4 + w) + record.nrows * (4 + w) + record.ncols * w;
     format!("{:.2}", bytes as f64 / device.read_gbps / 1e9 / s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_says_where_its_records_come_from() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/results/h200.jsonl");
+        let records = recorded(&path).expect("the records that ship");
+        let text = origin(&records, "abc1234");
+        let first = text.lines().next().expect("a line");
+        assert!(first.starts_with("Device h200, NVIDIA H200, driver "), "{first}");
+        assert!(first.contains("; revision abc1234; kernels "), "{first}");
+        assert_eq!(first.matches("stcsr=").count(), 1, "{first}");
+        assert!(!origin(&records, "").contains("revision"));
+        assert_eq!(origin(&[], "abc1234"), "");
+    }
 }
