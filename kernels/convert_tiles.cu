@@ -1,18 +1,19 @@
 // Tiles of a CSR matrix that the GPU holds (src/format/tiles.rs), and their conversion to tiles sorted
 // by column (src/format/stcsr.rs says in which order). Sorts and sums of a block are CUB's.
 //
-// Launch: find_tiles and place_tiles in blocks of 256 threads, a warp a chunk of tiles; tile_groups in
-// blocks of 256 threads over tiles; sort_tiles in blocks of tile / 8 threads and update_tiles in
-// blocks of 256, one block a tile. Row pointers are 32-bit (`*_narrow`) or
-// 64-bit (`*_wide`).
+// Launch: find_tiles and place_tiles in blocks of 256 threads, a warp a chunk of tiles; sort_tiles in
+// blocks of tile / 8 threads, one block a tile; wide_tiles in blocks of 256 over tiles, pack_tiles and
+// update_tiles over threads of the product. Row pointers are 32-bit (`*_narrow`) or 64-bit
+// (`*_wide`).
 #include "sums.cuh"
 #include "tiles.cuh"
 
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/block/block_scan.cuh>
 
-constexpr uint32_t GROUP = 4, STEP = 32 * GROUP;
-constexpr int EACH = 8;
+// Slots of a thread; sorted entries that share a first column.
+constexpr int EACH = OWN;
+constexpr uint32_t BASED = 64;
 
 constexpr uint32_t full = 0xffffffffu;
 
@@ -38,6 +39,9 @@ __device__ __forceinline__ uint64_t last_right(uint64_t low, uint64_t high, uint
     return low;
 }
 
+// Rows of a chunk whose bounds are loaded ahead: those of full tiles, of 2 entries a row.
+constexpr uint64_t NEAR = 8192;
+
 // Tiles of at most `most` entries and rows, cut between rows where none is longer (pcsr): those of
 // chunk `c`, by a warp. A chunk starts at the row where entries and rows reach a multiple of
 // `weight`. Calls put(t, row, entry) with the end of its t-th tile, and gives how many there are;
@@ -52,6 +56,12 @@ __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uin
     };
     uint64_t row = first_row(c * weight);
     const uint64_t end = c + 1 < chunks ? first_row((c + 1) * weight) : nrows;
+    // What the warp looks at one after the other comes near at once.
+    Offset near = 0;
+    constexpr uint64_t line = 128 / sizeof(Offset);
+    for (uint64_t i = row + threadIdx.x % 32 * line; i < min(end, row + NEAR); i += 32 * line)
+        near |= row_ptr[i];
+    asm volatile("" ::"r"(uint32_t(near)));
     uint64_t entry = row_ptr[row];
     const uint64_t end_entry = row_ptr[end];
     uint32_t t = 0;
@@ -150,23 +160,30 @@ __device__ __forceinline__ void place_tiles(uint32_t nrows, uint32_t most, uint6
         tile_rows[first + t] = kept_rows[kept + t], tile_ptr[first + t] = kept_ptr[kept + t];
 }
 
-// groups[t] = groups of 4 entries that tile t takes, at least 1.
-template <class Offset>
-__device__ __forceinline__ void tile_groups(uint32_t tiles, const Offset* entries, uint32_t* groups) {
-    const uint32_t t = blockIdx.x * blockDim.x + threadIdx.x;
-    if (t < tiles) groups[t] = max(uint32_t(entries[t + 1] - entries[t] + GROUP - 1) / GROUP, 1u);
+// Which sorted entry of its warp is number `k` of this lane's: lanes hold neighbours.
+__device__ __forceinline__ uint32_t nth(uint32_t k) { return 32 * k + threadIdx.x % 32; }
+
+// Where among the values of its warp that of number `k` of this lane is.
+template <class T> __device__ __forceinline__ uint32_t value_at(uint32_t k) {
+    constexpr uint32_t piece = 16 / sizeof(T);
+    return (k / piece * 32 + threadIdx.x % 32) * piece + k % piece;
 }
 
-// Which of `length` sorted entries is in a slot: lanes of a warp step hold neighbours.
-__device__ __forceinline__ uint32_t nth(uint32_t slot, uint32_t length) {
-    const uint32_t step = slot / STEP * STEP;
-    const uint32_t lanes = min((length - step) / GROUP, 32u);
-    return step + slot % GROUP * lanes + (slot - step) / GROUP;
-}
+// Warps of which some column takes more than 4, 8 and 16 bits besides those that lie with places, and
+// more than 16 on top of the first two: five counts.
+struct Overs {
+    uint32_t wide[3], far[2];
+};
 
-// Where among the values of a tile that of a slot is.
-template <class T> __device__ __forceinline__ uint32_t value_at(uint32_t slot, uint32_t slots) {
-    return pair_at<T>(slot / GROUP, slot % GROUP / 2, slots / GROUP) + slot % 2;
+// Bits of columns that all slots have besides: those that take the fewest bytes, where a wide warp
+// counts twice as many as it has. `widths[3]` of src/format/stcsr.rs.
+__device__ __forceinline__ uint32_t extra_bits(const Overs& overs, uint64_t warps) {
+    const uint64_t bits[3] = {4 * warps + 32ull * overs.wide[0], 8 * warps + 32ull * overs.wide[1],
+                              16 * warps};
+    uint32_t best = 2;
+    if (overs.far[1] == 0 && bits[1] < bits[best]) best = 1;
+    if (overs.far[0] == 0 && bits[0] < bits[best]) best = 0;
+    return 4u << best;
 }
 
 template <class T, class Offset, int tile>
@@ -174,11 +191,10 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
                                            const uint32_t* __restrict__ col_idx,
                                            const T* __restrict__ from,
                                            const uint32_t* __restrict__ tile_rows,
-                                           const Offset* __restrict__ tile_ptr,
-                                           const uint32_t* __restrict__ starts, uint4* tiles,
-                                           uint16_t* ends, uint8_t* lasts, uint32_t* packed,
-                                           uint32_t* bases, T* values, uint32_t* widest) {
-    constexpr int threads = tile / EACH;
+                                           const Offset* __restrict__ tile_ptr, uint4* tiles,
+                                           uint16_t* ends, uint8_t* lasts, uint4* bases, uint4* low,
+                                           uint4* rest, uint32_t* spans, T* values, Overs* overs) {
+    constexpr int threads = tile / EACH, warps = threads / 32, left = 16 - place_bits(tile);
     using Sort = cub::BlockRadixSort<uint32_t, threads, EACH, uint16_t>;
     __shared__ union {
         typename Sort::TempStorage sort;
@@ -189,16 +205,17 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
     } shared;
     // A bit an entry: whether it is the last of its row in this tile. A byte a thread.
     __shared__ uint32_t last_bits[tile / 32];
+    __shared__ uint32_t first_columns[warps][4];
     const uint32_t t = blockIdx.x, i = threadIdx.x;
     const Offset start = tile_ptr[t];
     const uint32_t n = uint32_t(tile_ptr[t + 1] - start);
     const uint32_t first = tile_rows[t], rows = tile_rows[t + 1] - first;
-    const uint32_t group = starts[t], slots = (starts[t + 1] - group) * GROUP;
+    const uint64_t thread = t * uint64_t(threads) + i;
     const auto end_of = [&](uint32_t row) {
         const Offset end = row_ptr[row] - start;
         return end < n ? uint32_t(end) : n;
     };
-    if (i == 0) tiles[t] = make_uint4(group, first, rows | slots / GROUP << 16, end_of(first));
+    if (i == 0) tiles[t] = make_uint4(first, rows | end_of(first) << 16, 0, 0);
     if (i < tile / 32) last_bits[i] = 0;
     __syncthreads();
     ends += first + 2 * uint64_t(t);
@@ -219,58 +236,122 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
     }
     Sort(shared.sort).Sort(column, place, 0, int(bits));
     __syncthreads();
-    lasts[t * uint64_t(tile / 8) + i] = uint8_t(last_bits[i / 4] >> i % 4 * 8);
+    lasts[thread] = uint8_t(last_bits[i / 4] >> i % 4 * 8);
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
-        shared.sorted.columns[i * EACH + k] = column[k];
-        shared.sorted.places[i * EACH + k] = place[k];
+        shared.sorted.columns[i * EACH + k] = n > 0 ? column[k] : 0;
+        shared.sorted.places[i * EACH + k] = n > 0 ? place[k] : 0;
     }
     __syncthreads();
-    // Steps past the last entry have the base of the last: threads without a group repeat it.
-    for (uint32_t step = i; step < tile / STEP; step += threads) {
-        const uint32_t from = min(step, (max(n, 1u) - 1) / STEP) * STEP;
-        const uint32_t low = n == 0 ? 0 : shared.sorted.columns[from];
-        bases[t * uint64_t(tile / STEP) + step] = low;
-        if (from >= n) continue;
-        const uint32_t span = shared.sorted.columns[min(from + STEP, n) - 1] - low + 1;
-        if (span > __ldcg(widest)) atomicMax(widest, span);
-    }
-    // Padding repeats the last entry; without one it is never summed.
-    for (uint32_t slot = i; slot < slots; slot += threads) {
-        const uint64_t from_group = group * uint64_t(GROUP), to = from_group + slot;
-        T* const value = values + from_group + value_at<T>(slot, slots);
-        if (n == 0) {
-            packed[to] = 0, *value = 0;
-            continue;
+    // Slots past the last entry repeat it; without one they are never summed.
+    const uint32_t end = max(n, 1u) - 1;
+    if (i < 32) {
+        uint32_t span = 0;
+        for (uint32_t k = 0; k < 4 && i < warps; k++) {
+            const uint32_t at = (4 * i + k) * BASED;
+            const uint32_t low = shared.sorted.columns[min(at, end)];
+            first_columns[i][k] = low;
+            span = max(span, shared.sorted.columns[min(at + BASED - 1, end)] - low);
         }
-        const uint32_t at = min(nth(slot, slots), n - 1), where = shared.sorted.places[at];
-        const uint32_t away = shared.sorted.columns[at] - shared.sorted.columns[slot / STEP * STEP];
-        packed[to] = away << place_bits(tile) | placed<T>(where);
-        *value = from[start + where];
+        span >>= left;
+        if (i < warps) spans[t * uint64_t(warps) + i] = span;
+        const uint32_t over[5] = {span >> 4, span >> 8, span >> 16, span >> 20, span >> 24};
+#pragma unroll
+        for (int k = 0; k < 5; k++) {
+            const uint32_t count = __popc(__ballot_sync(full, over[k] != 0));
+            if (i == 0 && count > 0) atomicAdd(k < 3 ? overs->wide + k : overs->far + (k - 3), count);
+        }
     }
+    __syncthreads();
+    const uint32_t* base = first_columns[i / 32];
+    if (i % 32 == 0) bases[thread / 32] = make_uint4(base[0], base[1], base[2], base[3]);
+    values += thread / 32 * (32 * EACH);
+    uint32_t packed[EACH], more[EACH];
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        const uint32_t at = min(i / 32 * (32 * EACH) + nth(k), end);
+        const uint32_t away = shared.sorted.columns[at] - base[k / 2], where = shared.sorted.places[at];
+        packed[k] = (away << place_bits(tile) & 0xffff) | placed<T>(where);
+        more[k] = away >> left;
+        values[value_at<T>(k)] = n > 0 ? from[start + where] : T(0);
+    }
+    low[thread] = make_uint4(packed[0] | packed[1] << 16, packed[2] | packed[3] << 16,
+                             packed[4] | packed[5] << 16, packed[6] | packed[7] << 16);
+    rest[2 * thread] = make_uint4(more[0], more[1], more[2], more[3]);
+    rest[2 * thread + 1] = make_uint4(more[4], more[5], more[6], more[7]);
 }
 
-// Takes over new values, given in the order of the CSR matrix.
+// counts[t] = wide warps of tile t, where all slots have *extra bits besides, which this finds.
+extern "C" __global__ void __launch_bounds__(256)
+    wide_tiles(uint32_t tiles, uint32_t warps, const uint32_t* __restrict__ spans,
+               const Overs* __restrict__ overs, uint32_t* counts, uint32_t* extra) {
+    const uint32_t t = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t bits = extra_bits(*overs, uint64_t(tiles) * warps);
+    if (t == 0) *extra = bits;
+    if (t >= tiles) return;
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < warps; w++) count += spans[t * uint64_t(warps) + w] >> bits != 0;
+    counts[t] = count;
+}
+
+// `width` bits of each of eight numbers, one after the other, in words.
+template <int width> __device__ __forceinline__ void put(const uint32_t (&from)[8], uint32_t* words) {
+    uint32_t word[width / 4] = {};
+#pragma unroll
+    for (int k = 0; k < 8; k++)
+        word[k * width / 32] |= (from[k] & ((1u << width) - 1)) << k * width % 32;
+#pragma unroll
+    for (int k = 0; k < width / 4; k++) words[k] = word[k];
+}
+
+// Writes what of columns does not lie with places: `extra` bits of each slot, and 16 more of those of
+// wide warps; and where these are. A warp takes those of a warp of the product.
+extern "C" __global__ void __launch_bounds__(256)
+    pack_tiles(uint32_t tiles, uint32_t warps, uint32_t extra, const uint4* __restrict__ rest,
+               const uint32_t* __restrict__ spans, const uint32_t* __restrict__ starts, uint4* headers,
+               uint32_t* high, uint32_t* wide) {
+    const uint64_t thread = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x;
+    const uint64_t warp = thread / 32;
+    const uint32_t t = uint32_t(warp / warps), w = uint32_t(warp % warps), lane = threadIdx.x % 32;
+    if (t >= tiles) return;
+    const uint4 a = rest[2 * thread], b = rest[2 * thread + 1];
+    uint32_t more[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    uint32_t* const to = high + thread * (extra / 4);
+    if (extra == 4) put<4>(more, to);
+    if (extra == 8) put<8>(more, to);
+    if (extra == 16) put<16>(more, to);
+    const uint32_t span = lane < warps ? spans[t * uint64_t(warps) + lane] : 0;
+    const uint32_t mask = __ballot_sync(full, span >> extra != 0), start = starts[t];
+    if (w == 0 && lane == 0) headers[t].z = start, headers[t].w = mask;
+    if (!(mask >> w & 1)) return;
+#pragma unroll
+    for (int k = 0; k < 8; k++) more[k] >>= extra;
+    const uint64_t at = start + __popc(mask & ((1u << w) - 1));
+    put<16>(more, wide + 4 * (32 * at + lane));
+}
+
+// Takes over new values, given in the order of the CSR matrix: a thread those that a thread of a
+// product takes, of which there are `threads` a tile.
 template <class T, class Offset>
-__device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t size,
+__device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t tiles, uint32_t threads,
                                              const Offset* __restrict__ tile_ptr,
                                              const T* __restrict__ from,
-                                             const uint4* __restrict__ tiles,
-                                             const uint32_t* __restrict__ packed, T* values) {
-    const uint4 tile = tiles[blockIdx.x];
-    const uint64_t start = tile_ptr[blockIdx.x], first = tile.x * uint64_t(GROUP);
-    const uint32_t groups = tile.z >> 16;
-    for (uint32_t slot = threadIdx.x; slot < groups * GROUP; slot += blockDim.x) {
-        const uint64_t at = start + placed<T>(packed[first + slot] & (size - 1));
-        values[first + value_at<T>(slot, groups * GROUP)] = at < nnz ? from[at] : T(0);
+                                             const uint4* __restrict__ low, T* values) {
+    const uint64_t thread = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x, t = thread / threads;
+    if (t >= tiles) return;
+    const uint64_t start = tile_ptr[t];
+    const uint4 packed = low[thread];
+    const uint32_t pairs[4] = {packed.x, packed.y, packed.z, packed.w};
+    values += thread / 32 * (32 * EACH);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        const uint32_t place = pairs[k / 2] >> 16 * (k % 2) & (threads * EACH - 1);
+        const uint64_t at = start + placed<T>(place);
+        values[value_at<T>(k)] = at < nnz ? from[at] : T(0);
     }
 }
 
 #define OFFSETS(width, Offset)                                                                    \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        tile_groups_##width(uint32_t tiles, const Offset* entries, uint32_t* groups) {            \
-        tile_groups<Offset>(tiles, entries, groups);                                              \
-    }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256) find_tiles_##width(                         \
         uint32_t nrows, uint32_t most, uint64_t weight, uint32_t chunks, const Offset* row_ptr,   \
         uint32_t* starts, uint32_t* kept_rows, Offset* kept_ptr, uint32_t* ended,                 \
@@ -291,20 +372,19 @@ __device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t size,
     SORT(width, Offset, name, T, 1024)                                                            \
     SORT(width, Offset, name, T, 2048)                                                            \
     SORT(width, Offset, name, T, 4096)                                                            \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
-        update_tiles_##width##_##name(uint64_t nnz, uint32_t size, const Offset* tile_ptr,        \
-                                      const T* from, const uint4* tiles,                          \
-                                      const uint32_t* packed, T* values) {                        \
-        update_tiles<T, Offset>(nnz, size, tile_ptr, from, tiles, packed, values);                \
+    extern "C" __global__ void __launch_bounds__(256) update_tiles_##width##_##name(              \
+        uint64_t nnz, uint32_t tiles, uint32_t threads, const Offset* tile_ptr, const T* from,    \
+        const uint4* low, T* values) {                                                            \
+        update_tiles<T, Offset>(nnz, tiles, threads, tile_ptr, from, low, values);                \
     }
 #define SORT(width, Offset, name, T, tile)                                                        \
     extern "C" __global__ void __launch_bounds__(tile / EACH) sort_tiles##tile##_##width##_##name( \
         uint32_t bits, const Offset* row_ptr, const uint32_t* col_idx, const T* from,             \
-        const uint32_t* tile_rows, const Offset* tile_ptr, const uint32_t* starts, uint4* tiles,  \
-        uint16_t* ends, uint8_t* lasts, uint32_t* packed, uint32_t* bases, T* values,             \
-        uint32_t* widest) {                                                                       \
-        sort_tiles<T, Offset, tile>(bits, row_ptr, col_idx, from, tile_rows, tile_ptr, starts,    \
-                                    tiles, ends, lasts, packed, bases, values, widest);           \
+        const uint32_t* tile_rows, const Offset* tile_ptr, uint4* tiles, uint16_t* ends,          \
+        uint8_t* lasts, uint4* bases, uint4* low, uint4* rest, uint32_t* spans, T* values,        \
+        Overs* overs) {                                                                           \
+        sort_tiles<T, Offset, tile>(bits, row_ptr, col_idx, from, tile_rows, tile_ptr, tiles,     \
+                                    ends, lasts, bases, low, rest, spans, values, overs);         \
     }
 OFFSETS(narrow, uint32_t)
 OFFSETS(wide, uint64_t)

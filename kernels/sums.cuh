@@ -82,13 +82,3 @@ __device__ __forceinline__ T sum_of(const Products<T, size>& products, uint32_t 
     for (uint32_t w = from / warp; w < (to - 1) / warp; w++) sum += products.rest[w];
     return sum;
 }
-
-// Values of a group of a sorted tile lie together in single precision. In double precision, 32 groups
-// give their first pairs, then their second: a warp reads them without gaps. The first value of pair
-// `pair` of group `at` of a tile of `groups`.
-template <class T>
-__device__ __forceinline__ uint32_t pair_at(uint32_t at, uint32_t pair, uint32_t groups) {
-    if (sizeof(T) == 4) return 4 * at + 2 * pair;
-    const uint32_t step = at / 32 * 32, lanes = min(groups - step, 32u);
-    return 4 * step + 2 * (pair * lanes + at - step);
-}

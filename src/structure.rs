@@ -36,6 +36,7 @@ pub(crate) use diagonals::all_diagonals;
 pub use histogram::Histogram;
 pub(crate) use sample::{Detail, Sample, over_all};
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
+pub(crate) use sectors::{REACH, REACH_OF};
 
 /// How rows are ordered before they are cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +111,7 @@ pub struct Structure<'a> {
     longest: Mutex<HashMap<(usize, Sort), Lengths>>,
     steps: Mutex<HashMap<(usize, usize, Sort), u64>>,
     sectors: Mutex<HashMap<Walk, EachPrecision>>,
+    sorted_tiles: Mutex<HashMap<usize, sectors::Sorted>>,
     loaded: Mutex<HashMap<(usize, Precision), f64>>,
     near: Mutex<HashMap<(Walk, near::Near), f64>>,
     spans: Mutex<HashMap<(usize, Sort), Spans>>,
@@ -176,6 +178,7 @@ impl<'a> Structure<'a> {
             longest: Mutex::default(),
             steps: Mutex::default(),
             sectors: Mutex::default(),
+            sorted_tiles: Mutex::default(),
             loaded: Mutex::default(),
             near: Mutex::default(),
             spans: Mutex::default(),

@@ -141,6 +141,17 @@ fn edges() -> Vec<(String, Csr<f64>)> {
             of(2000, 400_000, &|i| [0, 131_071, 131_072, 300_000, 397_990].map(|d| i + d).to_vec()),
         ),
         (
+            "columns anywhere among 3,000,000".to_string(),
+            of(3000, 3_000_000, &|i| (0..9).map(|k| hash(i, k) % 3_000_000).collect()),
+        ),
+        (
+            "near columns, and now and then one far off".to_string(),
+            of(20_000, 3_000_000, &|i| {
+                let far = (i % 700 == 3).then(|| hash(i, 1) % 3_000_000);
+                (0..9).map(|k| i + 2 * k).chain(far).collect()
+            }),
+        ),
+        (
             "hubs, and columns of one entry".to_string(),
             of(20_011, 300_000, &|i| {
                 let length = [0, 7, 40, 700][hash(i, 0) % 4 * usize::from(i % 9 != 4)];

@@ -10,22 +10,27 @@
 //! A product forms `values * x[column]` in the order of columns, puts each result in its place
 //! among the rows in shared memory, and sums rows there. So the lanes of a warp read x side by side,
 //! whatever the order of rows: entries of a tile that share a column, or a line of x, ask for it
-//! once. Column and place take 32 bits together, as a column alone does in CSR: as many for the
-//! place as the tile needs, 10 to 12, the others for the distance from the first column of 128
-//! sorted entries.
+//! once.
 //!
-//! Each thread sums as many products as every other, whatever rows they are of: a bit an entry says
-//! where a row ends. Places are those of shared memory, where the pieces of 16 bytes that a thread
-//! sums are in another order in every other group of threads, lest their banks conflict.
+//! Of each entry, 16 bits hold its place in the tile and the low bits of its column's distance from
+//! the first of 64 sorted entries. So many bits of that distance follow besides, 4, 8 or 16, as
+//! make the matrix smallest, and 16 more for the 256 entries of a warp where that does not do: a
+//! column and its place take about 3 bytes together, where a column alone takes 4 in CSR.
 //!
-//! Entries of a tile go in groups of 4, a group a thread. In 32 groups, sorted entry `32 c + l` is
-//! number `c` of group `l`: each step of a warp takes 32 neighbours. In double precision the first
-//! two values of all 32 groups come before the other two.
+//! Each tile has as many slots as it may have entries, so that a thread's are where its number
+//! says: it asks for values and columns at once, without a look at where its tile starts. It sums
+//! as many products as every other, whatever rows they are of: a bit an entry says where a row ends.
+//! Places are those of shared memory, where the pieces of 16 bytes that a thread sums are in
+//! another order in every other group of threads, lest their banks conflict.
 //!
-//! Padding: up to 3 times the last entry again, in its own place; a group of zeros that no row sums
-//! where a tile has no entry. Good for: unstructured meshes,
-//! circuits and graphs, rows of every length. Bad for: stencils and blocks, whose columns need not
-//! be stored; one product, since tiles must be sorted.
+//! A thread takes 8 slots, a warp 256. Of these, sorted entry `32 k + l` is number `k` of lane `l`:
+//! each step of a warp takes 32 neighbours. Values lie in pieces of 16 bytes, the first of all 32
+//! lanes before their second.
+//!
+//! Padding: slots past the last entry of a tile repeat it, in its own place; where a tile has no
+//! entry, zeros that no row sums. Good for: unstructured meshes, circuits and graphs, rows of every
+//! length. Bad for: stencils and blocks, whose columns need not be stored; tiles that few entries
+//! fill, as where most rows are empty; one product, since tiles must be sorted.
 
 mod gpu;
 
@@ -42,48 +47,87 @@ use super::{
 use crate::csr::Csr;
 use crate::par::{Scratch, slices_mut};
 use crate::scalar::Scalar;
-use crate::structure::{Structure, Walk};
+use crate::structure::{REACH, REACH_OF, Structure, Walk};
 
 /// See the module.
 #[derive(Debug)]
 pub struct StcsrFormat;
 
-/// Entries of a group.
-const GROUP: usize = 4;
+/// Slots of a thread.
+const EACH: usize = 8;
 
-/// Entries that share a first column: a group a lane of a warp.
-const STEP: usize = 32 * GROUP;
+/// Lanes of a warp.
+const LANES: usize = 32;
 
-/// Bits of a packed entry that hold its place.
+/// Slots of a warp.
+const WARP: usize = REACH_OF;
+
+/// Sorted entries that share a first column.
+const BASED: usize = REACH;
+
+/// Bits of an entry that hold its place and the low ones of its column.
+const LOW: u32 = 16;
+
+/// Those of them that hold its place.
 fn place_bits(tile: usize) -> u32 {
     tile.ilog2()
 }
-
-/// Entries that a thread sums: `OWN` of the kernels.
-const OWN: usize = 8;
 
 /// Where in shared memory the entry `at` of a tile lies, of so many bytes; and the entry that lies
 /// in a place. `placed` of the kernels.
 fn placed(at: usize, bytes: usize) -> usize {
     let piece = 16 / bytes;
-    at ^ (at / (8 * piece) % (OWN / piece) * piece)
+    at ^ (at / (8 * piece) % (EACH / piece) * piece)
 }
 
-/// Where among the values of a tile that of a slot is, each of so many bytes: `pair_at` of the
-/// kernels.
-fn value_at(slot: usize, slots: usize, bytes: usize) -> usize {
-    if bytes == 4 {
-        return slot;
+/// Which sorted entry is in a slot.
+fn nth(slot: usize) -> usize {
+    let (lane, k) = (slot % WARP / EACH, slot % EACH);
+    slot / WARP * WARP + k * LANES + lane
+}
+
+/// Where among the values that of a slot is, each of so many bytes.
+fn value_at(slot: usize, bytes: usize) -> usize {
+    let piece = 16 / bytes;
+    let (lane, k) = (slot % WARP / EACH, slot % EACH);
+    slot / WARP * WARP + (k / piece * LANES + lane) * piece + k % piece
+}
+
+/// Which of the first columns of a warp that of a slot is counted from.
+fn based(slot: usize) -> usize {
+    slot % EACH * LANES / BASED
+}
+
+/// Bits of a column that all slots of a matrix may have besides those with its place.
+const EXTRA: [u32; 3] = [4, 8, 16];
+
+/// How many warps of a matrix there are, and those that so many bits of a column do not do for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Widths {
+    warps: u64,
+    /// For each of [`EXTRA`], those that take more.
+    wide: [u64; 3],
+    /// Those that take more still than the 16 bits of a wide warp besides.
+    far: [u64; 3],
+}
+
+impl Widths {
+    /// Of warps that take these bits of a column besides those with its place, each so many times.
+    fn of(bits: impl IntoIterator<Item = (u32, u64)>) -> Self {
+        bits.into_iter().fold(Widths::default(), |widths, (bits, times)| Widths {
+            warps: widths.warps + times,
+            wide: [0, 1, 2].map(|i| widths.wide[i] + if bits > EXTRA[i] { times } else { 0 }),
+            far: [0, 1, 2].map(|i| widths.far[i] + if bits > EXTRA[i] + LOW { times } else { 0 }),
+        })
     }
-    let step = slot / STEP * STEP;
-    let lanes = (slots - step).min(STEP) / GROUP;
-    let (group, c) = ((slot - step) / GROUP, slot % GROUP);
-    step + 2 * (c / 2 * lanes + group) + c % 2
-}
 
-/// The most columns from the first of a step to its last.
-fn most_span(tile: usize) -> u32 {
-    1 << (u32::BITS - place_bits(tile))
+    /// The number of [`EXTRA`] that makes the matrix smallest, where a wide warp counts for twice
+    /// the bytes that it has: a product waits for them longer. `extra_bits` of the kernels.
+    fn best(&self) -> usize {
+        let bits = |i: usize| u64::from(EXTRA[i]) * self.warps + 32 * self.wide[i];
+        let fit = [2, 1, 0].into_iter().filter(|&i| self.far[i] == 0);
+        fit.fold(2, |best, i| if bits(i) < bits(best) { i } else { best })
+    }
 }
 
 impl Storage for StcsrFormat {
@@ -117,13 +161,19 @@ impl Storage for StcsrFormat {
         }
         let tiles = structure.tiles(tile);
         let count = tiles.rows.len() as u64 - 1;
-        let groups = groups(&tiles)?;
-        let slots = (GROUP * groups[groups.len() - 1]) as u64;
-        let bases = 4 * count * (tile / STEP) as u64;
-        let (ends, lasts) = (2 * (nrows + 2 * count), count * (tile / 8) as u64);
-        let bytes = 16 * count + ends + lasts + bases + slots * (4 + w);
+        let (slots, warps) = (count * tile as u64, count * (tile / WARP) as u64);
+        let spans = structure.sorted_spans(tile);
+        let left = LOW - place_bits(tile);
+        let widths = Widths::of(
+            (0..).zip(spans).map(|(bits, times): (u32, u64)| (bits.saturating_sub(left), times)),
+        );
+        let best = widths.best();
+        let wide = warps as f64 * widths.wide[best] as f64 / widths.warps.max(1) as f64;
+        let (ends, lasts) = (2 * (nrows + 2 * count), slots / 8);
+        let columns = slots * u64::from(LOW + EXTRA[best]) / 8 + (2.0 * wide) as u64 * WARP as u64;
+        let bytes = 16 * count + ends + lasts + 16 * warps + columns + slots * w;
         let splits = structure.max_length() > tile;
-        let (tile_steps, tile_steps_most) = tiles.turns(tile / OWN);
+        let (tile_steps, tile_steps_most) = tiles.turns(tile / EACH);
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
@@ -146,7 +196,7 @@ impl Storage for StcsrFormat {
         params: &Params,
         _target: &Target<'_>,
     ) -> Result<StcsrLayout<T>, Refusal> {
-        StcsrLayout::new(csr, params.int("tile"))
+        Ok(StcsrLayout::new(csr, params.int("tile")))
     }
 
     fn build(
@@ -158,36 +208,16 @@ impl Storage for StcsrFormat {
     }
 }
 
-/// Where the groups of each tile start, and end.
-fn groups(tiles: &Tiles) -> Result<Vec<usize>, Refusal> {
-    let mut starts = vec![0];
-    for tile in tiles.entries.windows(2) {
-        starts.push(starts[starts.len() - 1] + (tile[1] - tile[0]).div_ceil(GROUP).max(1));
-    }
-    let count = starts[starts.len() - 1];
-    if u32::try_from(count).is_err() {
-        return Err(Refusal::new(format!("{count} groups of 4 entries, {} are allowed", u32::MAX)));
-    }
-    Ok(starts)
-}
-
-fn too_wide(span: u64, tile: usize) -> Refusal {
-    Refusal::new(format!(
-        "128 sorted entries of a tile reach over {span} columns, {} are allowed",
-        most_span(tile)
-    ))
-}
-
 /// The arrays of a matrix in sorted tiles.
 #[derive(Debug)]
 pub struct StcsrLayout<T> {
     nrows: usize,
     ncols: usize,
     nnz: usize,
-    /// The most entries of a tile.
+    /// The most entries of a tile, and its slots.
     tile: usize,
-    /// Of each tile: first group, first row that begins in it, rows that begin in it and groups
-    /// (`<< 16`), entries of the row that began before it.
+    /// Of each tile: first row that begins in it, rows that begin in it and entries of the row that
+    /// began before it (`<< 16`), where its wide warps begin among all, a bit a warp that is wide.
     tiles: Vec<[u32; 4]>,
     /// Of each tile 0, the end of the row that began before it, and the ends of its own rows,
     /// counted in its entries: `rows + 2` numbers.
@@ -195,38 +225,43 @@ pub struct StcsrLayout<T> {
     /// Whether each entry, in the order of CSR, is the last of its row in its tile: a bit each,
     /// `tile / 8` bytes for each tile.
     lasts: Vec<u8>,
-    /// Column less that of `bases`, in the upper bits, and place in the tile.
-    packed: Vec<u32>,
-    /// First column of every 32 groups, `tile / 128` for each tile; past its last group, the same
-    /// again.
-    bases: Vec<u32>,
+    /// Of each warp, the first columns of its sorted entries, 64 at a time.
+    bases: Vec<[u32; 4]>,
+    /// Of each slot its place in the tile and, in the upper bits, the low ones of its column.
+    low: Vec<u16>,
+    /// How many bits of its column follow, one of [`EXTRA`].
+    extra: u32,
+    /// These bits, thread by thread.
+    high: Vec<u32>,
+    /// The upper 16 bits of columns of wide warps, thread by thread.
+    wide: Vec<u32>,
     values: Vec<T>,
     scratch: Scratch<T>,
 }
 
 impl<T: Scalar> StcsrLayout<T> {
-    fn new(csr: &Csr<T>, tile: usize) -> Result<Self, Refusal> {
+    fn new(csr: &Csr<T>, tile: usize) -> Self {
         let tiles = Tiles::of(csr.pattern(), tile);
-        let count = tiles.rows.len() - 1;
-        let groups = groups(&tiles)?;
-        let steps = tile / STEP;
-        let cut = |each: &dyn Fn(usize) -> usize| (0..=count).map(each).collect::<Vec<_>>();
-        let (slot_cuts, end_cuts) =
-            (cut(&|t| GROUP * groups[t]), cut(&|t| tiles.rows[t] as usize + 2 * t));
-        let slots = slot_cuts[count];
+        let (count, warps) = (tiles.rows.len() - 1, tile / WARP);
+        let slots = count * tile;
+        let end_cuts: Vec<_> = (0..=count).map(|t| tiles.rows[t] as usize + 2 * t).collect();
         let mut ends = vec![0u16; end_cuts[count]];
-        let (mut packed, mut values) = (vec![0u32; slots], vec![T::ZERO; slots]);
-        let mut bases = vec![0u32; count * steps];
-        let mut lasts = vec![0u8; count * (tile / 8)];
+        let (mut low, mut values) = (vec![0u16; slots], vec![T::ZERO; slots]);
+        // Bits of columns that are not with places, and the most of each warp.
+        let mut rest = vec![0u32; slots];
+        let mut bases = vec![[0u32; 4]; count * warps];
+        let mut lasts = vec![0u8; slots / 8];
         let row_ptr = csr.row_ptr();
-        let widest = slices_mut(&mut packed, &slot_cuts)
+        let (bits, left) = (place_bits(tile), LOW - place_bits(tile));
+        slices_mut(&mut ends, &end_cuts)
             .into_par_iter()
-            .zip(slices_mut(&mut values, &slot_cuts))
-            .zip(slices_mut(&mut ends, &end_cuts))
-            .zip(bases.par_chunks_mut(steps.max(1)))
+            .zip(low.par_chunks_mut(tile))
+            .zip(values.par_chunks_mut(tile))
+            .zip(rest.par_chunks_mut(tile))
+            .zip(bases.par_chunks_mut(warps))
             .zip(lasts.par_chunks_mut(tile / 8))
             .enumerate()
-            .map(|(t, ((((packed, values), ends), bases), lasts))| {
+            .for_each(|(t, (((((ends, low), values), rest), bases), lasts))| {
                 let (start, end) = (tiles.entries[t], tiles.entries[t + 1]);
                 let rows = tiles.rows[t] as usize..=tiles.rows[t + 1] as usize;
                 for (slot, &row_end) in ends[1..].iter_mut().zip(&row_ptr[rows]) {
@@ -239,64 +274,73 @@ impl<T: Scalar> StcsrLayout<T> {
                 let columns = &csr.col_idx()[start..end];
                 let mut sorted: Vec<(u32, usize)> = columns.iter().copied().zip(0..).collect();
                 sorted.sort_unstable();
-                // Padding repeats the last entry.
-                sorted.resize(packed.len(), sorted.last().copied().unwrap_or_default());
-                let mut widest = 0;
-                // Steps past the last entry have the base of the last.
-                let last = sorted.len().saturating_sub(1) / STEP;
-                for (step, base) in bases.iter_mut().enumerate() {
-                    let from = step.min(last) * STEP;
-                    *base = sorted[from].0;
-                    widest = widest.max(sorted[(from + STEP).min(sorted.len()) - 1].0 - *base);
+                let Some(&last) = sorted.last() else { return };
+                sorted.resize(tile, last);
+                for (bases, warp) in bases.iter_mut().zip(sorted.chunks(WARP)) {
+                    *bases = [0, 1, 2, 3].map(|i| warp[i * BASED].0);
                 }
-                let slots = packed.len();
-                for (slot, packed) in packed.iter_mut().enumerate() {
-                    if columns.is_empty() {
-                        break;
-                    }
-                    let (column, place) = sorted[nth(slot, sorted.len())];
-                    let column = column - first_of(&sorted, slot);
-                    *packed = column << place_bits(tile) | placed(place, size_of::<T>()) as u32;
-                    values[value_at(slot, slots, size_of::<T>())] = csr.values()[start + place];
+                for slot in 0..tile {
+                    let (column, place) = sorted[nth(slot)];
+                    let away = column - bases[slot / WARP][based(slot)];
+                    low[slot] = (away << bits) as u16 | placed(place, size_of::<T>()) as u16;
+                    rest[slot] = away >> left;
+                    values[value_at(slot, size_of::<T>())] = csr.values()[start + place];
                 }
-                widest
-            })
-            .max()
-            .unwrap_or(0);
-        if widest >= most_span(tile) {
-            return Err(too_wide(u64::from(widest) + 1, tile));
-        }
-        let headers = (0..count).map(|t| {
+            });
+        let most =
+            |warp: &[u32]| u32::BITS - warp.iter().fold(0, |all, &rest| all | rest).leading_zeros();
+        let needed: Vec<u32> = rest.par_chunks(WARP).map(most).collect();
+        let extra = EXTRA[Widths::of(needed.iter().map(|&bits| (bits, 1))).best()];
+        let mut high = vec![0u32; slots / 32 * extra as usize];
+        let words = extra as usize / 4;
+        high.par_chunks_mut(words)
+            .zip(rest.par_chunks(EACH))
+            .for_each(|(words, rest)| put(extra, rest, words));
+        let mut wide = Vec::new();
+        let mut headers = Vec::with_capacity(count);
+        for t in 0..count {
             let rows = tiles.rows[t + 1] - tiles.rows[t];
-            let head = (row_ptr[tiles.rows[t] as usize].min(tiles.entries[t + 1]))
-                .saturating_sub(tiles.entries[t]);
-            let held = (groups[t + 1] - groups[t]) as u32;
-            [groups[t] as u32, tiles.rows[t], rows | held << 16, head as u32]
-        });
-        Ok(StcsrLayout {
+            let begun = row_ptr[tiles.rows[t] as usize].min(tiles.entries[t + 1]);
+            let begun = begun.saturating_sub(tiles.entries[t]) as u32;
+            let first_wide = (wide.len() / (4 * LANES)) as u32;
+            let mut mask = 0;
+            for warp in (0..warps).filter(|warp| needed[t * warps + warp] > extra) {
+                mask |= 1 << warp;
+                for rest in rest[(t * warps + warp) * WARP..][..WARP].chunks(EACH) {
+                    let mut words = [0; 4];
+                    let rest: Vec<u32> = rest.iter().map(|rest| rest >> extra).collect();
+                    put(LOW, &rest, &mut words);
+                    wide.extend(words);
+                }
+            }
+            headers.push([tiles.rows[t], rows | begun << 16, first_wide, mask]);
+        }
+        StcsrLayout {
             nrows: csr.nrows(),
             ncols: csr.ncols(),
             nnz: csr.nnz(),
             tile,
-            tiles: headers.collect(),
+            tiles: headers,
             ends,
             lasts,
-            packed,
             bases,
+            low,
+            extra,
+            high,
+            wide,
             values,
             scratch: Scratch::default(),
-        })
+        }
     }
 
     /// What is known of tile `t`: slots, none where it has no entry, rows, and its numbers in
     /// `ends`.
     fn parts(&self, t: usize) -> (Range<usize>, Range<usize>, &[u16]) {
-        let [group, first, counts, _] = self.tiles[t];
+        let [first, counts, ..] = self.tiles[t];
         let (first, rows) = (first as usize, (counts & 0xffff) as usize);
         let ends = &self.ends[first + 2 * t..][..rows + 2];
-        let groups = if ends[rows + 1] == 0 { 0 } else { (counts >> 16) as usize };
-        let slot = GROUP * group as usize;
-        (slot..slot + GROUP * groups, first..first + rows, ends)
+        let slots = if ends[rows + 1] == 0 { 0 } else { self.tile };
+        (t * self.tile..t * self.tile + slots, first..first + rows, ends)
     }
 
     /// First entry of each tile in the CSR arrays.
@@ -309,38 +353,47 @@ impl<T: Scalar> StcsrLayout<T> {
         starts
     }
 
-    /// Column and number in the tile of the entry in a slot of tile `t`.
-    fn entry(&self, t: usize, first_slot: usize, slot: usize) -> (u32, usize) {
-        let step = (slot - first_slot) / STEP;
-        let base = self.bases[t * (self.tile / STEP) + step];
-        let packed = self.packed[slot];
-        let place = packed as usize & (self.tile - 1);
-        (base + (packed >> place_bits(self.tile)), placed(place, size_of::<T>()))
+    /// Column and number in the tile of the entry in a slot.
+    fn entry(&self, slot: usize) -> (u32, usize) {
+        let (bits, left) = (place_bits(self.tile), LOW - place_bits(self.tile));
+        let (thread, k) = (slot / EACH, slot % EACH);
+        let low = u32::from(self.low[slot]);
+        let words = self.extra as usize / 4;
+        let mut away = low >> bits | get(self.extra, k, &self.high[thread * words..]) << left;
+        let [_, _, first, mask] = self.tiles[slot / self.tile];
+        let warp = slot % self.tile / WARP;
+        if mask >> warp & 1 == 1 {
+            let at = first as usize + (mask & ((1 << warp) - 1)).count_ones() as usize;
+            let words = &self.wide[4 * (at * LANES + thread % LANES)..];
+            away |= get(LOW, k, words) << (left + self.extra);
+        }
+        let place = low as usize & (self.tile - 1);
+        (self.bases[slot / WARP][based(slot)] + away, placed(place, size_of::<T>()))
     }
 
-    /// The value of the entry in one of the slots of a tile.
-    fn value(&self, slots: &Range<usize>, slot: usize) -> T {
-        self.values[slots.start + value_at(slot - slots.start, slots.len(), size_of::<T>())]
+    /// The value of the entry in a slot.
+    fn value(&self, slot: usize) -> T {
+        self.values[value_at(slot, size_of::<T>())]
     }
 }
 
-/// Which of `len` sorted entries is in a slot.
-fn nth(slot: usize, len: usize) -> usize {
-    let step = slot / STEP * STEP;
-    let lanes = ((len - step) / GROUP).min(STEP / GROUP);
-    let (lane, c) = ((slot - step) / GROUP, slot % GROUP);
-    step + c * lanes + lane
+/// Puts the low `width` bits of each number after those of the one before, in words of 32.
+fn put(width: u32, numbers: &[u32], words: &mut [u32]) {
+    for (at, number) in (0..).step_by(width as usize).zip(numbers) {
+        words[at / 32] |= (number & ((1 << width) - 1)) << (at % 32);
+    }
 }
 
-/// First column of the step that a slot is in.
-fn first_of(sorted: &[(u32, usize)], slot: usize) -> u32 {
-    sorted[slot / STEP * STEP].0
+/// Number `k` of those that [`put`] has put there.
+fn get(width: u32, k: usize, words: &[u32]) -> u32 {
+    let at = k * width as usize;
+    words[at / 32] >> (at % 32) & ((1 << width) - 1)
 }
 
 impl<T: Scalar> Layout<T> for StcsrLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         let starts = self.starts();
-        let rows: Vec<usize> = self.tiles.iter().map(|tile| tile[1] as usize).collect();
+        let rows: Vec<usize> = self.tiles.iter().map(|tile| tile[0] as usize).collect();
         let cuts: Vec<usize> = rows.iter().copied().chain([self.nrows]).collect();
         self.scratch.with(self.nnz + self.tiles.len(), |scratch| {
             let (products, heads) = scratch.split_at_mut(self.nnz);
@@ -352,8 +405,8 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
                 .for_each(|(t, ((products, y), head))| {
                     let (slots, _, ends) = self.parts(t);
                     for slot in slots.clone() {
-                        let (column, place) = self.entry(t, slots.start, slot);
-                        products[place] = self.value(&slots, slot) * x[column as usize];
+                        let (column, place) = self.entry(slot);
+                        products[place] = self.value(slot) * x[column as usize];
                     }
                     let sum = |ends: &[u16]| {
                         let items = &products[usize::from(ends[0])..usize::from(ends[1])];
@@ -367,8 +420,8 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
                         store(y, alpha, sum(ends), beta);
                     }
                 });
-            for (&[_, first, _, begun], &head) in self.tiles.iter().zip(&*heads) {
-                if begun > 0 {
+            for (&[first, counts, ..], &head) in self.tiles.iter().zip(&*heads) {
+                if counts >> 16 > 0 {
                     y[first as usize - 1] += alpha * head;
                 }
             }
@@ -379,8 +432,10 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
         bytes_of(&self.tiles)
             + bytes_of(&self.ends)
             + bytes_of(&self.lasts)
-            + bytes_of(&self.packed)
             + bytes_of(&self.bases)
+            + bytes_of(&self.low)
+            + bytes_of(&self.high)
+            + bytes_of(&self.wide)
             + bytes_of(&self.values)
     }
 
@@ -388,10 +443,9 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
         let starts = self.starts();
         for t in 0..self.tiles.len() {
             let (slots, _, _) = self.parts(t);
-            for slot in slots.clone() {
-                let (_, place) = self.entry(t, slots.start, slot);
-                let to = slots.start + value_at(slot - slots.start, slots.len(), size_of::<T>());
-                self.values[to] = values[starts[t] + place];
+            for slot in slots {
+                let (_, place) = self.entry(slot);
+                self.values[value_at(slot, size_of::<T>())] = values[starts[t] + place];
             }
         }
     }
@@ -406,10 +460,9 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
             for (row_ptr, &before) in row_ptr[rows].iter_mut().zip(&ends[1..]) {
                 *row_ptr = start + usize::from(before);
             }
-            for slot in slots.clone() {
-                let (column, place) = self.entry(t, slots.start, slot);
-                (columns[start + place], values[start + place]) =
-                    (column, self.value(&slots, slot));
+            for slot in slots {
+                let (column, place) = self.entry(slot);
+                (columns[start + place], values[start + place]) = (column, self.value(slot));
             }
         }
         Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
@@ -421,13 +474,16 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
         let plan = gpu::Plan {
             tile: self.tile,
             tiles: self.tiles.len() as u64,
-            splits: self.tiles.iter().any(|tile| tile[3] > 0),
+            extra: self.extra,
+            splits: self.tiles.iter().any(|tile| tile[1] >> 16 > 0),
             arrays: [
                 arrays.add(&self.tiles),
                 arrays.add(&self.ends),
                 arrays.add(&self.lasts),
-                arrays.add(&self.packed),
                 arrays.add(&self.bases),
+                arrays.add(&self.low),
+                arrays.add(&self.high),
+                arrays.add(&self.wide),
                 arrays.add(&self.values),
             ],
         };
@@ -444,33 +500,60 @@ mod tests {
 
     #[test]
     fn entries_of_a_tile_go_by_column_and_know_their_place() {
-        // The example of the module, as two tiles.
+        // The example of the module, as one tile.
         let csr =
             Csr::new(4, 4, vec![0, 2, 3, 3, 5], vec![0, 2, 1, 0, 3], vec![4.0, 1.0, 5.0, 2.0, 6.0])
                 .expect("valid");
-        let layout = StcsrLayout::new(&csr, 128).expect("narrow");
-        assert_eq!(layout.tiles, [[0, 0, 4 | 2 << 16, 0]]);
+        let layout = StcsrLayout::new(&csr, 1024);
+        assert_eq!(layout.tiles, [[0, 4, 0, 0]]);
         assert_eq!(layout.ends, [0, 0, 2, 3, 3, 5]);
-        assert_eq!(layout.lasts, [[0b10110].as_slice(), &[0; 15]].concat());
-        // Two lanes: sorted entries 0 and 1 are number 0 of both groups, and so on; the last is
-        // repeated.
-        let entries: Vec<_> = (0..8).map(|slot| layout.entry(0, 0, slot)).collect();
-        let sorted = [(0, 0), (0, 3), (1, 2), (2, 1), (3, 4), (3, 4), (3, 4), (3, 4)];
-        let dealt = [0, 2, 4, 6, 1, 3, 5, 7].map(|i| sorted[i]);
-        assert_eq!(entries, dealt);
+        assert_eq!(layout.lasts, [[0b10110].as_slice(), &[0; 127]].concat());
+        // Number 0 of the lanes of the first warp; after the last entry comes that again.
+        let entries: Vec<_> = (0..7).map(|lane| layout.entry(EACH * lane)).collect();
+        assert_eq!(entries, [(0, 0), (0, 3), (1, 2), (2, 1), (3, 4), (3, 4), (3, 4)]);
+        assert_eq!(layout.entry(1023), (3, 4));
         assert_eq!(layout.to_csr(), csr);
     }
 
     #[test]
-    fn columns_too_far_apart_are_refused_with_their_span() {
-        let two = |first, last| {
-            Csr::new(1, 1 << 23, vec![0, 2], vec![first, last], vec![1.0, 1.0]).expect("valid")
+    fn columns_take_the_bits_that_make_a_matrix_small() {
+        // Rows of 128 entries, 8 a tile: 64 sorted entries reach over 8 * `apart` columns.
+        let layout = |apart: usize, far: u32| {
+            let (nrows, len) = (64, 128);
+            let row = |i| {
+                (0..len).map(move |k| (k * apart) as u32 + if i == 0 && k > 96 { far } else { 0 })
+            };
+            let columns: Vec<u32> = (0..nrows).flat_map(row).collect();
+            let values: Vec<f64> = (0..columns.len()).map(|k| k as f64).collect();
+            let row_ptr = (0..=nrows).map(|i| i * len).collect();
+            let csr = Csr::new(nrows, u32::MAX as usize, row_ptr, columns, values).expect("valid");
+            let layout = StcsrLayout::new(&csr, 1024);
+            assert_eq!(layout.to_csr(), csr);
+            (layout.extra, layout.wide.len() / 128)
         };
-        let refusal = StcsrLayout::new(&two(0, 1 << 22), 1024).expect_err("too wide").to_string();
-        assert!(refusal.contains("4194305"), "{refusal}");
-        let narrow = two(1, 1 << 22);
-        assert_eq!(StcsrLayout::new(&narrow, 1024).expect("narrow").to_csr(), narrow);
-        assert!(StcsrLayout::new(&narrow, 2048).is_err());
+        // 6 bits lie with the place.
+        assert_eq!(layout(1, 0), (4, 0));
+        assert_eq!(layout(100, 0), (4, 0));
+        assert_eq!(layout(500, 0), (8, 0));
+        assert_eq!(layout(10_000, 0), (16, 0));
+        // A few columns far off make their warp wide; where 20 bits more do not do, all have 8.
+        assert_eq!(layout(1, 1 << 20), (4, 1));
+        assert_eq!(layout(1, 1 << 27), (8, 1));
+        assert_eq!(layout(1, 1 << 31), (16, 1));
+    }
+
+    #[test]
+    fn widths_are_chosen_by_bytes() {
+        let best = |bits: &[(u32, u64)]| EXTRA[Widths::of(bits.iter().copied()).best()];
+        assert_eq!(best(&[]), 16);
+        assert_eq!(best(&[(0, 1)]), 4);
+        // 4 bits and 32 for one of eight are as many as 8 bits.
+        assert_eq!(best(&[(4, 7), (5, 1)]), 8);
+        assert_eq!(best(&[(4, 8), (5, 1)]), 4);
+        assert_eq!(best(&[(8, 3), (9, 1)]), 16);
+        assert_eq!(best(&[(8, 4), (9, 1)]), 8);
+        assert_eq!(best(&[(8, 99), (25, 1)]), 16);
+        assert_eq!(best(&[(4, 99), (21, 1)]), 8);
     }
 
     #[test]
@@ -481,23 +564,21 @@ mod tests {
                 assert_eq!(placed(placed(at, bytes), bytes), at);
             }
             // Eight threads find their first 16 bytes in different banks.
-            let mut banks: Vec<_> = (0..8).map(|i| placed(OWN * i, bytes) * bytes % 128).collect();
+            let mut banks: Vec<_> = (0..8).map(|i| placed(EACH * i, bytes) * bytes % 128).collect();
             banks.sort_unstable();
             assert!(banks.into_iter().eq((0..128).step_by(16)));
         }
     }
 
     #[test]
-    fn every_entry_of_a_step_has_a_slot() {
-        for len in [4, 8, 124, 128, 132, 500, 1024] {
-            let mut all: Vec<_> = (0..len).map(|slot| nth(slot, len)).collect();
+    fn every_entry_has_a_slot_and_every_slot_a_value() {
+        let mut all: Vec<_> = (0..1024).map(nth).collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..1024));
+        for bytes in [4, 8] {
+            let mut all: Vec<_> = (0..1024).map(|slot| value_at(slot, bytes)).collect();
             all.sort_unstable();
-            assert!(all.into_iter().eq(0..len), "{len}");
-            for bytes in [4, 8] {
-                let mut all: Vec<_> = (0..len).map(|slot| value_at(slot, len, bytes)).collect();
-                all.sort_unstable();
-                assert!(all.into_iter().eq(0..len), "{len}");
-            }
+            assert!(all.into_iter().eq(0..1024));
         }
     }
 }

@@ -28,25 +28,51 @@ impl Structure<'_> {
                 let step = &columns[32 * i..columns.len().min(32 * i + 32)];
                 Met { sectors: distinct(step.iter().copied()), entries: step.len() as u64 }
             }),
-            Walk::Sorted { tile } => {
-                let groups = columns.len().div_ceil(tile);
-                let most = match self.detail {
-                    Detail::Whole => SAMPLED_TILES,
-                    Detail::Sampled => SAMPLED_TILES * 512 / tile,
-                };
-                self.sum(Sample { groups, looked_at: groups.min(most) }, |i| {
-                    let mut tile = columns[tile * i..columns.len().min(tile * (i + 1))].to_vec();
-                    tile.sort_unstable();
-                    let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
-                    Met { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 }
-                })
-            }
+            Walk::Sorted { tile } => self.sorted(tile).sectors,
             Walk::Rows { threads, sort } => match (self.detail, sort) {
                 (Detail::Sampled, Sort::Window(window)) => self.sectors_of_windows(threads, window),
                 (Detail::Sampled, Sort::All) => self.sectors_of_ranks(threads),
                 _ => self.sectors_of_rows(threads, sort),
             },
         }
+    }
+
+    /// How far apart the columns of sorted tiles are: of every so many consecutive entries of the CSR
+    /// arrays, [`REACH_OF`] sorted ones together, [`REACH`] at a time. Of each number of bits, how
+    /// many of those have columns as far apart as it takes to write. Sampled as
+    /// [`Structure::x_sectors`] is; kept.
+    pub(crate) fn sorted_spans(&self, tile: usize) -> [u64; 33] {
+        self.sorted(tile).spans
+    }
+
+    fn sorted(&self, tile: usize) -> Sorted {
+        cached(&self.sorted_tiles, tile, || self.look_at_sorted(tile))
+    }
+
+    fn look_at_sorted(&self, size: usize) -> Sorted {
+        let columns = self.pattern.col_idx();
+        let groups = columns.len().div_ceil(size);
+        let most = match self.detail {
+            Detail::Whole => SAMPLED_TILES,
+            Detail::Sampled => SAMPLED_TILES * 512 / size,
+        };
+        let sample = Sample { groups, looked_at: groups.min(most) };
+        let tiles = sample.par_picks().with_min_len(FEWEST_GROUPS).map(|i| {
+            let mut tile = columns[size * i..columns.len().min(size * (i + 1))].to_vec();
+            tile.sort_unstable();
+            let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
+            let mut spans = [0; 33];
+            for many in tile.chunks(REACH_OF) {
+                let reach = many.chunks(REACH).map(|some| some[some.len() - 1] - some[0]).max();
+                spans[(u32::BITS - reach.unwrap_or(0).leading_zeros()) as usize] += 1;
+            }
+            (Met { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 }, spans)
+        });
+        let (met, spans) = tiles.reduce(
+            || (Met::default(), [0; 33]),
+            |a, b| (a.0.with(b.0), std::array::from_fn(|i| a.1[i] + b.1[i])),
+        );
+        Sorted { sectors: self.of_all(sample, met), spans }
     }
 
     fn sectors_of_rows(&self, threads: usize, sort: Sort) -> EachPrecision {
@@ -188,6 +214,17 @@ impl Detail {
         }
     }
 }
+
+/// What is known of sorted tiles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sorted {
+    sectors: EachPrecision,
+    spans: [u64; 33],
+}
+
+/// Sorted entries whose columns are counted from the same one, and those that are looked at together.
+pub(crate) const REACH: usize = 64;
+pub(crate) const REACH_OF: usize = 4 * REACH;
 
 /// Sectors met, of f32 and of f64, and entries that asked for them.
 #[derive(Clone, Copy, Default)]

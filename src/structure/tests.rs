@@ -34,7 +34,7 @@ fn what_lengths_tell_is_exact_in_a_sample() {
     }
     let h200 = device::find("h200").expect("shipped");
     let target = target(&h200, &Workload::default());
-    for name in ["csr", "jad", "pjds:br=32", "biell", "hyb", "stcsr:tile=1024"] {
+    for name in ["csr", "jad", "pjds:br=32", "biell", "hyb", "pcsr:kernel=fused,tile=1024"] {
         let candidate: Candidate = name.parse().expect("a candidate");
         let bytes = |structure| candidate.work(structure, &target).map(|work| work.layout_bytes);
         assert_eq!(bytes(&some), bytes(&whole), "{name}");

@@ -1,6 +1,6 @@
 //! Sorted tiles on a GPU: their conversion there, and the launches of a product.
 
-use super::{GROUP, OWN, STEP, most_span, too_wide};
+use super::{EACH, WARP};
 use crate::format::tiles::FoundTiles;
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Params, Stop, Target};
 use crate::scalar::Precision;
@@ -9,17 +9,20 @@ use crate::scalar::Precision;
 pub(super) struct Plan {
     pub tile: usize,
     pub tiles: u64,
+    /// One of [`EXTRA`](super::EXTRA).
+    pub extra: u32,
     pub splits: bool,
-    /// Tiles, ends, lasts, packed entries, bases and values.
-    pub arrays: [Arg; 6],
+    /// Tiles, ends, lasts, bases, the bits of columns with places, those besides, those of wide
+    /// warps, and values.
+    pub arrays: [Arg; 8],
 }
 
 impl Plan {
     pub fn launches(&self, precision: Precision) -> Vec<Launch> {
         let heads = Arg::Scratch(0);
         let args = self.arrays.into_iter().chain([Arg::X, heads, Arg::Y, Arg::Alpha, Arg::Beta]);
-        let kernel = format!("stcsr_{}_{precision}", self.tile);
-        let block = self.tile / OWN;
+        let kernel = format!("stcsr_{}_{precision}_{}", self.tile, self.extra);
+        let block = self.tile / EACH;
         let threads = self.tiles * block as u64;
         let mut launches =
             vec![Launch::over("stcsr", kernel, threads, block as u32, args.collect())];
@@ -46,65 +49,53 @@ pub(super) fn build(
     let (tile, w) = (params.int("tile"), target.precision.bytes() as u64);
     let found = FoundTiles::new(builder, tile)?;
     let count = found.count;
-    let width = if wide { "wide" } else { "narrow" };
-    let groups = builder.temporary(4 * (count + 1))?;
-    let args = vec![Arg::U32(count as u32), found.entries, groups];
-    builder.launch(&Launch::over(
-        "convert_tiles",
-        format!("tile_groups_{width}"),
-        count,
-        256,
-        args,
-    ))?;
-    let starts = builder.starts(groups, 1, count as usize + 1)?;
-    let [starts_at, _] = starts.args;
-    if starts.total > u64::from(u32::MAX) {
-        return Err(Stop::OnHost);
-    }
-    let slots = GROUP as u64 * starts.total;
+    let warps = (tile / WARP) as u64;
+    let (slots, threads) = (count * tile as u64, count * (tile / EACH) as u64);
     let tiles = builder.array(16 * count)?;
     let ends = builder.array(2 * (nrows as u64 + 2 * count))?;
-    let lasts = builder.array(count * (tile / 8) as u64)?;
-    let packed = builder.array(4 * slots)?;
-    let bases = builder.array(4 * count * (tile / STEP) as u64)?;
+    let lasts = builder.array(threads)?;
+    let bases = builder.array(16 * count * warps)?;
+    let low = builder.array(2 * slots)?;
     let values = builder.array(w * slots)?;
-    let widest = builder.number()?;
+    let (rest, spans) = (builder.temporary(4 * slots)?, builder.temporary(4 * count * warps)?);
+    let overs = builder.temporary_zeros(4 * 5)?;
     let precision = target.precision;
-    let matrix = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
-    let bounds = [found.rows, found.entries, starts_at];
-    let out = [tiles, ends, lasts, packed, bases, values, widest];
+    let matrix = [Arg::RowPtr, Arg::ColIdx, Arg::Values, found.rows, found.entries];
+    let out = [tiles, ends, lasts, bases, low, rest, spans, values, overs];
     let bits = Arg::U32(u64::BITS - (ncols as u64).leading_zeros());
-    let args = [bits].into_iter().chain(matrix).chain(bounds).chain(out).collect();
-    let block = tile / SORTED_A_THREAD;
+    let args = [bits].into_iter().chain(matrix).chain(out).collect();
+    let launch = |kernel: String, threads, block, args| {
+        Launch::over("convert_tiles", kernel, threads, block, args)
+    };
+    let width = if wide { "wide" } else { "narrow" };
     let kernel = format!("sort_tiles{tile}_{width}_{precision}");
-    let threads = count * block as u64;
-    builder.launch(&Launch::over("convert_tiles", kernel, threads, block as u32, args))?;
-    let widest = builder.read(widest)?;
-    if widest > most_span(tile) {
-        return Err(too_wide(u64::from(widest), tile).into());
-    }
+    builder.launch(&launch(kernel, threads, (tile / EACH) as u32, args))?;
+
+    // How many bits columns take besides, and where those of wide warps go.
+    let counts = builder.temporary(4 * (count + 1))?;
+    let extra = builder.number()?;
+    let sizes = [Arg::U32(count as u32), Arg::U32(warps as u32)];
+    let args = sizes.into_iter().chain([spans, overs, counts, extra]).collect();
+    builder.launch(&launch("wide_tiles".to_string(), count, 256, args))?;
+    let starts = builder.temporary_starts(counts, 1, count as usize + 1)?;
+    let extra = builder.read(extra)?;
+    let high = builder.array(slots * u64::from(extra) / 8)?;
+    let most = builder.array(2 * WARP as u64 * starts.total)?;
+    let [starts, _] = starts.args;
+    let out = [Arg::U32(extra), rest, spans, starts, tiles, high, most];
+    let args = sizes.into_iter().chain(out).collect();
+    builder.launch(&launch("pack_tiles".to_string(), threads, 256, args))?;
+
     let plan = Plan {
         tile,
         tiles: count,
+        extra,
         splits: found.splits,
-        arrays: [tiles, ends, lasts, packed, bases, values],
+        arrays: [tiles, ends, lasts, bases, low, high, most, values],
     };
-    let update = vec![
-        Arg::U64(nnz as u64),
-        Arg::U32(tile as u32),
-        found.entries,
-        Arg::Values,
-        tiles,
-        packed,
-        values,
-    ];
-    let update = Launch::over(
-        "convert_tiles",
-        format!("update_tiles_{width}_{precision}"),
-        count * 256,
-        256,
-        update,
-    );
+    let sizes = [Arg::U64(nnz as u64), Arg::U32(count as u32), Arg::U32((tile / EACH) as u32)];
+    let args = sizes.into_iter().chain([found.entries, Arg::Values, low, values]).collect();
+    let update = launch(format!("update_tiles_{width}_{precision}"), threads, 256, args);
     Ok(Built {
         launches: plan.launches(precision),
         scratch: vec![w * count],
@@ -112,6 +103,3 @@ pub(super) fn build(
         ..Built::default()
     })
 }
-
-/// Entries that a thread of the kernel `sort_tiles` takes.
-const SORTED_A_THREAD: usize = 8;
