@@ -2,10 +2,10 @@
 // src/format/stcsr.rs).
 //
 // A block of threads takes a tile, and every thread as many of its slots, whose places in memory
-// hang on nothing but its number: values and columns are asked for at once. It multiplies its
-// entries and puts the products into shared memory in the order of rows, where they are summed
-// (sums.cuh). Lanes of a warp hold neighbouring columns: they ask for few lines of x. A row that
-// began in an earlier tile is summed into heads[tile], which stcsr_heads adds to y after.
+// hang on nothing but its number: columns are asked for at once. It multiplies its entries and puts
+// the products into shared memory in the order of rows, where they are summed (sums.cuh). Lanes of a
+// warp hold neighbouring columns: they ask for few lines of x. A row that began in an earlier tile is
+// summed into heads[tile], which stcsr_heads adds to y after.
 //
 // Launch: tile / 8 threads a block, one block a tile; `tile` products in static shared memory.
 #include "sums.cuh"
@@ -74,18 +74,14 @@ __device__ __forceinline__ void tile(const Header* __restrict__ tiles,
     const uint4 base = __ldg(bases + thread / 32);
     const Header header = __ldg(tiles + t);
     const uint32_t last = lasts[thread];
-    T value[OWN];
-    load(values + thread / 32 * (32 * OWN), value);
     uint32_t away[OWN];
+#pragma unroll
+    for (int k = 0; k < OWN; k++) away[k] = packed.of(k) >> bits | more.of(k) << left;
     if (header.w >> warp & 1) {
         const uint64_t at = header.z + __popc(header.w & ((1u << warp) - 1));
         const High<16> most{__ldcs(&wide[at * 32 + threadIdx.x % 32].bits)};
 #pragma unroll
-        for (int k = 0; k < OWN; k++)
-            away[k] = packed.of(k) >> bits | more.of(k) << left | most.of(k) << (left + EXTRA);
-    } else {
-#pragma unroll
-        for (int k = 0; k < OWN; k++) away[k] = packed.of(k) >> bits | more.of(k) << left;
+        for (int k = 0; k < OWN; k++) away[k] |= most.of(k) << (left + EXTRA);
     }
     T factor[OWN];
 #pragma unroll
@@ -93,6 +89,9 @@ __device__ __forceinline__ void tile(const Header* __restrict__ tiles,
         const uint32_t from = k < 4 ? (k < 2 ? base.x : base.y) : (k < 6 ? base.z : base.w);
         factor[k] = gather(x + (from + away[k]));
     }
+    // Values come while x does: asked for before, they would hold up the columns that x waits for.
+    T value[OWN];
+    load(values + thread / 32 * (32 * OWN), value);
 #pragma unroll
     for (int k = 0; k < OWN; k++) products.at[packed.of(k) & (size - 1)] = value[k] * factor[k];
     // Where the first rows of this thread lie is known when their sums are.
@@ -125,8 +124,12 @@ __device__ __forceinline__ void add_heads(uint32_t count, const Header* __restri
     if (t < count && tiles[t].y >> 16 > 0) atomicAdd(y + tiles[t].x - 1, alpha * gather(heads + t));
 }
 
-// Threads that a processor is to hold: as many as leave registers for all loads of x at once.
+// Threads that a processor is to hold: as many as registers allow without spills.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 template <class T> constexpr int RESIDENT = sizeof(T) == 4 ? 1536 : 1280;
+#else
+template <class T> constexpr int RESIDENT = 1536;
+#endif
 
 #define TILE(T, name, size, extra)                                                                \
     extern "C" __global__ void __launch_bounds__(size / OWN, RESIDENT<T> / (size / OWN))          \

@@ -168,3 +168,24 @@ fn a_budget_ends_a_run_and_tells_what_is_left() {
     assert_eq!(unknown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("class is 'nosuch'"));
 }
+
+#[test]
+fn some_candidates_are_measured_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path();
+    corpus(&data.join("corpus"));
+    let run = |more: &[&str]| {
+        let fixed = ["--budget", "60s", "--measure-only", "--export", "all.jsonl"];
+        let ended = tune(data, &[&fixed, more].concat()).output().expect("it runs");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        let lines = std::fs::read_to_string(data.join("all.jsonl")).expect("written");
+        let lines = lines.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        let candidate = |line: serde_json::Value| Some(line["candidate"].as_str()?.to_string());
+        lines.filter_map(candidate).collect::<Vec<_>>()
+    };
+    let some = run(&["--only", "csr", "--only", "ell"]);
+    assert!(some.iter().any(|candidate| candidate == "csr"), "{some:?}");
+    assert!(some.iter().all(|text| text.starts_with("csr") || text.starts_with("ell")), "{some:?}");
+    // The others are left to a run that goes on.
+    assert!(run(&["--resume"]).len() > some.len());
+}

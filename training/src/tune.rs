@@ -34,6 +34,8 @@ pub struct Tuning<'a> {
     pub wisdom: &'a Wisdom,
     /// Precisions of the values, one after the other.
     pub precisions: &'a [Precision],
+    /// Candidates whose text begins so alone; none for all.
+    pub only: &'a [String],
     /// Candidates are cut whose estimate is so many times the best one.
     pub cut: f64,
     /// The time of the whole run; none for no limit.
@@ -518,8 +520,10 @@ impl Run<'_> {
             .fold(f64::INFINITY, f64::min);
         for (candidate, suits) in survey {
             let text = candidate.to_string();
+            let only = self.tuning.only;
             match suits {
                 _ if kept.contains(text.as_str()) => {}
+                _ if !only.is_empty() && !only.iter().any(|only| text.starts_with(only)) => {}
                 Err(reason) => refused.push((candidate, reason)),
                 Ok(suits) => {
                     let over = suits.cost.spmv_s / best_s;

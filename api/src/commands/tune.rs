@@ -60,6 +60,10 @@ pub struct Tune {
     /// is compared with: of several runs the middle one counts
     #[arg(long, value_name = "TIMES", value_parser = times)]
     rerun: Option<f64>,
+    /// Measure only candidates whose text begins so, a format with a new kernel for instance; may be
+    /// repeated
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Cut candidates whose estimate is so many times the best one
     #[arg(long, default_value_t = 4.0, value_name = "TIMES")]
     cut: f64,
@@ -131,6 +135,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         meter: &meter,
         wisdom: &wisdom,
         precisions: &tune.precision,
+        only: &tune.only,
         cut: tune.cut,
         budget: tune.budget,
         share: tune.share,
