@@ -18,10 +18,10 @@
 //! column and its place take about 3 bytes together, where a column alone takes 4 in CSR.
 //!
 //! Each tile has as many slots as it may have entries, so that a thread's are where its number
-//! says: it asks for values and columns at once, without a look at where its tile starts. It sums
-//! as many products as every other, whatever rows they are of: a bit an entry says where a row ends.
-//! Places are those of shared memory, where the pieces of 16 bytes that a thread sums are in
-//! another order in every other group of threads, lest their banks conflict.
+//! says: it asks for columns at once, without a look at where its tile starts. It sums as many
+//! products as every other, whatever rows they are of: a bit an entry says where a row ends. Places
+//! are those of shared memory, where the pieces of 16 bytes that a thread sums are in another order
+//! in every other group of threads, lest their banks conflict.
 //!
 //! A thread takes 8 slots, a warp 256. Of these, sorted entry `32 k + l` is number `k` of lane `l`:
 //! each step of a warp takes 32 neighbours. Values lie in pieces of 16 bytes, the first of all 32
