@@ -57,22 +57,28 @@ impl Structure<'_> {
             Detail::Sampled => SAMPLED_TILES * 512 / size,
         };
         let sample = Sample { groups, looked_at: groups.min(most) };
-        let tiles = sample.par_picks().with_min_len(FEWEST_GROUPS).map(|i| {
-            let mut tile = columns[size * i..columns.len().min(size * (i + 1))].to_vec();
-            tile.sort_unstable();
+        let sorted = |columns: &[u32]| {
+            let mut columns = columns.to_vec();
+            columns.sort_unstable();
+            columns
+        };
+        let looked_at = sample.par_picks().with_min_len(FEWEST_GROUPS).map(|i| {
+            let tile = sorted(&columns[size * i..columns.len().min(size * (i + 1))]);
             let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
-            let mut spans = [0; 33];
-            for many in tile.chunks(REACH_OF) {
-                let reach = many.chunks(REACH).map(|some| some[some.len() - 1] - some[0]).max();
-                spans[(u32::BITS - reach.unwrap_or(0).leading_zeros()) as usize] += 1;
-            }
-            (Met { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 }, spans)
+            let met = Met { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 };
+            (met, spans(&tile, 0))
         });
-        let (met, spans) = tiles.reduce(
-            || (Met::default(), [0; 33]),
-            |a, b| (a.0.with(b.0), std::array::from_fn(|i| a.1[i] + b.1[i])),
-        );
-        Sorted { sectors: self.of_all(sample, met), spans }
+        let sum = |a: Spans, b: Spans| std::array::from_fn(|i| a[i] + b[i]);
+        let none = || (Met::default(), [0; 33]);
+        let (met, mut spans_met) = looked_at.reduce(none, |a, b| (a.0.with(b.0), sum(a.1, b.1)));
+        if self.detail == Detail::Whole {
+            // Formats tell from these what a layout takes.
+            let tiles = self.tiles(size);
+            let tiles = tiles.entries.par_windows(2).with_min_len(FEWEST_GROUPS);
+            let tiles = tiles.map(|cut| spans(&sorted(&columns[cut[0]..cut[1]]), size / REACH_OF));
+            spans_met = tiles.reduce(|| [0; 33], sum);
+        }
+        Sorted { sectors: self.of_all(sample, met), spans: spans_met }
     }
 
     fn sectors_of_rows(&self, threads: usize, sort: Sort) -> EachPrecision {
@@ -219,7 +225,21 @@ impl Detail {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sorted {
     sectors: EachPrecision,
-    spans: [u64; 33],
+    spans: Spans,
+}
+
+/// Of each number of bits, how many times it takes these.
+type Spans = [u64; 33];
+
+/// The bits that spans of these sorted columns take, of at least so many times [`REACH_OF`] of them.
+fn spans(sorted: &[u32], fewest: usize) -> Spans {
+    let mut times = [0; 33];
+    for many in sorted.chunks(REACH_OF) {
+        let reach = many.chunks(REACH).map(|some| some[some.len() - 1] - some[0]).max();
+        times[(u32::BITS - reach.unwrap_or(0).leading_zeros()) as usize] += 1;
+    }
+    times[0] += fewest.saturating_sub(sorted.len().div_ceil(REACH_OF)) as u64;
+    times
 }
 
 /// Sorted entries whose columns are counted from the same one, and those that are looked at together.
