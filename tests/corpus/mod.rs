@@ -1,6 +1,8 @@
 //! Matrices that tests run over: hand-sized cases first.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod edges;
+
 use std::path::PathBuf;
 
 use ellect::read::{self, Limits};
