@@ -176,10 +176,10 @@ struct Overs {
 };
 
 // Bits of columns that all slots have besides: those that take the fewest bytes, where a wide warp
-// counts twice as many as it has. `widths[3]` of src/format/stcsr.rs.
+// counts twice as many as it has. `Widths::best` of src/format/stcsr.rs.
 __device__ __forceinline__ uint32_t extra_bits(const Overs& overs, uint64_t warps) {
     const uint64_t bits[3] = {4 * warps + 32ull * overs.wide[0], 8 * warps + 32ull * overs.wide[1],
-                              16 * warps};
+                              16 * warps + 32ull * overs.wide[2]};
     uint32_t best = 2;
     if (overs.far[1] == 0 && bits[1] < bits[best]) best = 1;
     if (overs.far[0] == 0 && bits[0] < bits[best]) best = 0;
