@@ -113,7 +113,7 @@ pub struct Structure<'a> {
     sectors: Mutex<HashMap<Walk, EachPrecision>>,
     sorted_tiles: Mutex<HashMap<usize, sectors::Sorted>>,
     loaded: Mutex<HashMap<(usize, Precision), f64>>,
-    near: Mutex<HashMap<(Walk, near::Near), f64>>,
+    near: Mutex<HashMap<(Option<usize>, near::Near), f64>>,
     spans: Mutex<HashMap<(usize, Sort), Spans>>,
     widest: Mutex<HashMap<(usize, Sort), u64>>,
     diagonals: OnceLock<diagonals::Diagonals>,

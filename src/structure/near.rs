@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use super::sample::Sample;
-use super::{Sort, Structure, Walk, cached};
+use super::{Structure, Walk, cached};
 use crate::device::Kind;
 use crate::format::Target;
 
@@ -34,31 +34,34 @@ impl Structure<'_> {
     /// which walk a row after the other. A processor works on several blocks of threads, far from
     /// each other in the matrix, and all their threads go on step by step: what rows side by side
     /// ask for in about the same step is loaded once. Rows are taken in the matrix's own order.
-    /// Simulated for a sample of what processors have in hand at a time; kept.
+    /// Simulated for a sample of what processors have in hand at a time; kept. Of sorted tiles it is
+    /// all that they ask for: they begin at different times and ask for everything at once
+    /// (tests/results/tried.md).
     pub fn x_loaded(&self, walk: Walk, target: &Target<'_>) -> Option<f64> {
         let device = target.device;
         if device.kind == Kind::Host {
             return None;
         }
+        let threads = match walk {
+            Walk::Sorted { .. } => return Some(self.x_sectors(walk, target.precision)),
+            Walk::Rows { threads, .. } => Some(threads),
+            Walk::Entries => None,
+        };
         let near = Near {
             processors: (device.processors as usize).max(1),
             room: (device.near_bytes as usize / 32).max(1),
             per_sector: 32 / target.precision.bytes() as u32,
         };
-        let walk = match walk {
-            Walk::Rows { threads, .. } => Walk::Rows { threads, sort: Sort::None },
-            other => other,
-        };
-        let a_nonzero = cached(&self.near, (walk, near), || self.loads_a_nonzero(walk, near));
+        let a_nonzero = cached(&self.near, (threads, near), || self.loads_a_nonzero(threads, near));
         Some(a_nonzero * self.pattern.nnz() as f64)
     }
 
-    fn loads_a_nonzero(&self, walk: Walk, near: Near) -> f64 {
+    /// With so many threads a row; without, entry by entry.
+    fn loads_a_nonzero(&self, threads: Option<usize>, near: Near) -> f64 {
         let (nrows, nnz) = (self.pattern.nrows(), self.pattern.nnz());
-        let blocks = match walk {
-            Walk::Rows { threads, .. } => nrows.div_ceil((BLOCK / threads).max(1)),
-            Walk::Sorted { tile } => nnz.div_ceil(tile),
-            Walk::Entries => nnz.div_ceil(IN_HAND),
+        let blocks = match threads {
+            Some(threads) => nrows.div_ceil((BLOCK / threads).max(1)),
+            None => nnz.div_ceil(IN_HAND),
         };
         if nnz == 0 {
             return 0.0;
@@ -74,11 +77,8 @@ impl Structure<'_> {
             let first = hand / processors * processors * BLOCKS + hand % processors;
             let in_hand = (0..BLOCKS).map(|i| first + i * processors).filter(|&b| b < blocks);
             cache.empty();
-            let lists = in_hand.flat_map(|block| self.lists(walk, block)).collect();
-            let step = match walk {
-                Walk::Rows { threads, .. } => threads,
-                Walk::Sorted { .. } | Walk::Entries => BLOCK,
-            };
+            let lists = in_hand.flat_map(|block| self.lists(threads, block)).collect();
+            let step = threads.unwrap_or(BLOCK);
             let looked_at = abreast(lists, step, |c| cache.ask(c / near.per_sector));
             [cache.loads(), looked_at]
         };
@@ -90,26 +90,19 @@ impl Structure<'_> {
         loads as f64 / looked_at.max(1) as f64
     }
 
-    /// What the threads of a block walk over side by side: the columns of its rows, or those of its
-    /// tile.
-    fn lists(&self, walk: Walk, block: usize) -> Vec<Columns<'_>> {
+    /// The columns that the threads of a block walk over side by side.
+    fn lists(&self, threads: Option<usize>, block: usize) -> Vec<&[u32]> {
         let pattern = self.pattern;
-        let tile = |size: usize| {
-            let columns = pattern.col_idx();
-            &columns[block * size..columns.len().min((block + 1) * size)]
-        };
-        match walk {
-            Walk::Rows { threads, .. } => {
+        match threads {
+            Some(threads) => {
                 let rows = (BLOCK / threads).max(1);
                 let rows = block * rows..((block + 1) * rows).min(pattern.nrows());
-                rows.map(|row| Columns::InPlace(pattern.row(row))).collect()
+                rows.map(|row| pattern.row(row)).collect()
             }
-            Walk::Sorted { tile: size } => {
-                let mut sorted = tile(size).to_vec();
-                sorted.sort_unstable();
-                vec![Columns::Sorted(sorted)]
+            None => {
+                let columns = pattern.col_idx();
+                vec![&columns[block * IN_HAND..columns.len().min((block + 1) * IN_HAND)]]
             }
-            Walk::Entries => vec![Columns::InPlace(tile(IN_HAND))],
         }
     }
 }
@@ -117,25 +110,9 @@ impl Structure<'_> {
 /// The fewest samples, however many entries they hold.
 const FEWEST: usize = 2;
 
-/// Columns, as the pattern has them or in another order.
-enum Columns<'a> {
-    InPlace(&'a [u32]),
-    Sorted(Vec<u32>),
-}
-
-impl Columns<'_> {
-    fn get(&self) -> &[u32] {
-        match self {
-            Columns::InPlace(columns) => columns,
-            Columns::Sorted(columns) => columns,
-        }
-    }
-}
-
 /// Goes through all lists side by side, so many columns of each at a time, until all have ended or
 /// [`LOOKED_AT`] were met; tells how many.
-fn abreast(lists: Vec<Columns<'_>>, step: usize, mut meet: impl FnMut(u32)) -> u64 {
-    let mut left: Vec<&[u32]> = lists.iter().map(Columns::get).collect();
+fn abreast(mut left: Vec<&[u32]>, step: usize, mut meet: impl FnMut(u32)) -> u64 {
     let mut met = 0;
     while !left.is_empty() && met < LOOKED_AT {
         for list in &mut left {
@@ -195,6 +172,7 @@ mod tests {
     use crate::csr::Pattern;
     use crate::device::Device;
     use crate::generate;
+    use crate::structure::Sort;
 
     #[test]
     fn a_cache_loses_what_was_asked_for_longest_ago() {
@@ -216,9 +194,7 @@ mod tests {
 
     #[test]
     fn lists_are_walked_side_by_side() {
-        let lists = vec![Columns::InPlace(&[1, 2, 3]), Columns::Sorted(vec![4]), {
-            Columns::InPlace(&[5, 6, 7, 8, 9])
-        }];
+        let lists: Vec<&[u32]> = vec![&[1, 2, 3], &[4], &[5, 6, 7, 8, 9]];
         let mut met = Vec::new();
         assert_eq!(abreast(lists, 2, |column| met.push(column)), 9);
         assert_eq!(met, [1, 2, 4, 5, 6, 3, 7, 8, 9]);
