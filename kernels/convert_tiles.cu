@@ -39,6 +39,31 @@ __device__ __forceinline__ uint64_t last_right(uint64_t low, uint64_t high, uint
     return low;
 }
 
+// The last of 0..high that is `right` for each of two tests, both at once; all before it are, 0 is.
+template <class First, class Second>
+__device__ __forceinline__ void last_right_of_both(uint64_t high, const First& first,
+                                                   const Second& second, uint64_t& low_first,
+                                                   uint64_t& low_second) {
+    uint64_t low[2] = {0, 0}, past[2] = {high + 1, high + 1};
+    while (past[0] - low[0] > 1 || past[1] - low[1] > 1) {
+        uint64_t stride[2], at[2];
+        bool right[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            stride[i] = (past[i] - low[i] + 31) / 32;
+            at[i] = low[i] + (threadIdx.x % 32 + 1) * stride[i];
+        }
+        right[0] = at[0] < past[0] && first(at[0]);
+        right[1] = at[1] < past[1] && second(at[1]);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            low[i] += __popc(__ballot_sync(full, right[i])) * stride[i];
+            past[i] = min(past[i], low[i] + stride[i]);
+        }
+    }
+    low_first = low[0], low_second = low[1];
+}
+
 // Rows of a chunk whose bounds are loaded ahead: those of full tiles, of 2 entries a row.
 constexpr uint64_t NEAR = 8192;
 
@@ -51,11 +76,12 @@ __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uin
                                               uint32_t chunks, uint32_t c,
                                               const Offset* __restrict__ row_ptr, bool& split,
                                               const Put& put) {
-    const auto first_row = [&](uint64_t wanted) {
-        return last_right(0, nrows, 0, [&](uint64_t i) { return i == 0 || row_ptr[i - 1] + i - 1 < wanted; });
+    const auto before = [&](uint64_t wanted) {
+        return [=](uint64_t i) { return i == 0 || row_ptr[i - 1] + i - 1 < wanted; };
     };
-    uint64_t row = first_row(c * weight);
-    const uint64_t end = c + 1 < chunks ? first_row((c + 1) * weight) : nrows;
+    uint64_t row, end;
+    last_right_of_both(nrows, before(c * weight), before((c + 1) * weight), row, end);
+    if (c + 1 == chunks) end = nrows;
     // What the warp looks at one after the other comes near at once.
     Offset near = 0;
     constexpr uint64_t line = 128 / sizeof(Offset);
@@ -101,6 +127,7 @@ __device__ __forceinline__ void find_tiles(uint32_t nrows, uint32_t most, uint64
                                            uint32_t* starts, uint32_t* kept_rows, Offset* kept_ptr,
                                            uint32_t* ended, uint32_t* total, uint32_t* splits) {
     using Scan = cub::BlockScan<uint32_t, 256>;
+    constexpr uint32_t each = 4;
     __shared__ typename Scan::TempStorage storage;
     __shared__ bool last;
     const uint32_t c = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
@@ -124,11 +151,15 @@ __device__ __forceinline__ void find_tiles(uint32_t nrows, uint32_t most, uint64
     if (!last) return;
     __threadfence();
     uint32_t before = 0;
-    for (uint64_t base = 0; base < chunks; base += 256) {
-        const uint64_t at = base + threadIdx.x;
-        uint32_t start, sum;
-        Scan(storage).ExclusiveSum(at < chunks ? __ldcg(starts + at) : 0u, start, sum);
-        if (at < chunks) starts[at] = before + start;
+    for (uint64_t base = 0; base < chunks; base += 256 * each) {
+        const uint64_t at = base + threadIdx.x * each;
+        uint32_t start[each], sum;
+#pragma unroll
+        for (uint32_t i = 0; i < each; i++) start[i] = at + i < chunks ? __ldcg(starts + at + i) : 0;
+        Scan(storage).ExclusiveSum(start, start, sum);
+#pragma unroll
+        for (uint32_t i = 0; i < each; i++)
+            if (at + i < chunks) starts[at + i] = before + start[i];
         before += sum;
         __syncthreads();
     }

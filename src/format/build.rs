@@ -23,6 +23,9 @@ pub trait Builder {
     /// [`Error::Device`] where the memory does not suffice.
     fn array(&mut self, bytes: u64) -> Step<Arg>;
 
+    /// Makes an array of the layout as small as it turned out to be: only its first `bytes` count.
+    fn trim(&mut self, array: Arg, bytes: u64);
+
     /// An array of the layout that holds zeros at first.
     ///
     /// # Errors

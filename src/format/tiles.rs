@@ -151,11 +151,16 @@ impl FoundTiles {
             Launch::over("convert_tiles", kernel, chunks * 32, 256, args)
         };
         builder.launch(&launch("find_tiles", &[ended, total, splits]))?;
+        // Placed before it is known how many there are, so that one wait does: a tile that is not its
+        // chunk's last is full of entries or of rows, or does not fit into one with the next.
+        let most_tiles = (3 * (nnz as u64 + nrows as u64)).div_ceil(most as u64) + chunks;
+        let rows = builder.array(4 * (most_tiles + 1))?;
+        let entries = builder.array(width * (most_tiles + 1))?;
+        builder.launch(&launch("place_tiles", &[rows, entries]))?;
         let count = u64::from(builder.read(total)?);
         let splits = builder.read(splits)? > 0;
-        let rows = builder.array(4 * (count + 1))?;
-        let entries = builder.array(width * (count + 1))?;
-        builder.launch(&launch("place_tiles", &[rows, entries]))?;
+        builder.trim(rows, 4 * (count + 1));
+        builder.trim(entries, width * (count + 1));
         Ok(FoundTiles { rows, entries, count, splits })
     }
 }

@@ -22,8 +22,9 @@ pub(super) struct Conversion<'a, T> {
     csr: &'a DeviceCsr<T>,
     arrays: Vec<Memory>,
     temporaries: Vec<Memory>,
-    /// Memory for small temporaries, once there are any: taking and giving back cost time. It begins
-    /// with [`NUMBERS`] 32-bit numbers, of which the first two are a 64-bit sum.
+    /// Memory for small temporaries, once there are any: taking and giving back cost time, so that
+    /// the GPU keeps it for the next conversion. It begins with [`NUMBERS`] 32-bit numbers, of which
+    /// the first two are a 64-bit sum.
     workspace: Option<Memory>,
     /// Bytes of it that are taken, and numbers.
     taken: u64,
@@ -100,7 +101,11 @@ impl<T: Scalar> Conversion<'_, T> {
         if let Some(workspace) = &self.workspace {
             return Ok(workspace.address());
         }
-        let workspace = Memory::new(WORKSPACE, &self.gpu.stream)?;
+        let spare = self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let workspace = match spare {
+            Some(workspace) => workspace,
+            None => Memory::new(WORKSPACE, &self.gpu.stream)?,
+        };
         workspace.clear(4 * NUMBERS)?;
         Ok(self.workspace.insert(workspace).address())
     }
@@ -169,6 +174,15 @@ impl<T: Scalar> Conversion<'_, T> {
     }
 }
 
+impl<T> Drop for Conversion<'_, T> {
+    fn drop(&mut self) {
+        if let Some(workspace) = self.workspace.take() {
+            // The next conversion is queued behind this one.
+            *self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner) = Some(workspace);
+        }
+    }
+}
+
 /// What stands for an argument that does not depend on the conversion.
 pub(super) fn word<T: Scalar>(csr: &DeviceCsr<T>, arg: Arg) -> Word {
     let [row_ptr, col_idx, values] = csr.addresses();
@@ -188,6 +202,12 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     fn array(&mut self, bytes: u64) -> Result<Arg> {
         self.arrays.push(Memory::new(bytes, &self.gpu.stream)?);
         Ok(Arg::Array(self.arrays.len() - 1))
+    }
+
+    fn trim(&mut self, array: Arg, bytes: u64) {
+        if let Arg::Array(i) = array {
+            self.arrays[i].trim(bytes);
+        }
     }
 
     fn zeros(&mut self, bytes: u64) -> Result<Arg> {

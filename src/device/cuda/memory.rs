@@ -107,6 +107,15 @@ impl Memory {
         self.address
     }
 
+    /// Forgets all but its first bytes, which it goes on to take.
+    ///
+    /// # Panics
+    /// If they are more than it has.
+    pub fn trim(&mut self, bytes: u64) {
+        assert!(bytes <= self.bytes(), "{bytes} bytes of {}", self.bytes);
+        self.bytes = bytes as usize;
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64

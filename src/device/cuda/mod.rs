@@ -52,6 +52,8 @@ pub struct Gpu {
     modules: Mutex<HashMap<&'static str, Arc<Module>>>,
     /// Where the numbers of a conversion are read to: page-locked, so that they come at once.
     numbers: Mutex<LockedBuffer<u32>>,
+    /// Memory for small temporaries of the next conversion.
+    workspace: Mutex<Option<memory::Memory>>,
     kept: Mutex<features::Kept>,
     overlap: Option<overlap::Overlap>,
     stream: Arc<Stream>,
@@ -107,6 +109,7 @@ impl Gpu {
             monitor: nvml::Monitor::open(device),
             modules: Mutex::default(),
             numbers: Mutex::new(numbers),
+            workspace: Mutex::default(),
             kept: Mutex::new(features::Kept::new()?),
             overlap: overlap::Overlap::find(device),
             stream: Arc::new(stream),
