@@ -15,41 +15,42 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
     const int lane = threadIdx.x % tpr;
     T sum = 0;
     if (row < nrows) {
-        constexpr int batch = 4;
+        constexpr int batch = 6;
         const Offset end = row_ptr[row + 1];
         Offset k = row_ptr[row] + lane;
+        uint32_t column[batch];
+        T factor[batch], value[batch];
+        // Values come while x does: asked for before, they would hold up the columns that x waits
+        // for, and take registers meanwhile.
         for (; k + (batch - 1) * tpr < end; k += batch * tpr) {
-            uint32_t column[batch];
-            T value[batch];
 #pragma unroll
-            for (int b = 0; b < batch; b++) {
-                column[b] = stream(col_idx + k + b * tpr);
-                value[b] = stream(values + k + b * tpr);
-            }
-            all_under_way();
+            for (int b = 0; b < batch; b++) column[b] = stream(col_idx + k + b * tpr);
 #pragma unroll
-            for (int b = 0; b < batch; b++) sum += value[b] * gather(x + column[b]);
+            for (int b = 0; b < batch; b++) factor[b] = gather(x + column[b]);
+#pragma unroll
+            for (int b = 0; b < batch; b++) value[b] = stream(values + k + b * tpr);
+#pragma unroll
+            for (int b = 0; b < batch; b++) sum += value[b] * factor[b];
         }
         // At most batch - 1 entries are left.
-        uint32_t column[batch - 1];
-        T value[batch - 1];
-#pragma unroll
-        for (int b = 0; b < batch - 1; b++) {
-            const bool inside = k + b * tpr < end;
-            column[b] = inside ? stream(col_idx + k + b * tpr) : 0;
-            value[b] = inside ? stream(values + k + b * tpr) : T(0);
-        }
-        all_under_way();
 #pragma unroll
         for (int b = 0; b < batch - 1; b++)
-            if (k + b * tpr < end) sum += value[b] * gather(x + column[b]);
+            column[b] = k + b * tpr < end ? stream(col_idx + k + b * tpr) : 0;
+#pragma unroll
+        for (int b = 0; b < batch - 1; b++)
+            factor[b] = k + b * tpr < end ? gather(x + column[b]) : T(0);
+#pragma unroll
+        for (int b = 0; b < batch - 1; b++)
+            value[b] = k + b * tpr < end ? stream(values + k + b * tpr) : T(0);
+#pragma unroll
+        for (int b = 0; b < batch - 1; b++) sum += value[b] * factor[b];
     }
     sum = group_sum<tpr>(sum);
     if (row < nrows && lane == 0) store(y + row, alpha, sum, beta);
 }
 
 #define KERNEL(name, T, Offset, tpr)                                                              \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
+    extern "C" __global__ void __launch_bounds__(256, 6)                                          \
         name(uint32_t nrows, const Offset* row_ptr, const uint32_t* col_idx, const T* values,     \
              const T* x, T* y, T alpha, T beta) {                                                 \
         rows<T, Offset, tpr>(nrows, row_ptr, col_idx, values, x, y, alpha, beta);                 \

@@ -9,7 +9,11 @@
 // which is read but not multiplied. `order` is rIdx, or null where rows are in the matrix's order.
 #include "common.cuh"
 
-template <class T, class Column, uint32_t hack, int tpr, int batch, bool ordered>
+// How the loads of a batch of entries follow each other: as ptxas mixes them; columns and values
+// before x; or x, then values, then the columns of the batch after.
+enum class Order { mixed, fenced, ahead };
+
+template <class T, class Column, uint32_t hack, int tpr, int batch, Order order_of_loads>
 __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide,
                                       const uint32_t* __restrict__ base,
                                       const uint32_t* __restrict__ order,
@@ -30,24 +34,50 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
     columns += start + run * hack + row;
     values += start + run * hack + row;
 
-    T sum = 0;
-    for (int left = int(width - run); left > 0; left -= batch * tpr) {
-        Column column[batch];
-        T value[batch], factor[batch];
+    T sum = 0, value[batch], factor[batch];
+    Column column[batch];
+    int left = int(width - run);
+    const auto load_columns = [&] {
 #pragma unroll
-        for (int b = 0; b < batch; b++) {
-            const bool inside = left > b * tpr;
-            column[b] = inside ? stream(columns + b * step) : padding;
-            value[b] = inside ? stream(values + b * step) : T(0);
-        }
-        if (ordered) all_under_way();
+        for (int b = 0; b < batch; b++)
+            column[b] = left > b * tpr ? stream(columns + b * step) : padding;
+    };
+    const auto load_values = [&] {
+#pragma unroll
+        for (int b = 0; b < batch; b++) value[b] = left > b * tpr ? stream(values + b * step) : T(0);
+    };
+    const auto load_x = [&] {
 #pragma unroll
         for (int b = 0; b < batch; b++)
             factor[b] = column[b] != padding ? gather(x + column[b]) : T(0);
-#pragma unroll
-        for (int b = 0; b < batch; b++) sum += value[b] * factor[b];
+    };
+    const auto advance = [&] {
+        left -= batch * tpr;
         columns += batch * step;
         values += batch * step;
+    };
+    const auto multiply = [&] {
+#pragma unroll
+        for (int b = 0; b < batch; b++) sum += value[b] * factor[b];
+    };
+    if (order_of_loads == Order::ahead) {
+        load_columns();
+        while (left > 0) {
+            load_x();
+            load_values();
+            advance();
+            load_columns();
+            multiply();
+        }
+    } else {
+        while (left > 0) {
+            load_columns();
+            load_values();
+            if (order_of_loads == Order::fenced) all_under_way();
+            load_x();
+            multiply();
+            advance();
+        }
     }
 #pragma unroll
     for (int distance = rows; distance < 32; distance *= 2)
@@ -55,30 +85,36 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
     if (run == 0 && stored < nrows) store(y + (order ? order[stored] : stored), alpha, sum, beta);
 }
 
-#define KERNEL(name, T, Column, hack, tpr, batch, blocks, ordered)                                \
+#define KERNEL(name, T, Column, hack, tpr, batch, blocks, order_of_loads)                         \
     extern "C" __global__ void __launch_bounds__(256, blocks)                                     \
         name(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint32_t* base,  \
              const uint32_t* order, const Column* columns, const T* values, const T* x, T* y,     \
              T alpha, T beta) {                                                                   \
-        hacks<T, Column, hack, tpr, batch, ordered>(nrows, narrow, wide, base, order, columns,    \
-                                                    values, x, y, alpha, beta);                   \
+        hacks<T, Column, hack, tpr, batch, Order::order_of_loads>(                                \
+            nrows, narrow, wide, base, order, columns, values, x, y, alpha, beta);                \
     }
 // For many rows, entries at a time and blocks that a processor holds. `_few`: as many entries at a
-// time as registers allow, for products that the GPU holds at once.
-#define FORMS(name, T, Column, hack, tpr, batch, blocks, ordered, few, few_blocks)                \
-    KERNEL(name, T, Column, hack, tpr, batch, blocks, ordered)                                    \
-    KERNEL(name##_few, T, Column, hack, tpr, few, few_blocks, true)
-#define ALONE(hack, batch)                                                                        \
-    FORMS(hll_##hack##_c32_t1_f64, double, uint32_t, hack, 1, 8, 8, false, 8, 4)                  \
-    FORMS(hll_##hack##_c16_t1_f64, double, uint16_t, hack, 1, 8, 8, false, 8, 4)                  \
-    FORMS(hll_##hack##_c32_t1_f32, float, uint32_t, hack, 1, batch, 8, true, 12, 5)               \
-    FORMS(hll_##hack##_c16_t1_f32, float, uint16_t, hack, 1, batch, 8, true, 12, 5)
-#define SHARED(hack, tpr)                                                                         \
-    FORMS(hll_##hack##_c32_t##tpr##_f64, double, uint32_t, hack, tpr, 4, 6, true, 8, 4)           \
-    FORMS(hll_##hack##_c16_t##tpr##_f64, double, uint16_t, hack, tpr, 4, 6, true, 8, 4)           \
-    FORMS(hll_##hack##_c32_t##tpr##_f32, float, uint32_t, hack, tpr, 5, 8, true, 12, 5)           \
-    FORMS(hll_##hack##_c16_t##tpr##_f32, float, uint16_t, hack, tpr, 4, 8, true, 12, 5)
-#define HACK(hack, batch) ALONE(hack, batch) SHARED(hack, 2) SHARED(hack, 4) SHARED(hack, 8)
+// time as registers allow, for products that the GPU holds at once. `_deep`: for hacks of more than 8
+// entries a row on average.
+#define FORMS(name, T, Column, hack, tpr, batch, blocks, order_of_loads, few, few_blocks)         \
+    KERNEL(name, T, Column, hack, tpr, batch, blocks, order_of_loads)                             \
+    KERNEL(name##_few, T, Column, hack, tpr, few, few_blocks, fenced)
+#define ALONE(hack, c, Column, batch)                                                             \
+    FORMS(hll_##hack##_c##c##_t1_f64, double, Column, hack, 1, 8, 8, mixed, 8, 4)                 \
+    FORMS(hll_##hack##_c##c##_t1_f32, float, Column, hack, 1, batch, 8, fenced, 12, 5)            \
+    FORMS(hll_##hack##_c##c##_t1_deep_f64, double, Column, hack, 1, 6, 5, ahead, 8, 4)            \
+    FORMS(hll_##hack##_c##c##_t1_deep_f32, float, Column, hack, 1, 6, 6, ahead, 12, 5)
+#define SHARED(hack, c, Column, tpr)                                                              \
+    FORMS(hll_##hack##_c##c##_t##tpr##_f64, double, Column, hack, tpr, 3, 6, ahead, 8, 4)         \
+    FORMS(hll_##hack##_c##c##_t##tpr##_f32, float, Column, hack, tpr, 3, 8, ahead, 12, 5)
+#define COLUMNS(hack, c, Column, batch)                                                           \
+    ALONE(hack, c, Column, batch)                                                                 \
+    SHARED(hack, c, Column, 2)                                                                    \
+    SHARED(hack, c, Column, 4)                                                                    \
+    SHARED(hack, c, Column, 8)
+#define HACK(hack, batch)                                                                         \
+    COLUMNS(hack, 32, uint32_t, batch)                                                            \
+    COLUMNS(hack, 16, uint16_t, batch)
 HACK(32, 8)
 HACK(64, 6)
 HACK(128, 6)

@@ -11,9 +11,6 @@
 // Entries that a thread takes of a tile.
 constexpr int EACH = 8;
 
-// In single precision registers for it cost more than it gains.
-template <class T> constexpr bool ORDERED = sizeof(T) == 8;
-
 template <class T> struct Fused {
     const uint32_t* col_idx;
     const T* values;
@@ -23,18 +20,18 @@ template <class T> struct Fused {
                                          const Meanwhile& meanwhile) const {
         const uint32_t t = threadIdx.x;
         uint32_t column[EACH];
-        T value[EACH];
+        T factor[EACH], value[EACH];
 #pragma unroll
-        for (int k = 0; k < EACH; k++) {
-            const uint32_t at = t + k * threads;
-            column[k] = at < n ? stream(col_idx + start + at) : 0;
-            value[k] = at < n ? stream(values + start + at) : T(0);
-        }
-        meanwhile();
-        if (ORDERED<T>) all_under_way();
-        T factor[EACH];
+        for (int k = 0; k < EACH; k++)
+            column[k] = t + k * threads < n ? stream(col_idx + start + (t + k * threads)) : 0;
 #pragma unroll
         for (int k = 0; k < EACH; k++) factor[k] = t + k * threads < n ? gather(x + column[k]) : T(0);
+        // Values come while x does: asked for before, they would hold up the columns that x waits
+        // for, and take registers meanwhile.
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            value[k] = t + k * threads < n ? stream(values + start + (t + k * threads)) : T(0);
+        meanwhile();
 #pragma unroll
         for (int k = 0; k < EACH; k++) v[k] = value[k] * factor[k];
     }
@@ -110,29 +107,24 @@ __device__ __forceinline__ void form_products(uint64_t nnz, const uint32_t* __re
     await_previous();
     const uint64_t first = uint64_t(blockIdx.x) * (each * threads) + threadIdx.x;
     uint32_t column[each];
-    T value[each];
-#pragma unroll
-    for (int k = 0; k < each; k++) {
-        const bool inside = first + k * threads < nnz;
-        column[k] = inside ? stream(col_idx + first + k * threads) : 0;
-        value[k] = inside ? stream(values + first + k * threads) : T(0);
-    }
-    all_under_way();
+    T factor[each], value[each];
 #pragma unroll
     for (int k = 0; k < each; k++)
-        if (first + k * threads < nnz) value[k] *= gather(x + column[k]);
+        column[k] = first + k * threads < nnz ? stream(col_idx + first + k * threads) : 0;
 #pragma unroll
     for (int k = 0; k < each; k++)
-        if (first + k * threads < nnz) middle[first + k * threads] = value[k];
+        if (first + k * threads < nnz) factor[k] = gather(x + column[k]);
+#pragma unroll
+    for (int k = 0; k < each; k++)
+        if (first + k * threads < nnz) value[k] = stream(values + first + k * threads);
+#pragma unroll
+    for (int k = 0; k < each; k++)
+        if (first + k * threads < nnz) middle[first + k * threads] = value[k] * factor[k];
 }
 
 // Threads that a processor is to hold: as many as registers allow without spills.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr int RESIDENT = 1280;
-#else
-constexpr int RESIDENT = 1536;
-#endif
-template <class T> constexpr int FUSED_RESIDENT = RESIDENT - (ORDERED<T> ? 256 : 0);
+template <class T, class Offset>
+constexpr int RESIDENT = sizeof(T) + sizeof(Offset) == 8 ? 2048 : 1536;
 
 #define KERNELS(T, name, Offset, width)                                                           \
     TILES(T, name, Offset, width, 128)                                                            \
@@ -144,7 +136,7 @@ template <class T> constexpr int FUSED_RESIDENT = RESIDENT - (ORDERED<T> ? 256 :
         add_heads<T, Offset>(tiles, row_ptr, tile_rows, tile_ptr, heads, y, alpha);               \
     }
 #define TILES(T, name, Offset, width, threads)                                                    \
-    extern "C" __global__ void __launch_bounds__(threads, FUSED_RESIDENT<T> / threads)            \
+    extern "C" __global__ void __launch_bounds__(threads, RESIDENT<T, Offset> / threads)          \
         pcsr_##width##fused##threads##_##name(                                                    \
             const Offset* row_ptr, const uint32_t* tile_rows, const Offset* tile_ptr,             \
             const uint32_t* col_idx, const T* values, const T* x, T* heads, T* y, T alpha,        \
@@ -152,7 +144,7 @@ template <class T> constexpr int FUSED_RESIDENT = RESIDENT - (ORDERED<T> ? 256 :
         tile<T, Offset, threads>(row_ptr, tile_rows, tile_ptr, Fused<T>{col_idx, values, x},      \
                                  heads, y, alpha, beta);                                          \
     }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(threads, RESIDENT / threads)                     \
+    extern "C" __global__ void __launch_bounds__(threads, RESIDENT<T, Offset> / threads)          \
         pcsr_##width##two##threads##_##name(const Offset* row_ptr, const uint32_t* tile_rows,     \
                                             const Offset* tile_ptr, const T* middle, T* heads,    \
                                             T* y, T alpha, T beta) {                              \
@@ -160,7 +152,7 @@ template <class T> constexpr int FUSED_RESIDENT = RESIDENT - (ORDERED<T> ? 256 :
                                  alpha, beta);                                                    \
     }
 #define PRODUCTS(T, name)                                                                         \
-    extern "C" __global__ void __launch_bounds__(256)                                             \
+    extern "C" __global__ void __launch_bounds__(256, 8)                                          \
         pcsr_products_##name(uint64_t nnz, const uint32_t* __restrict__ col_idx,                  \
                              const T* __restrict__ values, const T* __restrict__ x, T* middle) {  \
         form_products<T>(nnz, col_idx, values, x, middle);                                        \

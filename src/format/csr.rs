@@ -28,7 +28,7 @@ use crate::structure::{Sort, Structure, Walk};
 pub struct CsrFormat;
 
 /// Entries that a lane loads at a time (`batch` of kernels/csr.cu).
-const BATCH: usize = 4;
+const BATCH: usize = 6;
 
 impl Storage for CsrFormat {
     const NAME: &'static str = "csr";
@@ -91,10 +91,17 @@ impl Storage for CsrFormat {
     }
 }
 
-/// Lanes that share a row on a GPU: half as many as it has entries on average, so that short rows
-/// waste few and long ones still read whole sectors.
+/// Lanes that share a row on a GPU, found by measurement: short rows of average length are loaded at
+/// once, by [`BATCH`] entries a lane; of long ones neighbouring rows share more of x where each has
+/// few lanes (tests/results/tried.md).
 fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
-    (nnz / nrows.max(1) / 2).next_power_of_two().clamp(2, 32)
+    match nnz / nrows.max(1) {
+        0..=10 => 2,
+        11..=20 => 4,
+        21..=128 => 8,
+        129..=512 => 16,
+        _ => 32,
+    }
 }
 
 /// The launch of one product of a CSR matrix of these arrays.

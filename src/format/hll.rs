@@ -158,12 +158,13 @@ impl Storage for HllFormat {
         target.check_bytes(starts.total * (bits / 8 + value_bytes))?;
         let columns = builder.array(starts.total * bits / 8)?;
         let values = builder.array(starts.total * value_bytes)?;
-        let (starts, scatter) = (starts.args, rows.scatter);
         let stored = hacks * hack;
+        let shape = stem(hack, bits as usize, threads, [starts.total, stored as u64]);
+        let (starts, scatter) = (starts.args, rows.scatter);
         let slots =
             build::Slots { slice: hack, stored, width: 0, pitch: 0, starts, base, columns, values };
         let update = slots.fill(builder, &rows, target)?;
-        let kernel = format!("{}_{}", stem(hack, bits as usize, threads), target.precision);
+        let kernel = format!("{shape}_{}", target.precision);
         let product = Product { starts, base, scatter, columns, values };
         let launch = product.launch("hll", kernel, matrix.nrows, stored * threads);
         let order = rows.basis_order();
@@ -172,10 +173,14 @@ impl Storage for HllFormat {
 }
 
 /// The kernel for hacks of so many rows, columns of so many bits and so many threads a row, without
-/// the precision.
-fn stem(hack: usize, column_bits: usize, threads: usize) -> String {
-    format!("hll_{hack}_c{column_bits}_t{threads}")
+/// the precision; one thread loads the columns of rows ahead that have many of the `slots`.
+fn stem(hack: usize, column_bits: usize, threads: usize, [slots, rows]: [u64; 2]) -> String {
+    let deep = if threads == 1 && slots > FLAT * rows { "_deep" } else { "" };
+    format!("hll_{hack}_c{column_bits}_t{threads}{deep}")
 }
+
+/// Slots of a row that the kernel for short ones loads at a time.
+const FLAT: u64 = 8;
 
 /// Whether rows and columns may be reordered by the graph: it pays where vectors stay in that order.
 ///
@@ -216,6 +221,14 @@ pub struct Hacks {
     threads: usize,
 }
 
+impl Hacks {
+    /// Slots of all hacks, and rows with those that fill the last one up.
+    fn slots_and_rows(&self) -> [u64; 2] {
+        let hacks = self.offsets.len() - 1;
+        [self.offsets.get(hacks) as u64, (hacks * self.size) as u64]
+    }
+}
+
 impl Shape for Hacks {
     fn rows(&self) -> usize {
         self.size
@@ -251,7 +264,7 @@ impl Shape for Hacks {
     fn kernel(&self, column_bits: usize) -> Kernel<'_> {
         Kernel {
             image: "hll",
-            stem: stem(self.size, column_bits, self.threads),
+            stem: stem(self.size, column_bits, self.threads, self.slots_and_rows()),
             starts: &self.offsets,
             threads: self.threads,
         }
