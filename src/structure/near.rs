@@ -7,6 +7,7 @@ use super::sample::Sample;
 use super::{Structure, Walk, cached};
 use crate::device::Kind;
 use crate::format::Target;
+use crate::scalar::Precision;
 
 /// Threads of a block, and blocks that a processor works on at a time.
 const BLOCK: usize = 256;
@@ -35,15 +36,15 @@ impl Structure<'_> {
     /// each other in the matrix, and all their threads go on step by step: what rows side by side
     /// ask for in about the same step is loaded once. Rows are taken in the matrix's own order.
     /// Simulated for a sample of what processors have in hand at a time; kept. Of sorted tiles it is
-    /// all that they ask for: they begin at different times and ask for everything at once
-    /// (tests/results/tried.md).
+    /// the lines that they ask for, each of which brings its sectors at once: tiles side by side begin
+    /// at different times, and are too far apart to share them (tests/results/tried.md).
     pub fn x_loaded(&self, walk: Walk, target: &Target<'_>) -> Option<f64> {
         let device = target.device;
         if device.kind == Kind::Host {
             return None;
         }
         let threads = match walk {
-            Walk::Sorted { .. } => return Some(self.x_sectors(walk, target.precision)),
+            Walk::Sorted { .. } => return Some(self.lines(walk, target.precision)),
             Walk::Rows { threads, .. } => Some(threads),
             Walk::Entries => None,
         };
@@ -54,6 +55,18 @@ impl Structure<'_> {
         };
         let a_nonzero = cached(&self.near, (threads, near), || self.loads_a_nonzero(threads, near));
         Some(a_nonzero * self.pattern.nnz() as f64)
+    }
+
+    /// 128-byte lines of x that a walk asks for, reckoned from its sectors: as their number falls from
+    /// 4 columns to 8 (a sector of f64 and one of f32), it goes on to fall to a line's 16 or 32.
+    fn lines(&self, walk: Walk, precision: Precision) -> f64 {
+        let sectors = self.sectors(walk);
+        let (of_four, of_eight) = (sectors.of(Precision::F64), sectors.of(Precision::F32));
+        let share = (of_eight / of_four.max(f64::MIN_POSITIVE)).clamp(0.5, 1.0);
+        match precision {
+            Precision::F64 => of_eight * share,
+            Precision::F32 => of_eight * share * share,
+        }
     }
 
     /// With so many threads a row; without, entry by entry.
@@ -217,12 +230,14 @@ mod tests {
         // A dense row is loaded once, a sector of four.
         let (row_ptr, col_idx) = ([0, 4096], (0..4096).collect::<Vec<u32>>());
         let structure = Structure::new(Pattern::of(1, 4096, &row_ptr, &col_idx));
-        let walks = [
-            Walk::Rows { threads: 32, sort: Sort::All },
-            Walk::Sorted { tile: 1024 },
-            Walk::Entries,
-        ];
-        assert_eq!(walks.map(|walk| structure.x_loaded(walk, &target)), [Some(1024.0); 3]);
+        let walks = [Walk::Rows { threads: 32, sort: Sort::All }, Walk::Entries];
+        assert_eq!(walks.map(|walk| structure.x_loaded(walk, &target)), [Some(1024.0); 2]);
+        // Sorted tiles load lines.
+        let lines = |precision| {
+            let target = Target { precision, ..target };
+            structure.x_loaded(Walk::Sorted { tile: 1024 }, &target)
+        };
+        assert_eq!([Precision::F64, Precision::F32].map(lines), [Some(256.0), Some(128.0)]);
         let host = devices.iter().find(|device| device.kind == Kind::Host).expect("ships");
         let target = crate::choose::target(host, &Workload::default());
         assert_eq!(structure.x_loaded(Walk::Entries, &target), None);
