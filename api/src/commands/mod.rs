@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use ellect::choose::Effort;
+use ellect::error::{Error, WisdomFault};
 use ellect::measure::worker;
 use ellect::read;
 use ellect::{Csr, Scalar, Wisdom};
@@ -55,7 +56,8 @@ pub struct Home {
 }
 
 impl Home {
-    /// The wisdom that a choice of this effort uses; estimates use none.
+    /// The wisdom that a choice of this effort uses; estimates use none, and predictions take
+    /// what ships alone, and say so, where another process has it.
     ///
     /// # Errors
     /// As [`Wisdom::open`].
@@ -63,7 +65,16 @@ impl Home {
         match effort {
             _ if self.no_wisdom => Ok(None),
             Effort::Estimate => Ok(None),
-            Effort::Predict => Wisdom::open_existing(&self.data).map(|w| Some(Arc::new(w))),
+            Effort::Predict => match Wisdom::open_existing(&self.data) {
+                Err(Error::Wisdom { fault: WisdomFault::InUse, path }) => {
+                    eprintln!(
+                        "{}: in use by another process: choosing without its measurements",
+                        path.display()
+                    );
+                    Ok(Some(Arc::new(Wisdom::shipped())))
+                }
+                opened => opened.map(|wisdom| Some(Arc::new(wisdom))),
+            },
             Effort::Measure | Effort::Exhaustive => {
                 Wisdom::open(&self.data).map(|w| Some(Arc::new(w)))
             }
