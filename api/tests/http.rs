@@ -274,6 +274,25 @@ fn estimates_do_not_wait_for_measuring() {
 }
 
 #[test]
+fn recommendations_beside_a_service_go_without_its_measurements() {
+    let service = serve(&[]);
+    let recommend = |effort: &str| {
+        let file = format!("{}/../tests/data/circuit.mtx", env!("CARGO_MANIFEST_DIR"));
+        let args = ["recommend", &file, "--data", &service.data, "--effort", effort, "--json"];
+        Command::new(env!("CARGO_BIN_EXE_ellect")).args(args).output().expect("it runs")
+    };
+    let predicted = recommend("predict");
+    let told = String::from_utf8_lossy(&predicted.stderr);
+    assert!(predicted.status.success() && told.contains("in use by another process"), "{told}");
+    let choice: Value = serde_json::from_slice(&predicted.stdout).expect("JSON");
+    assert!(choice["choice"].is_string(), "{choice}");
+    // What is measured is to be remembered.
+    let measured = recommend("measure");
+    let told = String::from_utf8_lossy(&measured.stderr);
+    assert!(!measured.status.success() && told.contains("in use"), "{told}");
+}
+
+#[test]
 fn devices_that_cannot_be_measured_on_are_told_before_the_body() {
     let service = serve(&[]);
     for (device, told) in [("h200", "h200"), ("cuda:97", "cpu"), ("cuda:x", "cpu"), ("x", "cpu")] {
