@@ -256,15 +256,17 @@ fn estimates_do_not_wait_for_measuring() {
     let matrix = sample("circuit");
     let done = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        // One at work, one waiting, and no place for a third on this device.
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let query = "?effort=exhaustive&budget=3";
-                assert_eq!(service.recommend(query, "", &matrix).0, 200);
+        // One at work, one waiting, and no place for a third on this device. What one has measured
+        // the other does not need.
+        for precision in ["f64", "f32"] {
+            let (service, matrix, done) = (&service, &matrix, &done);
+            scope.spawn(move || {
+                let query = format!("?effort=exhaustive&budget=3&precision={precision}");
+                assert_eq!(service.recommend(&query, "", matrix).0, 200);
                 done.fetch_add(1, Ordering::Relaxed);
             });
         }
-        std::thread::sleep(std::time::Duration::from_millis(1000));
+        std::thread::sleep(std::time::Duration::from_millis(250));
         assert_eq!(service.recommend("?effort=measure", "", &matrix).0, 503);
         for effort in ["estimate", "predict"] {
             assert_eq!(service.recommend(&format!("?effort={effort}"), "", &matrix).0, 200);
