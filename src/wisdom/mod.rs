@@ -135,7 +135,10 @@ pub struct Verified {
 #[derive(Debug, Default)]
 struct Shipped {
     structures: BTreeMap<String, StructureRecord>,
-    measurements: BTreeMap<String, Measurement>,
+    /// In the order of the lines: sums over them come out as they do over the file.
+    measurements: Vec<Measurement>,
+    /// Where among them the last one of each key is.
+    places: BTreeMap<String, usize>,
 }
 
 /// What ships: JSON lines, compressed with zstd, and the fingerprints that they are of, in order:
@@ -157,7 +160,10 @@ impl Shipped {
             let key = record.key();
             match record {
                 Record::Structure(structure) => drop(shipped.structures.insert(key, structure)),
-                Record::Measurement(measured) => drop(shipped.measurements.insert(key, *measured)),
+                Record::Measurement(measured) => {
+                    shipped.places.insert(key, shipped.measurements.len());
+                    shipped.measurements.push(*measured);
+                }
             }
         }
         shipped
@@ -237,9 +243,10 @@ impl Wisdom {
         let mut answer = best(wanted, records);
         let known = matches!(answer, Answer::Known(_));
         if let Some(shipped) = self.shipped_of(wanted.fingerprint).filter(|_| !known) {
-            let shipped = shipped.measurements.range(prefix.clone()..);
-            let shipped = shipped.take_while(|(key, _)| key.starts_with(&prefix));
-            match best(wanted, shipped.map(|(_, record)| record.clone()).collect()) {
+            let places = shipped.places.range(prefix.clone()..);
+            let places = places.take_while(|(key, _)| key.starts_with(&prefix));
+            let measured = places.map(|(_, &place)| shipped.measurements[place].clone());
+            match best(wanted, measured.collect()) {
                 Answer::Missing => {}
                 Answer::Stale(_) if matches!(answer, Answer::Stale(_)) => {}
                 better => answer = better,
@@ -326,7 +333,7 @@ impl Wisdom {
     pub fn each_shipped(&self, mut each: impl FnMut(Record)) {
         let shipped = &self.shipped;
         shipped.structures.values().for_each(|s| each(Record::Structure(s.clone())));
-        let measurements = shipped.measurements.values();
+        let measurements = shipped.measurements.iter();
         measurements.for_each(|m| each(Record::Measurement(Box::new(m.clone()))));
     }
 
