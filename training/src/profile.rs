@@ -429,7 +429,8 @@ mod tests {
         };
         let before = loss(&Reach::default());
         let (_, after) = descend(Reach::default(), precision, FINEST, &loss);
-        assert!(after < 0.002 && after < before / 20.0, "{before} to {after}");
+        let off = (after / group.samples.len() as f64).sqrt();
+        assert!(off < 0.03 && after < before / 20.0, "{before} to {after}: off by {off}");
     }
 
     #[test]
