@@ -185,8 +185,8 @@ pub struct Work {
     pub entries: u64,
     /// 32-byte sectors of x that the warp steps of a product ask for.
     pub x_sectors: f64,
-    /// Those of them that the nearest caches of a GPU load, as [`Structure::x_loaded`] simulates
-    /// it, where it does.
+    /// Loads of x by the nearest caches of a GPU, as [`Structure::x_loaded`] reckons them, where it
+    /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_loaded: Option<f64>,
     /// Further bytes moved through memory: middle arrays, second passes over y, cached slices of x.
