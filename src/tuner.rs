@@ -15,7 +15,7 @@ use crate::format::{Basis, Candidate, Refusal, Target, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
 #[cfg(feature = "cuda")]
 use crate::model::staying;
-use crate::model::{AtSight, CONFIDENT, Model, Predictor};
+use crate::model::{CONFIDENT, Glance, Model, Predictor};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -197,12 +197,12 @@ impl Tuner {
             return Ok(None);
         };
         let features = self.meter.gpu()?.features(there)?;
-        let (Model { look, csr, .. }, device) = (model.model(), self.meter.device());
+        let (Model { look, sight, .. }, device) = (model.model(), self.meter.device());
         let matrix = there.matrix();
         let size = [matrix.nrows, matrix.ncols, matrix.nnz];
         let stays = choose::stay_s(size, device, workload).and_then(|stay_s| {
-            let at_sight = AtSight { spmvs: workload.spmvs, stay_s, read_s: 0.0 };
-            staying(look, csr, &at_sight, |name| features.get(name))
+            let glance = Glance { spmvs: workload.spmvs, stay_s, read_s: 0.0, sample_s: 0.0 };
+            staying(look, sight, &glance, |name| features.get(name))
         });
         Ok(stays.and_then(|stays| choose::stay(features, device, workload, &stays)))
     }
@@ -277,7 +277,7 @@ impl Tuner {
         Ok(choice)
     }
 
-    /// The incumbent or `csr` at sight, where the model says that a look does not pay.
+    /// What is taken at sight, where the model says that a look does not pay.
     fn stay(
         &self,
         model: &Model,
@@ -290,7 +290,8 @@ impl Tuner {
         let (features, device) = (Features::of_size(structure), self.meter.device());
         let read_s = choose::read_s(structure.pattern().nrows() as u64);
         let stay_s = self.stay_s(structure, workload)?;
-        let stays = model.stays(structure, &AtSight { spmvs: workload.spmvs, stay_s, read_s })?;
+        let (spmvs, sample_s) = (workload.spmvs, choose::SAMPLE_S);
+        let stays = model.stays(structure, &Glance { spmvs, stay_s, read_s, sample_s })?;
         choose::stay(features, device, workload, &stays)
     }
 

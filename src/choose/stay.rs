@@ -1,24 +1,31 @@
-//! Staying in CSR without a look at the matrix: for few products, features and estimates take longer
-//! than any other format would save.
+//! Not looking at a matrix: for few products, features and estimates take longer than another format
+//! would save. What is taken then stays in CSR or is converted in about one product.
 
-use super::{CSR, Choice, Entry, Workload, incumbent, incumbents, ranked, target};
+use super::{CSR, Choice, Entry, Workload, incumbent, incumbents, is_csr, ranked, target};
 use crate::cost::{Estimator, Sight};
 use crate::device::Device;
 use crate::features::Features;
-use crate::format::{Candidate, Offsets, Work};
+use crate::format::{Candidate, Offsets, Work, candidates};
+
+/// Fused PCSR: its conversion finds where tiles begin, and no more.
+pub const PCSR: &str = "pcsr:kernel=fused,tile=1024";
+
+/// Candidates besides the incumbent that may be taken without a look.
+pub const AT_SIGHT: [&str; 2] = [CSR, PCSR];
 
 /// Why a matrix is not looked at, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stays {
     /// The comparisons by which looking closer does not pay.
     pub look: Vec<String>,
-    /// The comparisons by which [`CSR`] takes less than the incumbent; none where nothing says so.
-    pub csr: Option<Vec<String>>,
+    /// What takes less than the incumbent, and the comparisons by which it does; none where nothing
+    /// says so.
+    pub taken: Option<(String, Vec<String>)>,
 }
 
-/// The choice of the incumbent, or of [`CSR`] where `stays` tells so, and behind it the other one
-/// where there is one; their times are those of a matrix of this size whose rows are alike and whose
-/// columns lie side by side. None for sizes that an incumbent may refuse.
+/// The choice of the incumbent, or of what `stays` tells to take, and behind it the others of
+/// [`AT_SIGHT`] that there are; their times are those of a matrix of this size whose rows are alike
+/// and whose columns lie side by side. None for sizes that an incumbent may refuse.
 ///
 /// Reads nothing of the matrix; `features` are what is known of it, its size at least.
 pub fn stay(
@@ -32,20 +39,27 @@ pub fn stay(
     let mut entries = entries(size, device, workload)?;
     let base = incumbent(&entries)?.cost;
     let incumbent = entries.first()?.candidate.clone();
-    let csr = entries.iter().position(|entry| entry.candidate.to_string() == CSR);
-    if let (Some(_), Some(csr)) = (&stays.csr, csr) {
-        entries[..=csr].rotate_right(1);
+    let named = |name: &str| entries.iter().position(|entry| entry.candidate.to_string() == name);
+    // Trees count one conversion, no updates of values.
+    let once = |&place: &usize| workload.values.updates() == 0 || is_csr(&entries[place].candidate);
+    let taken = stays.taken.as_ref().and_then(|(name, _)| named(name)).filter(once);
+    if let Some(place) = taken {
+        entries[..=place].rotate_right(1);
     }
     let choice = entries.first()?.candidate.clone();
     let products = workload.spmvs;
+    let taken = match is_csr(&choice) {
+        true => "Stay in CSR",
+        false => "Take what is converted at once",
+    };
     let mut explanation = vec![format!(
-        "Stay in CSR ({choice}) for {products} products: {}looking closer at a matrix takes longer \
+        "{taken} ({choice}) for {products} products: {}looking closer at a matrix takes longer \
          on {} than another format saves, as a tree found on its records; no other format was \
          looked at (effort measure does).",
         lead("where", &stays.look),
         device.name
     )];
-    if let Some(met) = stays.csr.as_deref().filter(|_| choice != incumbent) {
+    if let Some((_, met)) = stays.taken.as_ref().filter(|_| choice != incumbent) {
         explanation.push(format!(
             "{choice} instead of {incumbent}: {}it takes less there, as another tree found; neither \
              was timed on this matrix.",
@@ -81,6 +95,10 @@ pub fn read_s(nrows: u64) -> f64 {
     ALL_S + ROW_S * nrows as f64
 }
 
+/// Seconds of [`Structure::x_sectors_at_sight`](crate::structure::Structure::x_sectors_at_sight), at
+/// most: the benchmark `x_sectors_at_sight` on one core of a virtual Intel Xeon.
+pub const SAMPLE_S: f64 = 35e-6;
+
 /// Seconds of one product with the incumbent, by estimate, of a matrix of so many rows, columns and
 /// nonzeros whose rows are alike and whose columns lie side by side. None for sizes that an incumbent
 /// may refuse.
@@ -88,7 +106,7 @@ pub fn stay_s(size: [usize; 3], device: &Device, workload: &Workload) -> Option<
     Some(entries(size, device, workload)?.first()?.cost.spmv_s)
 }
 
-/// The incumbents with estimates at sight.
+/// The incumbents, then what else may be taken without a look, with estimates at sight.
 fn entries(size: [usize; 3], device: &Device, workload: &Workload) -> Option<Vec<Entry>> {
     let [nrows, ncols, nnz] = size;
     // cuSPARSE is used with 32-bit offsets, and not for a matrix of no entries.
@@ -109,15 +127,19 @@ fn entries(size: [usize; 3], device: &Device, workload: &Workload) -> Option<Vec
     let sight = Sight { nrows, ncols, nnz, longest, changes: 0, new_share: 1.0 };
     let estimator = Estimator::of(sight, &target);
     let entry = |candidate: Candidate| {
-        let cost = estimator.cost(&candidate, &work);
+        let convert_bytes = if is_csr(&candidate) { 0 } else { bytes };
+        let cost = estimator.cost(&candidate, &Work { convert_bytes, ..work.clone() });
         Entry { candidate, cost, estimate: None }
     };
-    Some(incumbents(device.kind).map(entry).collect())
+    let others = candidates(device.kind).into_iter().filter(|candidate| {
+        !is_csr(candidate) && AT_SIGHT.contains(&candidate.to_string().as_str())
+    });
+    Some(incumbents(device.kind).chain(others).map(entry).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::INCUMBENTS;
+    use super::super::{INCUMBENTS, ValuesUse};
     use super::*;
     use crate::csr::Csr;
     use crate::generate;
@@ -134,7 +156,8 @@ mod tests {
 
     #[test]
     fn where_the_library_is_missing_there_is_csr() {
-        for (device, expected) in [("h200", &INCUMBENTS[..]), ("cpu", &INCUMBENTS[1..])] {
+        let gpu = [INCUMBENTS[0], CSR, PCSR];
+        for (device, expected) in [("h200", &gpu[..]), ("cpu", &[CSR])] {
             let device = crate::device::find(device).expect("shipped");
             let workload = Workload::default();
             let choice = stay(features(), &device, &workload, &Stays::default()).expect("entries");
@@ -147,9 +170,9 @@ mod tests {
 
     #[test]
     fn csr_is_taken_where_it_is_told_to_take_less() {
-        let csr = Some(vec!["row_nnz_max < 40.0000".to_string()]);
-        let stays = Stays { look: vec!["spmvs < 500.0000".into()], csr };
-        for (device, expected) in [("h200", &["csr", INCUMBENTS[0]][..]), ("cpu", &["csr"])] {
+        let taken = Some((CSR.to_string(), vec!["row_nnz_max < 40.0000".to_string()]));
+        let stays = Stays { look: vec!["spmvs < 500.0000".into()], taken };
+        for (device, expected) in [("h200", &[CSR, INCUMBENTS[0], PCSR][..]), ("cpu", &[CSR])] {
             let device = crate::device::find(device).expect("shipped");
             let workload = Workload::default();
             let choice = stay(features(), &device, &workload, &stays).expect("entries");
@@ -166,6 +189,23 @@ mod tests {
             let second = choice.explanation.get(1);
             assert_eq!(second.is_some_and(|text| text.starts_with(told)), expected.len() > 1);
         }
+    }
+
+    #[test]
+    fn what_is_converted_at_once_counts_its_conversion() {
+        let device = crate::device::find("h200").expect("shipped");
+        let stays = Stays { look: Vec::new(), taken: Some((PCSR.to_string(), Vec::new())) };
+        let choice = stay(features(), &device, &Workload::default(), &stays).expect("entries");
+        assert_eq!(ranking(&choice), [PCSR, INCUMBENTS[0], CSR]);
+        let convert_us: Vec<f64> = choice.ranking.iter().map(|r| r.convert_us).collect();
+        assert!(convert_us[0] > 0.0 && convert_us[1..] == [0.0, 0.0], "{convert_us:?}");
+        assert!(choice.explanation[1].starts_with(PCSR), "{choice:?}");
+        // Where values change, what they are copied to is not taken.
+        let values = ValuesUse::Change(10);
+        let workload = Workload { values, ..Workload::default() };
+        let choice = stay(features(), &device, &workload, &stays).expect("entries");
+        assert_eq!(ranking(&choice), [INCUMBENTS[0], CSR, PCSR]);
+        assert_eq!(choice.explanation.len(), 1);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod forest;
 mod nearness;
 mod predictor;
 mod rules;
+mod sight;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,62 +23,24 @@ use serde::{Deserialize, Serialize};
 use crate::choose::{CSR, Known, Stays};
 use crate::cost::TERMS;
 use crate::error::{Error, Result};
-use crate::features::{FEATURES, Feature, Features, of_rows_alone};
-use crate::format::find;
+use crate::features::{FEATURES, Features};
+use crate::format::{Candidate, find};
 use crate::scalar::Precision;
 use crate::structure::Structure;
 pub use forest::{Forest, LEAF};
 pub use nearness::{Nearness, coordinate};
 pub use predictor::{Inputs, Predictor, input};
 pub use rules::{Rule, Rules};
+pub use sight::{
+    ALWAYS_LOOK, AtSight, Glance, LONGEST, LOOK, READING, SAMPLING, SPMVS, STAY, sectors, staying,
+};
+use sight::{feature_at_sight, is_known_at_sight};
 
 /// The version of model files that this program reads and writes.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Below this confidence a prediction should be checked by timing.
 pub const CONFIDENT: f64 = 0.5;
-
-/// An input of [`Model::look`] and [`Model::csr`] that is no feature: the products that are to come.
-pub const SPMVS: &str = "spmvs";
-
-/// Another one: the time of reading the lengths of rows over that of all products.
-pub const READING: &str = "reading_share";
-
-/// Another one: entries of the longest row over the microseconds of a product. A kernel that walks a
-/// row by few threads takes longer than the whole product where there are many.
-pub const LONGEST: &str = "longest_row_a_us";
-
-/// What is known before a matrix is looked at, besides its size: what [`Model::look`] and
-/// [`Model::csr`] weigh the lengths of its rows by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AtSight {
-    /// Products that are to come.
-    pub spmvs: u64,
-    /// Seconds of one product with the incumbent ([`stay_s`](crate::choose::stay_s)).
-    pub stay_s: f64,
-    /// Seconds of reading the lengths of rows ([`read_s`](crate::choose::read_s)); 0 where they are
-    /// known.
-    pub read_s: f64,
-}
-
-impl AtSight {
-    /// The input of this name, by the features of the matrix.
-    pub fn input(&self, name: &str, feature: impl Fn(&str) -> Option<f64>) -> Option<f64> {
-        match name {
-            SPMVS => Some(self.spmvs as f64),
-            READING => Some(self.read_s / (self.spmvs as f64 * self.stay_s)),
-            LONGEST => Some(feature("row_nnz_max")? / (1e6 * self.stay_s)),
-            name => feature(name),
-        }
-    }
-}
-
-/// What [`Model::look`] answers where looking closer at a matrix pays.
-pub const LOOK: &str = "look";
-
-/// What it answers where it does not, and [`Model::csr`] where the incumbent is to be kept; where the
-/// latter does not say so, it says [`CSR`].
-pub const STAY: &str = "stay";
 
 /// Models that ship: names of files and their bytes.
 pub static SHIPPED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
@@ -192,13 +155,12 @@ pub struct Model {
     /// Which format usually wins, to explain.
     pub rules: Rules,
     /// Whether features, estimates and a conversion pay for the products that are to come, told by
-    /// what is known [at sight](AtSight), the size of the matrix and the lengths of its rows:
+    /// what is known [at sight](Glance), the size of the matrix and the lengths of its rows:
     /// [`LOOK`] or [`STAY`].
     pub look: Rules,
-    /// Whether a matrix that is not looked at is multiplied by [`CSR`] or by the incumbent, told by
-    /// the same: [`CSR`] or [`STAY`]. Empty where the incumbent is always to be kept.
-    #[serde(default)]
-    pub csr: Rules,
+    /// What a matrix that is not looked at is multiplied by, told by the same and by a few of its
+    /// entries: the first candidate whose rules say so, the incumbent where none do.
+    pub sight: Vec<AtSight>,
 }
 
 /// Predictions of one matrix.
@@ -308,30 +270,32 @@ impl Model {
         }
         let format = |name: &str| find(name).is_ok();
         self.rules.check(feature, format).map_err(|what| damaged("rules", what))?;
-        let at_sight =
-            |name: &str| [SPMVS, READING, LONGEST].contains(&name) || of_rows(name).is_some();
-        for (part, rules, word) in [("look", &self.look, LOOK), ("csr", &self.csr, CSR)] {
-            let known = |answer: &str| [word, STAY].contains(&answer);
-            rules.check(at_sight, known).map_err(|what| damaged(part, what))?;
+        let ends_in = |word: &str, rules: &Rules| {
+            rules.check(is_known_at_sight, |answer| [word, STAY].contains(&answer))
+        };
+        ends_in(LOOK, &self.look).map_err(|what| damaged("look", what))?;
+        for AtSight { candidate, rules } in &self.sight {
+            candidate.parse::<Candidate>().map_err(|_| unknown("candidate", candidate))?;
+            ends_in(candidate, rules).map_err(|what| damaged(candidate, what))?;
         }
         self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
     }
 
-    /// Why looking closer at this matrix does not pay, and whether it is to be multiplied by [`CSR`]
-    /// then; none where a look may pay. Of the matrix, at most the lengths of rows are read, and those
-    /// only where the trees ask for them.
-    pub fn stays(&self, structure: &Structure<'_>, at_sight: &AtSight) -> Option<Stays> {
-        staying(&self.look, &self.csr, at_sight, |name| of_rows(name)?.of(structure).ok())
+    /// Why looking closer at this matrix does not pay, and what it is to be multiplied by then; none
+    /// where a look may pay. Of the matrix, at most the lengths of rows and a few entries are read,
+    /// and those only where the trees ask for them.
+    pub fn stays(&self, structure: &Structure<'_>, glance: &Glance) -> Option<Stays> {
+        staying(&self.look, &self.sight, glance, |name| feature_at_sight(structure, name))
     }
 
     /// Whether this matrix is to be multiplied by [`CSR`] rather than by the incumbent, which takes
     /// `stay_s` seconds a product, as long as it is not looked at, however many products are to come.
     /// Reads the lengths of rows.
     pub fn in_csr(&self, structure: &Structure<'_>, stay_s: f64) -> bool {
-        let at_sight = AtSight { spmvs: u64::MAX, stay_s, read_s: 0.0 };
-        let feature = |name: &str| of_rows(name)?.of(structure).ok();
-        let met = self.csr.walk(|name| at_sight.input(name, feature));
-        met.is_some_and(|(_, answer)| answer == CSR)
+        let glance = Glance { spmvs: u64::MAX, stay_s, read_s: 0.0, sample_s: 0.0 };
+        let input = |name: &str| glance.input(name, |name| feature_at_sight(structure, name));
+        let mut csr = self.sight.iter().filter(|at_sight| at_sight.candidate == CSR);
+        csr.any(|csr| csr.rules.walk(input).is_some_and(|(_, answer)| answer == CSR))
     }
 
     /// The model's features of a matrix, in its order; 0 where one is not finite.
@@ -339,33 +303,6 @@ impl Model {
         let value = |name: &String| features.get(name).filter(|v| v.is_finite()).unwrap_or(0.0);
         self.features.iter().map(value).collect()
     }
-}
-
-/// From so many products a matrix is looked at whatever the tree says: of an H200's records, all
-/// that a look takes is about a hundredth of so many products, and what it saves a third.
-pub const ALWAYS_LOOK: u64 = 100_000;
-
-/// What trees such as [`Model::look`] and [`Model::csr`] say of a matrix with these features: why a
-/// look does not pay, and whether [`CSR`] is taken; none where a look may pay.
-pub fn staying(
-    look: &Rules,
-    csr: &Rules,
-    at_sight: &AtSight,
-    feature: impl Fn(&str) -> Option<f64>,
-) -> Option<Stays> {
-    if at_sight.spmvs >= ALWAYS_LOOK {
-        return None;
-    }
-    let walk = |rules: &Rules, said| {
-        let (met, answer) = rules.walk(|name| at_sight.input(name, &feature))?;
-        (answer == said).then_some(met)
-    };
-    Some(Stays { look: walk(look, STAY)?, csr: walk(csr, CSR) })
-}
-
-/// The feature of this name, where it needs no more than the lengths of rows.
-fn of_rows(name: &str) -> Option<&'static Feature> {
-    of_rows_alone().find(|feature| feature.name == name)
 }
 
 /// `h200-f64.json.zst`: the file of a model in its folder.

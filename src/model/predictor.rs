@@ -13,6 +13,11 @@ use crate::structure::Structure;
 /// the whole of it: no training shows rows as long as they come.
 const ROW_TRUST: f64 = 0.5;
 
+/// From this confidence on a prediction counts as it is; below, what it is over the estimate counts
+/// (as a logarithm) by the share of this that is reached: trees carry to matrices unlike all others
+/// what held for those.
+const TRUSTED: f64 = 0.65;
+
 /// A node with all that a step of a walk reads; a leaf leads to itself, whatever the inputs.
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -121,7 +126,18 @@ pub struct Predictor {
 
 /// What a model is asked with of one matrix; see [`Predictor::inputs`].
 #[derive(Clone, Debug)]
-pub struct Inputs(Vec<f32>);
+pub struct Inputs {
+    values: Vec<f32>,
+    /// How far the model is to be trusted with this matrix.
+    confidence: f64,
+}
+
+impl Inputs {
+    /// Between 0 and 1; see [`Nearness::confidence`](super::Nearness::confidence).
+    pub fn confidence(&self) -> f64 {
+        self.confidence
+    }
+}
 
 impl Predictor {
     /// Resolves names and packs trees.
@@ -146,13 +162,14 @@ impl Predictor {
     /// what is asked of its candidates.
     pub fn inputs(&self, features: &[f64]) -> Inputs {
         let own = self.formats.values().map(|packed| packed.parameters.len()).max();
-        let mut inputs = Vec::with_capacity(features.len() + self.terms.len() + own.unwrap_or(0));
-        inputs.extend(features.iter().map(|&value| value as f32));
-        Inputs(inputs)
+        let mut values = Vec::with_capacity(features.len() + self.terms.len() + own.unwrap_or(0));
+        values.extend(features.iter().map(|&value| value as f32));
+        Inputs { values, confidence: self.model.nearness.confidence(features) }
     }
 
     /// The predicted time of one product, in seconds, of a candidate with these numbers, those of
-    /// [`TERMS`]; none where the model does not know the format. Allocates nothing.
+    /// [`TERMS`]; none where the model does not know the format. The less the model is to be trusted
+    /// with the matrix, the nearer to the estimate. Allocates nothing.
     pub fn spmv_s(
         &self,
         inputs: &mut Inputs,
@@ -160,15 +177,18 @@ impl Predictor {
         terms: &[f64; TERMS.len()],
     ) -> Option<f64> {
         let packed = self.formats.get(candidate.format.name())?;
-        let Inputs(inputs) = inputs;
-        inputs.truncate(self.model.features.len());
-        inputs.extend(self.terms.iter().map(|&at| terms[at] as f32));
-        inputs.extend(packed.parameters.iter().map(|asked| asked.answer(candidate)));
+        let Inputs { values, confidence } = inputs;
+        values.truncate(self.model.features.len());
+        values.extend(self.terms.iter().map(|&at| terms[at] as f32));
+        values.extend(packed.parameters.iter().map(|asked| asked.answer(candidate)));
         // TERMS: floor_us, estimate_floors and row_floors.
         let (floor_s, estimate_floors, row_floors) = (terms[0] * 1e-6, terms[1], terms[6]);
-        let base_s = self.model.base.of(floor_s, floor_s * estimate_floors);
+        let estimate_s = floor_s * estimate_floors;
+        let base_s = self.model.base.of(floor_s, estimate_s);
         let least_s = floor_s * (ROW_TRUST * row_floors).max(1.0);
-        Some((base_s * packed.sum(inputs).exp()).max(least_s))
+        let over_estimate = packed.sum(values) + (base_s / estimate_s).ln();
+        let trusted = over_estimate * (*confidence / TRUSTED).min(1.0);
+        Some((estimate_s * trusted.exp()).max(least_s))
     }
 
     /// Predicts every candidate that suits the matrix.
@@ -191,7 +211,7 @@ impl Predictor {
             Some(Known { candidate, cost })
         });
         let known = known.collect();
-        Prediction { known, confidence: self.model.nearness.confidence(&features) }
+        Prediction { known, confidence: inputs.confidence }
     }
 }
 

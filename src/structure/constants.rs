@@ -22,6 +22,10 @@ pub struct Constants {
 /// Bytes of an entry with its column.
 const ENTRY_BYTES: u64 = 12;
 
+/// The most diagonals of a hack on average: counting the values of more takes longer than all else
+/// that is looked at, and rows of thousands of entries have no diagonals of one value.
+const MOST_DIAGONALS: usize = 1024;
+
 /// Pieces that are looked at, behind the last one found, before all are.
 const NEAR: usize = 8;
 
@@ -102,14 +106,19 @@ pub(crate) struct MostPieces {
 
 impl MostPieces {
     /// Of `hacks` hacks of `hack` rows that have `nnz` entries and `diagonals` diagonals together;
-    /// `None` where diagonals have so few entries that pieces would take more bytes.
+    /// `None` where diagonals have so few entries that pieces would take more bytes, or hacks more
+    /// than [`MOST_DIAGONALS`].
     pub fn of(nnz: usize, hack: usize, hacks: usize, diagonals: u64) -> Option<Self> {
         let piece_bytes = ENTRY_BYTES + hack as u64 / 8;
         if diagonals.saturating_mul(piece_bytes) > nnz as u64 * ENTRY_BYTES {
             return None;
         }
         // Four values a diagonal.
-        let mean = diagonals as usize / hacks.max(1) * 4 + 4;
+        let of_hack = diagonals as usize / hacks.max(1);
+        if of_hack > MOST_DIAGONALS {
+            return None;
+        }
+        let mean = of_hack * 4 + 4;
         let sample = hacks.min(16);
         Some(MostPieces { mean, of_one: 16 * mean, sample, over: 4 })
     }

@@ -37,6 +37,29 @@ impl Structure<'_> {
         }
     }
 
+    /// [`Structure::x_sectors`] a nonzero where each lane walks a row, of so few steps that it takes
+    /// microseconds: at most 8 of each of at most 16 warps, spread evenly.
+    pub fn x_sectors_at_sight(&self, precision: Precision) -> f64 {
+        let nrows = self.pattern.nrows();
+        let warps = nrows.div_ceil(32);
+        let sample = Sample { groups: warps, looked_at: warps.min(GLANCED_WARPS) };
+        let of_warp = |warp: usize| {
+            let rows = 32 * warp..nrows.min(32 * warp + 32);
+            let lanes: Vec<&[u32]> = rows.map(|row| self.pattern.row(row)).collect();
+            // Neighbouring steps, whose columns memory brings together: of each warp others.
+            let longest = lanes.iter().map(|lane| lane.len()).max().unwrap_or(0);
+            let first = (warp * GLANCED_STEPS).checked_rem(longest).unwrap_or(0);
+            let met = (first..longest.min(first + GLANCED_STEPS)).map(|step| {
+                let asked = || lanes.iter().filter_map(|lane| lane.get(step).copied());
+                Met { sectors: distinct(asked()), entries: asked().count() as u64 }
+            });
+            met.fold(Met::default(), Met::with)
+        };
+        let met = sample.picks().map(of_warp).fold(Met::default(), Met::with);
+        let entries = met.entries.max(1) as f64;
+        EachPrecision::new(met.sectors.map(|sectors| sectors as f64 / entries)).of(precision)
+    }
+
     /// How far apart the columns of sorted tiles are: of every so many consecutive entries of the CSR
     /// arrays, [`REACH_OF`] sorted ones together, [`REACH`] at a time. Of each number of bits, how
     /// many of those have columns as far apart as it takes to write. Sampled as
@@ -261,6 +284,10 @@ impl Met {
 
 /// The fewest groups of a sample that a thread takes.
 const FEWEST_GROUPS: usize = 16;
+
+/// The most warps that [`Structure::x_sectors_at_sight`] looks at, and steps of each.
+const GLANCED_WARPS: usize = 16;
+const GLANCED_STEPS: usize = 8;
 
 /// The most windows of sorted rows that are looked at.
 const SAMPLED_WINDOWS: usize = 32;

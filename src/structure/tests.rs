@@ -4,6 +4,7 @@ use crate::device;
 use crate::features::Features;
 use crate::format::{Basis, Candidate, Target, candidates};
 use crate::generate;
+use crate::model::sectors;
 
 fn matrix(class: &str, rows: usize) -> Csr<f64> {
     let csr = generate::by_name(class, rows, 1).expect("a class");
@@ -59,6 +60,25 @@ fn estimates_from_a_sample_are_near() {
             assert!(sectors < 0.15, "{class}, {candidate}: {sectors} off in sectors");
         }
     }
+}
+
+#[test]
+fn sectors_at_sight_are_those_of_the_feature() {
+    for (class, rows) in [("stencil7", 20_000), ("elasticity", 20_000), ("p2", 40_000)]
+        .into_iter()
+        .chain([("uniform", 20_000), ("rmat", 60_000), ("circuit", 50_000)])
+    {
+        let csr = matrix(class, rows);
+        let structure = Structure::sampled(&csr);
+        let features = Features::of(&structure);
+        for precision in Precision::ALL {
+            let seen = structure.x_sectors_at_sight(precision);
+            let known = features.get(sectors(precision)).expect("a feature");
+            assert!((seen / known - 1.0).abs() < 0.25, "{class}: {seen}, not {known}");
+        }
+    }
+    let empty = Csr::<f64>::new(3, 3, vec![0; 4], Vec::new(), Vec::new()).expect("valid");
+    assert_eq!(Structure::of(&empty).x_sectors_at_sight(Precision::F64), 0.0);
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub fn model() -> Model {
         },
         rules: Rules::default(),
         look: Rules::default(),
-        csr: Rules::default(),
+        sight: Vec::new(),
         features,
     }
 }

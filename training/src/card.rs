@@ -1,7 +1,7 @@
 //! Model cards: how a model was made, how well it chooses, and where it fails.
 
 use anyhow::Result;
-use ellect::model::Rules;
+use ellect::model::AtSight;
 
 use crate::case::Case;
 use crate::evaluate::{self, Report, rules};
@@ -64,17 +64,18 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
            without a look; effort predict asks it first.\n\n```\n"
         + &model.look.text()
         + "```\n"
-        + &in_csr(&model.csr)
+        + &at_sight(&model.sight)
 }
 
-/// The tree of where `csr` is taken, where there is one.
-fn in_csr(csr: &Rules) -> String {
-    if csr.nodes.is_empty() {
+/// The trees of what is taken without a look, where there are any.
+fn at_sight(sight: &[AtSight]) -> String {
+    if sight.is_empty() {
         return String::new();
     }
-    let text = "\n## Where it stays in csr\n\nThe same where it does not look: whether `csr` takes less \
-                than the incumbent.\n\n```\n";
-    text.to_string() + &csr.text() + "```\n"
+    let text = "\n## What it takes without a look\n\nThe same where it does not look: the first of these \
+                that takes less, conversion counted, than what is taken without it.\n";
+    let tree = |at_sight: &AtSight| format!("\n```\n{}```\n", at_sight.rules.text());
+    text.to_string() + &sight.iter().map(tree).collect::<String>()
 }
 
 fn ratio(case: &Case, predicted: &Predicted) -> Option<f64> {

@@ -7,19 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use ellect::Precision;
-use ellect::choose::CSR;
-use ellect::model::{LOOK, Rules, SPMVS as PRODUCTS};
+use ellect::choose::{CSR, PCSR};
+use ellect::model::{AtSight, LOOK, SPMVS as PRODUCTS, sectors};
 use serde::Serialize;
 
 use crate::case::Case;
 use crate::dataset;
 use crate::figures::{self, ESTIMATE, Figure, Figures, MEASURE, MODEL, TWO_TIMED};
 use crate::replay::{
-    Choices, Glance, LOSS, Score, Trees, best_of_few, best_of_measured, best_s, geometric_mean,
-    incumbent, least, look_over_stay, named,
+    AtAGlance, Choices, LOSS, Score, Trees, best_of_few, best_of_measured, best_s, geometric_mean,
+    least, look_over_stay, named,
 };
 use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out};
-use crate::tree::{self, Tried, row_statistics};
+use crate::tree::{self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, row_statistics};
 
 /// Matrices of at least so many nonzeros are reported alone too.
 pub const LARGE_NNZ: u64 = 1_000_000;
@@ -57,8 +57,10 @@ pub struct Total {
     /// Share of the matrices that are looked at: of the others a tree says by the lengths of their
     /// rows that features would not pay.
     pub looked: f64,
-    /// Share of the matrices that are not, and that another tree gives to `csr`.
+    /// Share of the matrices that are not, and that another tree gives to [`CSR`].
     pub csr: f64,
+    /// The same of [`PCSR`].
+    pub pcsr: f64,
 }
 
 /// A class of matrices.
@@ -281,22 +283,23 @@ fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<
 }
 
 /// Totals for numbers of products. Whether a matrix is looked at is told by a tree that saw none of
-/// its family, and where it is not, whether `csr` is taken or the incumbent.
+/// its family, and where it is not, what is taken.
 fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Total>> {
     let mut ratios = vec![vec![1.0; cases.len()]; SPMVS.len()];
-    let (mut looked, mut csr) = ([0usize; SPMVS.len()], [0usize; SPMVS.len()]);
+    let [mut looked, mut csr, mut pcsr] = [[0usize; SPMVS.len()]; 3];
     for fold in dataset::folds(cases, settings.folds) {
         let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
         let trees = trees(cases, predicted, &seen)?;
         for i in fold {
             for (k, &spmvs) in SPMVS.iter().enumerate() {
-                let glance = Glance::of(&trees, &cases[i], spmvs);
+                let glance = AtAGlance::of(&trees, &cases[i], spmvs);
                 let over = match glance.looks {
                     true => look_over_stay(&cases[i], &predicted[i], spmvs),
                     false => glance.over_stay(&cases[i], spmvs),
                 };
                 looked[k] += usize::from(glance.looks);
-                csr[k] += usize::from(glance.csr);
+                csr[k] += usize::from(glance.taken.as_deref() == Some(CSR));
+                pcsr[k] += usize::from(glance.taken.as_deref() == Some(PCSR));
                 ratios[k][i] = 1.0 / over.unwrap_or(1.0);
             }
         }
@@ -310,6 +313,7 @@ fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Resul
             losses: lost as f64 / count,
             looked: looked[k] as f64 / count,
             csr: csr[k] as f64 / count,
+            pcsr: pcsr[k] as f64 / count,
         }
     };
     Ok((0..SPMVS.len()).map(total).collect())
@@ -321,30 +325,56 @@ fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Resul
 /// What linfa says.
 pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Trees> {
     let names = row_statistics();
-    let in_csr = |&i: &usize| {
-        let (case, csr) = (&cases[i], named(&cases[i], CSR)?);
-        Some(Tried { case, spmvs: u64::MAX, over: csr.spmv_s / incumbent(case)?.spmv_s })
+    let mut staying = Trees { look: tree::stay(), sight: Vec::new() };
+    let Some(precision) = seen.first().map(|&i| cases[i].precision) else { return Ok(staying) };
+    let with = |names: Vec<&'static str>, more: &[&'static str]| -> Vec<&'static str> {
+        names.into_iter().chain(more.iter().copied()).collect()
     };
-    let csr = tree::agreed(
-        &seen.iter().filter_map(in_csr).collect::<Vec<_>>(),
-        &names,
-        CSR,
-        &[tree::SHORT],
-    )?;
-    // Where it is always the incumbent, nothing is asked.
-    let csr = if csr == tree::stay() { Rules::default() } else { csr };
-    let staying = Trees { look: tree::stay(), csr };
+    let [near, products] = [sectors(precision), PRODUCTS];
+    // Each has to take less than all that is taken without it. `csr` takes no conversion: what pays
+    // does so of any number of products.
+    let questions = [
+        (CSR, names.clone(), vec![READ, SHORT], MORE_CAUTION),
+        (PCSR, with(names.clone(), &[near, products]), vec![SAMPLE, READ], MORE_CAUTION),
+        (PCSR, with(tree::size(), &[near, products]), vec![SAMPLE, UNREAD, LARGE], MORE_CAUTION),
+    ];
+    for (bold, names, bounds, caution) in questions {
+        let read_s = |case: &Case| tree::asking_s(case, &bounds);
+        let tried = |i: usize, spmvs| {
+            let (case, glance) = (&cases[i], AtAGlance::of(&staying, &cases[i], spmvs));
+            named(case, bold).filter(|_| glance.taken.as_deref() != Some(bold))?;
+            let taken = AtAGlance { looks: false, taken: Some(bold.into()), read_s: read_s(case) };
+            let over = taken.over_stay(case, spmvs)? / glance.over_stay(case, spmvs)?;
+            Some(Tried { case, spmvs, over })
+        };
+        let spmvs: &[u64] = if bold == CSR { &[u64::MAX] } else { &LOOK_SPMVS };
+        let all = seen.iter().flat_map(|&i| spmvs.iter().map(move |&n| (i, n)));
+        let tried: Vec<_> = all.filter_map(|(i, n)| tried(i, n)).collect();
+        let question = Question { bold, names, bounds: bounds.clone(), caution };
+        let rules = tree::agreed(&tried, &question)?;
+        // Where it is always the incumbent, nothing is asked.
+        if rules != tree::stay() {
+            let place = staying.sight.iter().filter(|asked| asked.candidate == bold).count();
+            staying.sight.insert(place, AtSight { candidate: bold.to_string(), rules });
+        }
+    }
     // A look has to pay beside what is taken without one.
     let looked = |i: usize, spmvs| {
-        let (case, glance) = (&cases[i], Glance::of(&staying, &cases[i], spmvs));
+        let (case, glance) = (&cases[i], AtAGlance::of(&staying, &cases[i], spmvs));
         let over = look_over_stay(case, &predicted[i], spmvs)? / glance.over_stay(case, spmvs)?;
         Some(Tried { case, spmvs, over })
     };
     let looked = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| looked(i, n)).into_iter().flatten());
-    let names: Vec<&str> = names.iter().copied().chain([PRODUCTS]).collect();
-    let look = tree::agreed(&looked.collect::<Vec<_>>(), &names, LOOK, &[])?;
+    let names = with(names, &[PRODUCTS]);
+    let question = Question { bold: LOOK, names, bounds: vec![READ], caution: CAUTION };
+    let look = tree::agreed(&looked.collect::<Vec<_>>(), &question)?;
     Ok(Trees { look, ..staying })
 }
+
+/// What a loss counts beside a gain in the tree that tells whether to look, and in those that tell
+/// what to take without.
+const CAUTION: f64 = 15.0;
+const MORE_CAUTION: f64 = 100.0;
 
 fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {
     let mut errors = Vec::new();
@@ -463,10 +493,10 @@ impl Report {
             );
         }
         text += "\n| products | total over incumbent, features and conversion counted | slower by 2 % \
-                 | looked at | else in csr |\n|---|---|---|---|---|\n";
-        for Total { spmvs, speedup, losses, looked, csr } in &self.totals {
-            let [losses, looked, csr] = [losses, looked, csr].map(|share| percent(*share));
-            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {looked} | {csr} |\n");
+                 | looked at | else in csr | in fused pcsr |\n|---|---|---|---|---|---|\n";
+        for Total { spmvs, speedup, losses, looked, csr, pcsr } in &self.totals {
+            let shares = [losses, looked, csr, pcsr].map(|share| percent(*share));
+            text += &format!("| {spmvs} | {speedup:.3} | {} |\n", shares.join(" | "));
         }
         text += "\n| class | matrices | best/chosen | over incumbent | confidence | never seen: \
                  best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";

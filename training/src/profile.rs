@@ -324,8 +324,10 @@ fn groups<'a>(
         let sample = Sample { seen, matrix, spmv_s, best_s, weight };
         groups.entry(&m.candidate).or_default().push(sample);
     }
-    let group = |(name, samples): (&str, Vec<Sample<'a>>)| {
+    let group = |(name, mut samples): (&str, Vec<Sample<'a>>)| {
         let candidate = name.parse().ok()?;
+        // Sums are of one order, whatever that of the records.
+        samples.sort_by(|a, b| a.matrix.cmp(&b.matrix).then(a.spmv_s.total_cmp(&b.spmv_s)));
         (samples.len() >= LEAST_SAMPLES).then_some(Group { candidate, samples })
     };
     groups.into_iter().filter_map(group).collect()

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use ellect::choose::{CSR, INCUMBENTS, Workload, best_few, is_csr, read_s, settle, with_best};
+use ellect::choose::{INCUMBENTS, SAMPLE_S, Workload, best_few, is_csr, read_s, settle, with_best};
 use ellect::cost::Cost;
 use ellect::features::{Needs, of_rows_alone};
 use ellect::format::Candidate;
-use ellect::model::{Rules, staying};
+use ellect::model::{AtSight, Rules, sectors, staying};
 use serde::Serialize;
 
 use crate::case::{Case, Trial};
@@ -178,41 +178,44 @@ pub fn look_over_stay(case: &Case, predicted: &Predicted, spmvs: u64) -> Option<
 }
 
 /// The trees that are asked at sight: [`Model::look`](ellect::model::Model::look) and
-/// [`Model::csr`](ellect::model::Model::csr).
+/// [`Model::sight`](ellect::model::Model::sight).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
     /// Whether a look pays.
     pub look: Rules,
-    /// Where it does not, whether `csr` is taken.
-    pub csr: Rules,
+    /// Where it does not, what is taken.
+    pub sight: Vec<AtSight>,
 }
 
 /// What trees say of a case, and what they asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Glance {
+#[derive(Clone, Debug, PartialEq)]
+pub struct AtAGlance {
     /// Whether the matrix is to be looked at.
     pub looks: bool,
-    /// Whether it is multiplied by `csr`, where it is not.
-    pub csr: bool,
-    /// Seconds of reading the lengths of rows, where a tree asked for any.
+    /// The candidate that it is multiplied by, where it is not; none for the incumbent.
+    pub taken: Option<String>,
+    /// Seconds of reading the lengths of rows and of sampling entries, where a tree asked for any.
     pub read_s: f64,
 }
 
-impl Glance {
+impl AtAGlance {
     /// Walks the trees.
-    pub fn of(trees: &Trees, case: &Case, spmvs: u64) -> Glance {
-        let reads =
+    pub fn of(trees: &Trees, case: &Case, spmvs: u64) -> AtAGlance {
+        let of_rows =
             |name: &str| of_rows_alone().any(|f| f.name == name && f.needs() == Needs::Rows);
-        let read = Cell::new(false);
+        let (read, sampled) = (Cell::new(false), Cell::new(false));
         let feature = |name: &str| {
-            read.set(read.get() || reads(name));
+            read.set(read.get() || of_rows(name));
+            sampled.set(sampled.get() || name == sectors(case.precision));
             case.features.get(name).copied()
         };
-        let stays = staying(&trees.look, &trees.csr, &tree::known(case, spmvs), feature);
-        Glance {
+        let stays = staying(&trees.look, &trees.sight, &tree::known(case, spmvs), feature);
+        let read_s = if read.get() { read_s(case.nrows) } else { 0.0 };
+        let sample_s = if sampled.get() { SAMPLE_S } else { 0.0 };
+        AtAGlance {
             looks: stays.is_none(),
-            csr: stays.is_some_and(|stays| stays.csr.is_some()),
-            read_s: if read.get() { read_s(case.nrows) } else { 0.0 },
+            taken: stays.and_then(|stays| Some(stays.taken?.0)),
+            read_s: read_s + sample_s,
         }
     }
 
@@ -220,8 +223,9 @@ impl Glance {
     /// without it.
     pub fn over_stay(&self, case: &Case, spmvs: u64) -> Option<f64> {
         let stay = incumbent(case)?;
-        let csr = self.csr.then(|| named(case, CSR)).flatten();
-        let (convert_s, spmv_s) = csr.map_or((0.0, stay.spmv_s), |csr| (csr.convert_s, csr.spmv_s));
+        let taken = self.taken.as_deref().and_then(|name| named(case, name));
+        let (convert_s, spmv_s) =
+            taken.map_or((0.0, stay.spmv_s), |taken| (taken.convert_s, taken.spmv_s));
         let n = spmvs as f64;
         Some((self.read_s + convert_s + n * spmv_s) / (n * stay.spmv_s))
     }
@@ -229,6 +233,7 @@ impl Glance {
 
 #[cfg(test)]
 mod tests {
+    use ellect::choose::CSR;
     use ellect::cost::{Cost, Source, TERMS};
 
     use super::*;
@@ -254,8 +259,10 @@ mod tests {
     fn what_staying_takes_is_told_beside_the_incumbent() {
         let mut case = case("stencil5", 400);
         case.trials = vec![trial("csr", 2.0), trial(INCUMBENTS[0], 4.0)];
-        let over = |csr, read_s, case: &Case| {
-            Glance { looks: false, csr, read_s }.over_stay(case, 100).expect("an incumbent")
+        let over = |csr: bool, read_s, case: &Case| {
+            let taken = csr.then(|| CSR.to_string());
+            let glance = AtAGlance { looks: false, taken, read_s };
+            glance.over_stay(case, 100).expect("an incumbent")
         };
         // The incumbent is there already: 400 us.
         assert!((over(false, 0.0, &case) - 1.0).abs() < 1e-12);
@@ -286,15 +293,16 @@ mod tests {
         let predicted: Vec<Predicted> = cases.iter().map(taken).collect();
         let seen: Vec<usize> = (0..cases.len()).collect();
         let gpu = trees(&cases, &predicted, &seen).expect("examples");
-        let glance = |case, spmvs| Glance::of(&gpu, case, spmvs);
+        let glance = |case, spmvs| AtAGlance::of(&gpu, case, spmvs);
         for (case, few, many) in [(&cases[0], true, false), (&cases[1], false, true)] {
-            let Glance { looks, csr, read_s } = glance(case, 100);
+            let AtAGlance { looks, taken, read_s } = glance(case, 100);
+            let csr = taken.as_deref() == Some(CSR);
             assert_eq!((looks, csr, read_s > 0.0), (false, few, true), "{}", case.source);
             // hll takes half of the incumbent's time on both, but hardly less than csr.
             assert_eq!(glance(case, 10_000).looks, many, "{}", case.source);
         }
         // Of hardly any products, nothing is read.
-        assert_eq!(glance(&cases[0], 1), Glance { looks: false, csr: false, read_s: 0.0 });
+        assert_eq!(glance(&cases[0], 1), AtAGlance { looks: false, taken: None, read_s: 0.0 });
 
         // Where csr is the incumbent there is nothing to ask.
         let host = |case: &Case| {
@@ -303,6 +311,6 @@ mod tests {
         };
         let cases: Vec<Case> = cases.iter().map(host).collect();
         let predicted: Vec<Predicted> = cases.iter().map(taken).collect();
-        assert_eq!(trees(&cases, &predicted, &seen).expect("examples").csr, Rules::default());
+        assert_eq!(trees(&cases, &predicted, &seen).expect("examples").sight, []);
     }
 }

@@ -104,8 +104,8 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     let all: Vec<&Case> = cases.iter().collect();
     let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
     let everywhere: Vec<usize> = (0..cases.len()).collect();
-    let Trees { look, csr } = evaluate::trees(cases, &predicted, &everywhere)?;
-    let model = Model { scores, rules, look, csr, ..fit(&all, plan, settings)? };
+    let Trees { look, sight } = evaluate::trees(cases, &predicted, &everywhere)?;
+    let model = Model { scores, rules, look, sight, ..fit(&all, plan, settings)? };
     model.check()?;
     Ok(Trained { model, plan, predicted })
 }
@@ -164,7 +164,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         formats,
         rules: Rules::default(),
         look: Rules::default(),
-        csr: Rules::default(),
+        sight: Vec::new(),
     };
     model.check()?;
     Ok(model)
@@ -182,7 +182,7 @@ pub fn predict(predictor: &Predictor, case: &Case) -> Predicted {
     Predicted {
         spmv_s: spmv_s.collect(),
         estimate_s: case.trials.iter().map(|trial| trial.estimate.spmv_s).collect(),
-        confidence: model.nearness.confidence(&values),
+        confidence: inputs.confidence(),
     }
 }
 

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
-use ellect::choose::read_s;
-use ellect::features::of_rows_alone;
-use ellect::model::{AtSight, LONGEST, READING, Rule, Rules, STAY};
+use ellect::choose::{SAMPLE_S, read_s};
+use ellect::features::{Needs, of_rows_alone};
+use ellect::model::{Glance, LONGEST, READING, Rule, Rules, SAMPLING, STAY};
 use linfa::prelude::*;
 use linfa_trees::{DecisionTree, TreeNode};
 use ndarray::{Array1, Array2};
@@ -58,14 +58,20 @@ pub fn row_statistics() -> Vec<&'static str> {
     of_rows_alone().map(|feature| feature.name).collect()
 }
 
+/// The names of features that need nothing but the size.
+pub fn size() -> Vec<&'static str> {
+    let of_size = of_rows_alone().filter(|feature| feature.needs() < Needs::Rows);
+    of_size.map(|feature| feature.name).collect()
+}
+
 /// An input of [`agreed`]: what is known at sight, or a feature.
 pub fn at_sight(case: &Case, spmvs: u64, name: &str) -> f64 {
     known(case, spmvs).input(name, |name| case.features.get(name).copied()).unwrap_or(0.0)
 }
 
 /// What is known of a case at sight.
-pub fn known(case: &Case, spmvs: u64) -> AtSight {
-    AtSight { spmvs, stay_s: case.stay_s, read_s: read_s(case.nrows) }
+pub fn known(case: &Case, spmvs: u64) -> Glance {
+    Glance { spmvs, stay_s: case.stay_s, read_s: read_s(case.nrows), sample_s: SAMPLE_S }
 }
 
 /// What was tried of a case for so many products: a bold answer, and how many times as long as the
@@ -83,66 +89,111 @@ pub struct Tried<'a> {
 /// A bold answer pays where it takes at most this part of the other's time: less is left to chance.
 const PAYS: f64 = 0.95;
 
-/// The lengths of rows are read where that takes at most this part of the products' time.
-const READ: Bound = (READING, 0.0175);
+/// The part of the products' time that reading the lengths of rows may take.
+const READ_SHARE: f64 = 0.0125;
 
-/// The longest rows that `csr` is trusted with: of an H200's records, with up to 16 entries a
-/// microsecond it loses on one matrix in fourteen, from 24 to 48 on every second one, from 100 on, on
-/// nearly all, up to a hundredfold.
-pub const SHORT: Bound = (LONGEST, 24.0);
+/// The lengths of rows are read where that takes no more...
+pub const READ: Bound = Bound { input: READING, least: 0.0, below: READ_SHARE };
 
-/// An input at sight, and what it has to be below for a bold answer.
-pub type Bound = (&'static str, f64);
+/// ...and not where it does.
+pub const UNREAD: Bound = Bound { input: READING, least: READ_SHARE, below: f64::MAX };
+
+/// Matrices that no cache holds: what others take of their kind tells more than of smaller ones.
+pub const LARGE: Bound = Bound { input: "nnz", least: 4e6, below: f64::MAX };
+
+/// Entries are sampled where that takes at most this part of it.
+pub const SAMPLE: Bound = Bound { input: SAMPLING, least: 0.0, below: 0.0075 };
+
+/// The longest rows that `csr` is trusted with: of an H200's records, with up to 12 entries a
+/// microsecond it loses on one matrix in ten, from 12 to 24 on three of ten, from 24 to 48 on six of
+/// ten, from 100 on, on nearly all, up to a hundredfold.
+pub const SHORT: Bound = Bound { input: LONGEST, least: 0.0, below: 16.0 };
+
+/// An input at sight that has to be at least, and below, something for a bold answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    input: &'static str,
+    least: f64,
+    below: f64,
+}
+
+/// Seconds of what is asked of a case where these bounds are kept.
+pub fn asking_s(case: &Case, bounds: &[Bound]) -> f64 {
+    let seconds = |(bound, seconds)| if bounds.contains(&bound) { seconds } else { 0.0 };
+    [(READ, read_s(case.nrows)), (SAMPLE, SAMPLE_S)].into_iter().map(seconds).sum()
+}
 
 /// How a tree of [`agreed`] is grown.
 struct Growth {
     depth: usize,
-    /// What gains an example counts by its logarithm, what loses so many times that.
-    caution: f64,
     /// The least weight of a leaf.
     leaf: f32,
     /// The least that a logarithm counts: with 1, nearly every example counts the same.
     least: f64,
 }
 
+/// What weights are whole numbers of.
+const WEIGHT: f64 = 1.0 / 32.0;
+
 /// The most that a logarithm counts: rows of a thousand times the mean length are no example for
 /// others.
 const MOST: f64 = 2.0;
 
 /// The trees of [`agreed`]: one of large leaves that counts examples, one that counts gains.
-const TREES: [Growth; 2] = [
-    Growth { depth: 5, caution: 30.0, leaf: 80.0, least: 1.0 },
-    Growth { depth: 5, caution: 30.0, leaf: 20.0, least: 0.05 },
-];
+const TREES: [Growth; 2] =
+    [Growth { depth: 5, leaf: 80.0, least: 1.0 }, Growth { depth: 5, leaf: 20.0, least: 0.05 }];
 
-/// Rules over these inputs that give the `bold` answer where two trees agree on it, and
-/// [`STAY`] elsewhere, also where an input is out of bounds or the lengths of rows take too long to
-/// be read.
+/// A bold answer and what it is told by.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// The answer.
+    pub bold: &'a str,
+    /// The inputs.
+    pub names: Vec<&'a str>,
+    /// Inputs that have to be below something: they are compared first.
+    pub bounds: Vec<Bound>,
+    /// What gains an example counts by its logarithm, what loses so many times that.
+    pub caution: f64,
+}
+
+/// Rules that give the bold answer where two trees agree on it, and [`STAY`] elsewhere, also where an
+/// input is out of bounds.
 ///
 /// # Errors
 /// As [`rules`].
-pub fn agreed(tried: &[Tried<'_>], names: &[&str], bold: &str, bounds: &[Bound]) -> Result<Rules> {
+pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
+    let Question { bold, names, bounds, caution } = question;
     let answer = |word: &str| Rule::Answer(word.to_string());
-    let bounds: Vec<Bound> = [READ].into_iter().chain(bounds.iter().copied()).collect();
     let within = |tried: &Tried<'_>| {
-        bounds.iter().all(|&(name, below)| at_sight(tried.case, tried.spmvs, name) < below)
+        let met = |bound: &Bound| {
+            let input = at_sight(tried.case, tried.spmvs, bound.input);
+            bound.least <= input && input < bound.below
+        };
+        bounds.iter().all(met)
     };
     let mut rules = Rules { nodes: vec![answer(bold)] };
-    for (name, below) in &bounds {
-        let split = Rule::Split { feature: name.to_string(), below: *below, low: 1, high: 2 };
-        rules = both(rules, Rules { nodes: vec![split, answer(bold), answer(STAY)] }, bold);
+    for Bound { input, least, below } in bounds {
+        // Inputs are never negative, and always finite.
+        let ends = [(*least, [STAY, bold]), (*below, [bold, STAY])];
+        for (end, [low, high]) in ends.into_iter().filter(|(end, _)| *end > 0.0 && *end < f64::MAX)
+        {
+            let split = Rule::Split { feature: input.to_string(), below: end, low: 1, high: 2 };
+            rules = both(rules, Rules { nodes: vec![split, answer(low), answer(high)] }, bold);
+        }
     }
     let tried = tried.iter().filter(|tried| within(tried) && tried.over.is_finite());
     let tried: Vec<&Tried<'_>> = tried.collect();
     if tried.is_empty() {
         return Ok(stay());
     }
-    for Growth { depth, caution, leaf, least } in TREES {
+    for Growth { depth, leaf, least } in TREES {
         let example = |tried: &&Tried<'_>| {
             let pays = tried.over < PAYS;
-            let (label, caution) = if pays { (bold, 1.0) } else { (STAY, caution) };
+            let (label, caution) = if pays { (*bold, 1.0) } else { (STAY, *caution) };
             let weight = caution * tried.over.ln().abs().clamp(least, MOST);
             let input = |name: &&str| at_sight(tried.case, tried.spmvs, name);
+            // Sums of these are exact, in whatever order linfa's hash tables have them.
+            let weight = (weight / WEIGHT).round().max(1.0) * WEIGHT;
             Example { inputs: names.iter().map(input).collect(), label, weight: weight as f32 }
         };
         let examples: Vec<_> = tried.iter().map(example).collect();
@@ -269,7 +320,7 @@ pub(crate) mod tests {
     use ellect::structure::Structure;
 
     use super::*;
-    use crate::replay::{Glance, Trees};
+    use crate::replay::{AtAGlance, Trees};
 
     #[test]
     fn a_matrix_is_looked_at_where_both_trees_say_so() {
@@ -329,16 +380,16 @@ pub(crate) mod tests {
             })
             .collect();
         let names: Vec<&str> = row_statistics().into_iter().chain([SPMVS]).collect();
-        let look = agreed(&tried, &names, LOOK, &[]).expect("examples");
-        let trees = Trees { look, csr: Rules::default() };
+        let question = Question { bold: LOOK, names, bounds: vec![READ], caution: 30.0 };
+        let trees = Trees { look: agreed(&tried, &question).expect("examples"), sight: Vec::new() };
         for Tried { case, spmvs, .. } in tried {
-            let looks = Glance::of(&trees, case, spmvs).looks;
+            let looks = AtAGlance::of(&trees, case, spmvs).looks;
             assert_eq!(looks, pays(case, spmvs), "{} {spmvs}", case.source);
         }
         let stencil = &cases[0];
         assert_eq!(says(&trees.look, stencil, 10), (2, STAY), "size and products decide alone");
-        assert_eq!(Glance::of(&trees, stencil, 10).read_s, 0.0);
-        assert!(Glance::of(&trees, stencil, 10_000).read_s > 0.0);
+        assert_eq!(AtAGlance::of(&trees, stencil, 10).read_s, 0.0);
+        assert!(AtAGlance::of(&trees, stencil, 10_000).read_s > 0.0);
         // Where products take no time, the lengths of rows are not read for them.
         let fast = Case { stay_s: 1e-9, ..cases[1].clone() };
         assert_eq!(says(&trees.look, &fast, 10_000), (1, STAY));
@@ -347,16 +398,21 @@ pub(crate) mod tests {
     #[test]
     fn a_bold_answer_is_not_given_where_few_that_look_alike_lose() {
         let cases: Vec<Case> = (0..200).map(|i| case("stencil5", 400 + (i % 2))).collect();
-        let names = row_statistics();
+        let question = Question {
+            bold: CSR,
+            names: row_statistics(),
+            bounds: vec![READ, SHORT],
+            caution: 30.0,
+        };
         for (losing, expected) in [(0, CSR), (5, CSR), (20, STAY)] {
             let over = |i: usize| if i < losing { 1.5 } else { 0.5 };
             let tried = cases.iter().enumerate();
             let tried = tried.map(|(i, case)| Tried { case, spmvs: 1000, over: over(i) });
             let tried: Vec<_> = tried.collect();
-            let rules = agreed(&tried, &names, CSR, &[SHORT]).expect("examples");
+            let rules = agreed(&tried, &question).expect("examples");
             assert_eq!(says(&rules, &cases[0], 1000).1, expected, "{losing} lose");
             assert_eq!(rules == stay(), expected == STAY);
         }
-        assert_eq!(agreed(&[], &names, CSR, &[SHORT]).expect("nothing to learn"), stay());
+        assert_eq!(agreed(&[], &question).expect("nothing to learn"), stay());
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ellect::choose::{Effort, Workload, target};
+use ellect::choose::{CSR, Effort, PCSR, Workload, target};
 use ellect::cost::Source;
 use ellect::device::Device;
 use ellect::format::candidates;
 use ellect::measure::{Meter, Protocol};
 use ellect::model::{
-    ALWAYS_LOOK, AtSight, Base, LoadFault, Model, Predictor, Rule, Rules, file_name,
+    ALWAYS_LOOK, AtSight, Base, Glance, LoadFault, Model, Predictor, Rule, Rules, file_name,
 };
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
@@ -63,8 +63,8 @@ fn records() -> Records {
     records
 }
 
-/// On a GPU, a second tree tells of what is not looked at whether `csr` is taken.
-fn in_csr_on_a_gpu(model: &Model) {
+/// On a GPU, other trees tell of what is not looked at whether `csr` is taken, or fused PCSR.
+fn taken_at_sight_on_a_gpu(model: &Model) {
     let answer = |word: &str| Rule::Answer(word.into());
     let split = |feature: &str, below, [low, high]: [u32; 2]| Rule::Split {
         feature: feature.into(),
@@ -75,15 +75,19 @@ fn in_csr_on_a_gpu(model: &Model) {
     let read = split("reading_share", 0.01, [1, 2]);
     let long = split("row_nnz_max", 9.0, [3, 2]);
     let csr = Rules { nodes: vec![read, long, answer("stay"), answer("csr")] };
+    let [sampled, many] = [split("sampling_share", 0.01, [1, 3]), split("spmvs", 5000.0, [3, 2])];
+    let near = split("x_sectors_f64", 0.9, [4, 3]);
+    let pcsr = Rules { nodes: vec![sampled, many, near, answer("stay"), answer(PCSR)] };
+    let taken = |candidate: &str, rules: Rules| AtSight { candidate: candidate.into(), rules };
+    let sight = vec![taken(PCSR, pcsr), taken(CSR, csr)];
     let look = Rules { nodes: vec![answer("stay")] };
-    let model = Model { device: "h200".into(), look, csr, ..model.clone() };
-    // Files from before there was such a tree still load.
-    let mut before = serde_json::to_value(&model).expect("plain data");
-    before.as_object_mut().expect("an object").remove("csr");
-    let before = Model::parse(before.to_string().as_bytes(), "h200", Precision::F64);
-    assert_eq!(before, Ok(Model { csr: Rules::default(), ..model.clone() }));
-    let looks = Model { csr: Rules { nodes: vec![answer("look")] }, ..model.clone() };
+    let model = Model { device: "h200".into(), look, sight, ..model.clone() };
+    let looks = taken(CSR, Rules { nodes: vec![answer("look")] });
+    let looks = Model { sight: vec![looks], ..model.clone() };
     assert!(matches!(looks.check(), Err(LoadFault::Damaged { part, .. }) if part == "csr"));
+    let unknown = taken("csr2", Rules { nodes: vec![answer("csr2")] });
+    let unknown = Model { sight: vec![unknown], ..model.clone() };
+    assert!(matches!(unknown.check(), Err(LoadFault::Name { what: "candidate", .. })));
 
     let data = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(data.path().join("models")).expect("writable");
@@ -100,13 +104,19 @@ fn in_csr_on_a_gpu(model: &Model) {
     assert_eq!((stay.choice.to_string().as_str(), stay.fingerprint), ("csr", None));
     let told = "where reading_share < 0.0100 and row_nnz_max < 9.0000, it takes less";
     assert!(stay.explanation[1].contains(told), "{:?}", stay.explanation);
-    // One row is long, or reading their lengths takes as long as the only product.
-    for (class, spmvs) in [("power_law", 1000), ("stencil5", 1)] {
+    // One row is long, or reading their lengths takes as long as the only product; or the columns of
+    // neighbouring rows lie apart.
+    for (class, spmvs) in [("power_law", 1000), ("stencil5", 1), ("power_law", 10_000)] {
         let stay = choice(class, spmvs);
         let names: Vec<_> = stay.ranking.iter().map(|r| r.candidate.to_string()).collect();
-        assert_eq!(names, ["cusparse:alg=csr_alg1", "csr"], "{class} for {spmvs}");
+        assert_eq!(names, ["cusparse:alg=csr_alg1", "csr", PCSR], "{class} for {spmvs}");
         assert_eq!(stay.explanation.len(), 1, "{:?}", stay.explanation);
     }
+    let at_once = choice("stencil5", 10_000);
+    let names: Vec<_> = at_once.ranking.iter().map(|r| r.candidate.to_string()).collect();
+    assert_eq!(names, [PCSR, "cusparse:alg=csr_alg1", "csr"]);
+    assert!(at_once.ranking[0].convert_us > 0.0 && at_once.fingerprint.is_none());
+    assert!(at_once.explanation[0].contains("converted at once"), "{:?}", at_once.explanation);
 }
 
 #[test]
@@ -121,7 +131,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
 
     let again = train(&cases, &settings).expect("the same").model;
     assert!(!trained.model.look.nodes.is_empty());
-    assert!(model.csr.nodes.is_empty(), "a host's incumbent is csr");
+    assert!(model.sight.is_empty(), "a host's incumbent is csr");
     // linfa settles ties of a split by chance.
     assert_eq!(Model { rules: model.rules.clone(), look: Rules::default(), ..again }, model);
 
@@ -184,7 +194,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
     assert!(tuner.recommend(&csr, &estimate).expect("a choice").ranking.len() > 1);
     // Of very many products a look is a small part, whatever the tree says.
     let never = Model { look: Rules { nodes: vec![answer("stay")] }, ..model.clone() };
-    let at_sight = |spmvs| AtSight { spmvs, stay_s: 1e-3, read_s: 0.0 };
+    let at_sight = |spmvs| Glance { spmvs, stay_s: 1e-3, read_s: 0.0, sample_s: 0.0 };
     assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK - 1)).is_some());
     assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK)).is_none());
     let damaged = |nodes: Vec<Rule>| Model { look: Rules { nodes }, ..model.clone() }.check();
@@ -192,7 +202,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
     let of_entries = Rule::Split { feature: "bandwidth".into(), below: 1.0, low: 1, high: 2 };
     let dear = vec![of_entries, answer("stay"), answer("look")];
     assert!(matches!(damaged(dear), Err(LoadFault::Damaged { .. })), "it reads entries");
-    in_csr_on_a_gpu(&model);
+    taken_at_sight_on_a_gpu(&model);
 
     let report = evaluate(&cases, trained.plan, &settings, Unseen::Tried).expect("families");
     assert_eq!(report.classes.len(), SOURCES.len());

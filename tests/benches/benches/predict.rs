@@ -32,6 +32,17 @@ fn row_lengths(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| Structure::of(black_box(&csr)).row_lengths().max());
 }
 
+/// What else may be: a few entries of a matrix that no cache holds.
+#[divan::bench(sample_count = 20)]
+fn x_sectors_at_sight(bencher: Bencher<'_, '_>) {
+    let csr = generate::by_name("stencil27", 1_000_000, 1).expect("a class");
+    let mut other = vec![0u8; 1 << 28];
+    let evicted = || other.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+    bencher
+        .with_inputs(evicted)
+        .bench_local_values(|()| Structure::of(black_box(&csr)).x_sectors_at_sight(Precision::F64));
+}
+
 /// Times of all candidates of a GPU, and the confidence in them: the hot path.
 #[divan::bench]
 fn all_candidates(bencher: Bencher<'_, '_>) {

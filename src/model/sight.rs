@@ -1,0 +1,124 @@
+//! What is known of a matrix at sight, and what trees make of it: whether to look closer, and what to
+//! take where a look does not pay.
+
+use serde::{Deserialize, Serialize};
+
+use super::Rules;
+use crate::choose::Stays;
+use crate::features::{Feature, of_rows_alone};
+use crate::scalar::Precision;
+use crate::structure::Structure;
+
+/// An input of [`Model::look`](super::Model::look) and [`Model::sight`](super::Model::sight) that is
+/// no feature: the products that are to come.
+pub const SPMVS: &str = "spmvs";
+
+/// Another one: the time of reading the lengths of rows over that of all products.
+pub const READING: &str = "reading_share";
+
+/// Another one: the time of [`Structure::x_sectors_at_sight`] over that of all products.
+pub const SAMPLING: &str = "sampling_share";
+
+/// Another one: entries of the longest row over the microseconds of a product. A kernel that walks a
+/// row by few threads takes longer than the whole product where there are many.
+pub const LONGEST: &str = "longest_row_a_us";
+
+/// What [`Model::look`](super::Model::look) answers where looking closer at a matrix pays.
+pub const LOOK: &str = "look";
+
+/// What it answers where it does not, and [`AtSight`]'s rules where their candidate is not to be
+/// taken.
+pub const STAY: &str = "stay";
+
+/// The feature of the sectors of x that trees may ask for at sight.
+pub const fn sectors(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F32 => "x_sectors_f32",
+        Precision::F64 => "x_sectors_f64",
+    }
+}
+
+/// A candidate that may be taken without a look at the matrix, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AtSight {
+    /// The candidate.
+    pub candidate: String,
+    /// They answer with the candidate or with [`STAY`].
+    pub rules: Rules,
+}
+
+/// What is known before a matrix is looked at, besides its size: what trees weigh the rest by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Glance {
+    /// Products that are to come.
+    pub spmvs: u64,
+    /// Seconds of one product with the incumbent ([`stay_s`](crate::choose::stay_s)).
+    pub stay_s: f64,
+    /// Seconds of reading the lengths of rows ([`read_s`](crate::choose::read_s)); 0 where they are
+    /// known.
+    pub read_s: f64,
+    /// Seconds of sampling the sectors of x ([`SAMPLE_S`](crate::choose::SAMPLE_S)); 0 where they
+    /// are known.
+    pub sample_s: f64,
+}
+
+impl Glance {
+    /// The input of this name, by the features of the matrix.
+    pub fn input(&self, name: &str, feature: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+        let share = |seconds: f64| Some(seconds / (self.spmvs as f64 * self.stay_s));
+        match name {
+            SPMVS => Some(self.spmvs as f64),
+            READING => share(self.read_s),
+            SAMPLING => share(self.sample_s),
+            LONGEST => Some(feature("row_nnz_max")? / (1e6 * self.stay_s)),
+            name => feature(name),
+        }
+    }
+}
+
+/// From so many products a matrix is looked at whatever the tree says: of an H200's records, all
+/// that a look takes is about a hundredth of so many products, and what it saves a third.
+pub const ALWAYS_LOOK: u64 = 100_000;
+
+/// What trees such as [`Model::look`](super::Model::look) and [`Model::sight`](super::Model::sight)
+/// say of a matrix with these features: why a look does not pay, and the first candidate to be taken
+/// then; none where a look may pay.
+pub fn staying(
+    look: &Rules,
+    sight: &[AtSight],
+    glance: &Glance,
+    feature: impl Fn(&str) -> Option<f64>,
+) -> Option<Stays> {
+    if glance.spmvs >= ALWAYS_LOOK {
+        return None;
+    }
+    let walk = |rules: &Rules, said: &str| {
+        let (met, answer) = rules.walk(|name| glance.input(name, &feature))?;
+        (answer == said).then_some(met)
+    };
+    let look = walk(look, STAY)?;
+    let taken =
+        |AtSight { candidate, rules }: &AtSight| Some((candidate.clone(), walk(rules, candidate)?));
+    Some(Stays { look, taken: sight.iter().find_map(taken) })
+}
+
+/// Whether trees may ask for this at sight.
+pub fn is_known_at_sight(name: &str) -> bool {
+    [SPMVS, READING, SAMPLING, LONGEST].contains(&name)
+        || of_rows(name).is_some()
+        || Precision::ALL.iter().any(|&precision| sectors(precision) == name)
+}
+
+/// A feature as it is found at sight: from the lengths of rows, or from few entries.
+pub(super) fn feature_at_sight(structure: &Structure<'_>, name: &str) -> Option<f64> {
+    match Precision::ALL.into_iter().find(|&precision| sectors(precision) == name) {
+        Some(precision) => Some(structure.x_sectors_at_sight(precision)),
+        None => of_rows(name)?.of(structure).ok(),
+    }
+}
+
+/// The feature of this name, where it needs no more than the lengths of rows.
+fn of_rows(name: &str) -> Option<&'static Feature> {
+    of_rows_alone().find(|feature| feature.name == name)
+}
