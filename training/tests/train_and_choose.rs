@@ -76,7 +76,7 @@ fn taken_at_sight_on_a_gpu(model: &Model) {
     let long = split("row_nnz_max", 9.0, [3, 2]);
     let csr = Rules { nodes: vec![read, long, answer("stay"), answer("csr")] };
     let [sampled, many] = [split("sampling_share", 0.01, [1, 3]), split("spmvs", 5000.0, [3, 2])];
-    let near = split("x_sectors_f64", 0.9, [4, 3]);
+    let near = split("x_sectors_f64", 0.5, [4, 3]);
     let pcsr = Rules { nodes: vec![sampled, many, near, answer("stay"), answer(PCSR)] };
     let taken = |candidate: &str, rules: Rules| AtSight { candidate: candidate.into(), rules };
     let sight = vec![taken(PCSR, pcsr), taken(CSR, csr)];
