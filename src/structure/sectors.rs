@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::rows::longest_first;
 use super::sample::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
-use super::{Detail, Sort, Structure, Walk, cached, inverse};
+use super::{Detail, Sort, Structure, Walk, cached, inverse, once};
 use crate::scalar::Precision;
 
 impl Structure<'_> {
@@ -38,8 +38,12 @@ impl Structure<'_> {
     }
 
     /// [`Structure::x_sectors`] a nonzero where each lane walks a row, of so few steps that it takes
-    /// microseconds: at most 8 of each of at most 16 warps, spread evenly.
+    /// microseconds: at most 8 of each of at most 16 warps, spread evenly; kept.
     pub fn x_sectors_at_sight(&self, precision: Precision) -> f64 {
+        once(&self.sectors_at_sight, || self.glance_at_sectors()).of(precision)
+    }
+
+    fn glance_at_sectors(&self) -> EachPrecision {
         let nrows = self.pattern.nrows();
         let warps = nrows.div_ceil(32);
         let sample = Sample { groups: warps, looked_at: warps.min(GLANCED_WARPS) };
@@ -57,7 +61,7 @@ impl Structure<'_> {
         };
         let met = sample.picks().map(of_warp).fold(Met::default(), Met::with);
         let entries = met.entries.max(1) as f64;
-        EachPrecision::new(met.sectors.map(|sectors| sectors as f64 / entries)).of(precision)
+        EachPrecision::new(met.sectors.map(|sectors| sectors as f64 / entries))
     }
 
     /// How far apart the columns of sorted tiles are: of every so many consecutive entries of the CSR

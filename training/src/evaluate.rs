@@ -334,11 +334,11 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
     // Each has to take less than all that is taken without it. `csr` takes no conversion: what pays
     // does so of any number of products.
     let questions = [
-        (CSR, names.clone(), vec![READ, SHORT], MORE_CAUTION),
-        (PCSR, with(names.clone(), &[near, products]), vec![SAMPLE, READ], MORE_CAUTION),
-        (PCSR, with(tree::size(), &[near, products]), vec![SAMPLE, UNREAD, LARGE], MORE_CAUTION),
+        (CSR, names.clone(), vec![READ, SHORT]),
+        (PCSR, with(names.clone(), &[near, products]), vec![SAMPLE, READ]),
+        (PCSR, with(tree::size(), &[near, products]), vec![SAMPLE, UNREAD, LARGE]),
     ];
-    for (bold, names, bounds, caution) in questions {
+    for (bold, names, bounds) in questions {
         let read_s = |case: &Case| tree::asking_s(case, &bounds);
         let tried = |i: usize, spmvs| {
             let (case, glance) = (&cases[i], AtAGlance::of(&staying, &cases[i], spmvs));
@@ -350,7 +350,8 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
         let spmvs: &[u64] = if bold == CSR { &[u64::MAX] } else { &LOOK_SPMVS };
         let all = seen.iter().flat_map(|&i| spmvs.iter().map(move |&n| (i, n)));
         let tried: Vec<_> = all.filter_map(|(i, n)| tried(i, n)).collect();
-        let question = Question { bold, names, bounds: bounds.clone(), caution };
+        let bounds = bounds.clone();
+        let question = Question { bold, names, bounds, caution: MORE_CAUTION };
         let rules = tree::agreed(&tried, &question)?;
         // Where it is always the incumbent, nothing is asked.
         if rules != tree::stay() {

@@ -150,7 +150,7 @@ pub struct Question<'a> {
     pub bold: &'a str,
     /// The inputs.
     pub names: Vec<&'a str>,
-    /// Inputs that have to be below something: they are compared first.
+    /// What inputs have to be within: they are compared first.
     pub bounds: Vec<Bound>,
     /// What gains an example counts by its logarithm, what loses so many times that.
     pub caution: f64,
