@@ -95,8 +95,8 @@ pub fn read_s(nrows: u64) -> f64 {
     ALL_S + ROW_S * nrows as f64
 }
 
-/// Seconds of [`Structure::x_sectors_at_sight`](crate::structure::Structure::x_sectors_at_sight), at
-/// most: the benchmark `x_sectors_at_sight` on one core of a virtual Intel Xeon.
+/// Seconds of [`Structure::x_sectors_at_sight`](crate::structure::Structure::x_sectors_at_sight) where
+/// no cache holds the matrix: the benchmark `x_sectors_at_sight` on one core of a virtual Intel Xeon.
 pub const SAMPLE_S: f64 = 35e-6;
 
 /// Seconds of one product with the incumbent, by estimate, of a matrix of so many rows, columns and
