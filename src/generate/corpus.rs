@@ -13,6 +13,8 @@ pub enum Size {
     Small,
     /// Nine of each class, of 20,000 to 30 million entries, two thirds of at least 2 million.
     Full,
+    /// One of each class, of 60 to 120 million entries.
+    Large,
 }
 
 impl FromStr for Size {
@@ -22,7 +24,8 @@ impl FromStr for Size {
         match text {
             "small" => Ok(Size::Small),
             "full" => Ok(Size::Full),
-            _ => Err(Error::argument(format!("size is '{text}'; it must be small or full"))),
+            "large" => Ok(Size::Large),
+            _ => Err(Error::argument(format!("size is '{text}'; it must be small, full or large"))),
         }
     }
 }
@@ -44,6 +47,7 @@ impl Size {
                 // A little more than 2 million, as small grids have fewer entries than estimated.
                 Range { first: 2.3e6, last: 3e7, steps: 6 },
             ],
+            Size::Large => &[Range { first: 6e7, last: 1.2e8, steps: 1 }],
         }
     }
 }
@@ -89,12 +93,13 @@ mod tests {
     fn sizes_have_names() {
         assert_eq!("small".parse::<Size>().expect("a size"), Size::Small);
         assert_eq!("full".parse::<Size>().expect("a size"), Size::Full);
+        assert_eq!("large".parse::<Size>().expect("a size"), Size::Large);
         assert!("huge".parse::<Size>().is_err());
     }
 
     #[test]
     fn names_of_members_are_unique_and_read_back() {
-        for size in [Size::Small, Size::Full] {
+        for size in [Size::Small, Size::Full, Size::Large] {
             let all = corpus(size);
             let names: HashSet<_> = all.iter().map(Spec::to_string).collect();
             assert_eq!(names.len(), all.len());
@@ -130,6 +135,14 @@ mod tests {
             let found = all.iter().filter(|spec| spec.order() == order).count();
             assert!(found * 6 > all.len(), "{found} of order {order}");
         }
+    }
+
+    #[test]
+    fn matrices_of_the_large_corpus_are_larger_than_all_of_the_full_one() {
+        let sizes = |size| corpus(size).into_iter().map(|spec| spec.nnz_estimate());
+        assert_eq!(corpus(Size::Large).len(), CLASSES.len());
+        assert!(sizes(Size::Large).min() > sizes(Size::Full).max());
+        assert!(sizes(Size::Large).max() < Some(130_000_000));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct Tune {
     /// names tell]
     #[arg(long, value_name = "FILE.csv")]
     families: Option<PathBuf>,
-    /// Measure generated matrices: small or full
+    /// Measure generated matrices: small, full or large
     #[arg(long, value_name = "SIZE")]
     generate: Option<Size>,
     /// Measure only matrices of these classes, constant27 for instance; several with commas
