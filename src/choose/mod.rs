@@ -17,7 +17,7 @@ use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal, Target, Value, Work, candidates};
 use crate::scalar::Precision;
 use crate::structure::Structure;
-pub use stay::{AT_SIGHT, PCSR, SAMPLE_S, Stays, read_s, stay, stay_s};
+pub use stay::{PCSR, SAMPLE_S, Stays, read_s, stay, stay_s};
 pub use workload::{Effort, ValuesUse, Verify, Workload};
 
 /// One candidate's place in a [`Choice`].

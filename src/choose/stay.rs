@@ -7,11 +7,9 @@ use crate::device::Device;
 use crate::features::Features;
 use crate::format::{Candidate, Offsets, Work, candidates};
 
-/// Fused PCSR: its conversion finds where tiles begin, and no more.
+/// Fused PCSR, which may be taken without a look, as CSR is: its conversion finds where tiles begin,
+/// and no more.
 pub const PCSR: &str = "pcsr:kernel=fused,tile=1024";
-
-/// Candidates besides the incumbent that may be taken without a look.
-pub const AT_SIGHT: [&str; 2] = [CSR, PCSR];
 
 /// Why a matrix is not looked at, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +21,8 @@ pub struct Stays {
     pub taken: Option<(String, Vec<String>)>,
 }
 
-/// The choice of the incumbent, or of what `stays` tells to take, and behind it the others of
-/// [`AT_SIGHT`] that there are; their times are those of a matrix of this size whose rows are alike
+/// The choice of the incumbent, or of what `stays` tells to take, and behind it the others that may
+/// be taken so, CSR and [`PCSR`]; their times are those of a matrix of this size whose rows are alike
 /// and whose columns lie side by side. None for sizes that an incumbent may refuse.
 ///
 /// Reads nothing of the matrix; `features` are what is known of it, its size at least.
@@ -131,10 +129,8 @@ fn entries(size: [usize; 3], device: &Device, workload: &Workload) -> Option<Vec
         let cost = estimator.cost(&candidate, &Work { convert_bytes, ..work.clone() });
         Entry { candidate, cost, estimate: None }
     };
-    let others = candidates(device.kind).into_iter().filter(|candidate| {
-        !is_csr(candidate) && AT_SIGHT.contains(&candidate.to_string().as_str())
-    });
-    Some(incumbents(device.kind).chain(others).map(entry).collect())
+    let pcsr = candidates(device.kind).into_iter().filter(|other| other.to_string() == PCSR);
+    Some(incumbents(device.kind).chain(pcsr).map(entry).collect())
 }
 
 #[cfg(test)]
