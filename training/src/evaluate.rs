@@ -374,7 +374,7 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
 
 /// What a loss counts beside a gain in the tree that tells whether to look, and in those that tell
 /// what to take without.
-const CAUTION: f64 = 11.0;
+const CAUTION: f64 = 13.0;
 const MORE_CAUTION: f64 = 100.0;
 
 fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {
