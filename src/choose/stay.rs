@@ -1,7 +1,7 @@
 //! Not looking at a matrix: for few products, features and estimates take longer than another format
 //! would save. What is taken then stays in CSR or is converted in about one product.
 
-use super::{CSR, Choice, Entry, Workload, incumbent, incumbents, is_csr, ranked, target};
+use super::{Choice, Entry, Workload, incumbent, incumbents, is_csr, ranked, target};
 use crate::cost::{Estimator, Sight};
 use crate::device::Device;
 use crate::features::Features;
@@ -135,7 +135,7 @@ fn entries(size: [usize; 3], device: &Device, workload: &Workload) -> Option<Vec
 
 #[cfg(test)]
 mod tests {
-    use super::super::{INCUMBENTS, ValuesUse};
+    use super::super::{CSR, INCUMBENTS, ValuesUse};
     use super::*;
     use crate::csr::Csr;
     use crate::generate;
