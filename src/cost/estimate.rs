@@ -154,14 +154,16 @@ impl<'a> Estimator<'a> {
 
         // Sectors of x that are not near any more when they are asked for; those that the
         // last-level cache has lost too come from memory.
-        let fits_near = (device.near_bytes as f64 / x_bytes.max(1.0)).min(1.0);
+        let window = work.x_window_bytes.map_or(x_bytes, |bytes| bytes as f64).min(x_bytes);
+        let fits_near = (device.near_bytes as f64 / window.max(1.0)).min(1.0);
         let missed = match (work.x_loaded, device.kind) {
             (Some(loaded), _) => loaded,
             (None, Kind::Gpu) => work.x_sectors * self.sight.new_share,
             (None, Kind::Host) => work.x_sectors * self.sight.new_share * (1.0 - fits_near),
         };
         let room = device.cache_bytes as f64;
-        let lost = (1.0 - room / (x_bytes + y_bytes).max(1.0)).max(0.0);
+        let at_a_time = (x_bytes + y_bytes) * (window / x_bytes.max(1.0)).min(1.0);
+        let lost = (1.0 - room / at_a_time.max(1.0)).max(0.0);
         let again = (32.0 * missed * lost - x_bytes).max(0.0);
         // A row written out of order takes a whole sector.
         let scatter = work.scattered_rows as f64 * (32.0 - w);

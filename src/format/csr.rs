@@ -71,13 +71,7 @@ impl Storage for CsrFormat {
         _params: &Params,
         _target: &Target<'_>,
     ) -> Result<CsrLayout<T>, Refusal> {
-        Ok(CsrLayout {
-            ncols: csr.ncols(),
-            row_ptr: Offsets::new(csr.row_ptr()),
-            col_idx: csr.col_idx().to_vec(),
-            values: csr.values().to_vec(),
-            parts: par::split(csr.row_ptr(), 1, par::GRAIN),
-        })
+        Ok(CsrLayout::of(csr.clone()))
     }
 
     fn build(
@@ -160,6 +154,17 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
 }
 
 impl<T: Scalar> CsrLayout<T> {
+    pub(super) fn of(csr: Csr<T>) -> Self {
+        let ncols = csr.ncols();
+        let (row_ptr, col_idx, values) = csr.into_arrays();
+        let parts = par::split(&row_ptr, 1, par::GRAIN);
+        CsrLayout { ncols, row_ptr: Offsets::new(&row_ptr), col_idx, values, parts }
+    }
+
+    pub(super) fn row_ptr(&self) -> Vec<usize> {
+        self.row_ptr.to_vec()
+    }
+
     fn product(
         &self,
         row_ptr: impl Fn(usize) -> usize + Sync,

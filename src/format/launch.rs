@@ -28,6 +28,8 @@ pub enum Arg {
     Alpha,
     /// The factor of y, in the layout's precision.
     Beta,
+    /// 1 in the layout's precision: the factor of a y that launches before have begun.
+    One,
     /// A 32-bit unsigned number.
     U32(u32),
     /// A 64-bit unsigned number.

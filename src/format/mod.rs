@@ -11,6 +11,7 @@ mod columns;
 mod diagonals;
 mod fill;
 mod launch;
+mod offsets;
 mod params;
 mod parts;
 mod rows;
@@ -26,6 +27,7 @@ use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 pub use build::{Builder, Built, Check, Matrix, Starts, Stop};
 pub use launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
+pub use offsets::Offsets;
 pub use params::{Candidate, Param, Params, Value, candidates};
 pub(crate) use tiles::Tiles;
 
@@ -60,6 +62,7 @@ formats! {
     cdia::CdiaFormat,
     pcsr::PcsrFormat,
     stcsr::StcsrFormat,
+    slabs::SlabsFormat,
     ehyb::EhybFormat,
     hubs::HubsFormat,
 }
@@ -189,6 +192,9 @@ pub struct Work {
     /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_loaded: Option<f64>,
+    /// Bytes of x that a product asks for at a time, where they are fewer than all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x_window_bytes: Option<u64>,
     /// Further bytes moved through memory: middle arrays, second passes over y, cached slices of x.
     pub extra_bytes: u64,
     /// Rows of y written in another order than they are computed in.
@@ -522,67 +528,6 @@ pub fn find(name: &str) -> Result<&'static dyn Format> {
         let known: Vec<_> = FORMATS.iter().map(|format| format.name()).collect();
         Error::argument(format!("no format is named '{name}'; there are: {}", known.join(", ")))
     })
-}
-
-/// Row or entry offsets, in 4 bytes where they fit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Offsets {
-    /// Every offset is below 2^32.
-    Narrow(Vec<u32>),
-    /// Some offset is not.
-    Wide(Vec<u64>),
-}
-
-impl Offsets {
-    /// Takes the narrowest width that holds `offsets` (the last is the largest).
-    pub fn new(offsets: &[usize]) -> Self {
-        if Offsets::width(offsets.last().copied().unwrap_or(0)) == 4 {
-            Offsets::Narrow(offsets.iter().map(|&offset| offset as u32).collect())
-        } else {
-            Offsets::Wide(offsets.iter().map(|&offset| offset as u64).collect())
-        }
-    }
-
-    /// Bytes of one offset where the largest is `last`.
-    pub fn width(last: usize) -> usize {
-        if u32::try_from(last).is_ok() { 4 } else { 8 }
-    }
-
-    /// Offset `i`.
-    ///
-    /// # Panics
-    /// Past the end.
-    pub fn get(&self, i: usize) -> usize {
-        match self {
-            Offsets::Narrow(offsets) => offsets[i] as usize,
-            Offsets::Wide(offsets) => offsets[i] as usize,
-        }
-    }
-
-    /// Number of offsets.
-    #[expect(clippy::len_without_is_empty, reason = "offsets hold at least the first")]
-    pub fn len(&self) -> usize {
-        match self {
-            Offsets::Narrow(offsets) => offsets.len(),
-            Offsets::Wide(offsets) => offsets.len(),
-        }
-    }
-
-    /// All offsets, as `usize`.
-    pub fn to_vec(&self) -> Vec<usize> {
-        match self {
-            Offsets::Narrow(offsets) => offsets.iter().map(|&offset| offset as usize).collect(),
-            Offsets::Wide(offsets) => offsets.iter().map(|&offset| offset as usize).collect(),
-        }
-    }
-
-    /// Bytes of the array.
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Offsets::Narrow(offsets) => 4 * offsets.len() as u64,
-            Offsets::Wide(offsets) => 8 * offsets.len() as u64,
-        }
-    }
 }
 
 /// Bytes of a slice's elements.

@@ -240,7 +240,7 @@ pub struct StcsrLayout<T> {
 }
 
 impl<T: Scalar> StcsrLayout<T> {
-    fn new(csr: &Csr<T>, tile: usize) -> Self {
+    pub(super) fn new(csr: &Csr<T>, tile: usize) -> Self {
         let tiles = Tiles::of(csr.pattern(), tile);
         let (count, warps) = (tiles.rows.len() - 1, tile / WARP);
         let slots = count * tile;
@@ -353,6 +353,18 @@ impl<T: Scalar> StcsrLayout<T> {
         starts
     }
 
+    /// Where rows begin and end in the CSR arrays.
+    pub(super) fn row_ptr(&self) -> Vec<usize> {
+        let mut row_ptr = vec![self.nnz; self.nrows + 1];
+        for (t, start) in self.starts().into_iter().take(self.tiles.len()).enumerate() {
+            let (_, rows, ends) = self.parts(t);
+            for (row_ptr, &before) in row_ptr[rows].iter_mut().zip(&ends[1..]) {
+                *row_ptr = start + usize::from(before);
+            }
+        }
+        row_ptr
+    }
+
     /// Column and number in the tile of the entry in a slot.
     fn entry(&self, slot: usize) -> (u32, usize) {
         let (bits, left) = (place_bits(self.tile), LOW - place_bits(self.tile));
@@ -452,20 +464,15 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
 
     fn to_csr(&self) -> Csr<T> {
         let starts = self.starts();
-        let mut row_ptr = vec![self.nnz; self.nrows + 1];
         let mut columns = vec![0; self.nnz];
         let mut values = vec![T::ZERO; self.nnz];
         for (t, &start) in starts[..self.tiles.len()].iter().enumerate() {
-            let (slots, rows, ends) = self.parts(t);
-            for (row_ptr, &before) in row_ptr[rows].iter_mut().zip(&ends[1..]) {
-                *row_ptr = start + usize::from(before);
-            }
-            for slot in slots {
+            for slot in self.parts(t).0 {
                 let (column, place) = self.entry(slot);
                 (columns[start + place], values[start + place]) = (column, self.value(slot));
             }
         }
-        Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
+        Csr::new(self.nrows, self.ncols, self.row_ptr(), columns, values)
             .expect("a layout is made from a valid matrix")
     }
 

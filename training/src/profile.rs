@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::choose::{Workload, target};
 use ellect::cost::Estimator;
-use ellect::device::{Device, PerPrecision, Reach};
+use ellect::device::{Device, Kind, PerPrecision, Reach};
 use ellect::format::Candidate;
 use ellect::measure::Seen;
 use ellect::{Fingerprint, Precision};
@@ -132,7 +132,7 @@ fn fit_one(
 ) -> Vec<(Candidate, Reach)> {
     let groups = groups(records, device, precision, left_out);
     let matrices = groups.iter().flat_map(|g| &g.samples).map(|s| s.matrix + 1).max().unwrap_or(0);
-    let neutral = Reach { fixed_us: PerPrecision::both(0.5), ..Reach::default() };
+    let neutral = neutral(device.kind);
     // Figures that all candidates of a format share come first: what few matrices tell of one of
     // them, those of others do.
     let format = |group: &Group<'_>| group.candidate.format.name();
@@ -177,6 +177,20 @@ fn fit_one(
         }
     }
     groups.into_iter().map(|group| group.candidate).zip(reaches).collect()
+}
+
+/// Where a walk begins: a host's processors are busy with entries and rows beside what memory does.
+fn neutral(kind: Kind) -> Reach {
+    let plain = Reach { fixed_us: PerPrecision::both(0.5), ..Reach::default() };
+    match kind {
+        Kind::Gpu => plain,
+        Kind::Host => Reach {
+            entry_ns: PerPrecision::both(0.4),
+            row_ns: PerPrecision::both(1.5),
+            change_ns: PerPrecision::both(2.0),
+            ..plain
+        },
+    }
 }
 
 /// Turns of all candidates.

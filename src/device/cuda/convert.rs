@@ -92,7 +92,7 @@ impl<T: Scalar> Conversion<'_, T> {
     fn address(&self, arg: Arg) -> u64 {
         match self.word(arg) {
             Word::Fixed(address) => address,
-            Word::X | Word::Y | Word::Alpha | Word::Beta | Word::Values => 0,
+            Word::X | Word::Y | Word::Alpha | Word::Beta | Word::One | Word::Values => 0,
         }
     }
 

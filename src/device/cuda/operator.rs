@@ -31,6 +31,7 @@ pub(super) enum Word {
     Values,
     Alpha,
     Beta,
+    One,
 }
 
 /// What stands for an argument that is no array of the operator or of a matrix.
@@ -45,6 +46,7 @@ pub(super) fn plain(arg: Arg) -> Word {
         Arg::Y => Word::Y,
         Arg::Alpha => Word::Alpha,
         Arg::Beta => Word::Beta,
+        Arg::One => Word::One,
         Arg::Array(_)
         | Arg::Temporary(_)
         | Arg::Scratch(_)
@@ -148,6 +150,7 @@ impl Step {
                 Word::Values => values,
                 Word::Alpha => bits(alpha),
                 Word::Beta => bits(beta),
+                Word::One => bits(T::ONE),
             };
             *address = std::ptr::from_mut(word).cast();
         }

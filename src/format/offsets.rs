@@ -1,0 +1,62 @@
+//! Where rows, slices and columns begin, in as few bytes as hold it.
+
+/// Row or entry offsets, in 4 bytes where they fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offsets {
+    /// Every offset is below 2^32.
+    Narrow(Vec<u32>),
+    /// Some offset is not.
+    Wide(Vec<u64>),
+}
+
+impl Offsets {
+    /// Takes the narrowest width that holds `offsets` (the last is the largest).
+    pub fn new(offsets: &[usize]) -> Self {
+        if Offsets::width(offsets.last().copied().unwrap_or(0)) == 4 {
+            Offsets::Narrow(offsets.iter().map(|&offset| offset as u32).collect())
+        } else {
+            Offsets::Wide(offsets.iter().map(|&offset| offset as u64).collect())
+        }
+    }
+
+    /// Bytes of one offset where the largest is `last`.
+    pub fn width(last: usize) -> usize {
+        if u32::try_from(last).is_ok() { 4 } else { 8 }
+    }
+
+    /// Offset `i`.
+    ///
+    /// # Panics
+    /// Past the end.
+    pub fn get(&self, i: usize) -> usize {
+        match self {
+            Offsets::Narrow(offsets) => offsets[i] as usize,
+            Offsets::Wide(offsets) => offsets[i] as usize,
+        }
+    }
+
+    /// Number of offsets.
+    #[expect(clippy::len_without_is_empty, reason = "offsets hold at least the first")]
+    pub fn len(&self) -> usize {
+        match self {
+            Offsets::Narrow(offsets) => offsets.len(),
+            Offsets::Wide(offsets) => offsets.len(),
+        }
+    }
+
+    /// All offsets, as `usize`.
+    pub fn to_vec(&self) -> Vec<usize> {
+        match self {
+            Offsets::Narrow(offsets) => offsets.iter().map(|&offset| offset as usize).collect(),
+            Offsets::Wide(offsets) => offsets.iter().map(|&offset| offset as usize).collect(),
+        }
+    }
+
+    /// Bytes of the array.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Offsets::Narrow(offsets) => 4 * offsets.len() as u64,
+            Offsets::Wide(offsets) => 8 * offsets.len() as u64,
+        }
+    }
+}
