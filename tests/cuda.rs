@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use corpus::edges;
 use ellect::choose::{Effort, INCUMBENTS, Verify, Workload};
-use ellect::device::Kind;
 use ellect::device::cuda::{DeviceCsr, Gpu};
+use ellect::device::{Device, Kind};
 use ellect::features::Features;
 use ellect::format::{Basis, Candidate, Matrix, Target, candidates};
 use ellect::generate::Spec;
@@ -83,10 +83,23 @@ fn wanted() -> Vec<Candidate> {
 }
 
 /// Formats that are converted on a GPU by kernels of their own.
-const CONVERTED: [&str; 14] = [
+const CONVERTED: [&str; 15] = [
     "ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo",
-    "hubs", "cdia",
+    "hubs", "cdia", "slabs",
 ];
+
+/// The device to convert for: slabs, which suit what is larger than a cache, get one that holds two
+/// thirds of x.
+fn device_for<T: Scalar>(gpu: &Gpu, candidate: &Candidate, csr: &Csr<T>) -> Device {
+    let own = gpu.profile().clone();
+    match candidate.format.name() {
+        "slabs" => {
+            let x_bytes = (csr.ncols() * T::PRECISION.bytes()) as u64;
+            Device { cache_bytes: (x_bytes * 2 / 3).max(1), ..own }
+        }
+        _ => own,
+    }
+}
 
 /// Formats that find out on the GPU whether they suit, for the reasons that the host has.
 const REFUSING: [&str; 2] = ["hubs", "cdia"];
@@ -199,13 +212,13 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
     let want = check::reference(&whole, T::ONE, &x, T::ZERO, &vec![T::ZERO; nrows]);
     let x = gpu.vector(&[&[T::ZERO], x.as_slice()].concat()).expect("memory suffices");
     let second = T::PRECISION.bytes() as u64;
-    let target = Target {
-        device: gpu.profile(),
-        precision: T::PRECISION,
-        basis: Basis::Original,
-        memory_limit: u64::MAX,
-    };
     for candidate in all {
+        let target = Target {
+            device: &device_for(gpu, candidate, csr),
+            precision: T::PRECISION,
+            basis: Basis::Original,
+            memory_limit: u64::MAX,
+        };
         if candidate.work(&structure, &target).is_err() {
             continue;
         }
@@ -338,13 +351,13 @@ fn check_matrix<T: Scalar>(
         Product::of(csr, T::ONE, x, T::ZERO, vec![T::from_f64(f64::NAN); csr.nrows()])
     });
     for basis in [Basis::Original, Basis::Permuted] {
-        let target = Target {
-            device: gpu.profile(),
-            precision: T::PRECISION,
-            basis,
-            memory_limit: u64::MAX,
-        };
         for candidate in all {
+            let target = Target {
+                device: &device_for(gpu, candidate, csr),
+                precision: T::PRECISION,
+                basis,
+                memory_limit: u64::MAX,
+            };
             if candidate.work(&structure, &target).is_err() {
                 continue;
             }

@@ -173,16 +173,43 @@ impl<T: Scalar> CsrLayout<T> {
         beta: T,
         y: &mut [T],
     ) {
+        if self.values.len() < SHORT * (self.row_ptr.len() - 1) {
+            self.by_rows(row_ptr, |values, columns| short_dot(values, columns, x), alpha, beta, y);
+        } else {
+            self.by_rows(row_ptr, |values, columns| dot(values, columns, x), alpha, beta, y);
+        }
+    }
+
+    fn by_rows(
+        &self,
+        row_ptr: impl Fn(usize) -> usize + Sync,
+        sum: impl Fn(&[T], &[u32]) -> T + Sync,
+        alpha: T,
+        beta: T,
+        y: &mut [T],
+    ) {
         par::over_parts(&self.parts, y, &|rows, y| {
             let mut start = row_ptr(rows.start);
             for (y, row) in y.iter_mut().zip(rows) {
                 let end = row_ptr(row + 1);
-                let sum = dot(&self.values[start..end], &self.col_idx[start..end], x);
-                store(y, alpha, sum, beta);
+                store(y, alpha, sum(&self.values[start..end], &self.col_idx[start..end]), beta);
                 start = end;
             }
         });
     }
+}
+
+/// Entries a row, in the mean, below which they are summed one after the other.
+const SHORT: usize = 8;
+
+/// Sum of `values[k] * x[columns[k]]`, in their order.
+#[inline(always)]
+fn short_dot<T: Scalar>(values: &[T], columns: &[u32], x: &[T]) -> T {
+    let mut sum = T::ZERO;
+    for (&value, &column) in values.iter().zip(columns) {
+        sum += value * x[column as usize];
+    }
+    sum
 }
 
 /// Sum of `values[k] * x[columns[k]]`, in four chains that do not wait for each other.
