@@ -101,6 +101,47 @@ fn near_ties_go_to_the_cheaper_conversion_then_to_the_smaller_memory() {
 }
 
 #[test]
+fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
+    let csr = matrix("stencil7", 20_000);
+    let structure = Structure::new(csr.pattern());
+    let predicted = |candidate: &str, spmv_s: f64| {
+        let known = measured(candidate, 0.0, spmv_s);
+        let cost = known.cost.map(|cost| Cost { source: Source::Predicted, ..cost });
+        Known { cost, ..known }
+    };
+    let take = |margin: f64, known: &[Known]| {
+        let device = Device { margin, ..device("cpu") };
+        let choice = choose::choose(&structure, &device, &Workload::default(), known);
+        (choice.choice.to_string(), choice.explanation[0].clone())
+    };
+    // All others are out of the way.
+    let device = device("cpu");
+    let workload = Workload::default();
+    let all = choose::choose(&structure, &device, &workload, &[]).ranking;
+    let slow = all.iter().map(|ranked| predicted(&ranked.candidate.to_string(), 1.0));
+    let mut known: Vec<Known> = slow.collect();
+    let mut set = |known_now: Known| {
+        known.retain(|known| known.candidate != known_now.candidate);
+        known.push(known_now);
+    };
+    set(predicted("csr", 100e-6));
+    set(predicted("ell", 75e-6));
+    let taken = |margin| take(margin, &known);
+    assert_eq!(taken(0.0).0, "ell");
+    assert_eq!(taken(0.3).0, "ell");
+    let (stays, told) = taken(0.5);
+    assert_eq!(stays, "csr");
+    assert_eq!(
+        told,
+        "Stay in CSR (csr): ell is thought to take 75.0 ms in all instead of 100 ms, but was not \
+         timed, and a prediction is thought to be off by up to 50 % on cpu; effort measure times it."
+    );
+    // Times that were measured need no margin.
+    let timed = [measured("csr", 0.0, 100e-6), measured("ell", 0.0, 95e-6)];
+    assert_eq!(take(0.5, &timed).0, "ell");
+}
+
+#[test]
 fn staying_in_csr_is_told_with_the_times_of_the_kernel_that_wins() {
     let csr = matrix("stencil7", 20_000);
     let known = [measured("cusparse:alg=csr_alg1", 1e-3, 10e-6), measured("csr", 0.0, 20e-6)];

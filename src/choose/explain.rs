@@ -62,6 +62,28 @@ fn stay_in_csr(case: &Case<'_>) -> String {
     let faster = entries.iter().filter(|entry| entry.cost.spmv_s < 0.98 * cost.spmv_s);
     let fastest = faster.min_by(|a, b| a.cost.spmv_s.total_cmp(&b.cost.spmv_s));
     let pays = fastest.and_then(|entry| Some((entry, entry.cost.break_even(cost, workload)?)));
+    let total_s = |entry: &Entry| entry.cost.total_s(workload);
+    let least = entries.iter().min_by(|a, b| total_s(a).total_cmp(&total_s(b)));
+    let in_doubt = |least: &&Entry| {
+        let less = total_s(least) * (1.0 + NEAR_TIE) < total_s(winner);
+        less && least.cost.source != Source::Measured && case.target.device.margin > 0.0
+    };
+    if let Some(least) = least.filter(in_doubt) {
+        return format!(
+            "Stay in CSR ({}): {} is thought to take {} in all instead of {}, but was not timed, and \
+             {} is thought to be off by up to {:.0} % on {}; effort measure times it.",
+            winner.candidate,
+            least.candidate,
+            time(total_s(least)),
+            time(total_s(winner)),
+            match least.cost.source {
+                Source::Predicted => "a prediction",
+                _ => "an estimate",
+            },
+            100.0 * case.target.device.margin,
+            case.target.device.name
+        );
+    }
     // What pays back sooner is within a near tie.
     match pays.filter(|&(_, from)| from > workload.spmvs) {
         Some((fastest, from)) => format!(

@@ -116,8 +116,9 @@ struct Estimate {
 ///
 /// The one to take has the least total (conversion, updates of values, and all products) under the
 /// memory limit; among totals within [`NEAR_TIE`] of it, the cheapest conversion, then the smallest
-/// layout. Where CSR was measured, it is one of the measured candidates, and the estimates of
-/// the others are scaled by how far the estimate of CSR was off.
+/// layout. What was not timed must beat CSR by [`Device::margin`]. Where CSR was measured, it is one
+/// of the measured candidates, and the estimates of the others are scaled by how far the estimate of
+/// CSR was off.
 ///
 /// CSR is never refused: it is what the caller already has. What was measured is not refused where an
 /// estimate alone may not find out whether it suits ([`Refusal::is_untried`]).
@@ -132,7 +133,7 @@ pub fn choose(
     let target = target(device, workload);
     let (mut entries, refused) = enter(structure, &target, known);
     entries.sort_by(|a, b| a.cost.total_s(workload).total_cmp(&b.cost.total_s(workload)));
-    let taken = take(&entries, workload);
+    let taken = take(&entries, device, workload);
     let winner = entries.remove(taken);
     entries.insert(0, winner);
     let csr = incumbent(&entries).expect("CSR always suits");
@@ -326,12 +327,23 @@ fn scale_to_measured(entries: &mut [Entry]) {
 }
 
 /// The entry to take, of entries sorted by their total.
-fn take(entries: &[Entry], workload: &Workload) -> usize {
-    let measured = incumbent(entries).is_some_and(|csr| csr.cost.source == Source::Measured);
-    let may_win = |entry: &Entry| !measured || entry.cost.source == Source::Measured;
+fn take(entries: &[Entry], device: &Device, workload: &Workload) -> usize {
+    let csr = incumbent(entries);
+    let may_win = |entry: &Entry| csr.is_none_or(|csr| trusted(entry, csr, device, workload));
     let able: Vec<usize> = (0..entries.len()).filter(|&i| may_win(&entries[i])).collect();
     let of = |&i: &usize| (&entries[i].candidate, &entries[i].cost);
     able.get(settle(&able, of, workload)).copied().unwrap_or(0)
+}
+
+/// Whether an entry may be taken instead of `csr`: it was timed, or it multiplies the CSR arrays too,
+/// or nothing was timed and it takes so much less that the device's margin for error is left.
+fn trusted(entry: &Entry, csr: &Entry, device: &Device, workload: &Workload) -> bool {
+    let total_s = |entry: &Entry| entry.cost.total_s(workload);
+    match (entry.cost.source, csr.cost.source) {
+        (Source::Measured, _) => true,
+        (_, Source::Measured) => false,
+        _ => is_csr(&entry.candidate) || total_s(entry) * (1.0 + device.margin) <= total_s(csr),
+    }
 }
 
 /// The one to take of candidates sorted by their total: among totals within [`NEAR_TIE`] of the

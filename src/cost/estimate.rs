@@ -164,7 +164,11 @@ impl<'a> Estimator<'a> {
         let room = device.cache_bytes as f64;
         let at_a_time = (x_bytes + y_bytes) * (window / x_bytes.max(1.0)).min(1.0);
         let lost = (1.0 - room / at_a_time.max(1.0)).max(0.0);
-        let again = (32.0 * missed * lost - x_bytes).max(0.0);
+        let far = 32.0 * missed * lost;
+        let (again, far_s) = match device.far_gbps {
+            0.0 => ((far - x_bytes).max(0.0), 0.0),
+            gbps => (0.0, far / gbps / 1e9),
+        };
         // A row written out of order takes a whole sector.
         let scatter = work.scattered_rows as f64 * (32.0 - w);
 
@@ -179,7 +183,7 @@ impl<'a> Estimator<'a> {
         let kernel_s = self.kernel_s(reach, work);
         Times {
             stream_s: bytes * (1.0 - cached) / device.read_gbps / share / 1e9,
-            gather_s: near_s / 1e9,
+            gather_s: near_s / 1e9 + far_s,
             lookup_s: work.x_sectors * reach.lookup.of(precision) / device.lookup_gps / 1e9,
             compute_s: if host { kernel_s } else { 0.0 },
             wait_s: work.waits as f64 * reach.wait_ns.of(precision)

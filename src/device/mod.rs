@@ -49,6 +49,10 @@ pub struct Device {
     pub read_gbps: f64,
     /// Bandwidth of scattered 32-byte sectors from the last-level cache, in GB/s.
     pub gather_gbps: f64,
+    /// Bandwidth of scattered 32-byte sectors from memory, in GB/s; 0 where it is as that of a
+    /// stream.
+    #[serde(default)]
+    pub far_gbps: f64,
     /// Bytes of the last-level cache.
     pub cache_bytes: u64,
     /// Bandwidth of a stream served from the last-level cache, in GB/s.
@@ -84,6 +88,10 @@ pub struct Device {
     /// than of matrices that it never saw.
     #[serde(default)]
     pub fitted: bool,
+    /// By which share the incumbent must take longer than a candidate that was not timed, for that to
+    /// be taken: so far estimates and predictions for this device may mislead.
+    #[serde(default)]
+    pub margin: f64,
     /// What kernels reach, by candidate or by format; see [`Device::reach`].
     pub kernels: BTreeMap<String, Reach>,
 }
@@ -211,6 +219,8 @@ impl Device {
             ("memory_bytes", device.memory_bytes as f64),
         ];
         let not_negative = [
+            ("far_gbps", device.far_gbps),
+            ("margin", device.margin),
             ("launch_s", device.launch_s),
             ("link_gbps", device.link_gbps),
             ("step_ns", device.step_ns),
@@ -221,6 +231,8 @@ impl Device {
         let reaches = device.kernels.iter().flat_map(|(kernel, reach)| {
             [
                 reach.bandwidth,
+                reach.gather,
+                reach.lookup,
                 reach.entry_ns,
                 reach.row_ns,
                 reach.change_ns,

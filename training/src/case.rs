@@ -58,6 +58,8 @@ pub struct Case {
     pub fingerprint: Fingerprint,
     /// Name of the device.
     pub device: String,
+    /// [`Device::margin`] of it.
+    pub margin: f64,
     /// Precision of the values.
     pub precision: Precision,
     /// Number of rows.
@@ -245,6 +247,7 @@ impl Records {
                 },
                 fingerprint,
                 device: device.name.clone(),
+                margin: device.margin,
                 precision,
                 nrows: structure.nrows,
                 nnz: structure.nnz,

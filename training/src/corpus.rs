@@ -50,14 +50,18 @@ impl Entry {
 /// The seed of joints between copies of a matrix.
 const SEED: u64 = 1;
 
-/// The matrices that are generated.
+/// The matrices that are generated for a corpus.
 pub fn specs(size: Size) -> Vec<Entry> {
-    let entry = |spec: Spec| Entry {
+    generate::corpus(size).into_iter().map(generated).collect()
+}
+
+/// A matrix that is generated.
+pub fn generated(spec: Spec) -> Entry {
+    Entry {
         source: spec.to_string(),
         family: spec.family().to_string(),
         origin: Origin::Generated(spec),
-    };
-    generate::corpus(size).into_iter().map(entry).collect()
+    }
 }
 
 /// The matrix files under these paths, each at its own size for a scale of 0, and repeated along

@@ -16,7 +16,7 @@ use crate::dataset;
 use crate::figures::{self, ESTIMATE, Figure, Figures, MEASURE, MODEL, TWO_TIMED};
 use crate::replay::{
     AtAGlance, Choices, LOSS, Score, Trees, best_of_few, best_of_measured, best_s, geometric_mean,
-    least, look_over_stay, named,
+    look_over_stay, named, untimed,
 };
 use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out};
 use crate::tree::{self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, row_statistics};
@@ -193,7 +193,7 @@ pub fn rules(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Re
 }
 
 fn by_estimate(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of(ESTIMATE, cases, |i, case| least(case, |j, _| predicted[i].estimate_s[j]))
+    Choices::of(ESTIMATE, cases, |i, case| untimed(case, &predicted[i].estimate_s))
 }
 
 /// The figures that are noted in a model.
@@ -215,9 +215,9 @@ fn is_large(case: &Case) -> bool {
     case.nnz >= LARGE_NNZ
 }
 
-/// The least predicted time.
+/// The least predicted time, where the incumbent's is longer by the device's margin.
 fn by_model(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of(MODEL, cases, |i, case| least(case, |j, _| predicted[i].spmv_s[j]))
+    Choices::of(MODEL, cases, |i, case| untimed(case, &predicted[i].spmv_s))
 }
 
 /// The best two of the model and the incumbent, timed.

@@ -112,6 +112,18 @@ pub fn least(case: &Case, by: impl Fn(usize, &Trial) -> f64) -> Option<&Trial> {
     case.trials.iter().enumerate().min_by(order).map(|(_, trial)| trial)
 }
 
+/// What is taken by these times, which were not measured: the least of them, or the incumbent where
+/// that is within the device's margin.
+pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
+    let time_s = |trial: &Trial| {
+        case.trials.iter().zip(spmv_s).find(|(other, _)| other.name == trial.name).map(|(_, &s)| s)
+    };
+    let best = least(case, |i, _| spmv_s[i])?;
+    let Some(stay) = incumbent(case) else { return Some(best) };
+    let (best_s, stay_s) = (time_s(best)?, time_s(stay)?);
+    Some(if best_s * (1.0 + case.margin) <= stay_s { best } else { stay })
+}
+
 /// The trial of this candidate.
 pub fn named<'a>(case: &'a Case, name: &str) -> Option<&'a Trial> {
     case.trials.iter().find(|trial| trial.name == name)
@@ -162,6 +174,13 @@ pub fn for_total<'a>(case: &'a Case, predicted: &Predicted, spmvs: u64) -> Optio
         (trial, Cost { spmv_s, convert_s, ..trial.estimate })
     };
     let mut costs: Vec<_> = case.trials.iter().zip(&predicted.spmv_s).map(cost).collect();
+    if let Some(stay) = incumbent(case) {
+        let stay_s = costs.iter().find(|(trial, _)| trial.name == stay.name);
+        let stay_s = stay_s.map_or(f64::INFINITY, |(_, cost)| cost.total_s(&workload));
+        costs.retain(|(trial, cost)| {
+            is_csr(&trial.candidate) || cost.total_s(&workload) * (1.0 + case.margin) <= stay_s
+        });
+    }
     costs.sort_by(|a, b| a.1.total_s(&workload).total_cmp(&b.1.total_s(&workload)));
     let taken = settle(&costs, |(trial, cost)| (&trial.candidate, cost), &workload);
     costs.get(taken).map(|(trial, _)| *trial)

@@ -349,6 +349,7 @@ pub(crate) mod tests {
             family: class.into(),
             fingerprint: structure.fingerprint(),
             device: "cpu".into(),
+            margin: 0.0,
             precision: Precision::F64,
             nrows: csr.nrows() as u64,
             nnz: csr.nnz() as u64,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use ellect::generate::Size;
+use ellect::generate::{Size, Spec};
 use ellect::{Precision, Wisdom};
 use ellect_training::corpus;
 use ellect_training::tune::{Event, Remembered, Summary, Tuning};
@@ -36,6 +36,9 @@ pub struct Tune {
     /// Measure generated matrices: small, full or large
     #[arg(long, value_name = "SIZE")]
     generate: Option<Size>,
+    /// A generated matrix, as `generate` takes it: CLASS:ROWS, CLASS:ROWS:rcm; may be repeated
+    #[arg(long, value_name = "CLASS:ROWS", num_args = 1..)]
+    matrix: Vec<Spec>,
     /// Measure only matrices of these classes, constant27 for instance; several with commas
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     class: Vec<String>,
@@ -112,8 +115,9 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     let mut entries =
         corpus::files(&tune.corpus, &tune.scale, &families(tune.families.as_deref())?)?;
     entries.extend(tune.generate.map_or_else(Vec::new, corpus::specs));
+    entries.extend(tune.matrix.iter().copied().map(corpus::generated));
     if entries.is_empty() {
-        bail!("there is nothing to measure: name a --corpus or --generate small");
+        bail!("there is nothing to measure: name a --corpus, a --matrix or --generate small");
     }
     if !tune.class.is_empty() {
         let known: BTreeSet<String> =
