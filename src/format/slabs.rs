@@ -11,7 +11,7 @@
 //!
 //! Columns are cut evenly, into the fewest slabs whose x takes so many percent of the cache. On a
 //! host each slab is a CSR matrix over all rows, on a GPU sorted tiles ([`super::stcsr`]). Empty
-//! slabs are left out. GPUs are offered it by name alone, until models know it there.
+//! slabs are left out.
 //!
 //! Good for: columns anywhere in an x larger than the cache, which other formats fetch from memory
 //! entry by entry. Bad for: neighbouring columns, and few entries a row: y is read and written again
@@ -52,7 +52,7 @@ impl Storage for SlabsFormat {
         name: "cache",
         doc: "percent of the last-level cache that x of one slab takes at most",
         values: &[Value::Int(50), Value::Int(40)],
-        gpu: &[],
+        gpu: &[Value::Int(50)],
         host: &[Value::Int(40)],
     }];
 
