@@ -88,14 +88,15 @@ const CONVERTED: [&str; 15] = [
     "hubs", "cdia", "slabs",
 ];
 
-/// The device to convert for: slabs, which suit what is larger than a cache, get one that holds two
-/// thirds of x.
+/// The device to convert for: slabs, which suit what is larger than a cache, get one that makes nearly
+/// as many as rows have entries, where they have more than three.
 fn device_for<T: Scalar>(gpu: &Gpu, candidate: &Candidate, csr: &Csr<T>) -> Device {
     let own = gpu.profile().clone();
     match candidate.format.name() {
         "slabs" => {
             let x_bytes = (csr.ncols() * T::PRECISION.bytes()) as u64;
-            Device { cache_bytes: (x_bytes * 2 / 3).max(1), ..own }
+            let slabs = (csr.nnz() / csr.nrows().max(1)).saturating_sub(1).clamp(3, 50) as u64;
+            Device { cache_bytes: (2 * x_bytes / slabs).max(1), ..own }
         }
         _ => own,
     }

@@ -34,7 +34,7 @@ pub(super) struct Conversion<'a, T> {
 }
 
 /// Numbers that a conversion may use, those of its sums among them.
-pub(super) const NUMBERS: usize = 64;
+pub(super) const NUMBERS: usize = 256;
 
 /// Bytes of the memory for small temporaries, and what each begins at a multiple of.
 const WORKSPACE: u64 = 4 << 20;

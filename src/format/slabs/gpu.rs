@@ -7,7 +7,7 @@ use crate::format::{Arg, Builder, Built, Launch, Matrix, Starts, Stop, Target};
 
 /// The most slabs that are converted on a GPU: a conversion has few numbers that it reads back, and
 /// each slab takes some.
-const MOST: usize = 14;
+const MOST: usize = 56;
 
 /// A launch of a kernel of the conversion over `threads` threads.
 fn launch(kernel: impl Into<String>, threads: u64, args: Vec<Arg>) -> Launch {
