@@ -40,6 +40,9 @@ pub(super) const NUMBERS: usize = 256;
 const WORKSPACE: u64 = 4 << 20;
 const ALIGNMENT: u64 = 256;
 
+/// Bytes of it that the numbers take.
+const TAKEN: u64 = (4 * NUMBERS as u64).next_multiple_of(ALIGNMENT);
+
 impl Gpu {
     /// Converts a matrix that this GPU holds, on the GPU; `None` where the candidate is converted
     /// on the host.
@@ -61,7 +64,7 @@ impl Gpu {
             arrays: Vec::new(),
             temporaries: Vec::new(),
             workspace: None,
-            taken: ALIGNMENT,
+            taken: TAKEN,
             used: 2,
             seen: None,
         };
