@@ -136,6 +136,12 @@ pub enum WisdomFault {
         /// Commits that were acknowledged.
         acknowledged: u64,
     },
+    /// Its records are not those that were written: some are lost, or older than the last.
+    #[error(
+        "damaged: what it holds is not what was written; move the folder away, then import an \
+         export of its records, or remove its file 'made' to go on with those that are left"
+    )]
+    Differs,
     /// It was written by another version of this program, or by another program.
     #[error("{}", schema(*found, *known))]
     Schema {

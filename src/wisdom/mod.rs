@@ -38,7 +38,7 @@ use crate::measure::{Measurement, Outcome};
 use crate::scalar::Precision;
 use lines::Line;
 pub use record::{Record, StructureRecord};
-use store::{Store, Tree};
+use store::{Batch, Store, Tree};
 
 /// What measurements are asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -291,12 +291,12 @@ impl Wisdom {
     /// [`Error::Argument`] for a record that is not valid, or where only shipped wisdom is open;
     /// [`Error::Wisdom`] and [`Error::Io`] by the database.
     pub fn keep(&self, records: impl IntoIterator<Item = Record>) -> Result<()> {
-        let own = self.own()?;
+        let mut batch = self.own()?.batch();
         for mut record in records {
             record.validate().map_err(Error::Argument)?;
-            put(own, &record)?;
+            put(&mut batch, &record)?;
         }
-        own.commit()
+        batch.commit()
     }
 
     /// Whether measurements can be added.
@@ -416,7 +416,7 @@ impl Wisdom {
         mut reader: impl BufRead,
         placed: impl Fn(Measurement, Measurement) -> Option<Measurement>,
     ) -> Result<Imported> {
-        let own = self.own()?;
+        let mut batch = self.own()?.batch();
         let mut imported = Imported::default();
         let mut number = 0;
         let io = |source| Error::Io { what: "reading records".into(), source };
@@ -428,9 +428,9 @@ impl Wisdom {
                 Line::Whole(line) => Record::parse(&line),
             };
             match record {
-                Ok(record) => match in_place(own, record, &placed)? {
+                Ok(record) => match in_place(&batch, record, &placed)? {
                     Some(record) => {
-                        put(own, &record)?;
+                        put(&mut batch, &record)?;
                         imported.taken += 1;
                     }
                     None => imported.known += 1,
@@ -443,7 +443,7 @@ impl Wisdom {
                 }
             }
         }
-        own.commit()?;
+        batch.commit()?;
         Ok(imported)
     }
 
@@ -475,37 +475,35 @@ impl Wisdom {
     pub fn prune(&self, mut drops: impl FnMut(&Measurement) -> bool) -> Result<u64> {
         let own = self.own()?;
         let mut gone = Vec::new();
+        let mut left = BTreeSet::new();
         own.scan(Tree::Measurements, "", |key, value| {
             let out = match Record::parse(value) {
                 Ok(Record::Measurement(measurement)) => drops(&measurement),
                 Ok(Record::Structure(_)) | Err(_) => true,
             };
-            if out {
-                gone.push(key.to_vec());
+            match out {
+                true => gone.push(key.to_vec()),
+                false => left.extend(fingerprint_of(key).map(<[u8]>::to_vec)),
             }
             Ok(())
         })?;
+        let mut batch = own.batch();
         for key in &gone {
-            own.remove(Tree::Measurements, key)?;
+            batch.remove(Tree::Measurements, key)?;
         }
-        let fingerprint = |key: &Vec<u8>| {
-            let separator = key.iter().position(|&byte| byte == record::SEPARATOR as u8)?;
-            String::from_utf8(key[..separator].to_vec()).ok()
-        };
-        let fingerprints: BTreeSet<String> = gone.iter().filter_map(fingerprint).collect();
-        for fingerprint in fingerprints {
-            let mut left = false;
-            own.scan(Tree::Measurements, &fingerprint, |_, _| {
-                left = true;
-                Ok(())
-            })?;
-            if !left {
-                own.remove(Tree::Structures, fingerprint.as_bytes())?;
-            }
+        let fingerprints: BTreeSet<_> = gone.iter().filter_map(|key| fingerprint_of(key)).collect();
+        for fingerprint in fingerprints.into_iter().filter(|one| !left.contains(*one)) {
+            batch.remove(Tree::Structures, fingerprint)?;
         }
-        own.commit()?;
+        batch.commit()?;
         Ok(gone.len() as u64)
     }
+}
+
+/// The fingerprint that the key of a measurement begins with.
+fn fingerprint_of(key: &[u8]) -> Option<&[u8]> {
+    let separator = key.iter().position(|&byte| byte == record::SEPARATOR as u8)?;
+    Some(&key[..separator])
 }
 
 /// Whether a measurement that ended so is an answer.
@@ -534,18 +532,18 @@ fn tree(record: &Record) -> Tree {
     }
 }
 
-fn put(own: &Store, record: &Record) -> Result<()> {
-    own.put(tree(record), &record.key(), &record.line())
+fn put(batch: &mut Batch<'_>, record: &Record) -> Result<()> {
+    batch.put(tree(record), &record.key(), record.line())
 }
 
 /// What is to be kept under this record's key instead of what is there, if anything; `placed` says
 /// so of measurements.
 fn in_place(
-    own: &Store,
+    batch: &Batch<'_>,
     record: Record,
     placed: impl Fn(Measurement, Measurement) -> Option<Measurement>,
 ) -> Result<Option<Record>> {
-    let stored = own.get(tree(&record), &record.key())?.map(|value| Record::parse(&value));
+    let stored = batch.get(tree(&record), &record.key())?.map(|value| Record::parse(&value));
     Ok(match (stored, record) {
         (Some(Ok(Record::Measurement(stored))), Record::Measurement(record)) => {
             placed(*stored, *record).map(|kept| Record::Measurement(Box::new(kept)))

@@ -1,11 +1,13 @@
 //! The embedded store: the only module that names sled.
 //!
 //! sled panics on some broken files, so every call is guarded; its `flush` does not sync on Linux,
-//! so its file is synced besides. It opens a file that was cut or damaged as if what follows had
-//! never been written, so every commit is counted, in the database and in a file beside it: where
-//! the database knows fewer, records are lost. Values are small: sled keeps large ones in files that it never
-//! syncs.
+//! so its file is synced besides. It opens a file that was cut as if what follows had never been
+//! written, and leaves out what lies behind a damaged place up to the next segment. So every commit
+//! is counted, in the database and in a file beside it: where the database knows fewer, the last
+//! are lost; and a sum over all records is written with them: where that differs, others are.
+//! Values are small: sled keeps large ones in files that it never syncs.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,20 +15,26 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use sled::Transactional;
+use sled::transaction::TransactionError;
+use xxhash_rust::xxh3::Xxh3;
+
 use crate::error::{Error, Result, WisdomFault};
 
 /// The version of keys and values that this program reads and writes.
 pub(super) const SCHEMA: u32 = 1;
 
 const SCHEMA_KEY: &str = "schema";
-/// Commits, in the database.
+/// Commits, and the sum over all records after the last, in the database.
 const COMMITS_KEY: &str = "commits";
 /// A file that says that there was a schema, and how many commits were acknowledged.
 const MADE: &str = "made";
 const CACHE_BYTES: u64 = 64 << 20;
+/// Changes that are written at once, at most: sled holds all of its log back until they are.
+const MOST_CHANGES: usize = 1000;
 
 /// Which tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tree {
     /// Fingerprint to structure.
     Structures,
@@ -44,15 +52,18 @@ pub(super) struct Store {
     db: sled::Db,
 }
 
-/// Commits so far, and the file that counts them.
+/// What was written so far, and the file that says how often.
 struct Commits {
     count: u64,
+    /// Over all records, of [`part`], modulo 2^64.
+    sum: u64,
     made: File,
 }
 
 impl Commits {
-    /// Opens the file, or makes it, and compares it with what the database says.
-    fn open(path: &Path, count: u64) -> Result<Self> {
+    /// Opens the file, or makes it; what the database says is compared with it, and with `sum`,
+    /// that of the records which are there.
+    fn open(path: &Path, (count, written): (u64, Option<u64>), sum: u64) -> Result<Self> {
         let io = |source| Error::Io { what: path.join(MADE).display().to_string(), source };
         let wrong = |fault| Error::Wisdom { path: path.to_path_buf(), fault };
         let mut options = OpenOptions::new();
@@ -62,14 +73,17 @@ impl Commits {
         made.read_to_string(&mut text).map_err(io)?;
         // Empty where nothing was ever acknowledged.
         let acknowledged = match text.trim() {
-            "" => 0,
+            "" => return Ok(Commits { count, sum, made }),
             text => text.parse().map_err(|_| {
                 wrong(WisdomFault::Corrupt(format!("its file {MADE} holds '{text}', no number")))
             })?,
         };
-        match count < acknowledged {
-            true => Err(wrong(WisdomFault::Lost { kept: count, acknowledged })),
-            false => Ok(Commits { count, made }),
+        if count < acknowledged {
+            return Err(wrong(WisdomFault::Lost { kept: count, acknowledged }));
+        }
+        match written.is_some_and(|written| written != sum) {
+            true => Err(wrong(WisdomFault::Differs)),
+            false => Ok(Commits { count, sum, made }),
         }
     }
 
@@ -80,6 +94,15 @@ impl Commits {
         self.count = count;
         Ok(())
     }
+}
+
+/// What one record adds to the sum.
+fn part(tree: Tree, key: &[u8], value: &[u8]) -> u64 {
+    let mut hash = Xxh3::with_seed(tree as u64);
+    hash.update(&(key.len() as u64).to_le_bytes());
+    hash.update(key);
+    hash.update(value);
+    hash.digest()
 }
 
 impl std::fmt::Debug for Store {
@@ -143,18 +166,25 @@ impl Store {
         let file = File::open(path.join("db")).map_err(io)?;
         file.sync_all().map_err(io)?;
         let commits = guard(path, || db.get(COMMITS_KEY))?;
-        let commits = commits.map(|text| String::from_utf8_lossy(&text).parse().ok());
-        let commits = commits.unwrap_or(Some(0)).ok_or_else(|| {
-            wrong(WisdomFault::Corrupt("its count of commits is no number".into()))
-        })?;
-        Ok(Store {
-            path: path.to_path_buf(),
-            file,
-            commits: Mutex::new(Commits::open(path, commits)?),
-            structures: guard(path, || db.open_tree("structures"))?,
-            measurements: guard(path, || db.open_tree("measurements"))?,
-            db,
-        })
+        let commits = match commits {
+            None => (0, None),
+            Some(text) => commits_of(&String::from_utf8_lossy(&text)).ok_or_else(|| {
+                wrong(WisdomFault::Corrupt("its count of commits is no number".into()))
+            })?,
+        };
+        let structures = guard(path, || db.open_tree("structures"))?;
+        let measurements = guard(path, || db.open_tree("measurements"))?;
+        let mut sum = 0_u64;
+        for (tree, records) in
+            [(Tree::Structures, &structures), (Tree::Measurements, &measurements)]
+        {
+            let mut records = records.iter();
+            while let Some((key, value)) = guard(path, || records.next().transpose())? {
+                sum = sum.wrapping_add(part(tree, &key, &value));
+            }
+        }
+        let commits = Mutex::new(Commits::open(path, commits, sum)?);
+        Ok(Store { path: path.to_path_buf(), file, commits, structures, measurements, db })
     }
 
     fn tree(&self, tree: Tree) -> &sled::Tree {
@@ -170,24 +200,46 @@ impl Store {
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// Sets a value; it is safe after [`Store::commit`].
-    pub fn put(&self, tree: Tree, key: &str, value: &[u8]) -> Result<()> {
-        guard(&self.path, || self.tree(tree).insert(key, value)).map(drop)
+    /// Changes to be written together.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch { store: self, changes: BTreeMap::new() }
     }
 
-    /// Removes a key; that is safe after [`Store::commit`].
-    pub fn remove(&self, tree: Tree, key: &[u8]) -> Result<()> {
-        guard(&self.path, || self.tree(tree).remove(key)).map(drop)
-    }
-
-    /// Returns once all that was put is on the disk.
-    pub fn commit(&self) -> Result<()> {
+    /// Makes changes, all or none; returns once they are on the disk.
+    fn write(&self, changes: &Changes) -> Result<()> {
         let io = |source| Error::Io { what: self.path.display().to_string(), source };
         let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = commits.count + 1;
-        guard(&self.path, || self.db.insert(COMMITS_KEY, count.to_string().as_str()))?;
+        let (count, mut sum) = (commits.count + 1, commits.sum);
+        for ((tree, key), value) in changes {
+            let of = |value: &[u8]| part(*tree, key, value);
+            let before = guard(&self.path, || self.tree(*tree).get(key))?;
+            sum = sum.wrapping_sub(before.map_or(0, |value| of(&value)));
+            sum = sum.wrapping_add(value.as_deref().map_or(0, of));
+        }
+        let said = format!("{count} {sum:016x}");
+        let trees = (&self.structures, &self.measurements, &*self.db);
+        guard(&self.path, || {
+            let done = trees.transaction(|(structures, measurements, own)| {
+                for ((tree, key), value) in changes {
+                    let tree = match tree {
+                        Tree::Structures => structures,
+                        Tree::Measurements => measurements,
+                    };
+                    match value {
+                        Some(value) => tree.insert(key.as_slice(), value.as_slice())?,
+                        None => tree.remove(key.as_slice())?,
+                    };
+                }
+                own.insert(COMMITS_KEY, said.as_str())?;
+                Ok::<_, sled::transaction::ConflictableTransactionError>(())
+            });
+            done.map_err(|error| match error {
+                TransactionError::Storage(error) | TransactionError::Abort(error) => error,
+            })
+        })?;
         guard(&self.path, || self.db.flush())?;
         self.file.sync_all().map_err(io)?;
+        commits.sum = sum;
         commits.note(count).map_err(io)
     }
 
@@ -203,6 +255,56 @@ impl Store {
             each(&key, &value)?;
         }
         Ok(())
+    }
+}
+
+/// What is to be set, or to be removed, under which keys.
+type Changes = BTreeMap<(Tree, Vec<u8>), Option<Vec<u8>>>;
+
+/// Changes of a [`Store`]; they are on the disk after [`Batch::commit`].
+pub(super) struct Batch<'a> {
+    store: &'a Store,
+    changes: Changes,
+}
+
+impl Batch<'_> {
+    /// The value of a key after these changes.
+    pub fn get(&self, tree: Tree, key: &str) -> Result<Option<Vec<u8>>> {
+        match self.changes.get(&(tree, key.as_bytes().to_vec())) {
+            Some(value) => Ok(value.clone()),
+            None => self.store.get(tree, key),
+        }
+    }
+
+    /// Sets a value.
+    pub fn put(&mut self, tree: Tree, key: &str, value: Vec<u8>) -> Result<()> {
+        self.change(tree, key.as_bytes(), Some(value))
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, tree: Tree, key: &[u8]) -> Result<()> {
+        self.change(tree, key, None)
+    }
+
+    fn change(&mut self, tree: Tree, key: &[u8], value: Option<Vec<u8>>) -> Result<()> {
+        self.changes.insert((tree, key.to_vec()), value);
+        match self.changes.len() < MOST_CHANGES {
+            true => Ok(()),
+            false => self.store.write(&std::mem::take(&mut self.changes)),
+        }
+    }
+
+    /// Returns once all is on the disk.
+    pub fn commit(self) -> Result<()> {
+        self.store.write(&self.changes)
+    }
+}
+
+/// Count and sum, as [`COMMITS_KEY`] says them; the first databases say no sum.
+fn commits_of(text: &str) -> Option<(u64, Option<u64>)> {
+    match text.split_once(' ') {
+        None => Some((text.parse().ok()?, None)),
+        Some((count, sum)) => Some((count.parse().ok()?, Some(u64::from_str_radix(sum, 16).ok()?))),
     }
 }
 
@@ -250,16 +352,71 @@ mod tests {
         for broken in ["conf", "db"] {
             let path = folder.path().join(broken);
             let store = Store::open(&path).expect("a new database");
+            let mut batch = store.batch();
             for i in 0..2000 {
-                store.put(Tree::Structures, &i.to_string(), &[7; 500]).expect("written");
+                batch.put(Tree::Structures, &i.to_string(), vec![7; 500]).expect("written");
             }
-            store.commit().expect("written");
+            batch.commit().expect("written");
             drop(store);
             let file = path.join(broken);
             let size = std::fs::metadata(&file).expect("it is there").len() as usize;
             std::fs::write(&file, vec![0x5a; size]).expect("overwritten");
             let opened = Store::open(&path);
             assert!(matches!(opened, Err(Error::Wisdom { .. })), "{broken}: {opened:?}");
+        }
+    }
+
+    /// What `change` does to a database of two records, behind its back; and what is said to it.
+    fn changed(change: impl FnOnce(&sled::Db, &sled::Tree)) -> Result<u64> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("wisdom");
+        let store = Store::open(&path).expect("a new database");
+        for (key, value) in [("1", "one"), ("2", "two"), ("2", "three")] {
+            let mut batch = store.batch();
+            batch.put(Tree::Structures, key, value.into()).expect("written");
+            batch.commit().expect("written");
+        }
+        drop(store);
+        let db = open_patiently(&path, &sled::Config::new().path(&path)).expect("it opens");
+        let tree = db.open_tree("structures").expect("it opens");
+        change(&db, &tree);
+        db.flush().expect("written");
+        drop((tree, db));
+        let told = match Store::open(&path) {
+            Ok(store) => return Ok(store.commits.lock().expect("whole").count),
+            Err(told) => told,
+        };
+        std::fs::remove_file(path.join(MADE)).expect("there");
+        let mut left = 0;
+        let store = Store::open(&path).expect("what is left");
+        let mut count = |_: &[u8], _: &[u8]| {
+            left += 1;
+            Ok(())
+        };
+        store.scan(Tree::Structures, "", &mut count).expect("read");
+        assert!((1..=2).contains(&left), "{left} records are left");
+        store.batch().commit().expect("written");
+        drop(store);
+        Store::open(&path).expect("it goes on from there");
+        Err(told)
+    }
+
+    #[test]
+    fn a_record_that_is_lost_or_not_the_last_is_noticed() {
+        let lost = changed(|_, tree| drop(tree.remove("1").expect("removed")));
+        assert!(matches!(lost, Err(Error::Wisdom { fault: WisdomFault::Differs, .. })), "{lost:?}");
+        let older = changed(|_, tree| drop(tree.insert("2", "two").expect("written")));
+        let told = older.expect_err("not the last").to_string();
+        assert!(told.contains("not what was written") && told.contains("'made'"), "{told}");
+        assert_eq!(changed(|_, _| ()).expect("sound"), 3);
+        // As the first databases said it.
+        let first = |db: &sled::Db, _: &sled::Tree| drop(db.insert(COMMITS_KEY, "3"));
+        assert_eq!(changed(first).expect("sound"), 3);
+        let lost = changed(|db, _| drop(db.insert(COMMITS_KEY, "2").expect("written")));
+        assert!(matches!(lost, Err(Error::Wisdom { fault: WisdomFault::Lost { .. }, .. })));
+        assert_eq!(commits_of("3 0f"), Some((3, Some(15))));
+        for bad in ["", "x", "3 ", "3 sums", "-3 0f"] {
+            assert_eq!(commits_of(bad), None, "{bad}");
         }
     }
 }

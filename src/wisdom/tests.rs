@@ -188,7 +188,9 @@ fn verify_and_prune_find_damaged_values() {
     let wisdom = open(&folder);
     wisdom.import(here(1, 1.0).as_bytes()).expect("imported");
     let own = wisdom.own.as_ref().expect("its own");
-    own.put(Tree::Measurements, "a key", b"{}").expect("written");
+    let mut batch = own.batch();
+    batch.put(Tree::Measurements, "a key", b"{}".to_vec()).expect("written");
+    batch.commit().expect("written");
     let verified = wisdom.verify().expect("read");
     assert_eq!((verified.measurements, verified.bad.len()), (1, 1));
     assert_eq!(wisdom.prune(|_| false).expect("pruned"), 1);
