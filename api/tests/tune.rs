@@ -85,6 +85,15 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     }
     assert!(tables.contains("| always csr |") && tables.contains("decision tree"), "{tables}");
 
+    // The models themselves, on what they did not learn from.
+    let as_is = [&records[..], &["--as-is"]].concat();
+    let (code, tables) = ellect(data, &[&as_is[..], &["--models", "models"]].concat());
+    assert!(code == 0 && tables.contains("the model as it is"), "{code} {tables}");
+    assert!(tables.contains("| effort measure |") && !tables.contains("decision tree"), "{tables}");
+    let (code, tables) = ellect(data, &as_is);
+    assert!(code == 0 && tables.contains("the model as it is"), "{code} {tables}");
+    assert_eq!(ellect(data, &["evaluate", "--as-is"]).0, 2, "what ships is what it learned from");
+
     // Wisdom alone makes the same model.
     let train = ["train", "--device", "cpu", "--precision", "f64", "--out", "again"];
     let (code, told) = ellect(data, &train);

@@ -1,14 +1,14 @@
 //! Evaluation: the choice replayed on records, beside what simpler rules would have taken.
 //!
-//! Every prediction is made by a model that saw no matrix of the same family, and so is every tree.
-//! Nothing is timed.
+//! Every prediction is made by a model that saw no matrix of the same family, and so is every tree;
+//! or, of records that a model did not learn from, by that model and its trees. Nothing is timed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ellect::Precision;
 use ellect::choose::{CSR, PCSR};
-use ellect::model::{AtSight, LOOK, SPMVS as PRODUCTS, sectors};
+use ellect::model::{AtSight, LOOK, Model, Predictor, SPMVS as PRODUCTS, sectors};
 use serde::Serialize;
 
 use crate::case::Case;
@@ -18,7 +18,7 @@ use crate::replay::{
     AtAGlance, Choices, LOSS, Score, Trees, best_of_few, best_of_measured, best_s, geometric_mean,
     look_over_stay, named, untimed,
 };
-use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out};
+use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out, predict};
 use crate::tree::{self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, row_statistics};
 
 /// Matrices of at least so many nonzeros are reported alone too.
@@ -101,6 +101,8 @@ pub struct Report {
     pub plan: String,
     /// Whether the device's profile too saw none of what is left out.
     pub profile_too: bool,
+    /// Whether one model that was there already predicted all.
+    pub as_is: bool,
     /// The figures that are bounded.
     pub figures: Vec<Figure>,
     /// The rules, the model first.
@@ -143,22 +145,74 @@ pub fn report(
     settings: &Settings,
     unseen: Unseen,
 ) -> Result<Report> {
-    let first = cases.first().context("there are no cases to evaluate on")?;
     let left_out = match unseen {
         Unseen::Tried => Some(leave_classes_out(cases, plan, settings)?),
         Unseen::Untried => None,
     };
-    let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
-    let rows = rows(cases, predicted, settings)?;
-    let totals = totals(cases, predicted, settings)?;
-    let median_error = median_error(cases, predicted);
     // Confidence falls where the whole class was never seen, against where its other families were.
     let confidences: Vec<f64> = match unseen {
         Unseen::Tried => confidences_without_families(cases)?,
         Unseen::Untried => predicted.iter().map(|p| p.confidence).collect(),
     };
-    let sum = |left_out: &Vec<Predicted>| left_out.iter().map(|p| p.confidence).sum::<f64>();
-    let confidence = left_out.as_ref().map(|out| sum(out) / confidences.iter().sum::<f64>());
+    let left_out = left_out.as_deref();
+    let asked = asked_without_families(cases, predicted, settings)?;
+    let by_tree = Some(by_tree(cases, settings)?);
+    let made = Made { predicted, asked: &asked, by_tree, confidences: &confidences, left_out };
+    let profile_too = settings.fitted.is_some();
+    Ok(Report { plan: plan.to_string(), profile_too, ..tables(cases, made)? })
+}
+
+/// Replays the choice on cases by a model that is there already, and did not learn from them.
+///
+/// # Errors
+/// No cases, and those of another device or precision than the model's.
+pub fn evaluate_as_is(cases: &[Case], model: Model) -> Result<Report> {
+    let other = |case: &&Case| case.device != model.device || case.precision != model.precision;
+    if let Some(Case { device, precision, source, .. }) = cases.iter().find(other) {
+        bail!(
+            "the model is of {} in {}, {source} was timed on {device} in {precision}",
+            model.device,
+            model.precision
+        );
+    }
+    let predictor = Predictor::new(model);
+    let predicted: Vec<Predicted> = cases.iter().map(|case| predict(&predictor, case)).collect();
+    let model = predictor.model();
+    let trees = Trees { look: model.look.clone(), sight: model.sight.clone() };
+    let asked = vec![trees; cases.len()];
+    let confidences: Vec<f64> = predicted.iter().map(|p| p.confidence).collect();
+    let made = Made {
+        predicted: &predicted,
+        asked: &asked,
+        by_tree: None,
+        confidences: &confidences,
+        left_out: None,
+    };
+    let learner = model.learner.replace('_', " ");
+    Ok(Report { plan: learner, as_is: true, ..tables(cases, made)? })
+}
+
+/// What tables are made of, by the places of cases.
+struct Made<'a> {
+    predicted: &'a [Predicted],
+    /// The trees that are asked at sight.
+    asked: &'a [Trees],
+    /// What a tree over row statistics chooses.
+    by_tree: Option<Choices>,
+    confidences: &'a [f64],
+    /// Predictions by models that saw none of the class.
+    left_out: Option<&'a [Predicted]>,
+}
+
+fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
+    let first = cases.first().context("there are no cases to evaluate on")?;
+    let Made { predicted, asked, by_tree, confidences, left_out } = made;
+    let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
+    let rows = rows(cases, predicted, by_tree);
+    let totals = totals(cases, predicted, asked);
+    let median_error = median_error(cases, predicted);
+    let sum = |left_out: &[Predicted]| left_out.iter().map(|p| p.confidence).sum::<f64>();
+    let confidence = left_out.map(|out| sum(out) / confidences.iter().sum::<f64>());
     let figures = Figures { rows: &rows, totals: &totals, median_error, confidence };
     Ok(Report {
         device: first.device.clone(),
@@ -167,10 +221,11 @@ pub fn report(
         large: cases.iter().filter(|case| is_large(case)).count(),
         families: families.len(),
         trials: cases.iter().map(|case| case.trials.len()).sum(),
-        plan: plan.to_string(),
-        profile_too: settings.fitted.is_some(),
+        plan: String::new(),
+        profile_too: false,
+        as_is: false,
         figures: figures.of(first.precision),
-        classes: classes(cases, predicted, &confidences, left_out.as_deref()),
+        classes: classes(cases, predicted, confidences, left_out),
         rows,
         totals,
         median_error,
@@ -256,7 +311,7 @@ fn by_tree(cases: &[Case], settings: &Settings) -> Result<Choices> {
     }))
 }
 
-fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Row>> {
+fn rows(cases: &[Case], predicted: &[Predicted], by_tree: Option<Choices>) -> Vec<Row> {
     let always = |name: &str| Choices::of(format!("always {name}"), cases, |_, c| named(c, name));
     let mut rules = vec![
         by_model(cases, predicted),
@@ -264,8 +319,8 @@ fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<
         by_measuring(cases, predicted),
         by_timing_all(cases),
         by_estimate(cases, predicted),
-        by_tree(cases, settings)?,
     ];
+    rules.extend(by_tree);
     let names: BTreeSet<&str> =
         cases.iter().flat_map(|case| case.trials.iter().map(|t| t.name.as_str())).collect();
     for name in ["csr", "cusparse:alg=csr_alg1"].into_iter().filter(|name| names.contains(name)) {
@@ -279,29 +334,42 @@ fn rows(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<
         let all = rule.score(cases, |_| true)?;
         Some(Row { all, large: rule.score(cases, is_large), rule: rule.rule })
     };
-    Ok(rules.into_iter().filter_map(row).collect())
+    rules.into_iter().filter_map(row).collect()
 }
 
-/// Totals for numbers of products. Whether a matrix is looked at is told by a tree that saw none of
-/// its family, and where it is not, what is taken.
-fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Total>> {
-    let mut ratios = vec![vec![1.0; cases.len()]; SPMVS.len()];
-    let [mut looked, mut csr, mut pcsr] = [[0usize; SPMVS.len()]; 3];
+/// For each case the trees that are asked at sight, learned without its family.
+fn asked_without_families(
+    cases: &[Case],
+    predicted: &[Predicted],
+    settings: &Settings,
+) -> Result<Vec<Trees>> {
+    let mut asked = vec![Trees::default(); cases.len()];
     for fold in dataset::folds(cases, settings.folds) {
         let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
         let trees = trees(cases, predicted, &seen)?;
         for i in fold {
-            for (k, &spmvs) in SPMVS.iter().enumerate() {
-                let glance = AtAGlance::of(&trees, &cases[i], spmvs);
-                let over = match glance.looks {
-                    true => look_over_stay(&cases[i], &predicted[i], spmvs),
-                    false => glance.over_stay(&cases[i], spmvs),
-                };
-                looked[k] += usize::from(glance.looks);
-                csr[k] += usize::from(glance.taken.as_deref() == Some(CSR));
-                pcsr[k] += usize::from(glance.taken.as_deref() == Some(PCSR));
-                ratios[k][i] = 1.0 / over.unwrap_or(1.0);
-            }
+            asked[i] = trees.clone();
+        }
+    }
+    Ok(asked)
+}
+
+/// Totals for numbers of products. The trees of a case tell whether it is looked at, and where it is
+/// not, what is taken.
+fn totals(cases: &[Case], predicted: &[Predicted], asked: &[Trees]) -> Vec<Total> {
+    let mut ratios = vec![vec![1.0; cases.len()]; SPMVS.len()];
+    let [mut looked, mut csr, mut pcsr] = [[0usize; SPMVS.len()]; 3];
+    for (i, case) in cases.iter().enumerate() {
+        for (k, &spmvs) in SPMVS.iter().enumerate() {
+            let glance = AtAGlance::of(&asked[i], case, spmvs);
+            let over = match glance.looks {
+                true => look_over_stay(case, &predicted[i], spmvs),
+                false => glance.over_stay(case, spmvs),
+            };
+            looked[k] += usize::from(glance.looks);
+            csr[k] += usize::from(glance.taken.as_deref() == Some(CSR));
+            pcsr[k] += usize::from(glance.taken.as_deref() == Some(PCSR));
+            ratios[k][i] = 1.0 / over.unwrap_or(1.0);
         }
     }
     let count = cases.len().max(1) as f64;
@@ -316,7 +384,7 @@ fn totals(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Resul
             pcsr: pcsr[k] as f64 / count,
         }
     };
-    Ok((0..SPMVS.len()).map(total).collect())
+    (0..SPMVS.len()).map(total).collect()
 }
 
 /// The trees that are asked at sight, learned from the cases at these places.
@@ -462,7 +530,7 @@ impl Report {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let mut text = format!(
             "## {} in {}\n\n{} matrices of {} families, {} of at least {LARGE_NNZ} nonzeros, {} \
-             candidates timed; {}; no family on both sides of a split, {}.\n\n",
+             candidates timed; {}; {}.\n\n",
             self.device,
             self.precision,
             self.cases,
@@ -470,9 +538,12 @@ impl Report {
             self.large,
             self.trials,
             self.plan,
-            match self.profile_too {
-                true => "of models or of the device's profile",
-                false => "of models; the device's profile was not fitted anew",
+            match (self.as_is, self.profile_too) {
+                (true, _) => "the model as it is, of matrices that it did not learn from",
+                (false, true) =>
+                    "no family on both sides of a split, of models or of the device's profile",
+                (false, false) =>
+                    "no family on both sides of a split, of models; the device's profile was not fitted anew",
             }
         );
         text += &figures::markdown(&self.figures);

@@ -1,5 +1,6 @@
 //! `ellect train` and `ellect evaluate`: models from records, and tables of how well they choose.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -10,10 +11,11 @@ use clap::Args;
 use ellect::device::Device;
 use ellect::generate::Spec;
 use ellect::model::Model;
+use ellect::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
-use ellect_training::case::Records;
+use ellect_training::case::{Case, Records};
 use ellect_training::corpus::{self, Families};
-use ellect_training::evaluate::{Unseen, report};
+use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::profile::{self, Fitted};
 use ellect_training::train::{Settings, of_precision, plan_of};
 use ellect_training::{Report, card};
@@ -107,6 +109,10 @@ pub struct Evaluate {
     /// learner is chosen anew]
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
+    /// Learn nothing: score the models of --models, or those that ship, as they are, on records that
+    /// they did not learn from; of those that ship, matrices that ship with them are left out
+    #[arg(long, requires = "records")]
+    as_is: bool,
     /// Leave out how classes never seen are predicted, which takes a model (and a profile, where it
     /// was fitted) for each class
     #[arg(long)]
@@ -212,6 +218,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let fitted = (evaluate.fit.fitted || shipped).then_some(Fitted { records, device });
     let settings = settings(&evaluate.fit, fitted);
     let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
+    let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
     let mut reports: Vec<Report> = Vec::new();
     for precision in &input.precision {
         let cases = of_precision(&cases, *precision);
@@ -221,15 +228,23 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         }
         let working = spinner("evaluating");
         let model = compared(evaluate, *precision)?;
-        let plan = match &model {
-            Some(model) => plan_of(model)?,
-            None => ellect_training::train(&cases, &settings)?.plan,
-        };
-        let mut report = ellect_training::evaluate(&cases, plan, &settings, unseen)?;
-        if let Some(model) = model {
-            report.compare(&model.scores);
-        }
-        reports.push(report);
+        reports.push(match (model, evaluate.as_is) {
+            (Some(model), true) => evaluate_as_is(&cases, model)?,
+            (None, true) => bail!(
+                "no model of {} in {precision} ships; --models DIR names a folder of others",
+                input.device
+            ),
+            (Some(model), false) => {
+                let plan = plan_of(&model)?;
+                let mut report = ellect_training::evaluate(&cases, plan, &settings, unseen)?;
+                report.compare(&model.scores);
+                report
+            }
+            (None, false) => {
+                let plan = ellect_training::train(&cases, &settings)?.plan;
+                ellect_training::evaluate(&cases, plan, &settings, unseen)?
+            }
+        });
         working.finish_and_clear();
     }
     match evaluate.json {
@@ -252,8 +267,27 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     Ok(if fell > 0 { Answer::No } else { Answer::Yes })
 }
 
-/// The model in the folder that is named, or the one that ships where what ships is evaluated: it
-/// says how to learn, and what was reached.
+/// The cases that models as they are did not learn from, as far as it is known.
+fn unlearned(evaluate: &Evaluate, cases: Vec<Case>) -> Vec<Case> {
+    if evaluate.models.is_some() {
+        return cases;
+    }
+    let mut learned = HashSet::new();
+    Wisdom::shipped().each_shipped(|record| {
+        if let Record::Measurement(m) = record {
+            learned.insert((m.device.clone(), m.fingerprint));
+        }
+    });
+    let known = |case: &Case| learned.contains(&(case.device.clone(), case.fingerprint));
+    let (known, others): (Vec<_>, _) = cases.into_iter().partition(known);
+    if !known.is_empty() {
+        note(&format!("left out: {} cases of matrices that ship with the models", known.len()));
+    }
+    others
+}
+
+/// The model in the folder that is named, or the one that ships where what ships is evaluated, or
+/// models as they are: it says how to learn, and what was reached.
 fn compared(evaluate: &Evaluate, precision: Precision) -> Result<Option<Model>> {
     let device = &evaluate.input.device;
     let file = model::file_name(device, precision);
@@ -263,7 +297,9 @@ fn compared(evaluate: &Evaluate, precision: Precision) -> Result<Option<Model>> 
             let path = folder.join(&file);
             Some(fs::read(&path).with_context(|| path.display().to_string())?)
         }
-        None if evaluate.input.records.is_empty() => shipped().map(|(_, bytes)| bytes.to_vec()),
+        None if evaluate.input.records.is_empty() || evaluate.as_is => {
+            shipped().map(|(_, bytes)| bytes.to_vec())
+        }
         None => None,
     };
     let parse = |bytes: Vec<u8>| Model::parse(&bytes, device, precision).context(file.clone());
