@@ -154,8 +154,9 @@ impl Tuner {
     }
 
     /// Like [`Tuner::prepare`], for a matrix that is on the GPU that this tuner opened: features are
-    /// counted there, and the matrix is copied to the host only where they tell that a closer look
-    /// may pay.
+    /// counted there, and effort [`Effort::Predict`] chooses by them alone; the matrix is copied to
+    /// the host only where so many products are to come that a closer look pays, where it is unlike
+    /// all that the model knows, or where values are to be replaced.
     ///
     /// # Errors
     /// As [`Tuner::prepare`], and [`Error::Device`] where the tuner opened no GPU.
@@ -168,7 +169,7 @@ impl Tuner {
         let gpu = self.meter.gpu()?;
         let workload = Workload { precision: T::PRECISION, ..*workload };
         let target = choose::target(self.meter.device(), &workload);
-        if let Some(mut choice) = self.stay_on_gpu(there, &workload)? {
+        if let Some(mut choice) = self.choose_on_gpu(there, &workload)? {
             let operator = first_that_suits(&mut choice, |candidate| {
                 let target = choose::target_of(candidate, &target);
                 PreparedOperator::built(gpu, there, candidate, &target)
@@ -186,24 +187,45 @@ impl Tuner {
         })
     }
 
-    /// [`Tuner::stay`], by features that the GPU counts.
+    /// What is chosen with no look of the host: by the size, or by features that the GPU counts. None
+    /// where the host is to look.
     #[cfg(feature = "cuda")]
-    fn stay_on_gpu<T: Scalar>(
+    fn choose_on_gpu<T: Scalar>(
         &self,
         there: &DeviceCsr<T>,
         workload: &Workload,
     ) -> Result<Option<Choice>> {
-        let Some(model) = self.model(workload).filter(|_| may_stay(workload)) else {
+        let Some(predictor) = self.model(workload).filter(|_| may_stay(workload)) else {
             return Ok(None);
         };
-        let features = self.meter.gpu()?.features(there)?;
-        let (Model { look, sight, .. }, device) = (model.model(), self.meter.device());
-        let matrix = there.matrix();
+        let (model, device, matrix) = (predictor.model(), self.meter.device(), there.matrix());
         let size = [matrix.nrows, matrix.ncols, matrix.nnz];
-        let stays = choose::stay_s(size, device, workload).and_then(|stay_s| {
-            let glance = Glance { spmvs: workload.spmvs, stay_s, read_s: 0.0, sample_s: 0.0 };
-            staying(look, sight, &glance, |name| features.get(name))
-        });
+        let Some(stay_s) = choose::stay_s(size, device, workload) else { return Ok(None) };
+        let glance = Glance { spmvs: workload.spmvs, stay_s, read_s: 0.0, sample_s: 0.0 };
+        // How long an update takes is not told by features.
+        let told = model.by_features.as_ref().filter(|_| workload.values.updates() == 0);
+        if choose::looks_closer(matrix.nnz as u64, stay_s, workload.spmvs) && told.is_some() {
+            return Ok(None);
+        }
+        if let Some(by) = told {
+            let at_size = Features::at_size(size);
+            // How much rows differ is not known yet.
+            let glance =
+                Glance { read_s: choose::counted_s(matrix.nnz as u64, f64::MAX), ..glance };
+            if let Some(stays) = staying(&by.look, &[], &glance, |name| at_size.get(name)) {
+                return Ok(choose::stay(at_size, device, workload, &stays));
+            }
+        }
+        let features = self.meter.gpu()?.features(there)?;
+        let values = model.features_of(&features);
+        if told.is_some() {
+            if model.nearness.confidence(&values) < CONFIDENT {
+                return Ok(None);
+            }
+            let told = predictor.by_features(&values, stay_s);
+            return Ok(choose::by_features(features, device, workload, &told));
+        }
+        let stays = staying(&model.look, &model.sight, &glance, |name| features.get(name));
         Ok(stays.and_then(|stays| choose::stay(features, device, workload, &stays)))
     }
 

@@ -10,6 +10,7 @@ mod corpus;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use corpus::edges;
 use ellect::choose::{Effort, INCUMBENTS, Verify, Workload};
@@ -260,11 +261,23 @@ fn a_matrix_on_the_gpu_is_prepared_from_there() {
     let data = std::env::temp_dir().join(format!("ellect-on-gpu-{}", std::process::id()));
     let meter = Meter::open("cuda:0", &data).expect("there is a GPU");
     let tuner = Tuner::with_meter(meter).with_models(&data).expect("shipped models are sound");
-    let csr: Csr<f64> = "heat:60000".parse::<Spec>().expect("a class and rows").make();
+    for (spec, other) in [("heat:60000", "heat:50000"), ("stencil27:150000", "stencil27:140000")] {
+        prepared_from_there(&gpu, &tuner, spec, other);
+    }
+    let csr: Csr<f64> = "heat:500".parse::<Spec>().expect("a class and rows").make();
+    let own = tuner.meter().gpu().expect("it was opened");
+    let there = Arc::new(DeviceCsr::upload(own, &csr).expect("memory suffices"));
+    let host = Tuner::open("cpu").expect("this machine");
+    let refused = host.prepare_on_gpu(&there, &Workload::default()).expect_err("no GPU is open");
+    assert!(refused.to_string().contains("cuda:0"), "{refused}");
+}
+
+fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
+    let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
     let csr = csr.map_values(|value| (value * 3.0).round() % 8.0);
     let own = tuner.meter().gpu().expect("it was opened");
     let there = Arc::new(DeviceCsr::upload(own, &csr).expect("memory suffices"));
-    for spmvs in [1, 1_000_000] {
+    for spmvs in [1, 10_000, 10_000_000] {
         let workload = Workload {
             spmvs,
             effort: Effort::Predict,
@@ -272,27 +285,36 @@ fn a_matrix_on_the_gpu_is_prepared_from_there() {
             ..Workload::default()
         };
         let mut operator = tuner.prepare_on_gpu(&there, &workload).expect("something suits");
+        // What it needs is loaded now.
+        let unverified = Workload { verify: Verify::No, ..workload };
+        let start = Instant::now();
+        tuner.prepare_on_gpu(&there, &unverified).expect("something suits");
+        let took = start.elapsed();
         let choice = operator.choice().expect("a choice was made");
-        let what = format!("{} for {spmvs} products", choice.choice);
-        println!("{what}");
-        let incumbent = INCUMBENTS.contains(&choice.choice.to_string().as_str());
-        assert_eq!(incumbent, spmvs == 1, "{what}");
-        // The H200 has a model, by whose tree one product is not worth a look.
-        if gpu.profile().name == "h200" && spmvs == 1 {
-            assert_eq!(choice.fingerprint, None, "{what}: the host looked at the matrix");
-            let expected = Features::of(&Structure::sampled(&csr));
+        let what = format!("{spec}: {} for {spmvs} products", choice.choice);
+        println!("{what} in {took:?}");
+        let in_csr = INCUMBENTS.contains(&choice.choice.to_string().as_str());
+        assert!(spmvs == 10_000 || in_csr == (spmvs == 1), "{what}");
+        // The H200 has models: one product is not worth counting features, thousands are, and a look
+        // by the host is for millions.
+        if gpu.profile().name == "h200" {
+            let structure = Structure::sampled(&csr);
+            let expected = match spmvs {
+                1 => Features::of_size(&structure),
+                _ => Features::of(&structure),
+            };
             assert_eq!(choice.features, expected, "{what}");
+            assert_eq!(choice.fingerprint.is_some(), spmvs > 10_000, "{what}: who looked");
+            let alone = choice.explanation[0].contains("by features alone");
+            assert_eq!(alone, spmvs == 10_000, "{what}: {choice:?}");
         }
         exact_products(&csr).iter().for_each(|product| product.check_exact(&what, &operator));
         assert_eq!(operator.to_csr().expect("it was copied"), csr, "{what}");
         operator.update(&csr).expect("the pattern is the same");
-        let other: Csr<f64> = "heat:50000".parse::<Spec>().expect("a class and rows").make();
+        let other: Csr<f64> = other.parse::<Spec>().expect("a class and rows").make();
         let refused = operator.update(&other).expect_err("the pattern is another").to_string();
         assert!(refused.contains("fingerprint"), "{what}: {refused}");
     }
-    let host = Tuner::open("cpu").expect("this machine");
-    let refused = host.prepare_on_gpu(&there, &Workload::default()).expect_err("no GPU is open");
-    assert!(refused.to_string().contains("cuda:0"), "{refused}");
 }
 
 #[test]

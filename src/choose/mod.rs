@@ -1,5 +1,6 @@
 //! The choice: every candidate ranked by what it costs the caller, and why.
 
+mod by_features;
 mod explain;
 mod stay;
 mod workload;
@@ -17,6 +18,7 @@ use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal, Target, Value, Work, candidates};
 use crate::scalar::Precision;
 use crate::structure::Structure;
+pub use by_features::{by_features, counted_s, looks_closer, most_trusted};
 pub use stay::{PCSR, SAMPLE_S, Stays, read_s, stay, stay_s};
 pub use workload::{Effort, ValuesUse, Verify, Workload};
 

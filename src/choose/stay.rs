@@ -105,7 +105,11 @@ pub fn stay_s(size: [usize; 3], device: &Device, workload: &Workload) -> Option<
 }
 
 /// The incumbents, then what else may be taken without a look, with estimates at sight.
-fn entries(size: [usize; 3], device: &Device, workload: &Workload) -> Option<Vec<Entry>> {
+pub(super) fn entries(
+    size: [usize; 3],
+    device: &Device,
+    workload: &Workload,
+) -> Option<Vec<Entry>> {
     let [nrows, ncols, nnz] = size;
     // cuSPARSE is used with 32-bit offsets, and not for a matrix of no entries.
     i32::try_from(nnz).ok().filter(|&nnz| nnz > 0)?;

@@ -12,7 +12,7 @@ use crate::csr::Pattern;
 use crate::error::Error;
 use crate::format::Refusal;
 use crate::partition;
-use crate::structure::Structure;
+use crate::structure::{Histogram, Structure};
 pub(crate) use summary::Summary;
 #[cfg(feature = "cuda")]
 pub(crate) use summary::{Columns, DIAGONAL_HACKS, HACK, Hacks, SIDES};
@@ -298,7 +298,14 @@ impl Features {
 
     /// Computes those of the size alone, which reads nothing of the matrix.
     pub fn of_size(structure: &Structure<'_>) -> Self {
-        let rows = Rows::of(structure);
+        let pattern = structure.pattern();
+        Features::at_size([pattern.nrows(), pattern.ncols(), pattern.nnz()])
+    }
+
+    /// The same of a number of rows, columns and nonzeros.
+    pub fn at_size(size: [usize; 3]) -> Self {
+        let uncounted = Histogram::default();
+        let rows = Rows::at_size(size, &uncounted);
         let size = FEATURES.iter().filter_map(|feature| match feature.function {
             Function::Size(function) => Some((feature, function(&rows))),
             Function::Rows(_) | Function::Cheap(_) | Function::Costly(_) => None,

@@ -100,6 +100,12 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Of rows, columns and nonzeros: what asks for no length may be asked.
+    pub fn at_size([nrows, ncols, nnz]: [usize; 3], uncounted: &'a Histogram) -> Self {
+        let [nrows, ncols, nnz] = [nrows, ncols, nnz].map(|number| number as f64);
+        Rows { nrows, ncols, nnz, lengths: Lengths::Counted(uncounted) }
+    }
+
     fn histogram(&self) -> &Histogram {
         match self.lengths {
             Lengths::Counted(histogram) => histogram,

@@ -9,6 +9,7 @@
 //! A prediction is never below the byte floor, nor far below the time of a row that few threads
 //! walk. A format that the model does not know keeps its estimate.
 
+mod by_features;
 mod forest;
 mod nearness;
 mod predictor;
@@ -27,6 +28,7 @@ use crate::features::{FEATURES, Features};
 use crate::format::{Candidate, find};
 use crate::scalar::Precision;
 use crate::structure::Structure;
+pub use by_features::{ByFeatures, OfCandidate};
 pub use forest::{Forest, LEAF};
 pub use nearness::{Nearness, coordinate};
 pub use predictor::{Inputs, Predictor, input};
@@ -161,6 +163,9 @@ pub struct Model {
     /// What a matrix that is not looked at is multiplied by, told by the same and by a few of its
     /// entries: the first candidate whose rules say so, the incumbent where none do.
     pub sight: Vec<AtSight>,
+    /// What features alone tell, where the device counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_features: Option<ByFeatures>,
 }
 
 /// Predictions of one matrix.
@@ -278,6 +283,7 @@ impl Model {
             candidate.parse::<Candidate>().map_err(|_| unknown("candidate", candidate))?;
             ends_in(candidate, rules).map_err(|what| damaged(candidate, what))?;
         }
+        self.by_features.as_ref().map_or(Ok(()), |by| by.check(self.features.len()))?;
         self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
     }
 

@@ -122,6 +122,8 @@ pub struct Predictor {
     /// Places of the model's terms in [`TERMS`].
     terms: Vec<usize>,
     formats: HashMap<String, Packed>,
+    /// Candidates of [`ByFeatures`](super::ByFeatures), their conversions and trees.
+    by_features: Vec<(Candidate, f64, Packed)>,
 }
 
 /// What a model is asked with of one matrix; see [`Predictor::inputs`].
@@ -146,9 +148,19 @@ impl Predictor {
         let pack = |(name, regressor): (&String, &super::Regressor)| {
             (name.clone(), Packed::new(&regressor.parameters, &regressor.forest))
         };
+        let told = |of: &super::OfCandidate| {
+            let candidate = of.candidate.parse().ok()?;
+            Some((candidate, of.convert_products, Packed::new(&[], &of.forest)))
+        };
         Predictor {
             terms: model.terms.iter().filter_map(place).collect(),
             formats: model.formats.iter().map(pack).collect(),
+            by_features: model
+                .by_features
+                .iter()
+                .flat_map(|by| &by.candidates)
+                .filter_map(told)
+                .collect(),
             model,
         }
     }
@@ -189,6 +201,19 @@ impl Predictor {
         let over_estimate = packed.sum(values) + (base_s / estimate_s).ln();
         let trusted = over_estimate * (*confidence / TRUSTED).min(1.0);
         Some((estimate_s * trusted.exp()).max(least_s))
+    }
+
+    /// What [`ByFeatures`](super::ByFeatures) tells of a matrix with these features, those of
+    /// [`Model::features_of`], and so many seconds of a product with the incumbent as they are
+    /// estimated at sight: costs with no bytes, and an update for a conversion.
+    pub fn by_features(&self, features: &[f64], stay_s: f64) -> Vec<(&Candidate, Cost)> {
+        let values: Vec<f32> = features.iter().map(|&value| value as f32).collect();
+        let cost = |(_, products, packed): &(Candidate, f64, Packed)| {
+            let (convert_s, spmv_s) = (products * stay_s, packed.sum(&values).exp() * stay_s);
+            let source = Source::Predicted;
+            Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source }
+        };
+        self.by_features.iter().map(|told| (&told.0, cost(told))).collect()
     }
 
     /// Predicts every candidate that suits the matrix.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Rules;
 use crate::choose::Stays;
-use crate::features::{Feature, of_rows_alone};
+use crate::features::{Feature, Needs, of_rows_alone};
 use crate::scalar::Precision;
 use crate::structure::Structure;
 
@@ -108,6 +108,12 @@ pub fn is_known_at_sight(name: &str) -> bool {
     [SPMVS, READING, SAMPLING, LONGEST].contains(&name)
         || of_rows(name).is_some()
         || Precision::ALL.iter().any(|&precision| sectors(precision) == name)
+}
+
+/// Whether trees may ask for this where the size is known, and nothing else.
+pub(super) fn is_known_by_size(name: &str) -> bool {
+    [SPMVS, READING].contains(&name)
+        || of_rows(name).is_some_and(|feature| feature.needs() < Needs::Rows)
 }
 
 /// A feature as it is found at sight: from the lengths of rows, or from few entries.

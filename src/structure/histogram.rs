@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 /// The values of a list, each with the number of times it occurs, in rising order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(Vec<(u32, u64)>);
 
 /// The fewest values that a thread counts.

@@ -66,6 +66,7 @@ pub fn model() -> Model {
         rules: Rules::default(),
         look: Rules::default(),
         sight: Vec::new(),
+        by_features: None,
         features,
     }
 }

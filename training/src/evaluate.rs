@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, bail};
 use ellect::Precision;
 use ellect::choose::{CSR, PCSR};
-use ellect::model::{AtSight, LOOK, Model, Predictor, SPMVS as PRODUCTS, sectors};
+use ellect::model::{Model, Predictor};
 use serde::Serialize;
 
+use crate::by_features;
 use crate::case::Case;
 use crate::dataset;
 use crate::figures::{self, ESTIMATE, Figure, Figures, MEASURE, MODEL, TWO_TIMED};
@@ -18,18 +19,15 @@ use crate::replay::{
     AtAGlance, Choices, LOSS, Score, Trees, best_of_few, best_of_measured, best_s, geometric_mean,
     look_over_stay, named, untimed,
 };
+use crate::sight::trees;
 use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out, predict};
-use crate::tree::{self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, row_statistics};
+use crate::tree::{self, row_statistics};
 
 /// Matrices of at least so many nonzeros are reported alone too.
 pub const LARGE_NNZ: u64 = 1_000_000;
 
 /// The products that totals with conversion are reported for.
 pub const SPMVS: [u64; 3] = [100, 1000, 10_000];
-
-/// The products that the tree learns from which tells whether a look pays: fewer than
-/// [`ALWAYS_LOOK`](ellect::model::ALWAYS_LOOK), from where on nobody asks it.
-const LOOK_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];
 
 /// The depth of the tree over row statistics.
 const DEPTH: usize = 6;
@@ -109,6 +107,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Totals with analysis and conversion.
     pub totals: Vec<Total>,
+    /// The same of matrices that the device holds, chosen by features that it counts; empty for
+    /// hosts.
+    pub there: Vec<Total>,
     /// Median of the absolute error of predicted times, candidates within twice the best.
     pub median_error: f64,
     /// Classes of matrices.
@@ -157,7 +158,12 @@ pub fn report(
     let left_out = left_out.as_deref();
     let asked = asked_without_families(cases, predicted, settings)?;
     let by_tree = Some(by_tree(cases, settings)?);
-    let made = Made { predicted, asked: &asked, by_tree, confidences: &confidences, left_out };
+    let there = match by_features::learn(cases, settings)? {
+        Some((_, told)) => by_features::totals(cases, &told, None, settings, &SPMVS)?,
+        None => Vec::new(),
+    };
+    let confidences = &confidences;
+    let made = Made { predicted, asked: &asked, by_tree, there, confidences, left_out };
     let profile_too = settings.fitted.is_some();
     Ok(Report { plan: plan.to_string(), profile_too, ..tables(cases, made)? })
 }
@@ -181,10 +187,16 @@ pub fn evaluate_as_is(cases: &[Case], model: Model) -> Result<Report> {
     let trees = Trees { look: model.look.clone(), sight: model.sight.clone() };
     let asked = vec![trees; cases.len()];
     let confidences: Vec<f64> = predicted.iter().map(|p| p.confidence).collect();
+    let rules = model.by_features.as_ref().map(|by| &by.look);
+    let there = match by_features::told_as_is(cases, &predictor) {
+        Some(told) => by_features::totals(cases, &told, rules, &Settings::default(), &SPMVS)?,
+        None => Vec::new(),
+    };
     let made = Made {
         predicted: &predicted,
         asked: &asked,
         by_tree: None,
+        there,
         confidences: &confidences,
         left_out: None,
     };
@@ -199,6 +211,8 @@ struct Made<'a> {
     asked: &'a [Trees],
     /// What a tree over row statistics chooses.
     by_tree: Option<Choices>,
+    /// Totals of matrices that the device holds.
+    there: Vec<Total>,
     confidences: &'a [f64],
     /// Predictions by models that saw none of the class.
     left_out: Option<&'a [Predicted]>,
@@ -206,14 +220,14 @@ struct Made<'a> {
 
 fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
     let first = cases.first().context("there are no cases to evaluate on")?;
-    let Made { predicted, asked, by_tree, confidences, left_out } = made;
+    let Made { predicted, asked, by_tree, there, confidences, left_out } = made;
     let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
     let rows = rows(cases, predicted, by_tree);
     let totals = totals(cases, predicted, asked);
     let median_error = median_error(cases, predicted);
     let sum = |left_out: &[Predicted]| left_out.iter().map(|p| p.confidence).sum::<f64>();
     let confidence = left_out.map(|out| sum(out) / confidences.iter().sum::<f64>());
-    let figures = Figures { rows: &rows, totals: &totals, median_error, confidence };
+    let figures = Figures { rows: &rows, totals: &totals, there: &there, median_error, confidence };
     Ok(Report {
         device: first.device.clone(),
         precision: first.precision,
@@ -228,6 +242,7 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
         classes: classes(cases, predicted, confidences, left_out),
         rows,
         totals,
+        there,
         median_error,
     })
 }
@@ -387,64 +402,6 @@ fn totals(cases: &[Case], predicted: &[Predicted], asked: &[Trees]) -> Vec<Total
     (0..SPMVS.len()).map(total).collect()
 }
 
-/// The trees that are asked at sight, learned from the cases at these places.
-///
-/// # Errors
-/// What linfa says.
-pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Trees> {
-    let names = row_statistics();
-    let mut staying = Trees { look: tree::stay(), sight: Vec::new() };
-    let Some(precision) = seen.first().map(|&i| cases[i].precision) else { return Ok(staying) };
-    let with = |names: Vec<&'static str>, more: &[&'static str]| -> Vec<&'static str> {
-        names.into_iter().chain(more.iter().copied()).collect()
-    };
-    let [near, products] = [sectors(precision), PRODUCTS];
-    // Each has to take less than all that is taken without it. `csr` takes no conversion: what pays
-    // does so of any number of products.
-    let questions = [
-        (CSR, names.clone(), vec![READ, SHORT]),
-        (PCSR, with(names.clone(), &[near, products]), vec![SAMPLE, READ]),
-        (PCSR, with(tree::size(), &[near, products]), vec![SAMPLE, UNREAD, LARGE]),
-    ];
-    for (bold, names, bounds) in questions {
-        let read_s = |case: &Case| tree::asking_s(case, &bounds);
-        let tried = |i: usize, spmvs| {
-            let (case, glance) = (&cases[i], AtAGlance::of(&staying, &cases[i], spmvs));
-            named(case, bold).filter(|_| glance.taken.as_deref() != Some(bold))?;
-            let taken = AtAGlance { looks: false, taken: Some(bold.into()), read_s: read_s(case) };
-            let over = taken.over_stay(case, spmvs)? / glance.over_stay(case, spmvs)?;
-            Some(Tried { case, spmvs, over })
-        };
-        let spmvs: &[u64] = if bold == CSR { &[u64::MAX] } else { &LOOK_SPMVS };
-        let all = seen.iter().flat_map(|&i| spmvs.iter().map(move |&n| (i, n)));
-        let tried: Vec<_> = all.filter_map(|(i, n)| tried(i, n)).collect();
-        let bounds = bounds.clone();
-        let question = Question { bold, names, bounds, caution: MORE_CAUTION };
-        let rules = tree::agreed(&tried, &question)?;
-        // Where it is always the incumbent, nothing is asked.
-        if rules != tree::stay() {
-            let place = staying.sight.iter().filter(|asked| asked.candidate == bold).count();
-            staying.sight.insert(place, AtSight { candidate: bold.to_string(), rules });
-        }
-    }
-    // A look has to pay beside what is taken without one.
-    let looked = |i: usize, spmvs| {
-        let (case, glance) = (&cases[i], AtAGlance::of(&staying, &cases[i], spmvs));
-        let over = look_over_stay(case, &predicted[i], spmvs)? / glance.over_stay(case, spmvs)?;
-        Some(Tried { case, spmvs, over })
-    };
-    let looked = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| looked(i, n)).into_iter().flatten());
-    let names = with(names, &[PRODUCTS]);
-    let question = Question { bold: LOOK, names, bounds: vec![READ], caution: CAUTION };
-    let look = tree::agreed(&looked.collect::<Vec<_>>(), &question)?;
-    Ok(Trees { look, ..staying })
-}
-
-/// What a loss counts beside a gain in the tree that tells whether to look, and in those that tell
-/// what to take without.
-const CAUTION: f64 = 13.0;
-const MORE_CAUTION: f64 = 100.0;
-
 fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {
     let mut errors = Vec::new();
     for (case, predicted) in cases.iter().zip(predicted) {
@@ -569,6 +526,15 @@ impl Report {
         for Total { spmvs, speedup, losses, looked, csr, pcsr } in &self.totals {
             let shares = [losses, looked, csr, pcsr].map(|share| percent(*share));
             text += &format!("| {spmvs} | {speedup:.3} | {} |\n", shares.join(" | "));
+        }
+        if !self.there.is_empty() {
+            text += "\n| products with a matrix that the device holds | total over incumbent, features \
+                     that it counts and conversion counted | slower by 2 % | features counted |\n\
+                     |---|---|---|---|\n";
+        }
+        for Total { spmvs, speedup, losses, looked, .. } in &self.there {
+            let [losses, looked] = [losses, looked].map(|share| percent(*share));
+            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {looked} |\n");
         }
         text += "\n| class | matrices | best/chosen | over incumbent | confidence | never seen: \
                  best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";

@@ -79,6 +79,8 @@ pub struct Figures<'a> {
     pub rows: &'a [Row],
     /// Totals with analysis and conversion.
     pub totals: &'a [Total],
+    /// The same of matrices that the device holds.
+    pub there: &'a [Total],
     /// Of predicted times.
     pub median_error: f64,
     /// Mean confidence in classes never seen, over that where other families of the class were; where
@@ -118,6 +120,13 @@ impl Figures<'_> {
             figure(losses, &name, total.losses, AtMost(0.005));
             let name = format!("speed-up of the total for {} products", total.spmvs);
             figure(speedup, &name, total.speedup, AtLeast(*least));
+        }
+        for total in self.there {
+            let of = |goal: &&TotalGoal| goal.spmvs == total.spmvs;
+            let Some(goal) = THERE.iter().find(of) else { continue };
+            let of = format!("of the total for {} products, matrix on the device", total.spmvs);
+            figure(goal.losses, &format!("share slower {of}"), total.losses, AtMost(0.005));
+            figure(goal.speedup, &format!("speed-up {of}"), total.speedup, AtLeast(goal.least));
         }
         if let Some(large) = row(MEASURE).and_then(|row| row.large.as_ref()) {
             let least = match precision {
@@ -161,6 +170,21 @@ const TOTALS: [TotalGoal; 3] = [
     goal(1000, "total_losses_1000", "total_speedup_1000", 1.3),
     goal(10_000, "total_losses_10000", "total_speedup_10000", 1.45),
 ];
+
+const THERE: [TotalGoal; 3] = [
+    goal(100, "there_losses_100", "there_speedup_100", 1.1),
+    goal(1000, "there_losses_1000", "there_speedup_1000", 1.5),
+    goal(10_000, "there_losses_10000", "there_speedup_10000", 1.6),
+];
+
+/// The figures of these totals, as scores of a model.
+pub fn scores_there(there: &[Total]) -> Vec<(String, f64)> {
+    let figures = Figures { rows: &[], totals: &[], there, median_error: 0.0, confidence: None };
+    // Those of no rows do not hang on the precision.
+    let figures = figures.of(Precision::F64).into_iter();
+    let there = figures.filter(|figure| figure.key.starts_with("there_"));
+    there.map(|figure| (figure.key.to_string(), figure.value)).collect()
+}
 
 /// The table of figures, as Markdown.
 pub fn markdown(figures: &[Figure]) -> String {

@@ -5,6 +5,7 @@
 //! a format; [`evaluate()`] replays the choice on predictions made without the matrix's family.
 //! Nothing here is needed to predict: a model is plain numbers ([`ellect::model`]).
 
+mod by_features;
 pub mod card;
 pub mod case;
 pub mod corpus;
@@ -15,6 +16,7 @@ mod learner;
 mod plot;
 pub mod profile;
 mod replay;
+mod sight;
 mod survey;
 pub mod train;
 mod tree;

@@ -256,7 +256,7 @@ mod tests {
     use ellect::cost::{Cost, Source, TERMS};
 
     use super::*;
-    use crate::evaluate::trees;
+    use crate::sight::trees;
     use crate::tree::tests::case;
 
     /// A trial of so many microseconds a product.

@@ -11,12 +11,15 @@ use ellect::model::{Base, Model, Predictor, Regressor, Rules, SCHEMA};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::by_features;
 use crate::case::Case;
 use crate::dataset;
-use crate::evaluate;
+use crate::evaluate::{self, SPMVS, Total};
+use crate::figures;
 use crate::learner::Learner;
 use crate::profile::Fitted;
 use crate::replay::Trees;
+use crate::sight;
 use crate::tree;
 
 /// How to train.
@@ -104,10 +107,34 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     let all: Vec<&Case> = cases.iter().collect();
     let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
     let everywhere: Vec<usize> = (0..cases.len()).collect();
-    let Trees { look, sight } = evaluate::trees(cases, &predicted, &everywhere)?;
-    let model = Model { scores, rules, look, sight, ..fit(&all, plan, settings)? };
+    let Trees { look, sight } = sight::trees(cases, &predicted, &everywhere)?;
+    let by_features = by_features::learn(cases, settings)?.map(|(learned, _)| learned);
+    let model = Model { scores, rules, look, sight, by_features, ..fit(&all, plan, settings)? };
     model.check()?;
     Ok(Trained { model, plan, predicted })
+}
+
+/// The model with what features alone tell learned anew, and its totals without the families.
+///
+/// # Errors
+/// Cases that are not those of the model, none that features alone tell anything of, and what learners
+/// say.
+pub fn with_by_features(
+    model: Model,
+    cases: &[Case],
+    settings: &Settings,
+) -> Result<(Model, Vec<Total>)> {
+    if data_of(&cases.iter().collect::<Vec<_>>())? != model.data {
+        bail!("the model was trained on other records: train it again");
+    }
+    let learned = by_features::learn(cases, settings)?;
+    let (learned, told) = learned.context("nothing was timed here with cuSPARSE")?;
+    let there = by_features::totals(cases, &told, None, settings, &SPMVS)?;
+    let mut scores = model.scores.clone();
+    scores.extend(figures::scores_there(&there));
+    let model = Model { by_features: Some(learned), scores, ..model };
+    model.check()?;
+    Ok((model, there))
 }
 
 /// The plan that cross-validation finds best, by the root mean square of regret: means differ by less
@@ -152,7 +179,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         schema: SCHEMA,
         device: first.device.clone(),
         precision: first.precision,
-        data: format!("{:032x}", xxh3_128(&serde_json::to_vec(cases)?)),
+        data: data_of(cases)?,
         seed: settings.seed,
         commit: settings.commit.clone(),
         learner: plan.learner.name().to_string(),
@@ -165,9 +192,18 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         rules: Rules::default(),
         look: Rules::default(),
         sight: Vec::new(),
+        by_features: None,
     };
     model.check()?;
     Ok(model)
+}
+
+/// What a model notes of the cases that it was trained on.
+///
+/// # Errors
+/// None of sound cases.
+pub fn data_of(cases: &[&Case]) -> Result<String> {
+    Ok(format!("{:032x}", xxh3_128(&serde_json::to_vec(cases)?)))
 }
 
 /// Predicts a case by the code that serves requests.

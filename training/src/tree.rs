@@ -65,8 +65,8 @@ pub fn size() -> Vec<&'static str> {
 }
 
 /// An input of [`agreed`]: what is known at sight, or a feature.
-pub fn at_sight(case: &Case, spmvs: u64, name: &str) -> f64 {
-    known(case, spmvs).input(name, |name| case.features.get(name).copied()).unwrap_or(0.0)
+pub fn input(case: &Case, known: &Glance, name: &str) -> f64 {
+    known.input(name, |name| case.features.get(name).copied()).unwrap_or(0.0)
 }
 
 /// What is known of a case at sight.
@@ -154,6 +154,8 @@ pub struct Question<'a> {
     pub bounds: Vec<Bound>,
     /// What gains an example counts by its logarithm, what loses so many times that.
     pub caution: f64,
+    /// What is known of a case and so many products.
+    pub known: fn(&Case, u64) -> Glance,
 }
 
 /// Rules that give the bold answer where two trees agree on it, and [`STAY`] elsewhere, also where an
@@ -162,11 +164,13 @@ pub struct Question<'a> {
 /// # Errors
 /// As [`rules`].
 pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
-    let Question { bold, names, bounds, caution } = question;
+    let Question { bold, names, bounds, caution, known } = question;
+    let at_sight =
+        |tried: &Tried<'_>, name: &str| input(tried.case, &known(tried.case, tried.spmvs), name);
     let answer = |word: &str| Rule::Answer(word.to_string());
     let within = |tried: &Tried<'_>| {
         let met = |bound: &Bound| {
-            let input = at_sight(tried.case, tried.spmvs, bound.input);
+            let input = at_sight(tried, bound.input);
             bound.least <= input && input < bound.below
         };
         bounds.iter().all(met)
@@ -191,7 +195,7 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
             let pays = tried.over < PAYS;
             let (label, caution) = if pays { (*bold, 1.0) } else { (STAY, *caution) };
             let weight = caution * tried.over.ln().abs().clamp(least, MOST);
-            let input = |name: &&str| at_sight(tried.case, tried.spmvs, name);
+            let input = |name: &&str| at_sight(tried, name);
             // Sums of these are exact, in whatever order linfa's hash tables have them.
             let weight = (weight / WEIGHT).round().max(1.0) * WEIGHT;
             Example { inputs: names.iter().map(input).collect(), label, weight: weight as f32 }
@@ -362,7 +366,7 @@ pub(crate) mod tests {
 
     /// What the rules say of a case.
     fn says<'a>(rules: &'a Rules, case: &Case, spmvs: u64) -> (usize, &'a str) {
-        let input = |name: &str| Some(at_sight(case, spmvs, name));
+        let input = |name: &str| Some(super::input(case, &known(case, spmvs), name));
         let (met, answer) = rules.walk(input).expect("a tree");
         (met.len(), answer)
     }
@@ -381,7 +385,7 @@ pub(crate) mod tests {
             })
             .collect();
         let names: Vec<&str> = row_statistics().into_iter().chain([SPMVS]).collect();
-        let question = Question { bold: LOOK, names, bounds: vec![READ], caution: 30.0 };
+        let question = Question { bold: LOOK, names, bounds: vec![READ], caution: 30.0, known };
         let trees = Trees { look: agreed(&tried, &question).expect("examples"), sight: Vec::new() };
         for Tried { case, spmvs, .. } in tried {
             let looks = AtAGlance::of(&trees, case, spmvs).looks;
@@ -404,6 +408,7 @@ pub(crate) mod tests {
             names: row_statistics(),
             bounds: vec![READ, SHORT],
             caution: 30.0,
+            known,
         };
         for (losing, expected) in [(0, CSR), (5, CSR), (20, STAY)] {
             let over = |i: usize| if i < losing { 1.5 } else { 0.5 };

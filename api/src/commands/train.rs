@@ -17,7 +17,7 @@ use ellect_training::case::{Case, Records};
 use ellect_training::corpus::{self, Families};
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::profile::{self, Fitted};
-use ellect_training::train::{Settings, of_precision, plan_of};
+use ellect_training::train::{Settings, of_precision, plan_of, with_by_features};
 use ellect_training::{Report, card};
 
 use super::{Answer, Home};
@@ -82,6 +82,10 @@ pub struct Train {
     /// How to fit.
     #[command(flatten)]
     fit: Fit,
+    /// Learn only what features alone tell, and put it into the models that --out holds, which have
+    /// to be of the same records
+    #[arg(long)]
+    by_features: bool,
 }
 
 /// What to fit.
@@ -126,8 +130,41 @@ pub struct Evaluate {
 pub fn train(train: &Train, home: &Home) -> Result<Answer> {
     let device = device::find_in(&train.input.device, &home.data)?;
     let records = read(&train.input, &device, &|| own(home))?;
-    fit_all(records, device, &train.input.precision, &train.fit)?;
+    match train.by_features {
+        true => fit_by_features(&records, &device, &train.input.precision, &train.fit)?,
+        false => fit_all(records, device, &train.input.precision, &train.fit)?,
+    }
     Ok(Answer::Yes)
+}
+
+/// Puts what features alone tell into models that are there.
+fn fit_by_features(
+    records: &Records,
+    device: &Device,
+    precisions: &[Precision],
+    fit: &Fit,
+) -> Result<()> {
+    let cases = records.cases(device);
+    for &precision in precisions {
+        let path = fit.out.join(model::file_name(&device.name, precision));
+        let what = || path.display().to_string();
+        let bytes = fs::read(&path).with_context(what)?;
+        let model = Model::parse(&bytes, &device.name, precision).with_context(what)?;
+        let working = spinner("training");
+        let cases = of_precision(&cases, precision);
+        let (model, there) = with_by_features(model, &cases, &settings(fit, None))?;
+        working.finish_and_clear();
+        fs::write(&path, model.bytes()?).with_context(what)?;
+        for total in there {
+            let (times, slower) = (total.speedup, 100.0 * total.losses);
+            print(&format!(
+                "{precision}, {} products, families left out: {times:.3} times as fast as the incumbent, \
+                 {slower:.1} % slower by over 2 %\n",
+                total.spmvs
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 /// Fits what kernels reach in a device's profile to records.

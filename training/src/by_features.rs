@@ -1,0 +1,330 @@
+//! What features alone tell of the candidates that are best most often, for matrices on a GPU, which
+//! counts features itself; and what is taken by it, replayed on cases.
+
+use anyhow::{Context, Result};
+use ellect::choose::{INCUMBENTS, Workload, counted_s, is_csr, most_trusted};
+use ellect::cost::{Cost, Source};
+use ellect::format::Candidate;
+use ellect::model::{
+    ByFeatures, Glance, LOOK, Model, OfCandidate, Predictor, READING, Rules, SPMVS,
+};
+use rayon::prelude::*;
+
+use crate::case::{Case, Trial};
+use crate::dataset;
+use crate::evaluate::Total;
+use crate::learner::Learner;
+use crate::replay::{LOSS, geometric_mean, incumbent, named};
+use crate::sight::LOOK_SPMVS;
+use crate::train::Settings;
+use crate::tree::{self, Question, Tried};
+
+/// The most candidates besides those that multiply the CSR arrays, and the least that one more has
+/// to save of the mean total.
+const MOST: usize = 14;
+const SAVES: f64 = 1e-3;
+
+/// The products of the totals that candidates are taken by.
+const PRODUCTS: f64 = 1000.0;
+
+/// A candidate that a matrix refuses, or that was not worth timing there, counts as slower than the
+/// incumbent by this (as a logarithm): it is not to be taken, and what makes it so is to be learned.
+const REFUSED: f64 = 0.3;
+
+/// Seconds of a product and of the conversion of each candidate, as they are told of a case.
+pub type Told = Vec<(Candidate, Cost)>;
+
+/// Learns from all cases, and tells what is told of each without its family; none where there is no
+/// candidate beside the CSR arrays' or nothing is estimated at sight.
+///
+/// # Errors
+/// What learners say.
+pub fn learn(cases: &[Case], settings: &Settings) -> Result<Option<(ByFeatures, Vec<Told>)>> {
+    let all: Vec<&Case> = cases.iter().collect();
+    let on_gpu = cases.iter().any(|case| named(case, INCUMBENTS[0]).is_some());
+    if !on_gpu || cases.iter().any(|case| case.stay_s <= 0.0) {
+        return Ok(None);
+    }
+    let told = told_without_families(cases, settings)?;
+    let everywhere: Vec<usize> = (0..cases.len()).collect();
+    let look = look(cases, &told, &everywhere)?;
+    let candidates = candidates(&all, settings)?;
+    Ok(Some((ByFeatures { look, candidates }, told)))
+}
+
+/// What is told of each case by candidates that were learned without its family.
+fn told_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<Told>> {
+    let mut told = vec![Told::new(); cases.len()];
+    for fold in dataset::folds(cases, settings.folds) {
+        let others: Vec<&Case> =
+            (0..cases.len()).filter(|i| !fold.contains(i)).map(|i| &cases[i]).collect();
+        let features = dataset::features(&others);
+        let candidates = candidates(&others, settings)?;
+        for i in fold {
+            let values = dataset::values(&cases[i], &features);
+            let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+            let one = |of: &OfCandidate| {
+                let candidate: Candidate = of.candidate.parse().ok()?;
+                let stay_s = cases[i].stay_s;
+                let convert_s = of.convert_products * stay_s;
+                Some((candidate, cost(convert_s, of.forest.sum(&values).exp() * stay_s)))
+            };
+            told[i] = candidates.iter().filter_map(one).collect();
+        }
+    }
+    Ok(told)
+}
+
+/// What a model that is there already tells of each case; none where it tells nothing by features
+/// alone.
+pub fn told_as_is(cases: &[Case], predictor: &Predictor) -> Option<Vec<Told>> {
+    let model: &Model = predictor.model();
+    model.by_features.as_ref()?;
+    let told = |case: &Case| {
+        let values = dataset::values(case, &model.features);
+        let told = predictor.by_features(&values, case.stay_s);
+        told.into_iter().map(|(candidate, cost)| (candidate.clone(), cost)).collect()
+    };
+    Some(cases.iter().map(told).collect())
+}
+
+fn cost(convert_s: f64, spmv_s: f64) -> Cost {
+    Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source: Source::Predicted }
+}
+
+/// The seconds of so many products, with the conversion.
+fn total_s(trial: &Trial, spmvs: f64) -> f64 {
+    let convert_s = if is_csr(&trial.candidate) { 0.0 } else { trial.convert_s };
+    convert_s + spmvs * trial.spmv_s
+}
+
+/// Those that multiply the CSR arrays, and the others that together save most.
+fn names(cases: &[&Case]) -> Vec<String> {
+    let mut all: Vec<&str> =
+        cases.iter().flat_map(|case| case.trials.iter().map(|t| t.name.as_str())).collect();
+    all.sort_unstable();
+    all.dedup();
+    let mut taken: Vec<String> =
+        INCUMBENTS.iter().filter(|name| all.contains(*name)).map(ToString::to_string).collect();
+    all.retain(|name| !INCUMBENTS.contains(name));
+    let column = |name: &&str| -> Vec<f64> {
+        let one = |case: &&Case| named(case, name).map_or(f64::INFINITY, |t| total_s(t, PRODUCTS));
+        cases.iter().map(one).collect()
+    };
+    let columns: Vec<Vec<f64>> = all.par_iter().map(column).collect();
+    let stays = |case: &&Case| {
+        let csr = case.trials.iter().filter(|trial| is_csr(&trial.candidate));
+        csr.map(|trial| total_s(trial, PRODUCTS)).fold(f64::INFINITY, f64::min)
+    };
+    let mut best: Vec<f64> = cases.iter().map(stays).collect();
+    let saved = |best: &[f64], column: &[f64]| {
+        let both = best.iter().zip(column).filter(|(best, _)| best.is_finite());
+        let (sum, count) = both.fold((0.0, 0_u32), |(sum, count), (best, own)| {
+            (sum + (best / best.min(*own)).ln(), count + 1)
+        });
+        sum / f64::from(count.max(1))
+    };
+    for _ in 0..MOST {
+        let savings: Vec<f64> = columns.iter().map(|column| saved(&best, column)).collect();
+        let most = (0..all.len()).max_by(|&a, &b| savings[a].total_cmp(&savings[b]));
+        let Some(most) = most.filter(|&most| savings[most] > SAVES) else { break };
+        taken.push(all[most].to_string());
+        best.iter_mut().zip(&columns[most]).for_each(|(best, own)| *best = best.min(*own));
+    }
+    taken
+}
+
+/// Learns what features tell of each candidate.
+fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<OfCandidate>> {
+    let features = dataset::features(cases);
+    let row = |case: &&Case| -> Vec<f64> {
+        let values = dataset::values(case, &features);
+        values.into_iter().map(|value| f64::from(value as f32)).collect()
+    };
+    let rows: Vec<Vec<f64>> = cases.iter().map(row).collect();
+    let learned = names(cases).into_par_iter().map(|name| {
+        let target = |case: &&Case| -> Option<f64> {
+            let taken = named(case, &name).map(|trial| trial.spmv_s.ln());
+            let refused = || incumbent(case).map(|trial| trial.spmv_s.ln() + REFUSED);
+            Some(taken.or_else(refused)? - case.stay_s.ln())
+        };
+        let known = cases.iter().zip(&rows).filter_map(|(case, row)| {
+            let finite = row.iter().all(|value| value.is_finite());
+            Some((row.clone(), target(case).filter(|target| finite && target.is_finite())?))
+        });
+        let (rows, targets): (Vec<_>, Vec<_>) = known.unzip();
+        let forest = Learner::ExtraTrees.fit(&rows, &targets, settings.seed);
+        let forest = forest.with_context(|| format!("trees of {name}"))?;
+        let products = |case: &&Case| Some(named(case, &name)?.convert_s / case.stay_s);
+        let mut products: Vec<f64> = cases.iter().filter_map(products).collect();
+        products.sort_by(f64::total_cmp);
+        let median = products.get(products.len() / 2).copied().unwrap_or(0.0);
+        let free = INCUMBENTS.contains(&name.as_str());
+        let convert_products = if free { 0.0 } else { median };
+        Ok(OfCandidate { candidate: name, convert_products, forest })
+    });
+    learned.collect()
+}
+
+/// Seconds that all takes for so many products where features are counted, over the seconds of
+/// staying with the incumbent. What a matrix refuses is found out by its conversion.
+fn over_stay(case: &Case, told: &Told, spmvs: u64) -> Option<f64> {
+    let stay = incumbent(case)?;
+    let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
+    let mut left: Vec<(&Candidate, &Cost)> = told.iter().map(|(name, cost)| (name, cost)).collect();
+    left.sort_by(|a, b| a.1.total_s(&workload).total_cmp(&b.1.total_s(&workload)));
+    let cv = case.features.get("row_nnz_cv").copied().unwrap_or(0.0);
+    let mut spent_s = counted_s(case.nnz, cv);
+    while let Some((candidate, cost)) = most_trusted(&left, case.margin, &workload) {
+        if let Some(trial) = case.trials.iter().find(|trial| trial.candidate == *candidate) {
+            return Some((spent_s + total_s(trial, spmvs as f64)) / (spmvs as f64 * stay.spmv_s));
+        }
+        spent_s += cost.convert_s;
+        left.retain(|(other, _)| *other != candidate);
+    }
+    Some((spent_s + total_s(stay, spmvs as f64)) / (spmvs as f64 * stay.spmv_s))
+}
+
+/// What is known of a case that a device holds.
+fn known(case: &Case, spmvs: u64) -> Glance {
+    Glance { read_s: counted_s(case.nnz, f64::MAX), ..tree::known(case, spmvs) }
+}
+
+/// What a loss counts beside a gain in the tree that tells whether to count features.
+const CAUTION: f64 = 30.0;
+
+/// What a chance counts as, the time with it over that without.
+const CHANCE: f64 = 0.94;
+
+/// Whether counting features pays, learned from the cases at these places.
+fn look(cases: &[Case], told: &[Told], seen: &[usize]) -> Result<Rules> {
+    // What costs no more than is no loss is worth its chance.
+    let tried = |i: usize, spmvs| {
+        let over = over_stay(&cases[i], &told[i], spmvs)?;
+        let over = if over <= 1.0 + LOSS { over.min(CHANCE) } else { over };
+        Some(Tried { case: &cases[i], spmvs, over })
+    };
+    let tried = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| tried(i, n)).into_iter().flatten());
+    let mut names = tree::size();
+    names.extend([SPMVS, READING]);
+    let question = Question { bold: LOOK, names, bounds: Vec::new(), caution: CAUTION, known };
+    tree::agreed(&tried.collect::<Vec<_>>(), &question)
+}
+
+/// Totals of what is chosen by features alone, which are counted where rules say so that were learned
+/// without the family, or these ones.
+///
+/// # Errors
+/// What linfa says.
+pub fn totals(
+    cases: &[Case],
+    told: &[Told],
+    rules: Option<&Rules>,
+    settings: &Settings,
+    spmvs: &[u64],
+) -> Result<Vec<Total>> {
+    let folds = match rules {
+        Some(_) => vec![(0..cases.len()).collect()],
+        None => dataset::folds(cases, settings.folds),
+    };
+    let mut ratios = vec![vec![1.0; cases.len()]; spmvs.len()];
+    let mut looked = vec![0_usize; spmvs.len()];
+    for fold in folds {
+        let rules = match rules {
+            Some(rules) => rules.clone(),
+            None => {
+                let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
+                look(cases, told, &seen)?
+            }
+        };
+        for i in fold {
+            for (k, &n) in spmvs.iter().enumerate() {
+                let looks =
+                    rules.walk(|name| Some(tree::input(&cases[i], &known(&cases[i], n), name)));
+                if looks.is_some_and(|(_, answer)| answer == LOOK) {
+                    looked[k] += 1;
+                    ratios[k][i] = 1.0 / over_stay(&cases[i], &told[i], n).unwrap_or(1.0);
+                }
+            }
+        }
+    }
+    let count = cases.len().max(1) as f64;
+    let total = |k: usize| {
+        let lost = ratios[k].iter().filter(|&&ratio| ratio < 1.0 / (1.0 + LOSS)).count();
+        Total {
+            spmvs: spmvs[k],
+            speedup: geometric_mean(ratios[k].iter().copied()),
+            losses: lost as f64 / count,
+            looked: looked[k] as f64 / count,
+            csr: 0.0,
+            pcsr: 0.0,
+        }
+    };
+    Ok((0..spmvs.len()).map(total).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use ellect::choose::CSR;
+    use ellect::cost::TERMS;
+
+    use super::*;
+    use crate::tree::tests::case;
+
+    const HLL: &str = "hll:hack=32,sort=none,tpr=1,col=32";
+
+    /// Matrices of short rows on which HLL takes half of the incumbent's time, and of long ones on
+    /// which it is refused.
+    fn cases() -> Vec<Case> {
+        let trial = |name: &str, spmv_s: f64, convert_s: f64| Trial {
+            candidate: name.parse().expect("a candidate"),
+            name: name.to_string(),
+            terms: [1.0; TERMS.len()],
+            estimate: cost(convert_s, spmv_s),
+            convert_s,
+            spmv_s,
+        };
+        let of = |i: usize| {
+            let class = ["stencil5", "power_law"][i % 2];
+            let mut case = case(class, 400 + 2 * i);
+            case.family = format!("{class}/{}", i / 2 % 5);
+            case.stay_s = 1e-4;
+            case.trials = vec![trial(INCUMBENTS[0], 1e-4, 0.0), trial(CSR, 2e-4, 1e-3)];
+            if class == "stencil5" {
+                case.trials.push(trial(HLL, 5e-5, 5e-4));
+            }
+            case
+        };
+        (0..160).map(of).collect()
+    }
+
+    #[test]
+    fn what_pays_is_told_by_features_without_the_family() {
+        let (cases, settings) = (cases(), Settings::default());
+        let (learned, told) = learn(&cases, &settings).expect("families").expect("cuSPARSE");
+        let names: Vec<&str> = learned.candidates.iter().map(|of| of.candidate.as_str()).collect();
+        assert_eq!(names, [INCUMBENTS[0], CSR, HLL]);
+        let products: Vec<f64> = learned.candidates.iter().map(|of| of.convert_products).collect();
+        assert_eq!(products[..2], [0.0, 0.0], "the arrays are there");
+        assert!((products[2] - 5.0).abs() < 1e-9, "{products:?}");
+        let features = dataset::features(&cases.iter().collect::<Vec<_>>());
+        learned.check(features.len()).expect("sound");
+
+        let totals = totals(&cases, &told, None, &settings, &[1, 10_000]).expect("examples");
+        let [one, many] = &totals[..] else { panic!("{totals:?}") };
+        assert_eq!((one.looked, one.losses, one.speedup), (0.0, 0.0, 1.0));
+        // Half of the matrices take half of the time.
+        assert!((many.speedup - 2f64.sqrt()).abs() < 0.01 && many.losses == 0.0, "{many:?}");
+        for (case, told) in cases.iter().zip(&told) {
+            let over = over_stay(case, told, 10_000).expect("an incumbent");
+            assert_eq!(over < 0.6, case.family.starts_with("stencil5"), "{}", case.source);
+        }
+    }
+
+    #[test]
+    fn hosts_learn_nothing_by_features_alone() {
+        let mut cases = cases();
+        cases.iter_mut().for_each(|case| drop(case.trials.remove(0)));
+        assert!(learn(&cases, &Settings::default()).expect("families").is_none());
+    }
+}

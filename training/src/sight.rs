@@ -1,0 +1,74 @@
+//! The trees that are asked at sight, learned from cases.
+
+use anyhow::Result;
+use ellect::choose::{CSR, PCSR};
+use ellect::model::{AtSight, LOOK, SPMVS as PRODUCTS, sectors};
+
+use crate::case::Case;
+use crate::replay::{AtAGlance, Trees, look_over_stay, named};
+use crate::train::Predicted;
+use crate::tree::{
+    self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, known, row_statistics,
+};
+
+/// The products that the tree learns from which tells whether a look pays: fewer than
+/// [`ALWAYS_LOOK`](ellect::model::ALWAYS_LOOK), from where on nobody asks it.
+pub const LOOK_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];
+
+/// The trees that are asked at sight, learned from the cases at these places.
+///
+/// # Errors
+/// What linfa says.
+pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Trees> {
+    let names = row_statistics();
+    let mut staying = Trees { look: tree::stay(), sight: Vec::new() };
+    let Some(precision) = seen.first().map(|&i| cases[i].precision) else { return Ok(staying) };
+    let with = |names: Vec<&'static str>, more: &[&'static str]| -> Vec<&'static str> {
+        names.into_iter().chain(more.iter().copied()).collect()
+    };
+    let [near, products] = [sectors(precision), PRODUCTS];
+    // Each has to take less than all that is taken without it. `csr` takes no conversion: what pays
+    // does so of any number of products.
+    let questions = [
+        (CSR, names.clone(), vec![READ, SHORT]),
+        (PCSR, with(names.clone(), &[near, products]), vec![SAMPLE, READ]),
+        (PCSR, with(tree::size(), &[near, products]), vec![SAMPLE, UNREAD, LARGE]),
+    ];
+    for (bold, names, bounds) in questions {
+        let read_s = |case: &Case| tree::asking_s(case, &bounds);
+        let tried = |i: usize, spmvs| {
+            let (case, glance) = (&cases[i], AtAGlance::of(&staying, &cases[i], spmvs));
+            named(case, bold).filter(|_| glance.taken.as_deref() != Some(bold))?;
+            let taken = AtAGlance { looks: false, taken: Some(bold.into()), read_s: read_s(case) };
+            let over = taken.over_stay(case, spmvs)? / glance.over_stay(case, spmvs)?;
+            Some(Tried { case, spmvs, over })
+        };
+        let spmvs: &[u64] = if bold == CSR { &[u64::MAX] } else { &LOOK_SPMVS };
+        let all = seen.iter().flat_map(|&i| spmvs.iter().map(move |&n| (i, n)));
+        let tried: Vec<_> = all.filter_map(|(i, n)| tried(i, n)).collect();
+        let bounds = bounds.clone();
+        let question = Question { bold, names, bounds, caution: MORE_CAUTION, known };
+        let rules = tree::agreed(&tried, &question)?;
+        // Where it is always the incumbent, nothing is asked.
+        if rules != tree::stay() {
+            let place = staying.sight.iter().filter(|asked| asked.candidate == bold).count();
+            staying.sight.insert(place, AtSight { candidate: bold.to_string(), rules });
+        }
+    }
+    // A look has to pay beside what is taken without one.
+    let looked = |i: usize, spmvs| {
+        let (case, glance) = (&cases[i], AtAGlance::of(&staying, &cases[i], spmvs));
+        let over = look_over_stay(case, &predicted[i], spmvs)? / glance.over_stay(case, spmvs)?;
+        Some(Tried { case, spmvs, over })
+    };
+    let looked = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| looked(i, n)).into_iter().flatten());
+    let names = with(names, &[PRODUCTS]);
+    let question = Question { bold: LOOK, names, bounds: vec![READ], caution: CAUTION, known };
+    let look = tree::agreed(&looked.collect::<Vec<_>>(), &question)?;
+    Ok(Trees { look, ..staying })
+}
+
+/// What a loss counts beside a gain in the tree that tells whether to look, and in those that tell
+/// what to take without.
+const CAUTION: f64 = 13.0;
+const MORE_CAUTION: f64 = 100.0;
