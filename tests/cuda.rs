@@ -264,12 +264,45 @@ fn a_matrix_on_the_gpu_is_prepared_from_there() {
     for (spec, other) in [("heat:60000", "heat:50000"), ("stencil27:150000", "stencil27:140000")] {
         prepared_from_there(&gpu, &tuner, spec, other);
     }
+    UNEVEN.iter().for_each(|spec| checked_from_there(&tuner, spec));
     let csr: Csr<f64> = "heat:500".parse::<Spec>().expect("a class and rows").make();
     let own = tuner.meter().gpu().expect("it was opened");
     let there = Arc::new(DeviceCsr::upload(own, &csr).expect("memory suffices"));
     let host = Tuner::open("cpu").expect("this machine");
     let refused = host.prepare_on_gpu(&there, &Workload::default()).expect_err("no GPU is open");
     assert!(refused.to_string().contains("cuda:0"), "{refused}");
+}
+
+/// Kinds on which many formats are refused, or need more memory than CSR.
+const UNEVEN: [&str; 12] = [
+    "stencil7:60000",
+    "constant7:60000",
+    "rmat:60000",
+    "web:40000",
+    "circuit:90000",
+    "kkt:30000",
+    "linear_program:20000",
+    "least_squares:30000",
+    "blocks5:4000",
+    "uniform:40000",
+    "road:90000:random",
+    "banded_outliers:40000:random",
+];
+
+/// What is chosen for a matrix on the GPU suits it, and its products are right.
+fn checked_from_there(tuner: &Tuner, spec: &str) {
+    let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
+    let own = tuner.meter().gpu().expect("it was opened");
+    let there = Arc::new(DeviceCsr::upload(own, &csr).expect("memory suffices"));
+    for spmvs in [1_000, 20_000] {
+        let (effort, verify) = (Effort::Predict, Verify::OnPrepare);
+        let workload = Workload { spmvs, effort, verify, ..Workload::default() };
+        let operator = tuner.prepare_on_gpu(&there, &workload);
+        let operator = operator.unwrap_or_else(|error| panic!("{spec}: {error}"));
+        let choice = operator.choice().expect("a choice was made");
+        println!("{spec}: {} for {spmvs} products: {:?}", choice.choice, choice.explanation);
+        assert_eq!(operator.to_csr().expect("it was copied"), csr, "{spec}");
+    }
 }
 
 fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
