@@ -1,9 +1,13 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
+#[cfg(feature = "cuda")]
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "cuda")]
+use crate::choose::Stays;
 use crate::choose::{self, CSR, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Device;
@@ -13,9 +17,9 @@ use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Basis, Candidate, Refusal, Target, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
-#[cfg(feature = "cuda")]
-use crate::model::staying;
 use crate::model::{CONFIDENT, Glance, Model, Predictor};
+#[cfg(feature = "cuda")]
+use crate::model::{staying, taken};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -140,6 +144,10 @@ impl Tuner {
     /// from samples of a large matrix took to suit, the next best is taken, and the operator's choice
     /// says so.
     ///
+    /// Where the tuner opened a GPU and the effort is [`Effort::Predict`], the matrix is uploaded
+    /// first and prepared as by `prepare_on_gpu`: what the GPU counts takes a small part of a look by
+    /// the host, which [`Tuner::recommend`] takes.
+    ///
     /// # Errors
     /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where [`Verify`] asked for a check and
     /// it failed.
@@ -148,6 +156,11 @@ impl Tuner {
         csr: &Csr<T>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
+        #[cfg(feature = "cuda")]
+        if let (true, Ok(gpu)) = (may_stay(workload), self.meter.gpu()) {
+            let there = Arc::new(DeviceCsr::upload(gpu, csr)?);
+            return self.prepare_there(&there, Some(csr), workload);
+        }
         self.prepare_by(csr, workload, |structure, candidate, target| {
             self.meter.prepare(csr, structure, candidate, target)
         })
@@ -166,33 +179,50 @@ impl Tuner {
         there: &Arc<DeviceCsr<T>>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
+        self.prepare_there(there, None, workload)
+    }
+
+    /// Prepares a matrix that is on the GPU, and on the host too where that is given.
+    #[cfg(feature = "cuda")]
+    fn prepare_there<T: Scalar>(
+        &self,
+        there: &Arc<DeviceCsr<T>>,
+        csr: Option<&Csr<T>>,
+        workload: &Workload,
+    ) -> Result<PreparedOperator<T>> {
         let gpu = self.meter.gpu()?;
+        let on_host = || match csr {
+            Some(csr) => Ok(Cow::Borrowed(csr)),
+            None => there.to_csr(gpu).map(Cow::Owned),
+        };
         let workload = Workload { precision: T::PRECISION, ..*workload };
         let target = choose::target(self.meter.device(), &workload);
-        if let Some(mut choice) = self.choose_on_gpu(there, &workload)? {
+        if let Some(mut choice) = self.choose_on_gpu(there, csr, &workload)? {
             let operator = first_that_suits(&mut choice, |candidate| {
                 let target = choose::target_of(candidate, &target);
                 PreparedOperator::built(gpu, there, candidate, &target)
             })?;
             if let Some(operator) = operator {
                 if workload.verify == Verify::OnPrepare {
-                    operator.verify(&there.to_csr(gpu)?, VERIFY_SEED)?;
+                    operator.verify(on_host()?.as_ref(), VERIFY_SEED)?;
                 }
                 return Ok(operator.with_choice(choice));
             }
         }
-        let csr = there.to_csr(gpu)?;
-        self.prepare_by(&csr, &workload, |structure, candidate, target| {
-            PreparedOperator::on_gpu(gpu, there, &csr, structure, candidate, target)
+        let csr = on_host()?;
+        self.prepare_by(csr.as_ref(), &workload, |structure, candidate, target| {
+            PreparedOperator::on_gpu(gpu, there, csr.as_ref(), structure, candidate, target)
         })
     }
 
-    /// What is chosen with no look of the host: by the size, or by features that the GPU counts. None
-    /// where the host is to look.
+    /// What is chosen with no look of the host but at the lengths of rows and a few entries of `csr`,
+    /// where it is there: by these and the size, or by features that the GPU counts. None where the
+    /// host is to look.
     #[cfg(feature = "cuda")]
     fn choose_on_gpu<T: Scalar>(
         &self,
         there: &DeviceCsr<T>,
+        csr: Option<&Csr<T>>,
         workload: &Workload,
     ) -> Result<Option<Choice>> {
         let Some(predictor) = self.model(workload).filter(|_| may_stay(workload)) else {
@@ -204,29 +234,38 @@ impl Tuner {
         let glance = Glance { spmvs: workload.spmvs, stay_s, read_s: 0.0, sample_s: 0.0 };
         // How long an update takes is not told by features.
         let told = model.by_features.as_ref().filter(|_| workload.values.updates() == 0);
-        if choose::looks_closer(matrix.nnz as u64, stay_s, workload.spmvs) && told.is_some() {
+        let Some(by) = told else {
+            if csr.is_some() {
+                return Ok(None);
+            }
+            let features = self.meter.gpu()?.features(there)?;
+            let feature = |name: &str| features.get(name);
+            let Some(look) = staying(&model.look, &glance, feature) else { return Ok(None) };
+            let stays = Stays { look, taken: taken(&model.sight, &glance, feature) };
+            return Ok(choose::stay(features, device, workload, &stays));
+        };
+        let nnz = matrix.nnz as u64;
+        if choose::looks_closer(nnz, stay_s, workload.spmvs) {
             return Ok(None);
         }
-        if let Some(by) = told {
-            let at_size = Features::at_size(size);
-            // How much rows differ is not known yet.
-            let glance =
-                Glance { read_s: choose::counted_s(matrix.nnz as u64, f64::MAX), ..glance };
-            if let Some(stays) = staying(&by.look, &[], &glance, |name| at_size.get(name)) {
-                return Ok(choose::stay(at_size, device, workload, &stays));
-            }
+        // How much rows differ is not known yet.
+        let counted = Glance { read_s: choose::counted_s(nnz, f64::MAX), ..glance };
+        let at_size = Features::at_size(size);
+        if let Some(look) = staying(&by.look, &counted, |name| at_size.get(name)) {
+            let taken = csr.and_then(|csr| {
+                let read_s = choose::read_s(matrix.nrows as u64);
+                let glance = Glance { read_s, sample_s: choose::SAMPLE_S, ..glance };
+                model.taken(&Structure::sampled(csr), &glance)
+            });
+            return Ok(choose::stay(at_size, device, workload, &Stays { look, taken }));
         }
         let features = self.meter.gpu()?.features(there)?;
         let values = model.features_of(&features);
-        if told.is_some() {
-            if model.nearness.confidence(&values) < CONFIDENT {
-                return Ok(None);
-            }
-            let told = predictor.by_features(&values, stay_s);
-            return Ok(choose::by_features(features, device, workload, &told));
+        if model.nearness.confidence(&values) < CONFIDENT {
+            return Ok(None);
         }
-        let stays = staying(&model.look, &model.sight, &glance, |name| features.get(name));
-        Ok(stays.and_then(|stays| choose::stay(features, device, workload, &stays)))
+        let told = predictor.by_features(&values, stay_s);
+        Ok(choose::by_features(features, device, workload, &told))
     }
 
     fn prepare_by<T: Scalar>(

@@ -121,6 +121,16 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     let of_several = lines.lines().filter(|line| line.contains("\"reruns\":[")).count();
     assert!((CLASSES.len()..=2 * CLASSES.len()).contains(&of_several), "{of_several}");
     assert!(summary.contains(&format!(" {of_several} candidates timed")), "{summary}");
+    // None runs more often than was asked for.
+    let enough = ["--rerun", "2", "--runs", "2", "--measure-only", "--export", "enough.jsonl"];
+    assert!(tune(data, &enough).output().expect("it runs").status.success());
+    let lines = std::fs::read_to_string(data.join("enough.jsonl")).expect("exported");
+    let reruns = |line: &str| {
+        let record: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        record["reruns"].as_array().map_or(0, Vec::len)
+    };
+    assert!(lines.lines().filter(|line| reruns(line) > 0).count() > of_several, "all that is near");
+    assert!(lines.lines().all(|line| reruns(line) <= 1));
 
     // A model that reached more than is reached now is told of.
     let mut better = second;

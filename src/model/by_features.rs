@@ -29,10 +29,10 @@ pub struct ByFeatures {
 pub struct OfCandidate {
     /// The candidate.
     pub candidate: String,
-    /// Time of its conversion over that of a product with the incumbent as it is estimated at sight
-    /// ([`stay_s`](crate::choose::stay_s)): the median; 0 where there is none.
-    pub convert_products: f64,
-    /// Logarithm of the time of a product over the same.
+    /// Time of its conversion.
+    pub conversion: Conversion,
+    /// Logarithm of the time of a product over that of one with the incumbent as it is estimated at
+    /// sight ([`stay_s`](crate::choose::stay_s)).
     pub forest: Forest,
 }
 
@@ -45,17 +45,37 @@ impl ByFeatures {
         let damaged = |part: &str, what| LoadFault::Damaged { part: part.to_string(), what };
         let looks = self.look.check(is_known_by_size, |answer| [LOOK, STAY].contains(&answer));
         looks.map_err(|what| damaged("by_features", what))?;
-        for OfCandidate { candidate, convert_products, forest } in &self.candidates {
+        for OfCandidate { candidate, conversion, forest } in &self.candidates {
             if candidate.parse::<Candidate>().is_err() {
                 return Err(LoadFault::Name { what: "candidate", name: candidate.clone() });
             }
-            if !(convert_products.is_finite() && *convert_products >= 0.0) {
-                let what = format!("its conversion takes {convert_products} products");
+            let Conversion { least_s, products } = *conversion;
+            if ![least_s, products].into_iter().all(|value| value.is_finite() && value >= 0.0) {
+                let what =
+                    format!("its conversion takes {least_s} seconds and {products} products");
                 return Err(damaged(candidate, what));
             }
             forest.check(features).map_err(|what| damaged(candidate, what))?;
         }
         Ok(())
+    }
+}
+
+/// What a conversion takes; nothing where the CSR arrays are multiplied as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Conversion {
+    /// Seconds at least.
+    pub least_s: f64,
+    /// What it takes beyond, in products with the incumbent as they are estimated at sight: the
+    /// median.
+    pub products: f64,
+}
+
+impl Conversion {
+    /// Seconds where a product with the incumbent is estimated to take `stay_s`.
+    pub fn seconds(self, stay_s: f64) -> f64 {
+        self.least_s + self.products * stay_s
     }
 }
 
@@ -67,9 +87,9 @@ mod tests {
     #[test]
     fn what_is_damaged_is_told() {
         let answer = |word: &str| Rules { nodes: vec![Rule::Answer(word.into())] };
-        let of = |candidate: &str, convert_products| OfCandidate {
+        let of = |candidate: &str, least_s| OfCandidate {
             candidate: candidate.into(),
-            convert_products,
+            conversion: Conversion { least_s, products: 2.0 },
             forest: Forest::default(),
         };
         let sound = ByFeatures { look: answer(LOOK), candidates: vec![of("csr", 0.0)] };
@@ -78,6 +98,10 @@ mod tests {
         assert!(matches!(with(of("csr:x=1", 0.0)), Err(LoadFault::Name { .. })));
         assert!(matches!(with(of("csr", f64::NAN)), Err(LoadFault::Damaged { .. })));
         assert!(matches!(with(of("csr", -1.0)), Err(LoadFault::Damaged { .. })));
+        let conversion = Conversion { least_s: 0.0, products: f64::INFINITY };
+        let never = OfCandidate { conversion, ..of("csr", 0.0) };
+        assert!(matches!(with(never), Err(LoadFault::Damaged { .. })));
+        assert_eq!(of("csr", 1.0).conversion.seconds(3.0), 7.0);
         let looks = |look| ByFeatures { look, ..sound.clone() }.check(3);
         assert!(matches!(looks(answer("csr")), Err(LoadFault::Damaged { .. })));
         for (feature, known) in [("nnz", true), (READING, true), ("row_nnz_max", false)] {

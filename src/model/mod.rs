@@ -28,13 +28,14 @@ use crate::features::{FEATURES, Features};
 use crate::format::{Candidate, find};
 use crate::scalar::Precision;
 use crate::structure::Structure;
-pub use by_features::{ByFeatures, OfCandidate};
+pub use by_features::{ByFeatures, Conversion, OfCandidate};
 pub use forest::{Forest, LEAF};
 pub use nearness::{Nearness, coordinate};
 pub use predictor::{Inputs, Predictor, input};
 pub use rules::{Rule, Rules};
 pub use sight::{
     ALWAYS_LOOK, AtSight, Glance, LONGEST, LOOK, READING, SAMPLING, SPMVS, STAY, sectors, staying,
+    taken,
 };
 use sight::{feature_at_sight, is_known_at_sight};
 
@@ -291,7 +292,18 @@ impl Model {
     /// where a look may pay. Of the matrix, at most the lengths of rows and a few entries are read,
     /// and those only where the trees ask for them.
     pub fn stays(&self, structure: &Structure<'_>, glance: &Glance) -> Option<Stays> {
-        staying(&self.look, &self.sight, glance, |name| feature_at_sight(structure, name))
+        let look = staying(&self.look, glance, |name| feature_at_sight(structure, name))?;
+        Some(Stays { look, taken: self.taken(structure, glance) })
+    }
+
+    /// What this matrix is to be multiplied by where it is not looked at, and why; none for the
+    /// incumbent. Reads of it no more than [`Model::stays`].
+    pub fn taken(
+        &self,
+        structure: &Structure<'_>,
+        glance: &Glance,
+    ) -> Option<(String, Vec<String>)> {
+        taken(&self.sight, glance, |name| feature_at_sight(structure, name))
     }
 
     /// Whether this matrix is to be multiplied by [`CSR`] rather than by the incumbent, which takes

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Forest, LEAF, Model, Prediction};
+use super::{Conversion, Forest, LEAF, Model, Prediction};
 use crate::choose::{Known, works};
 use crate::cost::{Cost, Estimator, Source, TERMS, relate, terms};
 use crate::features::Features;
@@ -123,7 +123,7 @@ pub struct Predictor {
     terms: Vec<usize>,
     formats: HashMap<String, Packed>,
     /// Candidates of [`ByFeatures`](super::ByFeatures), their conversions and trees.
-    by_features: Vec<(Candidate, f64, Packed)>,
+    by_features: Vec<(Candidate, Conversion, Packed)>,
 }
 
 /// What a model is asked with of one matrix; see [`Predictor::inputs`].
@@ -150,7 +150,7 @@ impl Predictor {
         };
         let told = |of: &super::OfCandidate| {
             let candidate = of.candidate.parse().ok()?;
-            Some((candidate, of.convert_products, Packed::new(&[], &of.forest)))
+            Some((candidate, of.conversion, Packed::new(&[], &of.forest)))
         };
         Predictor {
             terms: model.terms.iter().filter_map(place).collect(),
@@ -208,8 +208,9 @@ impl Predictor {
     /// estimated at sight: costs with no bytes, and an update for a conversion.
     pub fn by_features(&self, features: &[f64], stay_s: f64) -> Vec<(&Candidate, Cost)> {
         let values: Vec<f32> = features.iter().map(|&value| value as f32).collect();
-        let cost = |(_, products, packed): &(Candidate, f64, Packed)| {
-            let (convert_s, spmv_s) = (products * stay_s, packed.sum(&values).exp() * stay_s);
+        let cost = |(_, conversion, packed): &(Candidate, Conversion, Packed)| {
+            let (convert_s, spmv_s) =
+                (conversion.seconds(stay_s), packed.sum(&values).exp() * stay_s);
             let source = Source::Predicted;
             Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source }
         };

@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::Rules;
-use crate::choose::Stays;
 use crate::features::{Feature, Needs, of_rows_alone};
 use crate::scalar::Precision;
 use crate::structure::Structure;
@@ -75,32 +74,48 @@ impl Glance {
             name => feature(name),
         }
     }
+
+    /// The comparisons by which these rules answer with this word; none where they do not.
+    fn walk(
+        &self,
+        rules: &Rules,
+        said: &str,
+        feature: impl Fn(&str) -> Option<f64>,
+    ) -> Option<Vec<String>> {
+        let (met, answer) = rules.walk(|name| self.input(name, &feature))?;
+        (answer == said).then_some(met)
+    }
 }
 
 /// From so many products a matrix is looked at whatever the tree says: of an H200's records, all
 /// that a look takes is about a hundredth of so many products, and what it saves a third.
 pub const ALWAYS_LOOK: u64 = 100_000;
 
-/// What trees such as [`Model::look`](super::Model::look) and [`Model::sight`](super::Model::sight)
-/// say of a matrix with these features: why a look does not pay, and the first candidate to be taken
-/// then; none where a look may pay.
+/// Why looking closer at a matrix with these features does not pay, as a tree such as
+/// [`Model::look`](super::Model::look) says; none where it may.
 pub fn staying(
     look: &Rules,
-    sight: &[AtSight],
     glance: &Glance,
     feature: impl Fn(&str) -> Option<f64>,
-) -> Option<Stays> {
+) -> Option<Vec<String>> {
     if glance.spmvs >= ALWAYS_LOOK {
         return None;
     }
-    let walk = |rules: &Rules, said: &str| {
-        let (met, answer) = rules.walk(|name| glance.input(name, &feature))?;
-        (answer == said).then_some(met)
+    glance.walk(look, STAY, feature)
+}
+
+/// What a matrix with these features is multiplied by that is not looked at, as trees such as
+/// [`Model::sight`](super::Model::sight) say: the first candidate to be taken, and why; none for the
+/// incumbent.
+pub fn taken(
+    sight: &[AtSight],
+    glance: &Glance,
+    feature: impl Fn(&str) -> Option<f64>,
+) -> Option<(String, Vec<String>)> {
+    let taken = |AtSight { candidate, rules }: &AtSight| {
+        Some((candidate.clone(), glance.walk(rules, candidate, &feature)?))
     };
-    let look = walk(look, STAY)?;
-    let taken =
-        |AtSight { candidate, rules }: &AtSight| Some((candidate.clone(), walk(rules, candidate)?));
-    Some(Stays { look, taken: sight.iter().find_map(taken) })
+    sight.iter().find_map(taken)
 }
 
 /// Whether trees may ask for this at sight.

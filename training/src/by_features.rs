@@ -6,15 +6,14 @@ use ellect::choose::{INCUMBENTS, Workload, counted_s, is_csr, most_trusted};
 use ellect::cost::{Cost, Source};
 use ellect::format::Candidate;
 use ellect::model::{
-    ByFeatures, Glance, LOOK, Model, OfCandidate, Predictor, READING, Rules, SPMVS,
+    ByFeatures, Conversion, Glance, LOOK, Model, OfCandidate, Predictor, READING, Rules, SPMVS,
 };
 use rayon::prelude::*;
 
-use crate::case::{Case, Trial};
+use crate::case::{Case, Trial, Untimed};
 use crate::dataset;
-use crate::evaluate::Total;
 use crate::learner::Learner;
-use crate::replay::{LOSS, geometric_mean, incumbent, named};
+use crate::replay::{LOSS, incumbent, named};
 use crate::sight::LOOK_SPMVS;
 use crate::train::Settings;
 use crate::tree::{self, Question, Tried};
@@ -27,12 +26,18 @@ const SAVES: f64 = 1e-3;
 /// The products of the totals that candidates are taken by.
 const PRODUCTS: f64 = 1000.0;
 
-/// A candidate that a matrix refuses, or that was not worth timing there, counts as slower than the
-/// incumbent by this (as a logarithm): it is not to be taken, and what makes it so is to be learned.
+/// A candidate that a matrix refuses counts as slower than the incumbent by this (as a logarithm): it
+/// is not to be taken, and what makes it so is to be learned.
 const REFUSED: f64 = 0.3;
+
+/// Part of the conversions that take less than what is taken for the least time of one.
+const LEAST: f64 = 0.02;
 
 /// Seconds of a product and of the conversion of each candidate, as they are told of a case.
 pub type Told = Vec<(Candidate, Cost)>;
+
+/// What [`counted`] makes, by the places of products and of cases.
+pub type Counted = Vec<Vec<Option<f64>>>;
 
 /// Learns from all cases, and tells what is told of each without its family; none where there is no
 /// candidate beside the CSR arrays' or nothing is estimated at sight.
@@ -66,7 +71,7 @@ fn told_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<Told
             let one = |of: &OfCandidate| {
                 let candidate: Candidate = of.candidate.parse().ok()?;
                 let stay_s = cases[i].stay_s;
-                let convert_s = of.convert_products * stay_s;
+                let convert_s = of.conversion.seconds(stay_s);
                 Some((candidate, cost(convert_s, of.forest.sum(&values).exp() * stay_s)))
             };
             told[i] = candidates.iter().filter_map(one).collect();
@@ -144,9 +149,14 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<OfCandidate>> 
     let rows: Vec<Vec<f64>> = cases.iter().map(row).collect();
     let learned = names(cases).into_par_iter().map(|name| {
         let target = |case: &&Case| -> Option<f64> {
-            let taken = named(case, &name).map(|trial| trial.spmv_s.ln());
-            let refused = || incumbent(case).map(|trial| trial.spmv_s.ln() + REFUSED);
-            Some(taken.or_else(refused)? - case.stay_s.ln())
+            let spmv_s = match (named(case, &name), case.untimed.get(&name)) {
+                (Some(trial), _) => trial.spmv_s,
+                (None, Some(Untimed::Cut(estimate))) => estimate.spmv_s,
+                (None, Some(Untimed::Refused)) => incumbent(case)?.spmv_s * REFUSED.exp(),
+                // There was no time for it.
+                (None, None) => return None,
+            };
+            Some(spmv_s.ln() - case.stay_s.ln())
         };
         let known = cases.iter().zip(&rows).filter_map(|(case, row)| {
             let finite = row.iter().all(|value| value.is_finite());
@@ -155,19 +165,32 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<OfCandidate>> 
         let (rows, targets): (Vec<_>, Vec<_>) = known.unzip();
         let forest = Learner::ExtraTrees.fit(&rows, &targets, settings.seed);
         let forest = forest.with_context(|| format!("trees of {name}"))?;
-        let products = |case: &&Case| Some(named(case, &name)?.convert_s / case.stay_s);
-        let mut products: Vec<f64> = cases.iter().filter_map(products).collect();
-        products.sort_by(f64::total_cmp);
-        let median = products.get(products.len() / 2).copied().unwrap_or(0.0);
-        let free = INCUMBENTS.contains(&name.as_str());
-        let convert_products = if free { 0.0 } else { median };
-        Ok(OfCandidate { candidate: name, convert_products, forest })
+        let conversion = conversion(cases, &name);
+        Ok(OfCandidate { candidate: name, conversion, forest })
     });
     learned.collect()
 }
 
+/// What conversions to a candidate took.
+fn conversion(cases: &[&Case], name: &str) -> Conversion {
+    if INCUMBENTS.contains(&name) {
+        return Conversion::default();
+    }
+    let one = |case: &&Case| Some((named(case, name)?.convert_s, case.stay_s));
+    let all: Vec<(f64, f64)> = cases.iter().filter_map(one).collect();
+    let quantile = |mut values: Vec<f64>, part: f64| {
+        values.sort_by(f64::total_cmp);
+        let place = (values.len() as f64 * part) as usize;
+        values.get(place).copied().unwrap_or(0.0)
+    };
+    let least_s = quantile(all.iter().map(|(convert_s, _)| *convert_s).collect(), LEAST);
+    let beyond = |(convert_s, stay_s): &(f64, f64)| (convert_s - least_s).max(0.0) / stay_s;
+    Conversion { least_s, products: quantile(all.iter().map(beyond).collect(), 0.5) }
+}
+
 /// Seconds that all takes for so many products where features are counted, over the seconds of
-/// staying with the incumbent. What a matrix refuses is found out by its conversion.
+/// staying with the incumbent. What a matrix refuses is found out by its conversion, what was not
+/// worth timing takes its estimate, and what there was no time for is not there.
 fn over_stay(case: &Case, told: &Told, spmvs: u64) -> Option<f64> {
     let stay = incumbent(case)?;
     let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
@@ -179,7 +202,14 @@ fn over_stay(case: &Case, told: &Told, spmvs: u64) -> Option<f64> {
         if let Some(trial) = case.trials.iter().find(|trial| trial.candidate == *candidate) {
             return Some((spent_s + total_s(trial, spmvs as f64)) / (spmvs as f64 * stay.spmv_s));
         }
-        spent_s += cost.convert_s;
+        match case.untimed.get(&candidate.to_string()) {
+            Some(Untimed::Cut(estimate)) => {
+                let all_s = spent_s + estimate.convert_s + spmvs as f64 * estimate.spmv_s;
+                return Some(all_s / (spmvs as f64 * stay.spmv_s));
+            }
+            Some(Untimed::Refused) => spent_s += cost.convert_s,
+            None => {}
+        }
         left.retain(|(other, _)| *other != candidate);
     }
     Some((spent_s + total_s(stay, spmvs as f64)) / (spmvs as f64 * stay.spmv_s))
@@ -191,7 +221,11 @@ fn known(case: &Case, spmvs: u64) -> Glance {
 }
 
 /// What a loss counts beside a gain in the tree that tells whether to count features.
-const CAUTION: f64 = 30.0;
+const CAUTION: f64 = 100.0;
+
+/// Features are counted, whatever the tree says, where that takes at most this part of the time of
+/// all products: a loss of no more counts for none.
+const CHEAP: f64 = 0.015;
 
 /// What a chance counts as, the time with it over that without.
 const CHANCE: f64 = 0.94;
@@ -208,27 +242,28 @@ fn look(cases: &[Case], told: &[Told], seen: &[usize]) -> Result<Rules> {
     let mut names = tree::size();
     names.extend([SPMVS, READING]);
     let question = Question { bold: LOOK, names, bounds: Vec::new(), caution: CAUTION, known };
-    tree::agreed(&tried.collect::<Vec<_>>(), &question)
+    let rules = tree::agreed(&tried.collect::<Vec<_>>(), &question)?;
+    Ok(tree::or_below(rules, READING, CHEAP, LOOK))
 }
 
-/// Totals of what is chosen by features alone, which are counted where rules say so that were learned
+/// For each number of products and each case the seconds that all takes where features are counted,
+/// over those of staying with the incumbent; none where rules say not to count them that were learned
 /// without the family, or these ones.
 ///
 /// # Errors
 /// What linfa says.
-pub fn totals(
+pub fn counted(
     cases: &[Case],
     told: &[Told],
     rules: Option<&Rules>,
     settings: &Settings,
     spmvs: &[u64],
-) -> Result<Vec<Total>> {
+) -> Result<Counted> {
     let folds = match rules {
         Some(_) => vec![(0..cases.len()).collect()],
         None => dataset::folds(cases, settings.folds),
     };
-    let mut ratios = vec![vec![1.0; cases.len()]; spmvs.len()];
-    let mut looked = vec![0_usize; spmvs.len()];
+    let mut counted = vec![vec![None; cases.len()]; spmvs.len()];
     for fold in folds {
         let rules = match rules {
             Some(rules) => rules.clone(),
@@ -242,25 +277,12 @@ pub fn totals(
                 let looks =
                     rules.walk(|name| Some(tree::input(&cases[i], &known(&cases[i], n), name)));
                 if looks.is_some_and(|(_, answer)| answer == LOOK) {
-                    looked[k] += 1;
-                    ratios[k][i] = 1.0 / over_stay(&cases[i], &told[i], n).unwrap_or(1.0);
+                    counted[k][i] = over_stay(&cases[i], &told[i], n);
                 }
             }
         }
     }
-    let count = cases.len().max(1) as f64;
-    let total = |k: usize| {
-        let lost = ratios[k].iter().filter(|&&ratio| ratio < 1.0 / (1.0 + LOSS)).count();
-        Total {
-            spmvs: spmvs[k],
-            speedup: geometric_mean(ratios[k].iter().copied()),
-            losses: lost as f64 / count,
-            looked: looked[k] as f64 / count,
-            csr: 0.0,
-            pcsr: 0.0,
-        }
-    };
-    Ok((0..spmvs.len()).map(total).collect())
+    Ok(counted)
 }
 
 #[cfg(test)]
@@ -269,6 +291,7 @@ mod tests {
     use ellect::cost::TERMS;
 
     use super::*;
+    use crate::totals;
     use crate::tree::tests::case;
 
     const HLL: &str = "hll:hack=32,sort=none,tpr=1,col=32";
@@ -304,13 +327,15 @@ mod tests {
         let (learned, told) = learn(&cases, &settings).expect("families").expect("cuSPARSE");
         let names: Vec<&str> = learned.candidates.iter().map(|of| of.candidate.as_str()).collect();
         assert_eq!(names, [INCUMBENTS[0], CSR, HLL]);
-        let products: Vec<f64> = learned.candidates.iter().map(|of| of.convert_products).collect();
-        assert_eq!(products[..2], [0.0, 0.0], "the arrays are there");
-        assert!((products[2] - 5.0).abs() < 1e-9, "{products:?}");
+        let convert_s: Vec<f64> =
+            learned.candidates.iter().map(|of| of.conversion.seconds(1e-4)).collect();
+        assert_eq!(convert_s[..2], [0.0, 0.0], "the arrays are there");
+        assert!((convert_s[2] - 5e-4).abs() < 1e-12, "{convert_s:?}");
         let features = dataset::features(&cases.iter().collect::<Vec<_>>());
         learned.check(features.len()).expect("sound");
 
-        let totals = totals(&cases, &told, None, &settings, &[1, 10_000]).expect("examples");
+        let counted = counted(&cases, &told, None, &settings, &[1, 10_000]).expect("examples");
+        let totals = totals::there(&counted, &[1, 10_000]);
         let [one, many] = &totals[..] else { panic!("{totals:?}") };
         assert_eq!((one.looked, one.losses, one.speedup), (0.0, 0.0, 1.0));
         // Half of the matrices take half of the time.

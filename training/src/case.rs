@@ -8,7 +8,7 @@ use ellect::choose::{Workload, stay_s, target, target_of};
 use ellect::cost::{Cost, Estimator, TERMS, relate, terms};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
-use ellect::measure::{Measurement, Seen};
+use ellect::measure::{Measurement, Outcome, Seen};
 use ellect::structure::Structure;
 use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Fingerprint, Precision};
@@ -74,6 +74,18 @@ pub struct Case {
     pub features: BTreeMap<String, f64>,
     /// Every candidate that was timed.
     pub trials: Vec<Trial>,
+    /// Why others were not; what a run had no time for is not among them.
+    #[serde(skip)]
+    pub untimed: BTreeMap<String, Untimed>,
+}
+
+/// Why a candidate was not timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Untimed {
+    /// Its format refused the matrix, or it failed.
+    Refused,
+    /// Its estimate was hopeless beside that of the best.
+    Cut(Cost),
 }
 
 impl Case {
@@ -220,9 +232,14 @@ impl Records {
     pub fn cases(&self, device: &Device) -> Vec<Case> {
         type Key<'a> = (&'a str, Fingerprint, Precision);
         let mut groups: BTreeMap<Key<'_>, BTreeMap<&str, &Measurement>> = BTreeMap::new();
+        let mut untimed: BTreeMap<(Fingerprint, Precision), Vec<&Measurement>> = BTreeMap::new();
         for m in self.measurements.iter().filter(|m| m.device == device.name) {
             let Some(structure) = self.structures.get(&m.fingerprint) else { continue };
-            if m.basis != Basis::Original || m.cost().is_none() {
+            if m.basis != Basis::Original {
+                continue;
+            }
+            if m.cost().is_none() {
+                untimed.entry((m.fingerprint, m.precision)).or_default().push(m);
                 continue;
             }
             let key = (structure.source.as_str(), m.fingerprint, m.precision);
@@ -238,6 +255,8 @@ impl Records {
             let mut trials: Vec<Trial> = trials.collect();
             let workload = Workload { precision, ..Workload::default() };
             let size = [structure.nrows, structure.ncols, structure.nnz].map(|n| n as usize);
+            let untimed = untimed.get(&(fingerprint, precision)).into_iter().flatten();
+            let untimed = untimed.map(|m| (m.candidate.clone(), why_untimed(m, device)));
             relate(trials.iter_mut().map(|trial| (&trial.candidate, &mut trial.terms)));
             Case {
                 source: source.to_string(),
@@ -255,10 +274,25 @@ impl Records {
                 analysis_s: structure.analysis_s.unwrap_or(0.0),
                 features: structure.features.clone(),
                 trials,
+                untimed: untimed.collect(),
             }
         };
         let cases: Vec<Case> = groups.into_iter().map(case).collect();
         cases.into_iter().filter(|case| !case.trials.is_empty()).collect()
+    }
+}
+
+/// Why this one was not timed.
+fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
+    let seen = measurement.seen.as_deref();
+    let candidate = measurement.candidate.parse::<Candidate>().ok();
+    match (&measurement.outcome, seen, candidate) {
+        (Outcome::Cut { .. }, Some(seen), Some(candidate)) => {
+            let workload = Workload { precision: measurement.precision, ..Workload::default() };
+            let estimator = Estimator::of(seen.sight, &target(device, &workload));
+            Untimed::Cut(estimator.cost(&candidate, &seen.work))
+        }
+        _ => Untimed::Refused,
     }
 }
 

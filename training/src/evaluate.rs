@@ -7,27 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail};
 use ellect::Precision;
-use ellect::choose::{CSR, PCSR};
 use ellect::model::{Model, Predictor};
 use serde::Serialize;
 
-use crate::by_features;
+use crate::by_features::{self, Counted};
 use crate::case::Case;
 use crate::dataset;
 use crate::figures::{self, ESTIMATE, Figure, Figures, MEASURE, MODEL, TWO_TIMED};
-use crate::replay::{
-    AtAGlance, Choices, LOSS, Score, Trees, best_of_few, best_of_measured, best_s, geometric_mean,
-    look_over_stay, named, untimed,
-};
-use crate::sight::trees;
+use crate::replay::{Choices, Score, Trees, best_of_few, best_of_measured, best_s, named, untimed};
+use crate::sight::{trees, without_families};
+use crate::totals::{self, SPMVS, Total};
 use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out, predict};
 use crate::tree::{self, row_statistics};
 
 /// Matrices of at least so many nonzeros are reported alone too.
 pub const LARGE_NNZ: u64 = 1_000_000;
-
-/// The products that totals with conversion are reported for.
-pub const SPMVS: [u64; 3] = [100, 1000, 10_000];
 
 /// The depth of the tree over row statistics.
 const DEPTH: usize = 6;
@@ -41,24 +35,6 @@ pub struct Row {
     pub all: Score,
     /// Over those of at least [`LARGE_NNZ`] nonzeros, where there are any.
     pub large: Option<Score>,
-}
-
-/// Totals with analysis and conversion against staying with the incumbent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Total {
-    /// Products.
-    pub spmvs: u64,
-    /// Geometric mean of the incumbent's total over the total of the choice.
-    pub speedup: f64,
-    /// Share of the matrices whose total is worse by over 2 %.
-    pub losses: f64,
-    /// Share of the matrices that are looked at: of the others a tree says by the lengths of their
-    /// rows that features would not pay.
-    pub looked: f64,
-    /// Share of the matrices that are not, and that another tree gives to [`CSR`].
-    pub csr: f64,
-    /// The same of [`PCSR`].
-    pub pcsr: f64,
 }
 
 /// A class of matrices.
@@ -156,14 +132,14 @@ pub fn report(
         Unseen::Untried => predicted.iter().map(|p| p.confidence).collect(),
     };
     let left_out = left_out.as_deref();
-    let asked = asked_without_families(cases, predicted, settings)?;
+    let asked = without_families(cases, settings, |seen| trees(cases, predicted, seen))?;
     let by_tree = Some(by_tree(cases, settings)?);
-    let there = match by_features::learn(cases, settings)? {
-        Some((_, told)) => by_features::totals(cases, &told, None, settings, &SPMVS)?,
-        None => Vec::new(),
+    let counted = match by_features::learn(cases, settings)? {
+        Some((_, told)) => Some(by_features::counted(cases, &told, None, settings, &SPMVS)?),
+        None => None,
     };
     let confidences = &confidences;
-    let made = Made { predicted, asked: &asked, by_tree, there, confidences, left_out };
+    let made = Made { predicted, asked: &asked, by_tree, counted, confidences, left_out };
     let profile_too = settings.fitted.is_some();
     Ok(Report { plan: plan.to_string(), profile_too, ..tables(cases, made)? })
 }
@@ -188,15 +164,17 @@ pub fn evaluate_as_is(cases: &[Case], model: Model) -> Result<Report> {
     let asked = vec![trees; cases.len()];
     let confidences: Vec<f64> = predicted.iter().map(|p| p.confidence).collect();
     let rules = model.by_features.as_ref().map(|by| &by.look);
-    let there = match by_features::told_as_is(cases, &predictor) {
-        Some(told) => by_features::totals(cases, &told, rules, &Settings::default(), &SPMVS)?,
-        None => Vec::new(),
+    let counted = match by_features::told_as_is(cases, &predictor) {
+        Some(told) => {
+            Some(by_features::counted(cases, &told, rules, &Settings::default(), &SPMVS)?)
+        }
+        None => None,
     };
     let made = Made {
         predicted: &predicted,
         asked: &asked,
         by_tree: None,
-        there,
+        counted,
         confidences: &confidences,
         left_out: None,
     };
@@ -211,8 +189,8 @@ struct Made<'a> {
     asked: &'a [Trees],
     /// What a tree over row statistics chooses.
     by_tree: Option<Choices>,
-    /// Totals of matrices that the device holds.
-    there: Vec<Total>,
+    /// What is done with matrices whose features a GPU counts.
+    counted: Option<Counted>,
     confidences: &'a [f64],
     /// Predictions by models that saw none of the class.
     left_out: Option<&'a [Predicted]>,
@@ -220,10 +198,11 @@ struct Made<'a> {
 
 fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
     let first = cases.first().context("there are no cases to evaluate on")?;
-    let Made { predicted, asked, by_tree, there, confidences, left_out } = made;
+    let Made { predicted, asked, by_tree, counted, confidences, left_out } = made;
     let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
     let rows = rows(cases, predicted, by_tree);
-    let totals = totals(cases, predicted, asked);
+    let totals = totals::on_host(cases, predicted, asked, counted.as_ref());
+    let there = counted.map_or_else(Vec::new, |counted| totals::there(&counted, &SPMVS));
     let median_error = median_error(cases, predicted);
     let sum = |left_out: &[Predicted]| left_out.iter().map(|p| p.confidence).sum::<f64>();
     let confidence = left_out.map(|out| sum(out) / confidences.iter().sum::<f64>());
@@ -350,56 +329,6 @@ fn rows(cases: &[Case], predicted: &[Predicted], by_tree: Option<Choices>) -> Ve
         Some(Row { all, large: rule.score(cases, is_large), rule: rule.rule })
     };
     rules.into_iter().filter_map(row).collect()
-}
-
-/// For each case the trees that are asked at sight, learned without its family.
-fn asked_without_families(
-    cases: &[Case],
-    predicted: &[Predicted],
-    settings: &Settings,
-) -> Result<Vec<Trees>> {
-    let mut asked = vec![Trees::default(); cases.len()];
-    for fold in dataset::folds(cases, settings.folds) {
-        let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
-        let trees = trees(cases, predicted, &seen)?;
-        for i in fold {
-            asked[i] = trees.clone();
-        }
-    }
-    Ok(asked)
-}
-
-/// Totals for numbers of products. The trees of a case tell whether it is looked at, and where it is
-/// not, what is taken.
-fn totals(cases: &[Case], predicted: &[Predicted], asked: &[Trees]) -> Vec<Total> {
-    let mut ratios = vec![vec![1.0; cases.len()]; SPMVS.len()];
-    let [mut looked, mut csr, mut pcsr] = [[0usize; SPMVS.len()]; 3];
-    for (i, case) in cases.iter().enumerate() {
-        for (k, &spmvs) in SPMVS.iter().enumerate() {
-            let glance = AtAGlance::of(&asked[i], case, spmvs);
-            let over = match glance.looks {
-                true => look_over_stay(case, &predicted[i], spmvs),
-                false => glance.over_stay(case, spmvs),
-            };
-            looked[k] += usize::from(glance.looks);
-            csr[k] += usize::from(glance.taken.as_deref() == Some(CSR));
-            pcsr[k] += usize::from(glance.taken.as_deref() == Some(PCSR));
-            ratios[k][i] = 1.0 / over.unwrap_or(1.0);
-        }
-    }
-    let count = cases.len().max(1) as f64;
-    let total = |k: usize| {
-        let lost = ratios[k].iter().filter(|&&ratio| ratio < 1.0 / (1.0 + LOSS)).count();
-        Total {
-            spmvs: SPMVS[k],
-            speedup: geometric_mean(ratios[k].iter().copied()),
-            losses: lost as f64 / count,
-            looked: looked[k] as f64 / count,
-            csr: csr[k] as f64 / count,
-            pcsr: pcsr[k] as f64 / count,
-        }
-    };
-    (0..SPMVS.len()).map(total).collect()
 }
 
 fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {

@@ -3,7 +3,8 @@
 use ellect::Precision;
 use serde::Serialize;
 
-use crate::evaluate::{Row, Total};
+use crate::evaluate::Row;
+use crate::totals::Total;
 
 /// Names of the rules that figures are of.
 pub const MODEL: &str = "model";
@@ -178,12 +179,13 @@ const THERE: [TotalGoal; 3] = [
 ];
 
 /// The figures of these totals, as scores of a model.
-pub fn scores_there(there: &[Total]) -> Vec<(String, f64)> {
-    let figures = Figures { rows: &[], totals: &[], there, median_error: 0.0, confidence: None };
+pub fn scores_of_totals(totals: &[Total], there: &[Total]) -> Vec<(String, f64)> {
+    let figures = Figures { rows: &[], totals, there, median_error: 0.0, confidence: None };
     // Those of no rows do not hang on the precision.
     let figures = figures.of(Precision::F64).into_iter();
-    let there = figures.filter(|figure| figure.key.starts_with("there_"));
-    there.map(|figure| (figure.key.to_string(), figure.value)).collect()
+    let of_totals = |key: &str| key.starts_with("there_") || key.starts_with("total_");
+    let figures = figures.filter(|figure| of_totals(figure.key));
+    figures.map(|figure| (figure.key.to_string(), figure.value)).collect()
 }
 
 /// The table of figures, as Markdown.

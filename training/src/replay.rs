@@ -7,7 +7,7 @@ use ellect::choose::{INCUMBENTS, SAMPLE_S, Workload, best_few, is_csr, read_s, s
 use ellect::cost::Cost;
 use ellect::features::{Needs, of_rows_alone};
 use ellect::format::Candidate;
-use ellect::model::{AtSight, Rules, sectors, staying};
+use ellect::model::{AtSight, Rules, sectors, staying, taken};
 use serde::Serialize;
 
 use crate::case::{Case, Trial};
@@ -206,6 +206,13 @@ pub struct Trees {
     pub sight: Vec<AtSight>,
 }
 
+impl Trees {
+    /// The same where no matrix is looked at.
+    pub fn without_look(&self) -> Trees {
+        Trees { look: tree::stay(), sight: self.sight.clone() }
+    }
+}
+
 /// What trees say of a case, and what they asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AtAGlance {
@@ -228,14 +235,12 @@ impl AtAGlance {
             sampled.set(sampled.get() || name == sectors(case.precision));
             case.features.get(name).copied()
         };
-        let stays = staying(&trees.look, &trees.sight, &tree::known(case, spmvs), feature);
+        let known = tree::known(case, spmvs);
+        let looks = staying(&trees.look, &known, feature).is_none();
+        let taken = if looks { None } else { taken(&trees.sight, &known, feature) };
         let read_s = if read.get() { read_s(case.nrows) } else { 0.0 };
         let sample_s = if sampled.get() { SAMPLE_S } else { 0.0 };
-        AtAGlance {
-            looks: stays.is_none(),
-            taken: stays.and_then(|stays| Some(stays.taken?.0)),
-            read_s: read_s + sample_s,
-        }
+        AtAGlance { looks, taken: taken.map(|(name, _)| name), read_s: read_s + sample_s }
     }
 
     /// Seconds of so many products without a look after this glance, over those with the incumbent

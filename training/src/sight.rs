@@ -5,8 +5,9 @@ use ellect::choose::{CSR, PCSR};
 use ellect::model::{AtSight, LOOK, SPMVS as PRODUCTS, sectors};
 
 use crate::case::Case;
+use crate::dataset;
 use crate::replay::{AtAGlance, Trees, look_over_stay, named};
-use crate::train::Predicted;
+use crate::train::{Predicted, Settings};
 use crate::tree::{
     self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, known, row_statistics,
 };
@@ -15,23 +16,24 @@ use crate::tree::{
 /// [`ALWAYS_LOOK`](ellect::model::ALWAYS_LOOK), from where on nobody asks it.
 pub const LOOK_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];
 
-/// The trees that are asked at sight, learned from the cases at these places.
+fn with(names: Vec<&'static str>, more: &[&'static str]) -> Vec<&'static str> {
+    names.into_iter().chain(more.iter().copied()).collect()
+}
+
+/// The trees that are asked where no matrix is looked at, learned from the cases at these places.
 ///
 /// # Errors
 /// What linfa says.
-pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Trees> {
+pub fn without_look(cases: &[Case], seen: &[usize]) -> Result<Trees> {
     let names = row_statistics();
     let mut staying = Trees { look: tree::stay(), sight: Vec::new() };
     let Some(precision) = seen.first().map(|&i| cases[i].precision) else { return Ok(staying) };
-    let with = |names: Vec<&'static str>, more: &[&'static str]| -> Vec<&'static str> {
-        names.into_iter().chain(more.iter().copied()).collect()
-    };
     let [near, products] = [sectors(precision), PRODUCTS];
     // Each has to take less than all that is taken without it. `csr` takes no conversion: what pays
     // does so of any number of products.
     let questions = [
         (CSR, names.clone(), vec![READ, SHORT]),
-        (PCSR, with(names.clone(), &[near, products]), vec![SAMPLE, READ]),
+        (PCSR, with(names, &[near, products]), vec![SAMPLE, READ]),
         (PCSR, with(tree::size(), &[near, products]), vec![SAMPLE, UNREAD, LARGE]),
     ];
     for (bold, names, bounds) in questions {
@@ -55,6 +57,15 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
             staying.sight.insert(place, AtSight { candidate: bold.to_string(), rules });
         }
     }
+    Ok(staying)
+}
+
+/// The trees that are asked at sight, learned from the cases at these places.
+///
+/// # Errors
+/// What linfa says.
+pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Trees> {
+    let staying = without_look(cases, seen)?;
     // A look has to pay beside what is taken without one.
     let looked = |i: usize, spmvs| {
         let (case, glance) = (&cases[i], AtAGlance::of(&staying, &cases[i], spmvs));
@@ -62,10 +73,30 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
         Some(Tried { case, spmvs, over })
     };
     let looked = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| looked(i, n)).into_iter().flatten());
-    let names = with(names, &[PRODUCTS]);
+    let names = with(row_statistics(), &[PRODUCTS]);
     let question = Question { bold: LOOK, names, bounds: vec![READ], caution: CAUTION, known };
     let look = tree::agreed(&looked.collect::<Vec<_>>(), &question)?;
     Ok(Trees { look, ..staying })
+}
+
+/// For each case the trees that are learned without its family.
+///
+/// # Errors
+/// What `learn` says, which is given the places of the others.
+pub fn without_families(
+    cases: &[Case],
+    settings: &Settings,
+    learn: impl Fn(&[usize]) -> Result<Trees>,
+) -> Result<Vec<Trees>> {
+    let mut asked = vec![Trees::default(); cases.len()];
+    for fold in dataset::folds(cases, settings.folds) {
+        let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
+        let trees = learn(&seen)?;
+        for i in fold {
+            asked[i] = trees.clone();
+        }
+    }
+    Ok(asked)
 }
 
 /// What a loss counts beside a gain in the tree that tells whether to look, and in those that tell

@@ -14,12 +14,13 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::by_features;
 use crate::case::Case;
 use crate::dataset;
-use crate::evaluate::{self, SPMVS, Total};
+use crate::evaluate;
 use crate::figures;
 use crate::learner::Learner;
 use crate::profile::Fitted;
 use crate::replay::Trees;
 use crate::sight;
+use crate::totals::{self, SPMVS, Total};
 use crate::tree;
 
 /// How to train.
@@ -114,7 +115,8 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     Ok(Trained { model, plan, predicted })
 }
 
-/// The model with what features alone tell learned anew, and its totals without the families.
+/// The model with what features alone tell learned anew, and its totals without the families: of
+/// matrices on a host, and of those that the device holds.
 ///
 /// # Errors
 /// Cases that are not those of the model, none that features alone tell anything of, and what learners
@@ -123,18 +125,21 @@ pub fn with_by_features(
     model: Model,
     cases: &[Case],
     settings: &Settings,
-) -> Result<(Model, Vec<Total>)> {
+) -> Result<(Model, [Vec<Total>; 2])> {
     if data_of(&cases.iter().collect::<Vec<_>>())? != model.data {
         bail!("the model was trained on other records: train it again");
     }
     let learned = by_features::learn(cases, settings)?;
     let (learned, told) = learned.context("nothing was timed here with cuSPARSE")?;
-    let there = by_features::totals(cases, &told, None, settings, &SPMVS)?;
+    let counted = by_features::counted(cases, &told, None, settings, &SPMVS)?;
+    let asked = sight::without_families(cases, settings, |seen| sight::without_look(cases, seen))?;
+    let on_host = totals::on_host(cases, &[], &asked, Some(&counted));
+    let there = totals::there(&counted, &SPMVS);
     let mut scores = model.scores.clone();
-    scores.extend(figures::scores_there(&there));
+    scores.extend(figures::scores_of_totals(&on_host, &there));
     let model = Model { by_features: Some(learned), scores, ..model };
     model.check()?;
-    Ok((model, there))
+    Ok((model, [on_host, there]))
 }
 
 /// The plan that cross-validation finds best, by the root mean square of regret: means differ by less

@@ -223,14 +223,25 @@ fn both(first: Rules, second: Rules, word: &str) -> Rules {
     }
     let here = |next: u32| if first.nodes[next as usize] == said { behind } else { next };
     let there = |next: u32| behind + next;
-    let moved = |rule: &Rule, place: &dyn Fn(u32) -> u32| match rule.clone() {
+    let asked = first.nodes.iter().map(|rule| moved(rule.clone(), here));
+    Rules { nodes: asked.chain(second.nodes.into_iter().map(|rule| moved(rule, there))).collect() }
+}
+
+/// Rules that say this word where an input is less than this, and what `rules` say where it is not.
+pub fn or_below(rules: Rules, input: &str, below: f64, word: &str) -> Rules {
+    let first = Rule::Split { feature: input.to_string(), below, low: 1, high: 2 };
+    let rest = rules.nodes.into_iter().map(|rule| moved(rule, |next| next + 2));
+    Rules { nodes: [first, Rule::Answer(word.to_string())].into_iter().chain(rest).collect() }
+}
+
+/// A rule whose next ones were moved.
+fn moved(rule: Rule, place: impl Fn(u32) -> u32) -> Rule {
+    match rule {
         Rule::Split { feature, below, low, high } => {
             Rule::Split { feature, below, low: place(low), high: place(high) }
         }
         answer @ Rule::Answer(_) => answer,
-    };
-    let asked = first.nodes.iter().map(|rule| moved(rule, &here));
-    Rules { nodes: asked.chain(second.nodes.iter().map(|rule| moved(rule, &there))).collect() }
+    }
 }
 
 /// A row of a tree's table.
@@ -341,6 +352,13 @@ pub(crate) mod tests {
         let always = Rules { nodes: vec![answer(LOOK)] };
         assert_eq!(both(always.clone(), tree("nnz"), LOOK), tree("nnz"));
         assert_eq!(both(tree("nnz"), always, LOOK).nodes.len(), 4);
+
+        let rules = or_below(tree("nnz"), "nrows", 3.0, LOOK);
+        rules.check(|name| !name.is_empty(), |word| [STAY, LOOK].contains(&word)).expect("sound");
+        for (nrows, nnz, expected) in [(2.0, 0.0, LOOK), (4.0, 0.0, STAY), (4.0, 2.0, LOOK)] {
+            let value = |name: &str| Some(if name == "nrows" { nrows } else { nnz });
+            assert_eq!(rules.walk(value).expect("an answer").1, expected);
+        }
     }
 
     /// A case without trials of a generated matrix.
@@ -361,6 +379,7 @@ pub(crate) mod tests {
             analysis_s: 0.0,
             features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
             trials: Vec::new(),
+            untimed: BTreeMap::new(),
         }
     }
 

@@ -52,9 +52,14 @@ pub struct Tuning<'a> {
 pub enum Remembered {
     /// They are not taken again.
     Kept,
-    /// The incumbents and what takes at most so many times the best time are run once more, which
-    /// joins the runs before; the others are not taken again.
-    Rerun(f64),
+    /// The incumbents and what takes at most `near` times the best time are run once more, which joins
+    /// the runs before, unless these are `most` already; the others are not taken again.
+    Rerun {
+        /// At least 1.
+        near: f64,
+        /// Runs of a candidate in all.
+        most: usize,
+    },
     /// They are taken again.
     Replaced,
 }
@@ -156,9 +161,14 @@ impl Earlier {
     fn kept(&self, remembered: Remembered) -> HashSet<&str> {
         let spmv_s = |m: &Measurement| m.cost().map(|cost| cost.spmv_s);
         let best_s = self.0.values().filter_map(spmv_s).fold(f64::INFINITY, f64::min);
+        let runs = |m: &Measurement| match &m.outcome {
+            Outcome::Timed(timing) => timing.runs().count(),
+            _ => 0,
+        };
         let reruns = |(candidate, m): &(&String, &Measurement)| match (remembered, spmv_s(m)) {
-            (Remembered::Rerun(near), Some(spmv_s)) => {
-                spmv_s <= near * best_s || INCUMBENTS.contains(&candidate.as_str())
+            (Remembered::Rerun { near, most }, Some(spmv_s)) => {
+                let is_near = spmv_s <= near * best_s || INCUMBENTS.contains(&candidate.as_str());
+                is_near && runs(m) < most
             }
             _ => false,
         };

@@ -152,16 +152,18 @@ fn fit_by_features(
         let model = Model::parse(&bytes, &device.name, precision).with_context(what)?;
         let working = spinner("training");
         let cases = of_precision(&cases, precision);
-        let (model, there) = with_by_features(model, &cases, &settings(fit, None))?;
+        let (model, [on_host, there]) = with_by_features(model, &cases, &settings(fit, None))?;
         working.finish_and_clear();
         fs::write(&path, model.bytes()?).with_context(what)?;
-        for total in there {
-            let (times, slower) = (total.speedup, 100.0 * total.losses);
-            print(&format!(
-                "{precision}, {} products, families left out: {times:.3} times as fast as the incumbent, \
-                 {slower:.1} % slower by over 2 %\n",
-                total.spmvs
-            ))?;
+        for (place, totals) in [("a host", on_host), ("the device", there)] {
+            for total in totals {
+                let (times, slower) = (total.speedup, 100.0 * total.losses);
+                print(&format!(
+                    "{precision}, {} products, matrix on {place}, families left out: {times:.3} times as \
+                     fast as the incumbent, {slower:.1} % slower by over 2 %\n",
+                    total.spmvs
+                ))?;
+            }
         }
     }
     Ok(())

@@ -63,6 +63,9 @@ pub struct Tune {
     /// is compared with: of several runs the middle one counts
     #[arg(long, value_name = "TIMES", value_parser = times)]
     rerun: Option<f64>,
+    /// Runs of a candidate in all, from which on it is not run once more
+    #[arg(long, value_name = "N", requires = "rerun", default_value_t = 3)]
+    runs: usize,
     /// Measure only candidates whose text begins so, a format with a new kernel for instance; may be
     /// repeated
     #[arg(long, value_name = "TEXT")]
@@ -144,7 +147,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         budget: tune.budget,
         share: tune.share,
         remembered: match (tune.rerun, tune.resume) {
-            (Some(near), _) => Remembered::Rerun(near),
+            (Some(near), _) => Remembered::Rerun { near, most: tune.runs },
             (None, true) => Remembered::Kept,
             (None, false) => Remembered::Replaced,
         },
