@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use corpus::edges;
-use ellect::choose::{Effort, INCUMBENTS, Verify, Workload};
+use ellect::choose::{Choice, Effort, INCUMBENTS, Verify, Workload};
 use ellect::device::cuda::{DeviceCsr, Gpu};
 use ellect::device::{Device, Kind};
 use ellect::features::Features;
@@ -302,6 +302,18 @@ fn checked_from_there(tuner: &Tuner, spec: &str) {
         let choice = operator.choice().expect("a choice was made");
         println!("{spec}: {} for {spmvs} products: {:?}", choice.choice, choice.explanation);
         assert_eq!(operator.to_csr().expect("it was copied"), csr, "{spec}");
+
+        // Of a matrix on the host the same is chosen, but where nothing is counted.
+        let of_host = tuner.prepare(&csr, &workload);
+        let of_host = of_host.unwrap_or_else(|error| panic!("{spec}: {error}"));
+        assert!(of_host.on_device().is_some(), "{spec}");
+        assert_eq!(of_host.to_csr().expect("it was copied"), csr, "{spec}");
+        let choice_of_host = of_host.choice().expect("a choice was made");
+        let counted = |choice: &Choice| choice.explanation[0].contains("by features alone");
+        assert_eq!(counted(choice_of_host), counted(choice), "{spec}: {choice_of_host:?}");
+        if counted(choice) {
+            assert_eq!(choice_of_host, choice, "{spec}");
+        }
     }
 }
 
