@@ -144,9 +144,9 @@ impl Tuner {
     /// from samples of a large matrix took to suit, the next best is taken, and the operator's choice
     /// says so.
     ///
-    /// Where the tuner opened a GPU and the effort is [`Effort::Predict`], the matrix is uploaded
-    /// first and prepared as by `prepare_on_gpu`: what the GPU counts takes a small part of a look by
-    /// the host, which [`Tuner::recommend`] takes.
+    /// Where the tuner opened a GPU, has models of it and the effort is [`Effort::Predict`], the matrix
+    /// is uploaded first and prepared as by `prepare_on_gpu`: what the GPU counts takes a small part
+    /// of a look by the host, which [`Tuner::recommend`] takes.
     ///
     /// # Errors
     /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where [`Verify`] asked for a check and
