@@ -296,6 +296,7 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
     __syncthreads();
     const uint32_t* base = first_columns[i / 32];
     if (i % 32 == 0) bases[thread / 32] = make_uint4(base[0], base[1], base[2], base[3]);
+    const bool keeps = values;
     values += thread / 32 * (32 * EACH);
     uint32_t packed[EACH], more[EACH];
 #pragma unroll
@@ -304,7 +305,7 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
         const uint32_t away = shared.sorted.columns[at] - base[k / 2], where = shared.sorted.places[at];
         packed[k] = (away << place_bits(tile) & 0xffff) | placed<T>(where);
         more[k] = away >> left;
-        values[value_at<T>(k)] = n > 0 ? from[start + where] : T(0);
+        if (keeps) values[value_at<T>(k)] = n > 0 ? from[start + where] : T(0);
     }
     low[thread] = make_uint4(packed[0] | packed[1] << 16, packed[2] | packed[3] << 16,
                              packed[4] | packed[5] << 16, packed[6] | packed[7] << 16);
@@ -361,25 +362,82 @@ extern "C" __global__ void __launch_bounds__(256)
     put<16>(more, wide + 4 * (32 * at + lane));
 }
 
+// The entry of number `k` of a thread, by its place: `packed` is of its columns.
+template <class T>
+__device__ __forceinline__ uint64_t entry_of(uint64_t start, const uint4& packed, uint32_t size,
+                                             int k) {
+    const uint32_t pairs[4] = {packed.x, packed.y, packed.z, packed.w};
+    return start + placed<T>(pairs[k / 2] >> 16 * (k % 2) & (size - 1));
+}
+
 // Takes over new values, given in the order of the CSR matrix: a thread those that a thread of a
 // product takes, of which there are `threads` a tile.
 template <class T, class Offset>
 __device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t tiles, uint32_t threads,
                                              const Offset* __restrict__ tile_ptr,
-                                             const T* __restrict__ from,
-                                             const uint4* __restrict__ low, T* values) {
+                                             const uint4* __restrict__ low,
+                                             const T* __restrict__ from, T* values) {
     const uint64_t thread = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x, t = thread / threads;
     if (t >= tiles) return;
     const uint64_t start = tile_ptr[t];
     const uint4 packed = low[thread];
-    const uint32_t pairs[4] = {packed.x, packed.y, packed.z, packed.w};
     values += thread / 32 * (32 * EACH);
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
-        const uint32_t place = pairs[k / 2] >> 16 * (k % 2) & (threads * EACH - 1);
-        const uint64_t at = start + placed<T>(place);
+        const uint64_t at = entry_of<T>(start, packed, threads * EACH, k);
         values[value_at<T>(k)] = at < nnz ? from[at] : T(0);
     }
+}
+
+// Puts the numbers of values (convert_few.cu) of a thread's slots beside each other, eight bits each.
+template <class T, class Offset>
+__device__ __forceinline__ void number_tiles(uint64_t nnz, uint32_t tiles, uint32_t threads,
+                                             const Offset* __restrict__ tile_ptr,
+                                             const uint4* __restrict__ low,
+                                             const uint8_t* __restrict__ from, uint2* numbers) {
+    const uint64_t thread = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x, t = thread / threads;
+    if (t >= tiles) return;
+    const uint64_t start = tile_ptr[t];
+    const uint4 packed = low[thread];
+    uint32_t words[2] = {0, 0};
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        const uint64_t at = entry_of<T>(start, packed, threads * EACH, k);
+        words[k / 4] |= (at < nnz ? uint32_t(from[at]) : 0u) << 8 * (k % 4);
+    }
+    numbers[thread] = make_uint2(words[0], words[1]);
+}
+
+// *other = the first row with a value that differs from that of its number's entry, if it is below
+// *other. `numbers` is null where all have the first. Values are compared by their bits.
+template <class T, class Word, class Offset>
+__device__ __forceinline__ void check_numbers(uint64_t nnz, uint32_t tiles, uint32_t threads,
+                                              const Offset* __restrict__ tile_ptr,
+                                              const uint4* __restrict__ low, uint32_t nrows,
+                                              const Offset* __restrict__ row_ptr,
+                                              const uint2* __restrict__ numbers,
+                                              const uint64_t* __restrict__ entries,
+                                              const Word* __restrict__ from, uint32_t* other) {
+    const uint64_t thread = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x, t = thread / threads;
+    if (t >= tiles || tile_ptr[t] == tile_ptr[t + 1]) return;
+    const uint64_t start = tile_ptr[t];
+    const uint4 packed = low[thread];
+    const uint2 own = numbers ? numbers[thread] : make_uint2(0, 0);
+    uint64_t first = nnz;
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        const uint64_t at = entry_of<T>(start, packed, threads * EACH, k);
+        const uint32_t number = (k < 4 ? own.x : own.y) >> 8 * (k % 4) & 0xff;
+        if (at < first && from[at] != from[entries[number]]) first = at;
+    }
+    if (first == nnz) return;
+    uint32_t low_row = 0, high_row = nrows;
+    while (high_row - low_row > 1) {
+        const uint32_t middle = low_row + (high_row - low_row) / 2;
+        if (row_ptr[middle] <= first) low_row = middle;
+        else high_row = middle;
+    }
+    atomicMin(other, low_row);
 }
 
 #define OFFSETS(width, Offset)                                                                    \
@@ -397,16 +455,28 @@ __device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t tiles, uint3
         place_tiles<Offset>(nrows, most, weight, chunks, row_ptr, starts, kept_rows, kept_ptr,    \
                             tile_rows, tile_ptr);                                                 \
     }                                                                                             \
-    PRECISIONS(width, Offset, f64, double)                                                        \
-    PRECISIONS(width, Offset, f32, float)
-#define PRECISIONS(width, Offset, name, T)                                                        \
+    PRECISIONS(width, Offset, f64, double, uint64_t)                                              \
+    PRECISIONS(width, Offset, f32, float, uint32_t)
+#define PRECISIONS(width, Offset, name, T, Word)                                                  \
     SORT(width, Offset, name, T, 1024)                                                            \
     SORT(width, Offset, name, T, 2048)                                                            \
     SORT(width, Offset, name, T, 4096)                                                            \
     extern "C" __global__ void __launch_bounds__(256) update_tiles_##width##_##name(              \
-        uint64_t nnz, uint32_t tiles, uint32_t threads, const Offset* tile_ptr, const T* from,    \
-        const uint4* low, T* values) {                                                            \
-        update_tiles<T, Offset>(nnz, tiles, threads, tile_ptr, from, low, values);                \
+        uint64_t nnz, uint32_t tiles, uint32_t threads, const Offset* tile_ptr, const uint4* low, \
+        const T* from, T* values) {                                                               \
+        update_tiles<T, Offset>(nnz, tiles, threads, tile_ptr, low, from, values);                \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256) number_tiles_##width##_##name(              \
+        uint64_t nnz, uint32_t tiles, uint32_t threads, const Offset* tile_ptr, const uint4* low, \
+        const uint8_t* from, uint2* numbers) {                                                    \
+        number_tiles<T, Offset>(nnz, tiles, threads, tile_ptr, low, from, numbers);               \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256) check_numbers_##width##_##name(             \
+        uint64_t nnz, uint32_t tiles, uint32_t threads, const Offset* tile_ptr, const uint4* low, \
+        uint32_t nrows, const Offset* row_ptr, const uint2* numbers, const uint64_t* entries,     \
+        const Word* from, uint32_t* other) {                                                      \
+        check_numbers<T, Word, Offset>(nnz, tiles, threads, tile_ptr, low, nrows, row_ptr,        \
+                                       numbers, entries, from, other);                            \
     }
 #define SORT(width, Offset, name, T, tile)                                                        \
     extern "C" __global__ void __launch_bounds__(tile / EACH) sort_tiles##tile##_##width##_##name( \

@@ -4,6 +4,7 @@ mod blocks;
 mod columns;
 mod constants;
 mod diagonals;
+mod few;
 mod histogram;
 mod near;
 mod rows;
@@ -31,6 +32,7 @@ pub(crate) use columns::Classes;
 pub use columns::{ColumnSample, HubColumns, RowParts, column_counts};
 pub(crate) use constants::MostPieces;
 pub use constants::{ConstantCounts, Constants};
+pub use few::{FEW, FewValues};
 #[cfg(feature = "cuda")]
 pub(crate) use diagonals::all_diagonals;
 pub use histogram::Histogram;
@@ -93,6 +95,14 @@ impl ValuesOf<'_> {
             ValuesOf::F64(values) => values[k].to_bits(),
         }
     }
+
+    /// As many ones as a value has bits.
+    fn ones(&self) -> u64 {
+        match self {
+            ValuesOf::F32(_) => u64::from(u32::MAX),
+            ValuesOf::F64(_) => u64::MAX,
+        }
+    }
 }
 
 /// A pattern and its lazily computed properties.
@@ -127,6 +137,8 @@ pub struct Structure<'a> {
     tile_steps: Mutex<HashMap<(usize, usize), (f64, f64)>>,
     constants: Mutex<HashMap<usize, Option<Arc<Constants>>>>,
     constant_counts: Mutex<HashMap<usize, Option<ConstantCounts>>>,
+    few_values: OnceLock<Option<Arc<FewValues>>>,
+    value_count: OnceLock<Option<usize>>,
     blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
     some_blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
     block_fill: Mutex<HashMap<usize, f64>>,
@@ -195,6 +207,8 @@ impl<'a> Structure<'a> {
             tile_steps: Mutex::default(),
             constants: Mutex::default(),
             constant_counts: Mutex::default(),
+            few_values: OnceLock::new(),
+            value_count: OnceLock::new(),
             blocks: Mutex::default(),
             some_blocks: Mutex::default(),
             block_fill: Mutex::default(),
@@ -287,6 +301,24 @@ impl<'a> Structure<'a> {
                 let diagonals = self.n_diagonals(hack);
                 ConstantCounts::of(self.pattern, values, hack, diagonals, hacks)
             }
+        })
+    }
+
+    /// The distinct values, where they are few; `None` where they are not, or unknown. One pass over
+    /// the values, or less where they are many.
+    pub fn few_values(&self) -> Option<Arc<FewValues>> {
+        let values = self.values?;
+        let find = || FewValues::of(values, self.pattern.nnz()).map(Arc::new);
+        once(&self.few_values, find).clone()
+    }
+
+    /// How many values [`Structure::few_values`] are; of a large matrix, where this structure is for
+    /// estimates, those of a sample of the entries.
+    pub fn value_count(&self) -> Option<usize> {
+        let values = self.values?;
+        *once(&self.value_count, || match self.detail {
+            Detail::Whole => self.few_values().map(|few| few.bits.len()),
+            Detail::Sampled => FewValues::count_sampled(values, self.pattern.nnz()),
         })
     }
 

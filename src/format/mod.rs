@@ -9,6 +9,7 @@ mod blocks;
 mod build;
 mod columns;
 mod diagonals;
+mod few;
 mod fill;
 mod launch;
 mod offsets;
@@ -16,6 +17,7 @@ mod params;
 mod parts;
 mod rows;
 mod slices;
+mod sorted;
 mod tiles;
 
 use serde::{Deserialize, Serialize};
@@ -62,6 +64,7 @@ formats! {
     cdia::CdiaFormat,
     pcsr::PcsrFormat,
     stcsr::StcsrFormat,
+    stvi::StviFormat,
     slabs::SlabsFormat,
     ehyb::EhybFormat,
     hubs::HubsFormat,

@@ -130,6 +130,14 @@ pub static CLASSES: &[Class] = &[
         |rows, seed| banded(rows, 20, 0.5, seed)),
     class("banded_outliers", "a dense band, and in every other row one entry anywhere",
         17.3, MESH, |rows, seed| banded_outliers(rows, 10, 0.8, seed)),
+    class("followers", "rmat without weights: every entry is 1", 14.0, GRAPH, followers),
+    class("friends", "chung_lu without weights", 12.0, GRAPH, friends),
+    class("links", "web without weights", 11.0, MESH, links),
+    class("laplacian", "graph Laplacian of triangles: -1, and degrees of up to 6", 7.0, MESH,
+        |rows, seed| laplacian(edge(rows, 2), seed)),
+    class("incidence", "roads and the crossings that they join: -1 and 1", 2.0, FIXED,
+        |rows, seed| incidence(edge(rows * 4 / 5, 2), seed)),
+    class("cover", "linear_program with coefficients of 1", 9.7, FIXED, cover),
 ];
 
 /// The edge of the square or cube with about so many points.

@@ -18,6 +18,7 @@ mod quantum;
 mod random;
 mod scaled;
 mod spec;
+mod unweighted;
 
 use crate::csr::Csr;
 use crate::error::Result;
@@ -36,6 +37,7 @@ pub use quantum::holstein_hubbard;
 pub use random::random_order;
 pub use scaled::scaled;
 pub use spec::{MOST_ROWS, Order, Spec};
+pub use unweighted::{cover, followers, friends, incidence, laplacian, links};
 
 /// The matrix of this class with about `rows` rows, in its natural order.
 ///

@@ -1,0 +1,166 @@
+// The distinct values of a CSR matrix that the GPU holds, where they are few (src/structure/few.rs),
+// and the number of that of each entry. Values are compared by their bits, so that they are numbers
+// of 32 or 64 bits here; the one of all ones marks an empty place.
+//
+// Launch: blocks of 256 threads over entries; order_values one block of 1024.
+#include "common.cuh"
+
+// The most distinct values, and places that they are looked for in.
+constexpr uint32_t FEW = 256, PLACES = 1024;
+
+template <class Word> constexpr Word EMPTY = Word(~Word(0));
+
+__device__ __forceinline__ uint32_t first_place(uint32_t value) {
+    return value * 0x9e3779b9u >> 22;
+}
+__device__ __forceinline__ uint32_t first_place(uint64_t value) {
+    return first_place(uint32_t(value) ^ uint32_t(value >> 32) * 0x85ebca6bu);
+}
+
+__device__ __forceinline__ uint32_t claim(uint32_t* place, uint32_t value) {
+    return atomicCAS(place, EMPTY<uint32_t>, value);
+}
+__device__ __forceinline__ uint64_t claim(uint64_t* place, uint64_t value) {
+    static_assert(sizeof(unsigned long long) == 8, "");
+    return atomicCAS(reinterpret_cast<unsigned long long*>(place),
+                     static_cast<unsigned long long>(EMPTY<uint64_t>),
+                     static_cast<unsigned long long>(value));
+}
+
+// Puts a value in its place among others; `added` is called with that place where it is new. Whether
+// there was one left.
+template <class Word, class Added>
+__device__ __forceinline__ bool put(volatile Word* places, Word value, const Added& added) {
+    uint32_t p = first_place(value);
+    for (uint32_t steps = 0; steps < PLACES; steps++, p = (p + 1) % PLACES) {
+        Word there = places[p];
+        if (there == EMPTY<Word>) {
+            there = claim(const_cast<Word*>(places + p), value);
+            if (there == EMPTY<Word>) {
+                added(p);
+                return true;
+            }
+        }
+        if (there == value) return true;
+    }
+    return false;
+}
+
+// Puts the values of all entries into `places` (empty before) and an entry of each beside it, and
+// counts them: *count is 0 before, and more than FEW where they are more or one is the empty mark.
+// What is found then is of no use.
+template <class Word>
+__device__ __forceinline__ void find_values(uint64_t nnz, const Word* __restrict__ from,
+                                            Word* places, uint64_t* entries, uint32_t* count) {
+    __shared__ Word own[PLACES];
+    __shared__ uint64_t own_entries[PLACES];
+    __shared__ uint32_t own_count;
+    for (uint32_t p = threadIdx.x; p < PLACES; p += blockDim.x) own[p] = EMPTY<Word>;
+    if (threadIdx.x == 0) own_count = 0;
+    __syncthreads();
+    volatile uint32_t* const found = &own_count;
+    const uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
+    Word last = EMPTY<Word>;
+    for (uint64_t k = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x; k < nnz; k += stride) {
+        if (*found > FEW || *(volatile uint32_t*)count > FEW) break;
+        const Word value = from[k];
+        if (value == last) continue;
+        last = value;
+        const bool fits = value != EMPTY<Word> && put(own, value, [&](uint32_t p) {
+            own_entries[p] = k;
+            atomicAdd(&own_count, 1u);
+        });
+        if (!fits) atomicMax(&own_count, FEW + 1);
+    }
+    __syncthreads();
+    if (own_count > FEW) {
+        if (threadIdx.x == 0) atomicMax(count, FEW + 1);
+        return;
+    }
+    for (uint32_t p = threadIdx.x; p < PLACES; p += blockDim.x) {
+        if (own[p] == EMPTY<Word> || *(volatile uint32_t*)count > FEW) continue;
+        const bool fits = put(places, own[p], [&](uint32_t place) {
+            entries[place] = own_entries[p];
+            atomicAdd(count, 1u);
+        });
+        if (!fits) atomicMax(count, FEW + 1);
+    }
+}
+
+// The values in the order of their bits, and their entries. One block.
+template <class Word>
+__device__ __forceinline__ void order_values(const Word* __restrict__ places,
+                                             const uint64_t* __restrict__ place_entries,
+                                             Word* values, uint64_t* entries) {
+    __shared__ Word all[FEW];
+    __shared__ uint32_t count;
+    if (threadIdx.x == 0) count = 0;
+    __syncthreads();
+    const uint32_t p = threadIdx.x;
+    const Word value = places[p];
+    const bool is = value != EMPTY<Word>;
+    if (is) {
+        const uint32_t at = atomicAdd(&count, 1u);
+        if (at < FEW) all[at] = value;
+    }
+    __syncthreads();
+    if (!is || count > FEW) return;
+    uint32_t rank = 0;
+    for (uint32_t i = 0; i < count; i++) rank += all[i] < value;
+    values[rank] = value, entries[rank] = place_entries[p];
+}
+
+// numbers[k] = which of the `count` values, in the order of their bits, that of entry k is.
+template <class Word>
+__device__ __forceinline__ void number_values(uint64_t nnz, uint32_t count,
+                                              const Word* __restrict__ from,
+                                              const Word* __restrict__ values, uint8_t* numbers) {
+    __shared__ Word all[FEW];
+    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) all[i] = values[i];
+    __syncthreads();
+    const uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
+    for (uint64_t k = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x; k < nnz; k += stride) {
+        const Word value = from[k];
+        uint32_t low = 0;
+        for (uint32_t step = FEW / 2; step > 0; step /= 2)
+            if (low + step < count && all[low + step] <= value) low += step;
+        numbers[k] = uint8_t(low);
+    }
+}
+
+// values[i] = the value of the entry of value i.
+template <class Word>
+__device__ __forceinline__ void take_values(uint32_t count, const uint64_t* __restrict__ entries,
+                                            const Word* __restrict__ from, Word* values) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) values[i] = from[entries[i]];
+}
+
+// Marks places as empty: words of 32 bits.
+extern "C" __global__ void __launch_bounds__(256) clear_places(uint32_t* words) {
+    words[blockIdx.x * blockDim.x + threadIdx.x] = 0xffffffffu;
+}
+
+#define PRECISION(name, Word)                                                                     \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        find_values_##name(uint64_t nnz, const Word* from, Word* places, uint64_t* entries,       \
+                           uint32_t* count) {                                                     \
+        find_values<Word>(nnz, from, places, entries, count);                                     \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(PLACES)                                          \
+        order_values_##name(const Word* places, const uint64_t* place_entries, Word* values,      \
+                            uint64_t* entries) {                                                  \
+        order_values<Word>(places, place_entries, values, entries);                               \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        number_values_##name(uint64_t nnz, uint32_t count, const Word* from, const Word* values,  \
+                             uint8_t* numbers) {                                                  \
+        number_values<Word>(nnz, count, from, values, numbers);                                   \
+    }                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        take_values_##name(uint32_t count, const uint64_t* entries, const Word* from,             \
+                           Word* values) {                                                        \
+        take_values<Word>(count, entries, from, values);                                          \
+    }
+PRECISION(f64, uint64_t)
+PRECISION(f32, uint32_t)

@@ -1,0 +1,107 @@
+//! Matrices that have few distinct values.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::ValuesOf;
+use super::sample::spread;
+
+/// The most distinct values that numbers of 8 bits tell apart.
+pub const FEW: usize = 256;
+
+/// Entries that a thread looks at in a row.
+const CHUNK: usize = 1 << 14;
+
+/// Entries that an estimate looks at: so many neighbours in so many places.
+const SAMPLED: [usize; 2] = [256, 256];
+
+/// The distinct values of a matrix, at most [`FEW`]; told apart by their bits, so that 0.0 and -0.0
+/// are two. None is the NaN whose bits are all ones, which marks empty places where a GPU looks
+/// for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FewValues {
+    /// Their bits, rising.
+    pub bits: Vec<u64>,
+    /// An entry of each, by its number in the CSR arrays.
+    pub entries: Vec<usize>,
+}
+
+impl FewValues {
+    /// The values of `nnz` entries; `None` where they are not few.
+    pub(super) fn of(values: ValuesOf<'_>, nnz: usize) -> Option<Self> {
+        let chunks = (0..nnz.div_ceil(CHUNK)).into_par_iter();
+        chunks
+            .try_fold(FewValues::default, |few, chunk| {
+                few.with(values, chunk * CHUNK..nnz.min((chunk + 1) * CHUNK))
+            })
+            .try_reduce(FewValues::default, |few, other| {
+                other.entries.into_iter().try_fold(few, |few, k| few.with(values, k..k + 1))
+            })
+    }
+
+    /// How many distinct values a sample of `nnz` entries has, evenly spread; `None` as in
+    /// [`FewValues::of`].
+    pub(super) fn count_sampled(values: ValuesOf<'_>, nnz: usize) -> Option<usize> {
+        let [places, each] = SAMPLED;
+        let found = (0..places).try_fold(FewValues::default(), |few, place| {
+            let first = spread(place, places, nnz);
+            few.with(values, first..nnz.min(first + each))
+        })?;
+        Some(found.bits.len())
+    }
+
+    /// With those of these entries too.
+    fn with(mut self, values: ValuesOf<'_>, entries: Range<usize>) -> Option<Self> {
+        let mut last = None;
+        for k in entries {
+            let bits = values.bits(k);
+            if last == Some(bits) {
+                continue;
+            }
+            last = Some(bits);
+            if let Err(place) = self.bits.binary_search(&bits) {
+                if self.bits.len() == FEW || bits == values.ones() {
+                    return None;
+                }
+                self.bits.insert(place, bits);
+                self.entries.insert(place, k);
+            }
+        }
+        Some(self)
+    }
+
+    /// The number of the value of these bits; 0 where there is none.
+    pub fn number(&self, bits: u64) -> u8 {
+        self.bits.binary_search(&bits).unwrap_or(0) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scalar::Scalar;
+
+    #[test]
+    fn values_are_told_apart_by_their_bits() {
+        let values: Vec<f32> = (0..100_000).map(|k| [2.0, -0.0, 0.0, f32::NAN][k % 4]).collect();
+        let few = FewValues::of(f32::values_of(&values), values.len()).expect("four");
+        let bits: Vec<u64> = [0.0, 2.0, f32::NAN, -0.0].map(|v: f32| v.bits()).to_vec();
+        assert_eq!(few.bits, bits, "by their bits");
+        assert!(few.entries.iter().zip(&few.bits).all(|(&k, &bits)| values[k].bits() == bits));
+        assert_eq!(few.number(f32::NAN.bits()), 2);
+        assert_eq!(FewValues::count_sampled(f32::values_of(&values), values.len()), Some(4));
+        assert_eq!(FewValues::of(f32::values_of(&[]), 0), Some(FewValues::default()));
+    }
+
+    #[test]
+    fn one_more_than_few_is_too_many() {
+        let some = |n: usize| -> Vec<f64> { (0..200_000).map(|k| (k * 7 % n) as f64).collect() };
+        let of = |values: &[f64]| FewValues::of(f64::values_of(values), values.len());
+        assert_eq!(of(&some(FEW)).map(|few| few.bits.len()), Some(FEW));
+        assert_eq!(of(&some(FEW + 1)), None);
+        let many = some(FEW + 1);
+        assert_eq!(FewValues::count_sampled(f64::values_of(&many), many.len()), None);
+        assert_eq!(of(&[1.0, f64::from_bits(u64::MAX)]), None, "it marks empty places");
+    }
+}
