@@ -27,17 +27,16 @@ __device__ __forceinline__ uint64_t claim(uint64_t* place, uint64_t value) {
                      static_cast<unsigned long long>(value));
 }
 
-// Puts a value in its place among others; `added` is called with that place where it is new. Whether
-// there was one left.
-template <class Word, class Added>
-__device__ __forceinline__ bool put(volatile Word* places, Word value, const Added& added) {
+// Puts a value in its place among others and counts it where it is new. Whether there was a place left.
+template <class Word>
+__device__ __forceinline__ bool put(volatile Word* places, Word value, uint32_t* count) {
     uint32_t p = first_place(value);
     for (uint32_t steps = 0; steps < PLACES; steps++, p = (p + 1) % PLACES) {
         Word there = places[p];
         if (there == EMPTY<Word>) {
             there = claim(const_cast<Word*>(places + p), value);
             if (there == EMPTY<Word>) {
-                added(p);
+                atomicAdd(count, 1u);
                 return true;
             }
         }
@@ -46,31 +45,25 @@ __device__ __forceinline__ bool put(volatile Word* places, Word value, const Add
     return false;
 }
 
-// Puts the values of all entries into `places` (empty before) and an entry of each beside it, and
-// counts them: *count is 0 before, and more than FEW where they are more or one is the empty mark.
-// What is found then is of no use.
+// Puts the values of all entries into `places`, empty before, and counts them: *count is 0 before,
+// and more than FEW where they are more or one is the empty mark. What is found then is of no use.
 template <class Word>
 __device__ __forceinline__ void find_values(uint64_t nnz, const Word* __restrict__ from,
-                                            Word* places, uint64_t* entries, uint32_t* count) {
+                                            Word* places, uint32_t* count) {
     __shared__ Word own[PLACES];
-    __shared__ uint64_t own_entries[PLACES];
     __shared__ uint32_t own_count;
     for (uint32_t p = threadIdx.x; p < PLACES; p += blockDim.x) own[p] = EMPTY<Word>;
     if (threadIdx.x == 0) own_count = 0;
     __syncthreads();
-    volatile uint32_t* const found = &own_count;
+    volatile uint32_t *const found = &own_count, *const all = count;
     const uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
     Word last = EMPTY<Word>;
     for (uint64_t k = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x; k < nnz; k += stride) {
-        if (*found > FEW || *(volatile uint32_t*)count > FEW) break;
+        if (*found > FEW || *all > FEW) break;
         const Word value = from[k];
-        if (value == last) continue;
+        if (value == last && value != EMPTY<Word>) continue;
         last = value;
-        const bool fits = value != EMPTY<Word> && put(own, value, [&](uint32_t p) {
-            own_entries[p] = k;
-            atomicAdd(&own_count, 1u);
-        });
-        if (!fits) atomicMax(&own_count, FEW + 1);
+        if (value == EMPTY<Word> || !put(own, value, &own_count)) atomicMax(&own_count, FEW + 1);
     }
     __syncthreads();
     if (own_count > FEW) {
@@ -78,26 +71,21 @@ __device__ __forceinline__ void find_values(uint64_t nnz, const Word* __restrict
         return;
     }
     for (uint32_t p = threadIdx.x; p < PLACES; p += blockDim.x) {
-        if (own[p] == EMPTY<Word> || *(volatile uint32_t*)count > FEW) continue;
-        const bool fits = put(places, own[p], [&](uint32_t place) {
-            entries[place] = own_entries[p];
-            atomicAdd(count, 1u);
-        });
-        if (!fits) atomicMax(count, FEW + 1);
+        if (own[p] == EMPTY<Word> || *all > FEW) continue;
+        if (!put(places, own[p], count)) atomicMax(count, FEW + 1);
     }
 }
 
-// The values in the order of their bits, and their entries. One block.
+// The values in the order of their bits. The first entry of a single one is the first of all; those of
+// several number_values finds, for which they are past the last here. One block.
 template <class Word>
-__device__ __forceinline__ void order_values(const Word* __restrict__ places,
-                                             const uint64_t* __restrict__ place_entries,
-                                             Word* values, uint64_t* entries) {
+__device__ __forceinline__ void order_values(const Word* __restrict__ places, Word* values,
+                                             unsigned long long* entries) {
     __shared__ Word all[FEW];
     __shared__ uint32_t count;
     if (threadIdx.x == 0) count = 0;
     __syncthreads();
-    const uint32_t p = threadIdx.x;
-    const Word value = places[p];
+    const Word value = places[threadIdx.x];
     const bool is = value != EMPTY<Word>;
     if (is) {
         const uint32_t at = atomicAdd(&count, 1u);
@@ -107,16 +95,19 @@ __device__ __forceinline__ void order_values(const Word* __restrict__ places,
     if (!is || count > FEW) return;
     uint32_t rank = 0;
     for (uint32_t i = 0; i < count; i++) rank += all[i] < value;
-    values[rank] = value, entries[rank] = place_entries[p];
+    values[rank] = value, entries[rank] = count > 1 ? ~0ull : 0;
 }
 
-// numbers[k] = which of the `count` values, in the order of their bits, that of entry k is.
+// numbers[k] = which of the `count` values, in the order of their bits, that of entry k is; entries[i] =
+// the first entry of value i (past the last before).
 template <class Word>
 __device__ __forceinline__ void number_values(uint64_t nnz, uint32_t count,
                                               const Word* __restrict__ from,
-                                              const Word* __restrict__ values, uint8_t* numbers) {
+                                              const Word* __restrict__ values,
+                                              unsigned long long* entries, uint8_t* numbers) {
     __shared__ Word all[FEW];
-    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) all[i] = values[i];
+    __shared__ unsigned long long firsts[FEW];
+    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) all[i] = values[i], firsts[i] = ~0ull;
     __syncthreads();
     const uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
     for (uint64_t k = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x; k < nnz; k += stride) {
@@ -125,7 +116,11 @@ __device__ __forceinline__ void number_values(uint64_t nnz, uint32_t count,
         for (uint32_t step = FEW / 2; step > 0; step /= 2)
             if (low + step < count && all[low + step] <= value) low += step;
         numbers[k] = uint8_t(low);
+        if (k < *(volatile unsigned long long*)(firsts + low)) atomicMin(firsts + low, k);
     }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x)
+        if (firsts[i] < __ldcg(entries + i)) atomicMin(entries + i, firsts[i]);
 }
 
 // values[i] = the value of the entry of value i.
@@ -143,19 +138,17 @@ extern "C" __global__ void __launch_bounds__(256) clear_places(uint32_t* words) 
 
 #define PRECISION(name, Word)                                                                     \
     extern "C" __global__ void __launch_bounds__(256)                                             \
-        find_values_##name(uint64_t nnz, const Word* from, Word* places, uint64_t* entries,       \
-                           uint32_t* count) {                                                     \
-        find_values<Word>(nnz, from, places, entries, count);                                     \
+        find_values_##name(uint64_t nnz, const Word* from, Word* places, uint32_t* count) {       \
+        find_values<Word>(nnz, from, places, count);                                              \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(PLACES)                                          \
-        order_values_##name(const Word* places, const uint64_t* place_entries, Word* values,      \
-                            uint64_t* entries) {                                                  \
-        order_values<Word>(places, place_entries, values, entries);                               \
+        order_values_##name(const Word* places, Word* values, unsigned long long* entries) {      \
+        order_values<Word>(places, values, entries);                                              \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                             \
         number_values_##name(uint64_t nnz, uint32_t count, const Word* from, const Word* values,  \
-                             uint8_t* numbers) {                                                  \
-        number_values<Word>(nnz, count, from, values, numbers);                                   \
+                             unsigned long long* entries, uint8_t* numbers) {                     \
+        number_values<Word>(nnz, count, from, values, entries, numbers);                          \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                             \
         take_values_##name(uint32_t count, const uint64_t* entries, const Word* from,             \

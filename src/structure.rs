@@ -32,9 +32,9 @@ pub(crate) use columns::Classes;
 pub use columns::{ColumnSample, HubColumns, RowParts, column_counts};
 pub(crate) use constants::MostPieces;
 pub use constants::{ConstantCounts, Constants};
-pub use few::{FEW, FewValues};
 #[cfg(feature = "cuda")]
 pub(crate) use diagonals::all_diagonals;
+pub use few::{FEW, FewValues};
 pub use histogram::Histogram;
 pub(crate) use sample::{Detail, Sample, over_all};
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};

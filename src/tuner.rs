@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "cuda")]
 use crate::choose::Stays;
+#[cfg(feature = "cuda")]
+use crate::cost::Cost;
 use crate::choose::{self, CSR, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Device;
@@ -264,7 +266,12 @@ impl Tuner {
         if model.nearness.confidence(&values) < CONFIDENT {
             return Ok(None);
         }
-        let told = predictor.by_features(&values, stay_s);
+        let mut told = predictor.by_features(&values, stay_s);
+        // Features are of the pattern.
+        let by_values = |(candidate, _): &(&Candidate, Cost)| candidate.format.by_values();
+        if told.iter().any(by_values) && !self.meter.gpu()?.has_few_values(there)? {
+            told.retain(|one| !by_values(one));
+        }
         Ok(choose::by_features(features, device, workload, &told))
     }
 

@@ -84,9 +84,9 @@ fn wanted() -> Vec<Candidate> {
 }
 
 /// Formats that are converted on a GPU by kernels of their own.
-const CONVERTED: [&str; 15] = [
+const CONVERTED: [&str; 16] = [
     "ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo",
-    "hubs", "cdia", "slabs",
+    "hubs", "cdia", "slabs", "stvi",
 ];
 
 /// The device to convert for: slabs, which suit what is larger than a cache, get one that makes nearly
@@ -104,7 +104,7 @@ fn device_for<T: Scalar>(gpu: &Gpu, candidate: &Candidate, csr: &Csr<T>) -> Devi
 }
 
 /// Formats that find out on the GPU whether they suit, for the reasons that the host has.
-const REFUSING: [&str; 2] = ["hubs", "cdia"];
+const REFUSING: [&str; 3] = ["hubs", "cdia", "stvi"];
 
 #[test]
 fn refusals_of_the_gpu_are_those_of_the_host() {
@@ -141,24 +141,26 @@ fn values_that_are_not_alike_are_refused_on_the_gpu() {
         memory_limit: u64::MAX,
     };
     let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
-    let candidate: Candidate = "cdia".parse().expect("the format exists");
-    let mut operator =
-        PreparedOperator::on_gpu(&gpu, &there, &csr, &structure, &candidate, &target)
-            .expect("diagonals are constant");
-    assert!(operator.on_device().is_some_and(|placed| placed.is_built()));
-    let refused = operator.update_values(odd.values()).expect_err("one value differs").to_string();
-    assert!(refused.contains("row 2100"), "{refused}");
-    let check = |what: &str, operator: &PreparedOperator<f64>| {
-        exact_products(&csr).iter().for_each(|product| product.check_exact(what, operator));
-    };
-    check("cdia after a refusal", &operator);
-    let odd = gpu.vector(odd.values()).expect("memory suffices");
-    let placed = operator.on_device_mut().expect("made on a GPU");
-    // SAFETY: the vector holds as many values as the matrix has entries.
-    let refused = unsafe { placed.set_device_values(odd.address()) };
-    let refused = refused.expect_err("one value differs").to_string();
-    assert!(refused.contains("row 2100"), "{refused}");
-    check("cdia after a refusal on the device", &operator);
+    for name in ["cdia", "stvi"] {
+        let candidate: Candidate = name.parse().expect("the format exists");
+        let mut operator =
+            PreparedOperator::on_gpu(&gpu, &there, &csr, &structure, &candidate, &target)
+                .expect("diagonals are constant");
+        assert!(operator.on_device().is_some_and(|placed| placed.is_built()));
+        let refused = operator.update_values(odd.values()).expect_err("one value differs");
+        assert!(refused.to_string().contains("row 2100"), "{name}: {refused}");
+        let check = |what: &str, operator: &PreparedOperator<f64>| {
+            exact_products(&csr).iter().for_each(|product| product.check_exact(what, operator));
+        };
+        check(&format!("{name} after a refusal"), &operator);
+        let odd = gpu.vector(odd.values()).expect("memory suffices");
+        let placed = operator.on_device_mut().expect("made on a GPU");
+        // SAFETY: the vector holds as many values as the matrix has entries.
+        let refused = unsafe { placed.set_device_values(odd.address()) };
+        let refused = refused.expect_err("one value differs").to_string();
+        assert!(refused.contains("row 2100"), "{name}: {refused}");
+        check(&format!("{name} after a refusal on the device"), &operator);
+    }
 }
 
 /// How many of these candidates the GPU and the host refuse alike.

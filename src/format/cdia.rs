@@ -52,6 +52,7 @@ impl Storage for CdiaFormat {
         Three storage formats for sparse matrices on GPGPUs (2015), section 3.3) with one value \
         for a diagonal of a hack";
     const SUITS: &'static str = "stencils with constant coefficients; bad for all else";
+    const BY_VALUES: bool = true;
     type Layout<T: Scalar> = ConstantDiagonals<T>;
 
     fn work(

@@ -2,7 +2,8 @@
 
 use super::launch::NULL;
 use super::{Arg, Builder, Launch, Refusal, Stop, Target};
-use crate::scalar::Scalar;
+use crate::error::Error;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::{FEW, FewValues, Structure};
 
 /// Why the values of a matrix are not held so.
@@ -23,8 +24,8 @@ pub(super) fn count(structure: &Structure<'_>) -> Result<u64, Refusal> {
 /// Why new values are refused that differ where the values before were alike.
 fn not_alike(row: u64) -> Refusal {
     Refusal::new(format!(
-        "the new values differ where the values before were one: row {row} has another than an entry \
-         of the same value before; prepare a new operator for them"
+        "the new values differ where values were the same: row {row} has another than an entry \
+         before it that had the same value; prepare a new operator for them"
     ))
 }
 
@@ -68,41 +69,69 @@ impl<T: Scalar> Numbered<T> {
         super::bytes_of(&self.values) + super::bytes_of(&self.numbers)
     }
 
-    /// The distinct ones among new `values` of all entries, in the order of the CSR matrix; `places`
-    /// calls with place, row and entry of each.
+    /// The distinct ones among new `values` of all entries, in the order of the CSR matrix: those of
+    /// the first entries that have them. `places` calls with place and entry of each, `row_of` tells
+    /// the row of an entry.
     ///
     /// # Errors
-    /// [`Refusal`] with the first row where two differ that were one.
+    /// [`Refusal`] with the first row that has another than the entry that it shared a value with.
     pub fn take(
         &self,
         values: &[T],
-        places: impl FnOnce(&mut dyn FnMut(usize, usize)),
+        places: impl Fn(&mut dyn FnMut(usize, usize)),
         row_of: impl FnOnce(usize) -> usize,
     ) -> Result<Vec<T>, Refusal> {
-        let mut taken: Vec<Option<T>> = vec![None; self.values.len()];
-        let mut first = usize::MAX;
+        let mut firsts = vec![usize::MAX; self.values.len()];
         places(&mut |at, k| {
-            let known = *taken[self.number(at)].get_or_insert(values[k]);
-            if known.bits() != values[k].bits() {
-                first = first.min(k);
+            let first = &mut firsts[self.number(at)];
+            *first = k.min(*first);
+        });
+        let value = |&k: &usize| values.get(k).copied().unwrap_or(T::ZERO);
+        let taken: Vec<T> = firsts.iter().map(value).collect();
+        let mut other = usize::MAX;
+        places(&mut |at, k| {
+            if values[k].bits() != taken[self.number(at)].bits() {
+                other = k.min(other);
             }
         });
-        if first != usize::MAX {
-            return Err(not_alike(row_of(first) as u64));
+        if other != usize::MAX {
+            return Err(not_alike(row_of(other) as u64));
         }
-        Ok(taken.into_iter().map(|value| value.unwrap_or(T::ZERO)).collect())
+        Ok(taken)
     }
 }
 
 /// Places that a GPU looks for distinct values in: `PLACES` of the kernels.
 const PLACES: u64 = 1024;
 
+/// Puts the distinct values of a matrix that a GPU holds into places, and counts them up to one more
+/// than [`FEW`].
+fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize), Error> {
+    let (nnz, w) = (builder.matrix().nnz as u64, precision.bytes() as u64);
+    let places = builder.temporary(PLACES * w)?;
+    builder.launch(&launch("clear_places".into(), PLACES * w / 4, vec![places]))?;
+    let count = builder.number()?;
+    let args = vec![Arg::U64(nnz), Arg::Values, places, count];
+    builder.launch(&launch(format!("find_values_{precision}"), threads(nnz), args))?;
+    Ok((places, builder.read(count)? as usize))
+}
+
+/// Whether a matrix that a GPU holds has few distinct values; waits.
+///
+/// # Errors
+/// As [`Builder::launch`].
+#[cfg(feature = "cuda")]
+pub(crate) fn are_few(builder: &mut dyn Builder, precision: Precision) -> Result<bool, Error> {
+    let (_, count) = find(builder, precision)?;
+    Ok(count <= FEW)
+}
+
 /// The distinct values that a GPU has found.
 pub(super) struct OnGpu {
     pub count: u32,
     /// The values, an array of the layout.
     pub values: Arg,
-    /// An entry of each.
+    /// The first entry of each.
     pub entries: Arg,
     /// The number of that of each entry, in the order of the CSR matrix; null where there is but one.
     pub numbers: Arg,
@@ -112,34 +141,21 @@ impl OnGpu {
     /// Finds them.
     pub fn new(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Self, Stop> {
         let (nnz, precision) = (builder.matrix().nnz as u64, target.precision);
-        let w = precision.bytes() as u64;
-        // All ones mark what is empty.
-        let places = builder.temporary(PLACES * w)?;
-        let place_entries = builder.temporary(8 * PLACES)?;
-        builder.launch(&launch("clear_places".into(), PLACES * w / 4, vec![places]))?;
-        let found = builder.number()?;
-        let args = vec![Arg::U64(nnz), Arg::Values, places, place_entries, found];
-        let threads = nnz.div_ceil(A_THREAD).clamp(1, MOST_THREADS);
-        builder.launch(&launch(format!("find_values_{precision}"), threads, args))?;
-        let (values, entries) = (builder.array(FEW as u64 * w)?, builder.array(8 * FEW as u64)?);
-        let order = Launch::over(
-            IMAGE,
-            format!("order_values_{precision}"),
-            PLACES,
-            PLACES as u32,
-            vec![places, place_entries, values, entries],
-        );
-        builder.launch(&order)?;
-        let count = builder.read(found)?;
-        if count as usize > FEW {
+        let (places, count) = find(builder, precision)?;
+        if count > FEW {
             return Err(not_few().into());
         }
-        builder.trim(values, u64::from(count) * w);
-        builder.trim(entries, 8 * u64::from(count));
+        let (count, some) = (count as u32, count as u64);
+        let values = builder.array(some * precision.bytes() as u64)?;
+        let entries = builder.array(8 * some)?;
+        let args = vec![places, values, entries];
+        let kernel = format!("order_values_{precision}");
+        builder.launch(&Launch::over(IMAGE, kernel, PLACES, PLACES as u32, args))?;
         let numbers = if count > 1 { builder.temporary(nnz)? } else { NULL };
         if count > 1 {
-            let args = vec![Arg::U64(nnz), Arg::U32(count), Arg::Values, values, numbers];
-            builder.launch(&launch(format!("number_values_{precision}"), threads, args))?;
+            let from = [Arg::U64(nnz), Arg::U32(count), Arg::Values, values];
+            let args = from.into_iter().chain([entries, numbers]).collect();
+            builder.launch(&launch(format!("number_values_{precision}"), threads(nnz), args))?;
         }
         Ok(OnGpu { count, values, entries, numbers })
     }
@@ -159,9 +175,10 @@ impl OnGpu {
 /// The image of the kernels.
 const IMAGE: &str = "convert_few";
 
-/// Entries that a thread looks at, at least, and the most threads.
-const A_THREAD: u64 = 16;
-const MOST_THREADS: u64 = 1 << 18;
+/// Threads that look at `nnz` entries: 16 each, or more where these are many.
+fn threads(nnz: u64) -> u64 {
+    nnz.div_ceil(16).clamp(1, 1 << 18)
+}
 
 fn launch(kernel: String, threads: u64, args: Vec<Arg>) -> Launch {
     Launch::over(IMAGE, kernel, threads, 256, args)

@@ -28,6 +28,8 @@ use crate::error::{Error, Result};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 pub use build::{Builder, Built, Check, Matrix, Starts, Stop};
+#[cfg(feature = "cuda")]
+pub(crate) use few::are_few;
 pub use launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use offsets::Offsets;
 pub use params::{Candidate, Param, Params, Value, candidates};
@@ -290,6 +292,8 @@ pub trait Storage: Sync {
     const SUITS: &'static str;
     /// Its parameters.
     const PARAMS: &'static [Param] = &[];
+    /// Whether it suits only where many entries have the same value, and so may refuse new ones.
+    const BY_VALUES: bool = false;
 
     /// The arrays of this format.
     type Layout<T: Scalar>: Layout<T> + 'static;
@@ -342,6 +346,8 @@ pub trait Format: Sync {
     fn suits(&self) -> &'static str;
     /// [`Storage::PARAMS`].
     fn params(&self) -> &'static [Param];
+    /// [`Storage::BY_VALUES`].
+    fn by_values(&self) -> bool;
     /// [`Storage::work`].
     ///
     /// # Errors
@@ -405,6 +411,10 @@ impl<S: Storage> Format for S {
 
     fn params(&self) -> &'static [Param] {
         S::PARAMS
+    }
+
+    fn by_values(&self) -> bool {
+        S::BY_VALUES
     }
 
     fn work(

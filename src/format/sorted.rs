@@ -103,7 +103,7 @@ impl Widths {
 }
 
 /// Why sorted tiles of a matrix without entries are not made.
-fn no_entries() -> Refusal {
+pub(super) fn no_entries() -> Refusal {
     Refusal::new("0 entries, 1 is needed".to_string())
 }
 

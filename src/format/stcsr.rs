@@ -21,8 +21,8 @@
 use super::launch::Arrays;
 use super::sorted::{self, EACH, LANES, SortedTiles, WARP};
 use super::{
-    Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
-    bytes_of,
+    Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target, Value,
+    Work, bytes_of,
 };
 use crate::csr::Csr;
 use crate::par::Scratch;

@@ -50,6 +50,7 @@ impl Storage for StviFormat {
         gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
         host: &[],
     }];
+    const BY_VALUES: bool = true;
 
     type Layout<T: Scalar> = StviLayout<T>;
 

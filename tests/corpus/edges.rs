@@ -97,6 +97,30 @@ pub fn conversions() -> Vec<(String, Csr<f64>)> {
             "250 diagonals of three values".to_string(),
             valued(2100, 3000, &|i| with_gaps(i, 250), of_three),
         ),
+        (
+            "links without weights, rows of 0 to 3,000".to_string(),
+            valued(
+                20_000,
+                90_000,
+                &|i| {
+                    let length = if i % 997 == 5 { 3_000 } else { hash(i, 0) % 30 };
+                    (1..=length).map(|k| hash(i, k) % 90_000).collect()
+                },
+                |_, _| 1.0,
+            ),
+        ),
+        (
+            "256 values".to_string(),
+            valued(9_000, 9_000, &|i| (0..8).map(|k| hash(i, k) % 9_000).collect(), |i, j| {
+                ((7 * i + j) % 256) as f64 - 100.5
+            }),
+        ),
+        (
+            "257 values".to_string(),
+            valued(9_000, 9_000, &|i| (0..8).map(|k| hash(i, k) % 9_000).collect(), |i, j| {
+                ((7 * i + j) % 257) as f64 - 100.5
+            }),
+        ),
         ("a band of 300 diagonals".to_string(), of(1500, 1800, &|i| (i..i + 300).collect())),
         (
             "a band half full".to_string(),

@@ -74,7 +74,8 @@ fn told_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<Told
                 let convert_s = of.conversion.seconds(stay_s);
                 Some((candidate, cost(convert_s, of.forest.sum(&values).exp() * stay_s)))
             };
-            told[i] = candidates.iter().filter_map(one).collect();
+            let all = candidates.iter().filter_map(one);
+            told[i] = all.filter(|(candidate, _)| may_suit(&cases[i], candidate)).collect();
         }
     }
     Ok(told)
@@ -88,9 +89,16 @@ pub fn told_as_is(cases: &[Case], predictor: &Predictor) -> Option<Vec<Told>> {
     let told = |case: &Case| {
         let values = dataset::values(case, &model.features);
         let told = predictor.by_features(&values, case.stay_s);
-        told.into_iter().map(|(candidate, cost)| (candidate.clone(), cost)).collect()
+        let told = told.into_iter().filter(|(candidate, _)| may_suit(case, candidate));
+        told.map(|(candidate, cost)| (candidate.clone(), cost)).collect()
     };
     Some(cases.iter().map(told).collect())
+}
+
+/// Whether a candidate is asked about at all: features tell nothing of values, which a GPU looks at
+/// before it takes what suits by them.
+fn may_suit(case: &Case, candidate: &Candidate) -> bool {
+    !candidate.format.by_values() || case.has_few_values()
 }
 
 fn cost(convert_s: f64, spmv_s: f64) -> Cost {
@@ -148,7 +156,11 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<OfCandidate>> 
     };
     let rows: Vec<Vec<f64>> = cases.iter().map(row).collect();
     let learned = names(cases).into_par_iter().map(|name| {
+        let candidate: Candidate = name.parse()?;
         let target = |case: &&Case| -> Option<f64> {
+            if !may_suit(case, &candidate) {
+                return None;
+            }
             let spmv_s = match (named(case, &name), case.untimed.get(&name)) {
                 (Some(trial), _) => trial.spmv_s,
                 (None, Some(Untimed::Cut(estimate))) => estimate.spmv_s,

@@ -89,6 +89,11 @@ pub enum Untimed {
 }
 
 impl Case {
+    /// Whether the matrix was seen to have few distinct values: a format that suits by them was timed.
+    pub fn has_few_values(&self) -> bool {
+        self.trials.iter().any(|trial| trial.candidate.format.by_values())
+    }
+
     /// What tables are made over: the first part of the family.
     pub fn class(&self) -> &str {
         class_of(&self.family)

@@ -10,7 +10,9 @@ use super::memory::Memory;
 use super::operator::{CudaOperator, Step, Word, plain};
 use super::{DeviceCsr, Gpu, cusparse};
 use crate::error::{Error, Result};
-use crate::format::{Arg, Builder, Candidate, Launch, Matrix, Starts, Stop, Target};
+use crate::format::{
+    Arg, Builder, Candidate, Launch, Matrix, Starts, Stop, Target, are_few,
+};
 use crate::scalar::Scalar;
 
 /// The address of nothing.
@@ -58,16 +60,7 @@ impl Gpu {
     ) -> Result<Option<CudaOperator<T>>> {
         self.make_current()?;
         let target = Target { precision: T::PRECISION, ..*target };
-        let mut work = Conversion {
-            gpu: self,
-            csr,
-            arrays: Vec::new(),
-            temporaries: Vec::new(),
-            workspace: None,
-            taken: TAKEN,
-            used: 2,
-            seen: None,
-        };
+        let mut work = Conversion::new(self, csr);
         match candidate.format.build(&mut work, &candidate.params, &target) {
             Ok(built) => {
                 cusparse::check_vendor(candidate, built.vendor.as_ref().map(|(vendor, _)| vendor))?;
@@ -81,9 +74,32 @@ impl Gpu {
             Err(Stop::Refused(reason)) => Err(candidate.refused(&reason)),
         }
     }
+
+    /// Whether a matrix that this GPU holds has few distinct values ([`FEW`](crate::structure::FEW));
+    /// where it has more, that is found after a few of them. Waits.
+    ///
+    /// # Errors
+    /// [`Error::Device`] by the device.
+    pub fn has_few_values<T: Scalar>(&self, csr: &DeviceCsr<T>) -> Result<bool> {
+        self.make_current()?;
+        are_few(&mut Conversion::new(self, csr), T::PRECISION)
+    }
 }
 
-impl<T: Scalar> Conversion<'_, T> {
+impl<'a, T: Scalar> Conversion<'a, T> {
+    fn new(gpu: &'a Gpu, csr: &'a DeviceCsr<T>) -> Self {
+        Conversion {
+            gpu,
+            csr,
+            arrays: Vec::new(),
+            temporaries: Vec::new(),
+            workspace: None,
+            taken: TAKEN,
+            used: 2,
+            seen: None,
+        }
+    }
+
     fn word(&self, arg: Arg) -> Word {
         match arg {
             Arg::Array(i) => Word::Fixed(self.arrays[i].address()),

@@ -1,6 +1,6 @@
 //! Sorted tiles on a GPU: their conversion there, and the launches of a product.
 
-use super::{EACH, WARP};
+use super::{EACH, WARP, no_entries};
 use crate::format::launch::NULL;
 use crate::format::tiles::FoundTiles;
 use crate::format::{Arg, Builder, Launch, Matrix, Stop, Target};
@@ -80,7 +80,7 @@ impl Sorted {
     ) -> Result<Self, Stop> {
         let Matrix { nrows, ncols, nnz, .. } = builder.matrix();
         if nnz == 0 {
-            return Err(Stop::OnHost);
+            return Err(no_entries().into());
         }
         let w = target.precision.bytes() as u64;
         let found = FoundTiles::new(builder, tile)?;
