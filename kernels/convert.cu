@@ -100,10 +100,11 @@ extern "C" __global__ void __launch_bounds__(256)
     if (i == n - 1) *total = wide[i];
 }
 
-// widths[s] = the longest of the `rows` stored rows of slice s: a warp a slice.
+// widths[s] = the longest of the `rows` stored rows of slice s, rounded up to a multiple: a warp a
+// slice.
 extern "C" __global__ void __launch_bounds__(256)
-    slice_widths(uint32_t nrows, uint32_t rows, uint32_t slices, const uint32_t* order,
-                 const uint32_t* lengths, uint32_t* widths) {
+    slice_widths(uint32_t nrows, uint32_t rows, uint32_t slices, uint32_t multiple,
+                 const uint32_t* order, const uint32_t* lengths, uint32_t* widths) {
     const uint32_t s = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     if (s >= slices) return;
     uint32_t longest = 0;
@@ -112,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(256)
         if (i < nrows) longest = max(longest, lengths[order ? order[i] : i]);
     }
     longest = __reduce_max_sync(full, longest);
-    if (lane == 0) widths[s] = longest;
+    if (lane == 0) widths[s] = (longest + multiple - 1) / multiple * multiple;
 }
 
 // Rows of each column of jagged diagonals: rows that reach it, rounded up to `br`. `sorted` lengths
@@ -167,6 +168,7 @@ __device__ __forceinline__ void spans(uint32_t nrows, uint32_t rows, uint32_t sl
 // all rows that start at a list or every `pitch` slots.
 struct Slots {
     uint32_t rows;  // of a slice; 0 for columns over all rows
+    uint32_t run_log;  // log2 of the slots of a row that lie side by side in a slice
     uint64_t pitch;
     const uint32_t* narrow;
     const uint64_t* wide;
@@ -226,7 +228,7 @@ __device__ __forceinline__ void fill(uint64_t first, uint32_t k0, uint32_t end, 
         const uint32_t s = uint32_t(i / slots.rows);
         start = slots.start(s);
         width = uint32_t((slots.start(s + 1) - start) / slots.rows);
-        start += i - uint64_t(s) * slots.rows;
+        start += i - uint64_t(s) * slots.rows << slots.run_log;
         if (base) low = base[s];
     }
     const uint32_t length = lengths[mine], all = __reduce_max_sync(full, width);
@@ -257,7 +259,9 @@ __device__ __forceinline__ void fill(uint64_t first, uint32_t k0, uint32_t end, 
         for (uint32_t e = 0; e < each; e++) {
             const uint32_t k = e * (threads / rows) + threadIdx.x / rows, at_k = k0 + k;
             if (at_k >= width) break;
-            uint64_t at = start + uint64_t(at_k) * slots.rows;
+            const uint32_t run = at_k >> slots.run_log;
+            uint64_t at = start + (uint64_t(run) * slots.rows << slots.run_log) +
+                          (at_k - (run << slots.run_log));
             if (!slots.rows) {
                 const uint64_t column_start = slots.start(at_k);
                 if (i >= slots.start(at_k + 1) - column_start) break;
@@ -326,7 +330,8 @@ __device__ __forceinline__ void take_values(uint64_t slots, const uint32_t* sour
         row_indices<Offset>(nrows, row_ptr, row_idx);                                             \
     }                                                                                             \
     PRECISIONS(width, Offset, f64, double)                                                        \
-    PRECISIONS(width, Offset, f32, float)
+    PRECISIONS(width, Offset, f32, float)                                                         \
+    PRECISIONS(width, Offset, u8, uint8_t)
 #define PRECISIONS(width, Offset, name, T)                                                        \
     DEPTHS(width, Offset, name, T, 32, uint32_t)                                                  \
     DEPTHS(width, Offset, name, T, 16, uint16_t)
@@ -337,11 +342,11 @@ __device__ __forceinline__ void take_values(uint64_t slots, const uint32_t* sour
 #define FILL(depth, width, Offset, name, T, bits, Column)                                         \
     extern "C" __global__ void __launch_bounds__(128) fill##depth##_c##bits##_##width##_##name(   \
         uint32_t cap, uint32_t parts, uint32_t nrows, uint32_t stored, uint32_t columns_each,     \
-        uint32_t rows, uint64_t pitch,                                                            \
+        uint32_t rows, uint32_t run_log, uint64_t pitch,                                          \
         const uint32_t* narrow, const uint64_t* wide, const uint32_t* order, const uint32_t* to,  \
         const uint32_t* base, const Offset* row_ptr, const uint32_t* col_idx, const T* from,      \
         Column* columns, T* values) {                                                             \
-        const Slots slots{rows, pitch, narrow, wide};                                             \
+        const Slots slots{rows, run_log, pitch, narrow, wide};                                             \
         fill_part<depth, T, Column, Offset>(cap, parts, nrows, stored, columns_each, slots,       \
                                             order, to, base, row_ptr, col_idx, from, columns,     \
                                             values);                                              \

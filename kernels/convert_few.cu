@@ -2,7 +2,8 @@
 // and the number of that of each entry. Values are compared by their bits, so that they are numbers
 // of 32 or 64 bits here; the one of all ones marks an empty place.
 //
-// Launch: blocks of 256 threads over entries; order_values one block of 1024.
+// Launch: blocks of 256 threads over entries, over rows for check_slots; order_values one block of
+// 1024. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
 #include "common.cuh"
 
 // The most distinct values, and places that they are looked for in.
@@ -131,6 +132,30 @@ __device__ __forceinline__ void take_values(uint32_t count, const uint64_t* __re
     if (i < count) values[i] = from[entries[i]];
 }
 
+// *other = the first row with a value that differs from that of its number's entry, if it is below
+// *other: a thread a stored row of hacks of 32 (src/format/hllvi.rs). `numbers` is null where all have
+// the first.
+template <class Word, class Offset>
+__device__ __forceinline__ void check_slots(uint32_t nrows, const uint32_t* narrow,
+                                            const uint64_t* wide,
+                                            const uint32_t* __restrict__ order,
+                                            const uint8_t* __restrict__ numbers,
+                                            const Offset* __restrict__ row_ptr,
+                                            const uint64_t* __restrict__ entries,
+                                            const Word* __restrict__ from, uint32_t* other) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= nrows) return;
+    const uint32_t h = i / 32, row = order ? order[i] : i;
+    const uint64_t start = (narrow ? narrow[h] : wide[h]) + i % 32 * 4;
+    const uint64_t first = row_ptr[row], n = row_ptr[row + uint64_t(1)] - first;
+    bool differs = false;
+    for (uint64_t k = 0; k < n; k++) {
+        const uint32_t number = numbers ? numbers[start + k / 4 * 128 + k % 4] : 0;
+        differs |= from[first + k] != from[entries[number]];
+    }
+    if (differs) atomicMin(other, row);
+}
+
 // Marks places as empty: words of 32 bits.
 extern "C" __global__ void __launch_bounds__(256) clear_places(uint32_t* words) {
     words[blockIdx.x * blockDim.x + threadIdx.x] = 0xffffffffu;
@@ -155,5 +180,17 @@ extern "C" __global__ void __launch_bounds__(256) clear_places(uint32_t* words) 
                            Word* values) {                                                        \
         take_values<Word>(count, entries, from, values);                                          \
     }
+#define CHECK(width, Offset, name, Word)                                                          \
+    extern "C" __global__ void __launch_bounds__(256) check_slots_##width##_##name(               \
+        uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint32_t* order,      \
+        const uint8_t* numbers, const Offset* row_ptr, const uint64_t* entries, const Word* from, \
+        uint32_t* other) {                                                                        \
+        check_slots<Word, Offset>(nrows, narrow, wide, order, numbers, row_ptr, entries, from,    \
+                                  other);                                                         \
+    }
 PRECISION(f64, uint64_t)
 PRECISION(f32, uint32_t)
+CHECK(narrow, uint32_t, f64, uint64_t)
+CHECK(narrow, uint32_t, f32, uint32_t)
+CHECK(wide, uint64_t, f64, uint64_t)
+CHECK(wide, uint64_t, f32, uint32_t)

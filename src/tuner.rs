@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "cuda")]
 use crate::choose::Stays;
+use crate::choose::{self, CSR, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
 #[cfg(feature = "cuda")]
 use crate::cost::Cost;
-use crate::choose::{self, CSR, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Device;
 #[cfg(feature = "cuda")]

@@ -84,9 +84,9 @@ fn wanted() -> Vec<Candidate> {
 }
 
 /// Formats that are converted on a GPU by kernels of their own.
-const CONVERTED: [&str; 16] = [
+const CONVERTED: [&str; 17] = [
     "ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo",
-    "hubs", "cdia", "slabs", "stvi",
+    "hubs", "cdia", "slabs", "stvi", "hllvi",
 ];
 
 /// The device to convert for: slabs, which suit what is larger than a cache, get one that makes nearly
@@ -104,7 +104,7 @@ fn device_for<T: Scalar>(gpu: &Gpu, candidate: &Candidate, csr: &Csr<T>) -> Devi
 }
 
 /// Formats that find out on the GPU whether they suit, for the reasons that the host has.
-const REFUSING: [&str; 3] = ["hubs", "cdia", "stvi"];
+const REFUSING: [&str; 4] = ["hubs", "cdia", "stvi", "hllvi"];
 
 #[test]
 fn refusals_of_the_gpu_are_those_of_the_host() {
@@ -141,7 +141,7 @@ fn values_that_are_not_alike_are_refused_on_the_gpu() {
         memory_limit: u64::MAX,
     };
     let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
-    for name in ["cdia", "stvi"] {
+    for name in ["cdia", "stvi", "hllvi"] {
         let candidate: Candidate = name.parse().expect("the format exists");
         let mut operator =
             PreparedOperator::on_gpu(&gpu, &there, &csr, &structure, &candidate, &target)

@@ -538,7 +538,7 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
             BlockColumns::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
         };
         let values = arrays.add(&self.values);
-        let product = Product { starts, base, scatter, columns, values };
+        let product = Product { starts, base, scatter, columns, values: vec![values] };
         let launch = blocks::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }

@@ -18,7 +18,9 @@ pub(super) fn product(
     let Product { starts, base, scatter, columns, values } = arrays;
     let mut args = shape.map(|size| Arg::U32(size as u32)).to_vec();
     args.extend(starts);
-    args.extend([base, scatter, columns, values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+    args.extend([base, scatter, columns]);
+    args.extend(values);
+    args.extend([Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
     let bits = if base == NULL { 32 } else { 16 };
     let kernel = format!("bhll_b{b}_c{bits}_{precision}");
     let lanes = shape[0].div_ceil(b).next_multiple_of(HACK);
@@ -56,9 +58,8 @@ pub(super) fn build(
         Sort::All | Sort::Rcm => return Err(Stop::OnHost),
     };
     let counts = builder.temporary(4 * (hacks as u64 + 1))?;
-    let sizes = [block_rows, HACK, hacks].map(|size| Arg::U32(size as u32));
-    let args = sizes.into_iter().chain([order, lengths, counts]).collect();
-    builder.launch(&build::step("slice_widths".to_string(), hacks * HACK, args))?;
+    let sizes = [block_rows, HACK, hacks];
+    builder.launch(&build::slice_widths(sizes, 1, order, lengths, counts))?;
     let base = if narrow {
         let base = builder.array(4 * hacks as u64)?;
         let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
@@ -85,7 +86,8 @@ pub(super) fn build(
         step(kernel.clone(), WARP as u32, args)
     };
     builder.launch(&launch(columns))?;
-    let arrays = Product { starts: starts.args, base, scatter: order, columns, values };
+    let arrays =
+        Product { starts: starts.args, base, scatter: order, columns, values: vec![values] };
     let launches = vec![product(arrays, [nrows, ncols], b, target.precision)];
     Ok(Built { launches, update: vec![launch(NULL)], ..Built::default() })
 }

@@ -5,6 +5,7 @@
 //! format.
 
 use super::launch::NULL;
+use super::slices::check_span;
 use super::{Arg, Basis, Launch, Refusal, Target, Vendor};
 use crate::error::Error;
 use crate::structure::Sort;
@@ -249,10 +250,91 @@ impl Rows {
         let n = builder.matrix().nrows;
         let warps = n.div_ceil(32);
         let longest = builder.array(4 * warps as u64)?;
-        let sizes = [n, 32, warps].map(|size| Arg::U32(size as u32));
-        let args = sizes.into_iter().chain([self.order, self.lengths, longest]).collect();
-        builder.launch(&step("slice_widths".to_string(), warps * 32, args))?;
+        builder.launch(&slice_widths([n, 32, warps], 1, self.order, self.lengths, longest))?;
         Ok(longest)
+    }
+}
+
+/// Finds the longest of the `lengths` of each slice, in `order`, rounded up to a multiple: of so many
+/// rows, in slices of so many, of which there are so many.
+pub(super) fn slice_widths(
+    sizes: [usize; 3],
+    multiple: u32,
+    order: Arg,
+    lengths: Arg,
+    widths: Arg,
+) -> Launch {
+    let [.., slices] = sizes;
+    let sizes = sizes.map(|size| Arg::U32(size as u32));
+    let args = sizes.into_iter().chain([Arg::U32(multiple), order, lengths, widths]).collect();
+    step("slice_widths".to_string(), slices * 32, args)
+}
+
+/// Rows of a matrix on a GPU in hacks, each padded to its own longest.
+pub(super) struct Hacks {
+    pub rows: Rows,
+    hack: usize,
+    /// Entries of a row that lie side by side.
+    run: u32,
+    stored: usize,
+    pub starts: Starts,
+    /// The first column of each hack; null for 32-bit columns.
+    pub base: Arg,
+    pub column_bits: u64,
+}
+
+impl Hacks {
+    /// Finds where hacks of `hack` rows in `sort` order start, in runs of `run` slots of a row, and
+    /// the first column of each where columns are to be `narrow`.
+    pub fn new(
+        builder: &mut dyn Builder,
+        [hack, run]: [usize; 2],
+        sort: Sort,
+        narrow: bool,
+        target: &Target<'_>,
+    ) -> Result<Self, Stop> {
+        let matrix = builder.matrix();
+        let rows = Rows::new(builder, sort, target)?;
+        let hacks = matrix.nrows.div_ceil(hack);
+        let sizes = [matrix.nrows, hack, hacks];
+        let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+        builder.launch(&slice_widths(sizes, run as u32, rows.order, rows.lengths, counts))?;
+        let widest = builder.number()?;
+        let (base, column_bits) = if narrow {
+            let base = builder.array(4 * hacks as u64)?;
+            let kernel = format!("spans_{}", matrix.offset_name());
+            let from = [rows.order, rows.relabel, Arg::RowPtr, Arg::ColIdx];
+            let sizes = sizes.map(|size| Arg::U32(size as u32));
+            let args = sizes.into_iter().chain(from).chain([base, widest]).collect();
+            builder.launch(&step(kernel, hacks * 32, args))?;
+            (base, 16)
+        } else {
+            (NULL, 32)
+        };
+        let starts = builder.starts(counts, hack, hacks + 1)?;
+        check_span(builder.read(widest)? as usize)?;
+        let (run, stored) = (run as u32, hacks * hack);
+        Ok(Hacks { rows, hack, run, stored, starts, base, column_bits })
+    }
+
+    /// Where entries go.
+    pub fn slots(&self, columns: Arg, values: Arg) -> Slots {
+        Slots {
+            slice: self.hack,
+            run: self.run,
+            stored: self.stored,
+            width: 0,
+            pitch: 0,
+            starts: self.starts.args,
+            base: self.base,
+            columns,
+            values,
+        }
+    }
+
+    /// Slots of all hacks, and rows with those that fill the last one up.
+    pub fn slots_and_rows(&self) -> [u64; 2] {
+        [self.starts.total, self.stored as u64]
     }
 }
 
@@ -296,6 +378,8 @@ const MOST_PARTS: usize = 64;
 pub(super) struct Slots {
     /// Rows of a slice; 0 where columns go over all rows.
     pub slice: usize,
+    /// Entries of a row that lie side by side in a slice, a power of two.
+    pub run: u32,
     /// Stored rows, those of padding among them.
     pub stored: usize,
     /// Entries of the longest row, where columns go over all rows.
@@ -306,7 +390,7 @@ pub(super) struct Slots {
     pub starts: [Arg; 2],
     /// First column of each slice; null for 32-bit columns.
     pub base: Arg,
-    /// The first array of columns, and that of values.
+    /// The first array of columns, and that of values; either may be null.
     pub columns: Arg,
     pub values: Arg,
 }
@@ -319,18 +403,46 @@ impl Slots {
         rows: &Rows,
         target: &Target<'_>,
     ) -> Result<Vec<Launch>, Stop> {
+        let all = [rows.relabel, self.columns, Arg::Values];
+        for launch in self.launches(builder, rows, target.precision, all)? {
+            builder.launch(&launch)?;
+        }
+        self.launches(builder, rows, target.precision, [NULL, NULL, Arg::Values])
+    }
+
+    /// Fills values, and nothing else, from bytes in the order of the CSR matrix.
+    pub fn fill_bytes(
+        self,
+        builder: &mut dyn Builder,
+        rows: &Rows,
+        bytes: Arg,
+    ) -> Result<(), Stop> {
+        for launch in self.launches(builder, rows, "u8", [NULL, NULL, bytes])? {
+            builder.launch(&launch)?;
+        }
+        Ok(())
+    }
+
+    /// The launches that fill columns, unless these are null, relabelled so, and values of a type from
+    /// where they are.
+    fn launches(
+        &self,
+        builder: &mut dyn Builder,
+        rows: &Rows,
+        value_type: impl std::fmt::Display,
+        [relabel, columns, from]: [Arg; 3],
+    ) -> Result<Vec<Launch>, Stop> {
         let matrix = builder.matrix();
         let longest = builder.read(rows.longest)? as usize;
         let bits = if self.base == NULL { 32 } else { 16 };
         let depth = depth(matrix.nnz, matrix.nrows);
-        let (offset, precision) = (matrix.offset_name(), target.precision);
-        let kernel = format!("fill{depth}_c{bits}_{offset}_{precision}");
+        let kernel = format!("fill{depth}_c{bits}_{}_{value_type}", matrix.offset_name());
         // A block takes 1,024 entries at a time; where it would take many, others share the rest.
         let blocks = self.stored.div_ceil(1024 / depth);
         let cap = FILLED_ALONE * depth;
         let parts = longest.saturating_sub(cap).div_ceil(FILLED_IN_PART * depth).min(MOST_PARTS);
         let [narrow, wide] = self.starts;
-        let launch = |relabel: Arg, columns: Arg, parts: usize| {
+        let launch = |parts: usize| {
             let args = vec![
                 Arg::U32(cap as u32),
                 Arg::U32(parts as u32),
@@ -338,6 +450,7 @@ impl Slots {
                 Arg::U32(self.stored as u32),
                 Arg::U32(self.width as u32),
                 Arg::U32(self.slice as u32),
+                Arg::U32(self.run.ilog2()),
                 Arg::U64(self.pitch as u64),
                 narrow,
                 wide,
@@ -346,20 +459,14 @@ impl Slots {
                 self.base,
                 Arg::RowPtr,
                 Arg::ColIdx,
-                Arg::Values,
+                from,
                 columns,
                 self.values,
             ];
             let blocks = if parts == 0 { blocks } else { blocks.div_ceil(32) * parts };
             Launch::over("convert", kernel.clone(), blocks as u64 * 128, 128, args)
         };
-        let launches = |relabel: Arg, columns: Arg| {
-            let rest = (parts > 0).then(|| launch(relabel, columns, parts));
-            [launch(relabel, columns, 0)].into_iter().chain(rest)
-        };
-        for launch in launches(rows.relabel, self.columns) {
-            builder.launch(&launch)?;
-        }
-        Ok(launches(NULL, NULL).collect())
+        let rest = (parts > 0).then(|| launch(parts));
+        Ok([launch(0)].into_iter().chain(rest).collect())
     }
 }

@@ -308,8 +308,17 @@ pub(super) fn build(
     target.check_bytes(total * (4 + value_bytes))?;
     let columns = builder.array(4 * total)?;
     let values = builder.array(total * value_bytes)?;
-    let slots =
-        build::Slots { slice: 0, stored, width, pitch, starts, base: NULL, columns, values };
+    let slots = build::Slots {
+        slice: 0,
+        run: 1,
+        stored,
+        width,
+        pitch,
+        starts,
+        base: NULL,
+        columns,
+        values,
+    };
     let update = slots.fill(builder, &rows, target)?;
     let scatter = rows.scatter;
     let product = Product { width, pitch, starts, lengths, rows_each, scatter, columns, values };

@@ -1,6 +1,7 @@
 //! Values held by their number among few distinct ones.
 
-use super::launch::NULL;
+use super::build::Check;
+use super::launch::{Arrays, NULL};
 use super::{Arg, Builder, Launch, Refusal, Stop, Target};
 use crate::error::Error;
 use crate::scalar::{Precision, Scalar};
@@ -21,6 +22,16 @@ pub(super) fn count(structure: &Structure<'_>) -> Result<u64, Refusal> {
     structure.value_count().map(|count| count as u64).ok_or_else(not_few)
 }
 
+/// Bytes of the numbers of so many slots, where there are `count` distinct values.
+pub(super) fn number_bytes(slots: u64, count: u64) -> u64 {
+    if count > 1 { slots } else { 0 }
+}
+
+/// How names of kernels end, by whether there are several distinct values.
+pub(super) fn suffix(several: bool) -> &'static str {
+    if several { "" } else { "_one" }
+}
+
 /// Why new values are refused that differ where the values before were alike.
 fn not_alike(row: u64) -> Refusal {
     Refusal::new(format!(
@@ -37,17 +48,16 @@ pub(super) struct Numbered<T> {
 }
 
 impl<T: Scalar> Numbered<T> {
-    /// Of `few` distinct ones among `all`; `numbers` makes the list of numbers from that of the value
-    /// of each entry.
+    /// Of `few` distinct ones among `all`; `numbers` makes the list of numbers from that of a value.
     pub fn new(
         few: &FewValues,
         all: &[T],
-        numbers: impl FnOnce(&(dyn Fn(usize) -> u8 + Sync)) -> Vec<u8>,
+        numbers: impl FnOnce(&(dyn Fn(T) -> u8 + Sync)) -> Vec<u8>,
     ) -> Self {
         let values: Vec<T> = few.entries.iter().map(|&k| all[k]).collect();
         let numbers = match values.len() {
             0 | 1 => Vec::new(),
-            _ => numbers(&|k| few.number(all[k].bits())),
+            _ => numbers(&|value| few.number(value.bits())),
         };
         Numbered { values, numbers }
     }
@@ -62,6 +72,13 @@ impl<T: Scalar> Numbered<T> {
     #[inline(always)]
     pub fn number(&self, at: usize) -> usize {
         self.numbers.get(at).map_or(0, |&number| usize::from(number))
+    }
+
+    /// What a GPU holds of them: numbers, how many values there are, and these.
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> (Arg, Arg, Arg) {
+        let numbers = Some(self.numbers.as_slice()).filter(|all| !all.is_empty());
+        let count = Arg::U32(self.values.len() as u32);
+        (arrays.add_some(numbers), count, arrays.add(&self.values))
     }
 
     /// Bytes of both arrays.
@@ -166,9 +183,10 @@ impl OnGpu {
         launch(format!("take_values_{}", target.precision), u64::from(self.count), args)
     }
 
-    /// Why the values of a row are refused.
-    pub fn reason(row: u32) -> Refusal {
-        not_alike(u64::from(row))
+    /// What looks at new values: a launch that puts the first row whose values differ where they were
+    /// the same into `row`.
+    pub fn check(&self, launch: Launch, row: Arg) -> Check {
+        Check { launch, row, reason: |row| not_alike(u64::from(row)) }
     }
 }
 
@@ -180,6 +198,7 @@ fn threads(nnz: u64) -> u64 {
     nnz.div_ceil(16).clamp(1, 1 << 18)
 }
 
-fn launch(kernel: String, threads: u64, args: Vec<Arg>) -> Launch {
+/// A launch of the image `convert_few`.
+pub(super) fn launch(kernel: String, threads: u64, args: Vec<Arg>) -> Launch {
     Launch::over(IMAGE, kernel, threads, 256, args)
 }

@@ -19,12 +19,11 @@
 //! Good for: most matrices, meshes above all. Bad for: row lengths that vary within each hack;
 //! sorting then helps where y may be written out of order and neighbours need not share x.
 
-use super::launch::NULL;
 use super::rows::{self, Arrays, Column, WARP, add_column};
-use super::slices::{Kernel, Product, Shape, Slices, Width, check_narrow, check_span};
+use super::slices::{Kernel, Product, Shape, Slices, Width, check_narrow};
 use super::{
-    Arg, Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value,
-    Work, build,
+    Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
+    build,
 };
 use crate::csr::Csr;
 use crate::scalar::Scalar;
@@ -132,41 +131,23 @@ impl Storage for HllFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
-        let matrix = builder.matrix();
         let (hack, threads) = (params.int("hack"), params.int("tpr"));
-        let rows = build::Rows::new(builder, sort(params), target)?;
-        let hacks = matrix.nrows.div_ceil(hack);
-        let sizes = [matrix.nrows, hack, hacks].map(|size| Arg::U32(size as u32));
-        let counts = builder.temporary(4 * (hacks as u64 + 1))?;
-        let args = sizes.into_iter().chain([rows.order, rows.lengths, counts]).collect();
-        builder.launch(&build::step("slice_widths".to_string(), hacks * WARP, args))?;
-        let widest = builder.number()?;
-        let (base, bits) = match width(params) {
-            Width::Wide => (NULL, 32),
-            Width::Narrow => {
-                let base = builder.array(4 * hacks as u64)?;
-                let kernel = format!("spans_{}", matrix.offset_name());
-                let from = [rows.order, rows.relabel, Arg::RowPtr, Arg::ColIdx];
-                let args = sizes.into_iter().chain(from).chain([base, widest]).collect();
-                builder.launch(&build::step(kernel, hacks * WARP, args))?;
-                (base, 16)
-            }
-        };
-        let starts = builder.starts(counts, hack, hacks + 1)?;
-        check_span(builder.read(widest)? as usize)?;
+        let narrow = width(params) == Width::Narrow;
+        let hacks = build::Hacks::new(builder, [hack, 1], sort(params), narrow, target)?;
+        let build::Hacks { rows, starts, base, column_bits: bits, .. } = &hacks;
         let value_bytes = target.precision.bytes() as u64;
         target.check_bytes(starts.total * (bits / 8 + value_bytes))?;
         let columns = builder.array(starts.total * bits / 8)?;
         let values = builder.array(starts.total * value_bytes)?;
-        let stored = hacks * hack;
-        let shape = stem(hack, bits as usize, threads, [starts.total, stored as u64]);
-        let (starts, scatter) = (starts.args, rows.scatter);
-        let slots =
-            build::Slots { slice: hack, stored, width: 0, pitch: 0, starts, base, columns, values };
-        let update = slots.fill(builder, &rows, target)?;
+        let update = hacks.slots(columns, values).fill(builder, rows, target)?;
+        let slots_and_rows = hacks.slots_and_rows();
+        let [_, stored] = slots_and_rows;
+        let shape = stem(hack, *bits as usize, threads, slots_and_rows);
         let kernel = format!("{shape}_{}", target.precision);
-        let product = Product { starts, base, scatter, columns, values };
-        let launch = product.launch("hll", kernel, matrix.nrows, stored * threads);
+        let (starts, base, scatter) = (starts.args, *base, rows.scatter);
+        let product = Product { starts, base, scatter, columns, values: vec![values] };
+        let lanes = stored as usize * threads;
+        let launch = product.launch("hll", kernel, builder.matrix().nrows, lanes);
         let order = rows.basis_order();
         Ok(Built { launches: vec![launch], update, order, ..Built::default() })
     }

@@ -61,6 +61,7 @@ formats! {
     bijad::BijadFormat,
     hyb::HybFormat,
     hll::HllFormat,
+    hllvi::HllviFormat,
     bhll::BhllFormat,
     hdia::HdiaFormat,
     cdia::CdiaFormat,

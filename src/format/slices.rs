@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::launch::{Arrays, NULL};
 use super::rows::{Column, Rows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
-use crate::csr::Csr;
+use crate::csr::{Csr, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure, inverse};
@@ -77,23 +77,21 @@ enum Indices {
     Narrow { base: Vec<u32>, offset: Vec<u16> },
 }
 
-/// The arrays of a layout stored slice by slice.
+/// Everything of a matrix stored slice by slice but its values.
 #[derive(Debug)]
-pub struct Slices<T, S> {
-    rows: Rows,
+pub(super) struct Sliced<S> {
+    pub rows: Rows,
     shape: S,
     indices: Indices,
-    values: Vec<T>,
-    scratch: Scratch<T>,
 }
 
-impl<T: Scalar, S: Shape> Slices<T, S> {
-    /// Converts: one pass over columns and one over values, in parallel over parts of the rows.
+impl<S: Shape> Sliced<S> {
+    /// Puts columns in their slots, in parallel over parts of the rows.
     ///
     /// # Errors
     /// [`Refusal`] where 16 bits do not hold the columns of a slice.
-    pub(super) fn new(
-        csr: &Csr<T>,
+    pub fn new(
+        pattern: Pattern<'_>,
         structure: &Structure<'_>,
         target: &Target<'_>,
         sort: Sort,
@@ -103,28 +101,68 @@ impl<T: Scalar, S: Shape> Slices<T, S> {
         let rows = Rows::new(structure, sort, shape.rows(), target);
         let new = rows.relabelled();
         let relabel = |old: u32| new.as_ref().map_or(old, |new| new[old as usize]);
-        let slots = shape.start(csr.nrows().div_ceil(shape.rows()));
-        let place = Place { rows: &rows, shape: &shape, row_ptr: csr.row_ptr() };
-        let indices = match width {
+        let indices = Indices::Wide(Vec::new());
+        let mut sliced = Sliced { rows, shape, indices };
+        let row_ptr = pattern.row_ptr();
+        sliced.indices = match width {
             Width::Wide => {
-                let mut col_idx = vec![0; slots];
-                place.fill(csr.col_idx(), &mut col_idx, u32::PADDING, |_, old| relabel(old));
+                let mut col_idx = vec![u32::PADDING; sliced.slots()];
+                sliced.fill(row_ptr, pattern.col_idx(), &mut col_idx, |_, old| relabel(old));
                 Indices::Wide(col_idx)
             }
             Width::Narrow => {
-                let spans = structure.spans(shape.rows(), sort, new.as_deref());
+                let spans = structure.spans(sliced.shape.rows(), sort, new.as_deref());
                 check_spans(&spans)?;
                 let base: Vec<u32> = spans.iter().map(|span| span.start).collect();
-                let mut offset = vec![0; slots];
-                place.fill(csr.col_idx(), &mut offset, u16::PADDING, |s, old| {
+                let mut offset = vec![u16::PADDING; sliced.slots()];
+                sliced.fill(row_ptr, pattern.col_idx(), &mut offset, |s, old| {
                     (relabel(old) - base[s]) as u16
                 });
                 Indices::Narrow { base, offset }
             }
         };
-        let mut values = vec![T::ZERO; slots];
-        place.fill(csr.values(), &mut values, T::ZERO, |_, value| value);
-        Ok(Slices { rows, shape, indices, values, scratch: Scratch::default() })
+        Ok(sliced)
+    }
+
+    /// Slots of all slices.
+    pub fn slots(&self) -> usize {
+        self.shape.start(self.rows.nrows().div_ceil(self.shape.rows()))
+    }
+
+    /// Puts `map(slice, entry)` of every entry of `source`, in the order of the CSR matrix, in its
+    /// slot.
+    pub fn fill<E: Copy + Sync, F: Send>(
+        &self,
+        row_ptr: &[usize],
+        source: &[E],
+        slots: &mut [F],
+        map: impl Fn(usize, E) -> F + Sync,
+    ) {
+        let slice = self.shape.rows();
+        let mut rest = slots;
+        let mut pieces = Vec::new();
+        for part in self.rows.parts().windows(2) {
+            let slices = part[0] / slice..part[1].div_ceil(slice);
+            let len = self.shape.start(slices.end) - self.shape.start(slices.start);
+            let (piece, after) = rest.split_at_mut(len);
+            pieces.push((slices, piece));
+            rest = after;
+        }
+        pieces.into_par_iter().for_each(|(slices, piece)| {
+            let mut rest = piece;
+            for s in slices {
+                let (slots, after) = rest.split_at_mut(self.shape.range(s).len());
+                rest = after;
+                let rows = s * slice..((s + 1) * slice).min(self.rows.nrows());
+                for (r, i) in rows.enumerate() {
+                    let old = self.rows.old(i);
+                    let entries = &source[row_ptr[old]..row_ptr[old + 1]];
+                    for (slot, &entry) in self.shape.slots(s, r).zip(entries) {
+                        slots[slot] = map(s, entry);
+                    }
+                }
+            }
+        });
     }
 
     /// Column of a slot of slice `s`, counted from the start of the layout; none for padding.
@@ -137,65 +175,46 @@ impl<T: Scalar, S: Shape> Slices<T, S> {
         }
     }
 
-    /// Column and value of the entries of stored row `i`.
-    fn entries(&self, i: usize) -> impl Iterator<Item = (u32, T)> {
+    /// Column and slot of the entries of stored row `i`.
+    pub fn entries(&self, i: usize) -> impl Iterator<Item = (u32, usize)> {
         let s = i / self.shape.rows();
         let start = self.shape.start(s);
         let slots = self.shape.slots(s, i % self.shape.rows());
-        slots
-            .map_while(move |slot| Some((self.column(s, start + slot)?, self.values[start + slot])))
+        slots.map_while(move |slot| Some((self.column(s, start + slot)?, start + slot)))
     }
 
     /// Entries of each stored row.
     fn counts(&self) -> Vec<u32> {
         (0..self.rows.nrows()).into_par_iter().map(|i| self.entries(i).count() as u32).collect()
     }
-}
 
-impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
-    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
-        let slice = self.shape.rows();
-        self.rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
-            for (s, sums) in (rows.start / slice..).zip(sums.chunks_mut(slice)) {
-                let range = self.shape.range(s);
-                let values = &self.values[range.clone()];
-                match &self.indices {
-                    Indices::Wide(columns) => self.shape.add(s, &columns[range], values, x, sums),
-                    Indices::Narrow { base, offset } => {
-                        // Ends before the offset that marks padding.
-                        let base = base[s] as usize;
-                        let x = &x[base..x.len().min(base + u16::PADDING.index())];
-                        self.shape.add(s, &offset[range], values, x, sums);
-                    }
-                }
-            }
-        });
+    /// Where rows begin and end in the CSR arrays.
+    pub fn row_ptr(&self) -> Vec<usize> {
+        self.rows.row_ptr(&self.counts())
     }
 
-    fn bytes(&self) -> u64 {
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> u64 {
         let indices = match &self.indices {
             Indices::Wide(col_idx) => bytes_of(col_idx),
             Indices::Narrow { base, offset } => bytes_of(base) + bytes_of(offset),
         };
-        self.rows.bytes() + self.shape.bytes() + indices + bytes_of(&self.values)
+        self.rows.bytes() + self.shape.bytes() + indices
     }
 
-    fn set_values(&mut self, values: &[T]) {
-        let row_ptr = self.rows.row_ptr(&self.counts());
-        let place = Place { rows: &self.rows, shape: &self.shape, row_ptr: &row_ptr };
-        place.fill(values, &mut self.values, T::ZERO, |_, value| value);
+    /// The CSR matrix with the value of each slot.
+    pub fn to_csr<T: Scalar>(&self, value: impl Fn(usize) -> T) -> Csr<T> {
+        let entries = |i| self.entries(i).map(|(column, slot)| (column, value(slot)));
+        self.rows.to_csr(&self.counts(), entries)
     }
 
-    fn to_csr(&self) -> Csr<T> {
-        self.rows.to_csr(&self.counts(), |i| self.entries(i))
-    }
-
-    fn order(&self) -> Option<&[u32]> {
-        self.rows.basis_order()
-    }
-
-    fn on_device(&self) -> Option<OnDevice<'_>> {
-        let mut arrays = Arrays::default();
+    /// What a GPU holds of it, and the launch of a product with `values`, a kernel of this precision.
+    pub fn launch<'a>(
+        &'a self,
+        arrays: &mut Arrays<'a>,
+        values: Vec<Arg>,
+        precision: impl std::fmt::Display,
+    ) -> Launch {
         let column_bits = match &self.indices {
             Indices::Wide(_) => 32,
             Indices::Narrow { .. } => 16,
@@ -207,12 +226,84 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
             Indices::Wide(col_idx) => (NULL, arrays.add(col_idx)),
             Indices::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
         };
-        let values = arrays.add(&self.values);
         let product = Product { starts, base, scatter, columns, values };
-        let kernel = format!("{stem}_{}", T::PRECISION);
         let nrows = self.rows.nrows();
         let lanes = nrows.next_multiple_of(self.shape.rows()) * threads;
-        Some(arrays.on_device(values, vec![product.launch(image, kernel, nrows, lanes)]))
+        product.launch(image, format!("{stem}_{precision}"), nrows, lanes)
+    }
+}
+
+/// The arrays of a layout stored slice by slice.
+#[derive(Debug)]
+pub struct Slices<T, S> {
+    sliced: Sliced<S>,
+    values: Vec<T>,
+    scratch: Scratch<T>,
+}
+
+impl<T: Scalar, S: Shape> Slices<T, S> {
+    /// Converts: one pass over columns and one over values.
+    ///
+    /// # Errors
+    /// As [`Sliced::new`].
+    pub(super) fn new(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+        sort: Sort,
+        shape: S,
+        width: Width,
+    ) -> Result<Self, Refusal> {
+        let sliced = Sliced::new(csr.pattern(), structure, target, sort, shape, width)?;
+        let mut values = vec![T::ZERO; sliced.slots()];
+        sliced.fill(csr.row_ptr(), csr.values(), &mut values, |_, value| value);
+        Ok(Slices { sliced, values, scratch: Scratch::default() })
+    }
+}
+
+impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        let Sliced { rows, shape, indices } = &self.sliced;
+        let slice = shape.rows();
+        rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
+            for (s, sums) in (rows.start / slice..).zip(sums.chunks_mut(slice)) {
+                let range = shape.range(s);
+                let values = &self.values[range.clone()];
+                match indices {
+                    Indices::Wide(columns) => shape.add(s, &columns[range], values, x, sums),
+                    Indices::Narrow { base, offset } => {
+                        // Ends before the offset that marks padding.
+                        let base = base[s] as usize;
+                        let x = &x[base..x.len().min(base + u16::PADDING.index())];
+                        shape.add(s, &offset[range], values, x, sums);
+                    }
+                }
+            }
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sliced.bytes() + bytes_of(&self.values)
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let row_ptr = self.sliced.row_ptr();
+        self.sliced.fill(&row_ptr, values, &mut self.values, |_, value| value);
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        self.sliced.to_csr(|slot| self.values[slot])
+    }
+
+    fn order(&self) -> Option<&[u32]> {
+        self.sliced.rows.basis_order()
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let values = arrays.add(&self.values);
+        let launch = self.sliced.launch(&mut arrays, vec![values], T::PRECISION);
+        Some(arrays.on_device(values, vec![launch]))
     }
 }
 
@@ -225,7 +316,8 @@ pub(super) struct Product {
     /// Where y is written; null where rows keep their order.
     pub scatter: Arg,
     pub columns: Arg,
-    pub values: Arg,
+    /// What values are told by.
+    pub values: Vec<Arg>,
 }
 
 impl Product {
@@ -234,7 +326,9 @@ impl Product {
         let Product { starts, base, scatter, columns, values } = self;
         let mut args = vec![Arg::U32(nrows as u32)];
         args.extend(starts);
-        args.extend([base, scatter, columns, values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        args.extend([base, scatter, columns]);
+        args.extend(values);
+        args.extend([Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
         Launch::over(image, kernel, lanes as u64, 256, args)
     }
 }
@@ -282,49 +376,4 @@ pub(super) fn check_narrow(
         super::Basis::Permuted | super::Basis::Original => None,
     };
     check_span(structure.widest_span(slice, sort, new.as_deref()) as usize)
-}
-
-/// Where the entries of a CSR matrix go.
-struct Place<'a, S> {
-    rows: &'a Rows,
-    shape: &'a S,
-    row_ptr: &'a [usize],
-}
-
-impl<S: Shape> Place<'_, S> {
-    /// Puts `map(slice, entry)` of every entry of `source` in its slot, `padding` in all others.
-    fn fill<E: Copy + Sync, F: Copy + Send + Sync>(
-        &self,
-        source: &[E],
-        slots: &mut [F],
-        padding: F,
-        map: impl Fn(usize, E) -> F + Sync,
-    ) {
-        let slice = self.shape.rows();
-        let mut rest = slots;
-        let mut pieces = Vec::new();
-        for part in self.rows.parts().windows(2) {
-            let slices = part[0] / slice..part[1].div_ceil(slice);
-            let len = self.shape.start(slices.end) - self.shape.start(slices.start);
-            let (piece, after) = rest.split_at_mut(len);
-            pieces.push((slices, piece));
-            rest = after;
-        }
-        pieces.into_par_iter().for_each(|(slices, piece)| {
-            let mut rest = piece;
-            for s in slices {
-                let (slots, after) = rest.split_at_mut(self.shape.range(s).len());
-                rest = after;
-                slots.fill(padding);
-                let rows = s * slice..((s + 1) * slice).min(self.rows.nrows());
-                for (r, i) in rows.enumerate() {
-                    let old = self.rows.old(i);
-                    let entries = &source[self.row_ptr[old]..self.row_ptr[old + 1]];
-                    for (slot, &entry) in self.shape.slots(s, r).zip(entries) {
-                        slots[slot] = map(s, entry);
-                    }
-                }
-            }
-        });
-    }
 }

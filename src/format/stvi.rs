@@ -22,11 +22,10 @@ use super::launch::{Arrays, NULL};
 use super::sorted::gpu::{Plan, Sorted};
 use super::sorted::{self, SortedTiles};
 use super::{
-    Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target, Value,
-    Work,
+    Arg, Builder, Built, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
+    Value, Work,
 };
 use crate::csr::Csr;
-use crate::format::build::Check;
 use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -61,8 +60,8 @@ impl Storage for StviFormat {
     ) -> Result<Work, Refusal> {
         let count = few::count(structure)?;
         let w = target.precision.bytes() as u64;
-        let numbers = |slots: u64| if count > 1 { slots } else { 0 };
-        sorted::work(structure, params.int("tile"), target, |slots| numbers(slots) + w * count)
+        let bytes = |slots| few::number_bytes(slots, count) + w * count;
+        sorted::work(structure, params.int("tile"), target, bytes)
     }
 
     fn convert<T: Scalar>(
@@ -75,7 +74,7 @@ impl Storage for StviFormat {
         let tiles = SortedTiles::new(csr.pattern(), params.int("tile"), size_of::<T>());
         let values = Numbered::new(&few, csr.values(), |number| {
             let mut numbers = vec![0; tiles.slots()];
-            tiles.fill(&mut numbers, |slot| slot, number);
+            tiles.fill(&mut numbers, |slot| slot, |k| number(csr.values()[k]));
             numbers
         });
         Ok(StviLayout { tiles, values, scratch: Scratch::default() })
@@ -100,26 +99,21 @@ impl Storage for StviFormat {
         let args = [rows.as_slice(), &[numbers, few.entries, Arg::Values, row]].concat();
         let launch = sorted.step("check_numbers", matrix, precision, &args);
         Ok(Built {
-            launches: launches(plan, numbers, few.count, few.values, precision),
+            launches: launches(plan, [numbers, Arg::U32(few.count), few.values], precision),
             scratch: plan.scratch(precision),
             update: vec![few.update(target)],
-            check: Some(Check { launch, row, reason: OnGpu::reason }),
+            check: Some(few.check(launch, row)),
             ..Built::default()
         })
     }
 }
 
-/// The launches of a product with `count` distinct values.
-fn launches(
-    plan: &Plan,
-    numbers: Arg,
-    count: u32,
-    values: Arg,
-    precision: Precision,
-) -> Vec<super::Launch> {
-    let one = if count > 1 { "" } else { "_one" };
-    let kernel = format!("stvi_{}_{precision}_{}{one}", plan.tile, plan.extra);
-    plan.launches("stvi", kernel, &[numbers, Arg::U32(count), values], precision)
+/// The launches of a product with these numbers, so many distinct values, and these.
+fn launches(plan: &Plan, told: [Arg; 3], precision: Precision) -> Vec<Launch> {
+    let [numbers, ..] = told;
+    let suffix = few::suffix(numbers != NULL);
+    let kernel = format!("stvi_{}_{precision}_{}{suffix}", plan.tile, plan.extra);
+    plan.launches("stvi", kernel, &told, precision)
 }
 
 /// A matrix in sorted tiles, with the number of the value of each slot.
@@ -169,11 +163,8 @@ impl<T: Scalar> Layout<T> for StviLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let plan = self.tiles.on_device(&mut arrays);
-        let Numbered { values, numbers } = &self.values;
-        let numbers = arrays.add_some(Some(numbers.as_slice()).filter(|all| !all.is_empty()));
-        let count = values.len() as u32;
-        let values = arrays.add(values);
-        let launches = launches(&plan, numbers, count, values, T::PRECISION);
+        let (numbers, count, values) = self.values.on_device(&mut arrays);
+        let launches = launches(&plan, [numbers, count, values], T::PRECISION);
         let scratch = plan.scratch(T::PRECISION);
         Some(OnDevice { scratch, ..arrays.on_device(values, launches) })
     }

@@ -10,9 +10,7 @@ use super::memory::Memory;
 use super::operator::{CudaOperator, Step, Word, plain};
 use super::{DeviceCsr, Gpu, cusparse};
 use crate::error::{Error, Result};
-use crate::format::{
-    Arg, Builder, Candidate, Launch, Matrix, Starts, Stop, Target, are_few,
-};
+use crate::format::{Arg, Builder, Candidate, Launch, Matrix, Starts, Stop, Target, are_few};
 use crate::scalar::Scalar;
 
 /// The address of nothing.
