@@ -1,5 +1,7 @@
 //! A real matrix made as large as wanted.
 
+use rayon::prelude::*;
+
 use super::random::{hash, signed, unit};
 use crate::assemble::by_rows;
 use crate::csr::{Csr, MAX_DIMENSION};
@@ -18,9 +20,9 @@ const ROWS_A_JOINT: usize = 200;
 /// ```
 ///
 /// Every copy but the first has its values times its own factor within 2 percent of 1: what is
-/// equal within A stays equal, what only the copying made equal does not. A symmetric matrix stays
-/// symmetric. A matrix without entries, or with enough of them, is given back as it is. Linear
-/// time, over rayon's current threads.
+/// equal within A stays equal, what only the copying made equal does not. But where A has one value,
+/// as a graph without weights, all have it. A symmetric matrix stays symmetric. A matrix without
+/// entries, or with enough of them, is given back as it is. Linear time, over rayon's current threads.
 ///
 /// # Errors
 /// [`Error::Argument`] where so many copies have more than [`MAX_DIMENSION`] rows or columns.
@@ -38,10 +40,15 @@ pub fn scaled(csr: &Csr<f64>, nnz: usize, seed: u64) -> Result<Csr<f64>> {
             most.saturating_mul(csr.nnz())
         )));
     }
+    let one = csr.values()[0];
+    let unweighted = csr.values().par_iter().all(|&value| value == one);
     let mean = csr.values().iter().map(|value| value.abs()).sum::<f64>() / csr.nnz() as f64;
-    let joint =
-        |low: usize, r: usize| -0.01 * mean * (0.5 + unit(hash(!seed, low as u64, r as u64)));
+    let joint = |low: usize, r: usize| match unweighted {
+        true => one,
+        false => -0.01 * mean * (0.5 + unit(hash(!seed, low as u64, r as u64))),
+    };
     let factor = |copy: usize| match copy {
+        _ if unweighted => 1.0,
         0 => 1.0,
         _ => 1.0 + 0.02 * signed(hash(seed, copy as u64, 0)),
     };
@@ -120,6 +127,13 @@ mod tests {
         assert_eq!(diagonal(401), diagonal(477), "one copy");
         assert_ne!(diagonal(401), diagonal(801), "two copies");
         assert!((diagonal(401) / 4.0 - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn a_graph_without_weights_stays_so() {
+        let one = generate::followers(200, 1).map_values(|_| 3.0);
+        let many = scaled(&one, 5 * one.nnz(), 1).expect("it fits");
+        assert!(many.nnz() > 5 * one.nnz() && many.values().iter().all(|&value| value == 3.0));
     }
 
     #[test]

@@ -359,6 +359,34 @@ mod tests {
     }
 
     #[test]
+    fn what_suits_by_values_is_learned_and_told_where_values_are_few() {
+        const STVI: &str = "stvi:tile=1024";
+        let mut cases = cases();
+        let best = |spmv_s: f64| Trial {
+            candidate: STVI.parse().expect("a candidate"),
+            name: STVI.to_string(),
+            terms: [1.0; TERMS.len()],
+            estimate: cost(5e-4, spmv_s),
+            convert_s: 5e-4,
+            spmv_s,
+        };
+        for (i, case) in cases.iter_mut().enumerate() {
+            match i % 4 {
+                // As features see it, every other matrix of a class is no different.
+                0 | 1 => case.trials.push(best(2e-5)),
+                _ => drop(case.untimed.insert(STVI.to_string(), Untimed::Refused)),
+            }
+        }
+        let (learned, told) = learn(&cases, &Settings::default()).expect("families").expect("some");
+        assert!(learned.candidates.iter().any(|of| of.candidate == STVI));
+        for (i, (case, told)) in cases.iter().zip(&told).enumerate() {
+            let stvi = told.iter().find(|(candidate, _)| candidate.to_string() == STVI);
+            assert_eq!(stvi.is_some(), i % 4 < 2, "{}", case.source);
+            assert!(stvi.is_none_or(|(_, cost)| (cost.spmv_s / 2e-5 - 1.0).abs() < 1e-6));
+        }
+    }
+
+    #[test]
     fn hosts_learn_nothing_by_features_alone() {
         let mut cases = cases();
         cases.iter_mut().for_each(|case| drop(case.trials.remove(0)));
