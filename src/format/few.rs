@@ -75,10 +75,10 @@ impl<T: Scalar> Numbered<T> {
     }
 
     /// What a GPU holds of them: numbers, how many values there are, and these.
-    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> (Arg, Arg, Arg) {
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> [Arg; 3] {
         let numbers = Some(self.numbers.as_slice()).filter(|all| !all.is_empty());
         let count = Arg::U32(self.values.len() as u32);
-        (arrays.add_some(numbers), count, arrays.add(&self.values))
+        [arrays.add_some(numbers), count, arrays.add(&self.values)]
     }
 
     /// Bytes of both arrays.

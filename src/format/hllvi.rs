@@ -296,9 +296,11 @@ impl<T: Scalar> Layout<T> for HllviLayout<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let (numbers, count, values) = self.values.on_device(&mut arrays);
-        let told = vec![numbers, count, values];
-        let launch = self.sliced.launch(&mut arrays, told, T::PRECISION);
+        let product = self.sliced.on_device(&mut arrays);
+        let told = self.values.on_device(&mut arrays);
+        let [_, _, values] = told;
+        let product = Product { values: told.to_vec(), ..product };
+        let launch = self.sliced.launch(product, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
 }

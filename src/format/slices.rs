@@ -12,7 +12,7 @@ use super::rows::{Column, Rows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
 use crate::csr::{Csr, Pattern};
 use crate::par::Scratch;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::{Sort, Structure, inverse};
 
 /// How the slots of a slice are laid out. All slots are counted from the start of the slice.
@@ -208,28 +208,30 @@ impl<S: Shape> Sliced<S> {
         self.rows.to_csr(&self.counts(), entries)
     }
 
-    /// What a GPU holds of it, and the launch of a product with `values`, a kernel of this precision.
-    pub fn launch<'a>(
-        &'a self,
-        arrays: &mut Arrays<'a>,
-        values: Vec<Arg>,
-        precision: impl std::fmt::Display,
-    ) -> Launch {
-        let column_bits = match &self.indices {
-            Indices::Wide(_) => 32,
-            Indices::Narrow { .. } => 16,
-        };
-        let Kernel { image, stem, starts, threads } = self.shape.kernel(column_bits);
-        let starts = arrays.add_offsets(starts);
+    /// What a GPU holds of it; values come behind. (cuSPARSE takes the arrays in this order.)
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> Product {
+        let starts = arrays.add_offsets(self.shape.kernel(self.column_bits()).starts);
         let scatter = arrays.add_some(self.rows.scatter());
         let (base, columns) = match &self.indices {
             Indices::Wide(col_idx) => (NULL, arrays.add(col_idx)),
             Indices::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
         };
-        let product = Product { starts, base, scatter, columns, values };
+        Product { starts, base, scatter, columns, values: Vec::new() }
+    }
+
+    /// The launch of a product of these arrays.
+    pub fn launch(&self, product: Product, precision: Precision) -> Launch {
+        let Kernel { image, stem, threads, .. } = self.shape.kernel(self.column_bits());
         let nrows = self.rows.nrows();
         let lanes = nrows.next_multiple_of(self.shape.rows()) * threads;
         product.launch(image, format!("{stem}_{precision}"), nrows, lanes)
+    }
+
+    fn column_bits(&self) -> usize {
+        match &self.indices {
+            Indices::Wide(_) => 32,
+            Indices::Narrow { .. } => 16,
+        }
     }
 }
 
@@ -301,8 +303,10 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
+        let product = self.sliced.on_device(&mut arrays);
         let values = arrays.add(&self.values);
-        let launch = self.sliced.launch(&mut arrays, vec![values], T::PRECISION);
+        let product = Product { values: vec![values], ..product };
+        let launch = self.sliced.launch(product, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
 }

@@ -163,8 +163,9 @@ impl<T: Scalar> Layout<T> for StviLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let plan = self.tiles.on_device(&mut arrays);
-        let (numbers, count, values) = self.values.on_device(&mut arrays);
-        let launches = launches(&plan, [numbers, count, values], T::PRECISION);
+        let told = self.values.on_device(&mut arrays);
+        let [_, _, values] = told;
+        let launches = launches(&plan, told, T::PRECISION);
         let scratch = plan.scratch(T::PRECISION);
         Some(OnDevice { scratch, ..arrays.on_device(values, launches) })
     }
