@@ -78,7 +78,7 @@ pub struct Options {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub updates: u64,
     /// What may be spent on the choice: estimate, predict, measure or exhaustive
-    #[arg(long, default_value_t = Effort::Estimate)]
+    #[arg(long, default_value_t = Effort::default())]
     pub effort: Effort,
     /// The most seconds that measuring may take
     #[arg(long, value_name = "SECONDS")]
