@@ -235,8 +235,7 @@ impl<T: Scalar> Source<T> {
         candidate.convert(&self.csr, &structure, &choose::target_of(candidate, &target))
     }
 
-    /// Ranks the candidates beside the one that is held: a look is due by now, whatever a tree says of
-    /// few products.
+    /// Ranks the candidates beside the one that is held, for many products: nobody knows how many.
     fn look(&self, held: &Candidate) -> Result<Option<Plan>> {
         let workload = Workload { spmvs: ALWAYS_LOOK, ..self.workload };
         Ok(plan_of(&self.tuner.recommend(&self.csr, &workload)?, held))
@@ -266,6 +265,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::choose::Effort;
     use crate::device::{Device, PerPrecision, Reach};
     use crate::generate;
 
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_conversion_pays_beside_the_kernel_that_is_held() {
-        let workload = Workload { spmvs: 1000, ..Workload::default() };
+        let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
         let gpu = Tuner::new(crate::device::find("h200").expect("shipped"));
         let csr: Csr<f64> = generate::by_name("stencil5", 2500, 1).expect("a class");
         let mut choice = gpu.recommend(&csr, &workload).expect("an estimate");

@@ -34,7 +34,7 @@ pub struct Tuner {
     protocol: Protocol,
     wisdom: Option<Arc<Wisdom>>,
     source: String,
-    models: Vec<Predictor>,
+    models: Vec<Arc<Predictor>>,
 }
 
 /// A candidate was measured, `done` of `total`.
@@ -100,13 +100,19 @@ impl Tuner {
     /// from [`Effort::Predict`] on use them instead of estimates.
     ///
     /// # Errors
-    /// As [`Model::open`].
+    /// As [`Predictor::open`].
     pub fn with_models(mut self, data: &Path) -> Result<Self> {
         for precision in Precision::ALL {
-            let model = Model::open(data, &self.device().name, precision)?;
-            self.models.extend(model.map(Predictor::new));
+            let model = Predictor::open(data, &self.device().name, precision)?;
+            self.models.extend(model.map(Arc::new));
         }
         Ok(self)
+    }
+
+    /// The same tuner with this model of its device, which others may share.
+    pub fn with_model(mut self, model: impl Into<Arc<Predictor>>) -> Self {
+        self.models.push(model.into());
+        self
     }
 
     /// What times and prepares.
@@ -119,7 +125,8 @@ impl Tuner {
         self.meter.device()
     }
 
-    /// Ranks every candidate for this matrix.
+    /// Ranks every candidate for this matrix, however few products are to come: only [`Tuner::prepare`]
+    /// counts what looking at it takes.
     ///
     /// # Errors
     /// [`Error::Device`] where the effort asks for timing on a device that is not here.
@@ -146,9 +153,10 @@ impl Tuner {
     /// from samples of a large matrix took to suit, the next best is taken, and the operator's choice
     /// says so.
     ///
-    /// Where the tuner opened a GPU, has models of it and the effort is [`Effort::Predict`], the matrix
-    /// is uploaded first and prepared as by `prepare_on_gpu`: what the GPU counts takes a small part
-    /// of a look by the host, which [`Tuner::recommend`] takes.
+    /// With effort [`Effort::Predict`], models may say that for few products a look does not pay
+    /// ([`choose::stay()`]). Where the tuner opened a GPU, the matrix is uploaded first and prepared as
+    /// by `prepare_on_gpu`: what the GPU counts takes a small part of a look by the host, which
+    /// [`Tuner::recommend`] takes.
     ///
     /// # Errors
     /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where [`Verify`] asked for a check and
@@ -283,7 +291,10 @@ impl Tuner {
     ) -> Result<PreparedOperator<T>> {
         let structure = Structure::sampled(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
-        let mut choice = self.decide(csr, &structure, &workload, &mut |_| ())?;
+        let mut choice = match self.stay(&structure, &workload) {
+            Some(choice) => choice,
+            None => self.decide(csr, &structure, &workload, &mut |_| ())?,
+        };
         // Only the choice may ask for the partition that only measuring tried.
         let structure = structure.with_partitioning();
         let target = choose::target(self.meter.device(), &workload);
@@ -298,6 +309,7 @@ impl Tuner {
         Ok(operator)
     }
 
+    /// Looks at the matrix and ranks every candidate.
     fn decide<T: Scalar>(
         &self,
         csr: &Csr<T>,
@@ -309,33 +321,30 @@ impl Tuner {
             self.meter.check()?;
         }
         let model = self.model(workload);
-        if let Some(choice) = model.and_then(|p| self.stay(p.model(), structure, workload)) {
-            return Ok(choice);
-        }
-        let target = choose::target(self.meter.device(), workload);
+        let device = self.meter.device();
+        let target = choose::target(device, workload);
         let predict = || model.map(|model| model.predict(structure, &target));
         let (prediction, _) = rayon::join(predict, || structure.fingerprint());
         let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
-        let choice = choose::choose(structure, self.meter.device(), workload, &predicted);
-        // What the model cannot tell is timed, where there is a device to time on.
-        let raised = doubt.is_some() && workload.effort == Effort::Predict;
-        let raised = raised && self.meter.check().is_ok();
+        let untimed = || choose::choose(structure, device, workload, &predicted);
         let mut timed = match workload.effort {
-            Effort::Estimate => return Ok(choice),
-            Effort::Predict if raised => few(&choice),
+            Effort::Estimate => return Ok(untimed()),
             Effort::Predict => Vec::new(),
-            Effort::Measure => few(&choice),
-            Effort::Exhaustive => csr_first(&choice).chain(untried(&choice)).cloned().collect(),
+            Effort::Measure => few(&untimed()),
+            Effort::Exhaustive => {
+                let choice = untimed();
+                csr_first(&choice).chain(untried(&choice)).cloned().collect()
+            }
         };
         let (mut known, stale) = self.remembered(structure, workload)?;
         timed.retain(|candidate| known.iter().all(|known| known.candidate != *candidate));
         known.extend(self.measure(csr, structure, &timed, workload, progress)?);
         // Of two that know a candidate the first one counts: what was measured.
         known.extend(predicted);
-        let mut choice = choose::choose(structure, self.meter.device(), workload, &known);
+        let mut choice = choose::choose(structure, device, workload, &known);
         choice.explanation.extend(model.and_then(|p| rule_of_thumb(p.model(), &choice)));
-        choice.explanation.extend(doubt.map(|confidence| doubtful(confidence, raised)));
+        choice.explanation.extend(doubt.map(doubtful));
         if let Some(first) = stale.first() {
             let count = stale.len();
             choice.explanation.push(format!(
@@ -345,16 +354,9 @@ impl Tuner {
         Ok(choice)
     }
 
-    /// What is taken at sight, where the model says that a look does not pay.
-    fn stay(
-        &self,
-        model: &Model,
-        structure: &Structure<'_>,
-        workload: &Workload,
-    ) -> Option<Choice> {
-        if !may_stay(workload) {
-            return None;
-        }
+    /// What is prepared at sight, where the model says that a look does not pay.
+    fn stay(&self, structure: &Structure<'_>, workload: &Workload) -> Option<Choice> {
+        let model = self.model(workload).filter(|_| may_stay(workload))?.model();
         let (features, device) = (Features::of_size(structure), self.meter.device());
         let read_s = choose::read_s(structure.pattern().nrows() as u64);
         let stay_s = self.stay_s(structure, workload)?;
@@ -392,7 +394,7 @@ impl Tuner {
     fn model(&self, workload: &Workload) -> Option<&Predictor> {
         let mut models = self.models.iter();
         let model = models.find(|p| p.model().precision == workload.precision)?;
-        (workload.effort >= Effort::Predict).then_some(model)
+        (workload.effort >= Effort::Predict).then_some(model.as_ref())
     }
 
     /// What wisdom knows of the candidates, and what of it is not of use any more.
@@ -445,6 +447,9 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Vec<Known>> {
+        if timed.is_empty() {
+            return Ok(Vec::new());
+        }
         let target = choose::target(self.meter.device(), workload);
         let start = Instant::now();
         let left = || {
@@ -519,13 +524,10 @@ fn known_of(candidate: Candidate, outcome: Outcome) -> Known {
 }
 
 /// The sentence on a matrix unlike those that the model was trained on.
-fn doubtful(confidence: f64, raised: bool) -> String {
-    let then = match raised {
-        true => "so the best few were timed, as effort measure does",
-        false => "trust its times only where they were measured",
-    };
+fn doubtful(confidence: f64) -> String {
     format!(
-        "The model was trained on no matrix like this one (confidence {confidence:.2} of 1): {then}."
+        "The model was trained on no matrix like this one (confidence {confidence:.2} of 1): trust its \
+         times only where they were measured; effort measure times the best few."
     )
 }
 

@@ -8,8 +8,9 @@ use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
 use ellect::generate::{Coefficients, Points};
 use ellect::measure::Protocol;
+use ellect::model::Predictor;
 use ellect::structure::Structure;
-use ellect::{Csr, Tuner, generate};
+use ellect::{Csr, Precision, Tuner, generate};
 
 fn device(name: &str) -> Device {
     Device::shipped().into_iter().find(|device| device.name == name).expect("shipped")
@@ -158,7 +159,8 @@ fn staying_in_csr_is_told_with_the_times_of_the_kernel_that_wins() {
 #[test]
 fn what_an_estimate_may_not_try_is_ranked_once_it_was_measured() {
     let csr = matrix("stencil5", 30_000);
-    let workload = Workload { spmvs: 1_000_000, ..Workload::default() };
+    let effort = Effort::Estimate;
+    let workload = Workload { spmvs: 1_000_000, effort, ..Workload::default() };
     let metis = "ehyb:part=metis,share=2";
     let estimated = choice(&csr, "h200", &workload, &[]);
     let refused = |choice: &Choice| {
@@ -196,6 +198,59 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
     );
     let reordered = found.ranking.iter().find(|r| r.candidate.to_string().contains("sort=rcm"));
     assert_eq!(reordered.expect("it suits").source, Source::Measured);
+}
+
+/// A tuner with the models that ship of this device.
+fn predicting(name: &str) -> Tuner {
+    let data = tempfile::tempdir().expect("a folder");
+    let model = Predictor::open(data.path(), name, Precision::F64).expect("it is sound");
+    Tuner::new(device(name)).with_model(model.expect("it ships"))
+}
+
+#[test]
+fn who_asks_has_all_candidates_ranked_by_the_model_for_few_products_too() {
+    let csr = matrix("stencil7", 20_000);
+    let tuner = predicting("h200");
+    for spmvs in [1, 10, 1000] {
+        let workload = Workload { spmvs, ..Workload::default() };
+        let all = choice(&csr, "h200", &workload, &[]).ranking.len();
+        let asked = tuner.recommend(&csr, &workload).expect("a prediction");
+        assert_eq!(asked.ranking.len(), all);
+        assert!(asked.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
+        assert!(asked.fingerprint.is_some() && asked.explanation.len() > 2, "{asked:?}");
+        let told = "Times are predicted by the model of h200, estimates where it has none.";
+        assert!(asked.explanation.iter().any(|sentence| sentence == told), "{asked:?}");
+    }
+    // To prepare, a look would take longer than the products.
+    let few = Workload { spmvs: 10, ..Workload::default() };
+    let operator = tuner.prepare(&csr, &few).expect("CSR suits");
+    let at_sight = operator.choice().expect("a choice was made");
+    assert!(at_sight.ranking.len() == 3 && at_sight.fingerprint.is_none(), "{at_sight:?}");
+}
+
+#[test]
+fn without_a_model_predictions_are_estimates_and_said_to_be() {
+    let csr = matrix("stencil7", 5000);
+    let tuner = Tuner::new(device("h200"));
+    let asked = tuner.recommend(&csr, &Workload::default()).expect("an estimate");
+    assert!(asked.ranking.iter().all(|ranked| ranked.source == Source::Estimated));
+    let told = "No trained model of this device is loaded";
+    assert!(asked.explanation.iter().any(|sentence| sentence.contains(told)), "{asked:?}");
+    let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
+    let estimated = tuner.recommend(&csr, &workload).expect("an estimate");
+    assert_eq!(estimated.ranking, asked.ranking);
+    assert!(!estimated.explanation.iter().any(|sentence| sentence.contains(told)), "{asked:?}");
+}
+
+#[test]
+fn nothing_is_timed_that_was_not_asked_for_however_strange_the_matrix() {
+    let csr = Csr::from_triplets(3, 3, [(0, 0, 1.0), (2, 0, 2.0)]).expect("in range");
+    let tuner = predicting("cpu");
+    let asked = tuner.recommend_with(&csr, &Workload::default(), &mut |_| panic!("it was timed"));
+    let asked = asked.expect("a prediction");
+    assert_eq!(asked.ranking[0].source, Source::Predicted);
+    let told = "trained on no matrix like this one";
+    assert!(asked.explanation.iter().any(|sentence| sentence.contains(told)), "{asked:?}");
 }
 
 #[test]

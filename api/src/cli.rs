@@ -210,7 +210,7 @@ const RECOMMEND_JSON: &str = "\
   refused            the candidates that do not suit: candidate, reason
   features           an object of numbers, as `ellect features --json` prints it
   device, precision, spmvs
-  fingerprint        of the pattern, 32 hexadecimal digits; null where a look does not pay
+  fingerprint        of the pattern, 32 hexadecimal digits
   explanation        a list of sentences";
 
 const FEATURES_JSON: &str = "\

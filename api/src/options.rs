@@ -78,7 +78,7 @@ pub struct Options {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub updates: u64,
     /// What may be spent on the choice: estimate, predict, measure or exhaustive
-    #[arg(long, default_value_t = Effort::Estimate)]
+    #[arg(long, default_value_t = Effort::default())]
     pub effort: Effort,
     /// The most seconds that measuring may take
     #[arg(long, value_name = "SECONDS")]
@@ -122,13 +122,21 @@ impl Options {
         Ok(query.options)
     }
 
-    /// Name and meaning of every option, as a query writes it.
+    /// Name and meaning of every option, as a query writes it, with what it is by default.
     pub fn in_query() -> Vec<(String, String)> {
         let of = |option: &clap::Arg| {
-            let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+            let mut help = option.get_help().map(ToString::to_string).unwrap_or_default();
+            for default in option.get_default_values() {
+                help += &format!(" [default: {}]", default.to_string_lossy());
+            }
             (option.get_id().to_string(), help)
         };
         Query::command().get_arguments().map(of).collect()
+    }
+
+    /// Whether a model of the device is to be asked.
+    pub fn predicts(&self) -> bool {
+        self.effort >= Effort::Predict
     }
 
     /// Whether candidates are to be timed.
@@ -194,8 +202,10 @@ mod tests {
             .expect("legal");
         assert_eq!((options.product.device.as_str(), options.top), ("h200", 0));
         assert_eq!(options.workload().memory_limit, Some(1000));
-        assert!(options.measures());
-        assert_eq!(query(&[]).expect("legal").workload(), Workload::default());
+        assert!(options.measures() && options.predicts());
+        let options = query(&[]).expect("legal");
+        assert_eq!(options.workload(), Workload::default());
+        assert!(options.predicts() && !options.measures());
     }
 
     #[test]

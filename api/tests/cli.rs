@@ -58,6 +58,14 @@ fn recommend_ranks_and_explains() {
     }
     assert!(ranking.iter().any(|entry| entry["candidate"] == "csr"), "CSR is always a candidate");
 
+    // By the model, and for few products too.
+    let few = json(&["recommend", &file, "--device", "h200", "--spmvs", "10", "--json"]);
+    let few = few["ranking"].as_array().expect("a list");
+    assert_eq!(few.len(), ranking.len());
+    assert!(few.iter().chain(ranking).all(|entry| entry["source"] == "predicted"));
+    let estimated = json(&["recommend", &file, "--effort", "estimate", "--json"]);
+    assert_eq!(estimated["ranking"][0]["source"], "estimated");
+
     let shown = text(&["recommend", &file, "--top", "3"]);
     assert!(shown.contains("candidate") && shown.contains("refused; matrix"), "{shown}");
 }

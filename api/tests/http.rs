@@ -123,6 +123,7 @@ fn a_matrix_is_answered_with_the_json_of_the_command_line() {
     assert_eq!(status, 200, "{answer}");
     let output = Command::new(env!("CARGO_BIN_EXE_ellect"))
         .args(["recommend", "-", "--device", "h200", "--spmvs", "1000", "--json"])
+        .args(["--data", &service.data])
         .stdin(
             std::fs::File::open(format!(
                 "{}/../tests/data/elasticity.mtx",
@@ -134,6 +135,26 @@ fn a_matrix_is_answered_with_the_json_of_the_command_line() {
         .expect("the program runs");
     let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(answer, printed);
+}
+
+#[test]
+fn all_candidates_are_ranked_by_the_model_for_few_products_too() {
+    let service = serve(&[]);
+    let ranked = |query: &str| {
+        let (status, answer) = service.recommend(query, "", &sample("elasticity"));
+        assert_eq!(status, 200, "{answer}");
+        let ranking = answer["ranking"].as_array().expect("a list").iter();
+        ranking.map(|entry| entry["source"].clone()).collect::<Vec<_>>()
+    };
+    let all = ranked("?device=h200&effort=estimate");
+    assert!(all.len() > 20 && all.iter().all(|source| source == "estimated"));
+    for query in ["?device=h200&spmvs=10", "?device=h200&spmvs=10&precision=f32", "?device=cpu"] {
+        let predicted = ranked(query);
+        assert!(predicted.iter().all(|source| source == "predicted"), "{query}: {predicted:?}");
+        assert!(!query.contains("h200") || predicted.len() == all.len(), "{query}");
+    }
+    let (_, told) = service.send("GET", "/", "", b"");
+    assert!(String::from_utf8_lossy(&told).contains("[default: predict]"));
 }
 
 #[test]

@@ -29,14 +29,15 @@ pub struct Workload {
 }
 
 impl Default for Workload {
-    /// 1,000 products in f64, in the original basis, with fixed values, chosen by estimate.
+    /// 1,000 products in f64, in the original basis, with fixed values, chosen by effort
+    /// [`Effort::Predict`].
     fn default() -> Self {
         Workload {
             precision: Precision::F64,
             spmvs: 1000,
             basis: Basis::Original,
             values: ValuesUse::Fixed,
-            effort: Effort::Estimate,
+            effort: Effort::default(),
             memory_limit: None,
             verify: Verify::No,
             budget_s: None,
@@ -72,11 +73,12 @@ impl ValuesUse {
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
     /// Closed formulas only.
-    #[default]
     Estimate,
-    /// The trained model of the device, or the formulas where none is loaded. For few products the
-    /// model may say to stay in CSR before the matrix is looked at, and by which kernels
-    /// ([`stay`](super::stay())).
+    /// The trained model of the device, or the formulas where none is loaded, and what is remembered of
+    /// earlier measurements. Times nothing: where the model was trained on no matrix like this one, it
+    /// says so and leans towards the formulas. Where a matrix is prepared for few products, the model
+    /// may say to stay in CSR before it is looked at ([`stay`](super::stay())).
+    #[default]
     Predict,
     /// Time the best few and CSR on the device.
     Measure,

@@ -202,11 +202,16 @@ impl Model {
             }
             false => text,
         };
-        let head: Head = serde_json::from_slice(text).map_err(text_fault)?;
-        if head.schema != SCHEMA {
-            return Err(LoadFault::Schema { got: head.schema });
+        let model = serde_json::from_slice::<Model>(text).map_err(text_fault);
+        // Of another schema, it may not even read.
+        let schema = match &model {
+            Ok(model) => model.schema,
+            Err(_) => serde_json::from_slice::<Head>(text).map_err(text_fault)?.schema,
+        };
+        if schema != SCHEMA {
+            return Err(LoadFault::Schema { got: schema });
         }
-        let model: Model = serde_json::from_slice(text).map_err(text_fault)?;
+        let model = model?;
         if model.device != device || model.precision != precision {
             return Err(LoadFault::Target {
                 got: format!("{} in {}", model.device, model.precision),

@@ -1,12 +1,15 @@
 //! A model made ready to predict: names resolved once, trees packed node by node.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use super::{Conversion, Forest, LEAF, Model, Prediction};
 use crate::choose::{Known, works};
 use crate::cost::{Cost, Estimator, Source, TERMS, relate, terms};
+use crate::error::Result;
 use crate::features::Features;
 use crate::format::{Candidate, Target, Value};
+use crate::scalar::Precision;
 use crate::structure::Structure;
 
 /// A prediction is not below this share of the time of the longest row, where a few threads walk
@@ -142,6 +145,14 @@ impl Inputs {
 }
 
 impl Predictor {
+    /// The model that [`Model::open`] finds, made ready.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(data: &Path, device: &str, precision: Precision) -> Result<Option<Self>> {
+        Ok(Model::open(data, device, precision)?.map(Predictor::new))
+    }
+
     /// Resolves names and packs trees.
     pub fn new(model: Model) -> Self {
         let place = |name: &String| TERMS.iter().position(|term| term == name);

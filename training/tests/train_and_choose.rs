@@ -97,8 +97,10 @@ fn taken_at_sight_on_a_gpu(model: &Model) {
     let tuner = Tuner::new(gpu).with_models(data.path()).expect("it loads");
     let choice = |class: &str, spmvs| {
         let csr = generate::by_name(class, 300, 1).expect("a class");
-        let workload = Workload { spmvs, effort: Effort::Predict, ..Workload::default() };
-        tuner.recommend(&csr, &workload).expect("a choice")
+        let workload = Workload { spmvs, ..Workload::default() };
+        assert!(tuner.recommend(&csr, &workload).expect("a choice").ranking.len() > 20);
+        let operator = tuner.prepare(&csr, &workload).expect("CSR suits");
+        operator.choice().expect("a choice was made").clone()
     };
     let stay = choice("stencil5", 1000);
     assert_eq!((stay.choice.to_string().as_str(), stay.fingerprint), ("csr", None));
@@ -164,7 +166,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
     std::fs::write(&path, text).expect("writable");
     let csr = generate::by_name("stencil5", 300, 1).expect("a class");
     let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
-    let workload = Workload { effort: Effort::Predict, ..Workload::default() };
+    let workload = Workload::default();
     let choice = tuner.recommend(&csr, &workload).expect("a choice");
     let sources: BTreeMap<_, _> =
         choice.ranking.iter().map(|ranked| (ranked.format, ranked.source)).collect();
@@ -177,7 +179,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
     let strange = generate::by_name("power_law", 20_000, 1).expect("a class");
     assert!(predictor.predict(&Structure::of(&strange), &target).confidence < 0.5);
 
-    // For few products, where its tree says so, it stays in CSR at sight.
+    // For few products, where its tree says so, what is prepared stays in CSR at sight.
     let split = Rule::Split { feature: "spmvs".into(), below: 500.0, low: 1, high: 2 };
     let answer = |word: &str| Rule::Answer(word.into());
     let look = Rules { nodes: vec![split, answer("stay"), answer("look")] };
@@ -185,13 +187,24 @@ fn timings_make_a_model_that_the_tuner_uses() {
     std::fs::write(&path, cautious.bytes().expect("memory")).expect("writable");
     let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
     let few = Workload { spmvs: 100, ..workload };
-    let stay = tuner.recommend(&csr, &few).expect("a choice");
+    let prepared = |workload: &Workload| {
+        let operator = tuner.prepare(&csr, workload).expect("CSR suits");
+        operator.choice().expect("a choice was made").clone()
+    };
+    let stay = prepared(&few);
     assert_eq!((stay.choice.to_string().as_str(), stay.ranking.len()), ("csr", 1));
     assert_eq!((stay.fingerprint, stay.features.get("nnz")), (None, Some(csr.nnz() as f64)));
     assert!(stay.explanation[0].contains("where spmvs < 500.0000, looking closer"), "{stay:?}");
-    assert_eq!(tuner.recommend(&csr, &workload).expect("a choice"), choice);
+    assert_eq!(prepared(&workload), choice);
     let estimate = Workload { effort: Effort::Estimate, ..few };
-    assert!(tuner.recommend(&csr, &estimate).expect("a choice").ranking.len() > 1);
+    assert!(prepared(&estimate).ranking.len() > 1);
+    // Who asks has all candidates ranked for few products too, by the model.
+    let ranked = tuner.recommend(&csr, &few).expect("a choice");
+    assert_eq!(ranked.ranking.len(), choice.ranking.len());
+    assert_eq!(
+        (ranked.ranking[0].source, ranked.fingerprint),
+        (Source::Predicted, choice.fingerprint)
+    );
     // Of very many products a look is a small part, whatever the tree says.
     let never = Model { look: Rules { nodes: vec![answer("stay")] }, ..model.clone() };
     let at_sight = |spmvs| Glance { spmvs, stay_s: 1e-3, read_s: 0.0, sample_s: 0.0 };

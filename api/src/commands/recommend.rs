@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use ellect::choose::{Choice, is_csr};
+use ellect::model::Predictor;
 use ellect::{Precision, Scalar, Tuner};
 use indicatif::ProgressBar;
 
@@ -17,7 +18,13 @@ const SHOWN: usize = 10;
 pub fn run(input: &Input, options: &Options, form: Form, home: &Home) -> Result<Answer> {
     // A wrong name is told before a large file is read.
     let meter = options.meter(&home.data)?;
-    let mut tuner = Tuner::with_meter(meter).with_source(source(input)).with_models(&home.data)?;
+    let mut tuner = Tuner::with_meter(meter).with_source(source(input));
+    if options.predicts() {
+        let (device, precision) = (&tuner.device().name, options.product.precision);
+        if let Some(model) = Predictor::open(&home.data, device, precision)? {
+            tuner = tuner.with_model(model);
+        }
+    }
     if let Some(wisdom) = home.wisdom(options.effort)? {
         tuner = tuner.with_wisdom(wisdom);
     }

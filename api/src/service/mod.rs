@@ -8,6 +8,7 @@
 mod body;
 mod devices;
 mod failure;
+mod models;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use axum::http::header::HeaderMap;
 use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ellect::choose::{Choice, Effort};
+use ellect::choose::Choice;
 use ellect::device;
 use ellect::measure::Meter;
 use ellect::read::{self, Limits};
@@ -35,6 +36,7 @@ use tracing::Level;
 use crate::options::Options;
 use devices::{Devices, Places};
 use failure::Failure;
+use models::Models;
 
 /// What a service is started with.
 #[derive(Clone, Debug)]
@@ -64,6 +66,7 @@ struct Service {
     /// Requests that time nothing.
     places: Places,
     devices: Devices,
+    models: Models,
 }
 
 /// The routes.
@@ -71,6 +74,7 @@ pub fn router(config: Config) -> Router {
     let service = Service {
         places: Places::new(config.workers, config.queue),
         devices: Devices::new(config.data.clone(), config.queue),
+        models: Models::default(),
         config,
     };
     let layers = ServiceBuilder::new()
@@ -190,9 +194,13 @@ fn choose<T: Scalar>(
     let csr = read::file::<T>(path, &limits)?;
     let read_s = start.elapsed().as_secs_f64();
     let mut tuner = Tuner::with_meter(meter);
-    if options.effort >= Effort::Predict {
+    if options.predicts() {
+        let (data, device) = (&service.config.data, &tuner.device().name);
         // One that does not load is no fault of the request.
-        tuner = tuner.with_models(&service.config.data).map_err(Failure::internal)?;
+        let model = service.models.open(data, device, T::PRECISION).map_err(Failure::internal)?;
+        if let Some(model) = model {
+            tuner = tuner.with_model(model);
+        }
     }
     if let Some(wisdom) = &service.config.wisdom {
         tuner = tuner.with_wisdom(Arc::clone(wisdom));

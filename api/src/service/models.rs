@@ -1,0 +1,35 @@
+//! The models that requests ask.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ellect::model::Predictor;
+use ellect::{Precision, Result};
+
+/// Models by device and precision, each loaded by the first request that asks it and kept as long as
+/// the service: loading one takes longer than most choices.
+#[derive(Default)]
+pub struct Models {
+    opened: Mutex<HashMap<(String, Precision), Found>>,
+}
+
+/// A model; none where there is none of the device.
+type Found = Option<Arc<Predictor>>;
+
+impl Models {
+    /// The model of a device, as [`Predictor::open`] finds it.
+    ///
+    /// # Errors
+    /// As there; the next request tries again.
+    pub fn open(&self, data: &Path, device: &str, precision: Precision) -> Result<Found> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (device.to_string(), precision);
+        if let Some(model) = opened.get(&key) {
+            return Ok(model.clone());
+        }
+        let model = Predictor::open(data, device, precision)?.map(Arc::new);
+        opened.insert(key, model.clone());
+        Ok(model)
+    }
+}
