@@ -1,16 +1,13 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
 #[cfg(feature = "cuda")]
-use std::borrow::Cow;
+mod on_gpu;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "cuda")]
-use crate::choose::Stays;
 use crate::choose::{self, CSR, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
-#[cfg(feature = "cuda")]
-use crate::cost::Cost;
 use crate::csr::Csr;
 use crate::device::Device;
 #[cfg(feature = "cuda")]
@@ -20,8 +17,6 @@ use crate::features::Features;
 use crate::format::{Basis, Candidate, Refusal, Target, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
 use crate::model::{CONFIDENT, Glance, Model, Predictor};
-#[cfg(feature = "cuda")]
-use crate::model::{staying, taken};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -174,113 +169,6 @@ impl Tuner {
         self.prepare_by(csr, workload, |structure, candidate, target| {
             self.meter.prepare(csr, structure, candidate, target)
         })
-    }
-
-    /// Like [`Tuner::prepare`], for a matrix that is on the GPU that this tuner opened: features are
-    /// counted there, and effort [`Effort::Predict`] chooses by them alone; the matrix is copied to
-    /// the host only where so many products are to come that a closer look pays, where it is unlike
-    /// all that the model knows, or where values are to be replaced.
-    ///
-    /// # Errors
-    /// As [`Tuner::prepare`], and [`Error::Device`] where the tuner opened no GPU.
-    #[cfg(feature = "cuda")]
-    pub fn prepare_on_gpu<T: Scalar>(
-        &self,
-        there: &Arc<DeviceCsr<T>>,
-        workload: &Workload,
-    ) -> Result<PreparedOperator<T>> {
-        self.prepare_there(there, None, workload)
-    }
-
-    /// Prepares a matrix that is on the GPU, and on the host too where that is given.
-    #[cfg(feature = "cuda")]
-    fn prepare_there<T: Scalar>(
-        &self,
-        there: &Arc<DeviceCsr<T>>,
-        csr: Option<&Csr<T>>,
-        workload: &Workload,
-    ) -> Result<PreparedOperator<T>> {
-        let gpu = self.meter.gpu()?;
-        let on_host = || match csr {
-            Some(csr) => Ok(Cow::Borrowed(csr)),
-            None => there.to_csr(gpu).map(Cow::Owned),
-        };
-        let workload = Workload { precision: T::PRECISION, ..*workload };
-        let target = choose::target(self.meter.device(), &workload);
-        if let Some(mut choice) = self.choose_on_gpu(there, csr, &workload)? {
-            let operator = first_that_suits(&mut choice, |candidate| {
-                let target = choose::target_of(candidate, &target);
-                PreparedOperator::built(gpu, there, candidate, &target)
-            })?;
-            if let Some(operator) = operator {
-                if workload.verify == Verify::OnPrepare {
-                    operator.verify(on_host()?.as_ref(), VERIFY_SEED)?;
-                }
-                return Ok(operator.with_choice(choice));
-            }
-        }
-        let csr = on_host()?;
-        self.prepare_by(csr.as_ref(), &workload, |structure, candidate, target| {
-            PreparedOperator::on_gpu(gpu, there, csr.as_ref(), structure, candidate, target)
-        })
-    }
-
-    /// What is chosen with no look of the host but at the lengths of rows and a few entries of `csr`,
-    /// where it is there: by these and the size, or by features that the GPU counts. None where the
-    /// host is to look.
-    #[cfg(feature = "cuda")]
-    fn choose_on_gpu<T: Scalar>(
-        &self,
-        there: &DeviceCsr<T>,
-        csr: Option<&Csr<T>>,
-        workload: &Workload,
-    ) -> Result<Option<Choice>> {
-        let Some(predictor) = self.model(workload).filter(|_| may_stay(workload)) else {
-            return Ok(None);
-        };
-        let (model, device, matrix) = (predictor.model(), self.meter.device(), there.matrix());
-        let size = [matrix.nrows, matrix.ncols, matrix.nnz];
-        let Some(stay_s) = choose::stay_s(size, device, workload) else { return Ok(None) };
-        let glance = Glance { spmvs: workload.spmvs, stay_s, read_s: 0.0, sample_s: 0.0 };
-        // How long an update takes is not told by features.
-        let told = model.by_features.as_ref().filter(|_| workload.values.updates() == 0);
-        let Some(by) = told else {
-            if csr.is_some() {
-                return Ok(None);
-            }
-            let features = self.meter.gpu()?.features(there)?;
-            let feature = |name: &str| features.get(name);
-            let Some(look) = staying(&model.look, &glance, feature) else { return Ok(None) };
-            let stays = Stays { look, taken: taken(&model.sight, &glance, feature) };
-            return Ok(choose::stay(features, device, workload, &stays));
-        };
-        let nnz = matrix.nnz as u64;
-        if choose::looks_closer(nnz, stay_s, workload.spmvs) {
-            return Ok(None);
-        }
-        // How much rows differ is not known yet.
-        let counted = Glance { read_s: choose::counted_s(nnz, f64::MAX), ..glance };
-        let at_size = Features::at_size(size);
-        if let Some(look) = staying(&by.look, &counted, |name| at_size.get(name)) {
-            let taken = csr.and_then(|csr| {
-                let read_s = choose::read_s(matrix.nrows as u64);
-                let glance = Glance { read_s, sample_s: choose::SAMPLE_S, ..glance };
-                model.taken(&Structure::sampled(csr), &glance)
-            });
-            return Ok(choose::stay(at_size, device, workload, &Stays { look, taken }));
-        }
-        let features = self.meter.gpu()?.features(there)?;
-        let values = model.features_of(&features);
-        if model.nearness.confidence(&values) < CONFIDENT {
-            return Ok(None);
-        }
-        let mut told = predictor.by_features(&values, stay_s);
-        // Features are of the pattern.
-        let by_values = |(candidate, _): &(&Candidate, Cost)| candidate.format.by_values();
-        if told.iter().any(by_values) && !self.meter.gpu()?.has_few_values(there)? {
-            told.retain(|one| !by_values(one));
-        }
-        Ok(choose::by_features(features, device, workload, &told))
     }
 
     fn prepare_by<T: Scalar>(

@@ -2,7 +2,7 @@
 
 mod corpus;
 
-use ellect::choose::{self, Choice, Effort, Known, Workload};
+use ellect::choose::{self, Choice, Effort, Known, ValuesUse, Workload};
 use ellect::cost::{Cost, Source};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
@@ -48,6 +48,22 @@ fn every_matrix_gets_a_choice_with_csr_in_it() {
             }
         }
     }
+}
+
+#[test]
+fn what_suits_by_values_is_refused_where_they_are_to_change() {
+    let csr = matrix("constant27", 60_000);
+    let structure = Structure::of(&csr);
+    let choose = |values: ValuesUse| {
+        let workload = Workload { spmvs: 1_000_000, values, ..Workload::default() };
+        choose::choose(&structure, &device("h200"), &workload, &[])
+    };
+    let (stay, change) = (choose(ValuesUse::Fixed), choose(ValuesUse::Change(3)));
+    assert!(stay.choice.format.by_values(), "{}", stay.choice);
+    assert!(!change.ranking.iter().any(|ranked| ranked.candidate.format.by_values()));
+    let refused = change.refused.iter().find(|refused| refused.candidate == stay.choice);
+    let reason = refused.expect("it was the best").reason.to_string();
+    assert!(reason.starts_with("values are to change"), "{reason}");
 }
 
 #[test]

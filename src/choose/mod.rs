@@ -122,6 +122,8 @@ struct Estimate {
 /// of the measured candidates, and the estimates of the others are scaled by how far the estimate of
 /// CSR was off.
 ///
+/// Where values are to change, formats that suit by values are refused: they may refuse new ones.
+///
 /// CSR is never refused: it is what the caller already has. What was measured is not refused where an
 /// estimate alone may not find out whether it suits ([`Refusal::is_untried`]).
 ///
@@ -133,7 +135,7 @@ pub fn choose(
     known: &[Known],
 ) -> Choice {
     let target = target(device, workload);
-    let (mut entries, refused) = enter(structure, &target, known);
+    let (mut entries, refused) = enter(structure, &target, workload, known);
     entries.sort_by(|a, b| a.cost.total_s(workload).total_cmp(&b.cost.total_s(workload)));
     let taken = take(&entries, device, workload);
     let winner = entries.remove(taken);
@@ -278,12 +280,22 @@ fn incumbent(entries: &[Entry]) -> Option<&Entry> {
 fn enter(
     structure: &Structure<'_>,
     target: &Target<'_>,
+    workload: &Workload,
     known: &[Known],
 ) -> (Vec<Entry>, Vec<Refused>) {
     let estimator = Estimator::new(structure, target);
     let mut entries = Vec::new();
     let mut refused = Vec::new();
+    let changes = workload.values.updates() > 0;
     for (candidate, work) in works(structure, target).iter().cloned() {
+        if changes && candidate.format.by_values() {
+            let reason = Refusal::new(
+                "values are to change, and it holds only values that are the same where these are; \
+                 name it, or say that they stay, if the new ones will be",
+            );
+            refused.push(Refused { candidate, reason });
+            continue;
+        }
         let known = known.iter().find(|known| known.candidate == candidate).map(|k| &k.cost);
         match (work, known) {
             (Err(reason), Some(&Ok(cost)))
