@@ -28,6 +28,13 @@ __device__ __forceinline__ uint64_t claim(uint64_t* place, uint64_t value) {
                      static_cast<unsigned long long>(value));
 }
 
+// Threads of a block, and entries that each looks at at a time: every THREADS-th from this one on.
+constexpr uint32_t THREADS = 256;
+constexpr int EACH = 8;
+__device__ __forceinline__ uint64_t first_entry() {
+    return uint64_t(blockIdx.x) * (THREADS * EACH) + threadIdx.x;
+}
+
 // Puts a value in its place among others and counts it where it is new. Whether there was a place left.
 template <class Word>
 __device__ __forceinline__ bool put(volatile Word* places, Word value, uint32_t* count) {
@@ -57,14 +64,17 @@ __device__ __forceinline__ void find_values(uint64_t nnz, const Word* __restrict
     if (threadIdx.x == 0) own_count = 0;
     __syncthreads();
     volatile uint32_t *const found = &own_count, *const all = count;
-    const uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
-    Word last = EMPTY<Word>;
-    for (uint64_t k = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x; k < nnz; k += stride) {
-        if (*found > FEW || *all > FEW) break;
-        const Word value = from[k];
-        if (value == last && value != EMPTY<Word>) continue;
-        last = value;
-        if (value == EMPTY<Word> || !put(own, value, &own_count)) atomicMax(&own_count, FEW + 1);
+    const uint64_t stride = uint64_t(gridDim.x) * THREADS * EACH;
+    for (uint64_t k = first_entry(); k < nnz && *found <= FEW && *all <= FEW; k += stride) {
+        Word value[EACH];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) value[i] = from[min(k + i * THREADS, nnz - 1)];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            if (i > 0 && value[i] == value[i - 1]) continue;
+            const bool fits = value[i] != EMPTY<Word> && put(own, value[i], &own_count);
+            if (!fits) atomicMax(&own_count, FEW + 1);
+        }
     }
     __syncthreads();
     if (own_count > FEW) {
@@ -99,8 +109,8 @@ __device__ __forceinline__ void order_values(const Word* __restrict__ places, Wo
     values[rank] = value, entries[rank] = count > 1 ? ~0ull : 0;
 }
 
-// numbers[k] = which of the `count` values, in the order of their bits, that of entry k is; entries[i] =
-// the first entry of value i (past the last before).
+// numbers[k] = which of the `count` values, at least two and in the order of their bits, that of entry
+// k is; entries[i] = the first entry of value i (past the last before).
 template <class Word>
 __device__ __forceinline__ void number_values(uint64_t nnz, uint32_t count,
                                               const Word* __restrict__ from,
@@ -110,14 +120,25 @@ __device__ __forceinline__ void number_values(uint64_t nnz, uint32_t count,
     __shared__ unsigned long long firsts[FEW];
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) all[i] = values[i], firsts[i] = ~0ull;
     __syncthreads();
-    const uint64_t stride = uint64_t(gridDim.x) * blockDim.x;
-    for (uint64_t k = blockIdx.x * uint64_t(blockDim.x) + threadIdx.x; k < nnz; k += stride) {
-        const Word value = from[k];
-        uint32_t low = 0;
-        for (uint32_t step = FEW / 2; step > 0; step /= 2)
-            if (low + step < count && all[low + step] <= value) low += step;
-        numbers[k] = uint8_t(low);
-        if (k < *(volatile unsigned long long*)(firsts + low)) atomicMin(firsts + low, k);
+    const uint32_t widest = 1u << (31 - __clz(count - 1));
+    const uint64_t stride = uint64_t(gridDim.x) * THREADS * EACH;
+    for (uint64_t k = first_entry(); k < nnz; k += stride) {
+        Word value[EACH];
+        uint32_t low[EACH];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) value[i] = from[min(k + i * THREADS, nnz - 1)], low[i] = 0;
+        for (uint32_t step = widest; step > 0; step /= 2) {
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                if (low[i] + step < count && all[low[i] + step] <= value[i]) low[i] += step;
+        }
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const unsigned long long at = k + i * THREADS;
+            if (at >= nnz) break;
+            numbers[at] = uint8_t(low[i]);
+            if (at < *(volatile unsigned long long*)(firsts + low[i])) atomicMin(firsts + low[i], at);
+        }
     }
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x)
