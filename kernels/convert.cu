@@ -346,7 +346,7 @@ __device__ __forceinline__ void take_values(uint64_t slots, const uint32_t* sour
         const uint32_t* narrow, const uint64_t* wide, const uint32_t* order, const uint32_t* to,  \
         const uint32_t* base, const Offset* row_ptr, const uint32_t* col_idx, const T* from,      \
         Column* columns, T* values) {                                                             \
-        const Slots slots{rows, run_log, pitch, narrow, wide};                                             \
+        const Slots slots{rows, run_log, pitch, narrow, wide};                                    \
         fill_part<depth, T, Column, Offset>(cap, parts, nrows, stored, columns_each, slots,       \
                                             order, to, base, row_ptr, col_idx, from, columns,     \
                                             values);                                              \

@@ -14,8 +14,8 @@
 //! shared memory.
 //!
 //! New values must be alike where the values before were, otherwise they are refused.
-//! Good for: graphs, incidence and constraint matrices, Laplacians. Refused where there are more than
-//! 256 distinct values.
+//! Good for: graphs, incidence and constraint matrices. Bad for: regular rows of few values, which
+//! hllvi holds in less. Refused where there are more than 256 distinct values.
 
 use super::few::{self, Numbered, OnGpu};
 use super::launch::{Arrays, NULL};
@@ -40,8 +40,8 @@ impl Storage for StviFormat {
     const SOURCE: &'static str = "the indexed values (CSR-VI) of K. Kourtis, G. Goumas, N. Koziris, \
         Optimizing sparse matrix-vector multiplication using index and value compression (2008), \
         section 4.2, in the tiles of stcsr";
-    const SUITS: &'static str = "graphs, incidence and constraint matrices, Laplacians; refused for \
-        more than 256 distinct values";
+    const SUITS: &'static str = "graphs, incidence and constraint matrices; bad for regular rows, \
+        refused for more than 256 distinct values";
     const PARAMS: &'static [Param] = &[Param {
         name: "tile",
         doc: "the most entries that are sorted together, by a block of threads",

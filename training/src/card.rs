@@ -61,7 +61,7 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
         + &model.rules.text()
         + "```\n\n## When it looks\n\nA tree by linfa over the lengths of rows and the products to \
            come, trained on whether features, estimates and conversion paid beside what is taken \
-           without a look; effort predict asks it first.\n\n```\n"
+           without a look; what is prepared by effort predict asks it first.\n\n```\n"
         + &model.look.text()
         + "```\n"
         + &at_sight(&model.sight)
