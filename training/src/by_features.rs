@@ -233,7 +233,7 @@ fn known(case: &Case, spmvs: u64) -> Glance {
 }
 
 /// What a loss counts beside a gain in the tree that tells whether to count features.
-const CAUTION: f64 = 130.0;
+const CAUTION: f64 = 100.0;
 
 /// Features are counted, whatever the tree says, where that takes at most this part of the time of
 /// all products: a loss of no more counts for none.
