@@ -105,11 +105,18 @@ __device__ __forceinline__ void tile(const uint4* __restrict__ tiles,
     if (begun > 0 && threadIdx.x == 0) heads[t] = sum_of(products, 0, begun);
 }
 
-// Threads that a processor is to hold: as many as registers allow without spills.
-template <class T> constexpr int RESIDENT = sizeof(T) == 4 ? 2048 : 1536;
+// Threads that a processor is to hold: as many as registers allow without spills, which not all kernels
+// of single precision do at 32 a thread.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+template <class T, int EXTRA, bool one> constexpr int RESIDENT = sizeof(T) == 4 ? 1536 : 1280;
+#else
+template <class T, int EXTRA, bool one>
+constexpr int RESIDENT = sizeof(T) == 4 && one == (EXTRA == 16) ? 2048 : 1536;
+#endif
 
 #define TILE(T, name, size, extra, suffix, one)                                                   \
-    extern "C" __global__ void __launch_bounds__(size / OWN, RESIDENT<T> / (size / OWN))          \
+    extern "C" __global__ void                                                                    \
+    __launch_bounds__(size / OWN, RESIDENT<T, extra, one> / (size / OWN))                         \
         stvi_##size##_##name##_##extra##suffix(                                                   \
             const uint4* tiles, const uint16_t* ends, const uint8_t* lasts, const uint4* bases,   \
             const uint32_t* low, const uint32_t* high, const uint32_t* wide,                      \

@@ -170,7 +170,7 @@ fn stem(column_bits: usize, several: bool) -> String {
     format!("hllvi_c{column_bits}{}", few::suffix(several))
 }
 
-/// Hacks whose rows lie in runs of [`RUN`] slots: of all rows the first run, then of all the second.
+/// Hacks whose rows lie in runs of four slots: of all rows the first run, then of all the second.
 #[derive(Debug)]
 pub struct Quads {
     offsets: Offsets,

@@ -10,7 +10,7 @@
 //! A product forms `values * x[column]` in the order of columns, puts each result in its place
 //! among the rows in shared memory, and sums rows there. So the lanes of a warp read x side by side,
 //! whatever the order of rows: entries of a tile that share a column, or a line of x, ask for it
-//! once. [`super::sorted`] says how columns and places are held.
+//! once. The module `sorted` says how columns and places are held.
 //!
 //! Values lie in pieces of 16 bytes, the first of all 32 lanes of a warp before their second.
 //!

@@ -9,7 +9,7 @@
 //!
 //! Each distinct value is held once, and of each entry its number among them, in 8 bits; none where
 //! there is but one, as in the adjacency matrix of a graph without weights. An entry then takes 2.6 to
-//! 5 bytes, whatever the precision, where CSR takes 8 or 12. [`super::sorted`] says how columns and
+//! 5 bytes, whatever the precision, where CSR takes 8 or 12. The module `sorted` says how columns and
 //! places are held, [`super::stcsr`] how they are multiplied; a block of threads keeps the values in
 //! shared memory.
 //!
