@@ -18,12 +18,12 @@ use crate::structure::Structure;
 
 impl Tuner {
     /// Like [`Tuner::prepare`], for a matrix that is on the GPU that this tuner opened: features are
-    /// counted there, and effort [`Effort::Predict`] chooses by them alone; the matrix is copied to
+    /// counted there, and effort `Effort::Predict` chooses by them alone; the matrix is copied to
     /// the host only where so many products are to come that a closer look pays, where it is unlike
     /// all that the model knows, or where values are to be replaced.
     ///
     /// # Errors
-    /// As [`Tuner::prepare`], and [`Error::Device`] where the tuner opened no GPU.
+    /// As [`Tuner::prepare`], and `Error::Device` where the tuner opened no GPU.
     pub fn prepare_on_gpu<T: Scalar>(
         &self,
         there: &Arc<DeviceCsr<T>>,
