@@ -25,10 +25,10 @@ mod lines;
 mod record;
 mod store;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufRead, Write};
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
@@ -131,14 +131,12 @@ pub struct Verified {
     pub bad: Vec<(String, String)>,
 }
 
-/// Records in memory: the layer that ships.
+/// What ships of one matrix.
 #[derive(Debug, Default)]
 struct Shipped {
-    structures: BTreeMap<String, StructureRecord>,
-    /// In the order of the lines: sums over them come out as they do over the file.
-    measurements: Vec<Measurement>,
-    /// Where among them the last one of each key is.
-    places: BTreeMap<String, usize>,
+    structure: Option<StructureRecord>,
+    /// By key; of two of the same key the last.
+    measurements: BTreeMap<String, Measurement>,
 }
 
 /// What ships: JSON lines, compressed with zstd, and the fingerprints that they are of, in order:
@@ -148,24 +146,31 @@ static SHIPPED: (&[u8], &[&str]) = (
     include!(concat!(env!("OUT_DIR"), "/fingerprints.rs")),
 );
 
-impl Shipped {
-    /// Bad lines are left out: a test reads all that ships.
-    fn read(compressed: &[u8]) -> Self {
-        let mut shipped = Shipped::default();
-        let Ok(decoder) = zstd::Decoder::new(compressed) else { return shipped };
-        let mut reader = io::BufReader::new(decoder);
-        while let Ok(Some(line)) = lines::next(&mut reader) {
-            let Line::Whole(line) = line else { continue };
-            let Ok(record) = Record::parse(&line) else { continue };
-            let key = record.key();
-            match record {
-                Record::Structure(structure) => drop(shipped.structures.insert(key, structure)),
-                Record::Measurement(measured) => {
-                    shipped.places.insert(key, shipped.measurements.len());
-                    shipped.measurements.push(*measured);
-                }
-            }
+/// Calls `each` with the records among compressed lines, those alone that name a matrix where one is
+/// given. Bad lines are left out: a test reads all that ships.
+fn each_packed(compressed: &[u8], of: Option<&str>, mut each: impl FnMut(Record)) {
+    let named = of.map(|fingerprint| format!("\"{fingerprint}\""));
+    let finder = named.as_ref().map(|name| memchr::memmem::Finder::new(name));
+    let Ok(decoder) = zstd::Decoder::new(compressed) else { return };
+    let mut reader = io::BufReader::with_capacity(1 << 17, decoder);
+    while let Ok(Some(line)) = lines::next(&mut reader) {
+        let Line::Whole(line) = line else { continue };
+        let wanted = finder.as_ref().is_none_or(|finder| finder.find(&line).is_some());
+        if let Some(record) = Some(line).filter(|_| wanted).and_then(|l| Record::parse(&l).ok()) {
+            each(record);
         }
+    }
+}
+
+impl Shipped {
+    fn of(compressed: &[u8], fingerprint: &str) -> Self {
+        let mut shipped = Shipped::default();
+        each_packed(compressed, Some(fingerprint), |record| match record {
+            Record::Structure(structure) => shipped.structure = Some(structure),
+            Record::Measurement(measured) => {
+                shipped.measurements.insert(record::key_of(&measured), *measured);
+            }
+        });
         shipped
     }
 }
@@ -173,8 +178,10 @@ impl Shipped {
 /// The layers of remembered measurements.
 #[derive(Debug)]
 pub struct Wisdom {
-    shipped: LazyLock<Shipped, Box<dyn FnOnce() -> Shipped + Send>>,
+    compressed: &'static [u8],
     fingerprints: &'static [&'static str],
+    /// What was read of `compressed`, one matrix at a time.
+    shipped: Mutex<HashMap<Fingerprint, Arc<Shipped>>>,
     own: Option<Store>,
 }
 
@@ -208,14 +215,16 @@ impl Wisdom {
         (compressed, fingerprints): (&'static [u8], &'static [&'static str]),
         own: Option<Store>,
     ) -> Self {
-        let read = Box::new(move || Shipped::read(compressed)) as Box<dyn FnOnce() -> _ + Send>;
-        Wisdom { shipped: LazyLock::new(read), fingerprints, own }
+        Wisdom { compressed, fingerprints, shipped: Mutex::default(), own }
     }
 
-    /// What ships, where some of it is of this matrix.
-    fn shipped_of(&self, fingerprint: Fingerprint) -> Option<&Shipped> {
+    /// What ships of this matrix, if anything. One pass over all that ships, kept.
+    fn shipped_of(&self, fingerprint: Fingerprint) -> Option<Arc<Shipped>> {
         let name = fingerprint.to_string();
-        self.fingerprints.binary_search(&name.as_str()).ok().map(|_| &*self.shipped)
+        self.fingerprints.binary_search(&name.as_str()).ok()?;
+        let mut shipped = self.shipped.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = || Arc::new(Shipped::of(self.compressed, &name));
+        Some(shipped.entry(fingerprint).or_insert_with(of).clone())
     }
 
     fn own(&self) -> Result<&Store> {
@@ -243,9 +252,9 @@ impl Wisdom {
         let mut answer = best(wanted, records);
         let known = matches!(answer, Answer::Known(_));
         if let Some(shipped) = self.shipped_of(wanted.fingerprint).filter(|_| !known) {
-            let places = shipped.places.range(prefix.clone()..);
-            let places = places.take_while(|(key, _)| key.starts_with(&prefix));
-            let measured = places.map(|(_, &place)| shipped.measurements[place].clone());
+            let own = shipped.measurements.range(prefix.clone()..);
+            let own = own.take_while(|(key, _)| key.starts_with(&prefix));
+            let measured = own.map(|(_, measured)| measured.clone());
             match best(wanted, measured.collect()) {
                 Answer::Missing => {}
                 Answer::Stale(_) if matches!(answer, Answer::Stale(_)) => {}
@@ -265,8 +274,7 @@ impl Wisdom {
         if let Some(Ok(Record::Structure(structure))) = own.flatten().map(|v| Record::parse(&v)) {
             return Ok(Some(structure));
         }
-        let shipped = self.shipped_of(fingerprint);
-        Ok(shipped.and_then(|shipped| shipped.structures.get(&key).cloned()))
+        Ok(self.shipped_of(fingerprint).and_then(|shipped| shipped.structure.clone()))
     }
 
     /// Every measurement of a matrix that the user's own database holds, whatever its device.
@@ -329,12 +337,10 @@ impl Wisdom {
         })
     }
 
-    /// Calls `each` with every record that ships with the program, structures first.
-    pub fn each_shipped(&self, mut each: impl FnMut(Record)) {
-        let shipped = &self.shipped;
-        shipped.structures.values().for_each(|s| each(Record::Structure(s.clone())));
-        let measurements = shipped.measurements.iter();
-        measurements.for_each(|m| each(Record::Measurement(Box::new(m.clone()))));
+    /// Calls `each` with every record that ships with the program, in the order of its lines:
+    /// structures first.
+    pub fn each_shipped(&self, each: impl FnMut(Record)) {
+        each_packed(self.compressed, None, each);
     }
 
     fn scan(&self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {

@@ -115,16 +115,19 @@ impl Record {
     pub(super) fn key(&self) -> String {
         match self {
             Record::Structure(structure) => structure.fingerprint.to_string(),
-            Record::Measurement(m) => {
-                let Provenance { driver, kernels, .. } = &m.provenance;
-                let version = m.protocol.version.to_string();
-                let rest = [driver.as_str(), kernels, &version];
-                let (precision, basis) = (m.precision.to_string(), m.basis.to_string());
-                let parts = [m.device.as_str(), &precision, &basis, &m.candidate];
-                prefix(m.fingerprint, parts) + &rest.join(&SEPARATOR.to_string())
-            }
+            Record::Measurement(measurement) => key_of(measurement),
         }
     }
+}
+
+/// The key of a measurement.
+pub(super) fn key_of(m: &Measurement) -> String {
+    let Provenance { driver, kernels, .. } = &m.provenance;
+    let version = m.protocol.version.to_string();
+    let rest = [driver.as_str(), kernels, &version];
+    let (precision, basis) = (m.precision.to_string(), m.basis.to_string());
+    let parts = [m.device.as_str(), &precision, &basis, &m.candidate];
+    prefix(m.fingerprint, parts) + &rest.join(&SEPARATOR.to_string())
 }
 
 /// How the keys of all measurements of one candidate begin: its device, precision and basis, and
