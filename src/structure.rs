@@ -295,6 +295,7 @@ impl<'a> Structure<'a> {
             Detail::Whole => self.constants(hack).map(|constants| ConstantCounts {
                 hacks: constants.ptr.len() - 1,
                 pieces: constants.offsets.len() as u64,
+                most: constants.ptr.windows(2).map(|hack| hack[1] - hack[0]).max().unwrap_or(0),
             }),
             Detail::Sampled => {
                 let hacks = self.groups(self.pattern.nrows().div_ceil(hack));

@@ -28,6 +28,7 @@ use super::{
     Work, bytes_of, store,
 };
 use crate::csr::{Csr, offsets};
+use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::{Constants, Structure};
@@ -68,13 +69,20 @@ impl Storage for CdiaFormat {
         let pieces = counts.pieces;
         let bytes = layout_bytes(counts.hacks, pieces, w);
         let places = pieces * HACK as u64;
+        // A block of the GPU takes a hack, piece by piece.
+        let (lanes, tile_steps, tile_steps_most) = match target.device.kind {
+            Kind::Gpu => (0, pieces as f64 / counts.hacks.max(1) as f64, counts.most as f64),
+            Kind::Host => (nrows.div_ceil(8), 0.0, 0.0),
+        };
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: places,
             x_sectors: (places / WARP as u64) as f64 * (w as f64 + 1.0 - w as f64 / 32.0),
             steps: places / WARP as u64,
-            lanes: nrows.div_ceil(8),
+            tile_steps,
+            tile_steps_most,
+            lanes,
             launches: 1,
             convert_bytes: 8 * nrows + (4 + w) * nnz + bytes,
             ..Work::default()

@@ -36,6 +36,8 @@ pub struct ConstantCounts {
     pub hacks: usize,
     /// Pieces of all of them.
     pub pieces: u64,
+    /// The most pieces of one that was looked at.
+    pub most: usize,
 }
 
 impl ConstantCounts {
@@ -56,7 +58,9 @@ impl ConstantCounts {
             return None;
         }
         let pieces = sample.scale(counts.iter().sum::<usize>() as u64);
-        (pieces <= (most.mean * hacks) as u64).then_some(ConstantCounts { hacks, pieces })
+        let few = pieces <= (most.mean * hacks) as u64;
+        let most = counts.into_iter().max().unwrap_or(0);
+        few.then_some(ConstantCounts { hacks, pieces, most })
     }
 }
 
