@@ -2,8 +2,7 @@
 //!
 //! A model has one [`Forest`] a format. It is given features of the matrix, the numbers of
 //! [`TERMS`] and the candidate's parameters, all by name, and predicts the logarithm of the time of
-//! one product over its byte floor (or over its estimate, where that was found to be the better
-//! start). How it is trained is the business of the package `ellect-training`; here it is plain
+//! one product over its estimate, or over a mean of this and the byte floor. How it is trained is the business of the package `ellect-training`; here it is plain
 //! numbers.
 //!
 //! A prediction is never below the byte floor, nor far below the time of a row that few threads
@@ -40,7 +39,7 @@ pub use sight::{
 use sight::{feature_at_sight, is_known_at_sight};
 
 /// The version of model files that this program reads and writes.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// Below this confidence a prediction should be checked by timing.
 pub const CONFIDENT: f64 = 0.5;
@@ -85,34 +84,11 @@ pub enum LoadFault {
     /// Its numbers make no sense.
     #[error("it is damaged ({part}): {what}")]
     Damaged {
-        /// A format, or `nearness`.
+        /// A format, or the name of another part.
         part: String,
         /// What is wrong.
         what: String,
     },
-}
-
-/// What a prediction is a multiple of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Base {
-    /// The byte floor.
-    Floor,
-    /// The estimate.
-    Estimate,
-    /// The geometric mean of both: less bold than either where a matrix is unlike all others.
-    Mean,
-}
-
-impl Base {
-    /// The time that a prediction multiplies, in seconds, of a floor and an estimate in seconds.
-    pub fn of(self, floor_s: f64, estimate_s: f64) -> f64 {
-        match self {
-            Base::Floor => floor_s,
-            Base::Estimate => estimate_s,
-            Base::Mean => (floor_s * estimate_s).sqrt(),
-        }
-    }
 }
 
 /// What is known of one format.
@@ -121,7 +97,7 @@ impl Base {
 pub struct Regressor {
     /// Inputs after features and terms, as [`input`] reads them: `hack`, or `sort=none`.
     pub parameters: Vec<String>,
-    /// Logarithm of the time over [`Model::base`].
+    /// Logarithm of the time over what predictions multiply: see [`Model::floor_share`].
     pub forest: Forest,
 }
 
@@ -141,16 +117,16 @@ pub struct Model {
     pub seed: u64,
     /// The revision of the program that trained it; empty where unknown.
     pub commit: String,
-    /// The learner that cross-validation took.
-    pub learner: String,
+    /// What was learned how: the plan that cross-validation took.
+    pub plan: String,
     /// Figures of the cross-validation, by name.
     pub scores: BTreeMap<String, f64>,
     /// Features of the matrix, by name.
     pub features: Vec<String>,
     /// Names of [`TERMS`].
     pub terms: Vec<String>,
-    /// What predictions multiply.
-    pub base: Base,
+    /// Predictions multiply the byte floor to this power times the estimate to the rest of 1.
+    pub floor_share: f64,
     /// One regressor a format.
     pub formats: BTreeMap<String, Regressor>,
     /// The training set.
@@ -268,6 +244,9 @@ impl Model {
             return Err(unknown("term", name));
         }
         let damaged = |part: &str, what| LoadFault::Damaged { part: part.to_string(), what };
+        if !(0.0..=1.0).contains(&self.floor_share) {
+            return Err(damaged("floor_share", format!("{} is not in 0 to 1", self.floor_share)));
+        }
         for (name, regressor) in &self.formats {
             let format = find(name).map_err(|_| unknown("format", name))?;
             for parameter in &regressor.parameters {

@@ -207,9 +207,8 @@ impl Predictor {
         // TERMS: floor_us, estimate_floors and row_floors.
         let (floor_s, estimate_floors, row_floors) = (terms[0] * 1e-6, terms[1], terms[6]);
         let estimate_s = floor_s * estimate_floors;
-        let base_s = self.model.base.of(floor_s, estimate_s);
         let least_s = floor_s * (ROW_TRUST * row_floors).max(1.0);
-        let over_estimate = packed.sum(values) + (base_s / estimate_s).ln();
+        let over_estimate = packed.sum(values) - self.model.floor_share * estimate_floors.ln();
         let trusted = over_estimate * (*confidence / TRUSTED).min(1.0);
         Some((estimate_s * trusted.exp()).max(least_s))
     }

@@ -7,7 +7,7 @@ use ellect::cost::TERMS;
 use ellect::device::Kind;
 use ellect::features::FEATURES;
 use ellect::format::candidates;
-use ellect::model::{Base, Forest, LEAF, Model, Nearness, Regressor, Rules, SCHEMA};
+use ellect::model::{Forest, LEAF, Model, Nearness, Regressor, Rules, SCHEMA};
 
 /// Trees of a regressor, as many and as deep as training makes them at the most.
 const TREES: u32 = 30;
@@ -52,10 +52,10 @@ pub fn model() -> Model {
         data: String::new(),
         seed: 1,
         commit: String::new(),
-        learner: "random_forest".into(),
+        plan: "random forest over the estimate".into(),
         scores: BTreeMap::new(),
         terms: TERMS.map(String::from).to_vec(),
-        base: Base::Floor,
+        floor_share: 1.0,
         formats,
         nearness: Nearness {
             mean: vec![0.0; width],

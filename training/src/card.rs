@@ -17,9 +17,9 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
     let model = &trained.model;
     let mut text = format!(
         "# Model of {} in {}\n\nPredicts the time of one product of every candidate: one regressor \
-         a format, of the logarithm of the time over the {:?}, by {}, the plan that cross-validation \
-         over families found best.\n\n",
-        model.device, model.precision, model.base, model.learner
+         a format, of the logarithm of a ratio of times, by {}, the plan that cross-validation over \
+         families found best.\n\n",
+        model.device, model.precision, model.plan
     )
     .to_string();
     text += &format!(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use ellect::features::FEATURES;
 use ellect::format::{Value, find};
-use ellect::model::{Base, Nearness, coordinate, input};
+use ellect::model::{Nearness, coordinate, input};
 use linfa_nn::distance::{Distance, L2Dist};
 use linfa_nn::{CommonNearestNeighbour, NearestNeighbour};
 use ndarray::{Array2, Axis};
@@ -18,7 +18,7 @@ use crate::replay::best_s;
 pub struct Table {
     /// Inputs as a model is given them: features, terms, parameters.
     pub rows: Vec<Vec<f64>>,
-    /// Logarithm of the measured time over the base.
+    /// Logarithm of the measured time over what predictions multiply.
     pub targets: Vec<f64>,
 }
 
@@ -48,15 +48,16 @@ pub fn parameters(format: &str) -> Vec<String> {
     all
 }
 
-/// One table a format.
-pub fn tables(cases: &[&Case], features: &[String], base: Base) -> BTreeMap<String, Table> {
+/// One table a format; of what predictions multiply, `floor_share` is the power of the byte floor, the
+/// rest the estimate's.
+pub fn tables(cases: &[&Case], features: &[String], floor_share: f64) -> BTreeMap<String, Table> {
     let mut tables: BTreeMap<String, Table> = BTreeMap::new();
     for case in cases {
         let values = values(case, features);
         let best_s = best_s(case);
         for trial in &case.trials {
-            let base_s = base.of(trial.floor_s(), trial.estimate.spmv_s);
-            let target = (trial.spmv_s / base_s).ln();
+            let floors = trial.estimate.spmv_s / trial.floor_s();
+            let target = (trial.spmv_s / trial.estimate.spmv_s).ln() + floor_share * floors.ln();
             let own = parameters(trial.format());
             let own = own.iter().map(|name| f64::from(input(&trial.candidate, name)));
             let row = values.iter().chain(&trial.terms).map(|&value| f64::from(value as f32));

@@ -14,10 +14,11 @@ use crate::by_features::{self, Counted};
 use crate::case::Case;
 use crate::dataset;
 use crate::figures::{self, ESTIMATE, Figure, Figures, MEASURE, MODEL, TWO_TIMED};
+use crate::plan::Plan;
 use crate::replay::{Choices, Score, Trees, best_of_few, best_of_measured, best_s, named, untimed};
 use crate::sight::{trees, without_families};
 use crate::totals::{self, SPMVS, Total};
-use crate::train::{Plan, Predicted, Settings, cross_validate, leave_classes_out, predict};
+use crate::train::{Predicted, Settings, cross_validate, leave_classes_out, predict};
 use crate::tree::{self, row_statistics};
 
 /// Matrices of at least so many nonzeros are reported alone too.
@@ -71,7 +72,7 @@ pub struct Report {
     pub families: usize,
     /// Candidates that were timed.
     pub trials: usize,
-    /// The learner and what its predictions multiply.
+    /// The name of the plan.
     pub plan: String,
     /// Whether the device's profile too saw none of what is left out.
     pub profile_too: bool,
@@ -178,8 +179,7 @@ pub fn evaluate_as_is(cases: &[Case], model: Model) -> Result<Report> {
         confidences: &confidences,
         left_out: None,
     };
-    let learner = model.learner.replace('_', " ");
-    Ok(Report { plan: learner, as_is: true, ..tables(cases, made)? })
+    Ok(Report { plan: model.plan.clone(), as_is: true, ..tables(cases, made)? })
 }
 
 /// What tables are made of, by the places of cases.

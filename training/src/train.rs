@@ -1,4 +1,4 @@
-//! Training: the learner chosen by cross-validation over families, then one regressor a format.
+//! Training: the plan chosen by cross-validation over families, then one regressor a format.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use ellect::Precision;
 use ellect::cost::TERMS;
-use ellect::model::{Base, Model, Predictor, Regressor, Rules, SCHEMA};
+use ellect::model::{Model, Predictor, Regressor, Rules, SCHEMA};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -16,7 +16,7 @@ use crate::case::Case;
 use crate::dataset;
 use crate::evaluate;
 use crate::figures;
-use crate::learner::Learner;
+use crate::plan::{PLANS, Plan};
 use crate::profile::Fitted;
 use crate::replay::Trees;
 use crate::sight;
@@ -40,35 +40,6 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings { folds: 5, seed: 1, commit: String::new(), fitted: None }
-    }
-}
-
-/// What is learned how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// What grows the trees.
-    pub learner: Learner,
-    /// What predictions multiply.
-    pub base: Base,
-}
-
-impl Plan {
-    /// Every plan that cross-validation chooses from: each learner, and other bases with one.
-    pub fn all() -> impl Iterator<Item = Plan> {
-        let learners = Learner::ALL.map(|learner| Plan { learner, base: Base::Estimate });
-        let bases = [Base::Floor, Base::Mean];
-        learners.into_iter().chain(bases.map(|base| Plan { learner: Learner::ExtraTrees, base }))
-    }
-}
-
-impl std::fmt::Display for Plan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let base = match self.base {
-            Base::Floor => "floor",
-            Base::Estimate => "estimate",
-            Base::Mean => "mean of floor and estimate",
-        };
-        write!(f, "{} over the {base}", self.learner.name())
     }
 }
 
@@ -152,7 +123,7 @@ fn choose_plan(
     let mut best: Option<(f64, Plan, Vec<Predicted>)> = None;
     let mut scores = BTreeMap::new();
     let folds = Fold::all(cases, settings);
-    for plan in Plan::all() {
+    for plan in PLANS {
         let predicted = split_by(&folds, plan, settings)?;
         let own = evaluate::scores(cases, &predicted);
         let score = own.get("rms_regret").copied().unwrap_or(f64::MAX);
@@ -172,14 +143,11 @@ fn choose_plan(
 pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
     let first = cases.first().context("there are no cases to train on")?;
     let features = dataset::features(cases);
-    let fit = |(format, table): (String, dataset::Table)| {
-        let forest = plan.learner.fit(&table.rows, &table.targets, settings.seed);
-        let forest = forest.with_context(|| format!("{} of {format}", plan.learner.name()))?;
+    let forests = plan.fit(cases, &features, settings.seed)?.into_iter();
+    let regressor = |(format, forest): (String, _)| {
         let parameters = dataset::parameters(&format);
-        Ok((format, Regressor { parameters, forest }))
+        (format, Regressor { parameters, forest })
     };
-    let tables: Vec<_> = dataset::tables(cases, &features, plan.base).into_iter().collect();
-    let formats = tables.into_par_iter().map(fit).collect::<Result<BTreeMap<_, _>>>()?;
     let model = Model {
         schema: SCHEMA,
         device: first.device.clone(),
@@ -187,13 +155,13 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         data: data_of(cases)?,
         seed: settings.seed,
         commit: settings.commit.clone(),
-        learner: plan.learner.name().to_string(),
+        plan: plan.name.to_string(),
         scores: BTreeMap::new(),
         nearness: dataset::nearness(cases, &features)?,
         features,
         terms: TERMS.map(String::from).to_vec(),
-        base: plan.base,
-        formats,
+        floor_share: plan.floor_share(),
+        formats: forests.map(regressor).collect(),
         rules: Rules::default(),
         look: Rules::default(),
         sight: Vec::new(),
@@ -300,16 +268,6 @@ fn in_order(predicted: Vec<Vec<(usize, Predicted)>>) -> Result<Vec<Predicted>> {
     let mut all: Vec<(usize, Predicted)> = predicted.into_iter().flatten().collect();
     all.sort_by_key(|(i, _)| *i);
     Ok(all.into_iter().map(|(_, predicted)| predicted).collect())
-}
-
-/// The plan of a model that was trained before.
-///
-/// # Errors
-/// A learner that this program does not know.
-pub fn plan_of(model: &Model) -> Result<Plan> {
-    let learner = Learner::ALL.into_iter().find(|learner| learner.name() == model.learner);
-    let learner = learner.with_context(|| format!("unknown learner '{}'", model.learner))?;
-    Ok(Plan { learner, base: model.base })
 }
 
 /// Cases of one precision.

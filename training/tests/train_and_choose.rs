@@ -9,16 +9,17 @@ use ellect::device::Device;
 use ellect::format::candidates;
 use ellect::measure::{Meter, Protocol};
 use ellect::model::{
-    ALWAYS_LOOK, AtSight, Base, Glance, LoadFault, Model, Predictor, Rule, Rules, file_name,
+    ALWAYS_LOOK, AtSight, Glance, LoadFault, Model, Predictor, Rule, Rules, file_name,
 };
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
 use ellect_training::case::Records;
 use ellect_training::corpus::Families;
 use ellect_training::evaluate::{Row, Unseen};
+use ellect_training::plan::PLANS;
 use ellect_training::profile::Fitted;
-use ellect_training::train::{Plan, Predicted, Settings, cross_validate};
-use ellect_training::{Case, Learner, card, evaluate, train};
+use ellect_training::train::{Predicted, Settings, cross_validate};
+use ellect_training::{Case, card, evaluate, train};
 
 const SOURCES: [&str; 5] = ["stencil5", "stencil7", "uniform", "banded", "rmat"];
 
@@ -241,7 +242,7 @@ fn left_out_of_the_profile_too(records: Records, cases: &[Case]) {
     // Of so few matrices no figure is told, and those that ship are not to be known.
     assert!(without.iter().zip(cases).all(|(a, b)| estimates(a) != estimates(b)));
     let settings = Settings { folds: 3, fitted: Some(fitted), ..Settings::default() };
-    let plan = Plan { learner: Learner::ExtraTrees, base: Base::Estimate };
+    let plan = PLANS[1];
     let predicted = cross_validate(cases, plan, &settings).expect("families");
     let by_own = |(case, predicted): (&Case, &Predicted)| predicted.estimate_s == estimates(case);
     assert!(!cases.iter().zip(&predicted).any(by_own));

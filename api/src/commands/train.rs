@@ -16,8 +16,9 @@ use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
 use ellect_training::case::{Case, Records};
 use ellect_training::corpus::{self, Families};
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
+use ellect_training::plan::Plan;
 use ellect_training::profile::{self, Fitted};
-use ellect_training::train::{Settings, of_precision, plan_of, with_by_features};
+use ellect_training::train::{Settings, of_precision, with_by_features};
 use ellect_training::{Report, card};
 
 use super::{Answer, Home};
@@ -110,7 +111,7 @@ pub struct Evaluate {
     fit: Fit,
     /// Learn as the models in this folder were, and compare with what they reached: exit code 1
     /// where a figure is worse [default: as the one that ships where that is evaluated, or else the
-    /// learner is chosen anew]
+    /// plan is chosen anew]
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
     /// Learn nothing: score the models of --models, or those that ship, as they are, on records that
@@ -274,7 +275,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
                 input.device
             ),
             (Some(model), false) => {
-                let plan = plan_of(&model)?;
+                let plan = Plan::of(&model)?;
                 let mut report = ellect_training::evaluate(&cases, plan, &settings, unseen)?;
                 report.compare(&model.scores);
                 report
