@@ -65,7 +65,14 @@ fn open(folder: &tempfile::TempDir) -> Wisdom {
 fn the_users_own_records_lie_over_those_that_ship() {
     let folder = tempfile::tempdir().expect("a folder");
     let own = Store::open(&folder.path().join("wisdom")).expect("a new database");
-    let wisdom = Wisdom::over(shipping(&[structure_line("shipped"), here(9, 2.0)]), Some(own));
+    let of_another = |line: String| line.replace(FINGERPRINT, &FINGERPRINT.replace('0', "f"));
+    let lines = [
+        structure_line("shipped"),
+        of_another(structure_line("another")),
+        here(9, 2.0),
+        of_another(here(9, 1.0)),
+    ];
+    let wisdom = Wisdom::over(shipping(&lines), Some(own));
     assert_eq!(time_s(&asked(&wisdom)), 2.0);
     wisdom.import(line("another", "", 1, 1.0).as_bytes()).expect("imported");
     assert_eq!(time_s(&asked(&wisdom)), 2.0, "a stale record hides no good one below");
