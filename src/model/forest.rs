@@ -30,26 +30,6 @@ pub struct Forest {
 }
 
 impl Forest {
-    /// The forest whose sums are the means of those of others.
-    pub fn mean(forests: &[Forest]) -> Forest {
-        let share = 1.0 / forests.len().max(1) as f64;
-        let mut mean = Forest { scale: share, ..Forest::default() };
-        for forest in forests {
-            let first = mean.feature.len() as u32;
-            mean.bias += share * forest.bias;
-            mean.roots.extend(forest.roots.iter().map(|root| first + root));
-            mean.feature.extend(&forest.feature);
-            let own = forest.feature.iter().zip(&forest.value).zip(&forest.child);
-            for ((&feature, &value), &child) in own {
-                let leaf = feature == LEAF;
-                let scaled = (f64::from(value) * forest.scale) as f32;
-                mean.value.push(if leaf { scaled } else { value });
-                mean.child.push(if leaf { 0 } else { first + child });
-            }
-        }
-        mean
-    }
-
     /// The sum for these inputs; allocates nothing.
     ///
     /// # Panics
@@ -95,30 +75,5 @@ impl Forest {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mean_of_forests_sums_to_the_mean_of_their_sums() {
-        let stump = |threshold: f32, low: f32, high: f32, scale: f64| Forest {
-            bias: scale / 4.0,
-            scale,
-            roots: vec![0, 0],
-            feature: vec![0, LEAF, LEAF],
-            value: vec![threshold, low, high],
-            child: vec![1, 0, 0],
-        };
-        let forests = [stump(1.0, 3.0, 5.0, 0.5), stump(2.0, -1.0, 7.0, 0.125)];
-        let mean = Forest::mean(&forests);
-        mean.check(1).expect("sound");
-        for input in [0.5, 1.5, 2.5] {
-            let sums = forests.iter().map(|forest| forest.sum(&[input]));
-            assert_eq!(mean.sum(&[input]), sums.sum::<f64>() / 2.0, "{input}");
-        }
-        assert_eq!(Forest::mean(&[]), Forest { scale: 1.0, ..Forest::default() });
     }
 }

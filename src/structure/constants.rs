@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_hack_of_most_pieces_is_told() {
         // Rows 256 to 511 have a value more on their diagonal than the others.
-        let value = |i: usize| if i / 256 == 1 && i % 2 == 0 { 3.0 } else { 2.0 };
+        let value = |i: usize| if i / 256 == 1 && i.is_multiple_of(2) { 3.0 } else { 2.0 };
         let entries = (0..1024).map(|i| (i, i, value(i)));
         let csr: Csr<f64> = Csr::from_triplets(1024, 1024, entries).expect("in range");
         let counts = Structure::of(&csr).constant_counts(256).expect("few pieces");

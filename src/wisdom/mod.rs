@@ -150,7 +150,7 @@ static SHIPPED: (&[u8], &[&str]) = (
 /// given. Bad lines are left out: a test reads all that ships.
 fn each_packed(compressed: &[u8], of: Option<&str>, mut each: impl FnMut(Record)) {
     let named = of.map(|fingerprint| format!("\"{fingerprint}\""));
-    let finder = named.as_ref().map(|name| memchr::memmem::Finder::new(name));
+    let finder = named.as_ref().map(memchr::memmem::Finder::new);
     let Ok(decoder) = zstd::Decoder::new(compressed) else { return };
     let mut reader = io::BufReader::with_capacity(1 << 17, decoder);
     while let Ok(Some(line)) = lines::next(&mut reader) {

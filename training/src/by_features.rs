@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use crate::case::{Case, Trial, Untimed};
 use crate::dataset;
-use crate::learner::{Learner, TREES};
+use crate::learner::Learner;
 use crate::replay::{LOSS, incumbent, named};
 use crate::sight::LOOK_SPMVS;
 use crate::train::Settings;
@@ -175,7 +175,7 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<OfCandidate>> 
             Some((row.clone(), target(case).filter(|target| finite && target.is_finite())?))
         });
         let (rows, targets): (Vec<_>, Vec<_>) = known.unzip();
-        let forest = Learner::ExtraTrees.fit(TREES, &rows, &targets, settings.seed);
+        let forest = Learner::ExtraTrees.fit(&rows, &targets, settings.seed);
         let forest = forest.with_context(|| format!("trees of {name}"))?;
         let conversion = conversion(cases, &name);
         Ok(OfCandidate { candidate: name, conversion, forest })

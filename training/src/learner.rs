@@ -25,14 +25,13 @@ pub enum Learner {
     Boosting,
 }
 
-/// Trees of a regressor: more predict little better and take longer.
-pub(crate) const TREES: usize = 30;
-/// The depth of averaged ones.
+/// Trees of an averaging ensemble, and their depth: more predict little better and take longer.
+const TREES: usize = 30;
 const DEPTH: u16 = 14;
 /// The fewest rows of a leaf of extra trees: rows near the best are there several times.
 const LEAF_ROWS: usize = 3;
-/// Boosted trees, which are smaller, in place of each averaged one.
-const ROUNDS: usize = 2;
+/// Trees of a boosted one.
+const ROUNDS: usize = 60;
 
 impl Learner {
     /// Every learner.
@@ -47,7 +46,7 @@ impl Learner {
         }
     }
 
-    /// Fits so many trees to rows of inputs, all finite; the same arguments give the same trees.
+    /// Fits trees to rows of inputs, all finite; the same arguments give the same trees.
     ///
     /// They are grown over [`coordinate`]s: inputs span many powers of ten, which random thresholds
     /// and middles between neighbours would not. The thresholds that come out are of the inputs as
@@ -55,13 +54,7 @@ impl Learner {
     ///
     /// # Errors
     /// What smartcore says.
-    pub fn fit(
-        self,
-        trees: usize,
-        rows: &[Vec<f64>],
-        targets: &[f64],
-        seed: u64,
-    ) -> Result<Forest> {
+    pub fn fit(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<Forest> {
         let width = rows.first().map_or(0, Vec::len);
         if rows.len() < 2 {
             // One row, or none: its target, or the base itself.
@@ -75,7 +68,7 @@ impl Learner {
         match self {
             Learner::RandomForest => {
                 let parameters = RandomForestRegressorParameters::default()
-                    .with_n_trees(trees)
+                    .with_n_trees(TREES)
                     .with_max_depth(DEPTH)
                     .with_m((width / 3).max(1))
                     .with_seed(seed);
@@ -83,7 +76,7 @@ impl Learner {
             }
             Learner::ExtraTrees => {
                 let parameters = ExtraTreesRegressorParameters::default()
-                    .with_n_trees(trees)
+                    .with_n_trees(TREES)
                     .with_max_depth(DEPTH)
                     .with_min_samples_leaf(LEAF_ROWS)
                     .with_m((4 * width / 5).max(1))
@@ -94,7 +87,7 @@ impl Learner {
                 let mean = targets.iter().sum::<f64>() / targets.len() as f64;
                 let rate = 0.1;
                 let parameters = XGRegressorParameters::default()
-                    .with_n_estimators(ROUNDS * trees)
+                    .with_n_estimators(ROUNDS)
                     .with_max_depth(4)
                     .with_learning_rate(rate)
                     .with_base_score(mean)
@@ -246,12 +239,12 @@ mod tests {
     fn every_learner_learns_and_repeats_itself() {
         let (rows, targets) = data();
         for learner in Learner::ALL {
-            let forest = learner.fit(TREES, &rows, &targets, 1).expect("finite rows");
+            let forest = learner.fit(&rows, &targets, 1).expect("finite rows");
             forest.check(4).expect("sound");
             let off = |(row, y): (&Vec<f64>, &f64)| (forest.sum(&inputs(row)) - y).abs();
             let mean = rows.iter().zip(&targets).map(off).sum::<f64>() / rows.len() as f64;
             assert!(mean < 0.3, "{}: {mean}", learner.name());
-            assert_eq!(forest, learner.fit(TREES, &rows, &targets, 1).expect("the same"));
+            assert_eq!(forest, learner.fit(&rows, &targets, 1).expect("the same"));
         }
     }
 }

@@ -8,50 +8,34 @@ use rayon::prelude::*;
 
 use crate::case::Case;
 use crate::dataset::{self, Table};
-use crate::learner::{Learner, TREES};
+use crate::learner::Learner;
 
-/// Trees of one kind.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Member {
-    /// What grows them.
-    pub learner: Learner,
-    /// The power of the byte floor in what they multiply; the rest is the estimate's.
-    pub floor_share: f64,
-}
-
-/// Members that are learned apart; predictions are their geometric mean, as each errs otherwise.
+/// What grows trees, and what these multiply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// What models and reports call it.
     pub name: &'static str,
-    /// At least one.
-    pub members: &'static [Member],
+    /// What grows the trees.
+    pub learner: Learner,
+    /// The power of the byte floor in what they multiply; the rest is the estimate's: see
+    /// [`Model::floor_share`].
+    pub floor_share: f64,
 }
 
-const fn member(learner: Learner, floor_share: f64) -> Member {
-    Member { learner, floor_share }
-}
-
-/// Every plan that cross-validation chooses from.
-pub static PLANS: [Plan; 6] = [
+/// Every plan that cross-validation chooses from: each learner, and other bases with one.
+pub static PLANS: [Plan; 5] = [
     Plan {
         name: "random forest over the estimate",
-        members: &[member(Learner::RandomForest, 0.0)],
+        learner: Learner::RandomForest,
+        floor_share: 0.0,
     },
-    Plan { name: "extra trees over the estimate", members: &[member(Learner::ExtraTrees, 0.0)] },
-    Plan { name: "boosting over the estimate", members: &[member(Learner::Boosting, 0.0)] },
-    Plan { name: "extra trees over the floor", members: &[member(Learner::ExtraTrees, 1.0)] },
+    Plan { name: "extra trees over the estimate", learner: Learner::ExtraTrees, floor_share: 0.0 },
+    Plan { name: "boosting over the estimate", learner: Learner::Boosting, floor_share: 0.0 },
+    Plan { name: "extra trees over the floor", learner: Learner::ExtraTrees, floor_share: 1.0 },
     Plan {
         name: "extra trees over the mean of floor and estimate",
-        members: &[member(Learner::ExtraTrees, 0.5)],
-    },
-    Plan {
-        name: "three kinds of trees over the estimate and its mean with the floor",
-        members: &[
-            member(Learner::RandomForest, 0.0),
-            member(Learner::ExtraTrees, 0.0),
-            member(Learner::ExtraTrees, 0.5),
-        ],
+        learner: Learner::ExtraTrees,
+        floor_share: 0.5,
     },
 ];
 
@@ -65,40 +49,23 @@ impl Plan {
         plan.with_context(|| format!("unknown plan '{}'", model.plan))
     }
 
-    /// The power of the byte floor in what predictions multiply; see [`Model::floor_share`].
-    pub fn floor_share(&self) -> f64 {
-        let shares = self.members.iter().map(|member| member.floor_share);
-        shares.sum::<f64>() / self.members.len() as f64
-    }
-
     /// The trees of each format.
     ///
     /// # Errors
-    /// What learners say.
+    /// What the learner says.
     pub fn fit(
         &self,
         cases: &[&Case],
         features: &[String],
         seed: u64,
     ) -> Result<BTreeMap<String, Forest>> {
-        let trees = TREES.div_ceil(self.members.len());
-        let of_member = |member: &Member| -> Result<Vec<(String, Forest)>> {
-            let tables = dataset::tables(cases, features, member.floor_share);
-            let fit = |(format, table): (String, Table)| {
-                let forest = member.learner.fit(trees, &table.rows, &table.targets, seed);
-                let forest =
-                    forest.with_context(|| format!("{} of {format}", member.learner.name()))?;
-                Ok((format, forest))
-            };
-            tables.into_iter().collect::<Vec<_>>().into_par_iter().map(fit).collect()
+        let fit = |(format, table): (String, Table)| {
+            let forest = self.learner.fit(&table.rows, &table.targets, seed);
+            let forest = forest.with_context(|| format!("{} of {format}", self.learner.name()))?;
+            Ok((format, forest))
         };
-        let mut forests: BTreeMap<String, Vec<Forest>> = BTreeMap::new();
-        for member in self.members {
-            for (format, forest) in of_member(member)? {
-                forests.entry(format).or_default().push(forest);
-            }
-        }
-        Ok(forests.into_iter().map(|(format, all)| (format, Forest::mean(&all))).collect())
+        let tables = dataset::tables(cases, features, self.floor_share).into_iter();
+        tables.collect::<Vec<_>>().into_par_iter().map(fit).collect()
     }
 }
 

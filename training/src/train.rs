@@ -166,7 +166,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         nearness: dataset::nearness(cases, &features)?,
         features,
         terms: TERMS.map(String::from).to_vec(),
-        floor_share: plan.floor_share(),
+        floor_share: plan.floor_share,
         formats: forests.map(regressor).collect(),
         rules: Rules::default(),
         look: Rules::default(),
