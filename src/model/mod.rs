@@ -2,8 +2,8 @@
 //!
 //! A model has one [`Forest`] a format. It is given features of the matrix, the numbers of
 //! [`TERMS`] and the candidate's parameters, all by name, and predicts the logarithm of the time of
-//! one product over its estimate, or over a mean of this and the byte floor. How it is trained is the business of the package `ellect-training`; here it is plain
-//! numbers.
+//! one product over its estimate, its byte floor or a mean of both. How it is trained is the
+//! business of the package `ellect-training`; here it is plain numbers.
 //!
 //! A prediction is never below the byte floor, nor far below the time of a row that few threads
 //! walk. A format that the model does not know keeps its estimate.

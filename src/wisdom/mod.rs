@@ -166,7 +166,10 @@ impl Shipped {
     fn of(compressed: &[u8], fingerprint: &str) -> Self {
         let mut shipped = Shipped::default();
         each_packed(compressed, Some(fingerprint), |record| match record {
-            Record::Structure(structure) => shipped.structure = Some(structure),
+            Record::Structure(structure) if structure.fingerprint.to_string() == fingerprint => {
+                shipped.structure = Some(structure);
+            }
+            Record::Structure(_) => {}
             Record::Measurement(measured) => {
                 shipped.measurements.insert(record::key_of(&measured), *measured);
             }
