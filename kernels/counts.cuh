@@ -45,21 +45,6 @@ __device__ __forceinline__ void flush(const Sum* sums, uint32_t n, uint32_t larg
         atomicMax(to + threadIdx.x, sums[threadIdx.x]);
 }
 
-// The first of begin..end whose column, which rise, is not below the wanted one; end where all are.
-template <class Offset>
-__device__ __forceinline__ Offset first_from(Offset begin, Offset end, uint32_t wanted,
-                                             const uint32_t* __restrict__ col_idx) {
-#pragma unroll 1
-    while (begin < end) {
-        const Offset middle = begin + (end - begin) / 2;
-        if (col_idx[middle] < wanted)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin;
-}
-
 // The last of the places 0..n whose number `start` gives is at most k, 0 where none is. The whole
 // warp asks alike.
 template <class Start>
@@ -91,8 +76,9 @@ template <class Offset> struct Some {
     }
 };
 
-// Entries that a block takes at once, a piece of those of its rows.
-constexpr uint32_t piece_entries = 2048;
+// The most entries of a block's rows that it takes at once, and how many are a piece where there are
+// more.
+constexpr uint32_t whole_entries = 1280, piece_entries = 512;
 
 // At most 256 rows, a thread each, a piece of whose entries a block takes. In shared memory.
 template <class Offset> struct Rows {

@@ -352,30 +352,56 @@ __device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>
     for (int i = 0; i < 3; i++) add(taken.sum(met_at + i), met[i]);
 }
 
-// Whether some of the columns begin..end, which rise, lie in this block of b columns.
-template <class Offset>
-__device__ __forceinline__ bool holds(Offset begin, Offset end, uint32_t block, uint32_t b,
-                                      const uint32_t* __restrict__ col_idx) {
-    begin = first_from(begin, end, block * b, col_idx);
-    return begin < end && col_idx[begin] / b == block;
+// Whether one of the n rows before row `row` of those taken, at most `most`, has an entry in this block
+// of b columns. Their searches go on side by side, so that a step waits for memory once.
+template <uint32_t most, class Offset>
+__device__ __forceinline__ bool one_holds(const Job<Offset>& job, const Taken<Offset>& taken,
+                                          uint32_t row, uint32_t n, uint32_t block, uint32_t b) {
+    Offset begin[most];
+    uint32_t left[most], longest = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < most; i++) {
+        const uint32_t number = taken.number[i < n ? row - 1 - i : row];
+        begin[i] = job.row_ptr[number];
+        left[i] = i < n ? uint32_t(job.row_ptr[number + 1] - begin[i]) : 0;
+        longest = max(longest, left[i]);
+    }
+    bool found = false;
+#pragma unroll 1
+    while (longest > 0 && !found) {
+        uint32_t column[most];
+#pragma unroll
+        for (uint32_t i = 0; i < most; i++)
+            column[i] = left[i] > 0 ? job.col_idx[begin[i] + left[i] / 2] : full;
+        longest = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < most; i++) {
+            found |= column[i] - block * b < b;
+            const uint32_t half = left[i] / 2;
+            const bool below = column[i] < block * b;
+            if (below) begin[i] += half + 1;
+            left[i] = below ? left[i] - half - 1 : half;
+            longest = max(longest, left[i]);
+        }
+    }
+    return found;
 }
 
 // Dense blocks of b rows and columns: each is told at the first entry of its first row.
 template <class Offset>
 __device__ __forceinline__ void of_blocks(const Job<Offset>& job, Taken<Offset>& taken, uint32_t b,
-                                          uint32_t n) {
-    const auto begin = [&](uint32_t row) { return job.row_ptr[taken.number[row]]; };
-    const auto end = [&](uint32_t row) { return job.row_ptr[taken.number[row] + 1]; };
+                                          uint32_t n_entries) {
     uint32_t blocks = 0;
-    taken.rows.walk(n, job.col_idx, [&](Some<Offset>& some) {
+    taken.rows.walk(n_entries, job.col_idx, [&](Some<Offset>& some) {
 #pragma unroll 1
         for (int i = 0; i < deep && some.row[0] != full; i++) {
             const uint32_t row = some.row[0], own = some.column[0] / b;
             const Offset at = some.at[0];
-            bool found = at > begin(row) && job.col_idx[at - 1] / b == own;
-#pragma unroll 1
-            for (uint32_t r = row - row % b; r < row && !found; r++)
-                found = holds(begin(r), end(r), own, b, job.col_idx);
+            bool found = at > job.row_ptr[taken.number[row]] && job.col_idx[at - 1] / b == own;
+            // The row before has most of them.
+            const uint32_t n = row % b;
+            found = found || (n > 0 && one_holds<1>(job, taken, row, 1, own, b));
+            found = found || (n > 1 && one_holds<4>(job, taken, row - 1, n - 1, own, b));
             blocks += !found;
             some.next();
         }
@@ -476,12 +502,15 @@ __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, u
     const uint64_t before = taken.rows.lay(begin, end, &all);
     const uint64_t of_part = (all >> cut.parts_log()) + 1;
     const uint64_t stop = min(all, (part + 1) * of_part);
-    const uint64_t low = min(stop, part * of_part + uint64_t(piece) * piece_entries);
-    const uint64_t high = min(stop, low + piece_entries);
+    const uint64_t start = min(stop, part * of_part);
+    // Few entries are one piece, many are cut: looks at the table of those follow each other.
+    const uint32_t of_piece = stop - start > whole_entries ? piece_entries : whole_entries;
+    const uint64_t low = min(stop, start + uint64_t(piece) * of_piece);
+    const uint64_t high = min(stop, low + of_piece);
     taken.rows.take(low, high, before, begin, end);
     const uint32_t n = uint32_t(high - low);
     if (!again && threadIdx.x < 32 && stop > high) {
-        const uint64_t left = (stop - high + piece_entries - 1) / piece_entries;
+        const uint64_t left = (stop - high + of_piece - 1) / of_piece;
         leave(job, task_block, 1, 1, left);
         if (kind == first_half && threadIdx.x == 0) atomicAdd(job.counts + waits_at, Sum(left));
     }
