@@ -15,6 +15,7 @@ mod launch;
 mod offsets;
 mod params;
 mod parts;
+mod quads;
 mod rows;
 mod slices;
 mod sorted;
