@@ -63,6 +63,7 @@ formats! {
     hyb::HybFormat,
     hll::HllFormat,
     hllvi::HllviFormat,
+    hlldu::HllduFormat,
     bhll::BhllFormat,
     hdia::HdiaFormat,
     cdia::CdiaFormat,
