@@ -3,6 +3,7 @@
 mod blocks;
 mod columns;
 mod constants;
+mod deltas;
 mod diagonals;
 mod few;
 mod histogram;
@@ -32,6 +33,7 @@ pub(crate) use columns::Classes;
 pub use columns::{ColumnSample, HubColumns, RowParts, column_counts};
 pub(crate) use constants::MostPieces;
 pub use constants::{ConstantCounts, Constants};
+pub(crate) use deltas::{HACK, RUN, Slots, padding};
 #[cfg(feature = "cuda")]
 pub(crate) use diagonals::all_diagonals;
 pub use few::{FEW, FewValues};
@@ -127,6 +129,7 @@ pub struct Structure<'a> {
     near: Mutex<HashMap<(Option<usize>, near::Near), f64>>,
     spans: Mutex<HashMap<(usize, Sort), Spans>>,
     widest: Mutex<HashMap<(usize, Sort), u64>>,
+    delta_units: Mutex<HashMap<Sort, u64>>,
     diagonals: OnceLock<diagonals::Diagonals>,
     some_diagonals: Mutex<HashMap<usize, u64>>,
     column_counts: OnceLock<Vec<u32>>,
@@ -197,6 +200,7 @@ impl<'a> Structure<'a> {
             near: Mutex::default(),
             spans: Mutex::default(),
             widest: Mutex::default(),
+            delta_units: Mutex::default(),
             diagonals: OnceLock::new(),
             some_diagonals: Mutex::default(),
             column_counts: OnceLock::new(),

@@ -84,9 +84,9 @@ fn wanted() -> Vec<Candidate> {
 }
 
 /// Formats that are converted on a GPU by kernels of their own.
-const CONVERTED: [&str; 17] = [
+const CONVERTED: [&str; 18] = [
     "ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo",
-    "hubs", "cdia", "slabs", "stvi", "hllvi",
+    "hubs", "cdia", "slabs", "stvi", "hllvi", "hlldu",
 ];
 
 /// The device to convert for: slabs, which suit what is larger than a cache, get one that makes nearly

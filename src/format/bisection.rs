@@ -14,7 +14,7 @@
 use rayon::prelude::*;
 
 use super::rows::{self, Arrays, Column, WARP};
-use super::slices::{Kernel, Shape, Slices, Width};
+use super::slices::{Kernel, Multiply, Shape, Slices, Width};
 use super::{Offsets, Refusal, Target, Work};
 use crate::csr::{Csr, offsets};
 use crate::scalar::Scalar;
@@ -104,6 +104,12 @@ impl Shape for Bisection {
         })
     }
 
+    fn offsets(&self) -> &Offsets {
+        &self.starts
+    }
+}
+
+impl Multiply for Bisection {
     #[inline(always)]
     fn add<T: Scalar, C: Column>(
         &self,
@@ -127,13 +133,8 @@ impl Shape for Bisection {
         }
     }
 
-    fn bytes(&self) -> u64 {
-        self.starts.bytes()
-    }
-
-    fn kernel(&self, _column_bits: usize) -> Kernel<'_> {
-        let (image, stem) = ("bisection", "bisection".to_string());
-        Kernel { image, stem, starts: &self.starts, threads: 1 }
+    fn kernel(&self, _column_bits: usize) -> Kernel {
+        Kernel { image: "bisection", stem: "bisection".to_string(), threads: 1 }
     }
 }
 

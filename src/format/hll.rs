@@ -20,7 +20,7 @@
 //! sorting then helps where y may be written out of order and neighbours need not share x.
 
 use super::rows::{self, Arrays, Column, WARP, add_column};
-use super::slices::{Kernel, Product, Shape, Slices, Width, check_narrow};
+use super::slices::{Kernel, Multiply, Product, Shape, Slices, Width, check_narrow};
 use super::{
     Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
     build,
@@ -223,6 +223,12 @@ impl Shape for Hacks {
         (r..self.range(s).len()).step_by(self.size)
     }
 
+    fn offsets(&self) -> &Offsets {
+        &self.offsets
+    }
+}
+
+impl Multiply for Hacks {
     #[inline(always)]
     fn add<T: Scalar, C: Column>(
         &self,
@@ -238,15 +244,10 @@ impl Shape for Hacks {
         }
     }
 
-    fn bytes(&self) -> u64 {
-        self.offsets.bytes()
-    }
-
-    fn kernel(&self, column_bits: usize) -> Kernel<'_> {
+    fn kernel(&self, column_bits: usize) -> Kernel {
         Kernel {
             image: "hll",
             stem: stem(self.size, column_bits, self.threads, self.slots_and_rows()),
-            starts: &self.offsets,
             threads: self.threads,
         }
     }

@@ -21,8 +21,9 @@
 
 use super::few::{self, Numbered, OnGpu};
 use super::launch::{Arrays, NULL};
-use super::rows::{self, Column, WARP};
-use super::slices::{Kernel, Product, Shape, Sliced, Width, check_narrow};
+use super::quads::{HACK, Quads, RUN};
+use super::rows;
+use super::slices::{Product, Sliced, Width, check_narrow};
 use super::{
     Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work, build,
@@ -35,12 +36,6 @@ use crate::structure::{Sort, Structure};
 /// See the module.
 #[derive(Debug)]
 pub struct HllviFormat;
-
-/// Rows of a hack: one a lane.
-const HACK: usize = WARP;
-
-/// Slots of a row that lie side by side.
-const RUN: usize = 4;
 
 impl Storage for HllviFormat {
     const NAME: &'static str = "hllvi";
@@ -104,7 +99,7 @@ impl Storage for HllviFormat {
         target: &Target<'_>,
     ) -> Result<HllviLayout<T>, Refusal> {
         let few = structure.few_values().ok_or_else(few::not_few)?;
-        let shape = Quads::new(structure, sort(params), few.bits.len() > 1);
+        let shape = Quads::new(structure, sort(params));
         let pattern = csr.pattern();
         let sliced = Sliced::new(pattern, structure, target, sort(params), shape, width(params))?;
         let values = Numbered::new(&few, csr.values(), |number| {
@@ -168,68 +163,6 @@ fn width(params: &Params) -> Width {
 /// The kernel for columns of so many bits, and several distinct values or one, without the precision.
 fn stem(column_bits: usize, several: bool) -> String {
     format!("hllvi_c{column_bits}{}", few::suffix(several))
-}
-
-/// Hacks whose rows lie in runs of four slots: of all rows the first run, then of all the second.
-#[derive(Debug)]
-pub struct Quads {
-    offsets: Offsets,
-    /// Whether there are several distinct values.
-    several: bool,
-}
-
-impl Quads {
-    fn new(structure: &Structure<'_>, sort: Sort, several: bool) -> Self {
-        let step = (HACK * RUN) as u64;
-        let starts = structure.slice_offsets(HACK, sort);
-        let mut offsets = vec![0];
-        for hack in starts.windows(2) {
-            let slots = (hack[1] - hack[0]).next_multiple_of(step) as usize;
-            offsets.push(offsets[offsets.len() - 1] + slots);
-        }
-        Quads { offsets: Offsets::new(&offsets), several }
-    }
-}
-
-impl Shape for Quads {
-    fn rows(&self) -> usize {
-        HACK
-    }
-
-    fn start(&self, s: usize) -> usize {
-        self.offsets.get(s)
-    }
-
-    fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize> {
-        let runs = (r * RUN..self.range(s).len()).step_by(HACK * RUN);
-        runs.flat_map(|run| run..run + RUN)
-    }
-
-    fn add<T: Scalar, C: Column>(
-        &self,
-        s: usize,
-        cols: &[C],
-        values: &[T],
-        x: &[T],
-        sums: &mut [T],
-    ) {
-        for (r, sum) in sums.iter_mut().enumerate() {
-            for slot in self.slots(s, r) {
-                if let Some(&x) = x.get(cols[slot].index()) {
-                    *sum += values[slot] * x;
-                }
-            }
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        self.offsets.bytes()
-    }
-
-    fn kernel(&self, column_bits: usize) -> Kernel<'_> {
-        let stem = stem(column_bits, self.several);
-        Kernel { image: "hllvi", stem, starts: &self.offsets, threads: 1 }
-    }
 }
 
 /// A matrix in hacks, with the number of the value of each slot.
@@ -300,7 +233,10 @@ impl<T: Scalar> Layout<T> for HllviLayout<T> {
         let told = self.values.on_device(&mut arrays);
         let [_, _, values] = told;
         let product = Product { values: told.to_vec(), ..product };
-        let launch = self.sliced.launch(product, T::PRECISION);
+        let several = self.values.values.len() > 1;
+        let kernel = format!("{}_{}", stem(self.sliced.column_bits(), several), T::PRECISION);
+        let nrows = self.sliced.rows.nrows();
+        let launch = product.launch("hllvi", kernel, nrows, nrows.next_multiple_of(HACK));
         Some(arrays.on_device(values, vec![launch]))
     }
 }

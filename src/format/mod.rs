@@ -15,6 +15,7 @@ mod launch;
 mod offsets;
 mod params;
 mod parts;
+mod quads;
 mod rows;
 mod slices;
 mod sorted;
@@ -62,6 +63,7 @@ formats! {
     hyb::HybFormat,
     hll::HllFormat,
     hllvi::HllviFormat,
+    hlldu::HllduFormat,
     bhll::BhllFormat,
     hdia::HdiaFormat,
     cdia::CdiaFormat,

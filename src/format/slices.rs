@@ -1,7 +1,7 @@
-//! Layouts stored slice by slice: hll, biell and bijad.
+//! Layouts stored slice by slice: hll and its kin, biell and bijad.
 //!
 //! A slice is a number of neighbouring stored rows whose slots lie together; the [`Shape`] says
-//! where in a slice the entries of a row go, and multiplies.
+//! where in a slice the entries of a row go, and [`Multiply`] multiplies.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::rows::{Column, Rows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
 use crate::csr::{Csr, Pattern};
 use crate::par::Scratch;
-use crate::scalar::{Precision, Scalar};
+use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure, inverse};
 
 /// How the slots of a slice are laid out. All slots are counted from the start of the slice.
@@ -32,6 +32,12 @@ pub trait Shape: Send + Sync {
     /// Slots that row `r` of slice `s` may fill, in the order of its entries.
     fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize>;
 
+    /// Where slices, or parts of them, start: what a GPU reads.
+    fn offsets(&self) -> &Offsets;
+}
+
+/// A shape with products of its own.
+pub trait Multiply: Shape {
     /// Adds the products of the rows of slice `s` to `sums`.
     fn add<T: Scalar, C: Column>(
         &self,
@@ -42,22 +48,17 @@ pub trait Shape: Send + Sync {
         sums: &mut [T],
     );
 
-    /// Bytes of its arrays.
-    fn bytes(&self) -> u64;
-
     /// Its kernel, for columns of so many bits.
-    fn kernel(&self, column_bits: usize) -> Kernel<'_>;
+    fn kernel(&self, column_bits: usize) -> Kernel;
 }
 
 /// The kernel of a shape.
 #[derive(Debug)]
-pub struct Kernel<'a> {
+pub struct Kernel {
     /// The `.cu` file.
     pub image: &'static str,
     /// The symbol, without the precision.
     pub stem: String,
-    /// Where the slices start.
-    pub starts: &'a Offsets,
     /// Threads that share a row.
     pub threads: usize,
 }
@@ -71,18 +72,47 @@ pub(super) enum Width {
     Narrow,
 }
 
+/// How the columns of all slots are held.
+pub(super) trait Columns: Send + Sync {
+    /// The column of each slot of slice `s`, whose slots are these; none for padding. Slots are counted
+    /// from the start of the layout.
+    fn of_slice(&self, s: usize, slots: Range<usize>) -> impl Fn(usize) -> Option<u32>;
+
+    /// Bytes of its arrays.
+    fn bytes(&self) -> u64;
+}
+
+/// Columns of one width, for all slices.
 #[derive(Debug)]
-enum Indices {
+pub(super) enum Indices {
     Wide(Vec<u32>),
     Narrow { base: Vec<u32>, offset: Vec<u16> },
 }
 
+impl Columns for Indices {
+    fn of_slice(&self, s: usize, _slots: Range<usize>) -> impl Fn(usize) -> Option<u32> {
+        move |slot| match self {
+            Indices::Wide(col_idx) => Some(col_idx[slot]).filter(|&column| column != u32::PADDING),
+            Indices::Narrow { base, offset } => Some(offset[slot])
+                .filter(|&offset| offset != u16::PADDING)
+                .map(|offset| base[s] + u32::from(offset)),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Indices::Wide(col_idx) => bytes_of(col_idx),
+            Indices::Narrow { base, offset } => bytes_of(base) + bytes_of(offset),
+        }
+    }
+}
+
 /// Everything of a matrix stored slice by slice but its values.
 #[derive(Debug)]
-pub(super) struct Sliced<S> {
+pub(super) struct Sliced<S, C = Indices> {
     pub rows: Rows,
-    shape: S,
-    indices: Indices,
+    pub shape: S,
+    pub columns: C,
 }
 
 impl<S: Shape> Sliced<S> {
@@ -101,10 +131,9 @@ impl<S: Shape> Sliced<S> {
         let rows = Rows::new(structure, sort, shape.rows(), target);
         let new = rows.relabelled();
         let relabel = |old: u32| new.as_ref().map_or(old, |new| new[old as usize]);
-        let indices = Indices::Wide(Vec::new());
-        let mut sliced = Sliced { rows, shape, indices };
+        let mut sliced = Sliced { rows, shape, columns: Indices::Wide(Vec::new()) };
         let row_ptr = pattern.row_ptr();
-        sliced.indices = match width {
+        sliced.columns = match width {
             Width::Wide => {
                 let mut col_idx = vec![u32::PADDING; sliced.slots()];
                 sliced.fill(row_ptr, pattern.col_idx(), &mut col_idx, |_, old| relabel(old));
@@ -124,6 +153,27 @@ impl<S: Shape> Sliced<S> {
         Ok(sliced)
     }
 
+    /// What a GPU holds of it; values come behind. (cuSPARSE takes the arrays in this order.)
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> Product {
+        let starts = arrays.add_offsets(self.shape.offsets());
+        let scatter = arrays.add_some(self.rows.scatter());
+        let (base, columns) = match &self.columns {
+            Indices::Wide(col_idx) => (NULL, arrays.add(col_idx)),
+            Indices::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
+        };
+        Product { starts, base, scatter, columns, values: Vec::new() }
+    }
+
+    /// Bits of a column.
+    pub fn column_bits(&self) -> usize {
+        match &self.columns {
+            Indices::Wide(_) => 32,
+            Indices::Narrow { .. } => 16,
+        }
+    }
+}
+
+impl<S: Shape, C: Columns> Sliced<S, C> {
     /// Slots of all slices.
     pub fn slots(&self) -> usize {
         self.shape.start(self.rows.nrows().div_ceil(self.shape.rows()))
@@ -136,6 +186,19 @@ impl<S: Shape> Sliced<S> {
         row_ptr: &[usize],
         source: &[E],
         slots: &mut [F],
+        map: impl Fn(usize, E) -> F + Sync,
+    ) {
+        self.fill_places(row_ptr, source, slots, |slot| slot, map);
+    }
+
+    /// The same, of places that are in another order within a slice than its slots: `place` tells it,
+    /// both counted from the start of the slice.
+    pub fn fill_places<E: Copy + Sync, F: Send>(
+        &self,
+        row_ptr: &[usize],
+        source: &[E],
+        slots: &mut [F],
+        place: impl Fn(usize) -> usize + Sync,
         map: impl Fn(usize, E) -> F + Sync,
     ) {
         let slice = self.shape.rows();
@@ -158,29 +221,21 @@ impl<S: Shape> Sliced<S> {
                     let old = self.rows.old(i);
                     let entries = &source[row_ptr[old]..row_ptr[old + 1]];
                     for (slot, &entry) in self.shape.slots(s, r).zip(entries) {
-                        slots[slot] = map(s, entry);
+                        slots[place(slot)] = map(s, entry);
                     }
                 }
             }
         });
     }
 
-    /// Column of a slot of slice `s`, counted from the start of the layout; none for padding.
-    fn column(&self, s: usize, slot: usize) -> Option<u32> {
-        match &self.indices {
-            Indices::Wide(col_idx) => Some(col_idx[slot]).filter(|&column| column != u32::PADDING),
-            Indices::Narrow { base, offset } => Some(offset[slot])
-                .filter(|&offset| offset != u16::PADDING)
-                .map(|offset| base[s] + u32::from(offset)),
-        }
-    }
-
     /// Column and slot of the entries of stored row `i`.
     pub fn entries(&self, i: usize) -> impl Iterator<Item = (u32, usize)> {
         let s = i / self.shape.rows();
-        let start = self.shape.start(s);
+        let range = self.shape.range(s);
+        let start = range.start;
+        let column = self.columns.of_slice(s, range);
         let slots = self.shape.slots(s, i % self.shape.rows());
-        slots.map_while(move |slot| Some((self.column(s, start + slot)?, start + slot)))
+        slots.map_while(move |slot| Some((column(start + slot)?, start + slot)))
     }
 
     /// Entries of each stored row.
@@ -195,43 +250,13 @@ impl<S: Shape> Sliced<S> {
 
     /// Bytes of all arrays.
     pub fn bytes(&self) -> u64 {
-        let indices = match &self.indices {
-            Indices::Wide(col_idx) => bytes_of(col_idx),
-            Indices::Narrow { base, offset } => bytes_of(base) + bytes_of(offset),
-        };
-        self.rows.bytes() + self.shape.bytes() + indices
+        self.rows.bytes() + self.shape.offsets().bytes() + self.columns.bytes()
     }
 
     /// The CSR matrix with the value of each slot.
     pub fn to_csr<T: Scalar>(&self, value: impl Fn(usize) -> T) -> Csr<T> {
         let entries = |i| self.entries(i).map(|(column, slot)| (column, value(slot)));
         self.rows.to_csr(&self.counts(), entries)
-    }
-
-    /// What a GPU holds of it; values come behind. (cuSPARSE takes the arrays in this order.)
-    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> Product {
-        let starts = arrays.add_offsets(self.shape.kernel(self.column_bits()).starts);
-        let scatter = arrays.add_some(self.rows.scatter());
-        let (base, columns) = match &self.indices {
-            Indices::Wide(col_idx) => (NULL, arrays.add(col_idx)),
-            Indices::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
-        };
-        Product { starts, base, scatter, columns, values: Vec::new() }
-    }
-
-    /// The launch of a product of these arrays.
-    pub fn launch(&self, product: Product, precision: Precision) -> Launch {
-        let Kernel { image, stem, threads, .. } = self.shape.kernel(self.column_bits());
-        let nrows = self.rows.nrows();
-        let lanes = nrows.next_multiple_of(self.shape.rows()) * threads;
-        product.launch(image, format!("{stem}_{precision}"), nrows, lanes)
-    }
-
-    fn column_bits(&self) -> usize {
-        match &self.indices {
-            Indices::Wide(_) => 32,
-            Indices::Narrow { .. } => 16,
-        }
     }
 }
 
@@ -243,7 +268,7 @@ pub struct Slices<T, S> {
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar, S: Shape> Slices<T, S> {
+impl<T: Scalar, S: Multiply> Slices<T, S> {
     /// Converts: one pass over columns and one over values.
     ///
     /// # Errors
@@ -263,15 +288,15 @@ impl<T: Scalar, S: Shape> Slices<T, S> {
     }
 }
 
-impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
+impl<T: Scalar, S: Multiply> Layout<T> for Slices<T, S> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
-        let Sliced { rows, shape, indices } = &self.sliced;
+        let Sliced { rows, shape, columns } = &self.sliced;
         let slice = shape.rows();
         rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
             for (s, sums) in (rows.start / slice..).zip(sums.chunks_mut(slice)) {
                 let range = shape.range(s);
                 let values = &self.values[range.clone()];
-                match indices {
+                match columns {
                     Indices::Wide(columns) => shape.add(s, &columns[range], values, x, sums),
                     Indices::Narrow { base, offset } => {
                         // Ends before the offset that marks padding.
@@ -306,7 +331,11 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
         let product = self.sliced.on_device(&mut arrays);
         let values = arrays.add(&self.values);
         let product = Product { values: vec![values], ..product };
-        let launch = self.sliced.launch(product, T::PRECISION);
+        let Sliced { rows, shape, .. } = &self.sliced;
+        let Kernel { image, stem, threads } = shape.kernel(self.sliced.column_bits());
+        let lanes = rows.nrows().next_multiple_of(shape.rows()) * threads;
+        let kernel = format!("{stem}_{}", T::PRECISION);
+        let launch = product.launch(image, kernel, rows.nrows(), lanes);
         Some(arrays.on_device(values, vec![launch]))
     }
 }
@@ -315,7 +344,7 @@ impl<T: Scalar, S: Shape> Layout<T> for Slices<T, S> {
 pub(super) struct Product {
     /// Where slices start.
     pub starts: [Arg; 2],
-    /// The first column of each slice; null for 32-bit columns.
+    /// The first column of each slice, or of each slot; null for 32-bit columns.
     pub base: Arg,
     /// Where y is written; null where rows keep their order.
     pub scatter: Arg,

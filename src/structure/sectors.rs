@@ -124,26 +124,40 @@ impl Structure<'_> {
 
     /// Of warps in a sample of the windows of sorted rows.
     fn sectors_of_windows(&self, threads: usize, window: usize) -> EachPrecision {
-        let (lengths, nrows) = (self.lengths(), self.pattern.nrows());
         let rows = (32 / threads).max(1);
-        let warps = self.sample(nrows.div_ceil(rows)).looked_at;
+        let warps = self.sample(self.pattern.nrows().div_ceil(rows)).looked_at;
+        let of_warp = |lanes: &[u32]| {
+            self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
+        };
+        let (windows, met) = self.over_windows(rows, warps, window, of_warp, Met::with);
+        self.of_all(windows, met)
+    }
+
+    /// The sum of what `count` says of slices of `rows` rows, about `slices` of them, in a sample of the
+    /// windows of rows that are sorted; and that sample.
+    pub(super) fn over_windows<R: Default + Send>(
+        &self,
+        rows: usize,
+        slices: usize,
+        window: usize,
+        count: impl Fn(&[u32]) -> R + Sync,
+        sum: impl Fn(R, R) -> R + Sync,
+    ) -> (Sample, R) {
+        let (lengths, nrows) = (self.lengths(), self.pattern.nrows());
         let groups = nrows.div_ceil(window);
-        let looked_at = (warps * rows / window).max(SAMPLED_WINDOWS);
+        let looked_at = (slices * rows / window).max(SAMPLED_WINDOWS);
         let windows = Sample { groups, looked_at: groups.min(looked_at) };
-        let sectors = windows.par_picks().map(|i| {
+        let counts = windows.par_picks().map(|i| {
             let first = i * window;
             let mut order: Vec<u32> = (first as u32..nrows.min(first + window) as u32).collect();
             longest_first(lengths, &mut order);
             let groups = order.len().div_ceil(rows);
-            let looked_at = groups.min(warps.div_ceil(windows.looked_at));
+            let looked_at = groups.min(slices.div_ceil(windows.looked_at));
             let within = Sample { groups, looked_at };
-            let sectors = within.picks().map(|warp| {
-                let lanes = &order[warp * rows..order.len().min((warp + 1) * rows)];
-                self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
-            });
-            sectors.fold(Met::default(), Met::with)
+            let slice = |at: usize| &order[at * rows..order.len().min((at + 1) * rows)];
+            within.picks().map(|at| count(slice(at))).fold(R::default(), &sum)
         });
-        self.of_all(windows, sectors.reduce(Met::default, Met::with))
+        (windows, counts.reduce(R::default, &sum))
     }
 
     /// Of warps in a sample of the ranks of all rows sorted.

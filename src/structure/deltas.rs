@@ -1,0 +1,139 @@
+//! Columns counted from the first of their slot: the entries of that number of the rows of a hack.
+
+use rayon::prelude::*;
+
+use super::{Detail, Sort, Structure, cached, over_all};
+
+/// Rows of a hack.
+pub(crate) const HACK: usize = 32;
+
+/// Slots of a row that are filled up together.
+pub(crate) const RUN: usize = 4;
+
+/// The first and the last column of each slot of a hack.
+#[derive(Debug, Default)]
+pub(crate) struct Slots(Vec<[u32; 2]>);
+
+impl Slots {
+    /// Of rows with these columns.
+    pub fn of<C: Iterator<Item = u32>>(rows: impl Iterator<Item = C>) -> Self {
+        let mut slots = Slots::default();
+        for row in rows {
+            for (at, column) in row.enumerate() {
+                match slots.0.get_mut(at) {
+                    Some([first, last]) => {
+                        *first = column.min(*first);
+                        *last = column.max(*last);
+                    }
+                    None => slots.0.push([column; 2]),
+                }
+            }
+        }
+        slots
+    }
+
+    /// Runs of slots.
+    pub fn runs(&self) -> usize {
+        self.0.len().div_ceil(RUN)
+    }
+
+    /// The first column of each slot.
+    pub fn firsts(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().map(|&[first, _]| first)
+    }
+
+    /// Bytes that hold every column counted from the first of its slot: 1, 2 or 4, whose largest number
+    /// is none of these.
+    pub fn width(&self) -> usize {
+        let farthest = self.0.iter().map(|[first, last]| last - first).max().unwrap_or(0);
+        [1, 2].into_iter().find(|&width| farthest < padding(width)).unwrap_or(4)
+    }
+}
+
+/// The largest number of so many bytes: it marks padding.
+pub(crate) fn padding(width: usize) -> u32 {
+    u32::MAX >> (u32::BITS as usize - 8 * width)
+}
+
+impl Structure<'_> {
+    /// Runs of four slots of hacks of 32 rows in `sort` order, times the bytes of a column in each hack,
+    /// counted from the first of its slot. `new` gives the new column of each old one where the basis is
+    /// permuted. One pass over the entries, kept for columns that keep their names; where this structure
+    /// is for estimates, a sample of the hacks is looked at.
+    pub(crate) fn delta_units(&self, sort: Sort, new: Option<&[u32]>) -> u64 {
+        match new {
+            None => cached(&self.delta_units, sort, || self.count_delta_units(sort, None)),
+            Some(_) => self.count_delta_units(sort, new),
+        }
+    }
+
+    fn count_delta_units(&self, sort: Sort, new: Option<&[u32]>) -> u64 {
+        let nrows = self.pattern.nrows();
+        let column = |&old: &u32| new.map_or(old, |new| new[old as usize]);
+        let of_hack = |rows: &[u32]| {
+            let rows = rows.iter().map(|&row| self.pattern.row(row as usize));
+            let slots = Slots::of(rows.map(|row| row.iter().map(column)));
+            [(slots.runs() * slots.width()) as u64, slots.runs() as u64]
+        };
+        let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
+        let sample = self.groups(nrows.div_ceil(HACK));
+        let [units, met] = match (self.detail, sort) {
+            (Detail::Sampled, Sort::Window(window)) => {
+                self.over_windows(HACK, sample.looked_at, window, of_hack, sum).1
+            }
+            _ => {
+                let order = (sort != Sort::None).then(|| self.order(sort));
+                let row = |i: usize| order.as_ref().map_or(i as u32, |order| order[i]);
+                let hacks = sample.par_picks().with_min_len(FEWEST_HACKS).map(|h| {
+                    let rows = h * HACK..nrows.min((h + 1) * HACK);
+                    of_hack(&rows.map(row).collect::<Vec<u32>>())
+                });
+                hacks.reduce(<[u64; 2]>::default, sum)
+            }
+        };
+        let runs = self.n_iter(HACK * RUN, RUN, sort);
+        // Hacks that no sample met have columns too.
+        over_all(units, met, runs as usize).max(runs)
+    }
+}
+
+/// The fewest hacks that a thread takes.
+const FEWEST_HACKS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::csr::Csr;
+    use crate::structure::inverse;
+
+    #[test]
+    fn columns_take_as_few_bytes_as_their_slots_need() {
+        // The second hack's rows have entries 254 columns apart in one slot, the third's 255.
+        let entries = (0..96usize).flat_map(|i| {
+            let far = if i % 32 == 31 { [0, 254, 255][i / 32] } else { 0 };
+            [(i, 0, 1.0), (i, 1 + far, 1.0)]
+        });
+        let csr: Csr<f64> = Csr::from_triplets(96, 400, entries).expect("indices are in range");
+        let structure = Structure::of(&csr);
+        assert_eq!(structure.delta_units(Sort::None, None), 1 + 1 + 2);
+        // Rows of the same length keep their order.
+        assert_eq!(structure.delta_units(Sort::Window(64), None), 1 + 1 + 2);
+        assert_eq!([1, 2, 4].map(padding), [0xff, 0xffff, u32::MAX]);
+    }
+
+    #[test]
+    fn columns_of_a_permuted_basis_are_counted_by_their_new_names() {
+        // Rows of even numbers have two entries and go first: columns 0 and 1 come far apart.
+        let entries = (0..600usize).flat_map(|i| {
+            let last = (i % 2 == 0).then_some((i, 599, 1.0));
+            [(i, i / 2 % 2, 1.0)].into_iter().chain(last)
+        });
+        let csr: Csr<f64> = Csr::from_triplets(600, 600, entries).expect("indices are in range");
+        let structure = Structure::of(&csr);
+        let sort = Sort::Window(4096);
+        let new = inverse(&structure.order(sort));
+        assert_eq!((new[0], new[1]), (0, 300));
+        assert_eq!(structure.delta_units(sort, None), 19);
+        assert_eq!(structure.delta_units(sort, Some(&new)), 2 * 19);
+    }
+}
