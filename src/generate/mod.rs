@@ -34,7 +34,7 @@ pub use network::{power_flow, road, triangles};
 pub use optimization::{kkt, least_squares, linear_program};
 pub use quadratic::{p2, taylor_hood};
 pub use quantum::holstein_hubbard;
-pub use random::random_order;
+pub use random::{random_order, with_drawn_values};
 pub use scaled::scaled;
 pub use spec::{MOST_ROWS, Order, Spec};
 pub use unweighted::{cover, followers, friends, incidence, laplacian, links};

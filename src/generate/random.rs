@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::check::mix;
+use crate::csr::Csr;
 
 /// A number that depends on the seed and two keys alone.
 pub(super) fn hash(seed: u64, a: u64, b: u64) -> u64 {
@@ -22,6 +23,17 @@ pub(super) fn unit(bits: u64) -> f64 {
 /// A number in (-1, 1) from random bits.
 pub(super) fn signed(bits: u64) -> f64 {
     2.0 * unit(bits) - 1.0
+}
+
+/// The pattern of `csr` with values drawn from (0.5, 1.5), symmetric where the pattern is: for a file
+/// that holds a pattern alone.
+pub fn with_drawn_values(csr: &Csr<f64>, seed: u64) -> Csr<f64> {
+    let mut drawn = csr.clone();
+    let rows = (0..csr.nrows()).flat_map(|i| csr.row(i).0.iter().map(move |&j| (i, j as usize)));
+    for (value, (i, j)) in drawn.values_mut().iter_mut().zip(rows) {
+        *value = 0.5 + unit(hash_pair(seed, i, j));
+    }
+    drawn
 }
 
 /// Random numbers one after the other; each row of a matrix has its own stream.
@@ -102,6 +114,18 @@ mod tests {
         let mut seen = [false; 7];
         (0..200).for_each(|_| seen[stream.below(7)] = true);
         assert_eq!(seen, [true; 7]);
+    }
+
+    #[test]
+    fn drawn_values_are_symmetric_and_differ() {
+        let triplets = [(0, 1, 1.0), (1, 0, 1.0), (1, 1, 1.0), (2, 0, 1.0)];
+        let csr = Csr::from_triplets(3, 3, triplets).expect("indices are in range");
+        let drawn = with_drawn_values(&csr, 1);
+        assert_eq!(drawn.pattern(), csr.pattern());
+        let [a, b, c, d] = *drawn.values() else { panic!("four entries") };
+        assert_eq!(a, b);
+        assert!(a != c && c != d && a != d);
+        assert!(drawn.values().iter().all(|&value| 0.5 < value && value < 1.5));
     }
 
     #[test]

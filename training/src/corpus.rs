@@ -27,7 +27,17 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
     Generated(Spec),
-    File { path: PathBuf, scale: usize },
+    File { path: PathBuf, scale: usize, ones: Ones },
+}
+
+/// What it means that every value of a file is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ones {
+    /// That the file holds a pattern, whose values nobody knows: they are drawn, so that nothing is
+    /// measured that stores few distinct values in little.
+    Unknown,
+    /// That the values are 1, those of a graph without weights for instance.
+    Values,
 }
 
 impl Entry {
@@ -38,16 +48,19 @@ impl Entry {
     pub fn matrix(&self) -> Result<Csr<f64>> {
         match &self.origin {
             Origin::Generated(spec) => Ok(spec.make()),
-            Origin::File { path, scale } => {
+            Origin::File { path, scale, ones } => {
                 let csr = read::file(path, &Limits::default());
-                let csr = csr.with_context(|| path.display().to_string())?;
+                let mut csr = csr.with_context(|| path.display().to_string())?;
+                if *ones == Ones::Unknown && csr.values().iter().all(|&value| value == 1.0) {
+                    csr = generate::with_drawn_values(&csr, SEED);
+                }
                 Ok(generate::scaled(&csr, *scale, SEED)?)
             }
         }
     }
 }
 
-/// The seed of joints between copies of a matrix.
+/// The seed of joints between copies of a matrix, and of drawn values.
 const SEED: u64 = 1;
 
 /// The matrices that are generated for a corpus.
@@ -69,7 +82,12 @@ pub fn generated(spec: Spec) -> Entry {
 ///
 /// # Errors
 /// A path that is not there, or holds no matrix.
-pub fn files(paths: &[PathBuf], scales: &[usize], families: &Families) -> Result<Vec<Entry>> {
+pub fn files(
+    paths: &[PathBuf],
+    scales: &[usize],
+    families: &Families,
+    ones: Ones,
+) -> Result<Vec<Entry>> {
     let mut found = Vec::new();
     for path in paths {
         let before = found.len();
@@ -82,7 +100,7 @@ pub fn files(paths: &[PathBuf], scales: &[usize], families: &Families) -> Result
         let name = stem(path);
         let family = families.of(&name);
         let source = if scale == 0 { name } else { format!("{name}*{scale}") };
-        Entry { source, family, origin: Origin::File { path: path.clone(), scale } }
+        Entry { source, family, origin: Origin::File { path: path.clone(), scale, ones } }
     };
     Ok(found.iter().flat_map(|path| scales.iter().map(move |&scale| entry(path, scale))).collect())
 }
@@ -233,13 +251,21 @@ mod tests {
         std::fs::write(folder.path().join("below").join("lp_a.mtx"), text).expect("written");
         std::fs::write(folder.path().join("notes.txt"), "no matrix").expect("written");
         let paths = [folder.path().to_path_buf()];
-        let entries = files(&paths, &[0, 7], &Families::default()).expect("one file");
+        let entries = files(&paths, &[0, 7], &Families::default(), Ones::Values).expect("one file");
         let sources: Vec<_> = entries.iter().map(|entry| entry.source.as_str()).collect();
         assert_eq!(sources, ["lp_a", "lp_a*7"]);
         let sizes = entries.iter().map(|entry| entry.matrix().expect("readable"));
         let sizes: Vec<_> = sizes.map(|csr| (csr.nrows(), csr.ncols(), csr.nnz())).collect();
         assert_eq!(sizes[0], (2, 3, 2));
         assert_eq!((sizes[1].0, sizes[1].1), (8, 12));
-        assert!(files(&[folder.path().join("none")], &[0], &Families::default()).is_err());
+        let values = |ones| {
+            let entries = files(&paths, &[0], &Families::default(), ones).expect("one file");
+            entries[0].matrix().expect("readable").values().to_vec()
+        };
+        assert_eq!(values(Ones::Values), [1.0, 1.0]);
+        let drawn = values(Ones::Unknown);
+        assert!(drawn[0] != drawn[1] && drawn == values(Ones::Unknown), "{drawn:?}");
+        let none = [folder.path().join("none")];
+        assert!(files(&none, &[0], &Families::default(), Ones::Values).is_err());
     }
 }

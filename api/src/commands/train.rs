@@ -14,7 +14,7 @@ use ellect::model::Model;
 use ellect::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
 use ellect_training::case::{Case, Records};
-use ellect_training::corpus::{self, Families};
+use ellect_training::corpus::{self, Families, Ones};
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::plan::Plan;
 use ellect_training::profile::{self, Fitted};
@@ -381,7 +381,7 @@ fn complete(input: &Input, device: &Device, records: &mut Records) -> Result<()>
     if input.families.is_some() {
         records.name_families(&families);
     }
-    let files = corpus::files(&input.corpus, &input.scale, &families)?;
+    let files = corpus::files(&input.corpus, &input.scale, &families, Ones::Values)?;
     let working = spinner("reading matrices");
     let matrix = |source: &str, fingerprint| found(&files, source, fingerprint);
     let mut left_out = |what| working.suspend(|| note(&format!("left out: {what}")));

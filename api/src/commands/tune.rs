@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use ellect::generate::{Size, Spec};
 use ellect::{Precision, Wisdom};
-use ellect_training::corpus;
+use ellect_training::corpus::{self, Ones};
 use ellect_training::tune::{Event, Remembered, Summary, Tuning};
 
 use super::train::{Fit, families, fit_all, write_lines};
@@ -33,6 +33,10 @@ pub struct Tune {
     /// names tell]
     #[arg(long, value_name = "FILE.csv")]
     families: Option<PathBuf>,
+    /// Files whose values are all 1 have these values, as graphs without weights do [default: such a
+    /// file is taken for a pattern of unknown values, and different ones are drawn for it]
+    #[arg(long)]
+    ones: bool,
     /// Measure generated matrices: small, full or large
     #[arg(long, value_name = "SIZE")]
     generate: Option<Size>,
@@ -115,8 +119,9 @@ fn part(text: &str) -> Result<(usize, usize), String> {
 
 /// Measures, exports, fits and evaluates.
 pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
-    let mut entries =
-        corpus::files(&tune.corpus, &tune.scale, &families(tune.families.as_deref())?)?;
+    let ones = if tune.ones { Ones::Values } else { Ones::Unknown };
+    let families = families(tune.families.as_deref())?;
+    let mut entries = corpus::files(&tune.corpus, &tune.scale, &families, ones)?;
     entries.extend(tune.generate.map_or_else(Vec::new, corpus::specs));
     entries.extend(tune.matrix.iter().copied().map(corpus::generated));
     if entries.is_empty() {
