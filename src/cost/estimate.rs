@@ -165,9 +165,11 @@ impl<'a> Estimator<'a> {
         let at_a_time = (x_bytes + y_bytes) * (window / x_bytes.max(1.0)).min(1.0);
         let lost = (1.0 - room / at_a_time.max(1.0)).max(0.0);
         let far = 32.0 * missed * lost;
-        let (again, far_s) = match device.far_gbps {
-            0.0 => ((far - x_bytes).max(0.0), 0.0),
-            gbps => (0.0, far / gbps / 1e9),
+        let again = (far - x_bytes).max(0.0);
+        let (again, far_s) = match (device.kind, device.far_gbps) {
+            (_, 0.0) => (again, 0.0),
+            (Kind::Host, gbps) => (0.0, far / gbps / 1e9),
+            (Kind::Gpu, gbps) => (0.0, again / gbps / 1e9),
         };
         // A row written out of order takes a whole sector.
         let scatter = work.scattered_rows as f64 * (32.0 - w);
