@@ -1,5 +1,5 @@
-// What the counts of features are made with: samples, sums, searches, the entries of some rows as
-// one list, and a table of what was met (features.cu).
+// What the counts of features are made with: samples, sums, searches, shares of groups, the entries of
+// some rows as one list, and a table of what was met (features.cu).
 #pragma once
 #include "common.cuh"
 
@@ -61,6 +61,18 @@ __device__ __forceinline__ uint64_t last_at_most(uint64_t k, uint64_t n, const S
     return low;
 }
 
+// How groups are shared among blocks: 2^share for each, or where negative, 2^-share blocks a group.
+struct Cut {
+    uint32_t looked_at;
+    int32_t share;
+
+    __device__ __forceinline__ uint32_t each_log() const { return max(share, 0); }
+    __device__ __forceinline__ uint32_t parts_log() const { return max(-share, 0); }
+    __device__ __forceinline__ uint32_t blocks() const {
+        return (looked_at + (1u << each_log()) - 1) >> each_log() << parts_log();
+    }
+};
+
 constexpr int deep = 2;  // entries that a thread takes at a time
 
 // Some of the entries of a block's rows: a thread's own.
@@ -79,6 +91,9 @@ template <class Offset> struct Some {
 // The most entries of a block's rows that it takes at once, and how many are a piece where there are
 // more.
 constexpr uint32_t whole_entries = 1280, piece_entries = 512;
+
+// The most tasks that blocks leave to others.
+constexpr uint32_t most_tasks = 1 << 16;
 
 // At most 256 rows, a thread each, a piece of whose entries a block takes. In shared memory.
 template <class Offset> struct Rows {

@@ -37,18 +37,6 @@ enum : int {
 // drawn for the first half of a sample of columns and for the second.
 enum : uint32_t { hacks, hacks_256, loads, sides, first_half = sides + 5, second_half, kinds };
 
-// How groups are shared among blocks: 2^share for each, or where negative, 2^-share blocks a group.
-struct Cut {
-    uint32_t looked_at;
-    int32_t share;
-
-    __device__ __forceinline__ uint32_t each_log() const { return max(share, 0); }
-    __device__ __forceinline__ uint32_t parts_log() const { return max(-share, 0); }
-    __device__ __forceinline__ uint32_t blocks() const {
-        return (looked_at + (1u << each_log()) - 1) >> each_log() << parts_log();
-    }
-};
-
 template <class Offset> struct Job {
     uint32_t nrows, ncols;
     uint64_t nnz;
@@ -66,9 +54,6 @@ template <class Offset> struct Job {
         return reinterpret_cast<uint2*>(table.slots + table.n);
     }
 };
-
-// The most tasks that are left to `again`.
-constexpr uint32_t most_tasks = 1 << 16;
 
 // Leaves tasks start, start + step, ... of a block to `again`, n of them. By a warp.
 template <class Offset>
