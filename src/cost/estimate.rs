@@ -165,6 +165,7 @@ impl<'a> Estimator<'a> {
         let at_a_time = (x_bytes + y_bytes) * (window / x_bytes.max(1.0)).min(1.0);
         let lost = (1.0 - room / at_a_time.max(1.0)).max(0.0);
         let far = 32.0 * missed * lost;
+        // On GPUs each sector's first time is among the bytes of x.
         let again = (far - x_bytes).max(0.0);
         let (again, far_s) = match (device.kind, device.far_gbps) {
             (_, 0.0) => (again, 0.0),

@@ -27,7 +27,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::launch::{Arrays, NULL};
-use super::quads::{HACK, Quads, RUN, STEP};
+use super::quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::rows::{self, Rows};
 use super::slices::{Columns, Product, Shape, Sliced};
 use super::{
@@ -37,7 +37,7 @@ use super::{
 use crate::csr::{Csr, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
-use crate::structure::{Slots, Sort, Structure, inverse, padding};
+use crate::structure::{Slots, Structure, inverse, padding};
 
 /// See the module.
 #[derive(Debug)]
@@ -79,19 +79,13 @@ impl Storage for HllduFormat {
         };
         let units = structure.delta_units(sort, new.as_deref());
         check_units(units)?;
-        let runs = structure.n_iter(STEP, RUN, sort);
+        let runs = quads::runs(structure, sort);
         let slots = runs * STEP as u64;
         let starts = structure.pattern().nrows().div_ceil(HACK) + 1;
         let start_bytes = (starts * (Offsets::width(slots as usize) + 4)) as u64;
         let column_bytes = runs * 4 * RUN as u64 + units * UNIT as u64;
         let bytes = start_bytes + column_bytes + slots * target.precision.bytes() as u64;
-        let arrays = rows::Arrays {
-            layout_bytes: bytes,
-            stream_bytes: bytes,
-            entries: slots,
-            steps: structure.n_iter(HACK, 1, sort),
-        };
-        Ok(rows::work(structure, target, sort, 1, arrays))
+        Ok(quads::work(structure, target, sort, bytes))
     }
 
     fn convert<T: Scalar>(
@@ -149,13 +143,6 @@ impl Storage for HllduFormat {
         let launch = product.launch("hlldu", kernel, matrix.nrows, count * HACK);
         let order = rows.basis_order();
         Ok(Built { launches: vec![launch], update, order, ..Built::default() })
-    }
-}
-
-fn sort(params: &Params) -> Sort {
-    match params.get("sort") {
-        Value::Int(rows) => Sort::Window(rows as usize),
-        Value::Word(_) => Sort::None,
     }
 }
 

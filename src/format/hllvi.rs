@@ -21,8 +21,7 @@
 
 use super::few::{self, Numbered, OnGpu};
 use super::launch::{Arrays, NULL};
-use super::quads::{HACK, Quads, RUN};
-use super::rows;
+use super::quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::slices::{Product, Sliced, Width, check_narrow};
 use super::{
     Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
@@ -31,7 +30,7 @@ use super::{
 use crate::csr::Csr;
 use crate::par::Scratch;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
+use crate::structure::Structure;
 
 /// See the module.
 #[derive(Debug)]
@@ -71,7 +70,7 @@ impl Storage for HllviFormat {
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         let (count, sort) = (few::count(structure)?, sort(params));
-        let slots = structure.n_iter(HACK * RUN, RUN, sort) * (HACK * RUN) as u64;
+        let slots = quads::runs(structure, sort) * STEP as u64;
         let hacks = structure.pattern().nrows().div_ceil(HACK);
         let offset_bytes = ((hacks + 1) * Offsets::width(slots as usize)) as u64;
         let column_bytes = match width(params) {
@@ -83,13 +82,7 @@ impl Storage for HllviFormat {
         };
         let value_bytes = count * target.precision.bytes() as u64 + few::number_bytes(slots, count);
         let bytes = offset_bytes + column_bytes + value_bytes;
-        let arrays = rows::Arrays {
-            layout_bytes: bytes,
-            stream_bytes: bytes,
-            entries: slots,
-            steps: structure.n_iter(HACK, 1, sort),
-        };
-        Ok(rows::work(structure, target, sort, 1, arrays))
+        Ok(quads::work(structure, target, sort, bytes))
     }
 
     fn convert<T: Scalar>(
@@ -146,13 +139,6 @@ impl Storage for HllviFormat {
             order: rows.basis_order(),
             ..Built::default()
         })
-    }
-}
-
-fn sort(params: &Params) -> Sort {
-    match params.get("sort") {
-        Value::Int(rows) => Sort::Window(rows as usize),
-        Value::Word(_) => Sort::None,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Hacks of 32 rows, four slots of a row side by side: the shape of hllvi and hlldu.
 
-use super::Offsets;
+use super::rows::{self, Arrays};
 use super::slices::Shape;
+use super::{Offsets, Params, Target, Value, Work};
 pub(super) use crate::structure::{HACK, RUN};
 use crate::structure::{Sort, Structure};
 
@@ -13,6 +14,30 @@ pub struct Quads {
 
 /// Slots of a run of all rows of a hack.
 pub(super) const STEP: usize = HACK * RUN;
+
+/// The order of rows that the parameter `sort` asks for: none or windows.
+pub(super) fn sort(params: &Params) -> Sort {
+    match params.get("sort") {
+        Value::Int(rows) => Sort::Window(rows as usize),
+        Value::Word(_) => Sort::None,
+    }
+}
+
+/// Runs of all hacks of rows in `sort` order.
+pub(super) fn runs(structure: &Structure<'_>, sort: Sort) -> u64 {
+    structure.n_iter(STEP, RUN, sort)
+}
+
+/// What a product of a layout of so many bytes does.
+pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort, bytes: u64) -> Work {
+    let arrays = Arrays {
+        layout_bytes: bytes,
+        stream_bytes: bytes,
+        entries: runs(structure, sort) * STEP as u64,
+        steps: structure.n_iter(HACK, 1, sort),
+    };
+    rows::work(structure, target, sort, 1, arrays)
+}
 
 impl Quads {
     /// Hacks of rows in `sort` order.
