@@ -45,16 +45,20 @@ __device__ __forceinline__ void flush(const Sum* sums, uint32_t n, uint32_t larg
         atomicMax(to + threadIdx.x, sums[threadIdx.x]);
 }
 
-// The last of the places 0..n whose number `start` gives is at most k, 0 where none is. The whole
-// warp asks alike.
+constexpr uint32_t searchers = 8;  // lanes that search together
+
+// The last of the places 0..n whose number `start` gives is at most k, 0 where none is. All searchers
+// of a group ask alike.
 template <class Start>
 __device__ __forceinline__ uint64_t last_at_most(uint64_t k, uint64_t n, const Start& start) {
+    const uint32_t lane = threadIdx.x % searchers;
+    const uint32_t group = (full >> (32 - searchers)) << (threadIdx.x % 32 - lane);
     uint64_t low = 0, high = n;
 #pragma unroll 1
     while (high - low > 1) {
-        const uint64_t stride = (high - low + 31) / 32;
-        const uint64_t at = low + (threadIdx.x % 32 + 1) * stride;
-        const uint32_t passed = __popc(__ballot_sync(full, at < high && start(at) <= k));
+        const uint64_t stride = (high - low + searchers - 1) / searchers;
+        const uint64_t at = low + (lane + 1) * stride;
+        const uint32_t passed = __popc(__ballot_sync(group, at < high && start(at) <= k) & group);
         low += passed * stride;
         high = min(high, low + stride);
     }
@@ -91,9 +95,6 @@ template <class Offset> struct Some {
 // The most entries of a block's rows that it takes at once, and how many are a piece where there are
 // more.
 constexpr uint32_t whole_entries = 1280, piece_entries = 512;
-
-// The most tasks that blocks leave to others.
-constexpr uint32_t most_tasks = 1 << 16;
 
 // At most 256 rows, a thread each, a piece of whose entries a block takes. In shared memory.
 template <class Offset> struct Rows {
@@ -156,8 +157,17 @@ template <class Offset> struct Rows {
     }
 };
 
+// Words of a table: the first of some groups, and those of each.
+struct Words {
+    uint64_t first, each;
+};
+
+// Bits of pairs of which either is set.
+__device__ __forceinline__ uint32_t either(uint32_t bits) { return (bits | bits >> 1) & 0x55555555; }
+
 // How often keys were met. A slot holds a word of 8 neighbouring keys: its number from bit 24 on,
-// below it a bit for each key that was met once, twice and three times.
+// below it a bit for each key that was met once, twice and three times. Where n is 0 there is room
+// for all: a word is a byte in the place of its number.
 struct Table {
     Sum* slots;
     uint32_t n;
@@ -168,11 +178,28 @@ struct Table {
         uint32_t slot, bit;
     };
 
-    // The place of key `key` after `words` words.
-    __device__ __forceinline__ Place look(uint64_t words, uint64_t key) const {
-        const uint64_t word = words + key / 8;
+    // The place of a bit of a word.
+    __device__ __forceinline__ Place look(uint64_t word, uint32_t bit) const {
         const uint32_t slot = uint32_t(__umul64hi(mix(word), n));
-        return {word, __ldcg(slots + slot), slot, 1u << key % 8};
+        return {word, __ldcg(slots + slot), slot, bit};
+    }
+
+    // Sets a bit of a word, none where it is 0, and tells the word before, and in *now the bits that
+    // lanes have set: of 4 words that are neighbours, in one lane of those that set bits there, zeros
+    // in the others. There is room for all. The whole warp.
+    __device__ __forceinline__ uint32_t set(uint64_t word, uint32_t bit, uint32_t* now) const {
+        bit <<= word % 4 * 8;
+        const uint32_t four = bit > 0 ? uint32_t(word / 4) : full;
+        const uint32_t same = __match_any_sync(full, four);
+        bit = __reduce_or_sync(same, bit);
+        *now = threadIdx.x % 32 == __ffs(same) - 1 ? bit : 0;
+        return *now > 0 ? atomicOr(reinterpret_cast<uint32_t*>(slots) + four, bit) : 0;
+    }
+
+    // Marks key `key` so often again, up to three times, and tells how often it was met before.
+    __device__ __forceinline__ uint32_t mark_key(uint64_t key, uint32_t times, Sum* full_up) const {
+        const Place at = look(key / 8, 1u << key % 8);
+        return met(mark<3>(at, times, full_up), at.bit);
     }
 
     // Marks that a key was met so often again, of which `most` times matter, and tells the bits of
@@ -210,7 +237,7 @@ struct Table {
     }
 };
 
-// How often keys are met by a block, of those that there is room for in shared memory.
+// How often keys are met by a block, of those that are the first in their place in shared memory.
 struct Often {
     static constexpr uint32_t room = 512;
     Sum keys[room];  // one more than the key, 0 of none
@@ -222,17 +249,11 @@ struct Often {
 
     // Whether a key was counted; three times suffice.
     __device__ __forceinline__ bool count(uint64_t key) {
-        uint32_t slot = uint32_t(key) * 0x9e3779b9u >> 23;
-#pragma unroll 1
-        for (int i = 0; i < 4; i++) {
-            Sum found = *(volatile Sum*)(keys + slot);
-            if (found == 0) found = atomicCAS(keys + slot, Sum(0), Sum(key + 1));
-            if (found == 0 || found == key + 1) {
-                if (*(volatile uint32_t*)(times + slot) < 3) atomicAdd(times + slot, 1u);
-                return true;
-            }
-            slot = (slot + 1) % room;
-        }
-        return false;
+        const uint32_t slot = uint32_t(key) * 0x9e3779b9u >> 23;
+        Sum found = *(volatile Sum*)(keys + slot);
+        if (found == 0) found = atomicCAS(keys + slot, Sum(0), Sum(key + 1));
+        if (found != 0 && found != key + 1) return false;
+        if (*(volatile uint32_t*)(times + slot) < 3) atomicAdd(times + slot, 1u);
+        return true;
     }
 };

@@ -2,75 +2,12 @@
 // GPU holds, from the samples that the host takes: whole numbers, so that their order does not
 // matter.
 //
-// Launch: blocks of 256 threads, first those of `look`, each of which takes rows or samples, then
-// those of `again`, as many as are welcome, which go on with what waits for others or is long. Row
-// pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`). Column indices rise in each row and are
-// below 2^32 - 256. All memory that is written to holds zeros at first.
-#include "counts.cuh"
+// Launch: blocks of 256 threads, each of which takes rows or samples, and as many more as are welcome,
+// which go on with what is long. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`). Column
+// indices rise in each row and are below 2^32 - 256. All memory that is written to holds zeros at
+// first.
+#include "job.cuh"
 #include "lengths.cuh"
-
-// Places in the list of counts: as in src/device/cuda/features.rs.
-enum : int {
-    longest_at = 0,  // sums over slices of 32, 64, 128, 256 rows of their longest rows
-    sorted_at = 4,   // those of 32 rows where windows of 512 or 4096 rows are sorted
-    long_rows_at = 6,
-    mirrored_at,
-    sectors_at,                  // of f32, of f64, entries
-    groups_at = sectors_at + 3,  // of groups of each kind: entries, and what is distinct in them
-    pairs_at = groups_at + 16,   // pairs of sectors of loads
-    near_at,                     // entries of hacks in windows of 16384 and of 4096,
-    met_at = near_at + 2,        // diagonals that they met once, twice and three times,
-    profile_at = met_at + 3,
-    span_sum_at,
-    narrow_at,
-    bandwidth_at,                // and the largest
-    span_max_at,
-    tasks_at,
-    full_at,                     // whether some place was too small
-    waits_at,                    // tasks of the first half of a sample, which the second waits for
-    done_at,                     // those that are done
-    next_at,                     // and the next of all where there are any
-    bins_at                      // from here on rows of each length, in 32 bits
-};
-
-// Groups of what: hacks of 32 and of 256 rows, blocks of 256 rows, block rows of sides 2 to 6, rows
-// drawn for the first half of a sample of columns and for the second.
-enum : uint32_t { hacks, hacks_256, loads, sides, first_half = sides + 5, second_half, kinds };
-
-template <class Offset> struct Job {
-    uint32_t nrows, ncols;
-    uint64_t nnz;
-    uint32_t mirrors;
-    Cut warps, cuts[kinds];
-    const Offset* __restrict__ row_ptr;
-    const uint32_t* __restrict__ col_idx;
-    Sum* counts;
-    Sum* classes;  // of each count: columns that reach it, entries of their second half
-    uint32_t* longer;
-    uint32_t* column_counts;
-    Table table;  // with the tasks behind it
-
-    __device__ __forceinline__ uint2* tasks() const {
-        return reinterpret_cast<uint2*>(table.slots + table.n);
-    }
-};
-
-// Leaves tasks start, start + step, ... of a block to `again`, n of them. By a warp.
-template <class Offset>
-__device__ __forceinline__ void leave(const Job<Offset>& job, uint32_t block, uint32_t start,
-                                      uint32_t step, uint64_t n) {
-    const uint32_t lane = threadIdx.x % 32;
-    Sum at = 0;
-    if (lane == 0) at = atomicAdd(job.counts + tasks_at, Sum(n));
-    at = __shfl_sync(full, at, 0);
-    for (uint64_t i = lane; i < n; i += 32) {
-        if (at + i >= most_tasks) {
-            job.counts[full_at] = 1;
-            break;
-        }
-        job.tasks()[at + i] = make_uint2(block, uint32_t(start + i * step));
-    }
-}
 
 // Row lengths: a block takes 4096 rows.
 template <class Offset>
@@ -140,10 +77,10 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
     flush(sums, long_rows_at, 0, job.counts);
 }
 
-// Mirror images: a warp looks for one.
+// Mirror images: `searchers` lanes look for one.
 template <class Offset>
 __device__ __forceinline__ void mirrors(const Job<Offset>& job, uint32_t block) {
-    const uint64_t at = uint64_t(block) * 8 + threadIdx.x / 32;
+    const uint64_t at = uint64_t(block) * (threads / searchers) + threadIdx.x / searchers;
     bool found = false;
     if (at < job.mirrors) {
         const uint64_t k = spread(at, job.mirrors, job.nnz);
@@ -155,7 +92,7 @@ __device__ __forceinline__ void mirrors(const Job<Offset>& job, uint32_t block) 
         const auto of_mirror = [&](uint64_t i) { return job.col_idx[begin + Offset(i)]; };
         found = n > 0 && of_mirror(last_at_most(row, n, of_mirror)) == row;
     }
-    const int n = __syncthreads_count(found && threadIdx.x % 32 == 0);
+    const int n = __syncthreads_count(found && threadIdx.x % searchers == 0);
     if (threadIdx.x == 0 && n > 0) atomicAdd(job.counts + mirrored_at, Sum(n));
 }
 
@@ -184,9 +121,9 @@ __device__ __forceinline__ void sectors_of(Offset begin, uint32_t length, uint32
     }
 }
 
-// Steps of a hack that a warp takes; where it has more for each of its warps, all are left to
-// `again`, this many for a block.
-constexpr uint32_t warp_steps = 64, task_steps = 512;
+// Steps of a hack that a warp takes; where it has more for each of its warps, all are left to others,
+// this many for a block.
+constexpr uint32_t warp_steps = 24, task_steps = 128;
 
 // A hack of 32 rows, a lane a row.
 template <class Offset> struct Hack {
@@ -218,7 +155,7 @@ __device__ __forceinline__ void sectors(const Job<Offset>& job, uint32_t block) 
             sectors_of<Offset>(rows.begin, rows.length, own * deep, rows.second, warps * deep,
                                job.col_idx, mine);
         else if (own == 0)
-            leave(job, block, hack, threads / 32, (rows.second - 1) / task_steps + 1);
+            leave(job, false, block, hack, threads / 32, (rows.second - 1) / task_steps + 1);
         add(sums, mine[0]);
         add(sums + 1, mine[1]);
         // The longest row goes on alone past the second longest.
@@ -251,7 +188,7 @@ template <class Offset> struct Taken {
     uint32_t bins[threads];    // of small counts of columns
     Often often;               // diagonals
     Sum groups[2];             // from here on sums as in the list of counts
-    Sum hacks[tasks_at - pairs_at];
+    Sum hacks[full_at - pairs_at];
 
     __device__ __forceinline__ Sum* sum(int at) { return hacks + (at - pairs_at); }
 };
@@ -278,57 +215,102 @@ __device__ __forceinline__ void ends_of_hack(Taken<Offset>& taken, uint32_t row,
     atomicMax(taken.sum(span_max_at), Sum(span));
 }
 
+// Where the words of a kind's groups lie in the table, behind those of all diagonals where these are
+// there.
+template <class Offset>
+__device__ __forceinline__ Words words_of(const Job<Offset>& job, uint32_t kind) {
+    const uint64_t columns = job.ncols, of_32 = (columns + 32) / 8 + 1;
+    const uint64_t of_256 = (columns + 256) / 8 + 1, of_loads = columns / 4 / 8 + 1;
+    Words words = {job.diagonals ? 0 : (job.nrows + columns) / 8 + 1, of_32};
+    if (kind > hacks) words.first += job.cuts[hacks].looked_at * of_32, words.each = of_256;
+    if (kind > hacks_256)
+        words.first += job.cuts[hacks_256].looked_at * of_256, words.each = of_loads;
+    return words;
+}
+
 // The n entries of a piece of hacks or of blocks: their diagonals, or their sectors of x, of f64
 // and, as pairs, of f32. Of hacks of 32 rows also the matrix's diagonals, and entries near its own.
 template <class Offset>
 __device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>& taken,
-                                           uint32_t kind, uint32_t b, uint32_t n) {
+                                           uint32_t kind, uint32_t b, uint32_t n, bool left) {
     constexpr uint32_t part = 4096, parts = 16384;
-    // Words of the table for all diagonals come first, then those of each group.
-    const uint64_t columns = job.ncols, of_32 = (columns + 32) / 8 + 1;
-    const uint64_t of_256 = (columns + 256) / 8 + 1, of_loads = columns / 4 / 8 + 1;
-    uint64_t base = (job.nrows + columns) / 8 + 1, words = of_32;
-    if (kind > hacks) base += job.cuts[hacks].looked_at * of_32, words = of_256;
-    if (kind > hacks_256) base += job.cuts[hacks_256].looked_at * of_256, words = of_loads;
+    const Words words = words_of(job, kind);
     Sum* const full_up = job.counts + full_at;
-    const auto mark_all = [&](uint64_t key, uint32_t more, uint32_t* met) {
-        const Table::Place at = job.table.look(0, key);
-        const uint32_t times = Table::met(job.table.mark<3>(at, more, full_up), at.bit);
+    const bool room = job.table.n == 0, counts = job.diagonals;
+    uint32_t near = 0, nearer = 0, distinct = 0, pairs = 0, met[3] = {0, 0, 0};
+    const auto meet = [&](uint32_t times, uint32_t more) {
 #pragma unroll
         for (uint32_t i = 0; i < 3; i++) met[i] += i >= times && i < times + more;
     };
-    uint32_t near = 0, nearer = 0, distinct = 0, pairs = 0, met[3] = {0, 0, 0};
+    const auto diagonal = [&](const Some<Offset>& some, int i) {
+        return uint64_t(job.nrows - 1 - taken.number[some.row[i]]) + some.column[i];
+    };
     taken.rows.walk(n, job.col_idx, [&](Some<Offset>& some) {
-        Table::Place at[deep];
+        uint64_t word[deep];
+        uint32_t bit[deep];
 #pragma unroll
         for (int i = 0; i < deep; i++) {
+            word[i] = bit[i] = 0;
             if (some.row[i] == full) continue;
             const uint32_t row = taken.number[some.row[i]], column = some.column[i];
             const uint64_t key = kind == loads ? column / 4 : uint64_t(column) + (~row & (b - 1));
-            at[i] = job.table.look(base + taken.group[some.row[i]] * words, key);
+            word[i] = words.first + taken.group[some.row[i]] * words.each + key / 8;
+            bit[i] = 1u << key % 8;
             nearer += column - row / part * part < part;
             near += column - row / parts * parts < parts;
         }
+        uint32_t times[deep];
+#pragma unroll
+        for (int i = 0; i < deep; i++) times[i] = 3;
+        if (kind == hacks && counts) {
+#pragma unroll
+            for (int i = 0; i < deep; i++) {
+                if (bit[i] == 0) continue;
+                const uint64_t key = diagonal(some, i);
+                if (left || !taken.often.count(key)) times[i] = atomicAdd(job.diagonals + key, 1u);
+            }
+        }
+        if (room) {
+            uint32_t before[deep], now[deep];
+#pragma unroll
+            for (int i = 0; i < deep; i++) before[i] = job.table.set(word[i], bit[i], &now[i]);
+#pragma unroll
+            for (int i = 0; i < deep; i++) {
+                distinct += __popc(now[i] & ~before[i]);
+                pairs += __popc(either(now[i]) & ~either(before[i]));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < deep; i++) meet(times[i], 1);
+        if (room) return;
+        Table::Place at[deep];
+#pragma unroll
+        for (int i = 0; i < deep; i++)
+            if (bit[i] > 0) at[i] = job.table.look(word[i], bit[i]);
 #pragma unroll 1
         for (int i = 0; i < deep && some.row[0] != full; i++) {
-            const uint32_t bit = at[0].bit;
             const uint32_t bits = job.table.mark<1>(at[0], 1, full_up);
-            distinct += !(bits & bit);
-            pairs += !(bits & (bit | (bit & 0x55 ? bit << 1 : bit >> 1)));
-            const uint64_t above = job.nrows - 1 - taken.number[some.row[0]];
-            const uint64_t key = above + some.column[0];
-            if (kind == hacks && !taken.often.count(key)) mark_all(key, 1, met);
+            distinct += !(bits & at[0].bit);
+            pairs += !(either(bits) & either(at[0].bit));
+            const uint64_t key = diagonal(some, 0);
+            if (kind == hacks && !counts && (left || !taken.often.count(key)))
+                meet(job.table.mark_key(key, 1, full_up), 1);
             some.next();
 #pragma unroll
             for (int j = 0; j + 1 < deep; j++) at[j] = at[j + 1];
         }
     });
     __syncthreads();
-    if (kind == hacks)
-#pragma unroll 1
-        for (uint32_t i = threadIdx.x; i < Often::room; i += threads)
-            if (taken.often.keys[i] > 0)
-                mark_all(taken.often.keys[i] - 1, taken.often.times[i], met);
+    if (kind == hacks && !left)
+#pragma unroll
+        for (uint32_t i = threadIdx.x; i < Often::room; i += threads) {
+            const uint32_t times = min(3u, taken.often.times[i]);
+            if (times == 0) continue;
+            const uint64_t key = taken.often.keys[i] - 1;
+            meet(counts ? atomicAdd(job.diagonals + key, times)
+                        : job.table.mark_key(key, times, full_up),
+                 times);
+        }
     add(taken.groups + 1, distinct);
     if (kind == loads) add(taken.sum(pairs_at), pairs);
     if (kind != hacks) return;
@@ -449,10 +431,11 @@ __device__ __forceinline__ uint64_t drawn(const Job<Offset>& job, uint32_t kind,
     return half == 0 ? at : __umul64hi(mix(i), job.nrows);
 }
 
-// Piece `piece` of the groups of a block, which is counted over all kinds; the others are left to
-// `again`.
-template <class Offset, bool again>
-__device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, uint32_t piece) {
+// A piece of the groups of a block, which is counted over all kinds: the first by the block itself,
+// the others by those that take what it `left`.
+template <class Offset>
+__device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, uint32_t piece,
+                                       bool left) {
     __shared__ Taken<Offset> taken;
     const uint32_t task_block = job.warps.blocks() + block;
     uint32_t kind = 0;
@@ -480,9 +463,9 @@ __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, u
     taken.number[threadIdx.x] = uint32_t(row);
     taken.group[threadIdx.x] = uint32_t(at);
     taken.bins[threadIdx.x] = 0;
-    taken.often.clear();
+    if (!left) taken.often.clear();
     if (threadIdx.x < 2) taken.groups[threadIdx.x] = 0;
-    if (threadIdx.x < tasks_at - pairs_at) taken.hacks[threadIdx.x] = 0;
+    if (threadIdx.x < full_at - pairs_at) taken.hacks[threadIdx.x] = 0;
     uint64_t all;
     const uint64_t before = taken.rows.lay(begin, end, &all);
     const uint64_t of_part = (all >> cut.parts_log()) + 1;
@@ -494,14 +477,14 @@ __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, u
     const uint64_t high = min(stop, low + of_piece);
     taken.rows.take(low, high, before, begin, end);
     const uint32_t n = uint32_t(high - low);
-    if (!again && threadIdx.x < 32 && stop > high) {
-        const uint64_t left = (stop - high + of_piece - 1) / of_piece;
-        leave(job, task_block, 1, 1, left);
-        if (kind == first_half && threadIdx.x == 0) atomicAdd(job.counts + waits_at, Sum(left));
-    }
     // The second half waits for the first.
-    if (!again && kind == second_half) return;
-
+    const bool late = kind == second_half, now = !late || first_is_done(job, left);
+    if (!left && threadIdx.x < 32) {
+        const uint64_t more = (stop - high + of_piece - 1) / of_piece + !now;
+        if (kind == first_half && threadIdx.x == 0) atomicAdd(job.counts + waits_at, Sum(more));
+        leave(job, late, task_block, now, 1, more);
+    }
+    if (!now) return;
     if (kind >= first_half) {
         if (kind == first_half)
             count_columns(job, taken, n);
@@ -511,88 +494,76 @@ __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, u
         const uint32_t found = taken.bins[threadIdx.x];
         const uint64_t place = 2 * threadIdx.x + (kind == second_half);
         if (found > 0) atomicAdd(job.classes + place, Sum(found));
+        if (kind == first_half && threadIdx.x == 0) {
+            __threadfence();
+            atomicAdd(job.counts + done_at, Sum(1));
+        }
         return;
     }
     if (threadIdx.x == 0) taken.groups[0] = n;
-    if (!again && kind == hacks && part == 0 && __any_sync(full, here))
+    if (!left && kind == hacks && part == 0 && __any_sync(full, here))
         ends_of_hack<Offset>(taken, uint32_t(row), begin, end, job.col_idx);
     if (kind < sides)
-        tell_apart(job, taken, kind, b, n);
+        tell_apart(job, taken, kind, b, n, left);
     else
         of_blocks(job, taken, b, n);
     flush(taken.groups, 2, 0, job.counts + groups_at + 2 * kind);
     if (kind == hacks)
-        flush(taken.hacks, tasks_at - pairs_at, 2, job.counts + pairs_at);
+        flush(taken.hacks, full_at - pairs_at, 2, job.counts + pairs_at);
     else if (kind == loads)
         flush(taken.hacks, 1, 0, job.counts + pairs_at);
 }
 
-// Blocks look at row lengths, mirror images, warps and groups.
-template <class Offset> __device__ __forceinline__ void look(const Job<Offset>& job) {
-    uint32_t block = blockIdx.x;
+// Blocks look at groups, mirror images and sectors, then at row lengths; those of sectors and groups,
+// and more, take what others left. What a block waits for is done by blocks before it, or by others
+// that are at work.
+template <class Offset> __device__ __forceinline__ void count(const Job<Offset>& job) {
+    constexpr uint32_t of_block = threads / searchers;
+    const uint32_t n_mirrors = (job.mirrors + of_block - 1) / of_block;
     const uint32_t n_lengths = uint32_t((uint64_t(job.nrows) + windows - 1) / windows);
-    if (block < n_lengths) return lengths(job, block);
-    block -= n_lengths;
-    const uint32_t n_mirrors = (job.mirrors + 7) / 8;
-    if (block < n_mirrors) return mirrors(job, block);
-    block -= n_mirrors;
-    if (block < job.warps.blocks()) return sectors(job, block);
-    groups<Offset, false>(job, block - job.warps.blocks(), 0);
-}
-
-// Blocks look at what was left, and then at the groups of the second half. Where tasks of the first
-// are left, all are handed out in order, so that what a block waits for is under way.
-template <class Offset> __device__ __forceinline__ void again(const Job<Offset>& job) {
-    __shared__ Sum next;
-    const uint32_t n_warps = job.warps.blocks(), n_second = job.cuts[second_half].blocks();
-    uint32_t first = n_warps;
-#pragma unroll
-    for (int kind = 0; kind < first_half; kind++) first += job.cuts[kind].blocks();
-    const uint32_t second = first + job.cuts[first_half].blocks();
-    const Sum n_tasks = job.counts[tasks_at], waits = job.counts[waits_at];
-    if (n_tasks > most_tasks) return;
-#pragma unroll 1
-    for (Sum i = blockIdx.x;; i += gridDim.x) {
-        if (waits > 0) {
-            __syncthreads();
-            if (threadIdx.x == 0) next = atomicAdd(job.counts + next_at, Sum(1));
-            __syncthreads();
-            i = next;
+    const uint32_t n_warps = job.warps.blocks(), n_first = job.cuts[first_half].blocks();
+    const uint32_t first = n_warps + job.blocks_of(first_half);
+    const uint32_t n_tasks = n_warps + job.blocks_of(kinds);
+    uint32_t block = blockIdx.x;
+    Task task = {first + block, 0};
+    bool left = false;
+    if (block >= n_first) {
+        block -= n_first;
+        if (block < n_mirrors) return mirrors(job, block);
+        block -= n_mirrors;
+        task.block = block < first ? block : block + n_first;
+        if (task.block >= n_tasks) {
+            block = task.block - n_tasks;
+            if (block < n_lengths) return lengths(job, block);
+            left = true;
+            if (!take(job, false, patience, &task)) return;
         }
-        if (i >= 2 * n_tasks + n_second) return;
-        const bool late = i >= n_tasks;
-        const uint2 task = !late            ? job.tasks()[i]
-                           : i < 2 * n_tasks ? job.tasks()[i - n_tasks]
-                                             : make_uint2(second + uint32_t(i - 2 * n_tasks), 0);
-        if (late != (task.x >= second)) continue;
-        if (late && threadIdx.x == 0)
-            while (*(volatile Sum*)(job.counts + done_at) < waits) {}
-        __syncthreads();
-        if (task.x < n_warps)
-            sectors_again(job, task.x, task.y);
-        else
-            groups<Offset, true>(job, task.x - n_warps, task.y);
-        if (task.x < first || late) continue;
-        __threadfence();
-        __syncthreads();
-        if (threadIdx.x == 0) atomicAdd(job.counts + done_at, Sum(1));
     }
+#pragma unroll 1
+    do {
+        if (task.block >= n_warps)
+            groups(job, task.block - n_warps, task.piece, left);
+        else if (left)
+            sectors_again(job, task.block, task.piece);
+        else
+            sectors(job, task.block);
+        left = true;
+        __syncthreads();
+    } while (take(job, false, 1, &task) || take(job, true, 1, &task));
 }
 
-#define KERNEL(name, blocks, width, Offset)                                                       \
-    extern "C" __global__ void __launch_bounds__(threads, blocks) features_##name##_##width(      \
+#define KERNEL(width, blocks, Offset)                                                             \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) features_count_##width(         \
         uint32_t nrows, uint32_t ncols, uint64_t nnz, uint32_t mirrors, Cut warps, Cut hacks,     \
         Cut hacks_256, Cut loads, Cut of_2, Cut of_3, Cut of_4, Cut of_5, Cut of_6,               \
         Cut first_half, Cut second_half, const Offset* row_ptr, const uint32_t* col_idx,          \
-        Sum* counts, Sum* classes, uint32_t* longer, uint32_t* column_counts, Sum* slots,         \
-        uint32_t n_slots) {                                                                       \
+        Sum* counts, Sum* classes, uint32_t* longer, uint32_t* column_counts,                     \
+        uint32_t* diagonals, Sum* slots, uint32_t n_slots, Sum* tasks) {                          \
         const Job<Offset> job = {                                                                 \
             nrows, ncols, nnz, mirrors, warps,                                                    \
             {hacks, hacks_256, loads, of_2, of_3, of_4, of_5, of_6, first_half, second_half},     \
-            row_ptr, col_idx, counts, classes, longer, column_counts, {slots, n_slots}};          \
-        name(job);                                                                                \
+            row_ptr, col_idx, counts, classes, longer, column_counts, diagonals, {slots, n_slots}, tasks};   \
+        count(job);                                                                               \
     }
-KERNEL(look, 5, narrow, uint32_t)
-KERNEL(look, 5, wide, uint64_t)
-KERNEL(again, 4, narrow, uint32_t)
-KERNEL(again, 4, wide, uint64_t)
+KERNEL(narrow, 5, uint32_t)
+KERNEL(wide, 4, uint64_t)

@@ -21,9 +21,10 @@ use crate::structure::{
     Classes, Detail, EachPrecision, Histogram, Sample, Structure, all_diagonals, fill, over_all,
 };
 
-/// Threads of a block, and its warps.
+/// Threads of a block, its warps, and the mirror images that it looks for.
 const BLOCK: u64 = 256;
 const WARPS: u64 = BLOCK / 32;
+const MIRRORS: u64 = BLOCK / 8;
 
 /// Rows whose lengths a block looks at.
 const WINDOW: u64 = 4096;
@@ -38,11 +39,19 @@ const CLASSES: u64 = 2048;
 const BLOCK_ENTRIES: u64 = 1024;
 const WARP_STEPS: u64 = 16;
 
-/// Blocks for each processor that go on with what others have left.
-const HELPERS: u64 = 4;
+/// Blocks that are at work on a processor at once.
+const AT_ONCE: u64 = 5;
 
-/// The most tasks that are left to them.
+/// The most tasks in each of the queues of what blocks leave to others.
 const MOST_TASKS: u64 = 1 << 16;
+const QUEUES: u64 = 2;
+
+/// The most bytes of counts of diagonals, and of a table of keys, in which each has a place of its
+/// own; it takes less time than a hash table, but for its size.
+const MOST_ROOM: u64 = 16 << 20;
+
+/// Slots of a hash table for each word of keys that is to be expected.
+const SLOTS: u64 = 3;
 
 /// Rows of blocks that share loads of x.
 const LOADS: usize = 256;
@@ -62,7 +71,7 @@ const MOST_KEPT: u64 = 64 << 20;
 impl Gpu {
     /// The cheap features of a matrix that this GPU holds, all of
     /// [`FEATURES`](crate::features::FEATURES) and equal to the host's, those of
-    /// [`Structure::sampled`]: counted on the GPU in two launches, of which a copy of some 50 kB
+    /// [`Structure::sampled`]: counted on the GPU in one launch, of which a copy of some 50 kB
     /// comes back.
     ///
     /// Reads the row pointers once, and of a large matrix a bounded number of entries. The pattern
@@ -98,7 +107,7 @@ impl Gpu {
             found = kept.read(&memory, places.read)?;
         }
         // For the next matrix.
-        memory.clear(places.bytes as usize)?;
+        memory.clear(places.zeros as usize)?;
         let summary = plan.summary(found);
         kept.memory = (memory.bytes() <= MOST_KEPT).then_some(memory);
         Ok(summary)
@@ -106,9 +115,7 @@ impl Gpu {
 
     /// Queues what counts, into memory that holds zeros.
     fn look<T: Scalar>(&self, csr: &DeviceCsr<T>, plan: &Plan, memory: &Memory) -> Result<()> {
-        let helpers = HELPERS * u64::from(self.profile.processors);
-        self.queue(csr, &plan.launch("look", plan.blocks(), memory.address()))?;
-        self.queue(csr, &plan.launch("again", helpers, memory.address()))
+        self.queue(csr, &plan.launch(memory.address(), self.profile.processors))
     }
 
     /// Seconds that the GPU is at work for [`Gpu::features`], the mean of one launch of a graph in
@@ -121,11 +128,11 @@ impl Gpu {
         let Some(plan) = copies.first().and_then(|csr| Plan::of(csr.matrix())) else {
             return Ok(None);
         };
-        let bytes = plan.places.bytes;
+        let Places { bytes, zeros, .. } = plan.places;
         let memory = Memory::zeros(bytes, &self.stream)?;
         let turn = |csr: &DeviceCsr<T>| {
             self.look(csr, &plan, &memory)?;
-            memory.clear(bytes as usize)
+            memory.clear(zeros as usize)
         };
         let graph = Graph::capture(self, || copies.iter().try_for_each(turn))?;
         // SAFETY: the matrices and the memory outlive the launch, which `Gpu::time` waits for.
@@ -277,13 +284,16 @@ struct Places {
     some: u64,
     read: u64,
     column_counts: u64,
-    /// The table, and tasks behind it.
+    /// Of each diagonal; not where the table tells how often it is met.
+    diagonals: Option<u64>,
     slots: u64,
+    /// Up to here the host writes zeros again; a task is a zero when it is taken.
+    zeros: u64,
     bytes: u64,
 }
 
 impl Places {
-    fn of(matrix: Matrix, samples: &Samples, n_slots: u64) -> Self {
+    fn of(matrix: Matrix, samples: &Samples, table: u64) -> Self {
         let (ncols, nnz) = (matrix.ncols as u64, matrix.nnz as u64);
         // No column is met more often than there are rows, and none twice in a row.
         let most = match samples.detail {
@@ -299,20 +309,32 @@ impl Places {
         };
         let longer = place(4 * (nnz / BINS));
         let classes = place(16 * n_classes);
+        let column_counts = place(4 * ncols);
+        let diagonals = of_diagonals(matrix).map(|bytes| place(bytes));
+        let slots = place(table);
+        let zeros = place(8 * QUEUES * MOST_TASKS);
         Places {
             longer,
             classes,
             some: classes + 16 * n_classes.min(CLASSES),
             read: classes + 16 * n_classes,
-            column_counts: place(4 * ncols),
-            slots: place(8 * n_slots + 8 * MOST_TASKS),
+            column_counts,
+            diagonals,
+            slots,
+            zeros,
             bytes,
         }
     }
 }
 
-/// Words of the table: all that there may be, and those that are to be expected where one row of
-/// all columns comes on top of the mean.
+/// Bytes of a count of each diagonal, where there is room for them.
+fn of_diagonals(matrix: Matrix) -> Option<u64> {
+    let bytes = 4 * (matrix.nrows + matrix.ncols) as u64;
+    (bytes <= MOST_ROOM).then_some(bytes)
+}
+
+/// Words of the table, in bytes where each has its place: all that there may be, and those that are
+/// to be expected where one row of all columns comes on top of the mean.
 fn words(matrix: Matrix, samples: &Samples) -> [u64; 2] {
     let of_keys = |keys: usize| (keys / 8 + 1) as u64;
     let columns = matrix.ncols;
@@ -322,7 +344,9 @@ fn words(matrix: Matrix, samples: &Samples) -> [u64; 2] {
         (looked_at as u64 * of_keys(keys), looked_at as u64 * mean_entries(matrix, rows))
     });
     let mut groups = groups.collect::<Vec<_>>();
-    groups.push((of_keys(matrix.nrows + columns), groups[0].1));
+    if of_diagonals(matrix).is_none() {
+        groups.push((of_keys(matrix.nrows + columns), groups[0].1));
+    }
     let likely = |&(words, entries): &(u64, u64)| words.min(entries + full).min(matrix.nnz as u64);
     [groups.iter().map(|(words, _)| words).sum(), groups.iter().map(likely).sum()]
 }
@@ -333,6 +357,7 @@ struct Plan {
     samples: Samples,
     warps: Cut,
     groups: Vec<Cut>,
+    /// Slots of the hash table; 0 where each key has a place.
     n_slots: u64,
     places: Places,
 }
@@ -346,12 +371,14 @@ impl Plan {
         }
         let samples = Samples::of(matrix);
         let [all, likely] = words(matrix, &samples);
-        let n_slots = 3 * likely + BLOCK;
+        let has_room = of_diagonals(matrix).is_some() && all <= MOST_ROOM;
+        let n_slots = if has_room { 0 } else { SLOTS * likely + BLOCK };
+        let table = if has_room { all } else { 8 * n_slots };
         let plan = Plan {
             matrix,
             warps: Cut::of_warps(matrix, samples.warps.looked_at),
             groups: samples.groups().map(|(n, rows)| Cut::of(matrix, n, rows)).collect(),
-            places: Places::of(matrix, &samples, n_slots),
+            places: Places::of(matrix, &samples, table),
             n_slots,
             samples,
         };
@@ -359,26 +386,32 @@ impl Plan {
         (fits && plan.blocks() <= i32::MAX as u64).then_some(plan)
     }
 
-    /// Blocks of the kernel `look`.
+    /// Blocks of the kernel.
     fn blocks(&self) -> u64 {
         let lengths = (self.matrix.nrows as u64).div_ceil(WINDOW);
-        let mirrors = (self.samples.mirrors.looked_at as u64).div_ceil(WARPS);
+        let mirrors = (self.samples.mirrors.looked_at as u64).div_ceil(MIRRORS);
         let groups = self.groups.iter().map(|cut| cut.blocks()).sum::<u64>();
         lengths + mirrors + self.warps.blocks() + groups
     }
 
-    fn launch(&self, kernel: &str, blocks: u64, memory: u64) -> Launch {
+    /// On so many processors: where there is place for more blocks at once, some more look for
+    /// tasks.
+    fn launch(&self, memory: u64, processors: u32) -> Launch {
+        let (blocks, processors) = (self.blocks(), u64::from(processors));
+        let helpers = (AT_ONCE * processors).saturating_sub(blocks).min(processors);
         let Matrix { nrows, ncols, nnz, .. } = self.matrix;
         let u32 = |n: usize| Arg::U32(n as u32);
-        let Places { classes, longer, column_counts, slots, .. } = self.places;
+        let Places { classes, longer, column_counts, diagonals, slots, zeros, .. } = self.places;
         let mut args = vec![u32(nrows), u32(ncols), Arg::U64(nnz as u64)];
         args.push(u32(self.samples.mirrors.looked_at));
         args.extend([self.warps].iter().chain(&self.groups).map(|cut| cut.arg()));
         args.extend([Arg::RowPtr, Arg::ColIdx]);
-        args.extend([0, classes, longer, column_counts, slots].map(|at| Arg::U64(memory + at)));
-        args.push(Arg::U32(self.n_slots as u32));
-        let kernel = format!("features_{kernel}_{}", self.matrix.offset_name());
-        Launch::over("features", kernel, blocks * BLOCK, BLOCK as u32, args)
+        args.extend([0, classes, longer, column_counts].map(|at| Arg::U64(memory + at)));
+        args.push(Arg::U64(diagonals.map_or(0, |at| memory + at)));
+        args.extend([Arg::U64(memory + slots), Arg::U32(self.n_slots as u32)]);
+        args.push(Arg::U64(memory + zeros));
+        let kernel = format!("features_count_{}", self.matrix.offset_name());
+        Launch::over("features", kernel, (blocks + helpers) * BLOCK, BLOCK as u32, args)
     }
 
     /// Whether there is more to read than was: the last class of columns has some.
@@ -474,7 +507,7 @@ impl Counts {
         let [pairs, near, nearer] = list.next();
         let met = list.next();
         let [profile, span_sum, spans_narrow, bandwidth, span_max] = list.next();
-        let [_tasks, full] = list.next();
+        let [full] = list.next();
         let inside = [nearer, near];
         let hacks =
             Hacks { profile, span_sum, spans_narrow, inside, entries: 0, bandwidth, span_max };

@@ -19,7 +19,7 @@ use crate::scalar::Scalar;
 const PLAIN_SHARED_BYTES: u32 = 48 * 1024;
 
 /// The most arguments of a kernel.
-const MAX_ARGS: usize = 24;
+const MAX_ARGS: usize = 28;
 
 /// One argument of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,7 +103,8 @@ impl Step {
             };
             check(code, "asking for shared memory")?;
         }
-        assert!(launch.args.len() <= MAX_ARGS, "{} has {} arguments", launch.kernel, MAX_ARGS);
+        let given = launch.args.len();
+        assert!(given <= MAX_ARGS, "{} has {given} arguments, over {MAX_ARGS}", launch.kernel);
         let args = launch.args.iter().map(|&arg| word(arg)).collect();
         let Launch { block, shared_bytes, .. } = *launch;
         Ok(Some(Step {
