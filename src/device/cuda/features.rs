@@ -310,7 +310,7 @@ impl Places {
         let longer = place(4 * (nnz / BINS));
         let classes = place(16 * n_classes);
         let column_counts = place(4 * ncols);
-        let diagonals = of_diagonals(matrix).map(|bytes| place(bytes));
+        let diagonals = of_diagonals(matrix).map(&mut place);
         let slots = place(table);
         let zeros = place(8 * QUEUES * MOST_TASKS);
         Places {
