@@ -1,5 +1,5 @@
-// What the counts of features are made with: samples, sums, searches, shares of groups, the entries of
-// some rows as one list, and a table of what was met (features.cu).
+// What the counts of features are made with: samples, sums, searches, shares of groups, the entries
+// of some rows as one list, and a table of what was met (features.cu).
 #pragma once
 #include "common.cuh"
 
@@ -47,8 +47,8 @@ __device__ __forceinline__ void flush(const Sum* sums, uint32_t n, uint32_t larg
 
 constexpr uint32_t searchers = 8;  // lanes that search together
 
-// The last of the places 0..n whose number `start` gives is at most k, 0 where none is. All searchers
-// of a group ask alike.
+// The last of the places 0..n whose number `start` gives is at most k, 0 where none is. All
+// searchers of a group ask alike.
 template <class Start>
 __device__ __forceinline__ uint64_t last_at_most(uint64_t k, uint64_t n, const Start& start) {
     const uint32_t lane = threadIdx.x % searchers;

@@ -2,10 +2,10 @@
 // GPU holds, from the samples that the host takes: whole numbers, so that their order does not
 // matter.
 //
-// Launch: blocks of 256 threads, each of which takes rows or samples, and as many more as are welcome,
-// which go on with what is long. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`). Column
-// indices rise in each row and are below 2^32 - 256. All memory that is written to holds zeros at
-// first.
+// Launch: blocks of 256 threads, each of which takes rows or samples, and as many more as are
+// welcome, which go on with what is long. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
+// Column indices rise in each row and are below 2^32 - 256. All memory that is written to holds
+// zeros at first.
 #include "job.cuh"
 #include "lengths.cuh"
 
@@ -77,10 +77,12 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
     flush(sums, long_rows_at, 0, job.counts);
 }
 
-// Mirror images: `searchers` lanes look for one.
+// Mirror images that a block looks for, each with `searchers` lanes.
+constexpr uint32_t images = threads / searchers;
+
 template <class Offset>
 __device__ __forceinline__ void mirrors(const Job<Offset>& job, uint32_t block) {
-    const uint64_t at = uint64_t(block) * (threads / searchers) + threadIdx.x / searchers;
+    const uint64_t at = uint64_t(block) * images + threadIdx.x / searchers;
     bool found = false;
     if (at < job.mirrors) {
         const uint64_t k = spread(at, job.mirrors, job.nnz);
@@ -121,8 +123,8 @@ __device__ __forceinline__ void sectors_of(Offset begin, uint32_t length, uint32
     }
 }
 
-// Steps of a hack that a warp takes; where it has more for each of its warps, all are left to others,
-// this many for a block.
+// Steps of a hack that a warp takes; where it has more for each of its warps, all are left to
+// others, this many for a block.
 constexpr uint32_t warp_steps = 24, task_steps = 128;
 
 // A hack of 32 rows, a lane a row.
@@ -215,8 +217,8 @@ __device__ __forceinline__ void ends_of_hack(Taken<Offset>& taken, uint32_t row,
     atomicMax(taken.sum(span_max_at), Sum(span));
 }
 
-// Where the words of a kind's groups lie in the table, behind those of all diagonals where these are
-// there.
+// Where the words of a kind's groups lie in the table, behind those of all diagonals where these
+// are there.
 template <class Offset>
 __device__ __forceinline__ Words words_of(const Job<Offset>& job, uint32_t kind) {
     const uint64_t columns = job.ncols, of_32 = (columns + 32) / 8 + 1;
@@ -514,12 +516,11 @@ __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, u
         flush(taken.hacks, 1, 0, job.counts + pairs_at);
 }
 
-// Blocks look at groups, mirror images and sectors, then at row lengths; those of sectors and groups,
-// and more, take what others left. What a block waits for is done by blocks before it, or by others
-// that are at work.
+// Blocks look at groups, mirror images and sectors, then at row lengths; those of sectors and
+// groups, and more, take what others left. What a block waits for is done by blocks before it, or by
+// others that are at work.
 template <class Offset> __device__ __forceinline__ void count(const Job<Offset>& job) {
-    constexpr uint32_t of_block = threads / searchers;
-    const uint32_t n_mirrors = (job.mirrors + of_block - 1) / of_block;
+    const uint32_t n_mirrors = (job.mirrors + images - 1) / images;
     const uint32_t n_lengths = uint32_t((uint64_t(job.nrows) + windows - 1) / windows);
     const uint32_t n_warps = job.warps.blocks(), n_first = job.cuts[first_half].blocks();
     const uint32_t first = n_warps + job.blocks_of(first_half);
@@ -562,7 +563,8 @@ template <class Offset> __device__ __forceinline__ void count(const Job<Offset>&
         const Job<Offset> job = {                                                                 \
             nrows, ncols, nnz, mirrors, warps,                                                    \
             {hacks, hacks_256, loads, of_2, of_3, of_4, of_5, of_6, first_half, second_half},     \
-            row_ptr, col_idx, counts, classes, longer, column_counts, diagonals, {slots, n_slots}, tasks};   \
+            row_ptr, col_idx, counts, classes, longer, column_counts, diagonals,                  \
+            {slots, n_slots}, tasks};                                                             \
         count(job);                                                                               \
     }
 KERNEL(narrow, 5, uint32_t)

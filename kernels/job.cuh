@@ -19,7 +19,7 @@ enum : int {
     bandwidth_at,                // and the largest
     span_max_at,
     full_at,                     // whether some place was too small
-    queues_at,                   // of each queue of tasks, in 32 bits each, how many were left and taken
+    queues_at,                   // of each queue of tasks, in 32 bits each: left, and taken
     waits_at = queues_at + 2,    // tasks of the first half of a sample that were left,
     done_at,                     // blocks and tasks of it that are done
     bins_at                      // from here on rows of each length, in 32 bits
@@ -53,8 +53,8 @@ template <class Offset> struct Job {
     }
 };
 
-// The most tasks in a queue. One is of what waits for nothing, the second, late one of what waits for
-// the first half of a sample of columns.
+// The most tasks in a queue. One is of what waits for nothing, the second, late one of what waits
+// for the first half of a sample of columns.
 constexpr uint32_t most_tasks = 1 << 16;
 
 // A piece of the work of a block, which is counted over those of sectors and of groups.
@@ -118,8 +118,8 @@ __device__ __forceinline__ bool take(const Job<Offset>& job, bool late, int look
     return found > 0;
 }
 
-// Whether the first half of a sample of columns is counted, which the second waits for: false as soon
-// as a part of it was left to others, unless the block waits for those, too. All threads.
+// Whether the first half of a sample of columns is counted, which the second waits for: false as
+// soon as a part of it was left to others, unless the block waits for those, too. All threads.
 template <class Offset>
 __device__ __forceinline__ bool first_is_done(const Job<Offset>& job, bool for_tasks) {
     bool done = true;

@@ -15,11 +15,11 @@ pub const SAMPLED_ENTRIES: usize = 1 << 20;
 /// The fewest warps or block rows that both look at, however long the rows are.
 const FEWEST_WARPS: usize = 128;
 
-/// About the entries that an estimate looks at, of a matrix with more than [`WHOLE`]: one of so many,
-/// but no fewer and no more than these.
+/// Of about one entry of so many an estimate looks at, of a matrix with more than [`WHOLE`].
 const GLANCE_SHARE: usize = 32;
-const FEWEST_ENTRIES: usize = 1 << 16;
-const MOST_ENTRIES: usize = 1 << 17;
+
+/// The fewest entries that it looks at, and the most.
+const GLANCE: [usize; 2] = [1 << 16, 1 << 17];
 
 /// The fewest groups that it looks at, however long the rows are.
 const FEWEST: usize = 8;
@@ -256,7 +256,8 @@ impl Sample {
 
     /// The same for a quick estimate.
     fn at_a_glance(groups: usize, nnz: usize) -> Self {
-        let entries = (nnz / GLANCE_SHARE).clamp(FEWEST_ENTRIES, MOST_ENTRIES);
+        let [fewest, most] = GLANCE;
+        let entries = (nnz / GLANCE_SHARE).clamp(fewest, most);
         let affordable = entries as u128 * groups as u128 / nnz.max(1) as u128;
         Sample { groups, looked_at: groups.min((affordable as usize).max(FEWEST)) }
     }

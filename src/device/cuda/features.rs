@@ -115,7 +115,13 @@ impl Gpu {
 
     /// Queues what counts, into memory that holds zeros.
     fn look<T: Scalar>(&self, csr: &DeviceCsr<T>, plan: &Plan, memory: &Memory) -> Result<()> {
-        self.queue(csr, &plan.launch(memory.address(), self.profile.processors))
+        let launch = plan.launch(memory.address(), self.profile.processors);
+        match Step::new(self, &launch, |arg| word(csr, arg))? {
+            // SAFETY: the kernel takes the matrix's own arrays and places in memory that is given
+            // back behind it.
+            Some(step) => unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.stream.as_inner()) },
+            None => Ok(()),
+        }
     }
 
     /// Seconds that the GPU is at work for [`Gpu::features`], the mean of one launch of a graph in
@@ -139,15 +145,6 @@ impl Gpu {
         let time = || self.time(|| unsafe { graph.launch(self) });
         time()?;
         Ok(Some(time()? / copies.len() as f64))
-    }
-
-    fn queue<T: Scalar>(&self, csr: &DeviceCsr<T>, launch: &Launch) -> Result<()> {
-        match Step::new(self, launch, |arg| word(csr, arg))? {
-            // SAFETY: the kernels take the matrix's own arrays and places in memory that is given
-            // back behind them.
-            Some(step) => unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.stream.as_inner()) },
-            None => Ok(()),
-        }
     }
 }
 
@@ -394,8 +391,8 @@ impl Plan {
         lengths + mirrors + self.warps.blocks() + groups
     }
 
-    /// On so many processors: where there is place for more blocks at once, some more look for
-    /// tasks.
+    /// What counts on so many processors, into this memory: where there is place for more blocks at
+    /// once, some more look for tasks.
     fn launch(&self, memory: u64, processors: u32) -> Launch {
         let (blocks, processors) = (self.blocks(), u64::from(processors));
         let helpers = (AT_ONCE * processors).saturating_sub(blocks).min(processors);
