@@ -302,7 +302,7 @@ impl<'a> Structure<'a> {
                 most: constants.ptr.windows(2).map(|hack| hack[1] - hack[0]).max().unwrap_or(0),
             }),
             Detail::Sampled => {
-                let hacks = self.groups(self.pattern.nrows().div_ceil(hack));
+                let hacks = self.groups_of(hack);
                 let diagonals = self.n_diagonals(hack);
                 ConstantCounts::of(self.pattern, values, hack, diagonals, hacks)
             }
@@ -441,7 +441,7 @@ impl<'a> Structure<'a> {
             spans.map(|span| width(&span)).max().unwrap_or(0)
         };
         cached(&self.widest, (slice, sort), || {
-            self.groups(nrows.div_ceil(window)).par_picks().map(widest).max().unwrap_or(0)
+            self.groups_of(window).par_picks().map(widest).max().unwrap_or(0)
         })
     }
 

@@ -298,7 +298,7 @@ pub(crate) struct Hacks {
 impl Hacks {
     /// One pass over the entries, or over a sample of the hacks.
     fn of(structure: &Structure<'_>) -> Self {
-        let sample = structure.groups(structure.pattern().nrows().div_ceil(HACK));
+        let sample = structure.groups_of(HACK);
         let hacks = sample.par_picks().with_min_len(FEWEST_HACKS);
         let sums = hacks.map(|h| Hacks::of_one(structure, h)).reduce(Hacks::default, Hacks::with);
         sums.over_all(sample, structure.pattern().nnz())

@@ -76,7 +76,7 @@ impl Structure<'_> {
             [(slots.runs() * slots.width()) as u64, slots.runs() as u64]
         };
         let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
-        let sample = self.groups(nrows.div_ceil(HACK));
+        let sample = self.groups_of(HACK);
         let [units, met] = match (self.detail, sort) {
             (Detail::Sampled, Sort::Window(window)) => {
                 self.over_windows(HACK, sample.looked_at, window, of_hack, sum).1

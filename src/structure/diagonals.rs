@@ -70,7 +70,7 @@ impl Structure<'_> {
             };
             (h * rows..nrows.min((h + 1) * rows)).flat_map(of_row)
         };
-        let sample = self.groups(nrows.div_ceil(rows));
+        let sample = self.groups_of(rows);
         if all {
             let mut times = vec![0u8; keys];
             let mut met = [0u64; 3];

@@ -19,10 +19,11 @@ const FEWEST_WARPS: usize = 128;
 const GLANCE_SHARE: usize = 32;
 
 /// The fewest entries that it looks at, and the most.
-const GLANCE: [usize; 2] = [1 << 16, 1 << 17];
+const GLANCE: [usize; 2] = [1 << 15, 1 << 17];
 
-/// The fewest groups that it looks at, however long the rows are.
-const FEWEST: usize = 8;
+/// The fewest groups that it looks at, however long the rows are: of up to [`BLOCK_ROWS`] rows, which
+/// a GPU counts too, and of more.
+const FEWEST: [usize; 2] = [2, 8];
 
 /// The most entries of a matrix that estimates look at as a whole.
 pub const WHOLE: usize = 1 << 18;
@@ -89,7 +90,7 @@ impl Structure<'_> {
         let per_sector = 32 / precision.bytes() as u32;
         let words = pattern.ncols() / per_sector as usize / 64 + 1;
         let count = |(marks, near): &mut (Vec<u64>, Vec<u32>), at: usize| {
-            let first = at * blocks / looked_at * BLOCK_ROWS;
+            let first = spread(at, looked_at, blocks) * BLOCK_ROWS;
             let end = (first + BLOCK_ROWS).min(pattern.nrows());
             let columns = &pattern.col_idx()[pattern.row_ptr()[first]..pattern.row_ptr()[end]];
             let mut loaded = 0;
@@ -141,6 +142,13 @@ impl Structure<'_> {
     /// [`Detail::groups`] of this pattern.
     pub(crate) fn groups(&self, groups: usize) -> Sample {
         self.detail.groups(groups, self.pattern.nnz())
+    }
+
+    /// The same of groups of so many rows.
+    pub(crate) fn groups_of(&self, rows: usize) -> Sample {
+        let Sample { groups, looked_at } = self.groups(self.pattern.nrows().div_ceil(rows));
+        let fewest = FEWEST[usize::from(rows > BLOCK_ROWS)];
+        Sample { groups, looked_at: looked_at.max(groups.min(fewest)) }
     }
 
     /// Blocks of rows, as [`Structure::x_loads`] looks at them.
@@ -259,7 +267,7 @@ impl Sample {
         let [fewest, most] = GLANCE;
         let entries = (nnz / GLANCE_SHARE).clamp(fewest, most);
         let affordable = entries as u128 * groups as u128 / nnz.max(1) as u128;
-        Sample { groups, looked_at: groups.min((affordable as usize).max(FEWEST)) }
+        Sample { groups, looked_at: groups.min((affordable as usize).max(FEWEST[0])) }
     }
 
     /// The groups that are looked at, rising.
@@ -311,12 +319,13 @@ pub(crate) fn over_all(count: u64, met: u64, nnz: usize) -> u64 {
 }
 
 /// The `at`-th of `looked_at` samples of `0..n`: one in each of as many equal parts, at a place in
-/// it that does not fall in step with a regular grid; each of `0..n` once where all are looked at.
+/// it that does not fall in step with a regular grid, and is not the first of all, which may be like
+/// no other; each of `0..n` once where all are looked at.
 pub(super) fn spread(at: usize, looked_at: usize, n: usize) -> usize {
     let start = |at: usize| (at as u128 * n as u128 / looked_at as u128) as usize;
     let (first, end) = (start(at), start(at + 1));
     // Multiples of the golden ratio, in units of 2^-32.
-    let share = (at as u32).wrapping_mul(0x9e37_79b9);
+    let share = (at as u32).wrapping_add(1).wrapping_mul(0x9e37_79b9);
     first + (((end - first) as u128 * u128::from(share)) >> 32) as usize
 }
 
@@ -330,6 +339,7 @@ mod tests {
         assert!(all.into_iter().eq(0..1000));
         let some: Vec<usize> = (0..10).map(|at| spread(at, 10, 1005)).collect();
         assert!(some.iter().enumerate().all(|(at, &i)| i * 10 / 1005 == at), "{some:?}");
+        assert!(some[0] > 0, "the first of all is in every sample");
         assert!(spread(1 << 14, (1 << 14) + 1, usize::MAX) < usize::MAX);
     }
 }
