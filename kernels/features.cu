@@ -18,25 +18,24 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
     __shared__ uint32_t longest[windows / 32];
     __shared__ Sum sums[long_rows_at];
     __shared__ LongRows long_rows;
-    const uint32_t lane = threadIdx.x % 32;
-    const uint64_t first = uint64_t(block) * windows;
-    const uint32_t n = uint32_t(min(uint64_t(windows), job.nrows - first));
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t first = block * windows, n = min(windows, job.nrows - first);
+    const uint32_t mine = warp * (32 * own) + lane;
     uint32_t* const length_bins = reinterpret_cast<uint32_t*>(job.counts + bins_at);
     if (threadIdx.x < long_rows_at) sums[threadIdx.x] = 0;
     long_rows.clear();
+    Offset start[own + 1];
+#pragma unroll
+    for (uint32_t i = 0; i <= own; i++) start[i] = job.row_ptr[first + min(n, mine + 32 * i)];
     uint32_t length[own], most = 0;
 #pragma unroll
     for (uint32_t i = 0; i < own; i++) {
-        const uint32_t at = i * threads + threadIdx.x;
-        const Offset* const row = job.row_ptr + first + at;
-        length[i] = at < n ? uint32_t(row[1] - row[0]) : 0;
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < own; i++) {
+        const Offset next = __shfl_sync(full, lane == 0 ? start[i + 1] : start[i], lane + 1);
+        length[i] = uint32_t(next - start[i]);
         const uint32_t of_32 = __reduce_max_sync(full, length[i]);
-        if (lane == 0) longest[(i * threads + threadIdx.x) / 32] = of_32;
+        if (lane == 0) longest[mine / 32 + i] = of_32;
         most = max(most, of_32);
-        s[i * threads + threadIdx.x] = 0;
+        s[mine + 32 * i] = 0;
     }
     const bool some_long = __syncthreads_or(most >= short_rows);
     if (threadIdx.x < windows / 32) {
@@ -52,12 +51,12 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
     if (some_long) {
 #pragma unroll
         for (uint32_t i = 0; i < own; i++)
-            if (length[i] >= short_rows) long_rows.take(length[i], i * threads + threadIdx.x);
+            if (length[i] >= short_rows) long_rows.take(length[i], mine + 32 * i);
         __syncthreads();
     }
     if (long_rows.n > LongRows::room) {
 #pragma unroll
-        for (uint32_t i = 0; i < own; i++) s[i * threads + threadIdx.x] = length[i];
+        for (uint32_t i = 0; i < own; i++) s[mine + 32 * i] = length[i];
         __syncthreads();
         sort_lengths(s, n, sums + sorted_at, job.counts + long_rows_at, length_bins, job.longer);
     } else {
@@ -66,7 +65,7 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
             const uint32_t same = __match_any_sync(full, length[i]);
             const bool leads = lane == __ffs(same) - 1;
             if (leads && length[i] > 0 && length[i] < short_rows)
-                atomicAdd(s + 4 * length[i] + i / 4, uint32_t(__popc(same)) << i / 2 % 2 * 16);
+                atomicAdd(s + 4 * length[i] + warp / 2, uint32_t(__popc(same)) << warp % 2 * 16);
         }
         if (some_long)
             count_long(long_rows, sums + sorted_at, job.counts + long_rows_at, length_bins,
@@ -150,7 +149,9 @@ __device__ __forceinline__ void sectors(const Job<Offset>& job, uint32_t block) 
     const uint32_t each_log = job.warps.each_log(), warps = threads / 32 >> each_log;
     const uint32_t warp = threadIdx.x / 32, hack = warp / warps, own = warp % warps;
     const uint64_t at = (uint64_t(block) << each_log) + hack;
-    if (at < job.warps.looked_at) {
+    if (at >= job.warps.looked_at) {
+        if (threadIdx.x % 32 == 0) decided(job);
+    } else {
         const Hack<Offset> rows(job, uint32_t(at));
         uint32_t mine[2] = {0, 0};
         if (rows.second <= warps * warp_steps)
@@ -158,6 +159,7 @@ __device__ __forceinline__ void sectors(const Job<Offset>& job, uint32_t block) 
                                job.col_idx, mine);
         else if (own == 0)
             leave(job, false, block, hack, threads / 32, (rows.second - 1) / task_steps + 1);
+        if (threadIdx.x % 32 == 0) decided(job);
         add(sums, mine[0]);
         add(sums + 1, mine[1]);
         // The longest row goes on alone past the second longest.
@@ -239,10 +241,11 @@ __device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>
     const Words words = words_of(job, kind);
     Sum* const full_up = job.counts + full_at;
     const bool room = job.table.n == 0, counts = job.diagonals;
-    uint32_t near = 0, nearer = 0, distinct = 0, pairs = 0, met[3] = {0, 0, 0};
+    uint32_t near = 0, nearer = 0, distinct = 0, pairs = 0;
+    uint32_t met = 0;  // a thread's own are few: 10 bits each
     const auto meet = [&](uint32_t times, uint32_t more) {
 #pragma unroll
-        for (uint32_t i = 0; i < 3; i++) met[i] += i >= times && i < times + more;
+        for (uint32_t i = 0; i < 3; i++) met += uint32_t(i >= times && i < times + more) << 10 * i;
     };
     const auto diagonal = [&](const Some<Offset>& some, int i) {
         return uint64_t(job.nrows - 1 - taken.number[some.row[i]]) + some.column[i];
@@ -318,7 +321,7 @@ __device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>
     if (kind != hacks) return;
     add(taken.sum(near_at), near);
     add(taken.sum(near_at + 1), nearer);
-    for (int i = 0; i < 3; i++) add(taken.sum(met_at + i), met[i]);
+    for (int i = 0; i < 3; i++) add(taken.sum(met_at + i), met >> 10 * i & 0x3ff);
 }
 
 // Whether one of the n rows before row `row` of those taken, at most `most`, has an entry in this block
@@ -437,7 +440,7 @@ __device__ __forceinline__ uint64_t drawn(const Job<Offset>& job, uint32_t kind,
 // the others by those that take what it `left`.
 template <class Offset>
 __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, uint32_t piece,
-                                       bool left) {
+                                       bool left, Patience& patience) {
     __shared__ Taken<Offset> taken;
     const uint32_t task_block = job.warps.blocks() + block;
     uint32_t kind = 0;
@@ -480,11 +483,13 @@ __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, u
     taken.rows.take(low, high, before, begin, end);
     const uint32_t n = uint32_t(high - low);
     // The second half waits for the first.
-    const bool late = kind == second_half, now = !late || first_is_done(job, left);
+    const bool late = kind == second_half, now = !late || left || now_or_late(job);
     if (!left && threadIdx.x < 32) {
         const uint64_t more = (stop - high + of_piece - 1) / of_piece + !now;
         if (kind == first_half && threadIdx.x == 0) atomicAdd(job.counts + waits_at, Sum(more));
         leave(job, late, task_block, now, 1, more);
+        if (threadIdx.x == 0 && !late) decided(job);
+        if (threadIdx.x == 0) patience.to_the_end = late;
     }
     if (!now) return;
     if (kind >= first_half) {
@@ -533,24 +538,24 @@ template <class Offset> __device__ __forceinline__ void count(const Job<Offset>&
         if (block < n_mirrors) return mirrors(job, block);
         block -= n_mirrors;
         task.block = block < first ? block : block + n_first;
-        if (task.block >= n_tasks) {
-            block = task.block - n_tasks;
-            if (block < n_lengths) return lengths(job, block);
-            left = true;
-            if (!take(job, false, patience, &task)) return;
-        }
+        left = task.block >= n_tasks;
+        block = task.block - n_tasks;
+        if (left && block < n_lengths) return lengths(job, block);
     }
+    // Who has nothing of its own waits until all have decided.
+    __shared__ Patience patience;
+    const uint32_t deciding = n_warps * (threads / 32) + job.blocks_of(second_half);
+    if (threadIdx.x == 0) patience = {left ? deciding : 0, left};
 #pragma unroll 1
-    do {
+    for (; !left || take(job, patience, &task); left = true) {
         if (task.block >= n_warps)
-            groups(job, task.block - n_warps, task.piece, left);
+            groups(job, task.block - n_warps, task.piece, left, patience);
         else if (left)
             sectors_again(job, task.block, task.piece);
         else
             sectors(job, task.block);
-        left = true;
         __syncthreads();
-    } while (take(job, false, 1, &task) || take(job, true, 1, &task));
+    }
 }
 
 #define KERNEL(width, blocks, Offset)                                                             \

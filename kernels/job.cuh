@@ -19,7 +19,7 @@ enum : int {
     bandwidth_at,                // and the largest
     span_max_at,
     full_at,                     // whether some place was too small
-    queues_at,                   // of each queue of tasks, in 32 bits each: left, and taken
+    queues_at,                   // of each queue of tasks, what `Queue` says
     waits_at = queues_at + 2,    // tasks of the first half of a sample that were left,
     done_at,                     // blocks and tasks of it that are done
     bins_at                      // from here on rows of each length, in 32 bits
@@ -55,61 +55,110 @@ template <class Offset> struct Job {
 
 // The most tasks in a queue. One is of what waits for nothing, the second, late one of what waits
 // for the first half of a sample of columns.
-constexpr uint32_t most_tasks = 1 << 16;
+constexpr uint32_t most_tasks = 1 << 17;
 
 // A piece of the work of a block, which is counted over those of sectors and of groups.
 struct Task {
     uint32_t block, piece;
 };
 
+// What takes the place of a task where none is left.
+constexpr Sum no_task = full;
+
+// What is known of a queue, in one number: how many places were taken, how many were left, and how
+// many have decided what they will leave, blocks of groups and warps of sectors.
+struct Queue {
+    static constexpr int left_at = 22, decided_at = 44;
+    Sum all;
+
+    __device__ __forceinline__ uint32_t taken() const {
+        return uint32_t(all) & ((1 << left_at) - 1);
+    }
+    __device__ __forceinline__ uint32_t left() const {
+        return uint32_t(all >> left_at) & ((1 << left_at) - 1);
+    }
+    __device__ __forceinline__ uint32_t decided() const { return uint32_t(all >> decided_at); }
+    __device__ __forceinline__ bool has_task() const { return taken() < min(left(), most_tasks); }
+};
+
 // Leaves pieces start, start + step, ... of a block to others, n of them. By a warp of a block that
 // will take tasks until there are none, so that none is forgotten.
 template <class Offset>
 __device__ __forceinline__ void leave(const Job<Offset>& job, bool late, uint32_t block,
-                                      uint32_t start, uint32_t step, uint64_t n) {
+                                      uint32_t start, uint32_t step, uint64_t pieces) {
     const uint32_t lane = threadIdx.x % 32;
+    uint32_t n = uint32_t(min(pieces, uint64_t(most_tasks))), places = n;
     while (n > 0) {
-        Sum queue = 0;
-        if (lane == 0) queue = atomicAdd(job.counts + queues_at + late, Sum(n) << 32);
-        queue = __shfl_sync(full, queue, 0);
+        Queue queue = {0};
+        if (lane == 0)
+            queue.all = atomicAdd(job.counts + queues_at + late, Sum(places) << Queue::left_at);
+        queue.all = __shfl_sync(full, queue.all, 0);
         // Places that others wanted to take from before there was a task are passed over.
-        const uint64_t left = queue >> 32, taken = uint32_t(queue);
-        const uint64_t passed = taken > left ? min(n, taken - left) : 0;
-        for (uint64_t i = passed + lane; i < n; i += 32) {
+        const uint32_t left = queue.left(), taken = queue.taken();
+        const uint32_t passed = taken > left ? taken - left : 0;
+        for (uint32_t i = passed + lane; i < places; i += 32) {
             if (left + i >= most_tasks) {
                 job.counts[full_at] = 1;
                 break;
             }
-            const Sum task = Sum(block + 1) << 32 | uint32_t(start + (i - passed) * step);
-            *(volatile Sum*)(job.tasks + late * most_tasks + left + i) = task;
+            const uint32_t piece = i - passed;
+            const Sum task = Sum(block + 1) << 32 | uint32_t(start + piece * step);
+            *(volatile Sum*)(job.tasks + late * most_tasks + left + i) = piece < n ? task : no_task;
         }
-        start += uint32_t(n - passed) * step;
-        n = passed;
+        const uint32_t placed = min(n, places > passed ? places - passed : 0);
+        start += placed * step, n -= placed;
+        places = n + (passed > places ? passed - places : 0);
     }
     __syncwarp();
 }
 
-// How often a block that has nothing else to do looks for a task: some microseconds.
-constexpr int patience = 12;
+// Tells that a block or a warp has left what it will leave.
+template <class Offset> __device__ __forceinline__ void decided(const Job<Offset>& job) {
+    atomicAdd(job.counts + queues_at, Sum(1) << Queue::decided_at);
+}
 
-// Takes the next task of a queue; false where there is none after so many looks. All threads.
+// What a block that has nothing else to do waits for: until so many have decided, and whether until
+// no late task is left.
+struct Patience {
+    uint32_t deciding;
+    bool to_the_end;
+};
+
+// Whether the first half of a sample of columns is counted, and tasks of it that were left. Without
+// room for all tasks nothing counts.
 template <class Offset>
-__device__ __forceinline__ bool take(const Job<Offset>& job, bool late, int looks, Task* task) {
+__device__ __forceinline__ bool first_is_done(const Job<Offset>& job, Sum* waits) {
+    volatile const Sum* const counts = job.counts;
+    const Sum done = counts[done_at];
+    __threadfence();
+    *waits = counts[waits_at];
+    return done == job.cuts[first_half].blocks() + *waits || counts[full_at] > 0;
+}
+
+// Takes the next task: a late one only where it has to wait for nothing, so that who takes tasks
+// never waits for others to be taken. False where there is none. All threads.
+template <class Offset>
+__device__ __forceinline__ bool take(const Job<Offset>& job, const Patience& patience, Task* task) {
     __shared__ Sum taken;
     if (threadIdx.x == 0) {
-        Sum* const at = job.counts + queues_at + late;
-        const auto is_task = [](Sum queue) {
-            return uint32_t(queue) < min(queue >> 32, Sum(most_tasks));
-        };
-        Sum queue = 0;
-        for (int i = 0; i < looks && !is_task(queue); i++) queue = *(volatile Sum*)at;
-        if (is_task(queue)) queue = atomicAdd(at, Sum(1));
-        taken = 0;
-        if (is_task(queue)) {
-            volatile Sum* const place = job.tasks + late * most_tasks + uint32_t(queue);
-            while (taken == 0) taken = *place;
+        Sum found = 0;
+        bool last;
+        do {
+            volatile const Sum* const queues = job.counts + queues_at;
+            const Queue now[2] = {{queues[0]}, {queues[1]}};
+            const bool some_late = now[1].has_task(), late = !now[0].has_task();
+            last = (now[0].decided() >= patience.deciding && !(some_late && patience.to_the_end)) ||
+                   *(volatile Sum*)(job.counts + full_at) > 0;
+            Sum waits;
+            if (late && !(some_late && first_is_done(job, &waits))) continue;
+            const Queue queue = {atomicAdd(job.counts + queues_at + late, Sum(1))};
+            if (!queue.has_task()) continue;
+            volatile Sum* const place = job.tasks + late * most_tasks + queue.taken();
+            while (found == 0) found = *place;
             *place = 0;
-        }
+            if (found == no_task) found = 0, last = false;
+        } while (!last && found == 0);
+        taken = found;
     }
     __syncthreads();
     const Sum found = taken;
@@ -118,22 +167,17 @@ __device__ __forceinline__ bool take(const Job<Offset>& job, bool late, int look
     return found > 0;
 }
 
-// Whether the first half of a sample of columns is counted, which the second waits for: false as
-// soon as a part of it was left to others, unless the block waits for those, too. All threads.
+// Whether the second half of a sample of columns is counted now, which waits for the first: not
+// where a part of the first was left to others. All threads.
 template <class Offset>
-__device__ __forceinline__ bool first_is_done(const Job<Offset>& job, bool for_tasks) {
-    bool done = true;
+__device__ __forceinline__ bool now_or_late(const Job<Offset>& job) {
+    bool now = true;
     if (threadIdx.x == 0) {
-        volatile const Sum* const counts = job.counts;
         Sum waits;
         do {
-            const Sum found = counts[done_at];
-            __threadfence();
-            waits = counts[waits_at];
-            // Without room for all tasks nothing counts.
-            done = found == job.cuts[first_half].blocks() + waits || counts[full_at] > 0;
-        } while (!done && (for_tasks || waits == 0));
+            now = first_is_done(job, &waits);
+        } while (!now && waits == 0);
         __threadfence();
     }
-    return __syncthreads_and(done);
+    return __syncthreads_and(now);
 }

@@ -43,8 +43,11 @@ const WARP_STEPS: u64 = 16;
 const AT_ONCE: u64 = 5;
 
 /// The most tasks in each of the queues of what blocks leave to others.
-const MOST_TASKS: u64 = 1 << 16;
+const MOST_TASKS: u64 = 1 << 17;
 const QUEUES: u64 = 2;
+
+/// The most blocks and warps that a queue counts (`Queue` of kernels/job.cuh).
+const MOST_LEAVERS: u64 = (1 << 20) - 1;
 
 /// The most bytes of counts of diagonals, and of a table of keys, in which each has a place of its
 /// own; it takes less time than a hash table, but for its size.
@@ -379,7 +382,8 @@ impl Plan {
             n_slots,
             samples,
         };
-        let fits = all < MOST_WORDS && n_slots <= u64::from(u32::MAX);
+        let leavers = WARPS * plan.warps.blocks() + plan.blocks_of_groups();
+        let fits = all < MOST_WORDS && n_slots <= u64::from(u32::MAX) && leavers <= MOST_LEAVERS;
         (fits && plan.blocks() <= i32::MAX as u64).then_some(plan)
     }
 
@@ -387,8 +391,11 @@ impl Plan {
     fn blocks(&self) -> u64 {
         let lengths = (self.matrix.nrows as u64).div_ceil(WINDOW);
         let mirrors = (self.samples.mirrors.looked_at as u64).div_ceil(MIRRORS);
-        let groups = self.groups.iter().map(|cut| cut.blocks()).sum::<u64>();
-        lengths + mirrors + self.warps.blocks() + groups
+        lengths + mirrors + self.warps.blocks() + self.blocks_of_groups()
+    }
+
+    fn blocks_of_groups(&self) -> u64 {
+        self.groups.iter().map(|cut| cut.blocks()).sum()
     }
 
     /// What counts on so many processors, into this memory: where there is place for more blocks at
