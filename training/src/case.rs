@@ -166,8 +166,9 @@ impl Records {
     }
 
     /// Adds to the records of a device what estimates and models see, where that is not noted,
-    /// with the matrices that `matrix` gives for sources and fingerprints. `skipped` is told of
-    /// what is left out: records of matrices that are not to be had.
+    /// with the matrices that `matrix` gives for sources and fingerprints, of which features are
+    /// taken anew. `skipped` is told of what is left out: records of matrices that are not to be
+    /// had.
     pub fn complete(
         &mut self,
         device: &Device,
@@ -195,8 +196,11 @@ impl Records {
                     let structure = Structure::sampled(&csr);
                     self.note(&structure, device, &measurements);
                     let family = families.of(&source);
-                    let record = || StructureRecord::of(&structure, &source, &family);
-                    self.structures.entry(fingerprint).or_insert_with(record);
+                    let record = StructureRecord::of(&structure, &source, &family);
+                    match self.structures.get_mut(&fingerprint) {
+                        Some(known) => known.features = record.features,
+                        None => drop(self.structures.insert(fingerprint, record)),
+                    }
                 }
                 Ok(_) => {
                     skipped(format!("{source}: another matrix than the one that was measured"))

@@ -399,7 +399,12 @@ fn found(files: &[corpus::Entry], source: &str, fingerprint: Fingerprint) -> Res
         let plain = source.split('*').next().unwrap_or_default();
         corpus::stem(Path::new(plain))
     };
-    for file in files.iter().filter(|file| stem(&file.source) == stem(source)) {
+    // Most have the scale that their name tells.
+    let (named, others): (Vec<_>, Vec<_>) = files
+        .iter()
+        .filter(|file| stem(&file.source) == stem(source))
+        .partition(|file| file.source == source);
+    for file in named.into_iter().chain(others) {
         let csr = file.matrix()?;
         if Fingerprint::of(csr.pattern()) == fingerprint {
             return Ok(csr);
