@@ -91,7 +91,7 @@ pub fn most_trusted<'a>(
 pub fn counted_s(nnz: u64, cv: f64) -> f64 {
     const ALL_S: f64 = 115e-6;
     const ENTRY_S: f64 = 1.5e-12;
-    const UNEVEN_S: f64 = 70e-6;
+    const UNEVEN_S: f64 = 60e-6;
     ALL_S + ENTRY_S * nnz as f64 + if cv > 0.5 { UNEVEN_S } else { 0.0 }
 }
 
