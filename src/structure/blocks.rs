@@ -29,7 +29,7 @@ impl Blocks {
 const WINDOW: usize = 512;
 
 /// The fewest such windows, however many entries they have.
-const FEWEST_WINDOWS: usize = 4;
+const FEWEST_WINDOWS: usize = 8;
 
 /// Blocks of all rows, or of a sample of them.
 #[derive(Debug)]

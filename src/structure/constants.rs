@@ -52,14 +52,16 @@ impl ConstantCounts {
         let hacks = sample.groups;
         let most = MostPieces::of(pattern.nnz(), hack, hacks, diagonals)?;
         let count = |h| pieces(pattern, values, hack, h, 4 * most.mean).len();
-        let counts: Vec<usize> = sample.par_picks().map(count).collect();
+        let counts: Vec<usize> = sample.par_picks().map(&count).collect();
         let over = counts.iter().filter(|&&count| count > most.mean).count();
         if most.is_passed_by(over, counts.len()) {
             return None;
         }
         let pieces = sample.scale(counts.iter().sum::<usize>() as u64);
         let few = pieces <= (most.mean * hacks) as u64;
-        let most = counts.into_iter().max().unwrap_or(0);
+        // Orders begin and end unlike the rest.
+        let ends = [0, hacks.saturating_sub(1)].map(count);
+        let most = counts.into_iter().chain(ends).max().unwrap_or(0);
         few.then_some(ConstantCounts { hacks, pieces, most })
     }
 }
