@@ -33,6 +33,10 @@ const REFUSED: f64 = 0.3;
 /// Part of the conversions that take less than what is taken for the least time of one.
 const LEAST: f64 = 0.02;
 
+/// Part of them that take less, beyond that, than what is taken for one: time lost is certain, time
+/// gained is not.
+const USUAL: f64 = 0.8;
+
 /// Seconds of a product and of the conversion of each candidate, as they are told of a case.
 pub type Told = Vec<(Candidate, Cost)>;
 
@@ -197,7 +201,7 @@ fn conversion(cases: &[&Case], name: &str) -> Conversion {
     };
     let least_s = quantile(all.iter().map(|(convert_s, _)| *convert_s).collect(), LEAST);
     let beyond = |(convert_s, stay_s): &(f64, f64)| (convert_s - least_s).max(0.0) / stay_s;
-    Conversion { least_s, products: quantile(all.iter().map(beyond).collect(), 0.5) }
+    Conversion { least_s, products: quantile(all.iter().map(beyond).collect(), USUAL) }
 }
 
 /// Seconds that all takes for so many products where features are counted, over the seconds of
