@@ -98,7 +98,7 @@ impl Tuner {
     /// As [`Predictor::open`].
     pub fn with_models(mut self, data: &Path) -> Result<Self> {
         for precision in Precision::ALL {
-            let model = Predictor::open(data, &self.device().name, precision)?;
+            let model = Predictor::open(data, self.device(), precision)?;
             self.models.extend(model.map(Arc::new));
         }
         Ok(self)
@@ -232,6 +232,7 @@ impl Tuner {
         known.extend(predicted);
         let mut choice = choose::choose(structure, device, workload, &known);
         choice.explanation.extend(model.and_then(|p| rule_of_thumb(p.model(), &choice)));
+        choice.explanation.extend(model.and_then(|p| of_kin(p.model(), device)));
         choice.explanation.extend(doubt.map(doubtful));
         if let Some(first) = stale.first() {
             let count = stale.len();
@@ -417,6 +418,20 @@ fn doubtful(confidence: f64) -> String {
         "The model was trained on no matrix like this one (confidence {confidence:.2} of 1): trust its \
          times only where they were measured; effort measure times the best few."
     )
+}
+
+/// The sentence on a model of another device.
+fn of_kin(model: &Model, device: &Device) -> Option<String> {
+    (model.device != device.name).then(|| {
+        format!(
+            "No model of {} is there: that of {} predicts, whose processors are of the same make. What \
+             was not timed is taken where it is thought to save {:.0} %; effort measure needs no such \
+             margin, and `ellect tune` makes a model.",
+            device.name,
+            model.device,
+            100.0 * device.margin
+        )
+    })
 }
 
 /// The sentence on what usually wins among matrices like this one.

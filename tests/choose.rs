@@ -219,8 +219,27 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
 /// A tuner with the models that ship of this device.
 fn predicting(name: &str) -> Tuner {
     let data = tempfile::tempdir().expect("a folder");
-    let model = Predictor::open(data.path(), name, Precision::F64).expect("it is sound");
+    let model = Predictor::open(data.path(), &device(name), Precision::F64).expect("it is sound");
     Tuner::new(device(name)).with_model(model.expect("it ships"))
+}
+
+#[test]
+fn a_gpu_without_a_model_is_predicted_by_that_of_its_kin() {
+    let csr = matrix("stencil7", 20_000);
+    let data = tempfile::tempdir().expect("a folder");
+    let other = |capability: &str| {
+        let (name, capability) = ("h100".to_string(), Some(capability.to_string()));
+        let own = Device { name, capability, read_gbps: 3000.0, margin: 0.1, ..device("h200") };
+        let tuner = Tuner::new(own).with_models(data.path()).expect("it is sound");
+        tuner.recommend(&csr, &Workload::default()).expect("a choice")
+    };
+    let kin = other("9.0");
+    assert!(kin.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
+    let told = |choice: &Choice| choice.explanation.iter().any(|s| s.contains("No model of h100"));
+    assert!(told(&kin), "{:?}", kin.explanation);
+    let stranger = other("8.0");
+    assert!(stranger.ranking.iter().all(|ranked| ranked.source == Source::Estimated));
+    assert!(!told(&stranger), "{:?}", stranger.explanation);
 }
 
 #[test]

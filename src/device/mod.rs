@@ -6,6 +6,8 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(any(feature = "cuda", test))]
+mod gpu;
 mod probe;
 
 use std::collections::BTreeMap;
@@ -61,6 +63,13 @@ pub struct Device {
     pub near_bytes: u64,
     /// Sectors of x that all processors together look up in their nearest caches, in 1e9 a second.
     pub lookup_gps: f64,
+    /// Compute capability of a GPU, `major.minor`: those that have it in common run the same kernels on
+    /// processors of one make.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capability: Option<String>,
+    /// Highest clock of a GPU's processors, in GHz; 0 where it is unknown.
+    #[serde(default)]
+    pub clock_ghz: f64,
     /// Streaming multiprocessors, or threads used on a host.
     pub processors: u32,
     /// Threads that one processor holds at once.
@@ -198,6 +207,17 @@ impl Device {
             .unwrap_or_default()
     }
 
+    /// The device that ships whose models predict this one's products too, where it has none of its
+    /// own: a GPU of the same compute capability.
+    pub fn kin(&self) -> Option<Device> {
+        let alike = |other: &Device| {
+            other.name != self.name
+                && other.capability.is_some()
+                && other.capability == self.capability
+        };
+        Device::shipped().into_iter().find(alike)
+    }
+
     /// Reads a profile; all of it or nothing.
     ///
     /// # Errors
@@ -220,6 +240,7 @@ impl Device {
         ];
         let not_negative = [
             ("far_gbps", device.far_gbps),
+            ("clock_ghz", device.clock_ghz),
             ("margin", device.margin),
             ("launch_s", device.launch_s),
             ("link_gbps", device.link_gbps),
@@ -295,6 +316,19 @@ pub fn names() -> Vec<String> {
     shipped.collect()
 }
 
+/// The GPUs of this machine (feature `cuda`), as `cuda:N`, and the profile of each that none is saved
+/// of.
+///
+/// # Errors
+/// [`Error::Device`] by a driver.
+pub fn gpus() -> Result<Vec<(String, Device)>> {
+    #[cfg(feature = "cuda")]
+    let all = cuda::all()?;
+    #[cfg(not(feature = "cuda"))]
+    let all = Vec::new();
+    Ok(all)
+}
+
 /// What a name that is none of [`names`] is answered with.
 pub(crate) fn unknown(name: &str) -> Error {
     let known = names().join(", ");
@@ -312,25 +346,90 @@ pub fn find(name: &str) -> Result<Device> {
 /// The device of this name: a profile saved under `data`, else a shipped one.
 ///
 /// # Errors
-/// [`Error::Device`] with the known names, or where a saved profile cannot be read in whole.
+/// [`Error::Device`] with the known names, or where a saved profile cannot be read in whole or is of
+/// another device.
 pub fn find_in(name: &str, data: &Path) -> Result<Device> {
-    let shipped = Device::shipped();
-    let Some(device) = shipped.iter().find(|device| device.name == name) else {
-        return Err(unknown(name));
-    };
+    let shipped = || Device::shipped().into_iter().find(|device| device.name == name);
+    saved(name, data)?.or_else(shipped).ok_or_else(|| unknown(name))
+}
+
+/// The profile of this name that is saved under `data`; none of what cannot be the name of a file there.
+///
+/// # Errors
+/// [`Error::Device`] where it cannot be read in whole or is of another device, [`Error::Io`].
+pub(crate) fn saved(name: &str, data: &Path) -> Result<Option<Device>> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.starts_with('.') || !name.chars().all(plain) {
+        return Ok(None);
+    }
     let path = file(data, name);
+    let wrong = |what: &dyn std::fmt::Display| {
+        Error::Device(format!(
+            "{}: {what}; remove the file, or run `ellect devices --probe` again",
+            path.display()
+        ))
+    };
     match std::fs::read_to_string(&path) {
-        Ok(text) => Device::parse(&text).map_err(|error| {
-            Error::Device(format!(
-                "{}: {error}; remove the file, or run `ellect devices --probe` again",
-                path.display()
-            ))
-        }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(device.clone()),
+        Ok(text) => match Device::parse(&text).map_err(|error| wrong(&error))? {
+            device if device.name == name => Ok(Some(device)),
+            other => Err(wrong(&format!("the profile is of {}", other.name))),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Io { what: path.display().to_string(), source }),
     }
 }
 
+/// All devices: those that ship, each by its profile saved under `data` where there is one, and
+/// others that one is saved of.
+///
+/// # Errors
+/// As [`find_in`], and [`Error::Io`].
+pub fn all_in(data: &Path) -> Result<Vec<Device>> {
+    let mut names: Vec<String> = Device::shipped().into_iter().map(|device| device.name).collect();
+    let folder = data.join("devices");
+    let io = |source| Error::Io { what: folder.display().to_string(), source };
+    let mut saved = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<std::io::Result<Vec<_>>>()
+            .map_err(io)?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(source) => return Err(io(source)),
+    };
+    saved.sort_unstable();
+    let others = saved.iter().filter_map(|file| file.strip_suffix(".json"));
+    let others: Vec<String> =
+        others.filter(|name| names.iter().all(|known| known != name)).map(String::from).collect();
+    names.extend(others);
+    names.iter().map(|name| find_in(name, data)).collect()
+}
+
 fn file(data: &Path, name: &str) -> PathBuf {
     data.join("devices").join(format!("{name}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_of_other_devices_are_saved_beside_those_that_ship() {
+        let data = tempfile::tempdir().expect("a folder");
+        let h200 = find_in("h200", data.path()).expect("ships");
+        let own = Device { name: "h100-80gb-hbm3".into(), read_gbps: 3000.0, ..h200.clone() };
+        assert!(find_in(&own.name, data.path()).is_err());
+        let path = own.save(data.path()).expect("writable");
+        assert_eq!(find_in(&own.name, data.path()).expect("saved"), own);
+        assert_eq!(own.kin().map(|kin| kin.name), Some("h200".to_string()));
+        let all = all_in(data.path()).expect("sound");
+        let names: Vec<_> = all.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["h200", "cpu", "h100-80gb-hbm3"]);
+
+        // One that is of another device is not taken for it; nothing outside the folder is read.
+        std::fs::copy(&path, file(data.path(), "h200")).expect("writable");
+        let error = find_in("h200", data.path()).expect_err("of another").to_string();
+        assert!(error.contains("the profile is of h100-80gb-hbm3"), "{error}");
+        let error = find_in("../devices/h100-80gb-hbm3", data.path()).expect_err("a path");
+        assert!(error.to_string().contains("no device is named"), "{error}");
+    }
 }

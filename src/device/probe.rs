@@ -49,6 +49,8 @@ pub fn probe() -> Device {
         cache_gbps: self::read_gbps(cached).max(read_gbps),
         near_bytes,
         lookup_gps: gather_gbps(&stream[..(near_bytes / 16) as usize]) / 32.0,
+        capability: None,
+        clock_ghz: 0.0,
         processors: threads as u32,
         threads_per_processor: 1,
         step_ns: 0.0,

@@ -52,28 +52,29 @@ impl Meter {
     }
 
     /// The device of this name: `cuda:N` opens GPU `N` of this machine (feature `cuda`), any other
-    /// name is a profile, saved under `data` or shipped.
+    /// name is a profile; the profile of either is the one saved under `data` where there is one.
     ///
     /// # Errors
     /// [`Error::Device`] where there is none.
     pub fn open(name: &str, data: &std::path::Path) -> Result<Self> {
         match name.strip_prefix("cuda:") {
-            Some(index) => Meter::open_gpu(name, index),
+            Some(index) => Meter::open_gpu(name, index, data),
             None => Ok(Meter::of(device::find_in(name, data)?)),
         }
     }
 
     #[cfg(feature = "cuda")]
-    fn open_gpu(name: &str, index: &str) -> Result<Self> {
+    fn open_gpu(name: &str, index: &str, data: &std::path::Path) -> Result<Self> {
         // One name for one GPU: not cuda:00.
         let parsed = index.parse().ok().filter(|parsed: &u32| parsed.to_string() == index);
         let gpu = device::cuda::Gpu::open(parsed.ok_or_else(|| device::unknown(name))?)?;
-        let device = gpu.profile().clone();
+        let own = gpu.profile();
+        let device = device::saved(&own.name, data)?.unwrap_or_else(|| own.clone());
         Ok(Meter { gpu: Some(std::sync::Arc::new(gpu)), ..Meter::of(device) })
     }
 
     #[cfg(not(feature = "cuda"))]
-    fn open_gpu(name: &str, _index: &str) -> Result<Self> {
+    fn open_gpu(name: &str, _index: &str, _data: &std::path::Path) -> Result<Self> {
         Err(Error::Device(format!(
             "{name} needs a program built with the feature cuda; there are: {}",
             device::names().join(", ")

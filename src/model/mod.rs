@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::choose::{CSR, Known, Stays};
 use crate::cost::TERMS;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::features::{FEATURES, Features};
 use crate::format::{Candidate, find};
@@ -208,23 +209,26 @@ impl Model {
         zstd::encode_all(text.as_slice(), LEVEL).map_err(io)
     }
 
-    /// The model in the folder `models` of a data folder, or else the one that ships, where there
-    /// is one.
+    /// The model in the folder `models` of a data folder, or else the one that ships; of a device that
+    /// has neither, that of its [`Device::kin`], where there is one.
     ///
     /// # Errors
     /// [`Error::Input`] with the reason where there is one that does not load, [`Error::Io`].
-    pub fn open(data: &Path, device: &str, precision: Precision) -> Result<Option<Model>> {
-        let path = data.join("models").join(file_name(device, precision));
+    pub fn open(data: &Path, device: &Device, precision: Precision) -> Result<Option<Model>> {
+        let name = file_name(&device.name, precision);
+        let path = data.join("models").join(&name);
         let parse = |bytes: &[u8], name: &str| {
-            Model::parse(bytes, device, precision)
+            Model::parse(bytes, &device.name, precision)
                 .map_err(|fault| Error::input(format!("model {name}: {fault}")))
         };
         match std::fs::read(&path) {
             Ok(bytes) => parse(&bytes, &path.display().to_string()).map(Some),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let name = file_name(device, precision);
-                let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
-                shipped.map(|(name, bytes)| parse(bytes, name)).transpose()
+                match (SHIPPED.iter().find(|(shipped, _)| *shipped == name), device.kin()) {
+                    (Some((name, bytes)), _) => parse(bytes, name).map(Some),
+                    (None, Some(kin)) => Model::open(data, &kin, precision),
+                    (None, None) => Ok(None),
+                }
             }
             Err(source) => Err(Error::Io { what: path.display().to_string(), source }),
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Conversion, Forest, LEAF, Model, Prediction};
 use crate::choose::{Known, works};
 use crate::cost::{Cost, Estimator, Source, TERMS, relate, terms};
+use crate::device::Device;
 use crate::error::Result;
 use crate::features::Features;
 use crate::format::{Candidate, Target, Value};
@@ -149,7 +150,7 @@ impl Predictor {
     ///
     /// # Errors
     /// As there.
-    pub fn open(data: &Path, device: &str, precision: Precision) -> Result<Option<Self>> {
+    pub fn open(data: &Path, device: &Device, precision: Precision) -> Result<Option<Self>> {
         Ok(Model::open(data, device, precision)?.map(Predictor::new))
     }
 

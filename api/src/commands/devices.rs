@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use ellect::device::{self, Device};
+use ellect::device;
 
 use super::Answer;
 use crate::cli::Form;
@@ -17,10 +17,13 @@ pub fn run(probe: bool, form: Form, data: &Path) -> Result<Answer> {
         measuring.finish_and_clear();
         note(&format!("saved {}", path.display()));
     }
-    let devices = Device::shipped()
-        .iter()
-        .map(|device| device::find_in(&device.name, data))
-        .collect::<ellect::Result<Vec<_>>>()?;
+    let mut devices = device::all_in(data)?;
+    let here = device::gpus()?;
+    for (_, gpu) in &here {
+        if devices.iter().all(|device| device.name != gpu.name) {
+            devices.push(gpu.clone());
+        }
+    }
     if form.json {
         print_json(&devices)?;
         return Ok(Answer::Yes);
@@ -37,6 +40,9 @@ pub fn run(probe: bool, form: Form, data: &Path) -> Result<Answer> {
     });
     let head = ["device", "title", "processors", "reads", "cache", "memory"];
     print(&table(&head, rows.collect(), &[0, 1]))?;
+    for (handle, gpu) in &here {
+        print(&format!("\n{handle} is {}.\n", gpu.name))?;
+    }
     for device in &devices {
         print(&format!("\n{}", wrap(&format!("{}: {}", device.name, device.source))))?;
     }

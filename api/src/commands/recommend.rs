@@ -20,8 +20,8 @@ pub fn run(input: &Input, options: &Options, form: Form, home: &Home) -> Result<
     let meter = options.meter(&home.data)?;
     let mut tuner = Tuner::with_meter(meter).with_source(source(input));
     if options.predicts() {
-        let (device, precision) = (&tuner.device().name, options.product.precision);
-        if let Some(model) = Predictor::open(&home.data, device, precision)? {
+        let model = Predictor::open(&home.data, tuner.device(), options.product.precision)?;
+        if let Some(model) = model {
             tuner = tuner.with_model(model);
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use ellect::device;
 use ellect::generate::{Size, Spec};
 use ellect::{Precision, Wisdom};
 use ellect_training::corpus::{self, Ones};
@@ -142,6 +143,10 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     }
     let meter = timing_meter(&tune.device, &home.data)?;
     let device = meter.device().clone();
+    if device::find_in(&device.name, &home.data).is_err() {
+        // What is learned from these records starts from this profile, here or elsewhere.
+        device.save(&home.data)?;
+    }
     let wisdom = Wisdom::open(&home.data)?;
     let tuning = Tuning {
         meter: &meter,

@@ -195,7 +195,7 @@ fn choose<T: Scalar>(
     let read_s = start.elapsed().as_secs_f64();
     let mut tuner = Tuner::with_meter(meter);
     if options.predicts() {
-        let (data, device) = (&service.config.data, &tuner.device().name);
+        let (data, device) = (&service.config.data, tuner.device());
         // One that does not load is no fault of the request.
         let model = service.models.open(data, device, T::PRECISION).map_err(Failure::internal)?;
         if let Some(model) = model {

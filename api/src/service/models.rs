@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ellect::device::Device;
 use ellect::model::Predictor;
 use ellect::{Precision, Result};
 
@@ -22,9 +23,9 @@ impl Models {
     ///
     /// # Errors
     /// As there; the next request tries again.
-    pub fn open(&self, data: &Path, device: &str, precision: Precision) -> Result<Found> {
+    pub fn open(&self, data: &Path, device: &Device, precision: Precision) -> Result<Found> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (device.to_string(), precision);
+        let key = (device.name.clone(), precision);
         if let Some(model) = opened.get(&key) {
             return Ok(model.clone());
         }

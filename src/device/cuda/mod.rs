@@ -37,7 +37,8 @@ pub use memory::Vector;
 pub use operator::CudaOperator;
 pub use placed::Placed;
 
-use super::{Device, Kind};
+use super::Device;
+use super::gpu::{self, Told};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Launch, Layout};
 use crate::measure::State;
@@ -82,6 +83,17 @@ pub(super) fn count() -> u32 {
     start().ok().and_then(|()| cust::device::Device::num_devices().ok()).unwrap_or(0)
 }
 
+/// The GPUs of this machine, as `cuda:N`, and their profiles.
+pub(super) fn all() -> Result<Vec<(String, Device)>> {
+    let one = |index| {
+        let handle = format!("cuda:{index}");
+        let device = cust::device::Device::get_device(index);
+        let device = device.map_err(failed(&format!("asking for {handle}")))?;
+        Ok((handle, profile(device)?))
+    };
+    (0..count()).map(one).collect()
+}
+
 impl Gpu {
     /// Opens GPU `index` (`cuda:<index>`).
     ///
@@ -104,7 +116,7 @@ impl Gpu {
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the version"))?;
         Ok(Gpu {
             index,
-            profile: profile(device, index)?,
+            profile: profile(device)?,
             driver: format!("{}.{}", version.major(), version.minor()),
             monitor: nvml::Monitor::open(device),
             modules: Mutex::default(),
@@ -274,41 +286,41 @@ fn check(code: cuda::CUresult, what: &str) -> Result<()> {
     }
 }
 
-/// The shipped profile of a known GPU, or one made of what the driver tells.
-fn profile(device: cust::device::Device, index: u32) -> Result<Device> {
-    let title = device.name().map_err(failed("asking for the GPU's name"))?;
-    let known = Device::shipped()
-        .into_iter()
-        .find(|known| known.kind == Kind::Gpu && title.to_lowercase().contains(&known.name));
-    if let Some(known) = known {
-        return Ok(known);
-    }
+/// The profile of a GPU.
+fn profile(device: cust::device::Device) -> Result<Device> {
     let attribute = |which| {
         device
             .get_attribute(which)
             .map(|value| f64::from(value.max(0)))
             .map_err(failed("asking for an attribute"))
     };
-    // Kilohertz times bus bytes, twice a clock: the data sheet's figure; streams reach about 0.9.
-    let sheet_gbps = attribute(DeviceAttribute::MemoryClockRate)? / 1e6
-        * attribute(DeviceAttribute::GlobalMemoryBusWidth)?
-        / 8.0
-        * 2.0;
-    let base = Device::shipped()
-        .into_iter()
-        .find(|known| known.kind == Kind::Gpu)
-        .ok_or_else(|| Error::Device("no GPU profile ships".to_string()))?;
-    Ok(Device {
-        name: format!("cuda:{index}"),
-        source: format!("{title}: limits from its driver, ratios from {}", base.name),
-        title,
-        read_gbps: 0.9 * sheet_gbps,
-        gather_gbps: 0.9 * sheet_gbps * base.gather_gbps / base.read_gbps,
-        cache_gbps: 0.9 * sheet_gbps * base.cache_gbps / base.read_gbps,
-        cache_bytes: attribute(DeviceAttribute::L2CacheSize)? as u64,
+    let [major, minor] = [
+        attribute(DeviceAttribute::ComputeCapabilityMajor)?,
+        attribute(DeviceAttribute::ComputeCapabilityMinor)?,
+    ];
+    gpu::profile(&Told {
+        title: device.name().map_err(failed("asking for the GPU's name"))?,
+        capability: format!("{major}.{minor}"),
         processors: attribute(DeviceAttribute::MultiprocessorCount)? as u32,
         threads_per_processor: attribute(DeviceAttribute::MaxThreadsPerMultiprocessor)? as u32,
+        clock_ghz: attribute(DeviceAttribute::ClockRate)? / 1e6,
+        // Kilohertz times bus bytes, twice a clock.
+        sheet_gbps: attribute(DeviceAttribute::MemoryClockRate)? / 1e6
+            * attribute(DeviceAttribute::GlobalMemoryBusWidth)?
+            / 8.0
+            * 2.0,
+        cache_bytes: attribute(DeviceAttribute::L2CacheSize)? as u64,
+        shared_bytes: most_shared_bytes(device)?,
         memory_bytes: device.total_memory().map_err(failed("asking for the memory size"))? as u64,
-        ..base
     })
+}
+
+/// Shared memory that one block may use, in bytes.
+fn most_shared_bytes(device: cust::device::Device) -> Result<u64> {
+    let attribute = cuda::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+    let mut bytes = 0;
+    // SAFETY: the number lives through the call, and the device was found.
+    let code = unsafe { cuda::cuDeviceGetAttribute(&mut bytes, attribute, device.as_raw()) };
+    check(code, "asking for its shared memory")?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }

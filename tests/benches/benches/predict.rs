@@ -21,7 +21,8 @@ fn main() {
 
 /// The model that ships.
 fn predictor() -> Predictor {
-    let model = Model::open(Path::new(""), "h200", Precision::F64).expect("it is valid");
+    let h200 = ellect::device::find("h200").expect("it ships");
+    let model = Model::open(Path::new(""), &h200, Precision::F64).expect("it is valid");
     Predictor::new(model.expect("it ships"))
 }
 
