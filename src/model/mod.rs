@@ -46,7 +46,7 @@ pub const SCHEMA: u32 = 4;
 pub const CONFIDENT: f64 = 0.5;
 
 /// Models that ship: names of files and their bytes.
-pub static SHIPPED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
+static SHIPPED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
 
 /// Level of compression: models are written once and read often.
 const LEVEL: i32 = 19;
@@ -215,23 +215,36 @@ impl Model {
     /// # Errors
     /// [`Error::Input`] with the reason where there is one that does not load, [`Error::Io`].
     pub fn open(data: &Path, device: &Device, precision: Precision) -> Result<Option<Model>> {
-        let name = file_name(&device.name, precision);
-        let path = data.join("models").join(&name);
-        let parse = |bytes: &[u8], name: &str| {
-            Model::parse(bytes, &device.name, precision)
-                .map_err(|fault| Error::input(format!("model {name}: {fault}")))
-        };
+        let path = data.join("models").join(file_name(&device.name, precision));
         match std::fs::read(&path) {
-            Ok(bytes) => parse(&bytes, &path.display().to_string()).map(Some),
+            Ok(bytes) => {
+                let model = Model::parse(&bytes, &device.name, precision);
+                model
+                    .map(Some)
+                    .map_err(|fault| Error::input(format!("model {}: {fault}", path.display())))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                match (SHIPPED.iter().find(|(shipped, _)| *shipped == name), device.kin()) {
-                    (Some((name, bytes)), _) => parse(bytes, name).map(Some),
+                match (Model::shipped(&device.name, precision)?, device.kin()) {
                     (None, Some(kin)) => Model::open(data, &kin, precision),
-                    (None, None) => Ok(None),
+                    (shipped, _) => Ok(shipped),
                 }
             }
             Err(source) => Err(Error::Io { what: path.display().to_string(), source }),
         }
+    }
+
+    /// The model of this device that ships, where there is one.
+    ///
+    /// # Errors
+    /// [`Error::Input`] where it does not load.
+    pub fn shipped(device: &str, precision: Precision) -> Result<Option<Model>> {
+        let name = file_name(device, precision);
+        let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
+        let parse = |(_, bytes): &(&str, &[u8])| {
+            Model::parse(bytes, device, precision)
+                .map_err(|fault| Error::input(format!("model {name}: {fault}")))
+        };
+        shipped.map(parse).transpose()
     }
 
     /// Whether names are known and all numbers make sense.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail};
 use ellect::Precision;
+use ellect::device::Device;
 use ellect::model::{Model, Predictor};
 use serde::Serialize;
 
@@ -148,9 +149,14 @@ pub fn report(
 /// Replays the choice on cases by a model that is there already, and did not learn from them.
 ///
 /// # Errors
-/// No cases, and those of another device or precision than the model's.
-pub fn evaluate_as_is(cases: &[Case], model: Model) -> Result<Report> {
-    let other = |case: &&Case| case.device != model.device || case.precision != model.precision;
+/// No cases, and those of another precision or of another device than the model's, of which this
+/// one is not kin either.
+pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<Report> {
+    let of_kin = device.kin().is_some_and(|kin| kin.name == model.device);
+    let other = |case: &&Case| {
+        let own = case.device == model.device || (of_kin && case.device == device.name);
+        !own || case.precision != model.precision
+    };
     if let Some(Case { device, precision, source, .. }) = cases.iter().find(other) {
         bail!(
             "the model is of {} in {}, {source} was timed on {device} in {precision}",

@@ -246,6 +246,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let device = device::find_in(&input.device, &home.data)?;
     let records = read(input, &device, &shipped)?;
     let cases = records.cases(&device);
+    let own = device.clone();
     if cases.is_empty() {
         let none = format!("no measurements of {} on known matrices", input.device);
         if !input.records.is_empty() {
@@ -267,9 +268,9 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
             continue;
         }
         let working = spinner("evaluating");
-        let model = compared(evaluate, *precision)?;
+        let model = compared(evaluate, &own, *precision)?;
         reports.push(match (model, evaluate.as_is) {
-            (Some(model), true) => evaluate_as_is(&cases, model)?,
+            (Some(model), true) => evaluate_as_is(&cases, model, &own)?,
             (None, true) => bail!(
                 "no model of {} in {precision} ships; --models DIR names a folder of others",
                 input.device
@@ -327,23 +328,26 @@ fn unlearned(evaluate: &Evaluate, cases: Vec<Case>) -> Vec<Case> {
 }
 
 /// The model in the folder that is named, or the one that ships where what ships is evaluated, or
-/// models as they are: it says how to learn, and what was reached.
-fn compared(evaluate: &Evaluate, precision: Precision) -> Result<Option<Model>> {
-    let device = &evaluate.input.device;
-    let file = model::file_name(device, precision);
-    let shipped = || model::SHIPPED.iter().find(|(name, _)| *name == file);
-    let bytes = match &evaluate.models {
-        Some(folder) => {
-            let path = folder.join(&file);
-            Some(fs::read(&path).with_context(|| path.display().to_string())?)
-        }
-        None if evaluate.input.records.is_empty() || evaluate.as_is => {
-            shipped().map(|(_, bytes)| bytes.to_vec())
-        }
-        None => None,
-    };
-    let parse = |bytes: Vec<u8>| Model::parse(&bytes, device, precision).context(file.clone());
-    bytes.map(parse).transpose()
+/// models as they are, of a device's kin where it has none: it says how to learn, and what was
+/// reached.
+fn compared(evaluate: &Evaluate, device: &Device, precision: Precision) -> Result<Option<Model>> {
+    if let Some(folder) = &evaluate.models {
+        let path = folder.join(model::file_name(&device.name, precision));
+        let what = || path.display().to_string();
+        let bytes = fs::read(&path).with_context(what)?;
+        return Ok(Some(Model::parse(&bytes, &device.name, precision).with_context(what)?));
+    }
+    if evaluate.as_is {
+        // As a tuner has it that no data folder has one for.
+        let own = Model::shipped(&device.name, precision)?;
+        let kin = device.kin().filter(|_| own.is_none());
+        let of_kin = kin.map(|kin| Model::shipped(&kin.name, precision)).transpose()?;
+        return Ok(own.or(of_kin.flatten()));
+    }
+    match evaluate.input.records.is_empty() {
+        true => Ok(Model::shipped(&device.name, precision)?),
+        false => Ok(None),
+    }
 }
 
 fn settings(fit: &Fit, fitted: Option<Fitted>) -> Settings {
