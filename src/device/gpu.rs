@@ -48,9 +48,9 @@ pub fn profile(told: &Told) -> Result<Device> {
     if let Some(known) = shipped.iter().find(|known| told.is(known)) {
         return Ok(known.clone());
     }
-    let kin = shipped.iter().find(|known| known.capability.as_ref() == Some(&told.capability));
-    let base =
-        kin.or(shipped.first()).ok_or_else(|| Error::Device("no GPU profile ships".to_string()))?;
+    let kin = super::of_capability(&told.capability);
+    let base = kin.as_ref().or(shipped.first());
+    let base = base.ok_or_else(|| Error::Device("no GPU profile ships".to_string()))?;
     let read_gbps = REACHED * told.sheet_gbps;
     let of_memory = read_gbps / base.read_gbps;
     // Processors and the last-level cache go by one clock.

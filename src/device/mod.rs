@@ -210,12 +210,7 @@ impl Device {
     /// The device that ships whose models predict this one's products too, where it has none of its
     /// own: a GPU of the same compute capability.
     pub fn kin(&self) -> Option<Device> {
-        let alike = |other: &Device| {
-            other.name != self.name
-                && other.capability.is_some()
-                && other.capability == self.capability
-        };
-        Device::shipped().into_iter().find(alike)
+        of_capability(self.capability.as_ref()?).filter(|kin| kin.name != self.name)
     }
 
     /// Reads a profile; all of it or nothing.
@@ -299,6 +294,12 @@ impl Device {
     }
 }
 
+/// The GPU of this compute capability that ships.
+fn of_capability(capability: &str) -> Option<Device> {
+    let mut shipped = Device::shipped().into_iter();
+    shipped.find(|device| device.capability.as_deref() == Some(capability))
+}
+
 /// The folder of this user's own data: `$ELLECT_DATA`, or `ellect` in the XDG data home.
 pub fn data_dir() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -312,7 +313,7 @@ pub fn data_dir() -> PathBuf {
 pub fn names() -> Vec<String> {
     let shipped = Device::shipped().into_iter().map(|device| device.name);
     #[cfg(feature = "cuda")]
-    let shipped = shipped.chain((0..cuda::count()).map(|index| format!("cuda:{index}")));
+    let shipped = shipped.chain((0..cuda::count()).map(cuda::handle));
     shipped.collect()
 }
 

@@ -215,36 +215,37 @@ impl Model {
     /// # Errors
     /// [`Error::Input`] with the reason where there is one that does not load, [`Error::Io`].
     pub fn open(data: &Path, device: &Device, precision: Precision) -> Result<Option<Model>> {
-        let path = data.join("models").join(file_name(&device.name, precision));
-        match std::fs::read(&path) {
-            Ok(bytes) => {
-                let model = Model::parse(&bytes, &device.name, precision);
-                model
-                    .map(Some)
-                    .map_err(|fault| Error::input(format!("model {}: {fault}", path.display())))
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                match (Model::shipped(&device.name, precision)?, device.kin()) {
-                    (None, Some(kin)) => Model::open(data, &kin, precision),
-                    (shipped, _) => Ok(shipped),
-                }
-            }
-            Err(source) => Err(Error::Io { what: path.display().to_string(), source }),
-        }
+        Model::find(Some(&data.join("models")), device, precision)
     }
 
-    /// The model of this device that ships, where there is one.
+    /// The same of what ships alone.
     ///
     /// # Errors
     /// [`Error::Input`] where it does not load.
-    pub fn shipped(device: &str, precision: Precision) -> Result<Option<Model>> {
-        let name = file_name(device, precision);
-        let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
-        let parse = |(_, bytes): &(&str, &[u8])| {
-            Model::parse(bytes, device, precision)
+    pub fn shipped(device: &Device, precision: Precision) -> Result<Option<Model>> {
+        Model::find(None, device, precision)
+    }
+
+    fn find(folder: Option<&Path>, device: &Device, precision: Precision) -> Result<Option<Model>> {
+        let file = file_name(&device.name, precision);
+        let parse = |bytes: &[u8], name: &str| {
+            Model::parse(bytes, &device.name, precision)
+                .map(Some)
                 .map_err(|fault| Error::input(format!("model {name}: {fault}")))
         };
-        shipped.map(parse).transpose()
+        if let Some(path) = folder.map(|folder| folder.join(&file)) {
+            let name = path.display().to_string();
+            match std::fs::read(&path) {
+                Ok(bytes) => return parse(&bytes, &name),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(source) => return Err(Error::Io { what: name, source }),
+            }
+        }
+        match (SHIPPED.iter().find(|(shipped, _)| *shipped == file), device.kin()) {
+            (Some((name, bytes)), _) => parse(bytes, name),
+            (None, Some(kin)) => Model::find(folder, &kin, precision),
+            (None, None) => Ok(None),
+        }
     }
 
     /// Whether names are known and all numbers make sense.

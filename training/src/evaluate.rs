@@ -149,14 +149,13 @@ pub fn report(
 /// Replays the choice on cases by a model that is there already, and did not learn from them.
 ///
 /// # Errors
-/// No cases, and those of another precision or of another device than the model's, of which this
-/// one is not kin either.
+/// No cases, those of another precision or device, and a model neither of the device nor of its
+/// kin.
 pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<Report> {
-    let of_kin = device.kin().is_some_and(|kin| kin.name == model.device);
-    let other = |case: &&Case| {
-        let own = case.device == model.device || (of_kin && case.device == device.name);
-        !own || case.precision != model.precision
-    };
+    let kin = device.kin().map(|kin| kin.name);
+    let suits = [Some(&device.name), kin.as_ref()].contains(&Some(&model.device));
+    let other =
+        |case: &&Case| !suits || case.device != device.name || case.precision != model.precision;
     if let Some(Case { device, precision, source, .. }) = cases.iter().find(other) {
         bail!(
             "the model is of {} in {}, {source} was timed on {device} in {precision}",

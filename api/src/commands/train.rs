@@ -246,7 +246,6 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let device = device::find_in(&input.device, &home.data)?;
     let records = read(input, &device, &shipped)?;
     let cases = records.cases(&device);
-    let own = device.clone();
     if cases.is_empty() {
         let none = format!("no measurements of {} on known matrices", input.device);
         if !input.records.is_empty() {
@@ -256,7 +255,8 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let shipped = input.records.is_empty() && device.fitted;
-    let fitted = (evaluate.fit.fitted || shipped).then_some(Fitted { records, device });
+    let fitted =
+        (evaluate.fit.fitted || shipped).then(|| Fitted { records, device: device.clone() });
     let settings = settings(&evaluate.fit, fitted);
     let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
     let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
@@ -268,9 +268,9 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
             continue;
         }
         let working = spinner("evaluating");
-        let model = compared(evaluate, &own, *precision)?;
+        let model = compared(evaluate, &device, *precision)?;
         reports.push(match (model, evaluate.as_is) {
-            (Some(model), true) => evaluate_as_is(&cases, model, &own)?,
+            (Some(model), true) => evaluate_as_is(&cases, model, &device)?,
             (None, true) => bail!(
                 "no model of {} in {precision} ships; --models DIR names a folder of others",
                 input.device
@@ -337,15 +337,8 @@ fn compared(evaluate: &Evaluate, device: &Device, precision: Precision) -> Resul
         let bytes = fs::read(&path).with_context(what)?;
         return Ok(Some(Model::parse(&bytes, &device.name, precision).with_context(what)?));
     }
-    if evaluate.as_is {
-        // As a tuner has it that no data folder has one for.
-        let own = Model::shipped(&device.name, precision)?;
-        let kin = device.kin().filter(|_| own.is_none());
-        let of_kin = kin.map(|kin| Model::shipped(&kin.name, precision)).transpose()?;
-        return Ok(own.or(of_kin.flatten()));
-    }
-    match evaluate.input.records.is_empty() {
-        true => Ok(Model::shipped(&device.name, precision)?),
+    match evaluate.input.records.is_empty() || evaluate.as_is {
+        true => Ok(Model::shipped(device, precision)?),
         false => Ok(None),
     }
 }

@@ -143,7 +143,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     }
     let meter = timing_meter(&tune.device, &home.data)?;
     let device = meter.device().clone();
-    if device::find_in(&device.name, &home.data).is_err() {
+    if device::all_in(&home.data)?.iter().all(|known| known.name != device.name) {
         // What is learned from these records starts from this profile, here or elsewhere.
         device.save(&home.data)?;
     }

@@ -83,10 +83,15 @@ pub(super) fn count() -> u32 {
     start().ok().and_then(|()| cust::device::Device::num_devices().ok()).unwrap_or(0)
 }
 
+/// What a GPU is opened by.
+pub(super) fn handle(index: u32) -> String {
+    format!("cuda:{index}")
+}
+
 /// The GPUs of this machine, as `cuda:N`, and their profiles.
 pub(super) fn all() -> Result<Vec<(String, Device)>> {
     let one = |index| {
-        let handle = format!("cuda:{index}");
+        let handle = handle(index);
         let device = cust::device::Device::get_device(index);
         let device = device.map_err(failed(&format!("asking for {handle}")))?;
         Ok((handle, profile(device)?))
@@ -103,10 +108,10 @@ impl Gpu {
         let known = || super::names().join(", ");
         start().map_err(|why| Error::Device(format!("{why}; there are: {}", known())))?;
         if index >= count() {
-            return Err(super::unknown(&format!("cuda:{index}")));
+            return Err(super::unknown(&handle(index)));
         }
         let device = cust::device::Device::get_device(index)
-            .map_err(failed(&format!("opening cuda:{index}")))?;
+            .map_err(failed(&format!("opening {}", handle(index))))?;
         let context = Context::new(device).map_err(failed("making a context"))?;
         let stream =
             Stream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;

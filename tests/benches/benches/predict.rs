@@ -2,8 +2,6 @@
 //!
 //! `cargo bench -p ellect-benches --bench predict`; allocations are counted.
 
-use std::path::Path;
-
 use divan::{AllocProfiler, Bencher, black_box};
 use ellect::choose::{Workload, target};
 use ellect::device::{Device, Kind};
@@ -22,7 +20,7 @@ fn main() {
 /// The model that ships.
 fn predictor() -> Predictor {
     let h200 = ellect::device::find("h200").expect("it ships");
-    let model = Model::open(Path::new(""), &h200, Precision::F64).expect("it is valid");
+    let model = Model::shipped(&h200, Precision::F64).expect("it is valid");
     Predictor::new(model.expect("it ships"))
 }
 
