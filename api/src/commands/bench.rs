@@ -288,7 +288,7 @@ fn table(records: &[Record]) -> String {
         for r in &group {
             let format = r.measurement.candidate.split(':').next().unwrap_or_default().to_string();
             let is_base = std::ptr::eq(*r, *base);
-            if !is_base && (seen.contains(&format) || seen.len() >= 6) {
+            if !is_base && seen.contains(&format) {
                 continue;
             }
             seen.push(format);
