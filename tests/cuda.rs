@@ -1,7 +1,8 @@
 //! The check of every format and of features, on a GPU. Without a GPU it says so, and fails if
 //! `REQUIRE_GPU=1`. `ELLECT_TEST_ONLY="pjds hll:hack=32"` checks candidates that begin so alone;
 //! `ELLECT_TEST_ONCE=1` lets each convert, multiply and take new values once a matrix, for tools that
-//! watch every access.
+//! watch every access; `ELLECT_TEST_PART=3/16` takes each 16th candidate, from the third on, so that
+//! several processes share them (tests/sanitize.sh).
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 #![allow(unsafe_code, reason = "hands values over by their address")]
@@ -80,7 +81,11 @@ fn wanted() -> Vec<Candidate> {
         all.retain(|candidate| only.split_whitespace().any(|start| begins(candidate, start)));
         assert!(!all.is_empty(), "ELLECT_TEST_ONLY={only}: no such candidate");
     }
-    all
+    let Ok(part) = std::env::var("ELLECT_TEST_PART") else { return all };
+    let part_of =
+        part.split_once('/').and_then(|(at, of)| Some((at.parse().ok()?, of.parse().ok()?)));
+    let (at, of): (usize, usize) = part_of.expect("ELLECT_TEST_PART=3/16 or so");
+    all.into_iter().skip(at.checked_sub(1).expect("parts count from 1")).step_by(of).collect()
 }
 
 /// Formats that are converted on a GPU by kernels of their own.

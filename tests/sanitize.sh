@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# compute-sanitizer's memcheck and racecheck over tests/cuda.rs, on a machine with a GPU: every
+# candidate on the whole corpus, conversions, features, refusals. Shared among as many processes as
+# there are cores; prints a line for each, and ends with an error where one found something.
+#
+# usage: tests/sanitize.sh [TEST-BINARY]
+# The binary is what `cargo test --release --features cuda --test cuda --no-run` builds, which is done
+# where none is named. TOOLS="memcheck" runs that tool alone, LIMIT=300 ends each process after so many
+# seconds, LOGS is the folder for their output.
+set -euo pipefail
+tools=${TOOLS:-memcheck racecheck}
+export LIMIT=${LIMIT:-3600} LOGS=${LOGS:-$(mktemp -d)}
+export REQUIRE_GPU=1 ELLECT_TEST_ONCE=1 RAYON_NUM_THREADS=1 PATH=$PATH:/usr/local/cuda/bin
+if [ $# -gt 0 ]; then
+    BINARY=$(realpath "$1")
+else
+    cd "$(dirname "$0")/.."
+    BINARY=$(cargo test --release --features cuda --test cuda --no-run --message-format=json |
+        grep -o '"executable":"[^"]*"' | tail -n 1 | cut -d '"' -f 4)
+fi
+export BINARY
+
+# Tests that go through all candidates are cut into parts.
+parts=16
+jobs=("features_from_the_gpu")
+for ((part = 1; part <= parts; part++)); do
+    jobs+=("conversions_on_the_gpu $part/$parts" "every_candidate_multiplies_right $part/$parts")
+done
+jobs+=("a_matrix_on_the_gpu" "refusals_of_the_gpu" "values_that_are_not_alike")
+
+check() {
+    local tool=$1 test part log code=0
+    read -r test part <<<"$2"
+    log="$LOGS/$tool.$test${part:+.${part%/*}}"
+    export ELLECT_TEST_PART=${part:-1/1}
+    timeout -s KILL "$LIMIT" compute-sanitizer --tool "$tool" --print-limit 5 --error-exitcode 9 \
+        "$BINARY" --nocapture "$test" >"$log" 2>&1 || code=$?
+    # A name that no test has any more is an error too.
+    grep -q '^test result: ok. [1-9]' "$log" || code=1
+    echo "$tool $2: code $code, $SECONDS s, $(grep SUMMARY "$log" | tail -n 1)"
+    return "$code"
+}
+export -f check
+for tool in $tools; do printf "$tool\n%s\n" "${jobs[@]}"; done |
+    xargs -d '\n' -n 2 -P "$(nproc)" bash -c 'check "$@"' check
