@@ -1,6 +1,7 @@
 //! What a caller says of the matrix's use: the same words on the command line and in a query.
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser};
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
@@ -185,6 +186,12 @@ impl Options {
         }
         Ok(choice)
     }
+}
+
+/// A time limit from its text.
+pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let limit = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    limit.filter(|limit| !limit.is_zero()).ok_or_else(|| "it must be a number over 0".into())
 }
 
 #[cfg(test)]

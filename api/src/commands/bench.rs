@@ -4,6 +4,7 @@ mod features;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Answer;
 use super::train::read_lines;
-use crate::options::timing_meter;
+use crate::options::{seconds, timing_meter};
 use crate::output::{bar, print};
 
 /// What to time.
@@ -47,6 +48,9 @@ pub struct Bench {
     /// Only candidates whose text begins so; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// The most seconds that one candidate may take, its conversion included [default: 120]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    limit: Option<Duration>,
     /// Print one JSON record a line instead of the table
     #[arg(long)]
     json: bool,
@@ -205,7 +209,8 @@ fn one<T: Scalar>(
     for candidate in chosen {
         bar.set_message(format!("{name} {candidate}"));
         bar.inc(1);
-        let measurement = meter.measure(csr, &structure, candidate, &target, &protocol, None)?;
+        let measurement =
+            meter.measure(csr, &structure, candidate, &target, &protocol, bench.limit)?;
         let record = Record {
             matrix: name.to_string(),
             nrows: csr.nrows(),

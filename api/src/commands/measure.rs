@@ -13,7 +13,7 @@ use ellect::{Csr, Precision, Scalar, Wisdom, choose};
 
 use super::{Answer, Home, read_matrix, source};
 use crate::cli::Input;
-use crate::options::{Product, timing_meter};
+use crate::options::{Product, seconds, timing_meter};
 use crate::output::{bar, bytes, print, table, time_us};
 
 /// What to time, and how.
@@ -35,12 +35,6 @@ pub struct Measure {
     /// Print one JSON record a line, with all samples
     #[arg(long)]
     json: bool,
-}
-
-/// A time limit from its text.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let limit = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-    limit.filter(|limit| !limit.is_zero()).ok_or_else(|| "it must be a number over 0".into())
 }
 
 /// Times every candidate and prints what was found, fastest first.
