@@ -121,7 +121,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         let spare = self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner).take();
         let workspace = match spare {
             Some(workspace) => workspace,
-            None => Memory::new(WORKSPACE, &self.gpu.stream)?,
+            None => Memory::new(WORKSPACE, &self.gpu.queue)?,
         };
         workspace.clear(4 * NUMBERS)?;
         Ok(self.workspace.insert(workspace).address())
@@ -134,7 +134,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         }
         let address = self.workspace()?;
         let mut host = self.gpu.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        super::memory::read(address, bytemuck::cast_slice_mut(&mut host), &self.gpu.stream)?;
+        super::memory::read(address, bytemuck::cast_slice_mut(&mut host), &self.gpu.queue)?;
         let mut numbers = [0; NUMBERS];
         numbers.copy_from_slice(&host);
         self.seen = Some(numbers);
@@ -147,7 +147,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         what: &str,
         call: impl Fn(*mut c_void, *mut usize, *mut c_void) -> c_int,
     ) -> Result<()> {
-        let stream = self.gpu.stream.as_inner().cast();
+        let stream = self.gpu.queue.as_inner().cast();
         let mut bytes = 0;
         let check = |code: c_int| match code {
             0 => Ok(()),
@@ -166,7 +166,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         each: usize,
         n: usize,
     ) -> Result<(Memory, impl Fn(Arg) -> Starts + use<T>)> {
-        let sums = Memory::new(8 * n as u64, &self.gpu.stream)?;
+        let sums = Memory::new(8 * n as u64, &self.gpu.queue)?;
         let (from, to) = (self.address(counts) as *const u32, sums.address() as *mut u64);
         self.primitive("summing", |temporary, bytes, stream| {
             // SAFETY: both arrays hold `n` numbers.
@@ -175,7 +175,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
                 primitives::ellect_exclusive_sum(temporary, bytes, from, each, to, n, stream)
             }
         })?;
-        let narrow = Memory::new(4 * n as u64, &self.gpu.stream)?;
+        let narrow = Memory::new(4 * n as u64, &self.gpu.queue)?;
         // Into 32 bits before it is known that they suffice: that is known by the wait for the sum.
         let to = [sums.address(), narrow.address(), self.workspace()?].map(Arg::U64);
         let args = [Arg::U64(n as u64)].into_iter().chain(to).collect();
@@ -217,7 +217,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn array(&mut self, bytes: u64) -> Result<Arg> {
-        self.arrays.push(Memory::new(bytes, &self.gpu.stream)?);
+        self.arrays.push(Memory::new(bytes, &self.gpu.queue)?);
         Ok(Arg::Array(self.arrays.len() - 1))
     }
 
@@ -228,7 +228,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn zeros(&mut self, bytes: u64) -> Result<Arg> {
-        self.arrays.push(Memory::zeros(bytes, &self.gpu.stream)?);
+        self.arrays.push(Memory::zeros(bytes, &self.gpu.queue)?);
         Ok(Arg::Array(self.arrays.len() - 1))
     }
 
@@ -239,12 +239,12 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
             self.taken = end.next_multiple_of(ALIGNMENT);
             return Ok(Arg::U64(at));
         }
-        self.temporaries.push(Memory::new(bytes, &self.gpu.stream)?);
+        self.temporaries.push(Memory::new(bytes, &self.gpu.queue)?);
         Ok(Arg::Temporary(self.temporaries.len() - 1))
     }
 
     fn temporary_zeros(&mut self, bytes: u64) -> Result<Arg> {
-        self.temporaries.push(Memory::zeros(bytes, &self.gpu.stream)?);
+        self.temporaries.push(Memory::zeros(bytes, &self.gpu.queue)?);
         Ok(Arg::Temporary(self.temporaries.len() - 1))
     }
 
@@ -259,7 +259,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
         self.seen = None;
         // SAFETY: the arguments are those that the format described for this kernel, of arrays that
         // live until the conversion has ended.
-        unsafe { step.launch::<T>([0; 3], T::ZERO, T::ZERO, self.gpu.stream.as_inner()) }
+        unsafe { step.launch::<T>([0; 3], T::ZERO, T::ZERO, self.gpu.queue.as_inner()) }
     }
 
     fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<Starts> {
@@ -275,7 +275,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn sort_down(&mut self, keys: Arg, rows: Arg, sorted: Arg, n: usize, bits: u32) -> Result<()> {
-        let sorted_keys = Memory::new(8 * n as u64, &self.gpu.stream)?;
+        let sorted_keys = Memory::new(8 * n as u64, &self.gpu.queue)?;
         let (keys, to_keys) = (self.address(keys) as *const u64, sorted_keys.address() as *mut u64);
         let (rows, to_rows) = (self.address(rows) as *const u32, self.address(sorted) as *mut u32);
         let bits = bits.clamp(1, 64) as c_int;

@@ -33,16 +33,16 @@ impl<T: Scalar> DeviceCsr<T> {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) where the memory does not suffice.
     pub fn upload(gpu: &Gpu, csr: &Csr<T>) -> Result<Self> {
-        let stream = &gpu.stream;
+        let queue = &gpu.queue;
         let row_ptr = Offsets::new(csr.row_ptr());
         let (bytes, wide) = match &row_ptr {
             Offsets::Narrow(offsets) => (bytemuck::cast_slice(offsets), false),
             Offsets::Wide(offsets) => (bytemuck::cast_slice(offsets), true),
         };
         let owned = vec![
-            Memory::of(bytes, stream)?,
-            Memory::of(bytemuck::cast_slice(csr.col_idx()), stream)?,
-            Memory::of(bytemuck::cast_slice(csr.values()), stream)?,
+            Memory::of(bytes, queue)?,
+            Memory::of(bytemuck::cast_slice(csr.col_idx()), queue)?,
+            Memory::of(bytemuck::cast_slice(csr.values()), queue)?,
         ];
         let addresses = [0, 1, 2].map(|i: usize| owned[i].address());
         let (nrows, ncols, nnz) = (csr.nrows(), csr.ncols(), csr.nnz());
@@ -94,7 +94,7 @@ impl<T: Scalar> DeviceCsr<T> {
         let Matrix { nrows, ncols, nnz, .. } = self.matrix;
         let (row_ptr, columns) = self.download_pattern(gpu)?;
         let mut entries = vec![T::ZERO; nnz];
-        read(values, bytemuck::cast_slice_mut(&mut entries), &gpu.stream)?;
+        read(values, bytemuck::cast_slice_mut(&mut entries), &gpu.queue)?;
         Csr::new(nrows, ncols, row_ptr, columns, entries)
     }
 
@@ -104,15 +104,15 @@ impl<T: Scalar> DeviceCsr<T> {
         let [row_ptr, col_idx, _] = self.addresses;
         let offsets = if wide {
             let mut offsets = vec![0u64; nrows + 1];
-            read(row_ptr, bytemuck::cast_slice_mut(&mut offsets), &gpu.stream)?;
+            read(row_ptr, bytemuck::cast_slice_mut(&mut offsets), &gpu.queue)?;
             Offsets::Wide(offsets)
         } else {
             let mut offsets = vec![0u32; nrows + 1];
-            read(row_ptr, bytemuck::cast_slice_mut(&mut offsets), &gpu.stream)?;
+            read(row_ptr, bytemuck::cast_slice_mut(&mut offsets), &gpu.queue)?;
             Offsets::Narrow(offsets)
         };
         let mut columns = vec![0u32; nnz];
-        read(col_idx, bytemuck::cast_slice_mut(&mut columns), &gpu.stream)?;
+        read(col_idx, bytemuck::cast_slice_mut(&mut columns), &gpu.queue)?;
         Ok((offsets.to_vec(), columns))
     }
 }

@@ -4,10 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, OnceLock};
 
-use cust::stream::Stream;
 use cust::sys as cuda;
 
-use super::memory::Memory;
+use super::memory::{Memory, Queue};
 use crate::error::{Error, Result};
 use crate::format::{Algorithm, Candidate, Refusal, Vendor};
 use crate::scalar::{Precision, Scalar};
@@ -179,8 +178,10 @@ pub(super) struct Product {
 }
 
 // SAFETY: a handle may be used by any thread, one at a time; products take `&self` on one stream
-// after the other, as the operator's contract asks.
+// after the other, as the contract of `CudaOperator::apply_raw` asks.
 unsafe impl Send for Product {}
+// SAFETY: the same.
+unsafe impl Sync for Product {}
 
 impl Drop for Product {
     fn drop(&mut self) {
@@ -206,7 +207,7 @@ impl Product {
     pub fn new<T: Scalar>(
         vendor: &Vendor,
         addresses: [u64; 3],
-        stream: &Arc<Stream>,
+        queue: &Arc<Queue>,
     ) -> Result<Self> {
         let library = library()?;
         let mut handle = null_mut();
@@ -233,7 +234,7 @@ impl Product {
         // SAFETY: the arrays hold what the layout described, with 32-bit indices counted from 0,
         // and outlive this; vectors get their addresses before they are used.
         unsafe {
-            check((library.set_stream)(handle, stream.as_inner()), "setting the stream")?;
+            check((library.set_stream)(handle, queue.as_inner()), "setting the stream")?;
             let matrix = &mut product.matrix;
             let [offsets, columns, values] = addresses.map(|address| address as *mut c_void);
             let code = match kind {
@@ -250,7 +251,7 @@ impl Product {
             check((library.create_vector)(&mut product.x, cols, values, value), "describing x")?;
             check((library.create_vector)(&mut product.y, rows, values, value), "describing y")?;
         }
-        product.prepare::<T>(stream)?;
+        product.prepare::<T>(queue)?;
         Ok(product)
     }
 
@@ -261,7 +262,7 @@ impl Product {
         }
     }
 
-    fn prepare<T: Scalar>(&mut self, stream: &Arc<Stream>) -> Result<()> {
+    fn prepare<T: Scalar>(&mut self, queue: &Arc<Queue>) -> Result<()> {
         let (one, zero) = (T::ONE, T::ZERO);
         let (one, zero) = (std::ptr::from_ref(&one).cast(), std::ptr::from_ref(&zero).cast());
         let value = self.value_type();
@@ -282,7 +283,7 @@ impl Product {
                 &mut bytes,
             );
             check(code, "asking for its buffer")?;
-            let buffer = Memory::zeros(bytes.max(8) as u64, stream)?;
+            let buffer = Memory::zeros(bytes.max(8) as u64, queue)?;
             let at = self.buffer.insert(buffer).address() as *mut c_void;
             if self.algorithm != 5 {
                 let code = (self.library.preprocess)(

@@ -102,7 +102,7 @@ impl Gpu {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = match kept.memory.take() {
             Some(memory) if memory.bytes() >= places.bytes => memory,
-            _ => Memory::zeros(places.bytes, &self.stream)?,
+            _ => Memory::zeros(places.bytes, &self.queue)?,
         };
         self.look(csr, plan, &memory)?;
         let mut found = kept.read(&memory, places.some)?;
@@ -122,7 +122,7 @@ impl Gpu {
         match Step::new(self, &launch, |arg| word(csr, arg))? {
             // SAFETY: the kernel takes the matrix's own arrays and places in memory that is given
             // back behind it.
-            Some(step) => unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.stream.as_inner()) },
+            Some(step) => unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.queue.as_inner()) },
             None => Ok(()),
         }
     }
@@ -138,7 +138,7 @@ impl Gpu {
             return Ok(None);
         };
         let Places { bytes, zeros, .. } = plan.places;
-        let memory = Memory::zeros(bytes, &self.stream)?;
+        let memory = Memory::zeros(bytes, &self.queue)?;
         let turn = |csr: &DeviceCsr<T>| {
             self.look(csr, &plan, &memory)?;
             memory.clear(zeros as usize)

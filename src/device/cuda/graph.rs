@@ -1,9 +1,11 @@
 //! CUDA graphs: work that is queued once and launched many times, without the cost of queueing.
 
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use cust::sys as cuda;
 
+use super::memory::Queue;
 use super::{Gpu, check};
 use crate::error::Result;
 
@@ -11,6 +13,8 @@ use crate::error::Result;
 pub struct Graph {
     graph: cuda::CUgraph,
     ready: cuda::CUgraphExec,
+    /// What it lives in.
+    _queue: Arc<Queue>,
 }
 
 impl std::fmt::Debug for Graph {
@@ -27,7 +31,8 @@ impl Graph {
     pub fn capture(gpu: &Gpu, work: impl FnOnce() -> Result<()>) -> Result<Self> {
         let stream = gpu.stream().as_inner();
         let mode = cuda::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        let mut captured = Graph { graph: null_mut(), ready: null_mut() };
+        let mut captured =
+            Graph { graph: null_mut(), ready: null_mut(), _queue: Arc::clone(&gpu.queue) };
         // SAFETY: the stream is this GPU's own; begin and end come in pairs, whatever `work` says.
         let (queued, ended) = unsafe {
             check(cuda::cuStreamBeginCapture_v2(stream, mode), "beginning a capture")?;

@@ -2,14 +2,45 @@
 //! was given back is kept for the next conversion.
 
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 
+use cust::context::{Context, CurrentContext};
 use cust::stream::Stream;
 use cust::sys as cuda;
 
-use super::check;
+use super::{check, failed};
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
+
+/// A GPU's stream and its context, which live as long as what was made in them.
+pub(super) struct Queue {
+    stream: Stream,
+    context: Context,
+}
+
+impl Queue {
+    /// Of a stream that was made in this context.
+    pub fn new(stream: Stream, context: Context) -> Self {
+        Queue { stream, context }
+    }
+
+    /// Makes the context the calling thread's current one.
+    ///
+    /// # Errors
+    /// [`Error::Device`] from the driver.
+    pub fn make_current(&self) -> Result<()> {
+        CurrentContext::set_current(&self.context).map_err(failed("making the context current"))
+    }
+}
+
+impl Deref for Queue {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
+    }
+}
 
 /// Bytes of device memory, given back when this is dropped.
 ///
@@ -17,7 +48,7 @@ use crate::scalar::Scalar;
 pub(super) struct Memory {
     address: cuda::CUdeviceptr,
     bytes: usize,
-    stream: Arc<Stream>,
+    queue: Arc<Queue>,
 }
 
 impl Memory {
@@ -25,14 +56,15 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::Device`] where there is not enough.
-    pub fn new(bytes: u64, stream: &Arc<Stream>) -> Result<Self> {
+    pub fn new(bytes: u64, queue: &Arc<Queue>) -> Result<Self> {
+        queue.make_current()?;
         let bytes = usize::try_from(bytes)
             .map_err(|_| Error::Device(format!("{bytes} bytes are more than a device has")))?;
-        let mut memory = Memory { address: 0, bytes, stream: Arc::clone(stream) };
+        let mut memory = Memory { address: 0, bytes, queue: Arc::clone(queue) };
         // SAFETY: the driver writes one address. Kernels take null of empty arrays for absent ones,
         // so that none is empty.
         let code =
-            unsafe { cuda::cuMemAllocAsync(&mut memory.address, bytes.max(16), stream.as_inner()) };
+            unsafe { cuda::cuMemAllocAsync(&mut memory.address, bytes.max(16), queue.as_inner()) };
         check(code, &format!("taking {bytes} bytes of device memory"))?;
         Ok(memory)
     }
@@ -41,8 +73,8 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::new`].
-    pub fn zeros(bytes: u64, stream: &Arc<Stream>) -> Result<Self> {
-        let memory = Memory::new(bytes, stream)?;
+    pub fn zeros(bytes: u64, queue: &Arc<Queue>) -> Result<Self> {
+        let memory = Memory::new(bytes, queue)?;
         memory.clear(memory.bytes)?;
         Ok(memory)
     }
@@ -56,8 +88,9 @@ impl Memory {
     /// If they are more than it has.
     pub fn clear(&self, bytes: usize) -> Result<()> {
         assert!(bytes <= self.bytes, "{bytes} bytes of {}", self.bytes);
+        self.queue.make_current()?;
         // SAFETY: the memory has so many bytes.
-        let code = unsafe { cuda::cuMemsetD8Async(self.address, 0, bytes, self.stream.as_inner()) };
+        let code = unsafe { cuda::cuMemsetD8Async(self.address, 0, bytes, self.queue.as_inner()) };
         check(code, "clearing device memory")
     }
 
@@ -65,8 +98,8 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::new`].
-    pub fn of(host: &[u8], stream: &Arc<Stream>) -> Result<Self> {
-        let memory = Memory::new(host.len() as u64, stream)?;
+    pub fn of(host: &[u8], queue: &Arc<Queue>) -> Result<Self> {
+        let memory = Memory::new(host.len() as u64, queue)?;
         memory.write(host)?;
         Ok(memory)
     }
@@ -80,7 +113,8 @@ impl Memory {
     /// If they are more than it has.
     pub fn write(&self, host: &[u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes into {}", host.len(), self.bytes);
-        let stream = self.stream.as_inner();
+        self.queue.make_current()?;
+        let stream = self.queue.as_inner();
         // SAFETY: both sides have so many bytes, and the host's stay until the stream is waited for.
         unsafe {
             let code =
@@ -99,7 +133,7 @@ impl Memory {
     /// If more bytes are wanted than it has.
     pub fn read(&self, host: &mut [u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes of {}", host.len(), self.bytes);
-        read(self.address, host, &self.stream)
+        read(self.address, host, &self.queue)
     }
 
     /// Its address.
@@ -123,8 +157,9 @@ impl Memory {
 }
 
 /// Copies bytes from a device address to the host, after what was queued before on the stream.
-pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], stream: &Stream) -> Result<()> {
-    let stream = stream.as_inner();
+pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], queue: &Queue) -> Result<()> {
+    queue.make_current()?;
+    let stream = queue.as_inner();
     // SAFETY: callers own so many bytes at the address; the host's stay until the stream has been
     // waited for.
     unsafe {
@@ -138,8 +173,9 @@ pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], stream: &Stream)
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.address != 0 {
-            // SAFETY: it was taken once and is given back once, behind the stream's work.
-            unsafe { cuda::cuMemFreeAsync(self.address, self.stream.as_inner()) };
+            // SAFETY: it was taken once and is given back once, behind the work of the stream, which
+            // this keeps alive.
+            unsafe { cuda::cuMemFreeAsync(self.address, self.queue.as_inner()) };
         }
     }
 }
@@ -158,13 +194,13 @@ impl<T> std::fmt::Debug for Vector<T> {
 }
 
 impl<T: Scalar> Vector<T> {
-    pub(super) fn of(host: &[T], stream: &Arc<Stream>) -> Result<Self> {
-        let memory = Memory::of(bytemuck::cast_slice(host), stream)?;
+    pub(super) fn of(host: &[T], queue: &Arc<Queue>) -> Result<Self> {
+        let memory = Memory::of(bytemuck::cast_slice(host), queue)?;
         Ok(Vector { memory, len: host.len(), scalar: PhantomData })
     }
 
-    pub(super) fn zeros(len: usize, stream: &Arc<Stream>) -> Result<Self> {
-        let memory = Memory::zeros((len * size_of::<T>()) as u64, stream)?;
+    pub(super) fn zeros(len: usize, queue: &Arc<Queue>) -> Result<Self> {
+        let memory = Memory::zeros((len * size_of::<T>()) as u64, queue)?;
         Ok(Vector { memory, len, scalar: PhantomData })
     }
 

@@ -5,7 +5,8 @@
 //! ([`Builder`](crate::format::Builder)); this module does it. The driver is opened at run time, so the
 //! program starts on machines without one.
 //!
-//! All `unsafe` code of the library is here: each block says why it is sound.
+//! Nearly all `unsafe` code of the library is here, the rest where a GPU is measured
+//! (`measure/gpu.rs`): each block says why it is sound.
 #![allow(unsafe_code, reason = "the CUDA driver is a C library")]
 
 mod convert;
@@ -37,6 +38,8 @@ pub use memory::Vector;
 pub use operator::CudaOperator;
 pub use placed::Placed;
 
+use memory::Queue;
+
 use super::Device;
 use super::gpu::{self, Told};
 use crate::error::{Error, Result};
@@ -57,8 +60,7 @@ pub struct Gpu {
     workspace: Mutex<Option<memory::Memory>>,
     kept: Mutex<features::Kept>,
     overlap: Option<overlap::Overlap>,
-    stream: Arc<Stream>,
-    context: Context,
+    queue: Arc<Queue>,
 }
 
 impl std::fmt::Debug for Gpu {
@@ -129,8 +131,7 @@ impl Gpu {
             workspace: Mutex::default(),
             kept: Mutex::new(features::Kept::new()?),
             overlap: overlap::Overlap::find(device),
-            stream: Arc::new(stream),
-            context,
+            queue: Arc::new(Queue::new(stream, context)),
         })
     }
 
@@ -157,7 +158,7 @@ impl Gpu {
 
     /// The stream that this backend's own work runs on.
     pub fn stream(&self) -> &Stream {
-        &self.stream
+        &self.queue
     }
 
     /// Makes this GPU's context the calling thread's current one.
@@ -165,8 +166,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::Device`] from the driver.
     pub fn make_current(&self) -> Result<()> {
-        cust::context::CurrentContext::set_current(&self.context)
-            .map_err(failed("making the context current"))
+        self.queue.make_current()
     }
 
     /// Copies a vector to the device.
@@ -175,7 +175,7 @@ impl Gpu {
     /// [`Error::Device`] where the memory does not suffice.
     pub fn vector<T: Scalar>(&self, host: &[T]) -> Result<Vector<T>> {
         self.make_current()?;
-        Vector::of(host, &self.stream)
+        Vector::of(host, &self.queue)
     }
 
     /// A vector of zeros on the device.
@@ -184,7 +184,7 @@ impl Gpu {
     /// [`Error::Device`] where the memory does not suffice.
     pub fn zeros<T: Scalar>(&self, len: usize) -> Result<Vector<T>> {
         self.make_current()?;
-        Vector::zeros(len, &self.stream)
+        Vector::zeros(len, &self.queue)
     }
 
     /// Uploads a layout that the host made and finds its kernels.
@@ -232,9 +232,9 @@ impl Gpu {
     pub fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
         let event = || Event::new(EventFlags::DEFAULT).map_err(failed("making an event"));
         let (start, stop) = (event()?, event()?);
-        start.record(&self.stream).map_err(failed("recording an event"))?;
+        start.record(&self.queue).map_err(failed("recording an event"))?;
         work()?;
-        stop.record(&self.stream).map_err(failed("recording an event"))?;
+        stop.record(&self.queue).map_err(failed("recording an event"))?;
         stop.synchronize().map_err(failed("a kernel"))?;
         let ms = stop.elapsed_time_f32(&start).map_err(failed("reading an event"))?;
         Ok(f64::from(ms) / 1e3)
@@ -253,9 +253,7 @@ impl Gpu {
         let step = operator::Step::new(self, &launch, operator::plain)?;
         // SAFETY: none of the process's memory is at the address that the kernel writes to, so it
         // changes none; the driver stops it.
-        step.map_or(Ok(()), |step| unsafe {
-            step.launch(NOWHERE, 1.0, 0.0, self.stream.as_inner())
-        })
+        step.map_or(Ok(()), |step| unsafe { step.launch(NOWHERE, 1.0, 0.0, self.queue.as_inner()) })
     }
 
     /// Waits for the stream.
@@ -263,7 +261,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::Device`] where a kernel faulted.
     pub fn synchronize(&self) -> Result<()> {
-        self.stream.synchronize().map_err(failed("a kernel"))
+        self.queue.synchronize().map_err(failed("a kernel"))
     }
 }
 

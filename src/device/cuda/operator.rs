@@ -8,7 +8,7 @@ use cust::module::Module;
 use cust::sys as cuda;
 
 use super::convert::word;
-use super::memory::Memory;
+use super::memory::{Memory, Queue};
 use super::overlap::Overlap;
 use super::{DeviceCsr, Gpu, check, cusparse, failed};
 use crate::error::{Error, Result};
@@ -67,7 +67,20 @@ pub(super) struct Step {
     /// Where its start overlaps with the end of what is ahead in the stream.
     overlap: Option<Overlap>,
     _module: Arc<Module>,
+    /// What the module lives in.
+    _queue: Arc<Queue>,
 }
+
+// SAFETY: a kernel belongs to its module, and may be launched by any thread.
+unsafe impl Send for Step {}
+// SAFETY: the same; nothing in it changes.
+unsafe impl Sync for Step {}
+
+/// Operators go from thread to thread, with a GPU as without.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<crate::PreparedOperator<f64>>();
+};
 
 impl Step {
     /// Finds the kernel of a launch; `None` where it has no blocks.
@@ -116,6 +129,7 @@ impl Step {
             image: launch.image,
             overlap: None,
             _module: module,
+            _queue: Arc::clone(&gpu.queue),
         }))
     }
 
@@ -245,7 +259,7 @@ impl<T: Scalar> CudaOperator<T> {
             .on_device()
             .ok_or_else(|| Error::Device("this format has no kernel for a GPU".to_string()))?;
         let OnDevice { arrays, values, scratch, launches, vendor } = described;
-        let arrays = arrays.iter().map(|bytes| Memory::of(bytes, &gpu.stream));
+        let arrays = arrays.iter().map(|bytes| Memory::of(bytes, &gpu.queue));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         let vendor = vendor.map(|vendor| (vendor, [0, 1, 2].map(|i: usize| arrays[i].address())));
         let fixed = |arg: Arg| match arg {
@@ -322,7 +336,7 @@ impl<T: Scalar> CudaOperator<T> {
 
     fn with_vendor(mut self, gpu: &Gpu, vendor: Option<(Vendor, [u64; 3])>) -> Result<Self> {
         if let Some((vendor, addresses)) = vendor {
-            let product = cusparse::Product::new::<T>(&vendor, addresses, &gpu.stream)?;
+            let product = cusparse::Product::new::<T>(&vendor, addresses, &gpu.queue)?;
             self.vendor = Some((vendor, addresses, product));
         }
         // What was preprocessed has ended before the first product, on whatever stream that is.
@@ -396,7 +410,7 @@ impl<T: Scalar> CudaOperator<T> {
         gpu: &Gpu,
         values: cuda::CUdeviceptr,
     ) -> Result<()> {
-        let stream = gpu.stream.as_inner();
+        let stream = gpu.queue.as_inner();
         let Values::Device { csr, update, newest, .. } = &mut self.values else {
             return Err(Error::Device("this layout was made on the host".to_string()));
         };
@@ -404,7 +418,7 @@ impl<T: Scalar> CudaOperator<T> {
         let first = newest.is_none();
         let copy = match newest {
             Some(copy) => copy,
-            None => newest.insert(Memory::new(bytes, &gpu.stream)?),
+            None => newest.insert(Memory::new(bytes, &gpu.queue)?),
         };
         let to = copy.address();
         // SAFETY: both sides have `nnz` values.
@@ -428,7 +442,7 @@ impl<T: Scalar> CudaOperator<T> {
             (vendor, addresses.map(|address| if address == old { to } else { address }))
         });
         if let Some((vendor, addresses)) = vendor {
-            let product = cusparse::Product::new::<T>(&vendor, addresses, &gpu.stream)?;
+            let product = cusparse::Product::new::<T>(&vendor, addresses, &gpu.queue)?;
             self.vendor = Some((vendor, addresses, product));
         }
         Ok(())
@@ -462,7 +476,7 @@ impl<T: Scalar> CudaOperator<T> {
         array.write(bytemuck::bytes_of(&row))?;
         // SAFETY: the operator's arrays live as long as `self`, the values by this function's own
         // contract until the copy below has waited.
-        unsafe { step.launch([0, 0, values], T::ZERO, T::ZERO, gpu.stream.as_inner())? };
+        unsafe { step.launch([0, 0, values], T::ZERO, T::ZERO, gpu.queue.as_inner())? };
         array.read(bytemuck::bytes_of_mut(&mut row))?;
         Ok((row != u32::MAX).then(|| reason(row)))
     }
@@ -523,7 +537,7 @@ fn product(
     scratch: &[u64],
     fixed: impl Fn(Arg) -> Word,
 ) -> Result<(Vec<Step>, Vec<Memory>)> {
-    let scratch = scratch.iter().map(|&bytes| Memory::zeros(bytes, &gpu.stream));
+    let scratch = scratch.iter().map(|&bytes| Memory::zeros(bytes, &gpu.queue));
     let scratch = scratch.collect::<Result<Vec<_>>>()?;
     let steps = launches.iter().filter_map(|launch| {
         let step = Step::new(gpu, launch, |arg| match arg {

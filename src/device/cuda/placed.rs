@@ -105,11 +105,12 @@ impl<T: Scalar> Placed<T> {
         self.order.as_deref()
     }
 
-    /// One product with host vectors: copies x and y over, multiplies, copies y back.
+    /// One product with host vectors of the matrix's lengths: copies x and y over, multiplies, copies
+    /// y back.
     ///
     /// # Errors
     /// [`Error::Device`] from any step.
-    pub fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
+    pub(crate) fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
         self.gpu.make_current()?;
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         let (device_x, device_y) = match staging.as_mut() {
@@ -126,15 +127,15 @@ impl<T: Scalar> Placed<T> {
         let (at_x, at_y) = (device_x.address(), device_y.address());
         // SAFETY: both vectors live until the copy below has waited for the stream; the caller has
         // checked their lengths against the matrix.
-        unsafe { self.operator.apply_raw(alpha, at_x, beta, at_y, self.gpu.stream.as_inner())? };
+        unsafe { self.operator.apply_raw(alpha, at_x, beta, at_y, self.gpu.queue.as_inner())? };
         device_y.read(y)
     }
 
-    /// Why the layout cannot hold these values: see [`Layout::check_values`].
+    /// Why the layout cannot hold these values, `nnz` of them: see [`Layout::check_values`].
     ///
     /// # Errors
     /// [`Error::Device`] from any step.
-    pub fn check_values(&self, values: &[T]) -> Result<Option<Refusal>> {
+    pub(crate) fn check_values(&self, values: &[T]) -> Result<Option<Refusal>> {
         if let Some(layout) = &self.host {
             return Ok(layout.check_values(values).err());
         }
@@ -151,7 +152,7 @@ impl<T: Scalar> Placed<T> {
     ///
     /// # Errors
     /// [`Error::Device`] from any step.
-    pub fn set_values(&mut self, values: &[T]) -> Result<()> {
+    pub(crate) fn set_values(&mut self, values: &[T]) -> Result<()> {
         self.gpu.make_current()?;
         if let Some(layout) = &mut self.host {
             layout.set_values(values);
@@ -173,9 +174,11 @@ impl<T: Scalar> Placed<T> {
     /// `values` is the address of `nnz` values on this GPU, written by now.
     pub unsafe fn set_device_values(&mut self, values: cuda::CUdeviceptr) -> Result<()> {
         self.gpu.make_current()?;
-        if self.host.as_ref().is_some_and(|layout| layout.limits_values()) {
+        // Numbers of 32 bits tell where each value went.
+        let numbered = u32::try_from(self.nnz).is_ok_and(|nnz| nnz < u32::MAX);
+        if self.host.as_ref().is_some_and(|layout| layout.limits_values() || !numbered) {
             let mut host = vec![T::ZERO; self.nnz];
-            read(values, bytemuck::cast_slice_mut(&mut host), &self.gpu.stream)?;
+            read(values, bytemuck::cast_slice_mut(&mut host), &self.gpu.queue)?;
             if let Some(reason) = self.check_values(&host)? {
                 return Err(Error::argument(reason.to_string()));
             }
@@ -215,7 +218,7 @@ impl<T: Scalar> Placed<T> {
             if let Some(step) = step {
                 // SAFETY: the arrays have so many slots and live as long as `self`, the values by
                 // the caller's contract until the stream is waited for.
-                unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.gpu.stream.as_inner())? };
+                unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.gpu.queue.as_inner())? };
             }
         }
         Ok(())
@@ -226,7 +229,7 @@ impl<T: Scalar> Placed<T> {
     fn find_sources(&mut self) -> Result<Vec<Memory>> {
         let Some(layout) = &mut self.host else { return Ok(Vec::new()) };
         let arrays = sources(layout.as_mut(), self.nnz);
-        let upload = |array: &Vec<u32>| Memory::of(bytemuck::cast_slice(array), &self.gpu.stream);
+        let upload = |array: &Vec<u32>| Memory::of(bytemuck::cast_slice(array), &self.gpu.queue);
         arrays.iter().map(upload).collect()
     }
 
