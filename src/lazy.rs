@@ -65,15 +65,26 @@ enum Stage<T: Scalar> {
     /// It is known what pays from which product on.
     Planned(Source<T>, Plan),
     /// It is converted in a thread.
-    Converting(Candidate, Receiver<Result<Box<dyn Layout<T>>>>),
+    Converting(Receiver<Result<Option<Converted<T>>>>),
     /// It stays as it is.
     Done,
 }
 
-/// A candidate, and the products from which on it would have paid.
+/// A candidate, and the matrix in its layout.
+type Converted<T> = (Candidate, Box<dyn Layout<T>>);
+
+/// Candidates, the best one first, and the products from which on that would have paid.
 struct Plan {
-    candidate: Candidate,
+    candidates: Vec<Candidate>,
     from: u64,
+}
+
+impl Plan {
+    /// What `make` makes of the first candidate that it does not refuse; none where it refuses all.
+    fn first<O>(&self, make: impl Fn(&Candidate) -> Result<O>) -> Result<Option<O>> {
+        let made = self.candidates.iter().map(make);
+        made.filter(|made| !matches!(made, Err(Error::Refused { .. }))).next().transpose()
+    }
 }
 
 /// Seconds that features and estimates take for each nonzero, about: to begin at a time, no more.
@@ -177,9 +188,13 @@ impl<T: Scalar> LazyOperator<T> {
                 Err(TryRecvError::Disconnected) => {}
             },
             Stage::Planned(source, plan) => self.plan(source, Some(plan))?,
-            Stage::Converting(candidate, converted) => match converted.try_recv() {
-                Ok(layout) => self.take(self.operator.relaid(candidate, layout?)),
-                Err(TryRecvError::Empty) => self.stage = Stage::Converting(candidate, converted),
+            Stage::Converting(converted) => match converted.try_recv() {
+                Ok(converted) => {
+                    if let Some((candidate, layout)) = converted? {
+                        self.take(self.operator.relaid(candidate, layout));
+                    }
+                }
+                Err(TryRecvError::Empty) => self.stage = Stage::Converting(converted),
                 Err(TryRecvError::Disconnected) => {}
             },
         }
@@ -195,14 +210,15 @@ impl<T: Scalar> LazyOperator<T> {
         }
         match (self.conversion, source.tuner.device().kind) {
             (Conversion::Here, _) | (_, Kind::Gpu) => {
-                let operator = source.prepare(&plan.candidate)?;
-                self.take(operator);
+                if let Some(operator) = plan.first(|candidate| source.prepare(candidate))? {
+                    self.take(operator);
+                }
             }
             (Conversion::Background, Kind::Host) => {
                 let (sender, converted) = channel();
-                let candidate = plan.candidate.clone();
-                thread::spawn(move || drop(sender.send(source.convert(&plan.candidate))));
-                self.stage = Stage::Converting(candidate, converted);
+                let convert = move || plan.first(|candidate| source.convert(candidate));
+                thread::spawn(move || drop(sender.send(convert())));
+                self.stage = Stage::Converting(converted);
             }
         }
         Ok(())
@@ -222,17 +238,18 @@ impl<T: Scalar> LazyOperator<T> {
 
 impl<T: Scalar> Source<T> {
     fn prepare(&self, candidate: &Candidate) -> Result<PreparedOperator<T>> {
-        let structure = Structure::sampled(&*self.csr);
+        let structure = Structure::sampled(&*self.csr).with_partitioning();
         let target = choose::target(self.tuner.device(), &self.workload);
         let target = choose::target_of(candidate, &target);
         self.tuner.meter().prepare(&self.csr, &structure, candidate, &target)
     }
 
-    /// The layout of a candidate, on the host.
-    fn convert(&self, candidate: &Candidate) -> Result<Box<dyn Layout<T>>> {
-        let structure = Structure::of(&*self.csr);
+    /// A candidate and its layout, on the host.
+    fn convert(&self, candidate: &Candidate) -> Result<Converted<T>> {
+        let structure = Structure::of(&*self.csr).with_partitioning();
         let target = choose::target(self.tuner.device(), &self.workload);
-        candidate.convert(&self.csr, &structure, &choose::target_of(candidate, &target))
+        let target = choose::target_of(candidate, &target);
+        Ok((candidate.clone(), candidate.convert(&self.csr, &structure, &target)?))
     }
 
     /// Ranks the candidates beside the one that is held, for many products: nobody knows how many.
@@ -242,8 +259,8 @@ impl<T: Scalar> Source<T> {
     }
 }
 
-/// The candidate whose conversion pays first beside the one that is held, or rather the best one by
-/// twice as many products; none where nothing is faster.
+/// When a conversion first pays beside the candidate that is held, and those that are faster, the best
+/// one by twice as many products first; none where nothing is faster.
 fn plan_of(choice: &Choice, held: &Candidate) -> Option<Plan> {
     let held = choice.ranked(held)?;
     let much_us = (1.0 - NEAR_TIE) * held.spmv_us;
@@ -256,8 +273,10 @@ fn plan_of(choice: &Choice, held: &Candidate) -> Option<Plan> {
     let from = faster().map(pays_from).min()?;
     let by_then = 2.0 * from.max(1) as f64;
     let by_then_us = |ranked: &Ranked| ranked.convert_us + by_then * ranked.spmv_us;
-    let best = faster().min_by(|a, b| by_then_us(a).total_cmp(&by_then_us(b)))?;
-    Some(Plan { candidate: best.candidate.clone(), from: pays_from(best).max(from) })
+    let mut best: Vec<&Ranked> = faster().collect();
+    best.sort_by(|a, b| by_then_us(a).total_cmp(&by_then_us(b)));
+    let from = best.first().map_or(from, |best| pays_from(best).max(from));
+    Some(Plan { candidates: best.into_iter().map(|r| r.candidate.clone()).collect(), from })
 }
 
 #[cfg(test)]
@@ -334,8 +353,31 @@ mod tests {
         }
         for (held, from) in [("cusparse:alg=csr_alg1", 4), ("csr", 10)] {
             let plan = plan_of(&choice, &held.parse().expect("a candidate")).expect("hll pays");
-            assert_eq!((plan.candidate.format.name(), plan.from), ("hll", from), "{held}");
+            let best = plan.candidates.first().expect("a candidate");
+            assert_eq!((best.format.name(), plan.from), ("hll", from), "{held}");
         }
+    }
+
+    #[test]
+    fn the_next_best_is_made_where_the_best_refuses() {
+        let named = |name: &&str| name.parse().expect("a candidate");
+        let plan = Plan { candidates: ["hll", "pjds", "ell"].iter().map(named).collect(), from: 0 };
+        let refusing = |names: &'static str| {
+            move |candidate: &Candidate| match names.contains(candidate.format.name()) {
+                true => {
+                    Err(Error::Refused { candidate: candidate.to_string(), reason: "so".into() })
+                }
+                false => Ok(candidate.format.name()),
+            }
+        };
+        let made = |names| plan.first(refusing(names)).expect("a refusal is no error");
+        assert_eq!(
+            [made(""), made("hll"), made("hll pjds")],
+            [Some("hll"), Some("pjds"), Some("ell")]
+        );
+        assert_eq!(made("hll pjds ell"), None);
+        let failing = |_: &Candidate| Err::<(), _>(Error::Device("gone".into()));
+        plan.first(failing).expect_err("what is no refusal is told");
     }
 
     #[test]
