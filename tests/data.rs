@@ -11,7 +11,7 @@ fn the_samples_are_what_the_generators_make() {
         let made = generate::by_name(class, rows, 1).expect("the class exists").cast::<f32>();
         assert_eq!(
             stored, made,
-            "write it again: ellect generate {class} --rows {rows} --precision f32 -o {path}"
+            "write it again: ellect generate {class}:{rows} --precision f32 -o {path}"
         );
     }
 }

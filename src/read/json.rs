@@ -4,16 +4,20 @@
 //! {"nrows": 2, "ncols": 3, "row_ptr": [0, 1, 3], "col_idx": [2, 0, 1], "values": [1.5, 2, -3]}
 //! ```
 //!
-//! Indices count from 0. Without `values`, every entry is 1. Unknown keys are refused.
+//! Indices count from 0. Without `values`, every entry is 1. Unknown keys are refused, and more than
+//! 256 MiB of text: that is for the other formats.
 
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 
 use serde::Deserialize;
 
-use super::{Limits, io_error};
+use super::{Limited, Limits, io_error};
 use crate::csr::Csr;
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
+
+/// The most bytes of the text: each number is held in up to 8 bytes for the 2 that it may take.
+const MAX_BYTES: u64 = 1 << 28;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,7 +35,9 @@ struct Matrix {
 /// # Errors
 /// [`Error::Input`] with the line of a fault, [`Error::Limit`].
 pub(super) fn read<T: Scalar>(source: impl Read, limits: &Limits) -> Result<Csr<T>> {
-    let matrix: Matrix = serde_json::from_reader(source).map_err(json_error)?;
+    let limit = limits.bytes.min(MAX_BYTES);
+    let source = Limited { source, read: 0, limit };
+    let matrix: Matrix = serde_json::from_reader(BufReader::new(source)).map_err(json_error)?;
     let (nrows, ncols) = limits.dimensions(At::Whole, matrix.nrows, matrix.ncols)?;
     limits.entries(At::Whole, matrix.col_idx.len() as u64)?;
     limits.borne_out(0, ncols, matrix.col_idx.len())?;

@@ -24,6 +24,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
+use rayon::prelude::*;
+
 use crate::csr::{Csr, MAX_DIMENSION};
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
@@ -72,7 +74,7 @@ pub fn file<T: Scalar>(path: impl AsRef<Path>, limits: &Limits) -> Result<Csr<T>
     file.rewind().map_err(named)?;
     match sniff(&head) {
         // An archive is read in place: its directory is at the end.
-        Ok(Content::Zip) => npz::read(BufReader::new(file), limits),
+        Ok(Content::Zip) => npz::read(BufReader::new(file), limits).and_then(finite),
         _ => stream(file, limits),
     }
 }
@@ -83,7 +85,7 @@ pub fn file<T: Scalar>(path: impl AsRef<Path>, limits: &Limits) -> Result<Csr<T>
 /// As [`file()`].
 pub fn bytes<T: Scalar>(bytes: &[u8], limits: &Limits) -> Result<Csr<T>> {
     match sniff(bytes) {
-        Ok(Content::Zip) => npz::read(Cursor::new(bytes), limits),
+        Ok(Content::Zip) => npz::read(Cursor::new(bytes), limits).and_then(finite),
         _ => stream(bytes, limits),
     }
 }
@@ -96,8 +98,26 @@ pub fn bytes<T: Scalar>(bytes: &[u8], limits: &Limits) -> Result<Csr<T>> {
 /// # Errors
 /// As [`file()`].
 pub fn stream<T: Scalar>(source: impl Read + Send, limits: &Limits) -> Result<Csr<T>> {
-    layer(Box::new(source), limits, MAX_LAYERS)
+    layer(Box::new(source), limits, MAX_LAYERS).and_then(finite)
 }
+
+/// Values are finite as they are read, sums of those of one place may not be.
+fn finite<T: Scalar>(csr: Csr<T>) -> Result<Csr<T>> {
+    let Some(k) = csr.values().par_iter().position_first(|value| !value.to_f64().is_finite())
+    else {
+        return Ok(csr);
+    };
+    let row = csr.row_ptr().partition_point(|&start| start <= k);
+    Err(Error::input(format!(
+        "entries of row {row}, column {} sum to {:e}; the sum must be finite in {}",
+        csr.col_idx()[k] + 1,
+        csr.values()[k].to_f64(),
+        T::PRECISION
+    )))
+}
+
+/// The most bytes of an archive that comes out of compression: it is held in memory.
+const MAX_ARCHIVE: u64 = 1 << 30;
 
 /// Compressed layers around a matrix; more are a trick.
 const MAX_LAYERS: usize = 3;
@@ -111,13 +131,14 @@ fn layer<'a, T: Scalar>(
     let mut head = Vec::new();
     source.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(io_error)?;
     let content = sniff(&head)?;
-    let mut source = Cursor::new(head).chain(source);
+    let source = Cursor::new(head).chain(source);
     match content {
         Content::MatrixMarket => matrix_market::read(BufReader::new(source), limits),
-        Content::Json => json::read(BufReader::new(source), limits),
+        Content::Json => json::read(source, limits),
         Content::Zip => {
             let mut archive = Vec::new();
-            source.read_to_end(&mut archive).map_err(io_error)?;
+            let limit = if layers_left < MAX_LAYERS { MAX_ARCHIVE } else { u64::MAX };
+            Limited { source, read: 0, limit }.read_to_end(&mut archive).map_err(io_error)?;
             npz::read(Cursor::new(archive), limits)
         }
         Content::Gzip | Content::Zstd if layers_left == 0 => Err(Error::input(format!(

@@ -39,7 +39,7 @@ pub(super) fn read<T: Scalar>(source: impl Read + Seek, limits: &Limits) -> Resu
             excerpt(format.as_bytes())
         )));
     }
-    let shape = archive.elements("shape", 1, u64::MAX, |header, bytes| {
+    let shape = archive.elements("shape", 1, 2, |header, bytes| {
         header.index(bytes).ok_or_else(|| NOT_WHOLE.into())
     })?;
     let &[nrows, ncols] = shape.as_slice() else {
@@ -115,14 +115,15 @@ impl<R: Read + Seek> Archive<'_, R> {
     fn pointers(&mut self, len: usize, entries: usize) -> Result<Vec<usize>> {
         let bound = entries as u64 + 1;
         let mut last = 0;
-        let pointers =
-            self.elements("indptr", 1, u64::MAX, |header, bytes| match header.index(bytes) {
-                Some(pointer) if pointer < bound && pointer >= last => {
-                    last = pointer;
-                    Ok(pointer as usize)
-                }
-                _ => Err(format!("it must be a whole number from {last} to {entries}")),
-            })?;
+        let pointers = self.elements("indptr", 1, len as u64 + 1, |header, bytes| match header
+            .index(bytes)
+        {
+            Some(pointer) if pointer < bound && pointer >= last => {
+                last = pointer;
+                Ok(pointer as usize)
+            }
+            _ => Err(format!("it must be a whole number from {last} to {entries}")),
+        })?;
         if pointers.len() != len + 1 || pointers[0] != 0 {
             return Err(Error::input(format!(
                 "array 'indptr' has {} elements and starts with {:?}; it must have {} and start \
@@ -177,6 +178,7 @@ impl<R: Read + Seek> Archive<'_, R> {
         }
         if len > most {
             self.limits.entries(At::Whole, len)?;
+            return Err(in_array(format!("it has {len} elements; there are at most {most}")));
         }
         self.bytes = self.bytes.saturating_add(len.saturating_mul(header.size as u64));
         if self.bytes > self.limits.bytes {
