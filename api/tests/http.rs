@@ -216,11 +216,15 @@ fn a_body_that_is_announced_too_large_is_not_waited_for() {
 fn callers_beyond_the_queue_are_asked_to_come_back() {
     let service = serve(&["--workers", "1", "--queue", "0"]);
     let matrix = sample("circuit");
+    // Bodies that arrive take none of the places, of which there is one.
     let first = service.admitted(matrix.len());
+    assert_eq!(service.recommend("", "", &matrix).0, 200);
+    let others = [(); 7].map(|()| service.admitted(matrix.len()));
     let turned_away = service.ask("POST", "/recommend", "", &matrix);
     assert_eq!(turned_away.status, 503);
     assert!(turned_away.head.contains("retry-after: "), "{}", turned_away.head);
     assert_eq!(answer(first, &matrix).status, 200);
+    drop(others);
     // The place is given back a moment after the answer.
     let answered = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,6 +1,6 @@
 //! The body of a request: spooled to a temporary file, so that memory is taken for the matrix alone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -12,6 +12,9 @@ use super::failure::Failure;
 
 /// A body of which nothing more arrives for so long is given up.
 const STALLED: Duration = Duration::from_secs(30);
+
+/// So is one that has not arrived as a whole after so long: it holds a place that others want.
+const ARRIVING: Duration = Duration::from_secs(600);
 
 /// Refuses what the headers already show to be in vain.
 ///
@@ -37,8 +40,10 @@ pub async fn spool(body: Body, limit: u64) -> Result<tempfile::NamedTempFile, Fa
     let mut sink = tokio::fs::File::create(file.path()).await.map_err(Failure::internal)?;
     let mut chunks = body.into_data_stream();
     let mut bytes = 0;
+    let start = Instant::now();
     loop {
-        let chunk = match tokio::time::timeout(STALLED, chunks.next()).await {
+        let patience = STALLED.min(ARRIVING.saturating_sub(start.elapsed()));
+        let chunk = match tokio::time::timeout(patience, chunks.next()).await {
             Ok(None) => break,
             Ok(Some(Ok(chunk))) => chunk,
             Ok(Some(Err(error))) => {
@@ -53,7 +58,10 @@ pub async fn spool(body: Body, limit: u64) -> Result<tempfile::NamedTempFile, Fa
                     StatusCode::REQUEST_TIMEOUT,
                     "timeout",
                     format!(
-                        "the body stopped after {bytes} bytes; {} s went by without another one",
+                        "the body is at {bytes} bytes after {} s; all of it must arrive within {} s, \
+                         and none of it more than {} s after what was before",
+                        start.elapsed().as_secs(),
+                        ARRIVING.as_secs(),
                         STALLED.as_secs()
                     ),
                 ));

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
 use ellect::measure::Meter;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::failure::Failure;
 use crate::options::timing_meter;
@@ -15,8 +15,11 @@ use crate::options::timing_meter;
 pub struct Devices {
     data: PathBuf,
     waiting: u32,
-    opened: Mutex<HashMap<String, Arc<Measured>>>,
+    /// By name; a cell is filled by the first request for its device.
+    opened: Mutex<HashMap<String, Arc<Cell>>>,
 }
+
+type Cell = OnceCell<Arc<Measured>>;
 
 /// A device that is measured on.
 pub struct Measured {
@@ -37,18 +40,23 @@ impl Devices {
     /// # Errors
     /// Where there is no such device, or it cannot be measured on.
     pub async fn open(&self, name: &str) -> Result<Arc<Measured>, Failure> {
-        let mut opened = self.opened.lock().await;
-        if let Some(measured) = opened.get(name) {
-            return Ok(Arc::clone(measured));
+        let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let cell = Arc::clone(opened().entry(name.to_string()).or_default());
+        let measured = cell.get_or_try_init(|| self.start(name)).await.cloned();
+        if measured.is_err() {
+            // Nothing is kept of a name that nobody else asks for just now.
+            opened().retain(|_, cell| cell.initialized() || Arc::strong_count(cell) > 2);
         }
+        measured
+    }
+
+    async fn start(&self, name: &str) -> Result<Arc<Measured>, Failure> {
         let (device, data) = (name.to_string(), self.data.clone());
         let starting = tokio::task::spawn_blocking(move || {
             timing_meter(&device, &data).and_then(|meter| meter.check().map(|()| meter))
         });
         let meter = Arc::new(starting.await.map_err(Failure::internal)??);
-        let measured = Arc::new(Measured { meter, places: Places::new(1, self.waiting) });
-        opened.insert(name.to_string(), Arc::clone(&measured));
-        Ok(measured)
+        Ok(Arc::new(Measured { meter, places: Places::new(1, self.waiting) }))
     }
 }
 

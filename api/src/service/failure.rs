@@ -61,7 +61,7 @@ impl IntoResponse for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let (status, kind) = match &error {
-            Error::Input { .. } => (StatusCode::BAD_REQUEST, "input"),
+            Error::Input { .. } | Error::Shape { .. } => (StatusCode::BAD_REQUEST, "input"),
             Error::Limit { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
             Error::Argument(_) => (StatusCode::BAD_REQUEST, "argument"),
             Error::Device(_) => (StatusCode::BAD_REQUEST, "device"),

@@ -58,11 +58,21 @@ pub struct Config {
 /// A request that takes longer after its body has arrived is given up.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The most seconds that measuring may take for one request, whatever budget it asks for.
-const MAX_BUDGET_S: f64 = 120.0;
+/// The most that measuring may take for one request, whatever budget it asks for.
+const MAX_BUDGET: Duration = Duration::from_secs(120);
+
+/// The most rows beyond the number of entries: each costs all candidates memory and time, and a body
+/// of a few bytes may claim them.
+const MAX_EMPTY_ROWS: u64 = 1 << 22;
+
+/// Bodies that may arrive at once, for each request that may be at work or wait: a slow one takes no
+/// place from others.
+const ARRIVING: u32 = 8;
 
 struct Service {
     config: Config,
+    /// Bodies that arrive.
+    arriving: Places,
     /// Requests that time nothing.
     places: Places,
     devices: Devices,
@@ -71,7 +81,9 @@ struct Service {
 
 /// The routes.
 pub fn router(config: Config) -> Router {
+    let served = config.workers.saturating_add(config.queue);
     let service = Service {
+        arriving: Places::new(served.saturating_mul(ARRIVING), 0),
         places: Places::new(config.workers, config.queue),
         devices: Devices::new(config.data.clone(), config.queue),
         models: Models::default(),
@@ -138,7 +150,7 @@ async fn recommend(
         .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, "argument", error.body_text()))?;
     let mut options = Options::from_query(&pairs)?;
     if options.measures() {
-        options.budget = Some(options.budget.unwrap_or(MAX_BUDGET_S).min(MAX_BUDGET_S));
+        options.budget = Some(options.budget.unwrap_or(MAX_BUDGET).min(MAX_BUDGET));
     }
     let config = &service.config;
     body::check(&headers, config.max_body)?;
@@ -155,8 +167,12 @@ async fn recommend(
     };
     let queued = measured.as_ref().filter(|_| options.measures());
     let places = queued.map_or(&service.places, |measured| &measured.places);
-    let place = places.admit()?;
+    // Where too many wait already, the body is not taken; while it arrives it takes no place.
+    drop(places.admit()?);
+    let arriving = service.arriving.admit()?;
     let file = body::spool(body, config.max_body).await?;
+    drop(arriving);
+    let place = places.admit()?;
     let answer = async {
         let turn = places.turn().await?;
         let (max_nonzeros, held) = (config.max_nonzeros, Arc::clone(&service));
@@ -189,7 +205,8 @@ fn choose<T: Scalar>(
     nonzeros: u64,
 ) -> Result<Choice, Failure> {
     // Text takes some 30 bytes an entry; what is compressed may unfold to no more.
-    let limits = Limits { nonzeros, bytes: nonzeros.saturating_mul(64), ..Limits::default() };
+    let bytes = nonzeros.saturating_mul(64);
+    let limits = Limits { nonzeros, bytes, empty_rows: MAX_EMPTY_ROWS, ..Limits::default() };
     let start = Instant::now();
     let csr = read::file::<T>(path, &limits)?;
     let read_s = start.elapsed().as_secs_f64();

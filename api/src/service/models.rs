@@ -24,13 +24,14 @@ impl Models {
     /// # Errors
     /// As there; the next request tries again.
     pub fn open(&self, data: &Path, device: &Device, precision: Precision) -> Result<Found> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (device.name.clone(), precision);
-        if let Some(model) = opened.get(&key) {
-            return Ok(model.clone());
+        let found = opened().get(&key).cloned();
+        if let Some(model) = found {
+            return Ok(model);
         }
+        // Nobody waits meanwhile who asks another model; who asks this one loads it too.
         let model = Predictor::open(data, device, precision)?.map(Arc::new);
-        opened.insert(key, model.clone());
-        Ok(model)
+        Ok(opened().entry(key).or_insert(model).clone())
     }
 }
