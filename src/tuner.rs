@@ -237,7 +237,8 @@ impl Tuner {
         if let Some(first) = stale.first() {
             let count = stale.len();
             choice.explanation.push(format!(
-                "What is remembered of {count} candidates is not used: the first was {first}."
+                "Of {count} candidates what is remembered, or ships with this program, is not used: the \
+                 first was {first}."
             ));
         }
         Ok(choice)
@@ -318,10 +319,9 @@ impl Tuner {
         let Some(wisdom) = self.wisdom.as_ref().filter(|wisdom| wisdom.keeps()) else {
             return Ok(());
         };
-        let of_matrix = match wisdom.structure(structure.fingerprint())? {
-            Some(_) => None,
-            None => Some(Record::Structure(StructureRecord::of(structure, &self.source, ""))),
-        };
+        let of_matrix = wisdom.to_keep(structure.fingerprint(), || {
+            StructureRecord::of(structure, &self.source, "")
+        })?;
         let measured = Record::Measurement(Box::new(measurement.clone()));
         wisdom.keep(of_matrix.into_iter().chain([measured]))
     }

@@ -272,12 +272,34 @@ impl Wisdom {
     /// # Errors
     /// [`Error::Wisdom`] where the database is damaged.
     pub fn structure(&self, fingerprint: Fingerprint) -> Result<Option<StructureRecord>> {
+        let own = self.own_structure(fingerprint)?;
+        let shipped = || self.shipped_of(fingerprint)?.structure.clone();
+        Ok(own.or_else(shipped))
+    }
+
+    /// What to keep of a matrix beside its measurements, so that an export tells of it: what ships of
+    /// it, else what `make` says; none where the user's own database holds it.
+    ///
+    /// # Errors
+    /// As [`Wisdom::structure`].
+    pub fn to_keep(
+        &self,
+        fingerprint: Fingerprint,
+        make: impl FnOnce() -> StructureRecord,
+    ) -> Result<Option<Record>> {
+        if self.own_structure(fingerprint)?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Record::Structure(self.structure(fingerprint)?.unwrap_or_else(make))))
+    }
+
+    fn own_structure(&self, fingerprint: Fingerprint) -> Result<Option<StructureRecord>> {
         let key = fingerprint.to_string();
         let own = self.own.as_ref().map(|own| own.get(Tree::Structures, &key)).transpose()?;
-        if let Some(Ok(Record::Structure(structure))) = own.flatten().map(|v| Record::parse(&v)) {
-            return Ok(Some(structure));
-        }
-        Ok(self.shipped_of(fingerprint).and_then(|shipped| shipped.structure.clone()))
+        Ok(match own.flatten().map(|value| Record::parse(&value)) {
+            Some(Ok(Record::Structure(structure))) => Some(structure),
+            _ => None,
+        })
     }
 
     /// Every measurement of a matrix that the user's own database holds, whatever its device.
@@ -557,8 +579,9 @@ fn in_place(
         (Some(Ok(Record::Measurement(stored))), Record::Measurement(record)) => {
             placed(*stored, *record).map(|kept| Record::Measurement(Box::new(kept)))
         }
-        (Some(Ok(Record::Structure(stored))), Record::Structure(record)) if stored == record => {
-            None
+        (Some(Ok(Record::Structure(stored))), Record::Structure(record)) => {
+            let both = record.with(&stored);
+            (both != stored).then_some(Record::Structure(both))
         }
         (_, record) => Some(record),
     })

@@ -51,6 +51,22 @@ impl StructureRecord {
             analysis_s: None,
         }
     }
+
+    /// This record, with what it lacks from another one of the same matrix.
+    pub(super) fn with(mut self, other: &Self) -> Self {
+        let fill = |own: &mut String, other: &str| {
+            if own.is_empty() {
+                *own = other.to_string();
+            }
+        };
+        fill(&mut self.source, &other.source);
+        fill(&mut self.family, &other.family);
+        if self.features.is_empty() {
+            self.features.clone_from(&other.features);
+        }
+        self.analysis_s = self.analysis_s.or(other.analysis_s);
+        self
+    }
 }
 
 /// One record, as a line of an export says it.
@@ -98,6 +114,12 @@ impl Record {
                 if structure.nrows > limit || structure.ncols > limit {
                     let (nrows, ncols) = (structure.nrows, structure.ncols);
                     return Err(format!("{nrows} x {ncols} is over the limit of {limit}"));
+                }
+                if u128::from(structure.nnz)
+                    > u128::from(structure.nrows) * u128::from(structure.ncols)
+                {
+                    let StructureRecord { nrows, ncols, nnz, .. } = structure;
+                    return Err(format!("{nnz} nonzeros do not fit {nrows} x {ncols}"));
                 }
                 if let Some(bad) = structure.analysis_s.filter(|s| !(s.is_finite() && *s >= 0.0)) {
                     return Err(format!("analysis_s is {bad}"));

@@ -237,9 +237,10 @@ impl Store {
                 TransactionError::Storage(error) | TransactionError::Abort(error) => error,
             })
         })?;
+        // The sum is that of what the trees hold, whether or not it reaches the disk.
+        commits.sum = sum;
         guard(&self.path, || self.db.flush())?;
         self.file.sync_all().map_err(io)?;
-        commits.sum = sum;
         commits.note(count).map_err(io)
     }
 

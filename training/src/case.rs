@@ -143,7 +143,9 @@ impl Records {
         };
         let measurement: Measurement = serde_json::from_value(value)?;
         self.sources.insert(measurement.fingerprint, source);
-        self.measurements.push(measurement);
+        let mut record = Record::Measurement(Box::new(measurement));
+        record.validate().map_err(anyhow::Error::msg)?;
+        self.add(record);
         Ok(())
     }
 

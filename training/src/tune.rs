@@ -375,7 +375,7 @@ impl Run<'_> {
                 left -= 1;
                 self.take(entry, prepared, tell)?;
             }
-            self.summary.left = left;
+            self.summary.left += left;
             Ok(())
         })
     }

@@ -13,7 +13,7 @@ use ellect::{Csr, Precision, Scalar, Wisdom, choose};
 
 use super::{Answer, Home, read_matrix, source};
 use crate::cli::Input;
-use crate::options::{Product, seconds, timing_meter};
+use crate::options::{Product, duration, timing_meter};
 use crate::output::{bar, bytes, print, table, time_us};
 
 /// What to time, and how.
@@ -26,8 +26,8 @@ pub struct Measure {
     /// Only candidates whose text begins so, `hll:hack=32` for instance; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// The most seconds that one candidate may take, its conversion included [default: 120]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// The most that one candidate may take, its conversion included [default: 120s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     limit: Option<Duration>,
     /// Time also what is remembered
     #[arg(long)]
@@ -73,7 +73,7 @@ impl Job<'_> {
     /// Measures one candidate after the other; JSON records are printed as they come.
     fn measure<T: Scalar>(&self, csr: &Csr<T>, source: &str) -> Result<Vec<Measurement>> {
         let target = choose::target(self.meter.device(), &self.options.product.workload());
-        let structure = Structure::new(csr.pattern());
+        let structure = Structure::sampled(csr);
         let protocol = Protocol::default();
         let driver = self.meter.driver();
         let wanted = Wanted {
@@ -84,10 +84,11 @@ impl Job<'_> {
             basis: target.basis,
             protocol: protocol.version,
         };
-        let of_matrix = Record::Structure(StructureRecord::of(&structure, source, ""));
-        self.tell(&of_matrix)?;
+        let of_matrix = StructureRecord::of(&structure, source, "");
+        self.tell(&Record::Structure(of_matrix.clone()))?;
         if let Some(wisdom) = self.wisdom {
-            wisdom.keep([of_matrix])?;
+            // What `tune` told of the matrix, its family for instance, stays.
+            wisdom.keep(wisdom.to_keep(structure.fingerprint(), || of_matrix)?)?;
         }
         let bar = bar(self.chosen.len() as u64, "timing");
         let mut measured = Vec::new();
