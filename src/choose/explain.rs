@@ -37,17 +37,21 @@ fn verdict(case: &Case<'_>) -> String {
     }
     let pays = match winner.cost.break_even(&csr.cost, workload) {
         Some(0) => "no more than CSR itself needs".to_string(),
-        Some(from) => format!("which {} pay back", self::products(from)),
+        Some(1) => "which 1 product pays back".to_string(),
+        Some(from) => format!("which {from} products pay back"),
         None => "which the products never pay back".to_string(),
     };
+    let faster = match csr.cost.spmv_s / winner.cost.spmv_s {
+        times if times.is_finite() => format!("; {times:.2} times as fast"),
+        _ => String::new(),
+    };
     format!(
-        "Take {}: a product takes {} instead of {} in CSR ({}; {:.2} times as fast); converting \
-         takes {}, {pays}; with {products} all takes {} instead of {}.",
+        "Take {}: a product takes {} instead of {} in CSR ({}{faster}); converting takes {}, {pays}; \
+         with {products} all takes {} instead of {}.",
         winner.candidate,
         time(winner.cost.spmv_s),
         time(csr.cost.spmv_s),
         csr.candidate,
-        csr.cost.spmv_s / winner.cost.spmv_s,
         time(winner.cost.convert_s),
         time(winner.cost.total_s(workload)),
         time(csr.cost.total_s(workload)),
@@ -59,7 +63,7 @@ fn stay_in_csr(case: &Case<'_>) -> String {
     let Case { workload, entries, .. } = case;
     let winner = &entries[0];
     let cost = &winner.cost;
-    let faster = entries.iter().filter(|entry| entry.cost.spmv_s < 0.98 * cost.spmv_s);
+    let faster = entries.iter().filter(|entry| entry.cost.spmv_s < (1.0 - NEAR_TIE) * cost.spmv_s);
     let fastest = faster.min_by(|a, b| a.cost.spmv_s.total_cmp(&b.cost.spmv_s));
     let pays = fastest.and_then(|entry| Some((entry, entry.cost.break_even(cost, workload)?)));
     let total_s = |entry: &Entry| entry.cost.total_s(workload);
@@ -88,13 +92,14 @@ fn stay_in_csr(case: &Case<'_>) -> String {
     match pays.filter(|&(_, from)| from > workload.spmvs) {
         Some((fastest, from)) => format!(
             "Stay in CSR ({}) for {}: {} would multiply in {} instead of {}, but preparing it takes \
-             {}, which only {from} products pay back.",
+             {}, which only {} pay back.",
             winner.candidate,
             products(workload.spmvs),
             fastest.candidate,
             time(fastest.cost.spmv_s),
             time(cost.spmv_s),
             time(fastest.cost.convert_s),
+            products(from.max(2)),
         ),
         None => format!(
             "Stay in CSR ({}): a product takes {}, and nothing else takes over {:.0} % less in all.",
@@ -132,13 +137,21 @@ fn next_best(case: &Case<'_>) -> Option<String> {
         .iter()
         .find(|entry| entry.candidate.format.name() != winner.candidate.format.name())?;
     let more = next.cost.total_s(case.workload) / winner.cost.total_s(case.workload) - 1.0;
+    // What is thought to take less, but is not trusted, the verdict tells.
+    if !more.is_finite() || more < -NEAR_TIE {
+        return None;
+    }
     Some(if more <= NEAR_TIE {
-        format!(
-            "{} is as fast in all, within {:.0} %: the cheaper conversion and the smaller layout \
-             decided.",
-            next.candidate,
-            100.0 * NEAR_TIE
-        )
+        let decided = if winner.cost.convert_s < next.cost.convert_s {
+            ": the cheaper conversion decided"
+        } else if is_csr(&winner.candidate) {
+            ": CSR is there already"
+        } else if winner.cost.bytes < next.cost.bytes {
+            ": the smaller layout decided"
+        } else {
+            ""
+        };
+        format!("{} is as fast in all, within {:.0} %{decided}.", next.candidate, 100.0 * NEAR_TIE)
     } else {
         format!(
             "The next best other format is {}: {:.0} % more time in all, {} to convert and {} a \
@@ -230,8 +243,12 @@ fn sources(case: &Case<'_>) -> String {
             0 => "the others are estimates, scaled to the measured time of CSR",
             _ => "the others are predicted by its model, or estimated where it has none",
         };
+        let candidates = match measured {
+            1 => "1 candidate was".to_string(),
+            _ => format!("{measured} candidates were"),
+        };
         return format!(
-            "{measured} candidates were timed on {on}, each after its product was checked; {others}."
+            "{candidates} timed on {on}, each after its product was checked; {others}."
         );
     }
     if count(Source::Predicted) > 0 {

@@ -111,8 +111,10 @@ pub(super) fn entries(
     workload: &Workload,
 ) -> Option<Vec<Entry>> {
     let [nrows, ncols, nnz] = size;
-    // cuSPARSE is used with 32-bit offsets, and not for a matrix of no entries.
-    i32::try_from(nnz).ok().filter(|&nnz| nnz > 0)?;
+    // cuSPARSE is used with 32-bit indices, and not for a matrix of no entries.
+    if nnz == 0 || size.iter().any(|&n| i32::try_from(n).is_err()) {
+        return None;
+    }
     let target = target(device, workload);
     let w = target.precision.bytes();
     let bytes = ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + w)) as u64;

@@ -359,8 +359,7 @@ pub fn find_in(name: &str, data: &Path) -> Result<Device> {
 /// # Errors
 /// [`Error::Device`] where it cannot be read in whole or is of another device, [`Error::Io`].
 pub(crate) fn saved(name: &str, data: &Path) -> Result<Option<Device>> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.starts_with('.') || !name.chars().all(plain) {
+    if !is_file_name(name) {
         return Ok(None);
     }
     let path = file(data, name);
@@ -399,10 +398,19 @@ pub fn all_in(data: &Path) -> Result<Vec<Device>> {
     };
     saved.sort_unstable();
     let others = saved.iter().filter_map(|file| file.strip_suffix(".json"));
+    // Copies and what editors leave are no profiles.
+    let others = others.filter(|name| is_file_name(name));
     let others: Vec<String> =
         others.filter(|name| names.iter().all(|known| known != name)).map(String::from).collect();
     names.extend(others);
     names.iter().map(|name| find_in(name, data)).collect()
+}
+
+/// Whether a device may be called so that has a profile saved.
+fn is_file_name(name: &str) -> bool {
+    const LONGEST: usize = 200;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    name.len() <= LONGEST && !name.starts_with('.') && name.chars().all(plain)
 }
 
 fn file(data: &Path, name: &str) -> PathBuf {

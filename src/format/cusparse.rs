@@ -46,13 +46,15 @@ impl Storage for CusparseFormat {
         if nnz == 0 {
             return Err(Refusal::new("cuSPARSE is not asked to multiply a matrix of no entries"));
         }
-        if i32::try_from(nnz).is_err() {
-            return Err(Refusal::new(format!(
-                "{nnz} entries need 64-bit offsets, cuSPARSE is used with 32-bit ones"
-            )));
-        }
+        let pattern = structure.pattern();
+        fits("rows", pattern.nrows() as u64)?;
+        fits("columns", pattern.ncols() as u64)?;
+        fits("entries", nnz as u64)?;
         let work = if algorithm(params) == Algorithm::Sell {
-            HllFormat::work(structure, &sell(), target)?
+            let work = HllFormat::work(structure, &sell(), target)?;
+            // A slot holds a value and a 32-bit column; offsets come on top.
+            fits("slots", work.layout_bytes / (4 + target.precision.bytes() as u64))?;
+            work
         } else {
             // Long rows are shared out.
             Work {
@@ -99,6 +101,17 @@ impl Storage for CusparseFormat {
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
         Ok(Built { vendor: Some((vendor, arrays)), ..Built::default() })
     }
+}
+
+/// Refuses what 32-bit indices with a sign cannot count.
+fn fits(what: &str, n: u64) -> Result<(), Refusal> {
+    if i32::try_from(n).is_ok() {
+        return Ok(());
+    }
+    Err(Refusal::new(format!(
+        "{n} {what} need 64-bit indices, cuSPARSE is used with 32-bit ones: at most {}",
+        i32::MAX
+    )))
 }
 
 fn algorithm(params: &Params) -> Algorithm {

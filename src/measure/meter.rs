@@ -150,8 +150,8 @@ impl Meter {
         match self.device.kind {
             Kind::Host => Ok(()),
             Kind::Gpu => Err(Error::Device(format!(
-                "{} is not on this machine, so nothing can be timed on it; ask for effort estimate \
-                 or predict, or for device cpu, or open a GPU of this machine as cuda:0",
+                "{} is not on this machine, so nothing can be timed on it: name cpu, or cuda:0 for \
+                 this machine's first GPU; a choice for it takes effort estimate or predict",
                 self.device.name
             ))),
         }

@@ -36,6 +36,12 @@ pub enum Rule {
     Answer(String),
 }
 
+/// A number with four decimals at most.
+fn figure(number: f64) -> String {
+    let text = format!("{number:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
 impl Rules {
     /// The comparisons that these features meet, in words, and the answer at their end; none where
     /// there are no rules. Asks for no other features than those on its way.
@@ -44,11 +50,18 @@ impl Rules {
         let mut node = self.nodes.first()?;
         loop {
             match node {
-                Rule::Answer(answer) => return Some((met, answer)),
+                Rule::Answer(answer) => {
+                    let said = |(name, sign, below): (&str, &str, f64)| {
+                        format!("{name} {sign} {}", figure(below))
+                    };
+                    return Some((met.into_iter().map(said).collect(), answer));
+                }
                 Rule::Split { feature: name, below, low, high } => {
                     let value = feature(name).unwrap_or(0.0);
                     let (next, sign) = if value < *below { (low, "<") } else { (high, ">=") };
-                    met.push(format!("{name} {sign} {below:.4}"));
+                    // What comes later on the way says more than what is ahead of it.
+                    met.retain(|&(known, side, _)| (known, side) != (name.as_str(), sign));
+                    met.push((name.as_str(), sign, *below));
                     node = self.nodes.get(*next as usize)?;
                 }
             }
@@ -119,11 +132,29 @@ mod tests {
     fn a_walk_tells_what_it_met() {
         let rules = rules();
         let of = |a: f64, b: f64| rules.walk(|name| Some(if name == "a" { a } else { b }));
-        assert_eq!(of(0.1, 0.9), Some((vec!["a < 0.5000".into()], "hll")));
-        let met = vec!["a >= 0.5000".to_string(), "b < 0.5000".into()];
+        assert_eq!(of(0.1, 0.9), Some((vec!["a < 0.5".into()], "hll")));
+        let met = vec!["a >= 0.5".to_string(), "b < 0.5".into()];
         assert_eq!(of(0.5, 0.4), Some((met, "ell")));
         assert_eq!(rules.text().lines().nth(1), Some("  yes: hll"));
         assert_eq!(Rules::default().walk(|_| None), None);
+    }
+
+    #[test]
+    fn of_two_bounds_the_tighter_one_is_told() {
+        let split = |below, low, high| Rule::Split { feature: "nnz".into(), below, low, high };
+        let leaf = |format: &str| Rule::Answer(format.into());
+        let rules = Rules {
+            nodes: vec![
+                split(1002131.0, 1, 2),
+                split(0.25, 3, 4),
+                leaf("hll"),
+                leaf("ell"),
+                leaf("coo"),
+            ],
+        };
+        let met = |nnz: f64| rules.walk(|_| Some(nnz)).expect("an answer").0;
+        assert_eq!(met(0.1), ["nnz < 0.25"]);
+        assert_eq!(met(5.0), ["nnz < 1002131", "nnz >= 0.25"]);
     }
 
     #[test]

@@ -195,7 +195,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
     let stay = prepared(&few);
     assert_eq!((stay.choice.to_string().as_str(), stay.ranking.len()), ("csr", 1));
     assert_eq!((stay.fingerprint, stay.features.get("nnz")), (None, Some(csr.nnz() as f64)));
-    assert!(stay.explanation[0].contains("where spmvs < 500.0000, looking closer"), "{stay:?}");
+    assert!(stay.explanation[0].contains("where spmvs < 500, looking closer"), "{stay:?}");
     assert_eq!(prepared(&workload), choice);
     let estimate = Workload { effort: Effort::Estimate, ..few };
     assert!(prepared(&estimate).ranking.len() > 1);
