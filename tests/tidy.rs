@@ -27,7 +27,7 @@ fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
 
 fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    for folder in ["src", "api", "kernels", "tests", "examples"] {
+    for folder in ["src", "api", "training", "kernels", "tests", "examples"] {
         files(&root().join(folder), &[".rs", ".cu", ".cuh", ".sh"], &mut found);
     }
     assert!(found.len() > 50, "the sources are where they were");

@@ -16,7 +16,7 @@ use crate::options::{Options, Product};
 #[command(
     name = "ellect",
     version,
-    after_help = "Exit codes: 0 done, 1 a product is wrong (verify) or a figure fell (evaluate), 2 an error."
+    after_help = "Exit codes: 0 done, 1 a product is wrong (verify), a record is bad (wisdom verify) or a\nfigure fell (evaluate), 2 an error."
 )]
 pub struct Cli {
     /// What to do.
@@ -97,6 +97,7 @@ pub enum Command {
         command: crate::commands::wisdom::Command,
     },
     /// Time candidates over many matrices, and print the table of results
+    #[command(after_help = BENCH_JSON)]
     Bench(crate::commands::bench::Bench),
     /// List the devices that choices can be made for
     #[command(after_help = DEVICES_JSON)]
@@ -108,7 +109,7 @@ pub enum Command {
         #[command(flatten)]
         form: Form,
     },
-    /// Write a generated matrix as Matrix Market text
+    /// Write a generated matrix as Matrix Market text, as it is whatever the file's name
     Generate {
         /// What to make: CLASS:ROWS for about so many rows, then :rcm or :random for another
         /// order, then :seed=N for another matrix of the class
@@ -138,6 +139,7 @@ pub enum Command {
     /// Fit what kernels reach in a device's profile to records of measurements
     Fit(crate::commands::train::Profile),
     /// Show how well models choose, on records of measurements; times nothing
+    #[command(after_help = EVALUATE_JSON)]
     Evaluate(crate::commands::train::Evaluate),
     /// Answer POST /recommend over HTTP
     Serve(crate::commands::serve::Serve),
@@ -206,7 +208,8 @@ const RECOMMEND_JSON: &str = "\
     total_us         conversion, updates of values and all products
     bytes            of the layout
     source           measured, predicted or estimated
-    break_even_spmvs products from which on it beats staying in CSR; null where it never does
+    break_even_spmvs products from which on it beats CSR as it was before: cuSPARSE's on a GPU where
+                   that suits, else csr; null where it never does
   refused            the candidates that do not suit: candidate, reason
   features           an object of numbers, as `ellect features --json` prints it
   device, precision, spmvs
@@ -244,8 +247,38 @@ measurement) fingerprint, candidate, device, threads, precision, basis, protocol
   reruns             spmv of later runs, a list, where `tune --rerun` made some
   products_per_sample, update_s, bytes, copies";
 
+const BENCH_JSON: &str = "\
+--json prints one record a line: matrix, nrows, ncols, nnz, then what a measurement of
+`ellect measure --json` holds, without kind. Tables give medians of samples.";
+
+const EVALUATE_JSON: &str = "\
+--json prints a list, an object for each precision:
+  device, precision, cases (matrices), large (of at least 1e6 nonzeros), families, trials (candidates
+  timed), plan (learner), profile_too (whether the profile left families out too), as_is
+  figures            name, key, value, bound (at_least or at_most), reached (by what it is compared with)
+  rows               of each rule that chooses: all and large, each with cases, best_over_chosen
+                     (geometric mean), rms_regret, worst, worst_source, speedup (over the incumbent),
+                     losses (share slower than it by over 2 %)
+  totals, there      spmvs, speedup and losses of totals, shares looked at, and left in csr and pcsr;
+                     of matrices on the host, on the device
+  median_error       of predicted times of candidates within twice the best
+  classes            class, cases, best_over_chosen, speedup, confidence; left_out and
+                     left_out_confidence where none of the class was seen";
+
 const DEVICES_JSON: &str = "\
---json prints a list of profiles, as they are kept in DIR/devices/NAME.json";
+--json prints a list of profiles, as they are kept in DIR/devices/NAME.json:
+  schema, name, kind, title, source (of the figures), capability (of a GPU), fitted, kernels (what
+  formats and candidates reach, found by `ellect fit`)
+  read_gbps, far_gbps, cache_gbps, gather_gbps   from memory: a stream, scattered 32-byte sectors; from
+                     the last-level cache, likewise; 1e9 bytes a second
+  cache_bytes, near_bytes   of the last-level cache, of the one next to a processor
+  lookup_gps         sectors looked up in the nearest caches, 1e9 a second
+  processors, threads_per_processor, clock_ghz, shared_bytes (of a block), memory_bytes
+  step_ns, launch_s  of an entry of a row after another, of a launch
+  link_gbps          to the host
+  convert_gbps, convert_s, sort_ns, partition_ns   of conversions: bytes a second, the time besides, a
+                     key to sort, an edge to partition
+  margin             by which share CSR must take longer than what was not timed";
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ pub struct Product {
     /// Basis of x and y: original, or permuted for Krylov solvers
     #[arg(long, default_value_t = Basis::Original)]
     pub basis: Basis,
-    /// The most bytes that a layout may take [default: the device's memory]
+    /// The most bytes that a layout may take, but for CSR's own [default: the device's memory]
     #[arg(long, value_name = "BYTES")]
     pub memory_limit: Option<u64>,
 }
@@ -81,9 +81,9 @@ pub struct Options {
     /// What may be spent on the choice: estimate, predict, measure or exhaustive
     #[arg(long, default_value_t = Effort::default())]
     pub effort: Effort,
-    /// The most seconds that measuring may take
-    #[arg(long, value_name = "SECONDS")]
-    pub budget: Option<f64>,
+    /// The most that measuring may take, 90s or 2m for instance
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Option<Duration>,
     /// Candidates to list; 0 for all
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub top: usize,
@@ -165,7 +165,7 @@ impl Options {
                 updates => ValuesUse::Change(updates),
             },
             effort: self.effort,
-            budget_s: self.budget,
+            budget_s: self.budget.map(|budget| budget.as_secs_f64()),
             ..self.product.workload()
         }
     }
@@ -188,15 +188,34 @@ impl Options {
     }
 }
 
-/// A time limit from its text.
-pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    let limit = text.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
-    limit.filter(|limit| !limit.is_zero()).ok_or_else(|| "it must be a number over 0".into())
+/// A time: a number of seconds, or one with s, m or h behind it.
+pub fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let wrong = || format!("time is '{text}'; it must be over 0, as 90, 90s, 20m or 2h are");
+    let (number, unit_s) = match text.chars().last() {
+        Some('s') => (&text[..text.len() - 1], 1.0),
+        Some('m') => (&text[..text.len() - 1], 60.0),
+        Some('h') => (&text[..text.len() - 1], 3600.0),
+        _ => (text, 1.0),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| wrong())?;
+    let time = Duration::try_from_secs_f64(seconds * unit_s).map_err(|_| wrong())?;
+    if time.is_zero() { Err(wrong()) } else { Ok(time) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_units_or_are_seconds() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        for wrong in ["", "0", "m", "-1s", "5 parsecs", "1e400s", "nan"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
 
     fn query(pairs: &[(&str, &str)]) -> Result<Options> {
         let own = |&(name, value): &(&str, &str)| (name.to_string(), value.to_string());

@@ -1,6 +1,8 @@
 //! Printing: tables for people, JSON for programs, progress where a person looks on.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -17,6 +19,28 @@ pub fn print(text: &str) -> Result<()> {
 /// Writes a line to standard error, where there is one.
 pub fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Writes a file, by way of one beside it: where that fails, what was there before stays.
+pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let what = || path.display().to_string();
+    // What is no plain file, a pipe for instance, has nothing to lose.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let mut out = BufWriter::new(File::create(path).with_context(what)?);
+        write(&mut out)?;
+        return out.flush().with_context(what);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    // As a file that is made otherwise.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let part = builder.tempfile_in(folder.unwrap_or(Path::new("."))).with_context(what)?;
+    let mut out = BufWriter::new(part.as_file());
+    write(&mut out)?;
+    out.flush().with_context(what)?;
+    drop(out);
+    part.persist(path).map(drop).with_context(what)
 }
 
 /// Whether a command ended because whoever read its output has seen enough, as `head` does.

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Answer;
 use super::train::read_lines;
-use crate::options::{seconds, timing_meter};
+use crate::options::{duration, timing_meter};
 use crate::output::{bar, print};
 
 /// What to time.
@@ -48,11 +48,11 @@ pub struct Bench {
     /// Only candidates whose text begins so; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// The most seconds that one candidate may take, its conversion included [default: 120]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// The most that one candidate may take, its conversion included [default: 120s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     limit: Option<Duration>,
     /// Print one JSON record a line instead of the table
-    #[arg(long)]
+    #[arg(long, conflicts_with = "records")]
     json: bool,
     /// Time no candidate but CSR: time looking at features, and compare them with the host's
     #[arg(long, conflicts_with_all = ["json", "records", "only"])]

@@ -26,7 +26,7 @@ use ellect::read;
 use ellect::{Csr, Scalar, Wisdom};
 
 use crate::cli::{Cli, Command, Input};
-use crate::output::spinner;
+use crate::output::{note, spinner};
 
 /// How a command that worked ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +66,10 @@ impl Home {
             _ if self.no_wisdom => Ok(None),
             Effort::Estimate => Ok(None),
             Effort::Predict => match Wisdom::open_existing(&self.data) {
-                Err(Error::Wisdom { fault: WisdomFault::InUse, path }) => {
-                    eprintln!(
-                        "{}: in use by another process: choosing without its measurements",
-                        path.display()
-                    );
+                Err(
+                    error @ (Error::Wisdom { fault: WisdomFault::InUse, .. } | Error::Io { .. }),
+                ) => {
+                    note(&format!("{error}: choosing without its measurements"));
                     Ok(Some(Arc::new(Wisdom::shipped())))
                 }
                 opened => opened.map(|wisdom| Some(Arc::new(wisdom))),

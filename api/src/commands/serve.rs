@@ -2,7 +2,6 @@
 
 use std::future::IntoFuture;
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +19,9 @@ use crate::service::{Config, router};
 /// How to serve.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Where to listen
+    /// Where to listen, HOST:PORT
     #[arg(long, default_value = "127.0.0.1:7272", value_name = "ADDRESS")]
-    listen: SocketAddr,
+    listen: String,
     /// The most bytes of a request's body
     #[arg(long, default_value_t = 2 << 30, value_name = "BYTES")]
     max_body: u64,
@@ -62,13 +61,13 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
         queue: serve.queue,
     };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
-    let served = runtime.block_on(listen(serve.listen, config));
+    let served = runtime.block_on(listen(&serve.listen, config));
     // Work that was cut off is not waited for.
     runtime.shutdown_background();
     served.map(|()| Answer::Yes)
 }
 
-async fn listen(listen: SocketAddr, config: Config) -> Result<()> {
+async fn listen(listen: &str, config: Config) -> Result<()> {
     let mut signals = Signals::new().context("listening for signals")?;
     let listener =
         TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;

@@ -22,7 +22,7 @@ use ellect_training::train::{Settings, of_precision, with_by_features};
 use ellect_training::{Report, card};
 
 use super::{Answer, Home};
-use crate::output::{note, print, spinner};
+use crate::output::{note, print, spinner, write_file};
 
 /// Records and what they are read for.
 #[derive(Debug, Args)]
@@ -35,7 +35,8 @@ pub struct Input {
     /// recorded, or as their names tell]
     #[arg(long, value_name = "FILE.csv")]
     families: Option<PathBuf>,
-    /// Matrix files of records that lack what models see, or folders of them; may be repeated
+    /// Matrix files of records that lack what models see, as those of `measure` and `bench` do, or
+    /// folders of them; may be repeated
     #[arg(long, value_name = "PATH", num_args = 1..)]
     corpus: Vec<PathBuf>,
     /// What these files may have been repeated to along the diagonal; several with commas
@@ -57,7 +58,7 @@ pub struct Input {
 #[derive(Debug, Args)]
 pub struct Fit {
     /// The most folds that families of matrices are split into
-    #[arg(long, default_value_t = Settings::default().folds, value_name = "N")]
+    #[arg(long, default_value_t = Settings::default().folds, value_name = "N", value_parser = folds)]
     folds: usize,
     /// Seed of the learners
     #[arg(long, default_value_t = Settings::default().seed, value_name = "N")]
@@ -66,12 +67,25 @@ pub struct Fit {
     /// fitted without it too; `evaluate` does so for what ships
     #[arg(long)]
     fitted: bool,
-    /// The folder that models are written to
-    #[arg(long, default_value = "models", value_name = "DIR")]
-    out: PathBuf,
+    /// The folder that models are written to [default: models in the data folder, where they are used]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Revision of this program to note in the models
     #[arg(long, default_value = "", value_name = "TEXT")]
     commit: String,
+}
+
+/// A number of folds.
+fn folds(text: &str) -> Result<usize, String> {
+    let folds = text.parse().ok().filter(|&folds: &usize| folds >= 2);
+    folds.ok_or_else(|| format!("it is '{text}'; it must be a whole number of at least 2"))
+}
+
+impl Fit {
+    /// The folder that models are written to.
+    fn out(&self, home: &Home) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| home.data.join("models"))
+    }
 }
 
 /// What to train.
@@ -132,8 +146,8 @@ pub fn train(train: &Train, home: &Home) -> Result<Answer> {
     let device = device::find_in(&train.input.device, &home.data)?;
     let records = read(&train.input, &device, &|| own(home))?;
     match train.by_features {
-        true => fit_by_features(&records, &device, &train.input.precision, &train.fit)?,
-        false => fit_all(records, device, &train.input.precision, &train.fit)?,
+        true => fit_by_features(&records, &device, &train.input.precision, &train.fit, home)?,
+        false => fit_all(records, device, &train.input.precision, &train.fit, home)?,
     }
     Ok(Answer::Yes)
 }
@@ -144,10 +158,12 @@ fn fit_by_features(
     device: &Device,
     precisions: &[Precision],
     fit: &Fit,
+    home: &Home,
 ) -> Result<()> {
     let cases = records.cases(device);
+    let out = fit.out(home);
     for &precision in precisions {
-        let path = fit.out.join(model::file_name(&device.name, precision));
+        let path = out.join(model::file_name(&device.name, precision));
         let what = || path.display().to_string();
         let bytes = fs::read(&path).with_context(what)?;
         let model = Model::parse(&bytes, &device.name, precision).with_context(what)?;
@@ -155,7 +171,8 @@ fn fit_by_features(
         let cases = of_precision(&cases, precision);
         let (model, [on_host, there]) = with_by_features(model, &cases, &settings(fit, None))?;
         working.finish_and_clear();
-        fs::write(&path, model.bytes()?).with_context(what)?;
+        let bytes = model.bytes()?;
+        write_file(&path, |out| Ok(out.write_all(&bytes)?))?;
         for (place, totals) in [("a host", on_host), ("the device", there)] {
             for total in totals {
                 let (times, slower) = (total.speedup, 100.0 * total.losses);
@@ -176,13 +193,15 @@ pub fn profile(profile: &Profile, home: &Home) -> Result<Answer> {
     let device = device::find_in(&input.device, &home.data)?;
     let records = read(input, &device, &|| own(home))?;
     if records.timed(&device.name).next().is_none() {
-        bail!("no record is of a product timed on {}", device.name);
+        bail!("no record is of a product timed on {}; --device names another device", device.name);
+    }
+    if records.cases(&device).is_empty() {
+        bail!("no record is of a known matrix; --corpus names the files of their matrices");
     }
     let working = spinner("fitting");
     let text = profile::text(&profile::fit(&records, &device))?;
     working.finish_and_clear();
-    let path = &profile.output;
-    fs::write(path, text).with_context(|| path.display().to_string())?;
+    write_file(&profile.output, |out| Ok(out.write_all(text.as_bytes())?))?;
     Ok(Answer::Yes)
 }
 
@@ -202,12 +221,18 @@ pub fn fit_all(
     device: Device,
     precisions: &[Precision],
     fit: &Fit,
+    home: &Home,
 ) -> Result<()> {
     let cases = records.cases(&device);
     if cases.is_empty() {
-        bail!("no record is of a known matrix on {}", device.name);
+        bail!(
+            "no record is of a known matrix on {}; --device names another device, --corpus the files \
+             of matrices that records name",
+            device.name
+        );
     }
-    fs::create_dir_all(&fit.out).with_context(|| fit.out.display().to_string())?;
+    let out = fit.out(home);
+    fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
     let settings = settings(fit, fit.fitted.then_some(Fitted { records, device }));
     for &precision in precisions {
         let cases = of_precision(&cases, precision);
@@ -220,8 +245,7 @@ pub fn fit_all(
         let name = model::file_name(&model.device, model.precision);
         let stem = name.trim_end_matches(".json.zst");
         let write = |name: String, bytes: &[u8]| {
-            let path = fit.out.join(name);
-            fs::write(&path, bytes).with_context(|| path.display().to_string())
+            write_file(&out.join(name), |out| Ok(out.write_all(bytes)?))
         };
         write(name.clone(), &model.bytes()?)?;
         write(format!("{stem}.md"), card::card(&cases, &trained, &report).as_bytes())?;
@@ -229,7 +253,7 @@ pub fn fit_all(
             write(format!("{stem}-{plot}.svg"), svg.as_bytes())?;
         }
         working.finish_and_clear();
-        print(&format!("{name}: {plan}\n\n{}\n", report.markdown()))?;
+        print(&format!("{}: {plan}\n\n{}\n", out.join(name).display(), report.markdown()))?;
     }
     Ok(())
 }
@@ -440,5 +464,5 @@ pub fn write_lines(path: &Path, lines: &[u8]) -> Result<()> {
         }
         false => lines,
     };
-    fs::write(path, bytes).with_context(|| path.display().to_string())
+    write_file(path, |out| Ok(out.write_all(bytes)?))
 }

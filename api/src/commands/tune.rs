@@ -14,7 +14,7 @@ use ellect_training::tune::{Event, Remembered, Summary, Tuning};
 
 use super::train::{Fit, families, fit_all, write_lines};
 use super::{Answer, Home};
-use crate::options::timing_meter;
+use crate::options::{duration, timing_meter};
 use crate::output::{bar, note, print};
 
 /// What to measure.
@@ -76,7 +76,7 @@ pub struct Tune {
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// Cut candidates whose estimate is so many times the best one
-    #[arg(long, default_value_t = 4.0, value_name = "TIMES")]
+    #[arg(long, default_value_t = 4.0, value_name = "TIMES", value_parser = times)]
     cut: f64,
     /// Measure only: fit no models
     #[arg(long)]
@@ -87,20 +87,6 @@ pub struct Tune {
     /// How to fit.
     #[command(flatten)]
     fit: Fit,
-}
-
-/// A time with its unit.
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("time is '{text}'; it must be a number with s, m or h behind it");
-    let unit = text.chars().last().ok_or_else(wrong)?;
-    let seconds = match unit {
-        's' => 1.0,
-        'm' => 60.0,
-        'h' => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())
 }
 
 /// A factor of at least 1.
@@ -178,7 +164,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         records.add(record);
         Ok(())
     })?;
-    fit_all(records, device, &tune.precision, &tune.fit)?;
+    fit_all(records, device, &tune.precision, &tune.fit, home)?;
     Ok(Answer::Yes)
 }
 
@@ -253,16 +239,6 @@ mod tests {
         assert_eq!(part("2/4"), Ok((2, 4)));
         for wrong in ["", "2", "0/4", "5/4", "a/b", "1/0"] {
             assert!(part(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
-        for wrong in ["", "20", "m", "-1s", "5 parsecs", "1e400s"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
 }

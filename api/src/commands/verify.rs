@@ -13,7 +13,7 @@ use ellect::{Csr, Error, Precision, Scalar, choose};
 use super::{Answer, read_matrix};
 use crate::cli::Input;
 use crate::options::Product;
-use crate::output::{bar, print, time_us};
+use crate::output::{bar, note, print, time_us};
 
 /// The seed of x and y.
 const SEED: u64 = 1;
@@ -40,7 +40,13 @@ fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<A
         let line = format!("{candidate:width$}  {product:7}  {time:>10}  {reason}");
         print(&(line.trim_end().to_string() + "\n"))
     };
-    line("candidate", "product", "time", "reason")?;
+    if device.kind == Kind::Gpu && !on_gpu {
+        note(&format!(
+            "{} is not on this machine: this host makes the products of the layouts for it",
+            device.name
+        ));
+    }
+    line("candidate", "product", "checked in", "reason")?;
     let bar = bar(all.len() as u64, "verifying");
     let (mut right, mut refused, mut wrong) = (0, 0, 0);
     for candidate in &all {

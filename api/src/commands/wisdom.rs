@@ -1,11 +1,10 @@
 //! `ellect wisdom`: what was measured and is remembered.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use ellect::format::Basis;
 use ellect::measure::{Measurement, Meter, Outcome, Protocol};
@@ -16,7 +15,7 @@ use serde::Serialize;
 use super::Answer;
 use super::train::open_lines;
 use crate::cli::Form;
-use crate::output::{note, print, print_json, table, time_us};
+use crate::output::{note, print, print_json, table, time_us, write_file};
 
 /// What to do with the records of this user.
 #[derive(Debug, Subcommand)]
@@ -37,7 +36,7 @@ pub enum Command {
         output: Option<PathBuf>,
     },
     /// Take over records, as `export` and `measure --json` write them; bad lines are told and
-    /// skipped
+    /// skipped, exit code 1 where all are bad
     Import {
         /// The file to read, plain or compressed with zstd (.zst); - for standard input
         #[arg(value_name = "FILE.jsonl")]
@@ -203,10 +202,11 @@ fn export(wisdom: &Wisdom, output: Option<&Path>) -> Result<Answer> {
     let written = match output {
         None => wisdom.export(&mut io::stdout().lock())?,
         Some(path) => {
-            let file = File::create(path).with_context(|| path.display().to_string())?;
-            let mut out = BufWriter::new(file);
-            let written = wisdom.export(&mut out)?;
-            out.flush().with_context(|| path.display().to_string())?;
+            let mut written = 0;
+            write_file(path, |mut out| {
+                written = wisdom.export(&mut out)?;
+                Ok(())
+            })?;
             written
         }
     };
@@ -230,7 +230,8 @@ fn import(wisdom: &Wisdom, file: &Path, join: bool, form: Form) -> Result<Answer
         }
         false => print(&format!("{taken} records taken, {known} known, {skipped} skipped\n"))?,
     }
-    Ok(Answer::Yes)
+    // A file of which nothing could be read is not what was meant.
+    Ok(if skipped > 0 && taken + known == 0 { Answer::No } else { Answer::Yes })
 }
 
 fn verify(wisdom: &Wisdom, form: Form) -> Result<Answer> {
