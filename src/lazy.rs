@@ -82,8 +82,8 @@ struct Plan {
 impl Plan {
     /// What `make` makes of the first candidate that it does not refuse; none where it refuses all.
     fn first<O>(&self, make: impl Fn(&Candidate) -> Result<O>) -> Result<Option<O>> {
-        let made = self.candidates.iter().map(make);
-        made.filter(|made| !matches!(made, Err(Error::Refused { .. }))).next().transpose()
+        let mut made = self.candidates.iter().map(make);
+        made.find(|made| !matches!(made, Err(Error::Refused { .. }))).transpose()
     }
 }
 

@@ -193,7 +193,9 @@ fn check_rows(nrows: usize) -> Result<(), Refusal> {
 /// Refuses hubs that hold too few of `nnz` entries.
 fn check_share(hubs: usize, covered: u64, nnz: u64) -> Result<(), Refusal> {
     if hubs == 0 {
-        return Err(Refusal::new("the device has no shared memory that holds x of the fullest columns"));
+        return Err(Refusal::new(
+            "the device has no shared memory that holds x of the fullest columns",
+        ));
     }
     if covered * LEAST_SHARE < nnz {
         return Err(Refusal::new(format!(

@@ -105,7 +105,7 @@ fn taken_at_sight_on_a_gpu(model: &Model) {
     };
     let stay = choice("stencil5", 1000);
     assert_eq!((stay.choice.to_string().as_str(), stay.fingerprint), ("csr", None));
-    let told = "where reading_share < 0.0100 and row_nnz_max < 9.0000, it takes less";
+    let told = "where reading_share < 0.01 and row_nnz_max < 9, it takes less";
     assert!(stay.explanation[1].contains(told), "{:?}", stay.explanation);
     // One row is long, or reading their lengths takes as long as the only product; or the columns of
     // neighbouring rows lie apart.
