@@ -42,7 +42,9 @@ pub enum Error {
     },
     /// The input is larger than a limit that the caller set.
     #[error(
-        "{at}{what} is {got}, over the limit of {limit}; raise the limit ({remedy}) if this is meant"
+        "{at}{what} is {got}, over the limit of {limit}; raise the limit ({remedy}, --max-{}) if this \
+         is meant",
+        remedy.replace('_', "-")
     )]
     Limit {
         /// Where.

@@ -167,6 +167,14 @@ fn values_are_rounded_once_to_the_wanted_precision() {
 }
 
 #[test]
+fn sums_of_entries_stored_twice_are_finite() {
+    let text = format!("{GENERAL}2 2 3\n1 1 1\n2 1 3e38\n2 1 3e38\n");
+    assert_eq!(read::bytes::<f64>(text.as_bytes(), &Limits::default()).expect("fits").nnz(), 2);
+    let error = read::bytes::<f32>(text.as_bytes(), &Limits::default()).expect_err("6e38");
+    assert!(error.to_string().contains("entries of row 2, column 1 sum to inf"), "{error}");
+}
+
+#[test]
 fn malformed_banners_and_size_lines_are_named_with_their_line() {
     let cases = [
         ("%%MatrixMarket\n1 1 0\n", "line 1: the file starts with '%%MatrixMarket'"),

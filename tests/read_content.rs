@@ -38,7 +38,10 @@ fn claims_over_a_limit_are_refused_by_the_name_of_the_setting() {
     assert!(matches!(error, Error::Limit { remedy: "nonzeros", got: 9, .. }), "{error}");
     let wide = text("4294967296 1 0");
     let error = read(&wide).expect_err("too many rows for 32-bit indices").to_string();
-    assert!(error.starts_with("line 2: number of rows is 4294967296, over the limit"), "{error}");
+    assert!(
+        error.starts_with("line 2: number of rows is 4294967296; at most 4294967295"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -228,6 +231,14 @@ fn malformed_archives_are_named_with_the_array() {
         (good.clone().without("format"), "array 'format': the archive lacks it"),
         (good.clone().without("indptr"), "array 'indptr': the archive lacks it"),
         (good.clone().with("shape", "<i4", &[1], &i4(&[3])), "the array has 1 dimensions, not 2"),
+        (
+            good.clone().with("shape", "<i4", &[3], &i4(&[3, 3, 1])),
+            "array 'shape': it has 3 elements; there are at most 2",
+        ),
+        (
+            good.clone().with("indptr", "<i4", &[5], &i4(&[0, 2, 4, 6, 6])),
+            "array 'indptr': it has 5 elements; there are at most 4",
+        ),
         (
             good.clone().with("shape", "<i4", &[2], &i4(&[3, -3])),
             "array 'shape': element 1: it must",

@@ -11,6 +11,7 @@ mod gpu;
 mod probe;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -357,24 +358,23 @@ pub fn find_in(name: &str, data: &Path) -> Result<Device> {
 /// The profile of this name that is saved under `data`; none of what cannot be the name of a file there.
 ///
 /// # Errors
-/// [`Error::Device`] where it cannot be read in whole or is of another device, [`Error::Io`].
+/// [`Error::Io`] where it cannot be read in whole or is of another device.
 pub(crate) fn saved(name: &str, data: &Path) -> Result<Option<Device>> {
     if !is_file_name(name) {
         return Ok(None);
     }
     let path = file(data, name);
     let wrong = |what: &dyn std::fmt::Display| {
-        Error::Device(format!(
-            "{}: {what}; remove the file, or run `ellect devices --probe` again",
-            path.display()
-        ))
+        let remedy = "remove the file, or run `ellect devices --probe` again";
+        let source = std::io::Error::new(ErrorKind::InvalidData, format!("{what}; {remedy}"));
+        Error::Io { what: path.display().to_string(), source }
     };
     match std::fs::read_to_string(&path) {
         Ok(text) => match Device::parse(&text).map_err(|error| wrong(&error))? {
             device if device.name == name => Ok(Some(device)),
             other => Err(wrong(&format!("the profile is of {}", other.name))),
         },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Io { what: path.display().to_string(), source }),
     }
 }
@@ -393,7 +393,7 @@ pub fn all_in(data: &Path) -> Result<Vec<Device>> {
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
             .collect::<std::io::Result<Vec<_>>>()
             .map_err(io)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(source) => return Err(io(source)),
     };
     saved.sort_unstable();

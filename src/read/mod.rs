@@ -226,7 +226,14 @@ impl Limits {
             Limit::Columns => (self.columns.min(MAX_DIMENSION as u64), "columns"),
             Limit::Nonzeros => (self.nonzeros, "nonzeros"),
         };
-        if got > limit { Err(Error::Limit { at, what, got, limit, remedy }) } else { Ok(()) }
+        match got {
+            _ if got <= limit => Ok(()),
+            _ if limit == MAX_DIMENSION as u64 => Err(Error::Input {
+                at,
+                what: format!("{what} is {got}; at most {limit} fit the 32-bit indices"),
+            }),
+            _ => Err(Error::Limit { at, what, got, limit, remedy }),
+        }
     }
 
     /// Checks claimed dimensions, and returns them.

@@ -117,6 +117,25 @@ fn a_record_of_another_key_is_not_used_and_the_answer_says_why() {
 }
 
 #[test]
+fn what_is_known_of_a_matrix_is_not_lost_to_a_record_that_tells_less() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = open(&folder);
+    let full =
+        structure_line("heat:3").replace(r#""family":"""#, r#""family":"heat","analysis_s":0.5"#);
+    let poor = structure_line("other.mtx").replace(r#"{"nnz":4}"#, "{}");
+    for line in [&full, &poor] {
+        assert_eq!(wisdom.import(line.as_bytes()).expect("it is open").taken, 1);
+    }
+    let fingerprint = FINGERPRINT.parse().expect("hexadecimal");
+    let known = wisdom.structure(fingerprint).expect("sound").expect("it was kept");
+    assert_eq!((known.source.as_str(), known.family.as_str()), ("other.mtx", "heat"));
+    assert_eq!((known.analysis_s, known.features.get("nnz")), (Some(0.5), Some(&4.0)));
+    assert!(wisdom.to_keep(fingerprint, || panic!("it is held")).expect("sound").is_none());
+    let more = structure_line("heat:3").replace(r#""nnz":4,"#, r#""nnz":10,"#);
+    assert_eq!(wisdom.import(more.as_bytes()).expect("it is open").skipped, 1);
+}
+
+#[test]
 fn an_import_skips_bad_lines_and_changes_nothing_the_second_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let wisdom = open(&folder);

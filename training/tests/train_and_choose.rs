@@ -49,6 +49,12 @@ fn records() -> Records {
             lines += &(line.to_string() + "\n");
         }
     }
+    // A time that cannot be is told with its line, and nothing of it is learned.
+    let timed = lines.lines().find(|line| line.contains("\"spmv\"")).expect("csr was timed");
+    let mut wrong: serde_json::Value = serde_json::from_str(timed).expect("own line");
+    wrong["spmv"]["raw_s"][0] = (-1.0).into();
+    let error = Records::default().read(&wrong.to_string()).expect_err("a negative time");
+    assert!(format!("{error:#}").contains("line 1: spmv"), "{error:#}");
     let mut records = Records::default();
     records.read(&lines).expect("own lines");
     let mut skipped = Vec::new();
