@@ -75,8 +75,12 @@ fn text(choice: &Choice, top: usize) -> String {
             ranked.source.to_string(),
         ]
     });
-    let head =
-        ["candidate", "product", "conversion", "total", "memory", "beats CSR from", "source"];
+    // What break-evens are counted from.
+    let beats = match choice.ranking.iter().any(|ranked| ranked.format == "cusparse") {
+        true => "beats cuSPARSE from",
+        false => "beats CSR from",
+    };
+    let head = ["candidate", "product", "conversion", "total", "memory", beats, "source"];
     text += "\n";
     text += &table(&head, rows.collect(), &[0]);
     let hidden = choice.ranking.len().saturating_sub(shown);
