@@ -131,14 +131,18 @@ fn layer<'a, T: Scalar>(
     let mut head = Vec::new();
     source.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(io_error)?;
     let content = sniff(&head)?;
-    let source = Cursor::new(head).chain(source);
+    let mut source = Cursor::new(head).chain(source);
     match content {
         Content::MatrixMarket => matrix_market::read(BufReader::new(source), limits),
         Content::Json => json::read(source, limits),
         Content::Zip => {
             let mut archive = Vec::new();
-            let limit = if layers_left < MAX_LAYERS { MAX_ARCHIVE } else { u64::MAX };
-            Limited { source, read: 0, limit }.read_to_end(&mut archive).map_err(io_error)?;
+            let what = "an archive of over 1 GiB inside compression";
+            match layers_left == MAX_LAYERS {
+                true => source.read_to_end(&mut archive),
+                false => Capped { source, left: MAX_ARCHIVE, what }.read_to_end(&mut archive),
+            }
+            .map_err(io_error)?;
             npz::read(Cursor::new(archive), limits)
         }
         Content::Gzip | Content::Zstd if layers_left == 0 => Err(Error::input(format!(
@@ -282,6 +286,29 @@ impl<R: Read> Read for Limited<R> {
         self.read += got as u64;
         if self.read > self.limit {
             return Err(io::Error::other(too_many_bytes(self.read, self.limit)));
+        }
+        Ok(got)
+    }
+}
+
+/// A source that is held in memory, and fails once it has delivered more than may be.
+struct Capped<R> {
+    source: R,
+    left: u64,
+    what: &'static str,
+}
+
+impl<R: Read> Read for Capped<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.source.read(buffer)?;
+        match self.left.checked_sub(got as u64) {
+            Some(left) => self.left = left,
+            None => {
+                return Err(io::Error::other(Error::input(format!(
+                    "{} is not read: decompress it, or write it as Matrix Market text",
+                    self.what
+                ))));
+            }
         }
         Ok(got)
     }

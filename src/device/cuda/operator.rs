@@ -353,7 +353,8 @@ impl<T: Scalar> CudaOperator<T> {
     /// # Safety
     /// `x` and `y` are addresses on this operator's GPU of `ncols` and `nrows` values that do not
     /// overlap and stay valid until the stream has passed this product. The GPU's context is
-    /// current. Products with one operator follow each other: on one stream, or synchronised.
+    /// current. Products with one operator follow each other, on one stream or synchronised, and are
+    /// queued by one thread at a time.
     pub unsafe fn apply_raw(
         &self,
         alpha: T,
