@@ -16,7 +16,7 @@ use crate::options::{Options, Product};
 #[command(
     name = "ellect",
     version,
-    after_help = "Exit codes: 0 done, 1 a product is wrong (verify), a record is bad (wisdom verify) or a\nfigure fell (evaluate), 2 an error."
+    after_help = "Exit codes: 0 done, 1 a product is wrong (verify), records are bad (wisdom verify,\nimport) or a figure fell (evaluate), 2 an error."
 )]
 pub struct Cli {
     /// What to do.

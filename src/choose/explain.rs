@@ -92,14 +92,13 @@ fn stay_in_csr(case: &Case<'_>) -> String {
     match pays.filter(|&(_, from)| from > workload.spmvs) {
         Some((fastest, from)) => format!(
             "Stay in CSR ({}) for {}: {} would multiply in {} instead of {}, but preparing it takes \
-             {}, which only {} pay back.",
+             {}, which only {from} products pay back.",
             winner.candidate,
             products(workload.spmvs),
             fastest.candidate,
             time(fastest.cost.spmv_s),
             time(cost.spmv_s),
             time(fastest.cost.convert_s),
-            products(from.max(2)),
         ),
         None => format!(
             "Stay in CSR ({}): a product takes {}, and nothing else takes over {:.0} % less in all.",

@@ -52,8 +52,7 @@ impl Storage for CusparseFormat {
         fits("entries", nnz as u64)?;
         let work = if algorithm(params) == Algorithm::Sell {
             let work = HllFormat::work(structure, &sell(), target)?;
-            // A slot holds a value and a 32-bit column; offsets come on top.
-            fits("slots", work.layout_bytes / (4 + target.precision.bytes() as u64))?;
+            fits("slots", work.entries)?;
             work
         } else {
             // Long rows are shared out.

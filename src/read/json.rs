@@ -11,7 +11,7 @@ use std::io::{self, BufReader, Read};
 
 use serde::Deserialize;
 
-use super::{Capped, Limits, io_error};
+use super::{Limited, Limits, io_error, too_much_held};
 use crate::csr::Csr;
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
@@ -35,7 +35,8 @@ struct Matrix {
 /// # Errors
 /// [`Error::Input`] with the line of a fault, [`Error::Limit`].
 pub(super) fn read<T: Scalar>(source: impl Read, limits: &Limits) -> Result<Csr<T>> {
-    let source = Capped { source, left: MAX_BYTES, what: "JSON of over 256 MiB" };
+    let over = |_, _| too_much_held("JSON of over 256 MiB");
+    let source = Limited { source, read: 0, limit: MAX_BYTES, over };
     let matrix: Matrix = serde_json::from_reader(BufReader::new(source)).map_err(json_error)?;
     let (nrows, ncols) = limits.dimensions(At::Whole, matrix.nrows, matrix.ncols)?;
     limits.entries(At::Whole, matrix.col_idx.len() as u64)?;

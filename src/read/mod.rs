@@ -127,22 +127,19 @@ fn layer<'a, T: Scalar>(
     limits: &Limits,
     layers_left: usize,
 ) -> Result<Csr<T>> {
-    let mut source = Limited { source, read: 0, limit: limits.bytes };
+    let mut source = Limited { source, read: 0, limit: limits.bytes, over: too_many_bytes };
     let mut head = Vec::new();
     source.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(io_error)?;
     let content = sniff(&head)?;
-    let mut source = Cursor::new(head).chain(source);
+    let source = Cursor::new(head).chain(source);
     match content {
         Content::MatrixMarket => matrix_market::read(BufReader::new(source), limits),
         Content::Json => json::read(source, limits),
         Content::Zip => {
             let mut archive = Vec::new();
-            let what = "an archive of over 1 GiB inside compression";
-            match layers_left == MAX_LAYERS {
-                true => source.read_to_end(&mut archive),
-                false => Capped { source, left: MAX_ARCHIVE, what }.read_to_end(&mut archive),
-            }
-            .map_err(io_error)?;
+            let limit = if layers_left < MAX_LAYERS { MAX_ARCHIVE } else { u64::MAX };
+            let over = |_, _| too_much_held("an archive of over 1 GiB inside compression");
+            Limited { source, read: 0, limit, over }.read_to_end(&mut archive).map_err(io_error)?;
             npz::read(Cursor::new(archive), limits)
         }
         Content::Gzip | Content::Zstd if layers_left == 0 => Err(Error::input(format!(
@@ -278,6 +275,8 @@ struct Limited<R> {
     source: R,
     read: u64,
     limit: u64,
+    /// The error, of the bytes that it delivered and the limit.
+    over: fn(u64, u64) -> Error,
 }
 
 impl<R: Read> Read for Limited<R> {
@@ -285,33 +284,15 @@ impl<R: Read> Read for Limited<R> {
         let got = self.source.read(buffer)?;
         self.read += got as u64;
         if self.read > self.limit {
-            return Err(io::Error::other(too_many_bytes(self.read, self.limit)));
+            return Err(io::Error::other((self.over)(self.read, self.limit)));
         }
         Ok(got)
     }
 }
 
-/// A source that is held in memory, and fails once it has delivered more than may be.
-struct Capped<R> {
-    source: R,
-    left: u64,
-    what: &'static str,
-}
-
-impl<R: Read> Read for Capped<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.source.read(buffer)?;
-        match self.left.checked_sub(got as u64) {
-            Some(left) => self.left = left,
-            None => {
-                return Err(io::Error::other(Error::input(format!(
-                    "{} is not read: decompress it, or write it as Matrix Market text",
-                    self.what
-                ))));
-            }
-        }
-        Ok(got)
-    }
+/// The error of what is held in memory as a whole.
+fn too_much_held(what: &str) -> Error {
+    Error::input(format!("{what} is not read: decompress it, or write it as Matrix Market text"))
 }
 
 fn too_many_bytes(got: u64, limit: u64) -> Error {

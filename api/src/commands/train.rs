@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use ellect::device::Device;
 use ellect::generate::Spec;
 use ellect::model::Model;
@@ -58,7 +59,7 @@ pub struct Input {
 #[derive(Debug, Args)]
 pub struct Fit {
     /// The most folds that families of matrices are split into
-    #[arg(long, default_value_t = Settings::default().folds, value_name = "N", value_parser = folds)]
+    #[arg(long, default_value_t = Settings::default().folds, value_name = "N", value_parser = folds())]
     folds: usize,
     /// Seed of the learners
     #[arg(long, default_value_t = Settings::default().seed, value_name = "N")]
@@ -75,10 +76,9 @@ pub struct Fit {
     commit: String,
 }
 
-/// A number of folds.
-fn folds(text: &str) -> Result<usize, String> {
-    let folds = text.parse().ok().filter(|&folds: &usize| folds >= 2);
-    folds.ok_or_else(|| format!("it is '{text}'; it must be a whole number of at least 2"))
+/// Parses a number of folds: one leaves nothing to learn from.
+fn folds() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(2..)
 }
 
 impl Fit {

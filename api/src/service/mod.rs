@@ -67,7 +67,7 @@ const MAX_EMPTY_ROWS: u64 = 1 << 22;
 
 /// Bodies that may arrive at once, for each request that may be at work or wait: a slow one takes no
 /// place from others.
-const ARRIVING: u32 = 8;
+const BODIES: u32 = 8;
 
 struct Service {
     config: Config,
@@ -83,7 +83,7 @@ struct Service {
 pub fn router(config: Config) -> Router {
     let served = config.workers.saturating_add(config.queue);
     let service = Service {
-        arriving: Places::new(served.saturating_mul(ARRIVING), 0),
+        arriving: Places::new(served.saturating_mul(BODIES), 0),
         places: Places::new(config.workers, config.queue),
         devices: Devices::new(config.data.clone(), config.queue),
         models: Models::default(),
