@@ -169,6 +169,7 @@ __device__ __forceinline__ uint32_t either(uint32_t bits) { return (bits | bits 
 // below it a bit for each key that was met once, twice and three times. Where n is 0 there is room
 // for all: a word is a byte in the place of its number.
 struct Table {
+    static constexpr int most_runs = 12;  // of lanes side by side, whose bits are set together
     Sum* slots;
     uint32_t n;
 
@@ -185,14 +186,19 @@ struct Table {
     }
 
     // Sets a bit of a word, none where it is 0, and tells the word before, and in *now the bits that
-    // lanes have set: of 4 words that are neighbours, in one lane of those that set bits there, zeros
-    // in the others. There is room for all. The whole warp.
+    // this lane has set, also for others that set bits of the same 4 neighbouring words, or none
+    // where another has set its bit. There is room for all. The whole warp.
     __device__ __forceinline__ uint32_t set(uint64_t word, uint32_t bit, uint32_t* now) const {
         bit <<= word % 4 * 8;
-        const uint32_t four = bit > 0 ? uint32_t(word / 4) : full;
-        const uint32_t same = __match_any_sync(full, four);
-        bit = __reduce_or_sync(same, bit);
-        *now = threadIdx.x % 32 == __ffs(same) - 1 ? bit : 0;
+        const uint32_t lane = threadIdx.x % 32, four = bit > 0 ? uint32_t(word / 4) : full;
+        const uint32_t ahead = __shfl_up_sync(full, four, 1);
+        *now = bit;
+        // Where few neighbours share words, putting bits together takes longer than setting each.
+        if (__popc(__ballot_sync(full, lane == 0 || four != ahead)) <= most_runs) {
+            const uint32_t same = __match_any_sync(full, four);
+            bit = __reduce_or_sync(same, bit);
+            *now = lane == __ffs(same) - 1 ? bit : 0;
+        }
         return *now > 0 ? atomicOr(reinterpret_cast<uint32_t*>(slots) + four, bit) : 0;
     }
 

@@ -113,9 +113,10 @@ __device__ __forceinline__ void sectors_of(Offset begin, uint32_t length, uint32
         }
 #pragma unroll
         for (int i = 0; i < deep; i++) {
-            const uint32_t same = __match_any_sync(full, sectors[i]);
             const uint32_t pair = sectors[i] == full ? full : sectors[i] / 2;
             const uint32_t same_pair = __match_any_sync(full, pair);
+            const uint32_t odd = __ballot_sync(full, sectors[i] % 2);
+            const uint32_t same = same_pair & (sectors[i] % 2 ? odd : ~odd);
             mine[0] += sectors[i] != full && __ffs(same_pair) - 1 == int(lane);
             mine[1] += sectors[i] != full && __ffs(same) - 1 == int(lane);
         }
