@@ -108,6 +108,67 @@ fn device_for<T: Scalar>(gpu: &Gpu, candidate: &Candidate, csr: &Csr<T>) -> Devi
     }
 }
 
+#[test]
+fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
+    if gpu().is_none() {
+        return;
+    }
+    // The second needs less of a processor's shared memory.
+    let matrices = ["heat:20000", "heat:9000"].map(|spec| {
+        let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
+        csr.map_values(|value| (value * 3.0).round() % 8.0)
+    });
+    let matrices = matrices.each_ref().map(|csr| {
+        let twice = csr.map_values(|value| value + value);
+        let products = [exact_products(csr), exact_products(&twice)];
+        (Structure::of(csr), products, csr, twice)
+    });
+    // As many threads as candidates convert at once, on one GPU that is gone before its operators are.
+    let operators: Vec<_> = std::thread::scope(|scope| {
+        let gpu = Arc::new(Gpu::open(0).expect("there is a GPU"));
+        let one = |candidate: Candidate| {
+            let (gpu, matrices) = (Arc::clone(&gpu), &matrices);
+            scope.spawn(move || {
+                let target = Target {
+                    device: gpu.profile(),
+                    precision: f64::PRECISION,
+                    basis: Basis::Original,
+                    memory_limit: u64::MAX,
+                };
+                let made = |of: usize| {
+                    let (structure, _, csr, _) = &matrices[of];
+                    candidate.work(structure, &target).ok()?;
+                    let there = Arc::new(DeviceCsr::upload(&gpu, csr).expect("memory suffices"));
+                    PreparedOperator::on_gpu(&gpu, &there, csr, structure, &candidate, &target)
+                        .map(|operator| Some((of, operator)))
+                        .unwrap_or_else(|error| panic!("{candidate}: {error}"))
+                };
+                let made: Vec<_> = (0..matrices.len()).filter_map(made).collect();
+                made.into_iter()
+                    .map(|(of, operator)| (candidate.clone(), of, operator))
+                    .collect::<Vec<_>>()
+            })
+        };
+        let threads: Vec<_> = wanted().into_iter().map(one).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("none panics")).collect()
+    });
+    assert!(!operators.is_empty());
+    // Each multiplies in another thread than it was made in, all at once, and is dropped there.
+    std::thread::scope(|scope| {
+        for (candidate, of, mut operator) in operators {
+            let (_, [of_csr, of_twice], _, twice) = &matrices[of];
+            scope.spawn(move || {
+                let what = format!("{candidate} of {} rows in another thread", twice.nrows());
+                of_csr.iter().for_each(|product| product.check_exact(&what, &operator));
+                operator
+                    .update_values(twice.values())
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+                of_twice.iter().for_each(|product| product.check_exact(&what, &operator));
+            });
+        }
+    });
+}
+
 /// Formats that find out on the GPU whether they suit, for the reasons that the host has.
 const REFUSING: [&str; 4] = ["hubs", "cdia", "stvi", "hllvi"];
 

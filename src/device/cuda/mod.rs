@@ -208,6 +208,28 @@ impl Gpu {
         Ok(Arc::clone(modules.entry(image).or_insert_with(|| Arc::new(module))))
     }
 
+    /// Lets a kernel have all the shared memory that a block can: other operators launch it too,
+    /// with more or less of it than this one.
+    ///
+    /// # Errors
+    /// [`Error::Device`] from the driver.
+    fn allow_shared(&self, function: cuda::CUfunction) -> Result<()> {
+        use cuda::CUfunction_attribute as Attribute;
+        let device = cust::device::Device::get_device(self.index)
+            .map_err(failed(&format!("asking for {}", handle(self.index))))?;
+        let mut own = 0;
+        let of_own = Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
+        // SAFETY: the driver writes one number; the function belongs to a loaded module.
+        let code = unsafe { cuda::cuFuncGetAttribute(&mut own, of_own, function) };
+        check(code, "asking for the shared memory of a kernel")?;
+        let room =
+            i32::try_from(most_shared_bytes(device)?).unwrap_or(i32::MAX).saturating_sub(own);
+        let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: as above.
+        let code = unsafe { cuda::cuFuncSetAttribute(function, most, room) };
+        check(code, "asking for shared memory")
+    }
+
     /// Whether all blocks of a launch of this kernel are at work at once.
     fn holds(&self, function: cuda::CUfunction, launch: &Launch) -> bool {
         let mut blocks = 0;

@@ -106,15 +106,7 @@ impl Step {
             function = if gpu.holds(few, launch) { few } else { function };
         }
         if launch.shared_bytes > PLAIN_SHARED_BYTES {
-            // SAFETY: `function` belongs to `module`, which is loaded.
-            let code = unsafe {
-                cuda::cuFuncSetAttribute(
-                    function,
-                    cuda::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    launch.shared_bytes as i32,
-                )
-            };
-            check(code, "asking for shared memory")?;
+            gpu.allow_shared(function)?;
         }
         let given = launch.args.len();
         assert!(given <= MAX_ARGS, "{} has {given} arguments, over {MAX_ARGS}", launch.kernel);
