@@ -28,7 +28,7 @@ mod store;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufRead, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
@@ -183,8 +183,8 @@ impl Shipped {
 pub struct Wisdom {
     compressed: &'static [u8],
     fingerprints: &'static [&'static str],
-    /// What was read of `compressed`, one matrix at a time.
-    shipped: Mutex<HashMap<Fingerprint, Arc<Shipped>>>,
+    /// What was read of `compressed`, by matrix.
+    shipped: Mutex<HashMap<Fingerprint, Arc<OnceLock<Arc<Shipped>>>>>,
     own: Option<Store>,
 }
 
@@ -226,8 +226,10 @@ impl Wisdom {
         let name = fingerprint.to_string();
         self.fingerprints.binary_search(&name.as_str()).ok()?;
         let mut shipped = self.shipped.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = || Arc::new(Shipped::of(self.compressed, &name));
-        Some(shipped.entry(fingerprint).or_insert_with(of).clone())
+        let own = Arc::clone(shipped.entry(fingerprint).or_default());
+        drop(shipped);
+        // Others go on while this one is read.
+        Some(Arc::clone(own.get_or_init(|| Arc::new(Shipped::of(self.compressed, &name)))))
     }
 
     fn own(&self) -> Result<&Store> {
