@@ -13,6 +13,7 @@ __device__ __forceinline__ void groups(uint32_t nrows, const uint32_t* __restric
                                        const uint32_t* __restrict__ col_idx,
                                        const T* __restrict__ values, const T* __restrict__ x, T* y,
                                        T alpha, T beta) {
+    await_previous();
     constexpr uint32_t padding = 0xffffffffu;
     const uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const uint64_t warp = i / 32;

@@ -39,3 +39,25 @@ fn short_forms_are_found_by_their_long_ones() {
         }
     }
 }
+
+/// Kernels of products are launched while what is ahead of them in the stream is still at work.
+#[test]
+fn every_product_waits_for_what_is_ahead() {
+    const CALL: &str = "await_previous();";
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| {
+        let path = folder.join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let others = |name: &str| name.starts_with(CONVERSIONS) || name == "features";
+    let products: Vec<&str> =
+        IMAGES.iter().map(|image| image.name).filter(|name| !others(name)).collect();
+    for name in &products {
+        let source = read(&format!("{name}.cu"));
+        let included =
+            source.lines().filter_map(|line| line.strip_prefix("#include \"")?.split('"').next());
+        let mut own = included.filter(|header| *header != "common.cuh");
+        assert!(source.contains(CALL) || own.any(|header| read(header).contains(CALL)), "{name}");
+    }
+    assert!(products.len() > 10, "{products:?}");
+}
