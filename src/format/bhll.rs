@@ -86,6 +86,7 @@ impl Storage for BhllFormat {
         let b = params.int("b");
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        check_rows(pattern.nrows())?;
         let full = structure.block_fill(b);
         if full < 0.3 && rows::allowed_slots(nnz) < (nnz as f64 / full) as u64 {
             return Err(Refusal::new(format!(
@@ -149,12 +150,22 @@ impl Storage for BhllFormat {
     ) -> Result<Built, Stop> {
         let b = params.int("b");
         let Matrix { nrows, ncols, .. } = builder.matrix();
+        check_rows(nrows)?;
         let sort = sort(params);
         if movable(nrows, ncols, b, sort) && target.basis == Basis::Permuted {
             return Err(Stop::OnHost);
         }
         blocks::build(builder, target, b, sort, params.int("col") == 16)
     }
+}
+
+/// Refuses more rows than whole block rows are counted of in 32 bits.
+fn check_rows(nrows: usize) -> Result<(), Refusal> {
+    const MOST: usize = u32::MAX as usize - 256;
+    if nrows <= MOST {
+        return Ok(());
+    }
+    Err(Refusal::new(format!("{nrows} rows, {MOST} are allowed")))
 }
 
 fn sort(params: &Params) -> Sort {

@@ -42,14 +42,8 @@ impl Storage for CusparseFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let nnz = structure.pattern().nnz();
-        if nnz == 0 {
-            return Err(Refusal::new("cuSPARSE is not asked to multiply a matrix of no entries"));
-        }
         let pattern = structure.pattern();
-        fits("rows", pattern.nrows() as u64)?;
-        fits("columns", pattern.ncols() as u64)?;
-        fits("entries", nnz as u64)?;
+        check_shape(pattern.nrows(), pattern.ncols(), pattern.nnz())?;
         let work = if algorithm(params) == Algorithm::Sell {
             let work = HllFormat::work(structure, &sell(), target)?;
             fits("slots", work.entries)?;
@@ -92,6 +86,7 @@ impl Storage for CusparseFormat {
     ) -> Result<Built, Stop> {
         let matrix = builder.matrix();
         let algorithm = algorithm(params);
+        check_shape(matrix.nrows, matrix.ncols, matrix.nnz)?;
         if algorithm == Algorithm::Sell || matrix.wide {
             return Err(Stop::OnHost);
         }
@@ -100,6 +95,16 @@ impl Storage for CusparseFormat {
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
         Ok(Built { vendor: Some((vendor, arrays)), ..Built::default() })
     }
+}
+
+/// Refuses matrices that the library is not asked to multiply.
+fn check_shape(nrows: usize, ncols: usize, nnz: usize) -> Result<(), Refusal> {
+    if nnz == 0 {
+        return Err(Refusal::new("cuSPARSE is not asked to multiply a matrix of no entries"));
+    }
+    fits("rows", nrows as u64)?;
+    fits("columns", ncols as u64)?;
+    fits("entries", nnz as u64)
 }
 
 /// Refuses what 32-bit indices with a sign cannot count.

@@ -3,11 +3,14 @@
 /// Row or entry offsets, in 4 bytes where they fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offsets {
-    /// Every offset is below 2^32.
+    /// No offset is above 2^32 - 4096: kernels count on for a few entries past the last one.
     Narrow(Vec<u32>),
-    /// Some offset is not.
+    /// Some offset is.
     Wide(Vec<u64>),
 }
+
+/// The largest offset that is held in 4 bytes.
+const MOST_NARROW: usize = u32::MAX as usize - 4095;
 
 impl Offsets {
     /// Takes the narrowest width that holds `offsets` (the last is the largest).
@@ -21,7 +24,7 @@ impl Offsets {
 
     /// Bytes of one offset where the largest is `last`.
     pub fn width(last: usize) -> usize {
-        if u32::try_from(last).is_ok() { 4 } else { 8 }
+        if last <= MOST_NARROW { 4 } else { 8 }
     }
 
     /// Offset `i`.
@@ -58,5 +61,18 @@ impl Offsets {
             Offsets::Narrow(offsets) => 4 * offsets.len() as u64,
             Offsets::Wide(offsets) => 8 * offsets.len() as u64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_kernels_may_count_past_in_32_bits_is_narrow() {
+        assert_eq!([0, 1, (1 << 32) - 4096].map(Offsets::width), [4; 3]);
+        assert_eq!([(1 << 32) - 4095, 1 << 32].map(Offsets::width), [8; 2]);
+        let wide = Offsets::new(&[0, (1 << 32) - 1]);
+        assert_eq!((wide.bytes(), wide.get(1)), (16, (1 << 32) - 1));
     }
 }

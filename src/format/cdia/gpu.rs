@@ -7,11 +7,15 @@ use crate::format::{Arg, Builder, Built, Launch, Matrix, Refusal, Starts, Stop, 
 use crate::structure::MostPieces;
 
 /// Pieces of a hack that a block has places for: where a hack has more, all are found again with
-/// more places; where it has still more, the host converts.
+/// more places; where it has still more, or a block has no shared memory for them, the host
+/// converts.
 const CAPACITIES: [usize; 2] = [128, 896];
 
 /// Pieces of each hack that are kept between counting and writing.
 const KEPT: usize = 64;
+
+/// Shared memory of the kernel `hack_pieces` beside that, in bytes at most.
+const OWN_SHARED: u64 = 1024;
 
 /// Threads of a block, which takes a hack.
 const THREADS: u32 = 256;
@@ -46,6 +50,10 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     let matrix = builder.matrix();
     let Matrix { nrows, ncols, nnz, .. } = matrix;
     check_size(nrows, ncols)?;
+    // Lanes of short rows count on as far as the longest row of 32 goes.
+    if !matrix.wide && nnz + ncols > u32::MAX as usize {
+        return Err(Stop::OnHost);
+    }
     let (hacks, w) = (nrows.div_ceil(HACK), target.precision.bytes());
     let (width, precision) = (matrix.offset_name(), target.precision);
     let count = |n: usize| Arg::U32(n as u32);
@@ -69,6 +77,9 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
 
     let mut counted = None;
     for capacity in CAPACITIES {
+        if u64::from(shared_bytes(capacity, w)) + OWN_SHARED > target.device.shared_bytes {
+            return Err(Stop::OnHost);
+        }
         let numbers = [builder.number()?, builder.number()?];
         builder.launch(&find(capacity, numbers, [NULL; 2], [NULL; 5]))?;
         let starts = builder.starts(counts, 1, hacks + 1)?;
