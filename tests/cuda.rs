@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use corpus::edges;
 use ellect::choose::{Choice, Effort, INCUMBENTS, Verify, Workload};
-use ellect::device::cuda::{DeviceCsr, Gpu};
+use ellect::device::cuda::{DeviceCsr, Gpu, Graph};
 use ellect::device::{Device, Kind};
 use ellect::features::Features;
 use ellect::format::{Basis, Candidate, Matrix, Target, candidates};
@@ -167,6 +167,50 @@ fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
             });
         }
     });
+}
+
+#[test]
+fn captured_products_see_new_values() {
+    let Some(gpu) = gpu() else { return };
+    let csr: Csr<f64> = "heat:9000".parse::<Spec>().expect("a class and rows").make();
+    let csr = csr.map_values(|value| (value * 3.0).round() % 8.0);
+    let twice = csr.map_values(|value| value + value);
+    let structure = Structure::of(&csr);
+    let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
+    let [product, ..] = exact_products(&twice);
+    let x = gpu.vector(&product.x).expect("memory suffices");
+    for candidate in wanted() {
+        let target = Target {
+            device: gpu.profile(),
+            precision: f64::PRECISION,
+            basis: Basis::Original,
+            memory_limit: u64::MAX,
+        };
+        if candidate.work(&structure, &target).is_err() {
+            continue;
+        }
+        let failed = |error: ellect::Error| -> ! { panic!("{candidate}: {error}") };
+        let mut operator =
+            PreparedOperator::on_gpu(&gpu, &there, &csr, &structure, &candidate, &target)
+                .unwrap_or_else(|error| failed(error));
+        let placed = operator.on_device_mut().expect("made on a GPU");
+        placed.own_values().unwrap_or_else(|error| failed(error));
+        let y = gpu.vector(&vec![f64::NAN; csr.nrows()]).expect("memory suffices");
+        let (x_at, y_at) = (x.address(), y.address());
+        let graph = Graph::capture(&gpu, |stream| {
+            // SAFETY: the vectors have the matrix's lengths and outlive the graph's launch.
+            unsafe { placed.operator().apply_raw(product.alpha, x_at, product.beta, y_at, stream) }
+        })
+        .unwrap_or_else(|error| failed(error));
+        operator.update_values(twice.values()).unwrap_or_else(|error| failed(error));
+        // SAFETY: operator and vectors are still there.
+        unsafe { graph.launch(&gpu) }.unwrap_or_else(|error| failed(error));
+        let mut got = vec![0.0; csr.nrows()];
+        y.read(&mut got).unwrap_or_else(|error| failed(error));
+        for (row, (got, want)) in got.iter().zip(&product.want).enumerate() {
+            assert_eq!(*got, want.value, "{candidate}: row {row}, exact");
+        }
+    }
 }
 
 /// Formats that find out on the GPU whether they suit, for the reasons that the host has.

@@ -7,6 +7,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use cust::sys::CUstream;
+
 use super::provenance::gpu_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
 use crate::check::{self, RowReference};
@@ -94,24 +96,26 @@ impl<T: Scalar> Held<T> {
 
     /// The x of a seed.
     fn input(&self, gpu: &Gpu, csr: &Csr<T>, seed: u64) -> Result<Arc<Vector<T>>> {
-        let mut kept = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, x)) = kept.iter().find(|(known, _)| *known == seed) {
+        let kept = || self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, x)) = kept().iter().find(|(known, _)| *known == seed) {
             return Ok(x.clone());
         }
+        // No lock is held meanwhile: it is made by all threads.
         let x = Arc::new(gpu.vector(&check::vector::<T>(csr.ncols(), seed))?);
-        kept.push((seed, x.clone()));
+        kept().push((seed, x.clone()));
         Ok(x)
     }
 
     /// The reference of a product of seeded vectors.
     fn reference(&self, csr: &Csr<T>, seed: u64, (alpha, beta): (T, T)) -> Arc<[RowReference]> {
         let asked = (seed, [alpha, beta].map(|factor| factor.to_f64().to_bits()));
-        let mut kept = self.references.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, reference)) = kept.iter().find(|(known, _)| *known == asked) {
+        let kept = || self.references.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, reference)) = kept().iter().find(|(known, _)| *known == asked) {
             return reference.clone();
         }
         let (x, old) = (check::vector(csr.ncols(), seed), check::vector(csr.nrows(), !seed));
         let reference: Arc<[RowReference]> = check::reference(csr, alpha, &x, beta, &old).into();
+        let mut kept = kept();
         if kept.len() < MOST_REFERENCES {
             kept.push((asked, reference.clone()));
         }
@@ -127,13 +131,12 @@ struct Copy<T: Scalar> {
 }
 
 impl<T: Scalar> Copy<T> {
-    fn queue(&self, gpu: &Gpu, alpha: T, beta: T) -> Result<()> {
+    fn queue(&self, stream: CUstream, alpha: T, beta: T) -> Result<()> {
         let Some(placed) = self.operator.on_device() else { return Ok(()) };
         // SAFETY: the vectors have the lengths of the matrix and live as long as `self`, which the
         // caller keeps until the stream is synchronised.
         #[allow(unsafe_code, reason = "queues kernels on this copy's own vectors")]
         unsafe {
-            let stream = gpu.stream().as_inner();
             placed.operator().apply_raw(alpha, self.x.address(), beta, self.y.address(), stream)
         }
     }
@@ -184,7 +187,8 @@ fn time<T: Scalar>(
     let mut copies = vec![copy(first, protocol.seed)?];
     let bytes = copies[0].operator.bytes();
     let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
-    copies[0].queue(gpu, alpha, beta)?;
+    let own_stream = gpu.stream().as_inner();
+    copies[0].queue(own_stream, alpha, beta)?;
     compare(&copies[0], &held.reference(csr, protocol.seed, (alpha, beta)))?;
     let wanted = protocol.copies(bytes, target.device);
     while copies.len() < wanted && spent_s < protocol.max_convert_s {
@@ -209,11 +213,12 @@ fn time<T: Scalar>(
     let update_s = update(&held.values, &mut copies[0].operator)?;
 
     // One turn of all copies outside a graph, then as many in a graph as a sample asks for.
-    let turn = || copies.iter().try_for_each(|copy| copy.queue(gpu, T::ONE, T::ZERO));
-    turn()?;
-    let turn_s = gpu.time(turn)?;
+    let turn = |stream| copies.iter().try_for_each(|copy| copy.queue(stream, T::ONE, T::ZERO));
+    let alone = gpu.alone();
+    turn(own_stream)?;
+    let turn_s = gpu.time(|| turn(own_stream))?;
     let turns = (protocol.min_sample_s / turn_s).ceil().clamp(1.0, MOST_TURNS) as u64;
-    let graph = Graph::capture(gpu, || (0..turns).try_for_each(|_| turn()))?;
+    let graph = Graph::capture(gpu, |stream| (0..turns).try_for_each(|_| turn(stream)))?;
     let launch = || {
         // SAFETY: the copies outlive the graph's last launch, which `Gpu::time` waits for.
         #[allow(unsafe_code, reason = "launches work on this function's own buffers")]
@@ -233,6 +238,7 @@ fn time<T: Scalar>(
         state = gpu.state();
         Ok(())
     })?;
+    drop(alone);
     let last = copies.len() - 1;
     let reference = held.reference(csr, protocol.seed + last as u64, (T::ONE, T::ZERO));
     compare(&copies[last], &reference)?;

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "cuda")]
 use std::any::Any;
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,10 +27,10 @@ pub struct Meter {
     /// Of the worker: it is told without a wait for the worker's job.
     driver: Option<String>,
     #[cfg(feature = "cuda")]
-    gpu: Option<std::sync::Arc<device::cuda::Gpu>>,
+    gpu: Option<Arc<device::cuda::Gpu>>,
     /// A matrix on the GPU, [`Held`].
     #[cfg(feature = "cuda")]
-    held: Mutex<Option<Box<dyn Any + Send>>>,
+    held: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Meter {
@@ -70,7 +72,7 @@ impl Meter {
         let gpu = device::cuda::Gpu::open(parsed.ok_or_else(|| device::unknown(name))?)?;
         let own = gpu.profile();
         let device = device::saved(&own.name, data)?.unwrap_or_else(|| own.clone());
-        Ok(Meter { gpu: Some(std::sync::Arc::new(gpu)), ..Meter::of(device) })
+        Ok(Meter { gpu: Some(Arc::new(gpu)), ..Meter::of(device) })
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -95,7 +97,7 @@ impl Meter {
     ) -> Result<PreparedOperator<T>> {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            let on_gpu = std::sync::Arc::new(device::cuda::DeviceCsr::upload(gpu, csr)?);
+            let on_gpu = Arc::new(device::cuda::DeviceCsr::upload(gpu, csr)?);
             return PreparedOperator::on_gpu(gpu, &on_gpu, csr, structure, candidate, target);
         }
         PreparedOperator::with_structure(csr, structure, candidate, target)
@@ -111,7 +113,7 @@ impl Meter {
     /// # Errors
     /// [`Error::Device`] where it opened none.
     #[cfg(feature = "cuda")]
-    pub fn gpu(&self) -> Result<&std::sync::Arc<device::cuda::Gpu>> {
+    pub fn gpu(&self) -> Result<&Arc<device::cuda::Gpu>> {
         self.gpu.as_ref().ok_or_else(|| {
             Error::Device(format!(
                 "{} is no GPU that this process opened; open one as cuda:0",
@@ -211,7 +213,8 @@ impl Meter {
         }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            let held = Held::new(gpu, csr).ok().map(|held| Box::new(held) as Box<dyn Any + Send>);
+            let held = Held::new(gpu, csr).ok();
+            let held = held.map(|held| Arc::new(held) as Arc<dyn Any + Send + Sync>);
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
         }
         Holding { meter: self }
@@ -252,7 +255,7 @@ impl Meter {
         }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let held = held.as_ref().and_then(|held| held.downcast_ref::<Held<T>>());
             let held = held.filter(|held| held.is(csr));
             return Ok(on_gpu(gpu, held, csr, structure, candidate, target, protocol));

@@ -10,7 +10,9 @@ use super::memory::Memory;
 use super::operator::{CudaOperator, Step, Word, plain};
 use super::{DeviceCsr, Gpu, cusparse};
 use crate::error::{Error, Result};
-use crate::format::{Arg, Builder, Candidate, Launch, Matrix, Starts, Stop, Target, are_few};
+use crate::format::{
+    Arg, Builder, Candidate, Launch, Matrix, Offsets, Starts, Stop, Target, are_few,
+};
 use crate::scalar::Scalar;
 
 /// The address of nothing.
@@ -48,20 +50,23 @@ impl Gpu {
     /// on the host.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Device`] by the
-    /// device.
+    /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Argument`] where
+    /// another GPU holds it, [`Error::Device`] by the device.
     pub fn convert<T: Scalar>(
         &self,
         csr: &Arc<DeviceCsr<T>>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Option<CudaOperator<T>>> {
+        csr.check(self)?;
         self.make_current()?;
         let target = Target { precision: T::PRECISION, ..*target };
         let mut work = Conversion::new(self, csr);
         match candidate.format.build(&mut work, &candidate.params, &target) {
             Ok(built) => {
                 cusparse::check_vendor(candidate, built.vendor.as_ref().map(|(vendor, _)| vendor))?;
+                let bytes = work.arrays.iter().map(Memory::bytes).sum();
+                target.check_bytes(bytes).map_err(|reason| candidate.refused(&reason))?;
                 // What the conversion alone needed goes back behind its kernels, before the wait.
                 let arrays = std::mem::take(&mut work.arrays);
                 drop(work);
@@ -79,6 +84,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::Device`] by the device.
     pub fn has_few_values<T: Scalar>(&self, csr: &DeviceCsr<T>) -> Result<bool> {
+        csr.check(self)?;
         self.make_current()?;
         are_few(&mut Conversion::new(self, csr), T::PRECISION)
     }
@@ -182,7 +188,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         self.launch(&Launch::over("convert", "narrow_offsets", n as u64, 256, args))?;
         let [low, high, ..] = self.look()?;
         let total = u64::from(high) << 32 | u64::from(low);
-        let is_narrow = high == 0;
+        let is_narrow = Offsets::width(total as usize) == 4;
         let (kept, other) = if is_narrow { (narrow, sums) } else { (sums, narrow) };
         self.temporaries.push(other);
         let starts =

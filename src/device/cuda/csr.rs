@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 
 use cust::sys as cuda;
 
-use super::Gpu;
 use super::memory::{Memory, read};
+use super::{Gpu, handle};
 use crate::csr::Csr;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{Matrix, Offsets};
 use crate::scalar::Scalar;
 
@@ -15,6 +15,8 @@ use crate::scalar::Scalar;
 /// and values.
 pub struct DeviceCsr<T> {
     matrix: Matrix,
+    /// The GPU that holds it, where that is known.
+    index: Option<u32>,
     /// Row pointers, columns, values.
     addresses: [cuda::CUdeviceptr; 3],
     _owned: Vec<Memory>,
@@ -31,7 +33,7 @@ impl<T: Scalar> DeviceCsr<T> {
     /// Copies a matrix to the device.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the memory does not suffice.
+    /// [`Error::Device`] where the memory does not suffice.
     pub fn upload(gpu: &Gpu, csr: &Csr<T>) -> Result<Self> {
         let queue = &gpu.queue;
         let row_ptr = Offsets::new(csr.row_ptr());
@@ -47,18 +49,41 @@ impl<T: Scalar> DeviceCsr<T> {
         let addresses = [0, 1, 2].map(|i: usize| owned[i].address());
         let (nrows, ncols, nnz) = (csr.nrows(), csr.ncols(), csr.nnz());
         let matrix = Matrix { nrows, ncols, nnz, wide };
-        Ok(DeviceCsr { matrix, addresses, _owned: owned, scalar: PhantomData })
+        let index = Some(gpu.index);
+        Ok(DeviceCsr { matrix, index, addresses, _owned: owned, scalar: PhantomData })
     }
 
     /// A matrix that is on the device already: the addresses of `nrows + 1` row pointers (32-bit,
-    /// or 64-bit where `matrix.wide`), `nnz` 32-bit columns and `nnz` values.
+    /// or 64-bit where `matrix.wide`, as from 2^32 - 4096 entries on), `nnz` 32-bit columns and
+    /// `nnz` values.
     ///
     /// # Safety
     /// The arrays are on the GPU that this is used with and form a valid CSR matrix: row pointers
     /// start at 0, do not fall and end at `nnz`; columns are below `ncols` and rise in each row.
     /// They are not changed or freed while this or an operator made of it lives.
     pub unsafe fn from_raw(matrix: Matrix, addresses: [cuda::CUdeviceptr; 3]) -> Self {
-        DeviceCsr { matrix, addresses, _owned: Vec::new(), scalar: PhantomData }
+        DeviceCsr { matrix, index: None, addresses, _owned: Vec::new(), scalar: PhantomData }
+    }
+
+    /// Refuses to work on a matrix with a GPU that does not hold it, or whose row pointers are too
+    /// narrow.
+    ///
+    /// # Errors
+    /// [`Error::Argument`].
+    pub(super) fn check(&self, gpu: &Gpu) -> Result<()> {
+        if let Some(index) = self.index.filter(|&index| index != gpu.index) {
+            let [own, other] = [index, gpu.index].map(handle);
+            return Err(Error::argument(format!(
+                "{own} holds the matrix, it cannot be used on {other}: upload it there"
+            )));
+        }
+        let nnz = self.matrix.nnz;
+        if !self.matrix.wide && Offsets::width(nnz) > 4 {
+            return Err(Error::argument(format!(
+                "{nnz} entries need row pointers of 64 bits, these have 32"
+            )));
+        }
+        Ok(())
     }
 
     /// Its shape.
@@ -81,9 +106,10 @@ impl<T: Scalar> DeviceCsr<T> {
     /// Copies it to the host.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the copy fails, and as [`Csr::new`] where the
-    /// arrays are no valid matrix.
+    /// [`Error::Device`] where the copy fails, [`Error::Argument`] where another GPU holds it, and as
+    /// [`Csr::new`] where the arrays are no valid matrix.
     pub fn to_csr(&self, gpu: &Gpu) -> Result<Csr<T>> {
+        self.check(gpu)?;
         gpu.make_current()?;
         let [_, _, values] = self.addresses;
         self.download(gpu, values)

@@ -175,6 +175,7 @@ pub(super) struct Product {
     precision: Precision,
     algorithm: c_int,
     buffer: Option<Memory>,
+    queue: Arc<Queue>,
 }
 
 // SAFETY: a handle may be used by any thread, one at a time; products take `&self` on one stream
@@ -185,6 +186,9 @@ unsafe impl Sync for Product {}
 
 impl Drop for Product {
     fn drop(&mut self) {
+        if self.queue.make_current().is_err() {
+            return;
+        }
         // SAFETY: each was made by the library and is destroyed once; null was never made.
         unsafe {
             for vector in [self.x, self.y].into_iter().filter(|v| !v.is_null()) {
@@ -227,6 +231,7 @@ impl Product {
             precision: T::PRECISION,
             algorithm,
             buffer: None,
+            queue: Arc::clone(queue),
         };
         let [rows, cols, nnz] = [vendor.nrows, vendor.ncols, vendor.nnz].map(|n| n as i64);
         let value = product.value_type();

@@ -7,6 +7,7 @@
 use std::sync::PoisonError;
 
 use cust::memory::LockedBuffer;
+use cust::sys::CUstream;
 
 use super::convert::word;
 use super::memory::Memory;
@@ -85,6 +86,7 @@ impl Gpu {
     /// [`Error::Device`](crate::Error::Device) where the device has no memory for 4 bytes a column,
     /// or fails.
     pub fn features<T: Scalar>(&self, csr: &DeviceCsr<T>) -> Result<Features> {
+        csr.check(self)?;
         self.make_current()?;
         let matrix = csr.matrix();
         let summary = Plan::of(matrix).map_or(Ok(None), |plan| self.count(csr, &plan))?;
@@ -104,7 +106,7 @@ impl Gpu {
             Some(memory) if memory.bytes() >= places.bytes => memory,
             _ => Memory::zeros(places.bytes, &self.queue)?,
         };
-        self.look(csr, plan, &memory)?;
+        self.look(csr, plan, &memory, self.queue.as_inner())?;
         let mut found = kept.read(&memory, places.some)?;
         if Plan::has_more(found) {
             found = kept.read(&memory, places.read)?;
@@ -112,17 +114,24 @@ impl Gpu {
         // For the next matrix.
         memory.clear(places.zeros as usize)?;
         let summary = plan.summary(found);
-        kept.memory = (memory.bytes() <= MOST_KEPT).then_some(memory);
+        let keep = summary.is_some() && memory.bytes() <= MOST_KEPT;
+        kept.memory = keep.then_some(memory);
         Ok(summary)
     }
 
     /// Queues what counts, into memory that holds zeros.
-    fn look<T: Scalar>(&self, csr: &DeviceCsr<T>, plan: &Plan, memory: &Memory) -> Result<()> {
+    fn look<T: Scalar>(
+        &self,
+        csr: &DeviceCsr<T>,
+        plan: &Plan,
+        memory: &Memory,
+        stream: CUstream,
+    ) -> Result<()> {
         let launch = plan.launch(memory.address(), self.profile.processors);
         match Step::new(self, &launch, |arg| word(csr, arg))? {
             // SAFETY: the kernel takes the matrix's own arrays and places in memory that is given
             // back behind it.
-            Some(step) => unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.queue.as_inner()) },
+            Some(step) => unsafe { step.launch([0; 3], T::ZERO, T::ZERO, stream) },
             None => Ok(()),
         }
     }
@@ -139,11 +148,15 @@ impl Gpu {
         };
         let Places { bytes, zeros, .. } = plan.places;
         let memory = Memory::zeros(bytes, &self.queue)?;
-        let turn = |csr: &DeviceCsr<T>| {
-            self.look(csr, &plan, &memory)?;
-            memory.clear(zeros as usize)
+        // What was zeroed on the GPU's own stream is there for that of the capture too.
+        self.synchronize()?;
+        let turn = |csr: &DeviceCsr<T>, stream| {
+            self.look(csr, &plan, &memory, stream)?;
+            memory.clear_on(zeros as usize, stream)
         };
-        let graph = Graph::capture(self, || copies.iter().try_for_each(turn))?;
+        let graph =
+            Graph::capture(self, |stream| copies.iter().try_for_each(|csr| turn(csr, stream)))?;
+        let _alone = self.alone();
         // SAFETY: the matrices and the memory outlive the launch, which `Gpu::time` waits for.
         let time = || self.time(|| unsafe { graph.launch(self) });
         time()?;

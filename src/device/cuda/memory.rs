@@ -87,10 +87,21 @@ impl Memory {
     /// # Panics
     /// If they are more than it has.
     pub fn clear(&self, bytes: usize) -> Result<()> {
+        self.clear_on(bytes, self.queue.as_inner())
+    }
+
+    /// The same on another stream, which does not take over before what is queued on the GPU's own.
+    ///
+    /// # Errors
+    /// As [`Memory::clear`].
+    ///
+    /// # Panics
+    /// As [`Memory::clear`].
+    pub fn clear_on(&self, bytes: usize, stream: cuda::CUstream) -> Result<()> {
         assert!(bytes <= self.bytes, "{bytes} bytes of {}", self.bytes);
         self.queue.make_current()?;
         // SAFETY: the memory has so many bytes.
-        let code = unsafe { cuda::cuMemsetD8Async(self.address, 0, bytes, self.queue.as_inner()) };
+        let code = unsafe { cuda::cuMemsetD8Async(self.address, 0, bytes, stream) };
         check(code, "clearing device memory")
     }
 
@@ -172,7 +183,8 @@ pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], queue: &Queue) -
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.address != 0 {
+        // Where the context cannot be made current, it and its memory are gone.
+        if self.address != 0 && self.queue.make_current().is_ok() {
             // SAFETY: it was taken once and is given back once, behind the work of the stream, which
             // this keeps alive.
             unsafe { cuda::cuMemFreeAsync(self.address, self.queue.as_inner()) };
@@ -201,6 +213,8 @@ impl<T: Scalar> Vector<T> {
 
     pub(super) fn zeros(len: usize, queue: &Arc<Queue>) -> Result<Self> {
         let memory = Memory::zeros((len * size_of::<T>()) as u64, queue)?;
+        // Other streams find it cleared.
+        queue.synchronize().map_err(failed("clearing device memory"))?;
         Ok(Vector { memory, len, scalar: PhantomData })
     }
 

@@ -21,7 +21,7 @@ mod overlap;
 mod placed;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cust::context::Context;
 use cust::device::DeviceAttribute;
@@ -53,14 +53,34 @@ pub struct Gpu {
     profile: Device,
     driver: String,
     monitor: Option<nvml::Monitor>,
-    modules: Mutex<HashMap<&'static str, Arc<Module>>>,
+    modules: Mutex<HashMap<&'static str, Arc<Kernels>>>,
     /// Where the numbers of a conversion are read to: page-locked, so that they come at once.
     numbers: Mutex<LockedBuffer<u32>>,
     /// Memory for small temporaries of the next conversion.
     workspace: Mutex<Option<memory::Memory>>,
     kept: Mutex<features::Kept>,
     overlap: Option<overlap::Overlap>,
+    timing: Mutex<()>,
     queue: Arc<Queue>,
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // For what is given back after this: page-locked memory.
+        let _ = self.make_current();
+    }
+}
+
+/// The kernels of an image, loaded; unloaded in their own context.
+struct Kernels {
+    module: Module,
+    queue: Arc<Queue>,
+}
+
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        let _ = self.queue.make_current();
+    }
 }
 
 impl std::fmt::Debug for Gpu {
@@ -131,6 +151,7 @@ impl Gpu {
             workspace: Mutex::default(),
             kept: Mutex::new(features::Kept::new()?),
             overlap: overlap::Overlap::find(device),
+            timing: Mutex::default(),
             queue: Arc::new(Queue::new(stream, context)),
         })
     }
@@ -196,7 +217,7 @@ impl Gpu {
         CudaOperator::uploaded(self, layout)
     }
 
-    fn module(&self, image: &'static str) -> Result<Arc<Module>> {
+    fn module(&self, image: &'static str) -> Result<Arc<Kernels>> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules.get(image) {
             return Ok(Arc::clone(module));
@@ -205,7 +226,8 @@ impl Gpu {
             .ok_or_else(|| Error::Device(format!("no kernels were compiled for {image}")))?;
         let module = Module::from_fatbin(found.fatbin, &[])
             .map_err(failed(&format!("loading the kernels of {image}")))?;
-        Ok(Arc::clone(modules.entry(image).or_insert_with(|| Arc::new(module))))
+        let kernels = Arc::new(Kernels { module, queue: Arc::clone(&self.queue) });
+        Ok(Arc::clone(modules.entry(image).or_insert(kernels)))
     }
 
     /// Lets a kernel have all the shared memory that a block can: other operators launch it too,
@@ -276,6 +298,11 @@ impl Gpu {
         // SAFETY: none of the process's memory is at the address that the kernel writes to, so it
         // changes none; the driver stops it.
         step.map_or(Ok(()), |step| unsafe { step.launch(NOWHERE, 1.0, 0.0, self.queue.as_inner()) })
+    }
+
+    /// Held while something is timed: what several threads time takes turns.
+    pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
+        self.timing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the stream.

@@ -4,13 +4,12 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cust::module::Module;
 use cust::sys as cuda;
 
 use super::convert::word;
 use super::memory::{Memory, Queue};
 use super::overlap::Overlap;
-use super::{DeviceCsr, Gpu, check, cusparse, failed};
+use super::{DeviceCsr, Gpu, Kernels, check, cusparse, failed};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Built, Check, Launch, Layout, OnDevice, Refusal, Vendor};
 use crate::scalar::Scalar;
@@ -66,7 +65,7 @@ pub(super) struct Step {
     image: &'static str,
     /// Where its start overlaps with the end of what is ahead in the stream.
     overlap: Option<Overlap>,
-    _module: Arc<Module>,
+    _kernels: Arc<Kernels>,
     /// What the module lives in.
     _queue: Arc<Queue>,
 }
@@ -93,9 +92,9 @@ impl Step {
         }
         let grid = u32::try_from(launch.grid)
             .map_err(|_| Error::Device(format!("{} blocks exceed a grid", launch.grid)))?;
-        let module = gpu.module(launch.image)?;
+        let kernels = gpu.module(launch.image)?;
         let find = |kernel: &str| {
-            let function = module.get_function(kernel);
+            let function = kernels.module.get_function(kernel);
             let function = function.map_err(failed(&format!("finding kernel {kernel}")))?;
             Ok(function.to_raw())
         };
@@ -120,7 +119,7 @@ impl Step {
             args,
             image: launch.image,
             overlap: None,
-            _module: module,
+            _kernels: kernels,
             _queue: Arc::clone(&gpu.queue),
         }))
     }
@@ -344,9 +343,12 @@ impl<T: Scalar> CudaOperator<T> {
     ///
     /// # Safety
     /// `x` and `y` are addresses on this operator's GPU of `ncols` and `nrows` values that do not
-    /// overlap and stay valid until the stream has passed this product. The GPU's context is
-    /// current. Products with one operator follow each other, on one stream or synchronised, and are
-    /// queued by one thread at a time.
+    /// overlap and stay valid until the stream has passed this product; until then the operator is
+    /// neither dropped nor given new values. The GPU's context is current. Products with one operator
+    /// follow each other, on one stream or synchronised, and are queued by one thread at a time. A
+    /// CUDA graph that holds a product sees later values only after [`Placed::own_values`].
+    ///
+    /// [`Placed::own_values`]: super::Placed::own_values
     pub unsafe fn apply_raw(
         &self,
         alpha: T,
@@ -390,6 +392,22 @@ impl<T: Scalar> CudaOperator<T> {
         Ok(())
     }
 
+    /// Copies the values that products read where the CSR matrix has them, if they do, and queues
+    /// that on the GPU's stream: what is put in later lies in their place.
+    ///
+    /// # Errors
+    /// [`Error::Device`] by the device.
+    pub(super) fn own_values(&mut self, gpu: &Gpu) -> Result<()> {
+        match &self.values {
+            Values::Device { csr, update, newest: None, .. } if update.is_empty() => {
+                let [_, _, values] = csr.addresses();
+                // SAFETY: the matrix has so many values and lives as long as `self`.
+                unsafe { self.take_values(gpu, values) }
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Takes over `nnz` new values that are on the device, in the order of the CSR matrix: copies
     /// them and queues the work on the GPU's stream. Only for what was converted on the device.
     ///
@@ -407,36 +425,43 @@ impl<T: Scalar> CudaOperator<T> {
         let Values::Device { csr, update, newest, .. } = &mut self.values else {
             return Err(Error::Device("this layout was made on the host".to_string()));
         };
-        let [_, _, bytes] = csr.bytes();
-        let first = newest.is_none();
-        let copy = match newest {
-            Some(copy) => copy,
-            None => newest.insert(Memory::new(bytes, &gpu.queue)?),
+        let ([_, _, old], [_, _, bytes]) = (csr.addresses(), csr.bytes());
+        if bytes == 0 {
+            return Ok(());
+        }
+        let made = match newest {
+            Some(_) => None,
+            None => Some(Memory::new(bytes, &gpu.queue)?),
         };
-        let to = copy.address();
+        let to = made.as_ref().or(newest.as_ref()).map_or(old, Memory::address);
         // SAFETY: both sides have `nnz` values.
         let code = unsafe { cuda::cuMemcpyDtoDAsync_v2(to, values, bytes as usize, stream) };
         check(code, "copying values")?;
+        // Products that read the matrix's own values read the first copy from then on.
+        let moves = made.is_some() && update.is_empty();
+        let moved = match &self.vendor {
+            Some((vendor, addresses, _)) if moves => {
+                let addresses = addresses.map(|address| if address == old { to } else { address });
+                let product = cusparse::Product::new::<T>(vendor, addresses, &gpu.queue)?;
+                Some((*vendor, addresses, product))
+            }
+            _ => None,
+        };
+        // Nothing was changed before all that is to be made was made.
+        if let Some(made) = made {
+            *newest = Some(made);
+        }
         for step in update.iter() {
             // SAFETY: the operator's arrays live as long as `self`, the values were copied above.
             unsafe { step.launch([0, 0, to], T::ZERO, T::ZERO, stream)? };
         }
-        if !(first && update.is_empty()) {
-            return Ok(());
-        }
-        // Products that read the matrix's own values read the copy from now on.
-        let [_, _, old] = csr.addresses();
-        for word in self.steps.iter_mut().flat_map(|step| &mut step.args) {
-            if *word == Word::Fixed(old) {
-                *word = Word::Fixed(to);
+        if moves {
+            self.vendor = moved.or_else(|| self.vendor.take());
+            for word in self.steps.iter_mut().flat_map(|step| &mut step.args) {
+                if *word == Word::Fixed(old) {
+                    *word = Word::Fixed(to);
+                }
             }
-        }
-        let vendor = self.vendor.take().map(|(vendor, addresses, _)| {
-            (vendor, addresses.map(|address| if address == old { to } else { address }))
-        });
-        if let Some((vendor, addresses)) = vendor {
-            let product = cusparse::Product::new::<T>(&vendor, addresses, &gpu.queue)?;
-            self.vendor = Some((vendor, addresses, product));
         }
         Ok(())
     }

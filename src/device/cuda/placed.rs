@@ -160,7 +160,22 @@ impl<T: Scalar> Placed<T> {
         }
         let values = self.gpu.vector(values)?;
         // SAFETY: the vector is dropped behind this work on the same stream.
-        unsafe { self.operator.take_values(&self.gpu, values.address()) }
+        unsafe { self.operator.take_values(&self.gpu, values.address())? };
+        // Products on other streams find them.
+        self.gpu.synchronize()
+    }
+
+    /// Lets products read values of this operator's own, not those of the CSR matrix that it was made
+    /// of, and waits. Formats that convert nothing (`csr`, fused `pcsr`, cuSPARSE's CSR) otherwise do
+    /// so from the first update of values on, and a product that was captured in a CUDA graph before
+    /// does not see it. Takes `nnz` values of memory; where products read own values, nothing changes.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the memory does not suffice.
+    pub fn own_values(&mut self) -> Result<()> {
+        self.gpu.make_current()?;
+        self.operator.own_values(&self.gpu)?;
+        self.gpu.synchronize()
     }
 
     /// Puts in new values that are on the device, in the order of the CSR matrix, and waits.
@@ -228,9 +243,15 @@ impl<T: Scalar> Placed<T> {
     /// the host's layout tells where values lie, and the device's arrays what they are.
     fn find_sources(&mut self) -> Result<Vec<Memory>> {
         let Some(layout) = &mut self.host else { return Ok(Vec::new()) };
-        let arrays = sources(layout.as_mut(), self.nnz);
-        let upload = |array: &Vec<u32>| Memory::of(bytemuck::cast_slice(array), &self.gpu.queue);
-        arrays.iter().map(upload).collect()
+        // The memory first: without it, the layout keeps its values.
+        let bytes_of = |array: &Memory| array.bytes() / size_of::<T>() as u64 * 4;
+        let places = self.operator.value_arrays().map(bytes_of);
+        let places: Vec<Memory> =
+            places.map(|bytes| Memory::new(bytes, &self.gpu.queue)).collect::<Result<_>>()?;
+        for (place, array) in places.iter().zip(sources(layout.as_mut(), self.nnz)) {
+            place.write(bytemuck::cast_slice(&array))?;
+        }
+        Ok(places)
     }
 
     /// The matrix, converted back.
