@@ -8,6 +8,8 @@
 #![allow(unsafe_code, reason = "hands values over by their address")]
 
 mod corpus;
+#[path = "cuda/lives.rs"]
+mod lives;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::time::Instant;
 
 use corpus::edges;
 use ellect::choose::{Choice, Effort, INCUMBENTS, Verify, Workload};
-use ellect::device::cuda::{DeviceCsr, Gpu, Graph};
+use ellect::device::cuda::{DeviceCsr, Gpu};
 use ellect::device::{Device, Kind};
 use ellect::features::Features;
 use ellect::format::{Basis, Candidate, Matrix, Target, candidates};
@@ -108,111 +110,6 @@ fn device_for<T: Scalar>(gpu: &Gpu, candidate: &Candidate, csr: &Csr<T>) -> Devi
     }
 }
 
-#[test]
-fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
-    if gpu().is_none() {
-        return;
-    }
-    // The second needs less of a processor's shared memory.
-    let matrices = ["heat:20000", "heat:9000"].map(|spec| {
-        let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
-        csr.map_values(|value| (value * 3.0).round() % 8.0)
-    });
-    let matrices = matrices.each_ref().map(|csr| {
-        let twice = csr.map_values(|value| value + value);
-        let products = [exact_products(csr), exact_products(&twice)];
-        (Structure::of(csr), products, csr, twice)
-    });
-    // As many threads as candidates convert at once, on one GPU that is gone before its operators are.
-    let operators: Vec<_> = std::thread::scope(|scope| {
-        let gpu = Arc::new(Gpu::open(0).expect("there is a GPU"));
-        let one = |candidate: Candidate| {
-            let (gpu, matrices) = (Arc::clone(&gpu), &matrices);
-            scope.spawn(move || {
-                let target = Target {
-                    device: gpu.profile(),
-                    precision: f64::PRECISION,
-                    basis: Basis::Original,
-                    memory_limit: u64::MAX,
-                };
-                let made = |of: usize| {
-                    let (structure, _, csr, _) = &matrices[of];
-                    candidate.work(structure, &target).ok()?;
-                    let there = Arc::new(DeviceCsr::upload(&gpu, csr).expect("memory suffices"));
-                    PreparedOperator::on_gpu(&gpu, &there, csr, structure, &candidate, &target)
-                        .map(|operator| Some((of, operator)))
-                        .unwrap_or_else(|error| panic!("{candidate}: {error}"))
-                };
-                let made: Vec<_> = (0..matrices.len()).filter_map(made).collect();
-                made.into_iter()
-                    .map(|(of, operator)| (candidate.clone(), of, operator))
-                    .collect::<Vec<_>>()
-            })
-        };
-        let threads: Vec<_> = wanted().into_iter().map(one).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("none panics")).collect()
-    });
-    assert!(!operators.is_empty());
-    // Each multiplies in another thread than it was made in, all at once, and is dropped there.
-    std::thread::scope(|scope| {
-        for (candidate, of, mut operator) in operators {
-            let (_, [of_csr, of_twice], _, twice) = &matrices[of];
-            scope.spawn(move || {
-                let what = format!("{candidate} of {} rows in another thread", twice.nrows());
-                of_csr.iter().for_each(|product| product.check_exact(&what, &operator));
-                operator
-                    .update_values(twice.values())
-                    .unwrap_or_else(|error| panic!("{what}: {error}"));
-                of_twice.iter().for_each(|product| product.check_exact(&what, &operator));
-            });
-        }
-    });
-}
-
-#[test]
-fn captured_products_see_new_values() {
-    let Some(gpu) = gpu() else { return };
-    let csr: Csr<f64> = "heat:9000".parse::<Spec>().expect("a class and rows").make();
-    let csr = csr.map_values(|value| (value * 3.0).round() % 8.0);
-    let twice = csr.map_values(|value| value + value);
-    let structure = Structure::of(&csr);
-    let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
-    let [product, ..] = exact_products(&twice);
-    let x = gpu.vector(&product.x).expect("memory suffices");
-    for candidate in wanted() {
-        let target = Target {
-            device: gpu.profile(),
-            precision: f64::PRECISION,
-            basis: Basis::Original,
-            memory_limit: u64::MAX,
-        };
-        if candidate.work(&structure, &target).is_err() {
-            continue;
-        }
-        let failed = |error: ellect::Error| -> ! { panic!("{candidate}: {error}") };
-        let mut operator =
-            PreparedOperator::on_gpu(&gpu, &there, &csr, &structure, &candidate, &target)
-                .unwrap_or_else(|error| failed(error));
-        let placed = operator.on_device_mut().expect("made on a GPU");
-        placed.own_values().unwrap_or_else(|error| failed(error));
-        let y = gpu.vector(&vec![f64::NAN; csr.nrows()]).expect("memory suffices");
-        let (x_at, y_at) = (x.address(), y.address());
-        let graph = Graph::capture(&gpu, |stream| {
-            // SAFETY: the vectors have the matrix's lengths and outlive the graph's launch.
-            unsafe { placed.operator().apply_raw(product.alpha, x_at, product.beta, y_at, stream) }
-        })
-        .unwrap_or_else(|error| failed(error));
-        operator.update_values(twice.values()).unwrap_or_else(|error| failed(error));
-        // SAFETY: operator and vectors are still there.
-        unsafe { graph.launch(&gpu) }.unwrap_or_else(|error| failed(error));
-        let mut got = vec![0.0; csr.nrows()];
-        y.read(&mut got).unwrap_or_else(|error| failed(error));
-        for (row, (got, want)) in got.iter().zip(&product.want).enumerate() {
-            assert_eq!(*got, want.value, "{candidate}: row {row}, exact");
-        }
-    }
-}
-
 /// Formats that find out on the GPU whether they suit, for the reasons that the host has.
 const REFUSING: [&str; 4] = ["hubs", "cdia", "stvi", "hllvi"];
 
@@ -230,47 +127,6 @@ fn refusals_of_the_gpu_are_those_of_the_host() {
         refused += check_refusals(&gpu, &name, &csr.cast::<f32>(), &all);
     }
     assert!(refused > 0);
-}
-
-#[test]
-fn values_that_are_not_alike_are_refused_on_the_gpu() {
-    let Some(gpu) = gpu() else { return };
-    let of = |odd: Option<usize>| {
-        let entries = (0..3000usize).flat_map(|i| {
-            let on = if odd == Some(i) { 5.0 } else { 2.0 };
-            [(i, i, on)].into_iter().chain((i > 0).then(|| (i, i - 1, -1.0)))
-        });
-        Csr::<f64>::from_triplets(3000, 3000, entries).expect("indices are in range")
-    };
-    let (csr, odd) = (of(None), of(Some(2100)));
-    let structure = Structure::of(&csr);
-    let target = Target {
-        device: gpu.profile(),
-        precision: f64::PRECISION,
-        basis: Basis::Original,
-        memory_limit: u64::MAX,
-    };
-    let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
-    for name in ["cdia", "stvi", "hllvi"] {
-        let candidate: Candidate = name.parse().expect("the format exists");
-        let mut operator =
-            PreparedOperator::on_gpu(&gpu, &there, &csr, &structure, &candidate, &target)
-                .expect("diagonals are constant");
-        assert!(operator.on_device().is_some_and(|placed| placed.is_built()));
-        let refused = operator.update_values(odd.values()).expect_err("one value differs");
-        assert!(refused.to_string().contains("row 2100"), "{name}: {refused}");
-        let check = |what: &str, operator: &PreparedOperator<f64>| {
-            exact_products(&csr).iter().for_each(|product| product.check_exact(what, operator));
-        };
-        check(&format!("{name} after a refusal"), &operator);
-        let odd = gpu.vector(odd.values()).expect("memory suffices");
-        let placed = operator.on_device_mut().expect("made on a GPU");
-        // SAFETY: the vector holds as many values as the matrix has entries.
-        let refused = unsafe { placed.set_device_values(odd.address()) };
-        let refused = refused.expect_err("one value differs").to_string();
-        assert!(refused.contains("row 2100"), "{name}: {refused}");
-        check(&format!("{name} after a refusal on the device"), &operator);
-    }
 }
 
 /// How many of these candidates the GPU and the host refuse alike.
