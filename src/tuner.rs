@@ -166,20 +166,23 @@ impl Tuner {
             let there = Arc::new(DeviceCsr::upload(gpu, csr)?);
             return self.prepare_there(&there, Some(csr), workload);
         }
-        self.prepare_by(csr, workload, |structure, candidate, target| {
+        self.prepare_by(csr, workload, false, |structure, candidate, target| {
             self.meter.prepare(csr, structure, candidate, target)
         })
     }
 
+    /// Chooses, with a look at the matrix where `closer` asks for one or that pays, and prepares.
     fn prepare_by<T: Scalar>(
         &self,
         csr: &Csr<T>,
         workload: &Workload,
+        closer: bool,
         prepare: impl Fn(&Structure<'_>, &Candidate, &Target<'_>) -> Result<PreparedOperator<T>>,
     ) -> Result<PreparedOperator<T>> {
         let structure = Structure::sampled(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
-        let mut choice = match self.stay(&structure, &workload) {
+        let stays = || self.stay(&structure, &workload);
+        let mut choice = match (!closer).then(stays).flatten() {
             Some(choice) => choice,
             None => self.decide(csr, &structure, &workload, &mut |_| ())?,
         };

@@ -1,7 +1,7 @@
 //! Totals of so many products with all that comes before them, replayed on cases: looking at the
 //! matrix, or not, and its conversion.
 
-use ellect::choose::{CSR, PCSR};
+use ellect::choose::{CSR, PCSR, looks_closer};
 use serde::Serialize;
 
 use crate::by_features::Counted;
@@ -68,8 +68,9 @@ pub fn there(counted: &Counted, spmvs: &[u64]) -> Vec<Total> {
 }
 
 /// Totals of matrices that a host holds, for [`SPMVS`]. On a GPU features are `counted`, once the
-/// matrix was uploaded as it is for every product, and of matrices whose features are not, trees
-/// tell what is taken without a look. On a host they also tell whether to look.
+/// matrix was uploaded as it is for every product, unless so many products are to come that the host
+/// looks closer, and of matrices whose features are not, trees tell what is taken without a look. On
+/// a host they also tell whether to look.
 pub fn on_host(
     cases: &[Case],
     predicted: &[Predicted],
@@ -78,6 +79,10 @@ pub fn on_host(
 ) -> Vec<Total> {
     let done = |k: usize, i: usize| {
         let (case, spmvs) = (&cases[i], SPMVS[k]);
+        if counted.is_some() && looks_closer(case.nnz, case.stay_s, spmvs) {
+            let over = look_over_stay(case, &predicted[i], spmvs);
+            return Done { over: over.unwrap_or(1.0), looked: true, taken: None };
+        }
         if let Some(over) = counted.and_then(|counted| counted[k][i]) {
             return Done { over, looked: true, taken: None };
         }

@@ -104,7 +104,8 @@ pub fn with_by_features(
     let (learned, told) = learned.context("nothing was timed here with cuSPARSE")?;
     let counted = by_features::counted(cases, &told, None, settings, &SPMVS)?;
     let asked = sight::without_families(cases, settings, |seen| sight::without_look(cases, seen))?;
-    let on_host = totals::on_host(cases, &[], &asked, Some(&counted));
+    let predicted = cross_validate(cases, Plan::of(&model)?, settings)?;
+    let on_host = totals::on_host(cases, &predicted, &asked, Some(&counted));
     let there = totals::there(&counted, &SPMVS);
     let mut scores = model.scores.clone();
     scores.extend(figures::scores_of_totals(&on_host, &there));
