@@ -259,7 +259,8 @@ const EVALUATE_JSON: &str = "\
   rows               of each rule that chooses: all and large, each with cases, best_over_chosen
                      (geometric mean), rms_regret, worst, worst_source, speedup (over the incumbent),
                      losses (share slower than it by over 2 %)
-  totals, there      spmvs, speedup and losses of totals, shares looked at, and left in csr and pcsr;
+  totals, there      spmvs, speedup, best (of the least totals, without a look) and losses of totals,
+                     shares looked at, and left in csr and pcsr;
                      of matrices on the host, on the device
   median_error       of predicted times of candidates within twice the best
   classes            class, cases, best_over_chosen, speedup, confidence; left_out and

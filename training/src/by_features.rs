@@ -351,7 +351,7 @@ mod tests {
         learned.check(features.len()).expect("sound");
 
         let counted = counted(&cases, &told, None, &settings, &[1, 10_000]).expect("examples");
-        let totals = totals::there(&counted, &[1, 10_000]);
+        let totals = totals::there(&cases, &counted, &[1, 10_000]);
         let [one, many] = &totals[..] else { panic!("{totals:?}") };
         assert_eq!((one.looked, one.losses, one.speedup), (0.0, 0.0, 1.0));
         // Half of the matrices take half of the time.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result, bail};
-use ellect::choose::{Workload, stay_s, target, target_of};
+use ellect::choose::{INCUMBENTS, Workload, stay_s, target, target_of};
 use ellect::cost::{Cost, Estimator, TERMS, relate, terms};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
@@ -92,6 +92,11 @@ impl Case {
     /// Whether the matrix was seen to have few distinct values: a format that suits by them was timed.
     pub fn has_few_values(&self) -> bool {
         self.trials.iter().any(|trial| trial.candidate.format.by_values())
+    }
+
+    /// Whether an incumbent was timed, which choices are compared with.
+    pub fn has_incumbent(&self) -> bool {
+        self.trials.iter().any(|trial| INCUMBENTS.contains(&trial.name.as_str()))
     }
 
     /// What tables are made over: the first part of the family.

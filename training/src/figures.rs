@@ -15,8 +15,8 @@ pub const MEASURE: &str = "effort measure";
 /// Closed formulas alone.
 pub const ESTIMATE: &str = "estimate";
 
-/// A figure that is worse by no more than this is as good as what was reached: trees settle ties by
-/// chance.
+/// A figure that is worse by no more than this, or than half of what it may be at most, is as good as
+/// what was reached: trees settle ties by chance.
 const TOLERANCE: f64 = 0.005;
 
 /// The way a figure is bounded.
@@ -42,7 +42,7 @@ impl Bound {
     fn moved_to(self, reached: f64) -> Bound {
         match self {
             Bound::AtLeast(_) => Bound::AtLeast(reached - TOLERANCE),
-            Bound::AtMost(_) => Bound::AtMost(reached + TOLERANCE),
+            Bound::AtMost(most) => Bound::AtMost(reached + TOLERANCE.min(most / 2.0)),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Totals of so many products with all that comes before them, replayed on cases: looking at the
 //! matrix, or not, and its conversion.
 
-use ellect::choose::{CSR, PCSR, looks_closer};
+use ellect::choose::{CSR, PCSR, is_csr, looks_closer};
 use serde::Serialize;
 
 use crate::by_features::Counted;
-use crate::case::Case;
-use crate::replay::{AtAGlance, LOSS, Trees, geometric_mean, look_over_stay};
+use crate::case::{Case, Trial};
+use crate::replay::{AtAGlance, LOSS, Trees, geometric_mean, incumbent, look_over_stay};
 use crate::train::Predicted;
 
 /// The products that totals are reported for.
@@ -19,6 +19,8 @@ pub struct Total {
     pub spmvs: u64,
     /// Geometric mean of the incumbent's total over the total of the choice.
     pub speedup: f64,
+    /// The same of the least total of all candidates, as if that were known without a look.
+    pub best: f64,
     /// Share of the matrices whose total is worse by over 2 %.
     pub losses: f64,
     /// Share of the matrices that are looked at, or whose features a GPU counts: of the others a tree
@@ -39,13 +41,14 @@ struct Done {
     taken: Option<String>,
 }
 
-fn total(spmvs: u64, done: &[Done]) -> Total {
+fn total(cases: &[Case], spmvs: u64, done: &[Done]) -> Total {
     let share = |counts: &dyn Fn(&Done) -> bool| {
         done.iter().filter(|done| counts(done)).count() as f64 / done.len().max(1) as f64
     };
     Total {
         spmvs,
         speedup: geometric_mean(done.iter().map(|done| 1.0 / done.over)),
+        best: geometric_mean(cases.iter().filter_map(|case| best(case, spmvs))),
         losses: share(&|done| done.over > 1.0 + LOSS),
         looked: share(&|done| done.looked),
         csr: share(&|done| done.taken.as_deref() == Some(CSR)),
@@ -53,16 +56,27 @@ fn total(spmvs: u64, done: &[Done]) -> Total {
     }
 }
 
+/// The incumbent's total over the least one.
+fn best(case: &Case, spmvs: u64) -> Option<f64> {
+    let n = spmvs as f64;
+    let total_s = |trial: &Trial| {
+        let convert_s = if is_csr(&trial.candidate) { 0.0 } else { trial.convert_s };
+        convert_s + n * trial.spmv_s
+    };
+    let least_s = case.trials.iter().map(total_s).fold(f64::INFINITY, f64::min);
+    Some(n * incumbent(case)?.spmv_s / least_s)
+}
+
 /// Totals of matrices that a GPU holds: of those whose features are not counted nothing is known but
 /// the size, and they stay with the incumbent.
-pub fn there(counted: &Counted, spmvs: &[u64]) -> Vec<Total> {
+pub fn there(cases: &[Case], counted: &Counted, spmvs: &[u64]) -> Vec<Total> {
     let done = |over: &Option<f64>| Done {
         over: over.unwrap_or(1.0),
         looked: over.is_some(),
         taken: None,
     };
     let one = |(counted, &spmvs): (&Vec<_>, _)| {
-        total(spmvs, &counted.iter().map(done).collect::<Vec<_>>())
+        total(cases, spmvs, &counted.iter().map(done).collect::<Vec<_>>())
     };
     counted.iter().zip(spmvs).map(one).collect()
 }
@@ -97,7 +111,7 @@ pub fn on_host(
         Done { over: over.unwrap_or(1.0), looked: glance.looks, taken: glance.taken }
     };
     let one = |(k, &spmvs): (usize, &u64)| {
-        total(spmvs, &(0..cases.len()).map(|i| done(k, i)).collect::<Vec<_>>())
+        total(cases, spmvs, &(0..cases.len()).map(|i| done(k, i)).collect::<Vec<_>>())
     };
     SPMVS.iter().enumerate().map(one).collect()
 }

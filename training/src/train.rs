@@ -106,7 +106,7 @@ pub fn with_by_features(
     let asked = sight::without_families(cases, settings, |seen| sight::without_look(cases, seen))?;
     let predicted = cross_validate(cases, Plan::of(&model)?, settings)?;
     let on_host = totals::on_host(cases, &predicted, &asked, Some(&counted));
-    let there = totals::there(&counted, &SPMVS);
+    let there = totals::there(cases, &counted, &SPMVS);
     let mut scores = model.scores.clone();
     scores.extend(figures::scores_of_totals(&on_host, &there));
     let model = Model { by_features: Some(learned), scores, ..model };

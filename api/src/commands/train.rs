@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use ellect::choose::INCUMBENTS;
 use ellect::device::Device;
 use ellect::generate::Spec;
 use ellect::model::Model;
@@ -284,6 +285,14 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let settings = settings(&evaluate.fit, fitted);
     let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
     let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
+    let (cases, bare): (Vec<_>, Vec<_>) = cases.into_iter().partition(Case::has_incumbent);
+    if !bare.is_empty() {
+        note(&format!(
+            "left out: {} cases without a time of {}",
+            bare.len(),
+            INCUMBENTS.join(" or ")
+        ));
+    }
     let mut reports: Vec<Report> = Vec::new();
     for precision in &input.precision {
         let cases = of_precision(&cases, *precision);
