@@ -15,7 +15,7 @@ use crate::choose::{self, Choice, NEAR_TIE, Ranked, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::error::{Error, Result};
-use crate::format::{Candidate, Layout};
+use crate::format::{Basis, Candidate, Layout};
 use crate::model::ALWAYS_LOOK;
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
@@ -92,7 +92,8 @@ const LOOK_S: f64 = 5e-9;
 
 impl<T: Scalar> LazyOperator<T> {
     /// Prepares the matrix in CSR, multiplied by what a tree of the model takes to be faster where the
-    /// effort asks for a model. Of the workload, the number of products is not used.
+    /// effort asks for a model. Of the workload, the number of products is not used, and the basis is
+    /// the original one: x and y are the same before the conversion and after it.
     ///
     /// # Errors
     /// [`Error::Device`] by the device.
@@ -102,7 +103,8 @@ impl<T: Scalar> LazyOperator<T> {
         workload: Workload,
         conversion: Conversion,
     ) -> Result<Self> {
-        let workload = Workload { precision: T::PRECISION, ..workload };
+        let (precision, basis) = (T::PRECISION, Basis::Original);
+        let workload = Workload { precision, basis, ..workload };
         let source = Source { tuner, csr, workload };
         let mut refused = None;
         for candidate in source.tuner.incumbents(&Structure::of(&*source.csr), &workload) {
@@ -203,7 +205,14 @@ impl<T: Scalar> LazyOperator<T> {
 
     /// Converts where the plan's products are passed; without a plan it stays in CSR.
     fn plan(&mut self, source: Source<T>, plan: Option<Plan>) -> Result<()> {
-        let Some(plan) = plan else { return Ok(()) };
+        let Some(mut plan) = plan else { return Ok(()) };
+        if self.values.is_some() {
+            // What suits by values was chosen by the old ones.
+            plan.candidates.retain(|candidate| !candidate.format.by_values());
+        }
+        if plan.candidates.is_empty() {
+            return Ok(());
+        }
         if self.products < plan.from {
             self.stage = Stage::Planned(source, plan);
             return Ok(());
@@ -307,8 +316,16 @@ mod tests {
     }
 
     fn lazy(convert_ns: f64, conversion: Conversion) -> (LazyOperator<f64>, Arc<Csr<f64>>) {
-        let csr = Arc::new(generate::by_name("stencil5", 2500, 1).expect("a class"));
-        let workload = Workload::default();
+        lazy_of("stencil5", convert_ns, conversion, Workload::default())
+    }
+
+    fn lazy_of(
+        class: &str,
+        convert_ns: f64,
+        conversion: Conversion,
+        workload: Workload,
+    ) -> (LazyOperator<f64>, Arc<Csr<f64>>) {
+        let csr = Arc::new(generate::by_name(class, 2500, 1).expect("a class"));
         let lazy = LazyOperator::new(tuner(convert_ns), csr.clone(), workload, conversion);
         (lazy.expect("CSR suits"), csr)
     }
@@ -336,6 +353,35 @@ mod tests {
         (0..2000).for_each(|_| product(&mut lazy, &csr));
         assert_ne!(lazy.operator().candidate().to_string(), "csr");
         assert_eq!(lazy.products(), 2001);
+    }
+
+    #[test]
+    fn x_and_y_stay_in_their_order_whatever_the_workload_allows() {
+        let workload = Workload { basis: Basis::Permuted, ..Workload::default() };
+        let (mut lazy, csr) = lazy_of("power_law", 1.0, Conversion::Here, workload);
+        (0..2000).for_each(|_| product(&mut lazy, &csr));
+        assert_ne!(lazy.operator().candidate().to_string(), "csr");
+        assert!(lazy.operator().permutation().is_none());
+    }
+
+    #[test]
+    fn what_suits_by_old_values_is_not_converted_to() {
+        let (mut lazy, csr) = lazy(1.0, Conversion::Here);
+        let Stage::Unknown(source) = std::mem::replace(&mut lazy.stage, Stage::Done) else {
+            panic!("it was not looked at");
+        };
+        let named = |name: &&str| name.parse().expect("a candidate");
+        let by_values: Candidate = "cdia".parse().expect("a candidate");
+        assert!(by_values.format.by_values());
+        lazy.stage = Stage::Unknown(source.clone());
+        let new: Vec<f64> = (0..csr.nnz()).map(|k| (k % 5) as f64).collect();
+        lazy.update_values(&new).expect("as many");
+        let candidates = ["cdia", "hdia"].iter().map(named).collect();
+        lazy.plan(source, Some(Plan { candidates, from: 0 })).expect("one suits");
+        assert_eq!(lazy.operator().candidate().format.name(), "hdia");
+        let (csr, shape) = (csr.map_values(|value| value), csr.row_ptr().to_vec());
+        let csr = Csr::new(csr.nrows(), csr.ncols(), shape, csr.col_idx().to_vec(), new);
+        product(&mut lazy, &csr.expect("it is a matrix"));
     }
 
     #[test]

@@ -307,9 +307,15 @@ impl Tuner {
             basis: workload.basis,
             protocol: self.protocol.version,
         };
+        let target = choose::target(device, workload);
         for candidate in candidates(device.kind) {
             match wisdom.ask(&wanted, &candidate)? {
-                Answer::Known(measured) => known.push(known_of(candidate, measured.outcome)),
+                Answer::Known(measured)
+                    if of_these_values(&measured, &candidate, structure, &target) =>
+                {
+                    known.push(known_of(candidate, measured.outcome));
+                }
+                Answer::Known(_) => {}
                 Answer::Missing => {}
                 Answer::Stale(why) => stale.push(why),
             }
@@ -400,6 +406,28 @@ fn first_that_suits<O>(
             }
             made => return made,
         }
+    }
+}
+
+/// Whether a measurement, which is of a pattern, tells of this matrix: of a candidate that suits by
+/// values, where its layout takes about as much for these.
+fn of_these_values(
+    measured: &Measurement,
+    candidate: &Candidate,
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+) -> bool {
+    /// Estimates of layouts from samples are off by less.
+    const MUCH: f64 = 1.25;
+    if !candidate.format.by_values() {
+        return true;
+    }
+    match (&measured.outcome, candidate.work(structure, target)) {
+        (Outcome::Timed(timing), Ok(work)) => {
+            let times = timing.bytes as f64 / work.layout_bytes as f64;
+            (1.0 / MUCH..=MUCH).contains(&times)
+        }
+        (outcome, work) => !matches!(outcome, Outcome::Timed(_)) && work.is_err(),
     }
 }
 

@@ -5,7 +5,7 @@ mod corpus;
 use ellect::choose::{self, Choice, Effort, Known, ValuesUse, Workload};
 use ellect::cost::{Cost, Source};
 use ellect::device::Device;
-use ellect::format::{Basis, Candidate};
+use ellect::format::{Basis, Candidate, Refusal};
 use ellect::generate::{Coefficients, Points};
 use ellect::measure::Protocol;
 use ellect::model::Predictor;
@@ -115,6 +115,39 @@ fn near_ties_go_to_the_cheaper_conversion_then_to_the_smaller_memory() {
     assert_eq!(take([(HLL, 1e-3, 50e-6, 10), ("ell", 1e-3, 50.5e-6, 99)]), HLL);
     // 53.5 ms are too many.
     assert_eq!(take([(HLL, 1e-3, 50e-6, 99), ("ell", 5e-4, 53e-6, 10)]), HLL);
+}
+
+#[test]
+fn where_cusparse_is_missing_what_was_timed_beside_csr_counts() {
+    const HLL: &str = "hll:hack=32,sort=none,tpr=1,col=32";
+    let csr = matrix("stencil7", 20_000);
+    let missing = Known {
+        candidate: "cusparse:alg=csr_alg1".parse().expect("a candidate"),
+        cost: Err(Refusal::new("cuSPARSE is not on this machine")),
+    };
+    let known = [missing, measured("csr", 0.0, 20e-6), measured(HLL, 1e-3, 15e-6)];
+    let choice = choice(&csr, "h200", &Workload::default(), &known);
+    assert_eq!(
+        (choice.choice.to_string(), choice.ranking[0].source),
+        (HLL.into(), Source::Measured)
+    );
+    let named = |name: &str| choice.ranking.iter().any(|r| r.candidate.to_string() == name);
+    assert!(named("csr") && !named("cusparse:alg=csr_alg1"));
+}
+
+#[test]
+fn what_was_measured_over_the_memory_limit_is_refused() {
+    let csr = matrix("stencil7", 20_000);
+    let workload = Workload { memory_limit: Some(3_000_000), ..Workload::default() };
+    let mut large = measured("ell", 0.0, 1e-6);
+    large.cost = large.cost.map(|cost| Cost { bytes: 3_000_001, ..cost });
+    let of_csr = measured("csr", 0.0, 100e-6);
+    let of_csr = Known { cost: of_csr.cost.map(|cost| Cost { bytes: u64::MAX, ..cost }), ..of_csr };
+    let choice = choice(&csr, "cpu", &workload, &[large, of_csr]);
+    let refused = choice.refused.iter().find(|refused| refused.candidate.to_string() == "ell");
+    let reason = refused.expect("it is too large").reason.to_string();
+    assert_eq!(reason, "the layout takes 3000001 bytes, 3000000 are allowed");
+    assert!(choice.ranking.iter().any(|ranked| ranked.candidate.to_string() == "csr"));
 }
 
 #[test]

@@ -132,8 +132,11 @@ fn a_candidate_that_hangs_is_failed_after_its_time() {
         assert_timed(&measure(&mut worker, &csr, "csr").expect("it starts again"));
         let (device, short) = (worker.device().clone(), Some(Duration::from_millis(300)));
         let target = target(&device, &Workload::default());
-        let cut = worker.measure(&csr, "debug:hang", &target, &protocol(), short);
-        assert_eq!(failure(cut.expect("it is recorded")), "it timed out after 0.3 s");
+        // However often: that is what the shorter limit asks for, not a device that is gone.
+        for _ in 0..10 {
+            let cut = worker.measure(&csr, "debug:hang", &target, &protocol(), short);
+            assert_eq!(failure(cut.expect("it is recorded")), "it timed out after 0.3 s");
+        }
     }
 }
 

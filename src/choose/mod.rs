@@ -307,8 +307,13 @@ fn enter(
                 refused.push(Refused { candidate, reason: reason.clone() });
             }
             (Err(reason), _) => refused.push(Refused { candidate, reason }),
-            (Ok(_), Some(Err(reason))) if !is_csr(&candidate) => {
+            // Of those that multiply the CSR arrays only this program's own is always there.
+            (Ok(_), Some(Err(reason))) if candidate.to_string() != CSR => {
                 refused.push(Refused { candidate, reason: reason.clone() });
+            }
+            (Ok(_), Some(Ok(cost))) if !is_csr(&candidate) && cost.bytes > target.memory_limit => {
+                let checked = target.check_bytes(cost.bytes);
+                refused.extend(checked.err().map(|reason| Refused { candidate, reason }));
             }
             (Ok(work), known) => {
                 let times = estimator.times(&candidate, &work);

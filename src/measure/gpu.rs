@@ -59,7 +59,7 @@ pub fn on_gpu<T: Scalar>(
 
 /// A matrix on a GPU and the references of its products, for all its candidates.
 pub struct Held<T: Scalar> {
-    /// Where the values of the matrix are on the host: what tells it from others.
+    /// Where the row pointers of the matrix are on the host: what tells it from others.
     address: usize,
     on_gpu: Arc<DeviceCsr<T>>,
     values: Vector<T>,
@@ -81,7 +81,7 @@ impl<T: Scalar> Held<T> {
     /// [`Error::Device`](crate::Error::Device) where the memory does not suffice.
     pub fn new(gpu: &Gpu, csr: &Csr<T>) -> Result<Self> {
         Ok(Held {
-            address: csr.values().as_ptr().addr(),
+            address: csr.row_ptr().as_ptr().addr(),
             on_gpu: Arc::new(DeviceCsr::upload(gpu, csr)?),
             values: gpu.vector(csr.values())?,
             references: Mutex::default(),
@@ -91,7 +91,7 @@ impl<T: Scalar> Held<T> {
 
     /// Whether it is this very matrix, which was not dropped since.
     pub fn is(&self, csr: &Csr<T>) -> bool {
-        self.address == csr.values().as_ptr().addr()
+        self.address == csr.row_ptr().as_ptr().addr()
     }
 
     /// The x of a seed.

@@ -209,6 +209,7 @@ fn one<T: Scalar>(
     for candidate in chosen {
         bar.set_message(format!("{name} {candidate}"));
         bar.inc(1);
+        let target = choose::target_of(candidate, &target);
         let measurement =
             meter.measure(csr, &structure, candidate, &target, &protocol, bench.limit)?;
         let record = Record {

@@ -103,6 +103,7 @@ impl Job<'_> {
                 Answered::Known(measurement) => *measurement,
                 Answered::Missing | Answered::Stale(_) => {
                     let limit = self.options.limit;
+                    let target = choose::target_of(candidate, &target);
                     let new = self
                         .meter
                         .measure(csr, &structure, candidate, &target, &protocol, limit)?;

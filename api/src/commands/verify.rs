@@ -53,7 +53,7 @@ fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<A
         bar.set_message(candidate.to_string());
         let start = Instant::now();
         let outcome = meter
-            .prepare(csr, &structure, candidate, &target)
+            .prepare(csr, &structure, candidate, &choose::target_of(candidate, &target))
             .and_then(|operator| operator.verify(csr, SEED));
         let time = time_us(start.elapsed().as_secs_f64() * 1e6);
         let (word, reason) = match outcome {

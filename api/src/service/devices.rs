@@ -45,7 +45,12 @@ impl Devices {
         let measured = cell.get_or_try_init(|| self.start(name)).await.cloned();
         if measured.is_err() {
             // Nothing is kept of a name that nobody else asks for just now.
-            opened().retain(|_, cell| cell.initialized() || Arc::strong_count(cell) > 2);
+            let mut opened = opened();
+            let gone =
+                |cell: &Arc<OnceCell<_>>| !cell.initialized() && Arc::strong_count(cell) <= 2;
+            if opened.get(name).is_some_and(gone) {
+                opened.remove(name);
+            }
         }
         measured
     }

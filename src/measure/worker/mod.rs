@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::provenance::all_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance};
 use crate::csr::Csr;
 use crate::device::{Device, Kind};
@@ -141,7 +142,7 @@ impl Worker {
 
     /// Tells that the next candidates are of this matrix, so that it is looked through only once.
     pub(super) fn hold<T: Scalar>(&mut self, csr: &Csr<T>) {
-        self.held = Some((csr.values().as_ptr().addr(), Key::of(csr)));
+        self.held = Some((csr.row_ptr().as_ptr().addr(), Key::of(csr)));
     }
 
     /// Ends what [`Worker::hold`] began.
@@ -166,14 +167,15 @@ impl Worker {
         protocol: &Protocol,
         limit: Option<Duration>,
     ) -> Result<Measurement> {
-        let limit = limit.map_or(self.time_limit, |limit| limit.min(self.time_limit));
+        let shorter = limit.filter(|&limit| limit < self.time_limit);
+        let limit = shorter.unwrap_or(self.time_limit);
         let job = Job {
             candidate: candidate.to_string(),
             basis: target.basis,
             memory_limit: target.memory_limit,
             protocol: *protocol,
         };
-        let address = csr.values().as_ptr().addr();
+        let address = csr.row_ptr().as_ptr().addr();
         let held = self.held.filter(|(held, _)| *held == address);
         let matrix = held.map_or_else(|| Key::of(csr), |(_, key)| key);
         // A child that ended between two jobs is nothing that this candidate did.
@@ -190,6 +192,8 @@ impl Worker {
             send(to, &Request::Job(job))?;
             receive::<Answer>(from)
         });
+        // Who gives a candidate less time than it may take knows what that ends.
+        let cut = shorter.is_some() && matches!(asked, Err(End::TimedOut(_)));
         let reason = match asked {
             Ok(answer) => {
                 self.deaths = 0;
@@ -200,7 +204,7 @@ impl Worker {
             }
             Err(end) => running.end(end),
         };
-        self.deaths += 1;
+        self.deaths += u32::from(!cut);
         if self.deaths >= MOST_DEATHS {
             self.deaths = 0;
             return Err(Error::Device(format!(
@@ -220,7 +224,7 @@ impl Worker {
             precision: T::PRECISION,
             basis: target.basis,
             protocol: *protocol,
-            provenance: Provenance::now(self.driver.clone(), String::new()),
+            provenance: Provenance::now(self.driver.clone(), all_kernels(self.device.kind)),
             seen: None,
             outcome: Outcome::Failed { reason },
         })
