@@ -260,3 +260,35 @@ fn a_matrix_is_timed_once_and_answered_from_wisdom_ever_after() {
     wisdom.prune(|_| true).expect("pruned");
     assert_eq!(wisdom.structure(fingerprint).expect("sound"), None);
 }
+
+#[test]
+fn what_suits_by_values_is_not_answered_for_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let protocol =
+        Protocol { min_sample_s: 1e-6, max_samples: 3, max_copies: 1, ..Protocol::default() };
+    let tuner = Tuner::new(device::find("cpu").expect("shipped"))
+        .with_protocol(protocol)
+        .with_wisdom(std::sync::Arc::new(open(&folder)));
+    let of = |value: &dyn Fn(usize) -> f64| {
+        let row = |i: usize| (i.saturating_sub(1)..(i + 2).min(20_000)).map(move |j| (i, j));
+        let entries = (0..20_000).flat_map(row).map(|(i, j)| (i, j, value(i)));
+        Csr::from_triplets(20_000, 20_000, entries).expect("in range")
+    };
+    let source = |csr: &Csr<f64>, effort| {
+        let workload = Workload { effort, ..Workload::default() };
+        let choice = tuner.recommend(csr, &workload).expect("a choice");
+        let of_format = |name| {
+            let mut ranking = choice.ranking.iter();
+            ranking.find(|ranked| ranked.format == name).map(|ranked| ranked.source)
+        };
+        ["cdia", "dia"].map(of_format)
+    };
+    use crate::cost::Source::Measured;
+    // The same pattern, with as many values, and with many more.
+    let (constant, other, many) = (of(&|_| 1.0), of(&|_| 2.0), of(&|i| (i / 300 % 7) as f64 + 1.0));
+    assert_eq!(source(&constant, Effort::Exhaustive), [Some(Measured); 2]);
+    assert_eq!(source(&other, Effort::Predict), [Some(Measured); 2]);
+    let [by_values, dia] = source(&many, Effort::Predict);
+    assert!(by_values.is_some_and(|source| source != Measured), "{by_values:?}");
+    assert_eq!(dia, Some(Measured));
+}
