@@ -227,9 +227,13 @@ mod tests {
         assert!(figure(0.96, least, 0.97).fell());
         let met = figure(0.986, least, 0.999);
         assert!(met.met() && met.fell());
-        let most = Bound::AtMost(0.0);
-        assert!(!figure(0.004, most, 0.0).fell() && figure(0.01, most, 0.0).fell());
-        assert!(!figure(0.0, most, 0.5).fell());
+        // Of a share that is to be small, half of what it may be is much.
+        for (most, more) in [(0.0, 0.0), (0.005, 0.0025), (0.08, 0.005)] {
+            let bound = Bound::AtMost(most);
+            assert!(!figure(0.001 + more - 1e-9, bound, 0.001).fell(), "{most}");
+            assert!(figure(0.001 + more + 1e-9, bound, 0.001).fell(), "{most}");
+            assert!(!figure(0.0, bound, 0.5).fell());
+        }
         let none = Figure { reached: None, ..missed };
         assert!(!none.fell());
         assert!(markdown(&[none]).ends_with("| one | 0.9700 | >= 0.985 | - | missed |\n"));
