@@ -427,7 +427,10 @@ fn of_these_values(
             let times = timing.bytes as f64 / work.layout_bytes as f64;
             (1.0 / MUCH..=MUCH).contains(&times)
         }
-        (outcome, work) => !matches!(outcome, Outcome::Timed(_)) && work.is_err(),
+        (Outcome::Timed(_), Err(_)) => false,
+        (Outcome::Refused { .. }, work) => work.is_err(),
+        // What failed would fail again.
+        _ => true,
     }
 }
 
