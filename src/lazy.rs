@@ -367,21 +367,17 @@ mod tests {
     #[test]
     fn what_suits_by_old_values_is_not_converted_to() {
         let (mut lazy, csr) = lazy(1.0, Conversion::Here);
-        let Stage::Unknown(source) = std::mem::replace(&mut lazy.stage, Stage::Done) else {
-            panic!("it was not looked at");
-        };
-        let named = |name: &&str| name.parse().expect("a candidate");
-        let by_values: Candidate = "cdia".parse().expect("a candidate");
-        assert!(by_values.format.by_values());
-        lazy.stage = Stage::Unknown(source.clone());
+        let Stage::Unknown(source) = &lazy.stage else { panic!("it was not looked at") };
+        let source = source.clone();
+        let candidates = ["cdia", "hdia"].map(|name| name.parse().expect("a candidate")).to_vec();
+        assert!(candidates.iter().map(|c: &Candidate| c.format.by_values()).eq([true, false]));
         let new: Vec<f64> = (0..csr.nnz()).map(|k| (k % 5) as f64).collect();
         lazy.update_values(&new).expect("as many");
-        let candidates = ["cdia", "hdia"].iter().map(named).collect();
         lazy.plan(source, Some(Plan { candidates, from: 0 })).expect("one suits");
         assert_eq!(lazy.operator().candidate().format.name(), "hdia");
-        let (csr, shape) = (csr.map_values(|value| value), csr.row_ptr().to_vec());
-        let csr = Csr::new(csr.nrows(), csr.ncols(), shape, csr.col_idx().to_vec(), new);
-        product(&mut lazy, &csr.expect("it is a matrix"));
+        let mut csr = csr.map_values(|value| value);
+        csr.values_mut().copy_from_slice(&new);
+        product(&mut lazy, &csr);
     }
 
     #[test]

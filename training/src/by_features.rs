@@ -10,7 +10,7 @@ use ellect::model::{
 };
 use rayon::prelude::*;
 
-use crate::case::{Case, Trial, Untimed};
+use crate::case::{Case, Untimed};
 use crate::dataset;
 use crate::learner::Learner;
 use crate::replay::{LOSS, incumbent, named};
@@ -109,12 +109,6 @@ fn cost(convert_s: f64, spmv_s: f64) -> Cost {
     Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source: Source::Predicted }
 }
 
-/// The seconds of so many products, with the conversion.
-fn total_s(trial: &Trial, spmvs: f64) -> f64 {
-    let convert_s = if is_csr(&trial.candidate) { 0.0 } else { trial.convert_s };
-    convert_s + spmvs * trial.spmv_s
-}
-
 /// Those that multiply the CSR arrays, and the others that together save most.
 fn names(cases: &[&Case]) -> Vec<String> {
     let mut all: Vec<&str> =
@@ -125,13 +119,13 @@ fn names(cases: &[&Case]) -> Vec<String> {
         INCUMBENTS.iter().filter(|name| all.contains(*name)).map(ToString::to_string).collect();
     all.retain(|name| !INCUMBENTS.contains(name));
     let column = |name: &&str| -> Vec<f64> {
-        let one = |case: &&Case| named(case, name).map_or(f64::INFINITY, |t| total_s(t, PRODUCTS));
+        let one = |case: &&Case| named(case, name).map_or(f64::INFINITY, |t| t.total_s(PRODUCTS));
         cases.iter().map(one).collect()
     };
     let columns: Vec<Vec<f64>> = all.par_iter().map(column).collect();
     let stays = |case: &&Case| {
         let csr = case.trials.iter().filter(|trial| is_csr(&trial.candidate));
-        csr.map(|trial| total_s(trial, PRODUCTS)).fold(f64::INFINITY, f64::min)
+        csr.map(|trial| trial.total_s(PRODUCTS)).fold(f64::INFINITY, f64::min)
     };
     let mut best: Vec<f64> = cases.iter().map(stays).collect();
     let saved = |best: &[f64], column: &[f64]| {
@@ -216,7 +210,7 @@ fn over_stay(case: &Case, told: &Told, spmvs: u64) -> Option<f64> {
     let mut spent_s = counted_s(case.nnz, cv);
     while let Some((candidate, cost)) = most_trusted(&left, case.margin, &workload) {
         if let Some(trial) = case.trials.iter().find(|trial| trial.candidate == *candidate) {
-            return Some((spent_s + total_s(trial, spmvs as f64)) / (spmvs as f64 * stay.spmv_s));
+            return Some((spent_s + trial.total_s(spmvs as f64)) / (spmvs as f64 * stay.spmv_s));
         }
         match case.untimed.get(&candidate.to_string()) {
             Some(Untimed::Cut(estimate)) => {
@@ -228,7 +222,7 @@ fn over_stay(case: &Case, told: &Told, spmvs: u64) -> Option<f64> {
         }
         left.retain(|(other, _)| *other != candidate);
     }
-    Some((spent_s + total_s(stay, spmvs as f64)) / (spmvs as f64 * stay.spmv_s))
+    Some((spent_s + stay.total_s(spmvs as f64)) / (spmvs as f64 * stay.spmv_s))
 }
 
 /// What is known of a case that a device holds.
@@ -307,6 +301,7 @@ mod tests {
     use ellect::cost::TERMS;
 
     use super::*;
+    use crate::case::Trial;
     use crate::totals;
     use crate::tree::tests::case;
 

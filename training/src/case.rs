@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result, bail};
-use ellect::choose::{INCUMBENTS, Workload, stay_s, target, target_of};
+use ellect::choose::{Workload, is_csr, stay_s, target, target_of};
 use ellect::cost::{Cost, Estimator, TERMS, relate, terms};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::corpus::{Families, class_of};
+use crate::replay::incumbent;
 
 /// A candidate that was timed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,6 +37,13 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// The seconds of so many products, with the conversion, which what multiplies the CSR arrays
+    /// needs none of.
+    pub fn total_s(&self, spmvs: f64) -> f64 {
+        let convert_s = if is_csr(&self.candidate) { 0.0 } else { self.convert_s };
+        convert_s + spmvs * self.spmv_s
+    }
+
     /// The byte floor, in seconds.
     pub fn floor_s(&self) -> f64 {
         self.terms[0] * 1e-6
@@ -96,7 +104,7 @@ impl Case {
 
     /// Whether an incumbent was timed, which choices are compared with.
     pub fn has_incumbent(&self) -> bool {
-        self.trials.iter().any(|trial| INCUMBENTS.contains(&trial.name.as_str()))
+        incumbent(self).is_some()
     }
 
     /// What tables are made over: the first part of the family.

@@ -1,11 +1,11 @@
 //! Totals of so many products with all that comes before them, replayed on cases: looking at the
 //! matrix, or not, and its conversion.
 
-use ellect::choose::{CSR, PCSR, is_csr, looks_closer};
+use ellect::choose::{CSR, PCSR, looks_closer};
 use serde::Serialize;
 
 use crate::by_features::Counted;
-use crate::case::{Case, Trial};
+use crate::case::Case;
 use crate::replay::{AtAGlance, LOSS, Trees, geometric_mean, incumbent, look_over_stay};
 use crate::train::Predicted;
 
@@ -59,11 +59,7 @@ fn total(cases: &[Case], spmvs: u64, done: &[Done]) -> Total {
 /// The incumbent's total over the least one.
 fn best(case: &Case, spmvs: u64) -> Option<f64> {
     let n = spmvs as f64;
-    let total_s = |trial: &Trial| {
-        let convert_s = if is_csr(&trial.candidate) { 0.0 } else { trial.convert_s };
-        convert_s + n * trial.spmv_s
-    };
-    let least_s = case.trials.iter().map(total_s).fold(f64::INFINITY, f64::min);
+    let least_s = case.trials.iter().map(|trial| trial.total_s(n)).fold(f64::INFINITY, f64::min);
     Some(n * incumbent(case)?.spmv_s / least_s)
 }
 

@@ -455,8 +455,10 @@ impl<T: Scalar> CudaOperator<T> {
             // SAFETY: the operator's arrays live as long as `self`, the values were copied above.
             unsafe { step.launch([0, 0, to], T::ZERO, T::ZERO, stream)? };
         }
+        if moved.is_some() {
+            self.vendor = moved;
+        }
         if moves {
-            self.vendor = moved.or_else(|| self.vendor.take());
             for word in self.steps.iter_mut().flat_map(|step| &mut step.args) {
                 if *word == Word::Fixed(old) {
                     *word = Word::Fixed(to);
