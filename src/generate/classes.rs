@@ -22,8 +22,16 @@ pub struct Class {
     pub per_row: f64,
     /// The orders that it comes in.
     pub orders: &'static [Order],
+    /// The class whose pattern it has, or is made from, where there is one.
+    pub like: Option<&'static str>,
     /// Makes the one of about this many rows.
     pub(super) make: fn(rows: usize, seed: u64) -> Csr<f64>,
+}
+
+impl Class {
+    const fn like(self, class: &'static str) -> Self {
+        Class { like: Some(class), ..self }
+    }
 }
 
 impl PartialEq for Class {
@@ -54,7 +62,7 @@ const fn class(
     orders: &'static [Order],
     make: fn(usize, u64) -> Csr<f64>,
 ) -> Class {
-    Class { name, doc, per_row, orders, make }
+    Class { name, doc, per_row, orders, like: None, make }
 }
 
 /// Every class.
@@ -69,15 +77,15 @@ pub static CLASSES: &[Class] = &[
     class("stencil27", "Poisson problem on a cube, 27 points", 27.0, MESH,
         |rows, seed| stencil(TwentySeven, Varying, edge(rows, 3), seed)),
     class("constant5", "stencil5 with one coefficient", 5.0, FIXED,
-        |rows, seed| stencil(Five, Constant, edge(rows, 2), seed)),
+        |rows, seed| stencil(Five, Constant, edge(rows, 2), seed)).like("stencil5"),
     class("constant9", "stencil9 with one coefficient", 9.0, FIXED,
-        |rows, seed| stencil(Nine, Constant, edge(rows, 2), seed)),
+        |rows, seed| stencil(Nine, Constant, edge(rows, 2), seed)).like("stencil9"),
     class("constant7", "stencil7 with one coefficient", 7.0, FIXED,
-        |rows, seed| stencil(Seven, Constant, edge(rows, 3), seed)),
+        |rows, seed| stencil(Seven, Constant, edge(rows, 3), seed)).like("stencil7"),
     class("constant27", "stencil27 with one coefficient", 27.0, FIXED,
-        |rows, seed| stencil(TwentySeven, Constant, edge(rows, 3), seed)),
+        |rows, seed| stencil(TwentySeven, Constant, edge(rows, 3), seed)).like("stencil27"),
     class("convection_diffusion", "convection and diffusion in a cube (pde50 to pde100)",
-        7.0, MESH, |rows, _| convection_diffusion(edge(rows, 3))),
+        7.0, MESH, |rows, _| convection_diffusion(edge(rows, 3))).like("stencil7"),
     class("elasticity", "linear elasticity on jittered tetrahedra, 3 unknowns a node",
         45.0, MESH, |rows, seed| elasticity(edge(rows / 3, 3), seed)),
     class("elasticity_hex", "linear elasticity on hexahedra, 3 unknowns a node",
@@ -130,14 +138,14 @@ pub static CLASSES: &[Class] = &[
         |rows, seed| banded(rows, 20, 0.5, seed)),
     class("banded_outliers", "a dense band, and in every other row one entry anywhere",
         17.3, MESH, |rows, seed| banded_outliers(rows, 10, 0.8, seed)),
-    class("followers", "rmat without weights: every entry is 1", 14.0, GRAPH, followers),
-    class("friends", "chung_lu without weights", 12.0, GRAPH, friends),
-    class("links", "web without weights", 11.0, MESH, links),
+    class("followers", "rmat without weights: every entry is 1", 14.0, GRAPH, followers).like("rmat"),
+    class("friends", "chung_lu without weights", 12.0, GRAPH, friends).like("chung_lu"),
+    class("links", "web without weights", 11.0, MESH, links).like("web"),
     class("laplacian", "graph Laplacian of triangles: -1, and degrees of up to 6", 7.0, MESH,
-        |rows, seed| laplacian(edge(rows, 2), seed)),
+        |rows, seed| laplacian(edge(rows, 2), seed)).like("triangles"),
     class("incidence", "roads and the crossings that they join: -1 and 1", 2.0, FIXED,
-        |rows, seed| incidence(edge(rows * 4 / 5, 2), seed)),
-    class("cover", "linear_program with coefficients of 1", 9.7, FIXED, cover),
+        |rows, seed| incidence(edge(rows * 4 / 5, 2), seed)).like("road"),
+    class("cover", "linear_program with coefficients of 1", 9.7, FIXED, cover).like("linear_program"),
 ];
 
 /// The edge of the square or cube with about so many points.

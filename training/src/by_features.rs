@@ -251,7 +251,8 @@ fn look(cases: &[Case], told: &[Told], seen: &[usize]) -> Result<Rules> {
     let tried = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| tried(i, n)).into_iter().flatten());
     let mut names = tree::size();
     names.extend([SPMVS, READING]);
-    let question = Question { bold: LOOK, names, bounds: Vec::new(), caution: CAUTION, known };
+    let bounds = vec![tree::COUNTED];
+    let question = Question { bold: LOOK, names, bounds, caution: CAUTION, known };
     let rules = tree::agreed(&tried.collect::<Vec<_>>(), &question)?;
     Ok(tree::or_below(rules, READING, CHEAP, LOOK))
 }

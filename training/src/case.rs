@@ -15,7 +15,7 @@ use ellect::{Csr, Fingerprint, Precision};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::corpus::{Families, class_of};
+use crate::corpus::{Families, class_of, kin_of};
 use crate::replay::incumbent;
 
 /// A candidate that was timed.
@@ -60,7 +60,7 @@ impl Trial {
 pub struct Case {
     /// What the matrix was made or read from.
     pub source: String,
-    /// Matrices that resemble each other: they are never on both sides of a split.
+    /// Matrices that resemble each other, behind their class where there is one.
     pub family: String,
     /// Fingerprint of the pattern.
     pub fingerprint: Fingerprint,
@@ -110,6 +110,11 @@ impl Case {
     /// What tables are made over: the first part of the family.
     pub fn class(&self) -> &str {
         class_of(&self.family)
+    }
+
+    /// Matrices of one kin are never on both sides of a split: see [`kin_of`].
+    pub fn kin(&self) -> &str {
+        kin_of(&self.family)
     }
 }
 

@@ -206,7 +206,7 @@ struct Made<'a> {
 fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
     let first = cases.first().context("there are no cases to evaluate on")?;
     let Made { predicted, asked, by_tree, counted, confidences, left_out } = made;
-    let families: BTreeSet<&str> = cases.iter().map(|case| case.family.as_str()).collect();
+    let families: BTreeSet<&str> = cases.iter().map(Case::kin).collect();
     let rows = rows(cases, predicted, by_tree);
     let totals = totals::on_host(cases, predicted, asked, counted.as_ref());
     let there = counted.map_or_else(Vec::new, |counted| totals::there(cases, &counted, &SPMVS));
@@ -360,7 +360,7 @@ fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {
 /// The confidence in each case of a model that saw all families but its own.
 fn confidences_without_families(cases: &[Case]) -> Result<Vec<f64>> {
     let mut confidences = vec![0.0; cases.len()];
-    for family in dataset::groups(cases, |case| &case.family) {
+    for family in dataset::groups(cases, Case::kin) {
         let own: BTreeSet<usize> = family.into_iter().collect();
         let others = (0..cases.len()).filter(|i| !own.contains(i)).map(|i| &cases[i]);
         let others: Vec<&Case> = others.collect();

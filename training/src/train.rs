@@ -1,7 +1,7 @@
 //! Training: the plan chosen by cross-validation over families, then one regressor a format.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -210,7 +210,7 @@ pub fn cross_validate(cases: &[Case], plan: Plan, settings: &Settings) -> Result
     split_by(&Fold::all(cases, settings), plan, settings)
 }
 
-/// Predicts every case by a model that saw all classes but its own.
+/// Predicts every case by a model that saw all classes but its own and the kin of it.
 ///
 /// # Errors
 /// As [`cross_validate`].
@@ -235,6 +235,8 @@ const ONE_FAMILY: &str = "all matrices are of one family: there is nothing to va
 /// Cases that are left out, and all cases as they are seen without them.
 struct Fold<'a> {
     left_out: Vec<usize>,
+    /// The others, without the kin of these.
+    seen: Vec<usize>,
     cases: Cow<'a, [Case]>,
 }
 
@@ -246,19 +248,20 @@ impl<'a> Fold<'a> {
     }
 
     fn of(cases: &'a [Case], left_out: Vec<usize>, settings: &Settings) -> Self {
+        let kin: BTreeSet<&str> = left_out.iter().map(|&i| cases[i].kin()).collect();
+        let (unseen, seen) = (0..cases.len()).partition(|&i| kin.contains(cases[i].kin()));
+        let unseen: Vec<usize> = unseen;
         let cases = match &settings.fitted {
-            Some(fitted) => Cow::Owned(fitted.without(cases, &left_out)),
+            Some(fitted) => Cow::Owned(fitted.without(cases, &unseen)),
             None => Cow::Borrowed(cases),
         };
-        Fold { left_out, cases }
+        Fold { left_out, seen, cases }
     }
 
     /// Predicts what is left out by a model that saw the others.
     fn predict(&self, plan: Plan, settings: &Settings) -> Result<Vec<(usize, Predicted)>> {
-        let seen = |i: &usize| !self.left_out.contains(i);
-        let others: Vec<&Case> =
-            (0..self.cases.len()).filter(seen).map(|i| &self.cases[i]).collect();
-        let model = Predictor::new(fit(&others, plan, settings)?);
+        let seen: Vec<&Case> = self.seen.iter().map(|&i| &self.cases[i]).collect();
+        let model = Predictor::new(fit(&seen, plan, settings)?);
         Ok(self.left_out.iter().map(|&i| (i, predict(&model, &self.cases[i]))).collect())
     }
 }

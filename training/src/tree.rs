@@ -104,6 +104,9 @@ pub const LARGE: Bound = Bound { input: "nnz", least: 4e6, below: f64::MAX };
 /// Entries are sampled where that takes at most this part of it.
 pub const SAMPLE: Bound = Bound { input: SAMPLING, least: 0.0, below: 0.0075 };
 
+/// Features are counted where that takes no more: whatever they tell may be wrong.
+pub const COUNTED: Bound = Bound { input: READING, least: 0.0, below: 0.08 };
+
 /// The longest rows that `csr` is trusted with: of an H200's records, with up to 12 entries a
 /// microsecond it loses on one matrix in ten, from 12 to 24 on three of ten, from 24 to 48 on six of
 /// ten, from 100 on, on nearly all, up to a hundredfold.
