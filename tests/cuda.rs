@@ -2,7 +2,7 @@
 //! `REQUIRE_GPU=1`. `ELLECT_TEST_ONLY="pjds hll:hack=32"` checks candidates that begin so alone;
 //! `ELLECT_TEST_ONCE=1` lets each convert, multiply and take new values once a matrix, for tools that
 //! watch every access; `ELLECT_TEST_PART=3/16` takes each 16th candidate, from the third on, so that
-//! several processes share them (tests/sanitize.sh).
+//! several processes share them (tests/sanitize.sh), from another one on each matrix.
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 #![allow(unsafe_code, reason = "hands values over by their address")]
@@ -31,9 +31,9 @@ use ellect::{Csr, PreparedOperator, Scalar, Tuner, check};
 fn every_candidate_multiplies_right_on_the_gpu() {
     let Some(gpu) = gpu() else { return };
     let (all, mut run) = (wanted(), BTreeMap::new());
-    for (name, csr) in corpus::small() {
-        check_matrix(&gpu, &name, &csr, &all, &mut run);
-        check_matrix(&gpu, &name, &csr.cast::<f32>(), &all, &mut run);
+    for (turn, (name, csr)) in corpus::small().into_iter().enumerate() {
+        check_matrix(&gpu, &name, &csr, &part(&all, 2 * turn), &mut run);
+        check_matrix(&gpu, &name, &csr.cast::<f32>(), &part(&all, 2 * turn + 1), &mut run);
     }
     println!("on {}, converted there or on the host:", gpu.profile().title);
     for (candidate, built) in &run {
@@ -48,11 +48,12 @@ fn conversions_on_the_gpu_hold_past_a_block() {
     let named = |candidate: &Candidate| CONVERTED.contains(&candidate.format.name());
     let converted: Vec<Candidate> = wanted().into_iter().filter(named).collect();
     let mut run = BTreeMap::new();
-    for (name, csr) in edges::conversions() {
-        check_matrix(&gpu, &name, &csr, &converted, &mut run);
-        check_matrix(&gpu, &name, &csr.cast::<f32>(), &converted, &mut run);
-        check_wide(&gpu, &name, &csr, &converted);
-        check_wide(&gpu, &name, &csr.cast::<f32>(), &converted);
+    for (turn, (name, csr)) in edges::conversions().into_iter().enumerate() {
+        let [wide, narrow] = [2 * turn, 2 * turn + 1].map(|turn| part(&converted, turn));
+        check_matrix(&gpu, &name, &csr, &wide, &mut run);
+        check_matrix(&gpu, &name, &csr.cast::<f32>(), &narrow, &mut run);
+        check_wide(&gpu, &name, &csr, &wide);
+        check_wide(&gpu, &name, &csr.cast::<f32>(), &narrow);
     }
 }
 
@@ -60,10 +61,10 @@ fn conversions_on_the_gpu_hold_past_a_block() {
 fn every_candidate_multiplies_real_matrices_right_on_the_gpu() {
     let Some(gpu) = gpu() else { return };
     let (all, mut run) = (wanted(), BTreeMap::new());
-    for (name, csr) in corpus::real(MOST_REAL) {
+    for (turn, (name, csr)) in corpus::real(MOST_REAL).into_iter().enumerate() {
         let start = std::time::Instant::now();
-        check_matrix(&gpu, &name, &csr, &all, &mut run);
-        check_matrix(&gpu, &name, &csr.cast::<f32>(), &all, &mut run);
+        check_matrix(&gpu, &name, &csr, &part(&all, 2 * turn), &mut run);
+        check_matrix(&gpu, &name, &csr.cast::<f32>(), &part(&all, 2 * turn + 1), &mut run);
         println!("{name}: right, {:.1} s", start.elapsed().as_secs_f64());
     }
 }
@@ -83,11 +84,17 @@ fn wanted() -> Vec<Candidate> {
         all.retain(|candidate| only.split_whitespace().any(|start| begins(candidate, start)));
         assert!(!all.is_empty(), "ELLECT_TEST_ONLY={only}: no such candidate");
     }
-    let Ok(part) = std::env::var("ELLECT_TEST_PART") else { return all };
+    all
+}
+
+/// Those of them that this process checks in this turn.
+fn part(all: &[Candidate], turn: usize) -> Vec<Candidate> {
+    let Ok(part) = std::env::var("ELLECT_TEST_PART") else { return all.to_vec() };
     let part_of =
         part.split_once('/').and_then(|(at, of)| Some((at.parse().ok()?, of.parse().ok()?)));
     let (at, of): (usize, usize) = part_of.expect("ELLECT_TEST_PART=3/16 or so");
-    all.into_iter().skip(at.checked_sub(1).expect("parts count from 1")).step_by(of).collect()
+    assert!((1..=of).contains(&at), "ELLECT_TEST_PART={part}: parts count from 1");
+    all.iter().skip((at + turn) % of).step_by(of).cloned().collect()
 }
 
 /// Formats that are converted on a GPU by kernels of their own.
@@ -118,13 +125,12 @@ fn refusals_of_the_gpu_are_those_of_the_host() {
     let Some(gpu) = gpu() else { return };
     let all = candidates(Kind::Gpu);
     let named = |candidate: &&Candidate| REFUSING.contains(&candidate.format.name());
-    let all: Vec<&Candidate> = all.iter().filter(named).collect();
+    let all: Vec<Candidate> = all.iter().filter(named).cloned().collect();
     let mut refused = 0;
-    for (name, csr) in
-        corpus::small().into_iter().chain(corpus::generated()).chain(edges::conversions())
-    {
-        refused += check_refusals(&gpu, &name, &csr, &all);
-        refused += check_refusals(&gpu, &name, &csr.cast::<f32>(), &all);
+    let matrices = corpus::small().into_iter().chain(corpus::generated());
+    for (turn, (name, csr)) in matrices.chain(edges::conversions()).enumerate() {
+        refused += check_refusals(&gpu, &name, &csr, &part(&all, 2 * turn));
+        refused += check_refusals(&gpu, &name, &csr.cast::<f32>(), &part(&all, 2 * turn + 1));
     }
     assert!(refused > 0);
 }
@@ -134,7 +140,7 @@ fn check_refusals<T: Scalar>(
     gpu: &Arc<Gpu>,
     name: &str,
     csr: &Csr<T>,
-    all: &[&Candidate],
+    all: &[Candidate],
 ) -> usize {
     let structure = Structure::of(csr);
     let there = Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
@@ -144,7 +150,7 @@ fn check_refusals<T: Scalar>(
         basis: Basis::Original,
         memory_limit: u64::MAX,
     };
-    let alike = |candidate: &&&Candidate| {
+    let alike = |candidate: &&Candidate| {
         let what = format!("{candidate} on {name}, {}", T::PRECISION);
         match (candidate.work(&structure, &target), gpu.convert(&there, candidate, &target)) {
             (Ok(_), Ok(Some(_))) => false,

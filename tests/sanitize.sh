@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # compute-sanitizer's memcheck and racecheck over tests/cuda.rs, on a machine with a GPU: every
 # candidate on the whole corpus, conversions, features, refusals. Shared among as many processes as
-# there are cores; prints a line for each, and ends with an error where one found something.
+# there are cores; prints a line for each, and ends with an error where one found something. Racecheck
+# leaves cuSPARSE's own kernels out, in which it finds two threads that write one place
+# (csrmv_v3_kernel, CUDA 13.0).
 #
 # usage: tests/sanitize.sh [TEST-BINARY]
 # The binary is what `cargo test --release --features cuda --test cuda --no-run` builds, which is done
@@ -21,20 +23,23 @@ fi
 export BINARY
 
 # Tests that go through all candidates are cut into parts.
-parts=16
-jobs=("features_from_the_gpu")
+parts=${PARTS:-32}
+jobs=("features_from_the_gpu" "a_matrix_on_the_gpu")
 for ((part = 1; part <= parts; part++)); do
-    jobs+=("conversions_on_the_gpu $part/$parts" "every_candidate_multiplies_right $part/$parts")
+    for test in conversions_on_the_gpu every_candidate_multiplies_right refusals_of_the_gpu; do
+        jobs+=("$test $part/$parts")
+    done
 done
-jobs+=("a_matrix_on_the_gpu" "refusals_of_the_gpu" "values_that_are_not_alike")
+jobs+=("captured_products" "values_that_are_not_alike")
 
 check() {
-    local tool=$1 test part log code=0
+    local tool=$1 test part log code=0 others=()
     read -r test part <<<"$2"
     log="$LOGS/$tool.$test${part:+.${part%/*}}"
     export ELLECT_TEST_PART=${part:-1/1}
-    timeout -s KILL "$LIMIT" compute-sanitizer --tool "$tool" --print-limit 5 --error-exitcode 9 \
-        "$BINARY" --nocapture "$test" >"$log" 2>&1 || code=$?
+    [ "$tool" = racecheck ] && others=(--kernel-name-exclude kns=cusparse)
+    timeout -s KILL "$LIMIT" compute-sanitizer --tool "$tool" "${others[@]}" --print-limit 5 \
+        --error-exitcode 9 "$BINARY" --nocapture "$test" >"$log" 2>&1 || code=$?
     # A name that no test has any more is an error too.
     grep -q '^test result: ok. [1-9]' "$log" || code=1
     echo "$tool $2: code $code, $SECONDS s, $(grep SUMMARY "$log" | tail -n 1)"
