@@ -79,6 +79,7 @@ pub mod reorder;
 pub mod scalar;
 pub mod structure;
 pub mod tuner;
+pub mod units;
 pub mod wisdom;
 pub mod write;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::choose::{self, CSR, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
+use crate::cost::Source;
 use crate::csr::Csr;
 use crate::device::Device;
 #[cfg(feature = "cuda")]
@@ -386,7 +387,7 @@ fn may_stay(workload: &Workload) -> bool {
 }
 
 /// What `prepare` makes of the first of the ranking that it does not refuse, which the choice then
-/// is.
+/// is; after one that was timed, of the first that was.
 fn first_that_suits<O>(
     choice: &mut Choice,
     mut prepare: impl FnMut(&Candidate) -> Result<O>,
@@ -394,7 +395,13 @@ fn first_that_suits<O>(
     loop {
         match prepare(&choice.choice) {
             Err(Error::Refused { candidate, reason }) if choice.ranking.len() > 1 => {
-                let Ranked { candidate: refused, .. } = choice.ranking.remove(0);
+                let Ranked { candidate: refused, source, .. } = choice.ranking.remove(0);
+                let timed = |ranked: &Ranked| ranked.source == Source::Measured;
+                if source == Source::Measured
+                    && let Some(next) = choice.ranking.iter().position(timed)
+                {
+                    choice.ranking[..=next].rotate_right(1);
+                }
                 choice.explanation.push(format!(
                     "{candidate} was taken to suit and refused when it was made ({reason}): the next \
                      best is {}.",
@@ -525,6 +532,23 @@ mod tests {
         assert!(choice.refused.iter().any(|r| r.candidate == ranking[1]));
         let told = &choice.explanation[choice.explanation.len() - 2];
         assert!(told.contains("too wide") && told.contains(&ranking[1].to_string()), "{told}");
+    }
+
+    #[test]
+    fn after_one_that_was_timed_comes_the_next_that_was() {
+        let csr: Csr<f64> = generate::by_name("heat", 5000, 1).expect("a class");
+        let device = crate::device::find("h200").expect("shipped");
+        let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
+        let mut choice = Tuner::new(device).recommend(&csr, &workload).expect("an estimate");
+        [0, 3].iter().for_each(|&timed| choice.ranking[timed].source = Source::Measured);
+        let [first, second, fourth] = [0, 1, 3].map(|at| choice.ranking[at].candidate.clone());
+        let made = first_that_suits(&mut choice, |candidate| match candidate {
+            refused if *refused == first => Err(first.refused(&Refusal::new("no memory left"))),
+            other => Ok(other.clone()),
+        });
+        assert_eq!(made.expect("the next one suits"), fourth);
+        assert_eq!(choice.choice, fourth);
+        assert_eq!([0, 1].map(|at| choice.ranking[at].candidate.clone()), [fourth, second]);
     }
 
     #[test]

@@ -136,12 +136,7 @@ fn refusals_of_the_gpu_are_those_of_the_host() {
 }
 
 /// How many of these candidates the GPU and the host refuse alike.
-fn check_refusals<T: Scalar>(
-    gpu: &Arc<Gpu>,
-    name: &str,
-    csr: &Csr<T>,
-    all: &[Candidate],
-) -> usize {
+fn check_refusals<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candidate]) -> usize {
     let structure = Structure::of(csr);
     let there = Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
     let target = Target {

@@ -129,34 +129,6 @@ pub fn spinner(what: &'static str) -> ProgressBar {
     spinner
 }
 
-/// A time in microseconds, with three digits and a unit that suits.
-pub fn time_us(us: f64) -> String {
-    match us {
-        us if us >= 1e6 => digits(us / 1e6, "s"),
-        us if us >= 1e3 => digits(us / 1e3, "ms"),
-        us => digits(us, "us"),
-    }
-}
-
-/// Bytes with three digits and a unit that suits.
-pub fn bytes(bytes: u64) -> String {
-    match bytes as f64 {
-        b if b >= 1e9 => digits(b / 1e9, "GB"),
-        b if b >= 1e6 => digits(b / 1e6, "MB"),
-        b if b >= 1e3 => digits(b / 1e3, "kB"),
-        b => format!("{b} B"),
-    }
-}
-
-fn digits(number: f64, unit: &str) -> String {
-    let places = match number {
-        n if n >= 100.0 => 0,
-        n if n >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{number:.places$} {unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ use crate::cost::{Estimator, Source, balance};
 use crate::device::Kind;
 use crate::format::{Basis, Target};
 use crate::structure::Structure;
+use crate::units::{bytes, time};
 
 /// What a choice was made from; the winner is the first entry.
 pub(super) struct Case<'a> {
@@ -113,10 +114,10 @@ fn reasons(case: &Case<'_>) -> Option<String> {
     let winner = &case.entries[0];
     let estimate = winner.estimate.as_ref()?;
     let nnz = case.structure.pattern().nnz().max(1) as f64;
-    let mut text = format!("A product moves {}", bytes(estimate.times.bytes));
+    let mut text = format!("A product moves {}", bytes(estimate.times.bytes as u64));
     if !is_csr(&winner.candidate) {
         if let Some(csr) = &case.csr.estimate {
-            text += &format!(" where CSR moves {}", bytes(csr.times.bytes));
+            text += &format!(" where CSR moves {}", bytes(csr.times.bytes as u64));
         }
         let padding = estimate.work.entries as f64 / nnz - 1.0;
         text += &match padding {
@@ -223,9 +224,7 @@ fn memory_limit(case: &Case<'_>) -> Option<String> {
     let unlimited = Target { memory_limit: u64::MAX, ..*case.target };
     let suits = |refused: &&Refused| refused.candidate.work(case.structure, &unlimited).is_ok();
     let out = case.refused.iter().filter(suits).count();
-    (out > 0).then(|| {
-        format!("The memory limit of {} leaves {out} candidates out.", bytes(limit as f64))
-    })
+    (out > 0).then(|| format!("The memory limit of {} leaves {out} candidates out.", bytes(limit)))
 }
 
 fn sources(case: &Case<'_>) -> String {
@@ -269,34 +268,5 @@ fn products(count: u64) -> String {
     match count {
         1 => "1 product".to_string(),
         count => format!("{count} products"),
-    }
-}
-
-/// A time with three digits and a unit that suits.
-fn time(s: f64) -> String {
-    let (unit, name) = match s {
-        s if s >= 1.0 => (1.0, "s"),
-        s if s >= 1e-3 => (1e-3, "ms"),
-        _ => (1e-6, "us"),
-    };
-    digits(s / unit, name)
-}
-
-/// Bytes with three digits and a unit that suits.
-fn bytes(bytes: f64) -> String {
-    let (unit, name) = match bytes {
-        b if b >= 1e9 => (1e9, "GB"),
-        b if b >= 1e6 => (1e6, "MB"),
-        b if b >= 1e3 => (1e3, "kB"),
-        _ => (1.0, "bytes"),
-    };
-    digits(bytes / unit, name)
-}
-
-fn digits(number: f64, unit: &str) -> String {
-    match number {
-        n if n >= 100.0 => format!("{n:.0} {unit}"),
-        n if n >= 10.0 => format!("{n:.1} {unit}"),
-        n => format!("{n:.2} {unit}"),
     }
 }

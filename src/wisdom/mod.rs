@@ -420,7 +420,7 @@ impl Wisdom {
 
     /// Like [`Wisdom::import`], but timings with one key are runs of one measurement, of which the
     /// middle one counts, and nothing that is no answer takes the place of one: so do several devices
-    /// of one kind tune together.
+    /// of one kind tune together. What a line does not hold any more stays as it was.
     ///
     /// # Errors
     /// As there.
@@ -433,7 +433,8 @@ impl Wisdom {
                     _ if record.is_within(&stored) => None,
                     true => Some(record.after(&stored)),
                     false => Some(stored.after(&record)),
-                };
+                }
+                .filter(fits_a_line);
             }
             match (answers(&stored.outcome), answers(&record.outcome)) {
                 (true, false) => None,
@@ -567,6 +568,11 @@ fn tree(record: &Record) -> Tree {
 
 fn put(batch: &mut Batch<'_>, record: &Record) -> Result<()> {
     batch.put(tree(record), &record.key(), record.line())
+}
+
+/// Whether [`Wisdom::import`] would take what this is written as.
+fn fits_a_line(measurement: &Measurement) -> bool {
+    Record::Measurement(Box::new(measurement.clone())).line().len() <= lines::MOST_BYTES
 }
 
 /// What is to be kept under this record's key instead of what is there, if anything; `placed` says

@@ -201,6 +201,20 @@ fn joined_runs_stand_beside_each_other_and_the_middle_one_counts() {
 }
 
 #[test]
+fn what_is_joined_is_imported_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (wisdom, runs) = (open(&folder), 3000);
+    let lines: Vec<String> = (0..runs).map(|i| here(i, 1.0 + i as f64)).collect();
+    let joined = wisdom.join(lines.join("\n").as_bytes()).expect("read to its end");
+    assert!(joined.taken > 100 && joined.known > 0, "more than a line holds: {joined:?}");
+    let mut all = Vec::new();
+    wisdom.export(&mut all).expect("written");
+    let other = tempfile::tempdir().expect("a folder");
+    let imported = open(&other).import(all.as_slice()).expect("read to its end");
+    assert_eq!((imported.taken, imported.skipped), (1, 0), "{imported:?}");
+}
+
+#[test]
 fn of_a_wrong_product_only_the_outcome_is_kept() {
     let text = here(1, 1.0).replace(r#""timed""#, r#""wrong","reason":"row 3""#);
     let record = Record::parse(text.as_bytes()).expect("valid");

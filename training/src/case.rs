@@ -1,7 +1,7 @@
 //! Cases: one matrix in one precision on one device, with every candidate that was timed on it,
 //! made from records alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, bail};
 use ellect::choose::{Workload, is_csr, stay_s, target, target_of};
@@ -171,6 +171,11 @@ impl Records {
     pub fn timed(&self, device: &str) -> impl Iterator<Item = (&Measurement, Cost)> {
         let here = move |m: &&Measurement| m.device == device && m.basis == Basis::Original;
         self.measurements.iter().filter(here).filter_map(|m| Some((m, m.cost()?)))
+    }
+
+    /// What drivers they were timed with on a device.
+    pub fn drivers(&self, device: &str) -> BTreeSet<&str> {
+        self.timed(device).map(|(measurement, _)| measurement.provenance.driver.as_str()).collect()
     }
 
     /// Whether there is none.

@@ -284,3 +284,23 @@ fn in_order(predicted: Vec<Vec<(usize, Predicted)>>) -> Result<Vec<Predicted>> {
 pub fn of_precision(cases: &[Case], precision: Precision) -> Vec<Case> {
     cases.iter().filter(|case| case.precision == precision).cloned().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::tests::case;
+
+    #[test]
+    fn what_is_left_out_is_left_out_with_its_kin() {
+        let cases = ["stencil7", "heat", "constant7", "triangles"].map(|class| case(class, 100));
+        let settings = Settings::default();
+        let fold = Fold::of(&cases, vec![2], &settings);
+        assert_eq!((fold.left_out, fold.seen), (vec![2], vec![1, 3]));
+        let folds = Fold::all(&cases, &settings);
+        assert_eq!(folds.len(), 3, "two are of one kin");
+        for fold in folds {
+            let all: BTreeSet<usize> = fold.left_out.iter().chain(&fold.seen).copied().collect();
+            assert_eq!(all.len(), cases.len(), "whatever is not seen is left out");
+        }
+    }
+}

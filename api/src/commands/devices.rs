@@ -4,10 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use ellect::device;
+use ellect::units::bytes;
 
 use super::Answer;
 use crate::cli::Form;
-use crate::output::{bytes, note, print, print_json, spinner, table, wrap};
+use crate::output::{note, print, print_json, spinner, table, wrap};
 
 /// Lists the devices, after measuring this machine where that was asked for.
 pub fn run(probe: bool, form: Form, data: &Path) -> Result<Answer> {

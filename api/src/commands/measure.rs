@@ -8,13 +8,14 @@ use ellect::choose::Effort;
 use ellect::format::{Candidate, candidates};
 use ellect::measure::{Measurement, Meter, Outcome, Protocol};
 use ellect::structure::Structure;
+use ellect::units::{bytes, time};
 use ellect::wisdom::{Answer as Answered, Record, StructureRecord, Wanted};
 use ellect::{Csr, Precision, Scalar, Wisdom, choose};
 
 use super::{Answer, Home, read_matrix, source};
 use crate::cli::Input;
 use crate::options::{Product, duration, timing_meter};
-use crate::output::{bar, bytes, print, table, time_us};
+use crate::output::{bar, print, table};
 
 /// What to time, and how.
 #[derive(Debug, Args)]
@@ -143,11 +144,11 @@ fn text(mut measured: Vec<Measurement>) -> String {
         match &m.outcome {
             Outcome::Timed(timing) => rows.push(vec![
                 m.candidate.clone(),
-                time_us(timing.spmv.min_s * 1e6),
+                time(timing.spmv.min_s),
                 format!("{:.1} %", 100.0 * timing.spmv.spread),
                 csr_s.map_or_else(String::new, |csr_s| format!("{:.2}", csr_s / timing.spmv.min_s)),
-                time_us(timing.convert.min_s * 1e6),
-                time_us(timing.update_s * 1e6),
+                time(timing.convert.min_s),
+                time(timing.update_s),
                 bytes(timing.bytes),
             ]),
             Outcome::Refused { reason } => {

@@ -3,13 +3,14 @@
 use anyhow::Result;
 use ellect::choose::{Choice, is_csr};
 use ellect::model::Predictor;
+use ellect::units::{bytes, time};
 use ellect::{Precision, Scalar, Tuner};
 use indicatif::ProgressBar;
 
 use super::{Answer, Home, read_matrix, source};
 use crate::cli::{Form, Input};
 use crate::options::Options;
-use crate::output::{bar, bytes, print, print_json, table, time_us, wrap};
+use crate::output::{bar, print, print_json, table, wrap};
 
 /// Candidates that a person is shown where nothing else was asked for.
 const SHOWN: usize = 10;
@@ -62,9 +63,9 @@ fn text(choice: &Choice, top: usize) -> String {
     let rows = choice.ranking.iter().take(shown).map(|ranked| {
         vec![
             ranked.candidate.to_string(),
-            time_us(ranked.spmv_us),
-            time_us(ranked.convert_us),
-            time_us(ranked.total_us),
+            time(ranked.spmv_us * 1e-6),
+            time(ranked.convert_us * 1e-6),
+            time(ranked.total_us * 1e-6),
             bytes(ranked.bytes),
             match ranked.break_even_spmvs {
                 _ if is_csr(&ranked.candidate) => "-".into(),

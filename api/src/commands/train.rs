@@ -259,6 +259,9 @@ pub fn fit_all(
     Ok(())
 }
 
+/// Cases of fewer candidates are told of: the best of few is soon found.
+const FEW: usize = 8;
+
 /// Prints the tables of each precision. The answer is no where figures are worse than the model
 /// reached that they are compared with, as its scores say.
 pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
@@ -278,6 +281,15 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         }
         note(&format!("{none} ship with this program; --records FILE evaluates others"));
         return Ok(Answer::Yes);
+    }
+    let drivers = records.drivers(&device.name);
+    if drivers.len() > 1 {
+        let all: Vec<&str> = drivers.into_iter().collect();
+        note(&format!("times of {} are compared with each other", all.join(" and ")));
+    }
+    let few = cases.iter().filter(|case| case.trials.len() < FEW).count();
+    if few > 0 {
+        note(&format!("{few} of {} cases have under {FEW} candidates to choose from", cases.len()));
     }
     let shipped = input.records.is_empty() && device.fitted;
     let fitted =

@@ -8,12 +8,12 @@ use ellect::device::Kind;
 use ellect::format::{Candidate, candidates};
 use ellect::measure::Meter;
 use ellect::structure::Structure;
-use ellect::{Csr, Error, Precision, Scalar, choose};
+use ellect::{Csr, Error, Precision, Scalar, choose, units};
 
 use super::{Answer, read_matrix};
 use crate::cli::Input;
 use crate::options::Product;
-use crate::output::{bar, note, print, time_us};
+use crate::output::{bar, note, print};
 
 /// The seed of x and y.
 const SEED: u64 = 1;
@@ -55,7 +55,7 @@ fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<A
         let outcome = meter
             .prepare(csr, &structure, candidate, &choose::target_of(candidate, &target))
             .and_then(|operator| operator.verify(csr, SEED));
-        let time = time_us(start.elapsed().as_secs_f64() * 1e6);
+        let time = units::time(start.elapsed().as_secs_f64());
         let (word, reason) = match outcome {
             Ok(()) => {
                 right += 1;

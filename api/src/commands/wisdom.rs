@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use ellect::format::Basis;
 use ellect::measure::{Measurement, Meter, Outcome, Protocol};
+use ellect::units::time;
 use ellect::wisdom::{Record, StructureRecord, Wanted, Wisdom};
 use ellect::{Fingerprint, Precision};
 use serde::Serialize;
@@ -15,7 +16,7 @@ use serde::Serialize;
 use super::Answer;
 use super::train::open_lines;
 use crate::cli::Form;
-use crate::output::{note, print, print_json, table, time_us, write_file};
+use crate::output::{note, print, print_json, table, write_file};
 
 /// What to do with the records of this user.
 #[derive(Debug, Subcommand)]
@@ -154,7 +155,7 @@ fn list(wisdom: &Wisdom, filter: &Filter, form: Form) -> Result<Answer> {
             shown(row.nnz),
             format!("{} of {}", row.timed, row.measurements),
             row.best.clone().unwrap_or_default(),
-            row.spmv_us.map_or_else(String::new, time_us),
+            row.spmv_us.map_or_else(String::new, |us| time(us * 1e-6)),
         ]
     });
     let head =

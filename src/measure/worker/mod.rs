@@ -375,6 +375,9 @@ fn send_matrix<T: Scalar>(to: &mut impl Write, csr: &Csr<T>) -> io::Result<()> {
 }
 
 /// Waits for a message. Lines of other kinds, of a library that prints, are passed over.
+///
+/// # Errors
+/// A message that does not read, as of numbers that JSON does not have, which nobody would answer.
 fn receive<M: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<M> {
     let mut line = Vec::new();
     loop {
@@ -382,8 +385,10 @@ fn receive<M: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<M> {
         if from.read_until(b'\n', &mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if let Ok(message) = serde_json::from_slice(&line) {
-            return Ok(message);
+        match serde_json::from_slice(&line) {
+            Ok(message) => return Ok(message),
+            Err(error) if line.starts_with(b"{") => return Err(error.into()),
+            Err(_) => {}
         }
     }
 }
