@@ -434,7 +434,7 @@ impl Wisdom {
                     true => Some(record.after(&stored)),
                     false => Some(stored.after(&record)),
                 }
-                .filter(fits_a_line);
+                .filter(record::fits_a_line);
             }
             match (answers(&stored.outcome), answers(&record.outcome)) {
                 (true, false) => None,
@@ -568,11 +568,6 @@ fn tree(record: &Record) -> Tree {
 
 fn put(batch: &mut Batch<'_>, record: &Record) -> Result<()> {
     batch.put(tree(record), &record.key(), record.line())
-}
-
-/// Whether [`Wisdom::import`] would take what this is written as.
-fn fits_a_line(measurement: &Measurement) -> bool {
-    Record::Measurement(Box::new(measurement.clone())).line().len() <= lines::MOST_BYTES
 }
 
 /// What is to be kept under this record's key instead of what is there, if anything; `placed` says

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::lines::MOST_BYTES;
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Work};
@@ -140,6 +141,11 @@ impl Record {
             Record::Measurement(measurement) => key_of(measurement),
         }
     }
+}
+
+/// Whether a line holds it: see [`MOST_BYTES`].
+pub(super) fn fits_a_line(measurement: &Measurement) -> bool {
+    Record::Measurement(Box::new(measurement.clone())).line().len() <= MOST_BYTES
 }
 
 /// The key of a measurement.
