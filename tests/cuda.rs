@@ -49,11 +49,11 @@ fn conversions_on_the_gpu_hold_past_a_block() {
     let converted: Vec<Candidate> = wanted().into_iter().filter(named).collect();
     let mut run = BTreeMap::new();
     for (turn, (name, csr)) in edges::conversions().into_iter().enumerate() {
-        let [wide, narrow] = [2 * turn, 2 * turn + 1].map(|turn| part(&converted, turn));
-        check_matrix(&gpu, &name, &csr, &wide, &mut run);
-        check_matrix(&gpu, &name, &csr.cast::<f32>(), &narrow, &mut run);
-        check_wide(&gpu, &name, &csr, &wide);
-        check_wide(&gpu, &name, &csr.cast::<f32>(), &narrow);
+        let [double, single] = [2 * turn, 2 * turn + 1].map(|turn| part(&converted, turn));
+        check_matrix(&gpu, &name, &csr, &double, &mut run);
+        check_matrix(&gpu, &name, &csr.cast::<f32>(), &single, &mut run);
+        check_wide(&gpu, &name, &csr, &double);
+        check_wide(&gpu, &name, &csr.cast::<f32>(), &single);
     }
 }
 
