@@ -8,7 +8,7 @@
 # usage: tests/sanitize.sh [TEST-BINARY]
 # The binary is what `cargo test --release --features cuda --test cuda --no-run` builds, which is done
 # where none is named. TOOLS="memcheck" runs that tool alone, LIMIT=300 ends each process after so many
-# seconds, LOGS is the folder for their output.
+# seconds, PARTS=16 cuts tests into so many parts, LOGS is the folder for the output.
 set -euo pipefail
 tools=${TOOLS:-memcheck racecheck}
 export LIMIT=${LIMIT:-3600} LOGS=${LOGS:-$(mktemp -d)}

@@ -58,6 +58,8 @@ mod tests {
             assert!((400..2000).contains(&csr.nrows()), "{}: {}", class.name, csr.nrows());
             assert!(csr.nnz() > csr.nrows(), "{}", class.name);
             assert!(csr.values().iter().all(|value| value.is_finite()), "{}", class.name);
+            let first = |like: &str| CLASSES.iter().any(|c| c.name == like && c.like.is_none());
+            assert!(class.like.is_none_or(first), "{}", class.name);
             let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("a pool");
             assert_eq!(pool.install(|| (class.make)(1000, 3)), csr, "{}", class.name);
         }

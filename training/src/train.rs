@@ -249,8 +249,8 @@ impl<'a> Fold<'a> {
 
     fn of(cases: &'a [Case], left_out: Vec<usize>, settings: &Settings) -> Self {
         let kin: BTreeSet<&str> = left_out.iter().map(|&i| cases[i].kin()).collect();
-        let (unseen, seen) = (0..cases.len()).partition(|&i| kin.contains(cases[i].kin()));
-        let unseen: Vec<usize> = unseen;
+        let (unseen, seen): (Vec<_>, Vec<_>) =
+            (0..cases.len()).partition(|&i| kin.contains(cases[i].kin()));
         let cases = match &settings.fitted {
             Some(fitted) => Cow::Owned(fitted.without(cases, &unseen)),
             None => Cow::Borrowed(cases),
