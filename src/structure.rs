@@ -410,6 +410,20 @@ impl<'a> Structure<'a> {
         (self.detail == Detail::Sampled).then(|| once(&self.column_sample, of_sample).clone())
     }
 
+    /// Sectors of x that `parts` parts of the rows, drawn by chance, ask for, each of them once; from
+    /// a sample of the rows where this structure is for estimates.
+    pub(crate) fn swept_sectors(&self, parts: usize, precision: Precision) -> f64 {
+        let columns = 32 / precision.bytes();
+        if let Some(sample) = self.column_sample() {
+            return sample.classes().swept_sectors(parts, columns);
+        }
+        if self.pattern.ncols() / 64 > self.pattern.nnz() {
+            return self.pattern.nnz() as f64;
+        }
+        let counts = once(&self.column_counts, || column_counts(self.pattern));
+        columns::swept_sectors(counts, parts, columns)
+    }
+
     /// First and one past the last column of each slice of `slice` rows in `sort` order; 0 to 0
     /// where a slice is empty. `new` gives the new column of each old one where the basis is
     /// permuted; without, one pass over the rows, kept.

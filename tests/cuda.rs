@@ -98,9 +98,9 @@ fn part(all: &[Candidate], turn: usize) -> Vec<Candidate> {
 }
 
 /// Formats that are converted on a GPU by kernels of their own.
-const CONVERTED: [&str; 18] = [
+const CONVERTED: [&str; 19] = [
     "ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo",
-    "hubs", "cdia", "slabs", "stvi", "hllvi", "hlldu",
+    "hubs", "cdia", "slabs", "sweep", "stvi", "hllvi", "hlldu",
 ];
 
 /// The device to convert for: slabs, which suit what is larger than a cache, get one that makes nearly

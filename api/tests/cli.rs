@@ -120,7 +120,8 @@ fn formats_list_every_parameter() {
     let names: Vec<_> = formats.iter().filter_map(|format| format["name"].as_str()).collect();
     for name in [
         "csr", "cusparse", "coo", "dia", "ell", "ellr", "ellg", "hyb", "jad", "pjds", "pellr",
-        "biell", "bijad", "hll", "bhll", "hdia", "cdia", "pcsr", "stcsr", "slabs", "ehyb", "hubs",
+        "biell", "bijad", "hll", "bhll", "hdia", "cdia", "pcsr", "stcsr", "slabs", "sweep", "ehyb",
+        "hubs",
     ] {
         assert!(names.contains(&name), "{name} is missing");
     }

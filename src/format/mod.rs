@@ -71,6 +71,7 @@ formats! {
     stcsr::StcsrFormat,
     stvi::StviFormat,
     slabs::SlabsFormat,
+    sweep::SweepFormat,
     ehyb::EhybFormat,
     hubs::HubsFormat,
 }

@@ -219,6 +219,16 @@ impl Classes {
         self.scale * taken.sum::<f64>()
     }
 
+    /// [`swept_sectors`], where columns as full are neighbours.
+    pub fn swept_sectors(&self, parts: usize, columns: usize) -> f64 {
+        let of_class = |class: &Class| {
+            let sectors = class.columns as f64 / columns as f64;
+            let entries = self.scale * class.entries as f64;
+            sectors * parts_with_one(entries / sectors, parts)
+        };
+        self.classes.iter().map(of_class).sum()
+    }
+
     /// Entries of the fullest column.
     pub fn fullest(&self) -> f64 {
         let (mut columns, mut entries, mut fullest) = (0, 0, 0.0f64);
@@ -231,6 +241,27 @@ impl Classes {
         }
         self.scale * fullest
     }
+}
+
+/// How many of `parts` parts of the entries of a sector, drawn by chance, have one of its `entries`.
+fn parts_with_one(entries: f64, parts: usize) -> f64 {
+    let parts = parts as f64;
+    if parts > 1.0 {
+        parts * -(entries * (-1.0 / parts).ln_1p()).exp_m1()
+    } else {
+        entries.min(1.0)
+    }
+}
+
+/// Sectors of `columns` columns that `parts` parts of the entries, drawn by chance, ask for, each of
+/// them once.
+pub(super) fn swept_sectors(counts: &[u32], parts: usize, columns: usize) -> f64 {
+    let of_sector =
+        |counts: &[u32]| parts_with_one(counts.iter().map(|&count| f64::from(count)).sum(), parts);
+    // Added up in the same order by any number of threads.
+    let pieces = counts.par_chunks(FEWEST);
+    let sums = pieces.map(|counts| counts.chunks(columns).map(of_sector).sum());
+    sums.collect::<Vec<f64>>().iter().sum()
 }
 
 /// Parts of rows that are counted without a sort.

@@ -230,12 +230,12 @@ impl Gpu {
         Ok(Arc::clone(modules.entry(image).or_insert(kernels)))
     }
 
-    /// Lets a kernel have all the shared memory that a block can: other operators launch it too,
-    /// with more or less of it than this one.
+    /// Lets a kernel have all the shared memory that a block can, where these bytes and its own are
+    /// more than any kernel has: other operators launch it too, with more or less of it than this one.
     ///
     /// # Errors
     /// [`Error::Device`] from the driver.
-    fn allow_shared(&self, function: cuda::CUfunction) -> Result<()> {
+    fn allow_shared(&self, function: cuda::CUfunction, bytes: u32) -> Result<()> {
         use cuda::CUfunction_attribute as Attribute;
         let device = cust::device::Device::get_device(self.index)
             .map_err(failed(&format!("asking for {}", handle(self.index))))?;
@@ -244,6 +244,9 @@ impl Gpu {
         // SAFETY: the driver writes one number; the function belongs to a loaded module.
         let code = unsafe { cuda::cuFuncGetAttribute(&mut own, of_own, function) };
         check(code, "asking for the shared memory of a kernel")?;
+        if i64::from(own) + i64::from(bytes) <= PLAIN_SHARED_BYTES {
+            return Ok(());
+        }
         let room =
             i32::try_from(most_shared_bytes(device)?).unwrap_or(i32::MAX).saturating_sub(own);
         let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -316,6 +319,9 @@ impl Gpu {
 
 /// Addresses of x, y and values at which there is never any memory.
 const NOWHERE: [cuda::CUdeviceptr; 3] = [8; 3];
+
+/// Shared memory that a block of any kernel may have, in bytes.
+const PLAIN_SHARED_BYTES: i64 = 48 * 1024;
 
 /// Makes the driver keep the memory that is given back, for the next conversion.
 fn keep_memory(index: u32) -> Result<()> {

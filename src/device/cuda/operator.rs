@@ -14,9 +14,6 @@ use crate::error::{Error, Result};
 use crate::format::{Arg, Built, Check, Launch, Layout, OnDevice, Refusal, Vendor};
 use crate::scalar::Scalar;
 
-/// Shared memory that any kernel may use without asking for more, in bytes.
-const PLAIN_SHARED_BYTES: u32 = 48 * 1024;
-
 /// The most arguments of a kernel.
 const MAX_ARGS: usize = 28;
 
@@ -104,8 +101,8 @@ impl Step {
             let few = find(&format!("{}_few", launch.kernel))?;
             function = if gpu.holds(few, launch) { few } else { function };
         }
-        if launch.shared_bytes > PLAIN_SHARED_BYTES {
-            gpu.allow_shared(function)?;
+        if launch.shared_bytes > 0 {
+            gpu.allow_shared(function, launch.shared_bytes)?;
         }
         let given = launch.args.len();
         assert!(given <= MAX_ARGS, "{} has {given} arguments, over {MAX_ARGS}", launch.kernel);

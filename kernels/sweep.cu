@@ -1,0 +1,121 @@
+// y = alpha A x + beta y with A in row blocks that are swept by column (see src/format/sweep.rs).
+//
+// A block of threads keeps the sums of its rows in shared memory and takes its entries in steps, a
+// thread an entry, a barrier between two steps: no two entries of a step go to one sum but late ones,
+// which are added atomically once the other entries of a batch of steps have been. The last step of
+// a matrix holds more slots than are read.
+//
+// Launch: one block of 1024 threads for each row block, with dynamic shared memory for the most sums.
+#include "common.cuh"
+
+constexpr uint32_t STEP = 1024, GROUP = 4, LATE = 1 << 15, NO_SUM = 0xffff;
+
+struct Block {
+    uint32_t first_step, steps, first_group, groups, first_long, longs, sums, unused;
+};
+
+// A row of several sums: its place in the block, the first of its further ones, and their number.
+struct Long {
+    uint32_t row, first, further;
+};
+
+// The entries of a thread in one batch of steps.
+template <class T, int BATCH> struct Entries {
+    uint32_t keys[BATCH];
+    T values[BATCH], factors[BATCH];
+
+    // Past the last of the steps that are left there are none.
+    __device__ __forceinline__ void load(uint32_t left, const uint32_t* bases, const uint32_t* slots,
+                                         const T* slot_values, const T* __restrict__ x) {
+        uint32_t base[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            keys[k] = k < left ? stream(slots + k * STEP) : NO_SUM << 16;
+            base[k] = k < left ? __ldg(bases + k * (STEP / 32)) : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) values[k] = k < left ? stream(slot_values + k * STEP) : T(0);
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            factors[k] = k < left ? gather(x + base[k] + (keys[k] & (LATE - 1))) : T(0);
+    }
+
+    // Late ones of the batch before must have been added.
+    __device__ __forceinline__ void add(T* sums) const {
+        uint32_t late = 0;
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            const uint32_t sum = keys[k] >> 16;
+            late |= keys[k];
+            __syncthreads();
+            if (sum != NO_SUM && !(keys[k] & LATE)) sums[sum] += values[k] * factors[k];
+        }
+        if (!__syncthreads_or(late & LATE)) return;
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            if (keys[k] & LATE) atomicAdd(sums + (keys[k] >> 16), values[k] * factors[k]);
+    }
+};
+
+// Steps under way at a time, and whether those after them are asked for before these are added: as
+// registers allow.
+template <class T> constexpr bool AHEAD = sizeof(T) == 4;
+template <class T> constexpr int BATCH = 6;
+
+template <class T>
+__device__ __forceinline__ void sweep(uint32_t nrows, const Block* __restrict__ blocks,
+                                      const uint32_t* __restrict__ groups,
+                                      const Long* __restrict__ longs, const uint32_t* bases,
+                                      const uint32_t* keys, const T* values,
+                                      const T* __restrict__ x, T* y, T alpha, T beta) {
+    extern __shared__ double shared[];
+    T* sums = reinterpret_cast<T*>(shared);
+    const Block block = blocks[blockIdx.x];
+    for (uint32_t i = threadIdx.x; i < block.sums; i += STEP) sums[i] = 0;
+    await_previous();
+    bases += block.first_step * (STEP / 32) + threadIdx.x / 32;
+    keys += uint64_t(block.first_step) * STEP + threadIdx.x;
+    values += uint64_t(block.first_step) * STEP + threadIdx.x;
+    constexpr uint32_t batch = BATCH<T>;
+    const auto load = [&](Entries<T, BATCH<T>>& entries, uint32_t step) {
+        entries.load(block.steps - step, bases, keys, values, x);
+        bases += batch * (STEP / 32), keys += batch * STEP, values += batch * STEP;
+    };
+    Entries<T, BATCH<T>> entries;
+    if (AHEAD<T>) {
+        if (block.steps > 0) load(entries, 0);
+        for (uint32_t step = 0; step < block.steps; step += batch) {
+            const Entries<T, BATCH<T>> now = entries;
+            if (step + batch < block.steps) load(entries, step + batch);
+            now.add(sums);
+        }
+    } else {
+        for (uint32_t step = 0; step < block.steps; step += batch) {
+            load(entries, step);
+            entries.add(sums);
+        }
+    }
+    __syncthreads();
+    for (uint32_t k = threadIdx.x / 32; k < block.longs; k += STEP / 32) {
+        const Long row = longs[block.first_long + k];
+        T sum = 0;
+        for (uint32_t i = threadIdx.x % 32; i < row.further; i += 32) sum += sums[row.first + i];
+        sum = group_sum<32>(sum);
+        if (threadIdx.x % 32 == 0) sums[row.row] += sum;
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < block.groups * GROUP; i += STEP) {
+        const uint32_t row = groups[block.first_group + i / GROUP] * GROUP + i % GROUP;
+        if (row < nrows) store(y + row, alpha, sums[i], beta);
+    }
+}
+
+#define KERNEL(T, name)                                                                           \
+    extern "C" __global__ void __launch_bounds__(STEP) sweep_##name(                              \
+        uint32_t nrows, const Block* blocks, const uint32_t* groups, const Long* longs,           \
+        const uint32_t* bases, const uint32_t* keys, const T* values, const T* x, T* y, T alpha,  \
+        T beta) {                                                                                 \
+        sweep<T>(nrows, blocks, groups, longs, bases, keys, values, x, y, alpha, beta);           \
+    }
+KERNEL(double, f64)
+KERNEL(float, f32)

@@ -1,0 +1,127 @@
+//! How many row blocks there are, and which rows are whose.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rayon::prelude::*;
+
+use super::{LANES, Long, NO_SUM, REACH, STEP, WORDS};
+use crate::format::{Matrix, Refusal, Target};
+use crate::structure::Structure;
+
+/// Neighbouring rows that stay together, so that y is written by whole sectors.
+pub(super) const GROUP: usize = 4;
+
+/// Shared memory of a processor that blocks leave: what is loaded needs a cache.
+const CACHE: u64 = 28 * 1024;
+
+/// The fewest entries that a block is made for, while processors are idle.
+const LEAST: usize = 8 * STEP;
+
+/// The size of the layout.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub nrows: usize,
+    pub nnz: usize,
+    /// Pieces of [`REACH`] columns.
+    pub pieces: usize,
+    /// Blocks of threads, and how many a processor takes one after the other.
+    pub blocks: usize,
+    pub waves: usize,
+    /// Sums that a block holds at most.
+    pub most: usize,
+    /// Steps that there is place for.
+    pub steps: usize,
+}
+
+impl Shape {
+    /// As few blocks as hold the sums of all rows, one a processor at least where there are entries
+    /// for them, of a matrix whose longest row has so many.
+    ///
+    /// # Errors
+    /// [`Refusal`] where shared memory holds too few.
+    pub fn new(matrix: Matrix, longest: usize, target: &Target<'_>) -> Result<Self, Refusal> {
+        let Matrix { nrows, ncols, nnz, .. } = matrix;
+        let room = target.device.shared_bytes.saturating_sub(CACHE);
+        let most = (room / target.precision.bytes() as u64).min(u64::from(NO_SUM)) as usize;
+        // Long rows have two further sums for each entry of a step at most, and what a block cannot
+        // use may be the sums of one more group.
+        let further = 2 * STEP + GROUP * longest.min(STEP);
+        let rows = most.saturating_sub(further);
+        if rows < STEP {
+            return Err(Refusal::new(format!(
+                "shared memory has room for {most} sums, {} are needed",
+                further + STEP
+            )));
+        }
+        let idle = nnz.div_ceil(LEAST).clamp(1, target.device.processors as usize);
+        let waves = nrows.next_multiple_of(GROUP).div_ceil(idle * rows).max(1);
+        let (blocks, pieces) = (waves * idle, ncols.div_ceil(REACH as usize).max(1));
+        // Each piece of the columns of a block begins with a warp.
+        let steps = (nnz + blocks * (pieces - 1) * (LANES - 1)) / STEP + blocks;
+        Ok(Shape { nrows, nnz, pieces, blocks, waves, most, steps })
+    }
+
+    /// Rows of several sums.
+    pub fn longs(&self, structure: &Structure<'_>) -> usize {
+        let lengths = structure.row_lengths().iter();
+        let long = lengths.filter(|&(length, _)| self.sums_of(length as usize) > 1);
+        long.map(|(_, times)| times as usize).sum()
+    }
+
+    /// Bytes of the layout with so many rows of several sums and values of `w` bytes.
+    pub fn bytes(&self, longs: usize, w: u64) -> u64 {
+        let lists =
+            self.blocks * 4 * WORDS + 4 * self.nrows.div_ceil(GROUP) + longs * size_of::<Long>();
+        lists as u64 + self.steps as u64 * (STEP as u64 * (4 + w) + 4 * (STEP / LANES) as u64)
+    }
+
+    /// Sums of a row of so many entries: one, or so many that a step seldom meets one twice.
+    pub fn sums_of(&self, length: usize) -> usize {
+        let a_step = (length * STEP) as u128 * self.blocks as u128;
+        let sums = (2 * a_step).div_ceil(self.nnz.max(1) as u128);
+        (sums.max(1) as usize).min(STEP).min(length.max(1))
+    }
+
+    /// The groups of each block, in rising order: the heaviest first, each to the block that has
+    /// least, among those that have place for its sums.
+    ///
+    /// # Errors
+    /// [`Refusal`] where none has.
+    pub fn deal(&self, lengths: &[u32]) -> Result<Vec<Vec<u32>>, Refusal> {
+        // A row takes about as long as an entry.
+        let weigh = |(group, rows): (usize, &[u32])| {
+            let entries: u64 = rows.iter().map(|&length| u64::from(length)).sum();
+            (entries + GROUP as u64, group as u32)
+        };
+        let mut groups: Vec<_> = lengths.par_chunks(GROUP).enumerate().map(weigh).collect();
+        groups.par_sort_unstable_by_key(|&(weight, group)| (Reverse(weight), group));
+        let mut dealt = vec![Vec::new(); self.blocks];
+        let mut left = vec![self.most; self.blocks];
+        let mut blocks: BinaryHeap<_> = (0..self.blocks).map(|block| Reverse((0, block))).collect();
+        let mut full = Vec::new();
+        for (weight, group) in groups {
+            let rows = lengths.chunks(GROUP).nth(group as usize).unwrap_or_default();
+            let further = rows.iter().map(|&length| self.sums_of(length as usize) - 1);
+            let sums = GROUP + further.sum::<usize>();
+            let (load, block) = loop {
+                let Some(Reverse((load, block))) = blocks.pop() else {
+                    return Err(Refusal::new(format!(
+                        "no block has place for {sums} sums more, of {} each",
+                        self.most
+                    )));
+                };
+                if left[block] >= sums {
+                    break (load, block);
+                }
+                full.push(Reverse((load, block)));
+            };
+            left[block] -= sums;
+            dealt[block].push(group);
+            blocks.push(Reverse((load + weight, block)));
+            blocks.extend(full.drain(..));
+        }
+        dealt.par_iter_mut().for_each(|groups| groups.sort_unstable());
+        Ok(dealt)
+    }
+}
