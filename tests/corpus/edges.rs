@@ -44,6 +44,12 @@ pub fn conversions() -> Vec<(String, Csr<f64>)> {
             of(40_003, 40_003, &|i| (0..hash(i, 0) % 5).map(|k| i + 7 * k).collect()),
         ),
         (
+            "an entry anywhere in three rows of four".to_string(),
+            of(42_000, 42_000, &|i| {
+                (hash(i, 0) % 4 > 0).then(|| hash(i, 1) % 42_000).into_iter().collect()
+            }),
+        ),
+        (
             "more rows than a GPU holds at once".to_string(),
             of(180_001, 180_001, &|i| (0..hash(i, 0) % 13).map(|k| i + 3 * k).collect()),
         ),

@@ -142,6 +142,19 @@ pub struct Evaluate {
     json: bool,
 }
 
+/// Cases with a time of an incumbent, which choices are compared with; others are told of.
+fn with_incumbent(cases: Vec<Case>) -> Vec<Case> {
+    let (cases, bare): (Vec<_>, Vec<_>) = cases.into_iter().partition(Case::has_incumbent);
+    if !bare.is_empty() {
+        note(&format!(
+            "left out: {} cases without a time of {}",
+            bare.len(),
+            INCUMBENTS.join(" or ")
+        ));
+    }
+    cases
+}
+
 /// Trains one model a precision.
 pub fn train(train: &Train, home: &Home) -> Result<Answer> {
     let device = device::find_in(&train.input.device, &home.data)?;
@@ -161,7 +174,7 @@ fn fit_by_features(
     fit: &Fit,
     home: &Home,
 ) -> Result<()> {
-    let cases = records.cases(device);
+    let cases = with_incumbent(records.cases(device));
     let out = fit.out(home);
     for &precision in precisions {
         let path = out.join(model::file_name(&device.name, precision));
@@ -224,7 +237,7 @@ pub fn fit_all(
     fit: &Fit,
     home: &Home,
 ) -> Result<()> {
-    let cases = records.cases(&device);
+    let cases = with_incumbent(records.cases(&device));
     if cases.is_empty() {
         bail!(
             "no record is of a known matrix on {}; --device names another device, --corpus the files \
@@ -297,14 +310,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let settings = settings(&evaluate.fit, fitted);
     let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
     let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
-    let (cases, bare): (Vec<_>, Vec<_>) = cases.into_iter().partition(Case::has_incumbent);
-    if !bare.is_empty() {
-        note(&format!(
-            "left out: {} cases without a time of {}",
-            bare.len(),
-            INCUMBENTS.join(" or ")
-        ));
-    }
+    let cases = with_incumbent(cases);
     let mut reports: Vec<Report> = Vec::new();
     for precision in &input.precision {
         let cases = of_precision(&cases, *precision);
