@@ -9,19 +9,19 @@
 //! ```
 //!
 //! Blocks hold the sums of all their rows in shared memory, as many as fit for one block a
-//! processor, and go over their entries in steps of [`STEP`], a thread an entry. Sorted by column, as
+//! processor, and go over their entries in steps of 1,024, a thread an entry. Sorted by column, as
 //! many entries as a processor has at all share what they load: with columns anywhere, lanes read
 //! neighbouring elements of x, a sector serves several of them, and all blocks pass over x at the
 //! same pace, so that it comes from memory once.
 //!
-//! Rows are dealt in groups of [`GROUP`] neighbours, the heaviest first, each to the block that has
+//! Rows are dealt in groups of four neighbours, the heaviest first, each to the block that has
 //! least; so blocks take equally long whatever the order of rows. Where two entries of a step go to one
 //! sum, the second changes places with an entry of the next step that goes to a sum that is free. One
 //! that finds none is *late*, added atomically when all others of some steps have been. Rows so long
 //! that this would be common get several sums, which are added up at the end.
 //!
 //! A slot holds a value and a key of 32 bits: 16 for its sum, one for late, 15 for its column, counted
-//! from the base of its warp, a multiple of [`REACH`]. Padding: no sum; read, not added.
+//! from the base of its warp, a multiple of 32,768. Padding: no sum; read, not added.
 //! Good for: columns anywhere, graphs, meshes in random order. Bad for: rows whose neighbours share
 //! columns, which caches serve as well from any layout.
 
