@@ -180,6 +180,11 @@ pub(super) fn depth(entries: usize, rows: usize) -> usize {
     entries.div_ceil(rows.max(1)).next_power_of_two().clamp(8, 32)
 }
 
+/// Bits of numbers up to this one.
+pub(super) fn bits(most: usize) -> u32 {
+    usize::BITS - most.leading_zeros()
+}
+
 /// A launch of the image `convert` over `threads` threads.
 pub(super) fn step(kernel: String, threads: usize, args: Vec<Arg>) -> Launch {
     Launch::over("convert", kernel, threads as u64, BLOCK, args)
@@ -356,7 +361,6 @@ pub(super) fn longest_first(
         builder.launch(&Launch::over("convert", kernel, threads, block, args))?;
         return Ok(order);
     }
-    let bits = |most: usize| usize::BITS - most.leading_zeros();
     let length_bits = bits(builder.read(longest)? as usize);
     let keys = builder.temporary(8 * n as u64)?;
     let own = builder.temporary(4 * n as u64)?;

@@ -37,7 +37,7 @@ use super::{
     bytes_of, store,
 };
 use crate::csr::{Csr, accumulate, offsets};
-use crate::par::{GRAIN, Scratch, slices_mut};
+use crate::par::{GRAIN, Scratch, over_parts};
 use crate::scalar::Scalar;
 use crate::structure::{Structure, inverse};
 
@@ -196,6 +196,8 @@ pub struct Sweep<T> {
     values: Vec<T>,
     /// Where each group is among those of all blocks.
     places: Vec<u32>,
+    /// Bounds of the rows of the blocks, in that order.
+    bounds: Vec<usize>,
     sums: Scratch<T>,
     stored: Scratch<T>,
 }
@@ -305,6 +307,7 @@ impl<T: Scalar> Sweep<T> {
             ncols: csr.ncols(),
             blocks: Vec::with_capacity(deal.len()),
             places: inverse(&groups),
+            bounds: offsets(deal.iter().map(|groups| groups.len() * GROUP)),
             groups,
             longs: Vec::new(),
             keys: Vec::with_capacity(slots),
@@ -416,9 +419,13 @@ impl<T: Scalar> Sweep<T> {
 impl<T: Scalar> Layout<T> for Sweep<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.stored.with(self.groups.len() * GROUP, |stored| {
-            let cuts = offsets(self.blocks.iter().map(|&b| Block::of(b).groups as usize * GROUP));
-            let parts = slices_mut(stored, &cuts).into_par_iter().zip(self.blocks());
-            parts.for_each(|(rows, block)| self.multiply(block, x, rows));
+            over_parts(&self.bounds, stored, &|part, rows| {
+                // Of the blocks that begin here only the last has rows.
+                let block = self.bounds.partition_point(|&first| first <= part.start) - 1;
+                if !rows.is_empty() {
+                    self.multiply(Block::of(self.blocks[block]), x, rows);
+                }
+            });
             let stored = &*stored;
             let groups = y.par_chunks_mut(GROUP).zip(&self.places).with_min_len(GRAIN / GROUP);
             groups.for_each(|(y, &place)| {

@@ -1,7 +1,7 @@
 //! Hub-cached ELLPACK on a GPU: the launches of a product, and the conversion there.
 
 use super::{BLOCK, Size, check_rows, check_share, most_hubs};
-use crate::format::build::step;
+use crate::format::build::{bits, step};
 use crate::format::launch::NULL;
 use crate::format::rows::WARP;
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Params, Starts, Stop, Target};
@@ -105,8 +105,8 @@ impl Hubs {
         let places = builder.temporary(2 * ncols as u64)?;
         let args = vec![count(ncols), counts, keys, own, places];
         builder.launch(&convert("column_keys", ncols as u64, args))?;
-        let bits = usize::BITS - builder.matrix().nrows.leading_zeros();
-        builder.sort_down(keys, own, sorted, ncols, bits)?;
+        let entries_bits = bits(builder.matrix().nrows);
+        builder.sort_down(keys, own, sorted, ncols, entries_bits)?;
         let found = [builder.number()?, builder.number()?, builder.number()?];
         let args = [count(most), sorted, counts, places].into_iter().chain(found).collect();
         builder.launch(&convert("choose_hubs", most as u64, args))?;

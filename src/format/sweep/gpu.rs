@@ -2,7 +2,7 @@
 
 use super::plan::{GROUP, Shape};
 use super::{LANES, Long, STEP, WORDS};
-use crate::format::build::Rows;
+use crate::format::build::{Rows, bits};
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 use crate::structure::Sort;
@@ -57,11 +57,6 @@ fn blocks(kernel: &str, grid: usize, block: usize, shared_bytes: usize, args: Ve
 /// A number as an argument.
 fn count(n: usize) -> Arg {
     Arg::U32(n as u32)
-}
-
-/// Bits of numbers up to this one.
-fn bits(most: usize) -> u32 {
-    (usize::BITS - most.leading_zeros()).max(1)
 }
 
 /// Numbers around the golden section of `n` go round it evenly; the first that meets all.
