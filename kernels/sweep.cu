@@ -62,6 +62,32 @@ template <class T, int BATCH> struct Entries {
 template <class T> constexpr bool AHEAD = sizeof(T) == 4;
 template <class T> constexpr int BATCH = 6;
 
+// A row of more further sums is added up by a warp, others by a thread each.
+constexpr uint32_t FEW = 16;
+
+// Adds the further sums of 1024 rows, neighbours in different warps.
+template <class T>
+__device__ __forceinline__ void add_further(const Long* __restrict__ longs, uint32_t first,
+                                            uint32_t count, T* sums) {
+    const uint32_t lane = threadIdx.x % 32, k = first + lane * 32 + threadIdx.x / 32;
+    const Long own = k < count ? longs[k] : Long{0, 0, 0};
+    if (own.further > 0 && own.further <= FEW) {
+        T sum = sums[own.row];
+        for (uint32_t i = 0; i < own.further; i++) sum += sums[own.first + i];
+        sums[own.row] = sum;
+    }
+    for (uint32_t many = __ballot_sync(~0u, own.further > FEW); many != 0; many &= many - 1) {
+        const int from = __ffs(many) - 1;
+        const uint32_t row = __shfl_sync(~0u, own.row, from);
+        const uint32_t start = __shfl_sync(~0u, own.first, from);
+        const uint32_t end = start + __shfl_sync(~0u, own.further, from);
+        T sum = 0;
+        for (uint32_t i = start + lane; i < end; i += 32) sum += sums[i];
+        sum = group_sum<32>(sum);
+        if (lane == 0) sums[row] += sum;
+    }
+}
+
 template <class T>
 __device__ __forceinline__ void sweep(uint32_t nrows, const Block* __restrict__ blocks,
                                       const uint32_t* __restrict__ groups,
@@ -96,13 +122,8 @@ __device__ __forceinline__ void sweep(uint32_t nrows, const Block* __restrict__ 
         }
     }
     __syncthreads();
-    for (uint32_t k = threadIdx.x / 32; k < block.longs; k += STEP / 32) {
-        const Long row = longs[block.first_long + k];
-        T sum = 0;
-        for (uint32_t i = threadIdx.x % 32; i < row.further; i += 32) sum += sums[row.first + i];
-        sum = group_sum<32>(sum);
-        if (threadIdx.x % 32 == 0) sums[row.row] += sum;
-    }
+    for (uint32_t first = 0; first < block.longs; first += STEP)
+        add_further(longs + block.first_long, first, block.longs, sums);
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < block.groups * GROUP; i += STEP) {
         const uint32_t row = groups[block.first_group + i / GROUP] * GROUP + i % GROUP;
