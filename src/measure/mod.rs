@@ -95,15 +95,19 @@ impl Protocol {
 /// Times of one thing, in the order in which they were taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
-    /// Every sample, in seconds.
+    /// Every sample, in seconds, to [`TICK_S`].
     pub raw_s: Vec<f64>,
     /// The shortest.
     pub min_s: f64,
     /// The middle one.
     pub median_s: f64,
-    /// `median_s / min_s - 1`.
+    /// `median_s / min_s - 1`, to a millionth.
     pub spread: f64,
 }
+
+/// What samples are rounded to, in seconds: finer than any clock here tells, so that records hold no
+/// digits that mean nothing.
+pub const TICK_S: f64 = 1e-11;
 
 impl Samples {
     /// Summarises samples.
@@ -111,11 +115,14 @@ impl Samples {
     /// # Panics
     /// If there are none.
     #[track_caller]
-    pub fn new(raw_s: Vec<f64>) -> Self {
+    pub fn new(mut raw_s: Vec<f64>) -> Self {
+        // Over a whole number, whose quotient is printed with few digits.
+        let rounded = |value: f64, tick: f64| (value / tick).round() / tick.recip().round();
+        raw_s.iter_mut().for_each(|sample| *sample = rounded(*sample, TICK_S));
         let mut sorted = raw_s.clone();
         sorted.sort_by(f64::total_cmp);
         let (min_s, median_s) = (sorted[0], sorted[sorted.len() / 2]);
-        let spread = if min_s > 0.0 { median_s / min_s - 1.0 } else { 0.0 };
+        let spread = if min_s > 0.0 { rounded(median_s / min_s - 1.0, 1e-6) } else { 0.0 };
         Samples { raw_s, min_s, median_s, spread }
     }
 }
