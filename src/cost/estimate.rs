@@ -261,7 +261,8 @@ impl<'a> Estimator<'a> {
         if work.convert_bytes == 0 {
             return 0.0;
         }
-        let work_ns = match device.reach(candidate).convert_ns.of(precision) {
+        let reach = device.reach(candidate);
+        let work_ns = match reach.convert_ns.of(precision) {
             0.0 => {
                 work.convert_bytes as f64 / device.convert_gbps
                     + work.sorted_keys as f64 * device.sort_ns
@@ -269,7 +270,11 @@ impl<'a> Estimator<'a> {
             }
             entry_ns => work.entries as f64 * entry_ns,
         };
-        device.convert_s + work_ns / 1e9
+        let fixed_s = match reach.convert_us.of(precision) {
+            0.0 => device.convert_s,
+            fixed_us => fixed_us / 1e6,
+        };
+        fixed_s + work_ns / 1e9
     }
 
     /// New values are read, looked up in the order of the layout, and written.

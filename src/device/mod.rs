@@ -155,9 +155,12 @@ pub struct Reach {
     pub step_ns: PerPrecision,
     /// Time of a product besides, however small the matrix, in microseconds.
     pub fixed_us: PerPrecision,
-    /// Time of converting one entry, all processors together, in nanoseconds, besides the device's
-    /// `convert_s`; where it is 0 the bytes of the conversion count.
+    /// Time of converting one entry, all processors together, in nanoseconds; where it is 0 the
+    /// bytes of the conversion count.
     pub convert_ns: PerPrecision,
+    /// Time of a conversion besides, however small the matrix, in microseconds; where it is 0 the
+    /// device's `convert_s`.
+    pub convert_us: PerPrecision,
     /// Time of replacing one entry's value, all processors together, in nanoseconds; where it is 0
     /// the bytes count alone.
     pub update_ns: PerPrecision,
@@ -177,6 +180,7 @@ impl Default for Reach {
             step_ns: PerPrecision::both(0.0),
             fixed_us: PerPrecision::both(0.0),
             convert_ns: PerPrecision::both(0.0),
+            convert_us: PerPrecision::both(0.0),
             update_ns: PerPrecision::both(0.0),
         }
     }
@@ -257,6 +261,7 @@ impl Device {
                 reach.step_ns,
                 reach.fixed_us,
                 reach.convert_ns,
+                reach.convert_us,
                 reach.update_ns,
             ]
             .into_iter()
