@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use super::csr::dot;
-use super::launch::Arrays;
+use super::launch::{Arrays, NULL};
 use super::tiles::{FoundTiles, Tiles};
 use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
@@ -307,7 +307,8 @@ impl GpuTiles {
     fn launches(&self, name: Precision) -> Vec<Launch> {
         let wide = if self.wide { "wide_" } else { "" };
         let (bounds, [columns, values]) = (self.bounds, self.entries);
-        let (heads, middle) = (Arg::Scratch(0), Arg::Scratch(1));
+        let heads = if self.splits { Arg::Scratch(0) } else { NULL };
+        let middle = Arg::Scratch(usize::from(self.splits));
         let mut launches = Vec::new();
         let (kernel, source) = if self.two {
             let args = vec![Arg::U64(self.nnz), columns, values, Arg::X, middle];
@@ -331,12 +332,11 @@ impl GpuTiles {
         launches
     }
 
-    /// Bytes of the heads and of the middle array.
+    /// Bytes of the heads, where a tile begins within a row, and of the middle array.
     fn scratch(&self, precision: Precision) -> Vec<u64> {
         let w = precision.bytes() as u64;
-        let mut scratch = vec![w * self.tiles];
-        scratch.extend(self.two.then_some(w * self.nnz));
-        scratch
+        let heads = self.splits.then_some(w * self.tiles);
+        heads.into_iter().chain(self.two.then_some(w * self.nnz)).collect()
     }
 }
 

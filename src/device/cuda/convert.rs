@@ -33,6 +33,8 @@ pub(super) struct Conversion<'a, T> {
     used: usize,
     /// What they were when they were last read, if nothing was launched since.
     seen: Option<[u32; NUMBERS]>,
+    /// Whether all that was queued has ended.
+    ended: bool,
 }
 
 /// Numbers that a conversion may use, those of its sums among them.
@@ -68,9 +70,9 @@ impl Gpu {
                 let bytes = work.arrays.iter().map(Memory::bytes).sum();
                 target.check_bytes(bytes).map_err(|reason| candidate.refused(&reason))?;
                 // What the conversion alone needed goes back behind its kernels, before the wait.
-                let arrays = std::mem::take(&mut work.arrays);
+                let (arrays, ended) = (std::mem::take(&mut work.arrays), work.ended);
                 drop(work);
-                CudaOperator::built(self, csr, arrays, &built).map(Some)
+                CudaOperator::built(self, csr, arrays, &built, ended).map(Some)
             }
             Err(Stop::OnHost) => Ok(None),
             Err(Stop::Failed(error)) => Err(error),
@@ -101,6 +103,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
             taken: TAKEN,
             used: 2,
             seen: None,
+            ended: false,
         }
     }
 
@@ -143,7 +146,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         super::memory::read(address, bytemuck::cast_slice_mut(&mut host), &self.gpu.queue)?;
         let mut numbers = [0; NUMBERS];
         numbers.copy_from_slice(&host);
-        self.seen = Some(numbers);
+        (self.seen, self.ended) = (Some(numbers), true);
         Ok(numbers)
     }
 
@@ -161,6 +164,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         };
         check(call(null_mut(), &mut bytes, stream))?;
         let temporary = self.temporary(bytes as u64)?;
+        self.ended = false;
         check(call(self.address(temporary) as *mut c_void, &mut bytes, stream))
     }
 
@@ -234,6 +238,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn zeros(&mut self, bytes: u64) -> Result<Arg> {
+        self.ended = false;
         self.arrays.push(Memory::zeros(bytes, &self.gpu.queue)?);
         Ok(Arg::Array(self.arrays.len() - 1))
     }
@@ -250,6 +255,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn temporary_zeros(&mut self, bytes: u64) -> Result<Arg> {
+        self.ended = false;
         self.temporaries.push(Memory::zeros(bytes, &self.gpu.queue)?);
         Ok(Arg::Temporary(self.temporaries.len() - 1))
     }
@@ -262,7 +268,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
 
     fn launch(&mut self, launch: &Launch) -> Result<()> {
         let Some(step) = Step::new(self.gpu, launch, |arg| self.word(arg))? else { return Ok(()) };
-        self.seen = None;
+        (self.seen, self.ended) = (None, false);
         // SAFETY: the arguments are those that the format described for this kernel, of arrays that
         // live until the conversion has ended.
         unsafe { step.launch::<T>([0; 3], T::ZERO, T::ZERO, self.gpu.queue.as_inner()) }

@@ -264,10 +264,10 @@ impl<T: Scalar> CudaOperator<T> {
             values: Values::Host(values),
             scalar: PhantomData,
         }
-        .with_vendor(gpu, vendor)
+        .with_vendor(gpu, vendor, false)
     }
 
-    /// What a conversion on the device made.
+    /// What a conversion on the device made; `ended` tells that all that it queued has.
     ///
     /// # Errors
     /// [`Error::Device`] by the device.
@@ -276,11 +276,14 @@ impl<T: Scalar> CudaOperator<T> {
         csr: &Arc<DeviceCsr<T>>,
         arrays: Vec<Memory>,
         built: &Built,
+        ended: bool,
     ) -> Result<Self> {
         let fixed = |arg: Arg| match arg {
             Arg::Array(i) => Word::Fixed(arrays[i].address()),
             other => word(csr, other),
         };
+        // Memory that is taken is there for other streams once this one has come that far.
+        let ended = ended && built.scratch.is_empty();
         let (steps, scratch) = product(gpu, &built.launches, &built.scratch, fixed)?;
         let taking = |launch: &Launch| {
             Step::new(gpu, launch, |arg| match arg {
@@ -319,16 +322,25 @@ impl<T: Scalar> CudaOperator<T> {
             values: Values::Device { csr: Arc::clone(csr), update, newest: None, check },
             scalar: PhantomData,
         }
-        .with_vendor(gpu, vendor)
+        .with_vendor(gpu, vendor, ended)
     }
 
-    fn with_vendor(mut self, gpu: &Gpu, vendor: Option<(Vendor, [u64; 3])>) -> Result<Self> {
+    /// With cuSPARSE's part in it, if there is one; `ended` tells that all that was queued has.
+    fn with_vendor(
+        mut self,
+        gpu: &Gpu,
+        vendor: Option<(Vendor, [u64; 3])>,
+        ended: bool,
+    ) -> Result<Self> {
+        let ended = ended && vendor.is_none();
         if let Some((vendor, addresses)) = vendor {
             let product = cusparse::Product::new::<T>(&vendor, addresses, &gpu.queue)?;
             self.vendor = Some((vendor, addresses, product));
         }
         // What was preprocessed has ended before the first product, on whatever stream that is.
-        gpu.synchronize()?;
+        if !ended {
+            gpu.synchronize()?;
+        }
         Ok(self)
     }
 
@@ -554,7 +566,7 @@ fn product(
     scratch: &[u64],
     fixed: impl Fn(Arg) -> Word,
 ) -> Result<(Vec<Step>, Vec<Memory>)> {
-    let scratch = scratch.iter().map(|&bytes| Memory::zeros(bytes, &gpu.queue));
+    let scratch = scratch.iter().map(|&bytes| Memory::new(bytes, &gpu.queue));
     let scratch = scratch.collect::<Result<Vec<_>>>()?;
     let steps = launches.iter().filter_map(|launch| {
         let step = Step::new(gpu, launch, |arg| match arg {
