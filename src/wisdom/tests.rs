@@ -136,6 +136,18 @@ fn what_is_known_of_a_matrix_is_not_lost_to_a_record_that_tells_less() {
 }
 
 #[test]
+fn samples_with_more_digits_than_are_kept_now_are_taken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = open(&folder);
+    let exact = 0.000_028_255_555_364_820_693;
+    assert_eq!(wisdom.import(here(5, exact).as_bytes()).expect("read").taken, 1);
+    assert_eq!(time_s(&asked(&wisdom)), exact);
+    let other = here(6, exact).replace(&format!(r#""min_s":{exact}"#), r#""min_s":0.0000282556"#);
+    let imported = wisdom.import(other.as_bytes()).expect("read");
+    assert_eq!((imported.taken, imported.skipped), (0, 1), "{:?}", imported.bad);
+}
+
+#[test]
 fn an_import_skips_bad_lines_and_changes_nothing_the_second_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let wisdom = open(&folder);
