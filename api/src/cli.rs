@@ -263,6 +263,8 @@ const EVALUATE_JSON: &str = "\
                      shares looked at, and left in csr and pcsr;
                      of matrices on the host, on the device
   median_error       of predicted times of candidates within twice the best
+  again              how what was fastest in one run of timings does in the next: cases,
+                     best_over_chosen, worst, worst_source; null where nothing ran twice
   classes            class, cases, best_over_chosen, speedup, confidence; left_out and
                      left_out_confidence where none of the class was seen";
 

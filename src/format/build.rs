@@ -123,7 +123,7 @@ pub struct Built {
     /// cuSPARSE's part in it, and the addresses of offsets, columns and values that it takes; it
     /// comes in place of launches.
     pub vendor: Option<(Vendor, [Arg; 3])>,
-    /// Bytes of the buffers that a product needs besides.
+    /// Bytes of the buffers that a product needs besides, and writes before it reads them.
     pub scratch: Vec<u64>,
     /// What takes over new values, which are at [`Arg::Values`]; where this is empty, the product
     /// reads the values of the matrix itself.

@@ -109,7 +109,7 @@ pub struct OnDevice<'a> {
     pub arrays: Vec<&'a [u8]>,
     /// Which of them hold matrix values.
     pub values: Vec<usize>,
-    /// Bytes of the buffers that a product needs besides.
+    /// Bytes of the buffers that a product needs besides, and writes before it reads them.
     pub scratch: Vec<u64>,
     /// The launches of one product, in order on one stream.
     pub launches: Vec<Launch>,

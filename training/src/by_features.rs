@@ -318,6 +318,7 @@ mod tests {
             estimate: cost(convert_s, spmv_s),
             convert_s,
             spmv_s,
+            runs_s: Vec::new(),
         };
         let of = |i: usize| {
             let class = ["stencil5", "power_law"][i % 2];
@@ -369,6 +370,7 @@ mod tests {
             estimate: cost(5e-4, spmv_s),
             convert_s: 5e-4,
             spmv_s,
+            runs_s: Vec::new(),
         };
         for (i, case) in cases.iter_mut().enumerate() {
             match i % 4 {

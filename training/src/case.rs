@@ -34,6 +34,9 @@ pub struct Trial {
     pub convert_s: f64,
     /// Measured time of one product, in seconds.
     pub spmv_s: f64,
+    /// The same in each of its runs.
+    #[serde(skip)]
+    pub runs_s: Vec<f64>,
 }
 
 impl Trial {
@@ -332,7 +335,8 @@ fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
 
 /// A timed candidate that this program knows.
 fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
-    let cost = measurement.cost()?;
+    let Outcome::Timed(timing) = &measurement.outcome else { return None };
+    let cost = timing.cost();
     let candidate: Candidate = measurement.candidate.parse().ok()?;
     let seen = measurement.seen.as_deref()?;
     let workload = Workload { precision: measurement.precision, ..Workload::default() };
@@ -344,6 +348,7 @@ fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
         estimate: estimator.cost(&candidate, &seen.work),
         convert_s: if seen.work.convert_bytes == 0 { 0.0 } else { cost.convert_s },
         spmv_s: cost.spmv_s,
+        runs_s: timing.runs().map(|samples| samples.min_s).collect(),
         candidate,
     })
 }

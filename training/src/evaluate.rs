@@ -11,6 +11,7 @@ use ellect::device::Device;
 use ellect::model::{Model, Predictor};
 use serde::Serialize;
 
+use crate::again::Again;
 use crate::by_features::{self, Counted};
 use crate::case::Case;
 use crate::dataset;
@@ -92,6 +93,8 @@ pub struct Report {
     pub there: Vec<Total>,
     /// Median of the absolute error of predicted times, candidates within twice the best.
     pub median_error: f64,
+    /// What one run of timing tells of the next, where some were timed in several.
+    pub again: Option<Again>,
     /// Classes of matrices.
     pub classes: Vec<Class>,
 }
@@ -230,6 +233,7 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
         totals,
         there,
         median_error,
+        again: Again::of(cases),
     })
 }
 
@@ -463,6 +467,13 @@ impl Report {
                 all.worst_source,
                 all.speedup,
                 percent(all.losses)
+            );
+        }
+        if let Some(Again { cases, best_over_chosen, worst, worst_source }) = &self.again {
+            text += &format!(
+                "\nTiming itself: of {cases} matrices where what is near the best was timed in two \
+                 runs, what was fastest in the first reaches {best_over_chosen:.4} of the best in \
+                 the second, {worst:.3} on {worst_source}.\n"
             );
         }
         text += "\n| products | total over incumbent, features and conversion counted | the least \

@@ -5,6 +5,7 @@
 //! a format; [`evaluate()`] replays the choice on predictions made without the matrix's family.
 //! Nothing here is needed to predict: a model is plain numbers ([`ellect::model`]).
 
+mod again;
 mod by_features;
 pub mod card;
 pub mod case;

@@ -256,7 +256,7 @@ impl AtAGlance {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use ellect::choose::CSR;
     use ellect::cost::{Cost, Source, TERMS};
 
@@ -265,7 +265,7 @@ mod tests {
     use crate::tree::tests::case;
 
     /// A trial of so many microseconds a product.
-    fn trial(name: &str, spmv_us: f64) -> Trial {
+    pub(crate) fn trial(name: &str, spmv_us: f64) -> Trial {
         let spmv_s = spmv_us * 1e-6;
         let convert_s = if name == CSR { 0.0 } else { 1e-3 };
         let source = Source::Estimated;
@@ -276,6 +276,7 @@ mod tests {
             estimate: Cost { convert_s, update_s: 0.0, spmv_s, bytes: 1, source },
             convert_s,
             spmv_s,
+            runs_s: Vec::new(),
         }
     }
 

@@ -408,6 +408,7 @@ mod tests {
         assert!(!origin(&records, "").contains("revision"));
         assert_eq!(origin(&[], "abc1234"), "");
     }
+
     #[test]
     fn records_are_compared_with_csr_of_their_own_run() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/results/h200.jsonl");
