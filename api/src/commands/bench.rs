@@ -82,6 +82,26 @@ struct Record {
     measurement: Measurement,
 }
 
+impl Record {
+    /// Seconds of a product, where it was timed.
+    fn spmv_s(&self) -> Option<f64> {
+        match &self.measurement.outcome {
+            Outcome::Timed(timing) => Some(timing.spmv.median_s),
+            _ => None,
+        }
+    }
+}
+
+/// The incumbent among records of one matrix in one precision, and its time: that of this run, or of
+/// the first that has one.
+fn incumbent<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a Record, f64)> {
+    let of_run = |r: &&&Record| run.is_none_or(|run| r.run == run);
+    INCUMBENTS.into_iter().find_map(|name| {
+        let mut named = group.iter().filter(|r| r.measurement.candidate == name);
+        named.find(of_run).and_then(|r| Some((*r, r.spmv_s()?)))
+    })
+}
+
 /// Times, or reads records, and prints them or the table of them.
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     if bench.features {
@@ -282,22 +302,12 @@ fn table(records: &[Record]) -> String {
         groups.entry((at, record.measurement.precision)).or_default().push(record);
     }
     for ((at, precision), mut group) in groups {
-        let spmv_s = |r: &Record| match &r.measurement.outcome {
-            Outcome::Timed(timing) => Some(timing.spmv.median_s),
-            _ => None,
-        };
-        group.retain(|r| spmv_s(r).is_some());
-        group
-            .sort_by(|a, b| spmv_s(a).partial_cmp(&spmv_s(b)).unwrap_or(std::cmp::Ordering::Equal));
+        group.retain(|r| r.spmv_s().is_some());
+        group.sort_by(|a, b| {
+            a.spmv_s().partial_cmp(&b.spmv_s()).unwrap_or(std::cmp::Ordering::Equal)
+        });
         let Some(first) = group.first() else { continue };
-        let incumbent = |run: Option<usize>| {
-            let of_run = |r: &&&Record| run.is_none_or(|run| r.run == run);
-            INCUMBENTS.into_iter().find_map(|name| {
-                let mut named = group.iter().filter(|r| r.measurement.candidate == name);
-                named.find(of_run).and_then(|r| Some((*r, spmv_s(r)?)))
-            })
-        };
-        let Some((base, base_s)) = incumbent(None) else { continue };
+        let Some((base, base_s)) = incumbent(&group, None) else { continue };
         text += &format!(
             "\n## {}, {precision}\n{} rows, {} nonzeros\n\n",
             order[at], first.nrows, first.nnz
@@ -312,8 +322,8 @@ fn table(records: &[Record]) -> String {
                 continue;
             }
             seen.push(format);
-            let Some(s) = spmv_s(r) else { continue };
-            let csr_s = incumbent(Some(r.run)).map_or(base_s, |(_, own_s)| own_s);
+            let Some(s) = r.spmv_s() else { continue };
+            let csr_s = incumbent(&group, Some(r.run)).map_or(base_s, |(_, own_s)| own_s);
             let convert_s = r.measurement.cost().map_or(0.0, |cost| cost.convert_s);
             text += &format!(
                 "| {} | {:.1} | {:.2} | {} | {:.0} |\n",
@@ -331,45 +341,33 @@ fn table(records: &[Record]) -> String {
 /// Markdown: how many times as fast as the incumbent the best candidates are, over all matrices,
 /// in their own basis and where another order of rows and columns may be had too.
 fn summary(records: &[Record]) -> String {
-    // CSR in each run of a matrix, and in any: its place in INCUMBENTS and its time.
-    let mut csr: BTreeMap<(Precision, &str, Option<usize>), (usize, f64)> = BTreeMap::new();
-    let timed = |record: &Record| match &record.measurement.outcome {
-        Outcome::Timed(timing) => Some(timing.spmv.median_s),
-        _ => None,
-    };
-    for record in records {
-        let m = &record.measurement;
-        let place = INCUMBENTS.iter().position(|name| *name == m.candidate);
-        let (Some(place), Some(time_s), Basis::Original) = (place, timed(record), m.basis) else {
-            continue;
-        };
-        for run in [Some(record.run), None] {
-            let held = csr.entry((m.precision, &record.matrix, run)).or_insert((place, time_s));
-            if place < held.0 {
-                *held = (place, time_s);
-            }
-        }
+    let mut matrices: BTreeMap<(Precision, &str), Vec<&Record>> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.spmv_s().is_some()) {
+        matrices.entry((record.measurement.precision, &record.matrix)).or_default().push(record);
     }
     // How many times as fast the best candidates are: in the original basis, and in any.
-    let mut best: BTreeMap<(Precision, &str), [f64; 2]> = BTreeMap::new();
-    for record in records {
-        let m = &record.measurement;
-        let mut bases = [Some(record.run), None].into_iter();
-        let base = bases.find_map(|run| csr.get(&(m.precision, record.matrix.as_str(), run)));
-        let (Some((_, csr_s)), Some(time_s)) = (base, timed(record)) else { continue };
-        let [original, any] = best.entry((m.precision, &record.matrix)).or_default();
-        *any = any.max(csr_s / time_s);
-        if m.basis == Basis::Original {
-            *original = original.max(csr_s / time_s);
+    let speed_ups = |group: &Vec<&Record>| {
+        let is_original = |record: &&Record| record.measurement.basis == Basis::Original;
+        let original: Vec<&Record> = group.iter().copied().filter(is_original).collect();
+        let (_, first_s) = incumbent(&original, None)?;
+        let mut best = [0.0_f64; 2];
+        for record in group {
+            let csr_s = incumbent(&original, Some(record.run)).map_or(first_s, |(_, own_s)| own_s);
+            let speed_up = csr_s / record.spmv_s()?;
+            best[1] = best[1].max(speed_up);
+            if is_original(record) {
+                best[0] = best[0].max(speed_up);
+            }
         }
-    }
+        Some(best)
+    };
     let mut text = String::from(
         "\n## All matrices\n\n| precision | matrices | best over CSR, geometric mean | in any basis \
          | least |\n|---|---|---|---|---|\n",
     );
     for precision in Precision::ALL {
-        let of = best.iter().filter(|((of, _), _)| *of == precision);
-        let speed_ups: Vec<[f64; 2]> = of.map(|(_, &speed_ups)| speed_ups).collect();
+        let of = matrices.iter().filter(|((of, _), _)| *of == precision);
+        let speed_ups: Vec<[f64; 2]> = of.filter_map(|(_, group)| speed_ups(group)).collect();
         if speed_ups.is_empty() {
             continue;
         }
