@@ -1,36 +1,71 @@
 // Conversion of a CSR matrix that the GPU holds to the diagonals of hacks of rows
 // (src/format/diagonals.rs says in which order).
 //
-// Launch: hack_offsets in one block a hack, of as many threads as it has rows but at most 256;
-// fill_diagonals in blocks of 128 threads, a thread a row of the hacks. A hack is a multiple of 32
-// rows, at most 1,024. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
+// Launch: hack_offsets in one block a hack, of as many threads as it has rows but at most 256, and
+// small_hack_offsets where that is at most 128; fill_diagonals in blocks of 128 threads, a thread a row
+// of the hacks. A hack is a multiple of 32 rows, at most 1,024. Row pointers are 32-bit (`*_narrow`) or
+// 64-bit (`*_wide`).
 #include "common.cuh"
 
 constexpr uint32_t full = 0xffffffffu;
 constexpr int32_t none = 0x7fffffff;  // larger than any offset
 
-// Offsets that are marked at a time, a bit each.
-constexpr uint32_t MARKS = 1 << 17;
-
 // Loads that are under way at a time.
 constexpr int batch = 8;
 
-// The diagonals of each hack in rising order, found by marks of their offsets: as many offsets at a
+// Rows of a hack at most; offsets that are marked at a time, a bit each.
+template <bool small> constexpr uint32_t ROWS = small ? 128 : 1024;
+template <bool small> constexpr uint32_t MARKS = small ? 1 << 16 : 1 << 17;
+
+// Entries of a small hack's longest row, up to which other rows are compared with it: at most `keep`.
+constexpr uint32_t LISTED = 64;
+
+// Calls put(offset, place) for entries `begins` of rows of a hack, `depth` a row at a time, a warp 32
+// rows, until stop() is true; `place` counts within the row, offset is -none where there is none.
+template <int depth, class Offset, class Put, class Stop>
+__device__ __forceinline__ void walk_rows(uint64_t first, uint32_t rows, const Offset* begins,
+                                          const uint32_t* __restrict__ col_idx, const Put& put,
+                                          const Stop& stop) {
+    constexpr int rows_a_part = 32 / depth;
+    const uint32_t lane = threadIdx.x % 32;
+    for (uint32_t r0 = threadIdx.x / 32 * 32; r0 < rows; r0 += blockDim.x) {
+        const uint32_t r = r0 + lane;
+        const uint32_t length = r < rows ? uint32_t(begins[r + 1] - begins[r]) : 0;
+        const uint32_t longest = __reduce_max_sync(full, length);
+        for (uint32_t k0 = 0; k0 < longest; k0 += depth) {
+            for (int part = 0; part < 32; part += batch * rows_a_part) {
+                int32_t offset[batch];
+#pragma unroll
+                for (int b = 0; b < batch; b++) {
+                    const uint32_t row = r0 + part + b * rows_a_part + lane / depth;
+                    const Offset at = row < rows ? begins[row] + k0 + lane % depth : 0;
+                    const bool is = row < rows && at < begins[row + 1];
+                    offset[b] = is ? int32_t(int64_t(col_idx[at]) - int64_t(first + row)) : -none;
+                }
+#pragma unroll
+                for (int b = 0; b < batch; b++) put(offset[b], k0 + lane % depth);
+                if (stop()) return;
+            }
+        }
+    }
+}
+
+// The diagonals of each hack in rising order. Most often the longest row of a small one has an entry
+// on each of them; else they are found by marks of their offsets, a bit each: as many offsets at a
 // time as there are marks, from the least that is left.
 //
 // With `offsets` null it counts: counts[h] = diagonals of hack h, where they are at most `most`, and
 // keeps the first `keep` of them; otherwise it writes them all, those that were not kept found again.
-template <int depth, class Offset>
+template <int depth, bool small, class Offset>
 __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint32_t most,
                                              uint32_t keep, const Offset* __restrict__ row_ptr,
                                              const uint32_t* __restrict__ col_idx, uint32_t* counts,
                                              int32_t* kept, const uint32_t* narrow,
                                              const uint64_t* wide, int32_t* offsets) {
-    constexpr int rows_a_part = 32 / depth;
-    __shared__ uint32_t marks[MARKS / 32];
-    __shared__ Offset begins[1025];
-    __shared__ uint32_t sums[8];
-    __shared__ int32_t lowest, highest, next;
+    __shared__ uint32_t marks[MARKS<small> / 32];
+    __shared__ Offset begins[ROWS<small> + 1];
+    __shared__ uint32_t sums[8], widest;
+    __shared__ int32_t list[LISTED], lowest, highest, next;
     const uint32_t h = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint64_t first = uint64_t(h) * hack;
     const uint32_t rows = uint32_t(min(uint64_t(hack), nrows - first));
@@ -43,57 +78,71 @@ __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint
         }
     }
     for (uint32_t r = threadIdx.x; r <= rows; r += blockDim.x) begins[r] = row_ptr[first + r];
-    if (threadIdx.x == 0) lowest = none, highest = -none;
+    if (threadIdx.x == 0) lowest = none, highest = -none, widest = 0;
     __syncthreads();
     const auto offset_of = [&](uint32_t r, Offset k) {
         return int32_t(int64_t(col_idx[k]) - int64_t(first + r));
     };
     int32_t low = none, high = -none;
+    uint32_t wide_row = 0;
     for (uint32_t r = threadIdx.x; r < rows; r += blockDim.x) {
         if (begins[r] == begins[r + 1]) continue;
+        const uint64_t length = begins[r + 1] - begins[r];
+        wide_row = max(wide_row, uint32_t(min(length, uint64_t(LISTED + 1))) * 1024 + r);
         low = min(low, offset_of(r, begins[r])), high = max(high, offset_of(r, begins[r + 1] - 1));
     }
     low = __reduce_min_sync(full, low), high = __reduce_max_sync(full, high);
     if (lane == 0) atomicMin(&lowest, low), atomicMax(&highest, high);
+    if (small) {
+        wide_row = __reduce_max_sync(full, wide_row);
+        if (lane == 0) atomicMax(&widest, wide_row);
+    }
     __syncthreads();
-    low = lowest, high = highest;
-    uint32_t found = 0;
+    low = lowest, high = highest, wide_row = widest % 1024;
+    uint32_t found = widest / 1024;
+    if (small && !offsets && found <= LISTED) {
+        for (uint32_t d = threadIdx.x; d < found; d += blockDim.x)
+            list[d] = offset_of(wide_row, begins[wide_row] + d);
+        __syncthreads();
+        bool other = false;
+        walk_rows<depth>(
+            first, rows, begins, col_idx,
+            [&](int32_t offset, uint32_t place) {
+                // A row that lacks some has the others further on.
+                if (offset == -none || list[place] == offset) return;
+                uint32_t d = place;
+                while (d < found && list[d] < offset) d++;
+                other |= d == found || list[d] != offset;
+            },
+            [&] { return __any_sync(full, other); });
+        if (!__syncthreads_or(other)) {
+            for (uint32_t d = threadIdx.x; d < found; d += blockDim.x) kept[d] = list[d];
+            if (threadIdx.x == 0) counts[h] = found;
+            return;
+        }
+    }
+    found = 0;
     while (low <= high && found <= most) {
-        const uint32_t span = uint32_t(min(int64_t(high) - low + 1, int64_t(MARKS)));
+        const uint32_t span = uint32_t(min(int64_t(high) - low + 1, int64_t(MARKS<small>)));
         const uint32_t words = (span + 31) / 32;
         for (uint32_t w = threadIdx.x; w < words; w += blockDim.x) marks[w] = 0;
         if (threadIdx.x == 0) next = none;
         __syncthreads();
         int32_t beyond = none;
-        for (uint32_t r0 = warp * 32; r0 < rows; r0 += blockDim.x) {
-            const uint32_t r = r0 + lane;
-            const uint32_t length = r < rows ? uint32_t(begins[r + 1] - begins[r]) : 0;
-            const uint32_t longest = __reduce_max_sync(full, length);
-            for (uint32_t k0 = 0; k0 < longest; k0 += depth) {
-                for (int part = 0; part < 32; part += batch * rows_a_part) {
-                    int32_t offset[batch];
-#pragma unroll
-                    for (int b = 0; b < batch; b++) {
-                        const uint32_t row = r0 + part + b * rows_a_part + lane / depth;
-                        const Offset at = row < rows ? begins[row] + k0 + lane % depth : 0;
-                        const bool is = row < rows && at < begins[row + 1];
-                        offset[b] = is ? offset_of(row, at) : -none;
-                    }
-#pragma unroll
-                    for (int b = 0; b < batch; b++) {
-                        const int64_t away = int64_t(offset[b]) - low;
-                        if (away < 0) continue;
-                        if (away >= span) {
-                            beyond = min(beyond, offset[b]);
-                            continue;
-                        }
-                        uint32_t* const word = marks + away / 32;
-                        const uint32_t bit = 1u << (away % 32);
-                        if (!(*(volatile uint32_t*)word & bit)) atomicOr(word, bit);
-                    }
+        walk_rows<depth>(
+            first, rows, begins, col_idx,
+            [&](int32_t offset, uint32_t) {
+                const int64_t away = int64_t(offset) - low;
+                if (away < 0) return;
+                if (away >= span) {
+                    beyond = min(beyond, offset);
+                    return;
                 }
-            }
-        }
+                uint32_t* const word = marks + away / 32;
+                const uint32_t bit = 1u << (away % 32);
+                if (!(*(volatile uint32_t*)word & bit)) atomicOr(word, bit);
+            },
+            [] { return false; });
         beyond = __reduce_min_sync(full, beyond);
         if (lane == 0 && beyond != none) atomicMin(&next, beyond);
         __syncthreads();
@@ -202,15 +251,19 @@ __device__ __forceinline__ void fill_diagonals(uint32_t nrows, uint32_t hack, ui
     KERNELS(16, width, Offset)                                                                    \
     KERNELS(32, width, Offset)
 #define KERNELS(depth, width, Offset)                                                             \
-    extern "C" __global__ void __launch_bounds__(256) hack_offsets##depth##_##width(              \
+    OFFSETS(hack_offsets, false, depth, width, Offset)                                            \
+    OFFSETS(small_hack_offsets, true, depth, width, Offset)                                       \
+    FILL(depth, width, Offset, f64, double)                                                       \
+    FILL(depth, width, Offset, f32, float)
+#define OFFSETS(name, small, depth, width, Offset)                                                \
+    extern "C" __global__ void __launch_bounds__(small ? 128 : 256, small ? 12 : 8)               \
+    name##depth##_##width(                                                                        \
         uint32_t nrows, uint32_t hack, uint32_t most, uint32_t keep, const Offset* row_ptr,       \
         const uint32_t* col_idx, uint32_t* counts, int32_t* kept, const uint32_t* narrow,         \
         const uint64_t* wide, int32_t* offsets) {                                                 \
-        hack_offsets<depth, Offset>(nrows, hack, most, keep, row_ptr, col_idx, counts, kept,      \
-                                    narrow, wide, offsets);                                       \
-    }                                                                                             \
-    FILL(depth, width, Offset, f64, double)                                                       \
-    FILL(depth, width, Offset, f32, float)
+        hack_offsets<depth, small, Offset>(nrows, hack, most, keep, row_ptr, col_idx, counts,     \
+                                           kept, narrow, wide, offsets);                          \
+    }
 #define FILL(depth, width, Offset, name, T)                                                       \
     extern "C" __global__ void __launch_bounds__(128) fill_diagonals##depth##_##width##_##name(   \
         uint32_t nrows, uint32_t hack, uint32_t hacks, const Offset* row_ptr,                     \

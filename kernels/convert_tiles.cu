@@ -17,18 +17,10 @@ constexpr uint32_t BASED = 64;
 
 constexpr uint32_t full = 0xffffffffu;
 
-// The last of low..high (both of them rows or one past) that is `right`; all before it are, `low`
-// is. It looks around `guess` first.
+// The last of low..high (both of them rows or one past) that is `right`; all before it are, `low` is.
 template <class Test>
-__device__ __forceinline__ uint64_t last_right(uint64_t low, uint64_t high, uint64_t guess,
-                                               const Test& right) {
+__device__ __forceinline__ uint64_t last_right(uint64_t low, uint64_t high, const Test& right) {
     high++;
-    if (guess > low + 16 && guess + 16 < high) {
-        const uint64_t at = guess - 16 + threadIdx.x % 32;
-        const uint32_t rights = __popc(__ballot_sync(full, right(at)));
-        if (rights > 0) low = guess - 17 + rights;
-        if (rights < 32) high = guess - 16 + rights;
-    }
     while (high - low > 1) {
         const uint64_t stride = (high - low + 31) / 32;
         const uint64_t at = low + (threadIdx.x % 32 + 1) * stride;
@@ -67,6 +59,9 @@ __device__ __forceinline__ void last_right_of_both(uint64_t high, const First& f
 // Rows of a chunk whose bounds are loaded ahead: those of full tiles, of 2 entries a row.
 constexpr uint64_t NEAR = 8192;
 
+// Rows whose bounds a warp looks at together.
+constexpr uint32_t WINDOW = 128;
+
 // Tiles of at most `most` entries and rows, cut between rows where none is longer (pcsr): those of
 // chunk `c`, by a warp. A chunk starts at the row where entries and rows reach a multiple of
 // `weight`. Calls put(t, row, entry) with the end of its t-th tile, and gives how many there are;
@@ -88,27 +83,57 @@ __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uin
     for (uint64_t i = row + threadIdx.x % 32 * line; i < min(end, row + NEAR); i += 32 * line)
         near |= row_ptr[i];
     asm volatile("" ::"r"(uint32_t(near)));
-    uint64_t entry = row_ptr[row];
+    // Where row `row` begins, and the entries before it that are taken.
+    uint64_t begin = row_ptr[row], entry = begin;
     const uint64_t end_entry = row_ptr[end];
     uint32_t t = 0;
     uint64_t rows_before = 0;
     while (row < end || entry < end_entry) {
         const uint64_t reach = min(entry + most, end_entry);
-        if (row_ptr[row] > reach) {
+        if (begin > reach) {
             entry = reach;
         } else {
-            const uint64_t last = min(row + most, end);
-            const uint64_t begun = row;
-            row = last_right(row, last, row + rows_before,
-                             [&](uint64_t i) { return row_ptr[i] <= reach; });
+            const uint64_t last = min(row + most, end), begun = row;
+            // Where some rows begin, around the one where the tile ends if it is like the one before.
+            const uint64_t base = rows_before > WINDOW ? row + rows_before - WINDOW / 2 : row;
+            Offset begins[WINDOW / 32];
+            uint32_t rights = 0;
+#pragma unroll
+            for (uint32_t i = 0; i < WINDOW / 32; i++)
+                begins[i] = row_ptr[min(base + 32 * i + threadIdx.x % 32, end)];
+#pragma unroll
+            for (uint32_t i = 0; i < WINDOW / 32; i++) {
+                const bool is = base + 32 * i + threadIdx.x % 32 <= last && begins[i] <= reach;
+                rights += __popc(__ballot_sync(full, is));
+            }
+            const auto begin_of = [&](uint32_t at) {
+                Offset found = 0;
+#pragma unroll
+                for (uint32_t i = 0; i < WINDOW / 32; i++) {
+                    const Offset other = __shfl_sync(full, begins[i], at % 32);
+                    found = at / 32 == i ? other : found;
+                }
+                return uint64_t(found);
+            };
+            uint64_t next;
+            if (rights > 0 && rights < WINDOW) {
+                row = base + rights - 1;
+                begin = begin_of(rights - 1), next = begin_of(rights);
+            } else {
+                const uint64_t low = rights > 0 ? base + WINDOW - 1 : row;
+                row = last_right(low, rights > 0 ? last : min(base - 1, last),
+                                 [&](uint64_t i) { return row_ptr[i] <= reach; });
+                begin = row_ptr[row], next = row_ptr[min(row + 1, end)];
+            }
             rows_before = row - begun;
-            entry = row_ptr[row];
-            if (row < last && row_ptr[row + 1] - entry > most && entry < reach) {
+            entry = begin;
+            if (row < last && next - entry > most && entry < reach) {
                 row++;
+                begin = next;
                 entry = reach;
             }
         }
-        split |= entry < row_ptr[row];
+        split |= entry < begin;
         put(t, uint32_t(row), Offset(entry));
         t++;
     }

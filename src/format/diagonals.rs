@@ -247,6 +247,9 @@ fn product(
     Launch::over("diagonals", kernel, nrows.div_ceil(2) as u64, 256, args)
 }
 
+/// Rows of a small hack, at most: `ROWS` of the kernels.
+const SMALL: usize = 128;
+
 /// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`].
 pub(super) fn build(
     builder: &mut dyn Builder,
@@ -270,7 +273,8 @@ pub(super) fn build(
         let sizes = [nrows, hack, most as usize, keep].map(|size| Arg::U32(size as u32));
         let from = [Arg::RowPtr, Arg::ColIdx, counts, kept];
         let args = sizes.into_iter().chain(from).chain(starts).chain([offsets]).collect();
-        let kernel = format!("hack_offsets{depth}_{}", matrix.offset_name());
+        let stem = if hack <= SMALL { "small_hack_offsets" } else { "hack_offsets" };
+        let kernel = format!("{stem}{depth}_{}", matrix.offset_name());
         let block = hack.min(256);
         Launch::over("convert_diagonals", kernel, (hacks * block) as u64, block as u32, args)
     };
