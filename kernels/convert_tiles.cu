@@ -1,15 +1,15 @@
 // Tiles of a CSR matrix that the GPU holds (src/format/tiles.rs), and their conversion to tiles sorted
 // by column (src/format/stcsr.rs says in which order). Sorts and sums of a block are CUB's.
 //
-// Launch: find_tiles and place_tiles in blocks of 256 threads, a warp a chunk of tiles; sort_tiles in
-// blocks of tile / 8 threads, one block a tile; wide_tiles in blocks of 256 over tiles, pack_tiles and
+// Launch: find_tiles in blocks of 256 threads, a warp a chunk of tiles; sort_tiles in blocks of
+// tile / 8 threads, one block a tile; wide_tiles in blocks of 256 over tiles, pack_tiles and
 // update_tiles over threads of the product. Row pointers are 32-bit (`*_narrow`) or 64-bit
 // (`*_wide`).
 #include "sums.cuh"
 #include "tiles.cuh"
 
 #include <cub/block/block_radix_sort.cuh>
-#include <cub/block/block_scan.cuh>
+#include <cub/block/block_reduce.cuh>
 
 // Slots of a thread; sorted entries that share a first column.
 constexpr int EACH = OWN;
@@ -144,66 +144,58 @@ __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uin
 // with more, which only long rows make, they are found again.
 constexpr uint32_t KEPT = 64;
 
-// Counts the tiles of all chunks: starts[c] = tiles before chunk c, *total = all of them, *splits = 1
-// where one ends within a row. The last block to end sums; *ended is 0 before.
+// Writes the tiles of all chunks: tile t begins at tile_rows[t], tile_ptr[t]; *total = how many there
+// are, *splits = 1 where one ends within a row. A block takes the next 8 chunks, as *taken tells, and
+// waits for blocks before it, which are at work or have ended: found[b] = tiles of those of block b,
+// and one more. All of these are 0 before.
 template <class Offset>
 __device__ __forceinline__ void find_tiles(uint32_t nrows, uint32_t most, uint64_t weight,
                                            uint32_t chunks, const Offset* __restrict__ row_ptr,
-                                           uint32_t* starts, uint32_t* kept_rows, Offset* kept_ptr,
-                                           uint32_t* ended, uint32_t* total, uint32_t* splits) {
-    using Scan = cub::BlockScan<uint32_t, 256>;
-    constexpr uint32_t each = 4;
-    __shared__ typename Scan::TempStorage storage;
-    __shared__ bool last;
-    const uint32_t c = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    const bool writes = threadIdx.x % 32 == 0;
+                                           uint32_t* tile_rows, Offset* tile_ptr, uint32_t* found,
+                                           uint32_t* taken, uint32_t* total, uint32_t* splits) {
+    constexpr uint32_t warps = 8;
+    using Sum = cub::BlockReduce<uint32_t, 32 * warps>;
+    __shared__ typename Sum::TempStorage storage;
+    __shared__ uint32_t kept_rows[warps][KEPT], counts[warps], block, before;
+    __shared__ Offset kept_ptr[warps][KEPT];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (threadIdx.x == 0) block = atomicAdd(taken, 1u);
+    __syncthreads();
+    const uint32_t b = block, c = b * warps + warp;
+    uint32_t count = 0;
     if (c < chunks) {
         bool split = false;
-        const uint64_t kept = uint64_t(c) * KEPT;
-        const auto keep = [&](uint32_t t, uint32_t row, Offset entry) {
-            if (writes && t < KEPT) kept_rows[kept + t] = row, kept_ptr[kept + t] = entry;
-        };
-        const uint32_t count = cut_chunk<Offset>(nrows, most, weight, chunks, c, row_ptr, split, keep);
-        if (writes) {
-            starts[c] = count;
-            if (split) *splits = 1;
-        }
+        count = cut_chunk<Offset>(nrows, most, weight, chunks, c, row_ptr, split,
+                                  [&](uint32_t t, uint32_t row, Offset entry) {
+                                      if (lane != 0 || t >= KEPT) return;
+                                      kept_rows[warp][t] = row, kept_ptr[warp][t] = entry;
+                                  });
+        if (lane == 0 && split) *splits = 1;
     }
-    __threadfence();
+    if (lane == 0) counts[warp] = count;
     __syncthreads();
-    if (threadIdx.x == 0) last = atomicAdd(ended, 1u) == gridDim.x - 1;
-    __syncthreads();
-    if (!last) return;
-    __threadfence();
-    uint32_t before = 0;
-    for (uint64_t base = 0; base < chunks; base += 256 * each) {
-        const uint64_t at = base + threadIdx.x * each;
-        uint32_t start[each], sum;
+    uint32_t own = 0, start = 0;
 #pragma unroll
-        for (uint32_t i = 0; i < each; i++) start[i] = at + i < chunks ? __ldcg(starts + at + i) : 0;
-        Scan(storage).ExclusiveSum(start, start, sum);
-#pragma unroll
-        for (uint32_t i = 0; i < each; i++)
-            if (at + i < chunks) starts[at + i] = before + start[i];
-        before += sum;
-        __syncthreads();
+    for (uint32_t w = 0; w < warps; w++) {
+        start += w < warp ? counts[w] : 0;
+        own += counts[w];
     }
-    if (threadIdx.x == 0) starts[chunks] = *total = before;
-}
-
-// Writes the tiles that were counted, a warp a chunk: tile t begins at tile_rows[t], tile_ptr[t].
-template <class Offset>
-__device__ __forceinline__ void place_tiles(uint32_t nrows, uint32_t most, uint64_t weight,
-                                            uint32_t chunks, const Offset* __restrict__ row_ptr,
-                                            const uint32_t* __restrict__ starts,
-                                            const uint32_t* __restrict__ kept_rows,
-                                            const Offset* __restrict__ kept_ptr,
-                                            uint32_t* tile_rows, Offset* tile_ptr) {
-    const uint32_t c = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
-    if (c >= chunks) return;
-    if (c == 0 && lane == 0) tile_rows[0] = 0, tile_ptr[0] = 0;
-    const uint32_t start = starts[c], count = starts[c + 1] - start;
-    const uint64_t first = uint64_t(start) + 1, kept = uint64_t(c) * KEPT;
+    if (threadIdx.x == 0) *(volatile uint32_t*)(found + b) = own + 1;
+    uint32_t others = 0;
+    for (uint32_t i = threadIdx.x; i < b; i += blockDim.x) {
+        uint32_t other;
+        do other = *(const volatile uint32_t*)(found + i);
+        while (other == 0);
+        others += other - 1;
+    }
+    others = Sum(storage).Sum(others);
+    if (threadIdx.x == 0) {
+        before = others;
+        if (b == 0) tile_rows[0] = 0, tile_ptr[0] = 0;
+        if (b == gridDim.x - 1) *total = others + own;
+    }
+    __syncthreads();
+    const uint64_t first = uint64_t(before) + start + 1;
     if (count > KEPT) {
         bool split = false;
         cut_chunk<Offset>(nrows, most, weight, chunks, c, row_ptr, split,
@@ -213,7 +205,7 @@ __device__ __forceinline__ void place_tiles(uint32_t nrows, uint32_t most, uint6
         return;
     }
     for (uint32_t t = lane; t < count; t += 32)
-        tile_rows[first + t] = kept_rows[kept + t], tile_ptr[first + t] = kept_ptr[kept + t];
+        tile_rows[first + t] = kept_rows[warp][t], tile_ptr[first + t] = kept_ptr[warp][t];
 }
 
 // Which sorted entry of its warp is number `k` of this lane's: lanes hold neighbours.
@@ -468,17 +460,10 @@ __device__ __forceinline__ void check_numbers(uint64_t nnz, uint32_t tiles, uint
 #define OFFSETS(width, Offset)                                                                    \
     extern "C" __global__ void __launch_bounds__(256) find_tiles_##width(                         \
         uint32_t nrows, uint32_t most, uint64_t weight, uint32_t chunks, const Offset* row_ptr,   \
-        uint32_t* starts, uint32_t* kept_rows, Offset* kept_ptr, uint32_t* ended,                 \
-        uint32_t* total, uint32_t* splits) {                                                      \
-        find_tiles<Offset>(nrows, most, weight, chunks, row_ptr, starts, kept_rows, kept_ptr,     \
-                           ended, total, splits);                                                 \
-    }                                                                                             \
-    extern "C" __global__ void __launch_bounds__(256) place_tiles_##width(                        \
-        uint32_t nrows, uint32_t most, uint64_t weight, uint32_t chunks, const Offset* row_ptr,   \
-        const uint32_t* starts, const uint32_t* kept_rows, const Offset* kept_ptr,                \
-        uint32_t* tile_rows, Offset* tile_ptr) {                                                  \
-        place_tiles<Offset>(nrows, most, weight, chunks, row_ptr, starts, kept_rows, kept_ptr,    \
-                            tile_rows, tile_ptr);                                                 \
+        uint32_t* tile_rows, Offset* tile_ptr, uint32_t* found, uint32_t* taken, uint32_t* total, \
+        uint32_t* splits) {                                                                       \
+        find_tiles<Offset>(nrows, most, weight, chunks, row_ptr, tile_rows, tile_ptr, found,      \
+                           taken, total, splits);                                                 \
     }                                                                                             \
     PRECISIONS(width, Offset, f64, double, uint64_t)                                              \
     PRECISIONS(width, Offset, f32, float, uint32_t)

@@ -136,27 +136,20 @@ impl FoundTiles {
         let width = if wide { 8 } else { 4 };
         let weight = TILES_A_CHUNK * most as u64;
         let chunks = (nnz as u64 + nrows as u64).div_ceil(weight).max(1);
-        let starts = builder.temporary(4 * (chunks + 1))?;
-        let kept = chunks * KEPT_A_CHUNK;
-        let (kept_rows, kept_entries) =
-            (builder.temporary(4 * kept)?, builder.temporary(width * kept)?);
-        let (ended, total, splits) = (builder.number()?, builder.number()?, builder.number()?);
-        let launch = |stem: &str, out: &[Arg]| {
-            let sizes = [Arg::U32(nrows as u32), Arg::U32(most as u32)];
-            let chunking = [Arg::U64(weight), Arg::U32(chunks as u32), Arg::RowPtr];
-            let found = [starts, kept_rows, kept_entries];
-            let out = out.iter().copied();
-            let args = sizes.into_iter().chain(chunking).chain(found).chain(out).collect();
-            let kernel = format!("{stem}_{}", matrix.offset_name());
-            Launch::over("convert_tiles", kernel, chunks * 32, 256, args)
-        };
-        builder.launch(&launch("find_tiles", &[ended, total, splits]))?;
         // Placed before it is known how many there are, so that one wait does: a tile that is not its
         // chunk's last is full of entries or of rows, or does not fit into one with the next.
         let most_tiles = (3 * (nnz as u64 + nrows as u64)).div_ceil(most as u64) + chunks;
         let rows = builder.array(4 * (most_tiles + 1))?;
         let entries = builder.array(width * (most_tiles + 1))?;
-        builder.launch(&launch("place_tiles", &[rows, entries]))?;
+        let found = builder.temporary_zeros(4 * chunks.div_ceil(CHUNKS_A_BLOCK))?;
+        let (taken, total, splits) = (builder.number()?, builder.number()?, builder.number()?);
+        let sizes = [Arg::U32(nrows as u32), Arg::U32(most as u32)];
+        let chunking = [Arg::U64(weight), Arg::U32(chunks as u32), Arg::RowPtr];
+        let out = [rows, entries, found, taken, total, splits];
+        let args = sizes.into_iter().chain(chunking).chain(out).collect();
+        let kernel = format!("find_tiles_{}", matrix.offset_name());
+        let block = 32 * CHUNKS_A_BLOCK as u32;
+        builder.launch(&Launch::over("convert_tiles", kernel, chunks * 32, block, args))?;
         let count = u64::from(builder.read(total)?);
         let splits = builder.read(splits)? > 0;
         builder.trim(rows, 4 * (count + 1));
@@ -168,8 +161,8 @@ impl FoundTiles {
 /// Tiles that one warp finds: at most, where all are full.
 const TILES_A_CHUNK: u64 = 16;
 
-/// Tiles of a chunk that are kept between counting and placing: `KEPT` of the kernels.
-const KEPT_A_CHUNK: u64 = 64;
+/// Chunks of a block, a warp each: `warps` of the kernel.
+const CHUNKS_A_BLOCK: u64 = 8;
 
 #[cfg(test)]
 mod tests {

@@ -26,9 +26,10 @@ pub(super) struct Conversion<'a, T> {
     temporaries: Vec<Memory>,
     /// Memory for small temporaries, once there are any: taking and giving back cost time, so that
     /// the GPU keeps it for the next conversion. It begins with [`NUMBERS`] 32-bit numbers, of which
-    /// the first two are a 64-bit sum.
+    /// the first two are a 64-bit sum, and with what else is 0 at first.
     workspace: Option<Memory>,
-    /// Bytes of it that are taken, and numbers.
+    /// Bytes of it that are taken, of those that are 0 at first and of the others, and numbers.
+    taken_zeros: u64,
     taken: u64,
     used: usize,
     /// What they were when they were last read, if nothing was launched since.
@@ -46,6 +47,9 @@ const ALIGNMENT: u64 = 256;
 
 /// Bytes of it that the numbers take.
 const TAKEN: u64 = (4 * NUMBERS as u64).next_multiple_of(ALIGNMENT);
+
+/// Bytes of it that are 0 before a conversion.
+const ZEROS: u64 = 16 << 10;
 
 impl Gpu {
     /// Converts a matrix that this GPU holds, on the GPU; `None` where the candidate is converted
@@ -100,7 +104,8 @@ impl<'a, T: Scalar> Conversion<'a, T> {
             arrays: Vec::new(),
             temporaries: Vec::new(),
             workspace: None,
-            taken: TAKEN,
+            taken_zeros: TAKEN,
+            taken: ZEROS,
             used: 2,
             seen: None,
             ended: false,
@@ -130,9 +135,12 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         let spare = self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner).take();
         let workspace = match spare {
             Some(workspace) => workspace,
-            None => Memory::new(WORKSPACE, &self.gpu.queue)?,
+            None => {
+                let workspace = Memory::new(WORKSPACE, &self.gpu.queue)?;
+                workspace.clear(ZEROS as usize)?;
+                workspace
+            }
         };
-        workspace.clear(4 * NUMBERS)?;
         Ok(self.workspace.insert(workspace).address())
     }
 
@@ -203,8 +211,10 @@ impl<'a, T: Scalar> Conversion<'a, T> {
 
 impl<T> Drop for Conversion<'_, T> {
     fn drop(&mut self) {
-        if let Some(workspace) = self.workspace.take() {
-            // The next conversion is queued behind this one.
+        // The next conversion is queued behind this one, and finds it cleared.
+        if let Some(workspace) = self.workspace.take()
+            && workspace.clear(ZEROS as usize).is_ok()
+        {
             *self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner) = Some(workspace);
         }
     }
@@ -255,6 +265,12 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn temporary_zeros(&mut self, bytes: u64) -> Result<Arg> {
+        let end = self.taken_zeros.saturating_add(bytes.max(1));
+        if end <= ZEROS {
+            let at = self.workspace()? + self.taken_zeros;
+            self.taken_zeros = end.next_multiple_of(ALIGNMENT);
+            return Ok(Arg::U64(at));
+        }
         self.ended = false;
         self.temporaries.push(Memory::zeros(bytes, &self.gpu.queue)?);
         Ok(Arg::Temporary(self.temporaries.len() - 1))
