@@ -92,6 +92,12 @@ extern "C" __global__ void __launch_bounds__(256)
     if (i < n) to[i] = from[order ? order[i] : i];
 }
 
+// The numbers of a conversion, a thread each, to page-locked memory of the host.
+extern "C" __global__ void __launch_bounds__(256)
+    tell_numbers(const uint32_t* __restrict__ numbers, uint32_t* host) {
+    host[threadIdx.x] = numbers[threadIdx.x];
+}
+
 // Offsets in 32 bits, for where they hold the last one, which is copied to *total.
 extern "C" __global__ void __launch_bounds__(256)
     narrow_offsets(uint64_t n, const uint64_t* wide, uint32_t* narrow, uint64_t* total) {

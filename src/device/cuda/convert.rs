@@ -8,7 +8,7 @@ use ellect_kernels::primitives;
 
 use super::memory::Memory;
 use super::operator::{CudaOperator, Step, Word, plain};
-use super::{DeviceCsr, Gpu, cusparse};
+use super::{DeviceCsr, Gpu, cusparse, failed};
 use crate::error::{Error, Result};
 use crate::format::{
     Arg, Builder, Candidate, Launch, Matrix, Offsets, Starts, Stop, Target, are_few,
@@ -149,11 +149,16 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         if let Some(seen) = self.seen {
             return Ok(seen);
         }
-        let address = self.workspace()?;
-        let mut host = self.gpu.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        super::memory::read(address, bytemuck::cast_slice_mut(&mut host), &self.gpu.queue)?;
+        let gpu = self.gpu;
+        let mut host = gpu.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        // A kernel writes them there: a copy would wait some microseconds for the engine of copies.
+        let to = host.as_mut_ptr();
+        let args = [self.workspace()?, to as u64].map(Arg::U64).to_vec();
+        self.launch(&Launch::over("convert", "tell_numbers", NUMBERS as u64, 256, args))?;
+        gpu.queue.synchronize().map_err(failed("a kernel"))?;
         let mut numbers = [0; NUMBERS];
-        numbers.copy_from_slice(&host);
+        // SAFETY: the kernel that writes them has ended, and the lock keeps others away.
+        unsafe { to.copy_to_nonoverlapping(numbers.as_mut_ptr(), NUMBERS) };
         (self.seen, self.ended) = (Some(numbers), true);
         Ok(numbers)
     }
