@@ -78,8 +78,8 @@ pub trait Builder {
     /// As [`Builder::array`].
     fn sort_down(&mut self, keys: Arg, rows: Arg, sorted: Arg, n: usize, bits: u32) -> Step<()>;
 
-    /// What kernels have written to a number so far. It waits for them, unless nothing was launched
-    /// since numbers were last read or offsets found.
+    /// What kernels have written to a number so far. It waits for them, unless none was given this
+    /// number since numbers were last read or offsets found.
     ///
     /// # Errors
     /// [`Error::Device`] where a kernel faulted.

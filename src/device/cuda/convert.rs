@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use ellect_kernels::primitives;
 
-use super::memory::Memory;
+use super::memory::{Memory, Queue};
 use super::operator::{CudaOperator, Step, Word, plain};
 use super::{DeviceCsr, Gpu, cusparse, failed};
 use crate::error::{Error, Result};
@@ -24,18 +24,26 @@ pub(super) struct Conversion<'a, T> {
     csr: &'a DeviceCsr<T>,
     arrays: Vec<Memory>,
     temporaries: Vec<Memory>,
-    /// Memory for small temporaries, once there are any: taking and giving back cost time, so that
-    /// the GPU keeps it for the next conversion. It begins with [`NUMBERS`] 32-bit numbers, of which
-    /// the first two are a 64-bit sum, and with what else is 0 at first.
-    workspace: Option<Memory>,
-    /// Bytes of it that are taken, of those that are 0 at first and of the others, and numbers.
+    /// Memory for small temporaries, once there are any.
+    workspace: Option<Workspace>,
+    /// Bytes of it that are taken, of those that are 0 at first and of the others; and numbers.
     taken_zeros: u64,
     taken: u64,
     used: usize,
-    /// What they were when they were last read, if nothing was launched since.
-    seen: Option<[u32; NUMBERS]>,
+    /// What they were when they were last read, and which a kernel was given since.
+    seen: [u32; NUMBERS],
+    given: [bool; NUMBERS],
     /// Whether all that was queued has ended.
     ended: bool,
+}
+
+/// Memory for small temporaries that the GPU keeps for the next conversion, since taking, clearing and
+/// giving back cost time. A part of it holds zeros, of which each conversion has so many bytes; they
+/// begin with [`NUMBERS`] 32-bit numbers, of which the first two are a 64-bit sum.
+pub(super) struct Workspace {
+    memory: Memory,
+    /// Where the next zeros begin.
+    zeros: u64,
 }
 
 /// Numbers that a conversion may use, those of its sums among them.
@@ -45,11 +53,34 @@ pub(super) const NUMBERS: usize = 256;
 const WORKSPACE: u64 = 4 << 20;
 const ALIGNMENT: u64 = 256;
 
-/// Bytes of it that the numbers take.
+/// Bytes of it, from its start, that are cleared together; of these, those of a conversion, and what
+/// the numbers take of them.
+const CLEARED: u64 = 1 << 20;
+const ZEROS: u64 = 16 << 10;
 const TAKEN: u64 = (4 * NUMBERS as u64).next_multiple_of(ALIGNMENT);
 
-/// Bytes of it that are 0 before a conversion.
-const ZEROS: u64 = 16 << 10;
+impl Workspace {
+    fn new(queue: &Arc<Queue>) -> Result<Self> {
+        let memory = Memory::new(WORKSPACE, queue)?;
+        memory.clear(CLEARED as usize)?;
+        Ok(Workspace { memory, zeros: 0 })
+    }
+
+    /// The same for the next conversion, which is queued behind this one.
+    fn next(self) -> Result<Self> {
+        let Workspace { memory, zeros } = self;
+        let zeros = (zeros + ZEROS) % CLEARED;
+        if zeros == 0 {
+            memory.clear(CLEARED as usize)?;
+        }
+        Ok(Workspace { memory, zeros })
+    }
+
+    /// The address of the numbers.
+    fn numbers(&self) -> u64 {
+        self.memory.address() + self.zeros
+    }
+}
 
 impl Gpu {
     /// Converts a matrix that this GPU holds, on the GPU; `None` where the candidate is converted
@@ -73,9 +104,9 @@ impl Gpu {
                 cusparse::check_vendor(candidate, built.vendor.as_ref().map(|(vendor, _)| vendor))?;
                 let bytes = work.arrays.iter().map(Memory::bytes).sum();
                 target.check_bytes(bytes).map_err(|reason| candidate.refused(&reason))?;
-                // What the conversion alone needed goes back behind its kernels, before the wait.
                 let (arrays, ended) = (std::mem::take(&mut work.arrays), work.ended);
-                drop(work);
+                // What the conversion alone needed goes back before a wait, if one is to come.
+                let _kept = ended.then_some(work);
                 CudaOperator::built(self, csr, arrays, &built, ended).map(Some)
             }
             Err(Stop::OnHost) => Ok(None),
@@ -105,9 +136,10 @@ impl<'a, T: Scalar> Conversion<'a, T> {
             temporaries: Vec::new(),
             workspace: None,
             taken_zeros: TAKEN,
-            taken: ZEROS,
+            taken: CLEARED,
             used: 2,
-            seen: None,
+            seen: [0; NUMBERS],
+            given: [false; NUMBERS],
             ended: false,
         }
     }
@@ -127,40 +159,44 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         }
     }
 
-    /// The address of the numbers and the small temporaries.
-    fn workspace(&mut self) -> Result<u64> {
-        if let Some(workspace) = &self.workspace {
-            return Ok(workspace.address());
-        }
-        let spare = self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let workspace = match spare {
+    fn workspace(&mut self) -> Result<&Workspace> {
+        let workspace = match self.workspace.take() {
             Some(workspace) => workspace,
             None => {
-                let workspace = Memory::new(WORKSPACE, &self.gpu.queue)?;
-                workspace.clear(ZEROS as usize)?;
-                workspace
+                let spare =
+                    self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner).take();
+                spare.map_or_else(|| Workspace::new(&self.gpu.queue), Ok)?
             }
         };
-        Ok(self.workspace.insert(workspace).address())
+        Ok(self.workspace.insert(workspace))
     }
 
-    /// What the numbers are now.
-    fn look(&mut self) -> Result<[u32; NUMBERS]> {
-        if let Some(seen) = self.seen {
-            return Ok(seen);
+    /// Notes which numbers a kernel with these arguments may write.
+    fn give(&mut self, args: &[Arg]) {
+        let Some(numbers) = self.workspace.as_ref().map(Workspace::numbers) else { return };
+        for &arg in args {
+            let at = self.address(arg).wrapping_sub(numbers) / 4;
+            match at as usize {
+                0 => self.given[..2].fill(true),
+                at if at < NUMBERS => self.given[at] = true,
+                _ => {}
+            }
         }
+    }
+
+    /// Waits for what the numbers are now.
+    fn look(&mut self) -> Result<()> {
         let gpu = self.gpu;
         let mut host = gpu.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         // A kernel writes them there: a copy would wait some microseconds for the engine of copies.
         let to = host.as_mut_ptr();
-        let args = [self.workspace()?, to as u64].map(Arg::U64).to_vec();
+        let args = [self.workspace()?.numbers(), to as u64].map(Arg::U64).to_vec();
         self.launch(&Launch::over("convert", "tell_numbers", NUMBERS as u64, 256, args))?;
         gpu.queue.synchronize().map_err(failed("a kernel"))?;
-        let mut numbers = [0; NUMBERS];
         // SAFETY: the kernel that writes them has ended, and the lock keeps others away.
-        unsafe { to.copy_to_nonoverlapping(numbers.as_mut_ptr(), NUMBERS) };
-        (self.seen, self.ended) = (Some(numbers), true);
-        Ok(numbers)
+        unsafe { to.copy_to_nonoverlapping(self.seen.as_mut_ptr(), NUMBERS) };
+        (self.given, self.ended) = ([false; NUMBERS], true);
+        Ok(())
     }
 
     /// Calls one of CUB's algorithms: once for its temporary memory, once to work.
@@ -200,10 +236,12 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         })?;
         let narrow = Memory::new(4 * n as u64, &self.gpu.queue)?;
         // Into 32 bits before it is known that they suffice: that is known by the wait for the sum.
-        let to = [sums.address(), narrow.address(), self.workspace()?].map(Arg::U64);
+        let total = self.workspace()?.numbers();
+        let to = [sums.address(), narrow.address(), total].map(Arg::U64);
         let args = [Arg::U64(n as u64)].into_iter().chain(to).collect();
         self.launch(&Launch::over("convert", "narrow_offsets", n as u64, 256, args))?;
-        let [low, high, ..] = self.look()?;
+        self.look()?;
+        let [low, high, ..] = self.seen;
         let total = u64::from(high) << 32 | u64::from(low);
         let is_narrow = Offsets::width(total as usize) == 4;
         let (kept, other) = if is_narrow { (narrow, sums) } else { (sums, narrow) };
@@ -216,10 +254,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
 
 impl<T> Drop for Conversion<'_, T> {
     fn drop(&mut self) {
-        // The next conversion is queued behind this one, and finds it cleared.
-        if let Some(workspace) = self.workspace.take()
-            && workspace.clear(ZEROS as usize).is_ok()
-        {
+        if let Some(workspace) = self.workspace.take().and_then(|workspace| workspace.next().ok()) {
             *self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner) = Some(workspace);
         }
     }
@@ -261,7 +296,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     fn temporary(&mut self, bytes: u64) -> Result<Arg> {
         let end = self.taken.saturating_add(bytes.max(1));
         if end <= WORKSPACE {
-            let at = self.workspace()? + self.taken;
+            let at = self.workspace()?.memory.address() + self.taken;
             self.taken = end.next_multiple_of(ALIGNMENT);
             return Ok(Arg::U64(at));
         }
@@ -272,7 +307,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     fn temporary_zeros(&mut self, bytes: u64) -> Result<Arg> {
         let end = self.taken_zeros.saturating_add(bytes.max(1));
         if end <= ZEROS {
-            let at = self.workspace()? + self.taken_zeros;
+            let at = self.workspace()?.numbers() + self.taken_zeros;
             self.taken_zeros = end.next_multiple_of(ALIGNMENT);
             return Ok(Arg::U64(at));
         }
@@ -284,12 +319,13 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     fn number(&mut self) -> Result<Arg> {
         assert!(self.used < NUMBERS, "a conversion uses more than {NUMBERS} numbers");
         self.used += 1;
-        Ok(Arg::U64(self.workspace()? + 4 * (self.used as u64 - 1)))
+        Ok(Arg::U64(self.workspace()?.numbers() + 4 * (self.used as u64 - 1)))
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<()> {
         let Some(step) = Step::new(self.gpu, launch, |arg| self.word(arg))? else { return Ok(()) };
-        (self.seen, self.ended) = (None, false);
+        self.give(&launch.args);
+        self.ended = false;
         // SAFETY: the arguments are those that the format described for this kernel, of arrays that
         // live until the conversion has ended.
         unsafe { step.launch::<T>([0; 3], T::ZERO, T::ZERO, self.gpu.queue.as_inner()) }
@@ -325,7 +361,10 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn read(&mut self, number: Arg) -> Result<u32> {
-        let at = self.address(number) - self.workspace()?;
-        Ok(self.look()?[at as usize / 4])
+        let at = (self.address(number) - self.workspace()?.numbers()) as usize / 4;
+        if self.given[at] {
+            self.look()?;
+        }
+        Ok(self.seen[at])
     }
 }

@@ -57,7 +57,7 @@ pub struct Gpu {
     /// Where the numbers of a conversion are read to: page-locked, so that they come at once.
     numbers: Mutex<LockedBuffer<u32>>,
     /// Memory for small temporaries of the next conversion.
-    workspace: Mutex<Option<memory::Memory>>,
+    workspace: Mutex<Option<convert::Workspace>>,
     kept: Mutex<features::Kept>,
     overlap: Option<overlap::Overlap>,
     timing: Mutex<()>,
