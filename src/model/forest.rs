@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 /// Marks a leaf in [`Forest::feature`].
 pub const LEAF: u16 = u16::MAX;
 
+/// The largest sum of a forest, either way: sums are logarithms of shares of times, and a time times
+/// e^100 is one still.
+const MOST: f64 = 100.0;
+
 /// Trees whose leaves are added up; node by node in flat arrays, every child after its parent.
 ///
 /// ```text
@@ -46,7 +50,8 @@ impl Forest {
         self.bias + self.scale * self.roots.iter().map(leaf).sum::<f64>()
     }
 
-    /// Whether every walk with so many inputs ends in a leaf.
+    /// Whether every walk with so many inputs ends in a leaf, and no sum goes beyond what logarithms of
+    /// times may.
     ///
     /// # Errors
     /// What is wrong.
@@ -54,9 +59,6 @@ impl Forest {
         let nodes = self.feature.len();
         if self.value.len() != nodes || self.child.len() != nodes {
             return Err(format!("arrays of {nodes}, {} nodes", self.value.len()));
-        }
-        if !self.bias.is_finite() || !self.scale.is_finite() {
-            return Err("a bias or scale that is no number".into());
         }
         if let Some(root) = self.roots.iter().find(|&&root| root as usize >= nodes) {
             return Err(format!("root {root} of {nodes} nodes"));
@@ -74,6 +76,36 @@ impl Forest {
                 return Err(format!("input {} of {inputs}", self.feature[node]));
             }
         }
-        Ok(())
+        let leaves = (0..nodes).filter(|&node| self.feature[node] == LEAF);
+        let leaf = leaves.map(|node| f64::from(self.value[node].abs())).fold(0.0, f64::max);
+        let sum = self.bias.abs() + self.scale.abs() * self.roots.len() as f64 * leaf;
+        // What is no number is no less either.
+        if sum <= MOST { Ok(()) } else { Err(format!("sums of up to {sum:e}, over {MOST}")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_beyond_any_time_are_told() {
+        let stump = |bias, scale, leaf| Forest {
+            bias,
+            scale,
+            roots: vec![0, 0],
+            feature: vec![0, LEAF, LEAF],
+            value: vec![3e38, 0.5, leaf],
+            child: vec![1, 0, 0],
+        };
+        // The threshold counts for nothing; two trees take twice the largest leaf.
+        stump(4.0, 0.5, -96.0).check(1).expect("100 is the most");
+        let what = stump(4.0, 0.5, -97.0).check(1).expect_err("one more");
+        assert_eq!(what, "sums of up to 1.01e2, over 100");
+        for forest in
+            [stump(f64::MAX, 0.0, 0.0), stump(0.0, f64::INFINITY, 0.0), stump(0.0, 1.0, 3e38)]
+        {
+            forest.check(1).expect_err("no time");
+        }
     }
 }

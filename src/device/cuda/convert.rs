@@ -53,9 +53,10 @@ pub(super) const NUMBERS: usize = 256;
 const WORKSPACE: u64 = 4 << 20;
 const ALIGNMENT: u64 = 256;
 
-/// Bytes of it, from its start, that are cleared together; of these, those of a conversion, and what
-/// the numbers take of them.
+/// Bytes of it, from its start, that are cleared together.
 const CLEARED: u64 = 1 << 20;
+
+/// Those of one conversion, and what the numbers take of them.
 const ZEROS: u64 = 16 << 10;
 const TAKEN: u64 = (4 * NUMBERS as u64).next_multiple_of(ALIGNMENT);
 

@@ -54,7 +54,7 @@ pub struct Gpu {
     driver: String,
     monitor: Option<nvml::Monitor>,
     modules: Mutex<HashMap<&'static str, Arc<Kernels>>>,
-    /// Where the numbers of a conversion are read to: page-locked, so that they come at once.
+    /// Where a kernel writes the numbers of a conversion for the host: page-locked.
     numbers: Mutex<LockedBuffer<u32>>,
     /// Memory for small temporaries of the next conversion.
     workspace: Mutex<Option<convert::Workspace>>,
