@@ -64,8 +64,8 @@ constexpr uint32_t WINDOW = 128;
 
 // Tiles of at most `most` entries and rows, cut between rows where none is longer (pcsr): those of
 // chunk `c`, by a warp. A chunk starts at the row where entries and rows reach a multiple of
-// `weight`. Calls put(t, row, entry) with the end of its t-th tile, and gives how many there are;
-// `split` is set where one ends within a row.
+// `weight`. A lane calls put(t, row, entry) with the end of its t-th tile, and all give how many there
+// are; `split` is set where one ends within a row.
 template <class Offset, class Put>
 __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uint64_t weight,
                                               uint32_t chunks, uint32_t c,
@@ -89,10 +89,16 @@ __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uin
     uint32_t t = 0;
     uint64_t rows_before = 0;
     while (row < end || entry < end_entry) {
-        const uint64_t reach = min(entry + most, end_entry);
-        if (begin > reach) {
-            entry = reach;
+        if (begin > entry + most) {
+            // A row that goes on fills some tiles and a part of another.
+            const uint32_t filled = uint32_t((begin - entry - 1) / most);
+            for (uint32_t k = threadIdx.x % 32; k < filled; k += 32)
+                put(t + k, uint32_t(row), Offset(entry + (k + 1) * uint64_t(most)));
+            t += filled;
+            entry += filled * uint64_t(most);
+            split = true;
         } else {
+            const uint64_t reach = min(entry + most, end_entry);
             const uint64_t last = min(row + most, end), begun = row;
             // Where some rows begin, around the one where the tile ends if it is like the one before.
             const uint64_t base = rows_before > WINDOW ? row + rows_before - WINDOW / 2 : row;
@@ -132,10 +138,10 @@ __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uin
                 begin = next;
                 entry = reach;
             }
+            split |= entry < begin;
+            if (threadIdx.x % 32 == 0) put(t, uint32_t(row), Offset(entry));
+            t++;
         }
-        split |= entry < begin;
-        put(t, uint32_t(row), Offset(entry));
-        t++;
     }
     return t;
 }
@@ -167,7 +173,7 @@ __device__ __forceinline__ void find_tiles(uint32_t nrows, uint32_t most, uint64
         bool split = false;
         count = cut_chunk<Offset>(nrows, most, weight, chunks, c, row_ptr, split,
                                   [&](uint32_t t, uint32_t row, Offset entry) {
-                                      if (lane != 0 || t >= KEPT) return;
+                                      if (t >= KEPT) return;
                                       kept_rows[warp][t] = row, kept_ptr[warp][t] = entry;
                                   });
         if (lane == 0 && split) *splits = 1;
@@ -200,7 +206,7 @@ __device__ __forceinline__ void find_tiles(uint32_t nrows, uint32_t most, uint64
         bool split = false;
         cut_chunk<Offset>(nrows, most, weight, chunks, c, row_ptr, split,
                           [&](uint32_t t, uint32_t row, Offset entry) {
-                              if (lane == 0) tile_rows[first + t] = row, tile_ptr[first + t] = entry;
+                              tile_rows[first + t] = row, tile_ptr[first + t] = entry;
                           });
         return;
     }
