@@ -1,7 +1,7 @@
 // Conversion of a CSR matrix that the GPU holds to the diagonals of hacks of rows
 // (src/format/diagonals.rs says in which order).
 //
-// Launch: hack_offsets in one block a hack, of as many threads as it has rows but at most 256, and
+// Launch: hack_offsets in one block a hack, of as many threads as it has rows but at most 512, and
 // small_hack_offsets where that is at most 128; fill_diagonals in blocks of 128 threads, a thread a row
 // of the hacks. A hack is a multiple of 32 rows, at most 1,024. Row pointers are 32-bit (`*_narrow`) or
 // 64-bit (`*_wide`).
@@ -64,7 +64,7 @@ __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint
                                              const uint64_t* wide, int32_t* offsets) {
     __shared__ uint32_t marks[MARKS<small> / 32];
     __shared__ Offset begins[ROWS<small> + 1];
-    __shared__ uint32_t sums[8], widest;
+    __shared__ uint32_t sums[small ? 4 : 16], widest;
     __shared__ int32_t list[LISTED], lowest, highest, next;
     const uint32_t h = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint64_t first = uint64_t(h) * hack;
@@ -256,7 +256,7 @@ __device__ __forceinline__ void fill_diagonals(uint32_t nrows, uint32_t hack, ui
     FILL(depth, width, Offset, f64, double)                                                       \
     FILL(depth, width, Offset, f32, float)
 #define OFFSETS(name, small, depth, width, Offset)                                                \
-    extern "C" __global__ void __launch_bounds__(small ? 128 : 256, small ? 12 : 8)               \
+    extern "C" __global__ void __launch_bounds__(small ? 128 : 512, small ? 12 : 4)               \
     name##depth##_##width(                                                                        \
         uint32_t nrows, uint32_t hack, uint32_t most, uint32_t keep, const Offset* row_ptr,       \
         const uint32_t* col_idx, uint32_t* counts, int32_t* kept, const uint32_t* narrow,         \

@@ -275,7 +275,7 @@ pub(super) fn build(
         let args = sizes.into_iter().chain(from).chain(starts).chain([offsets]).collect();
         let stem = if hack <= SMALL { "small_hack_offsets" } else { "hack_offsets" };
         let kernel = format!("{stem}{depth}_{}", matrix.offset_name());
-        let block = hack.min(256);
+        let block = hack.min(512);
         Launch::over("convert_diagonals", kernel, (hacks * block) as u64, block as u32, args)
     };
     builder.launch(&find([NULL, NULL], NULL))?;
