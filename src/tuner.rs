@@ -3,11 +3,14 @@
 #[cfg(feature = "cuda")]
 mod on_gpu;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::choose::{self, CSR, Choice, Effort, Known, Ranked, Refused, Verify, Workload, is_csr};
+use crate::choose::{
+    self, CSR, Choice, Effort, Known, Ranked, Refused, Thought, Verify, Workload, is_csr,
+};
 use crate::cost::Source;
 use crate::csr::Csr;
 use crate::device::Device;
@@ -223,7 +226,7 @@ impl Tuner {
         let mut timed = match workload.effort {
             Effort::Estimate => return Ok(untimed()),
             Effort::Predict => Vec::new(),
-            Effort::Measure => few(&untimed()),
+            Effort::Measure => few(&untimed(), &choose::choose(structure, device, workload, &[])),
             Effort::Exhaustive => {
                 let choice = untimed();
                 csr_first(&choice).chain(untried(&choice)).cloned().collect()
@@ -500,10 +503,16 @@ fn untried(choice: &Choice) -> impl Iterator<Item = &Candidate> {
     untried.map(|refused| &refused.candidate)
 }
 
-/// What effort measure times.
-fn few(choice: &Choice) -> Vec<Candidate> {
-    let all = choice.ranking.iter().map(|ranked| (&ranked.candidate, ranked.total_us * 1e-6));
-    choose::best_few(all).into_iter().cloned().collect()
+/// What effort measure times of a ranking, and the ranking by estimates alone.
+fn few(choice: &Choice, estimated: &Choice) -> Vec<Candidate> {
+    let seconds = |ranked: &Ranked| (ranked.candidate.to_string(), ranked.total_us * 1e-6);
+    let estimated: HashMap<String, f64> = estimated.ranking.iter().map(seconds).collect();
+    let all = choice.ranking.iter().map(|ranked| {
+        let (name, predicted_s) = seconds(ranked);
+        let estimated_s = estimated.get(&name).copied().unwrap_or(predicted_s);
+        (&ranked.candidate, Thought { predicted_s, estimated_s })
+    });
+    choose::best_few(all, choose::FEW).into_iter().cloned().collect()
 }
 
 #[cfg(test)]

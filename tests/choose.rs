@@ -2,7 +2,7 @@
 
 mod corpus;
 
-use ellect::choose::{self, Choice, Effort, Known, ValuesUse, Workload};
+use ellect::choose::{self, Choice, Effort, Known, Thought, ValuesUse, Workload};
 use ellect::cost::{Cost, Source};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate, Refusal};
@@ -334,10 +334,13 @@ fn few_that_are_timed_are_csr_and_the_best_of_several_formats() {
     ]
     .map(|name| name.parse().expect("a candidate"))
     .into();
-    let few = |seconds: [f64; 7]| -> Vec<String> {
-        let timed = choose::best_few(candidates.iter().zip(seconds));
+    let thought = |predicted: [f64; 7], estimated: [f64; 7]| -> Vec<String> {
+        let both = predicted.into_iter().zip(estimated);
+        let both = both.map(|(predicted_s, estimated_s)| Thought { predicted_s, estimated_s });
+        let timed = choose::best_few(candidates.iter().zip(both), choose::FEW);
         timed.into_iter().map(|candidate| candidate.to_string()).collect()
     };
+    let few = |seconds: [f64; 7]| thought(seconds, seconds);
     let csr = ["cusparse:alg=csr_alg1", "csr"];
     // A variant of the best format comes before a format that is far behind, and after one that is
     // about as good.
@@ -346,4 +349,8 @@ fn few_that_are_timed_are_csr_and_the_best_of_several_formats() {
     assert_eq!(few([1.0, 1.01, 1.02, 1.05, 9.0, 8.0, 3.0])[2..], [&*a, &*st, &*b]);
     assert_eq!(few([1.0, 1.01, 1.02, 1.2, 9.0, 8.0, 3.0])[2..], [&*a, &*b, &*c]);
     assert_eq!(few([3.0, 3.0, 2.0, 1.2, 9.0, 8.0, 1.3])[2..], [&*st, &*coo, &*c]);
+    // The second is what the estimate thinks best of those that are left.
+    let predicted = [1.0, 1.01, 1.02, 1.05, 9.0, 8.0, 3.0];
+    assert_eq!(thought(predicted, [1.0, 1.1, 1.1, 1.05, 9.0, 8.0, 0.9])[2..], [&*a, &*coo, &*st]);
+    assert_eq!(thought(predicted, [0.5, 0.7, 0.6, 1.05, 9.0, 8.0, 0.9])[2..], [&*a, &*c, &*st]);
 }

@@ -223,31 +223,37 @@ pub fn is_csr(candidate: &Candidate) -> bool {
 }
 
 /// Candidates that [`Effort::Measure`] times besides those of CSR.
-const FEW: usize = 3;
+pub const FEW: usize = 3;
 
 /// The share of its time that a candidate counts as slower for each one of its format that is timed
 /// too: predictions tell variants apart better than formats, so another format may surprise more.
 const SAME_FORMAT: f64 = 0.06;
 
-/// What [`Effort::Measure`] times of candidates and the seconds that they are thought to take: all
-/// that multiply the CSR arrays, then the best few of the others.
-pub fn best_few<'a>(candidates: impl Iterator<Item = (&'a Candidate, f64)>) -> Vec<&'a Candidate> {
-    let (csr, others): (Vec<_>, Vec<_>) = candidates.partition(|(candidate, _)| is_csr(candidate));
-    let csr = csr.into_iter().map(|(candidate, _)| candidate).collect();
-    with_best(csr, others, FEW)
+/// The seconds that a candidate is thought to take: as it is predicted, and by the estimate alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thought {
+    /// By the model, or what is best known.
+    pub predicted_s: f64,
+    /// By the closed formulas.
+    pub estimated_s: f64,
 }
 
-/// These candidates and the `most` best others, by the seconds that they are thought to take; of
-/// several formats where they are about as good.
-pub fn with_best<'a>(
-    mut few: Vec<&'a Candidate>,
-    mut others: Vec<(&'a Candidate, f64)>,
+/// What is timed of candidates where the `most` best are: [`FEW`] of them by [`Effort::Measure`]. All
+/// that multiply the CSR arrays; then the best by prediction and by estimate in turns, since where one
+/// of these errs the other seldom does; of several formats where they are about as good.
+pub fn best_few<'a>(
+    candidates: impl Iterator<Item = (&'a Candidate, Thought)>,
     most: usize,
 ) -> Vec<&'a Candidate> {
-    for _ in 0..most.min(others.len()) {
-        let counted = |&(candidate, seconds): &(&Candidate, f64)| {
+    let (csr, mut others): (Vec<_>, Vec<_>) =
+        candidates.partition(|(candidate, _)| is_csr(candidate));
+    let mut few: Vec<&Candidate> = csr.into_iter().map(|(candidate, _)| candidate).collect();
+    for turn in 0..most.min(others.len()) {
+        let counted = |&(candidate, thought): &(&Candidate, Thought)| {
             let format = candidate.format.name();
             let same = few.iter().filter(|other| other.format.name() == format).count();
+            let predicted = turn % 2 == 0;
+            let seconds = if predicted { thought.predicted_s } else { thought.estimated_s };
             seconds * (1.0 + SAME_FORMAT * same as f64)
         };
         let times: Vec<f64> = others.iter().map(counted).collect();

@@ -236,7 +236,8 @@ impl Predictor {
         let mut inputs = self.inputs(&features);
         let suits = works.iter().filter_map(|(candidate, work)| {
             let work = work.as_ref().ok()?;
-            let terms = terms(work, &estimator.times(candidate, work), &sight);
+            let times = estimator.times(candidate, work);
+            let terms = terms(work, &times, &sight, target.device);
             Some((candidate, estimator.cost(candidate, work), terms))
         });
         let mut suits: Vec<_> = suits.collect();

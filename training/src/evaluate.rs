@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail};
 use ellect::Precision;
+use ellect::choose::FEW;
 use ellect::device::Device;
 use ellect::model::{Model, Predictor};
 use serde::Serialize;
@@ -17,9 +18,7 @@ use crate::case::Case;
 use crate::dataset;
 use crate::figures::{self, ESTIMATE, Figure, Figures, MEASURE, MODEL, TWO_TIMED};
 use crate::plan::Plan;
-use crate::replay::{
-    Choices, Score, Trees, best_of_few, best_of_measured, best_s, for_total, named, untimed,
-};
+use crate::replay::{Choices, Score, Trees, best_of_few, best_s, for_total, named, untimed};
 use crate::sight::{trees, without_families};
 use crate::totals::{self, SPMVS, Total};
 use crate::train::{Predicted, Settings, cross_validate, leave_classes_out, predict};
@@ -280,14 +279,14 @@ fn by_model(cases: &[Case], predicted: &[Predicted]) -> Choices {
     Choices::of(MODEL, cases, |i, case| untimed(case, &predicted[i].spmv_s))
 }
 
-/// The best two of the model and the incumbent, timed.
+/// What effort `measure` would take if it timed two besides CSR.
 fn timed(cases: &[Case], predicted: &[Predicted]) -> Choices {
     Choices::of(TWO_TIMED, cases, |i, case| best_of_few(case, &predicted[i], 2))
 }
 
 /// What effort `measure` times, and takes.
 fn by_measuring(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of(MEASURE, cases, |i, case| best_of_measured(case, &predicted[i]))
+    Choices::of(MEASURE, cases, |i, case| best_of_few(case, &predicted[i], FEW))
 }
 
 /// What effort `exhaustive` takes, which times all: what can be had of these candidates.

@@ -3,10 +3,9 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use ellect::choose::{INCUMBENTS, SAMPLE_S, Workload, best_few, is_csr, read_s, settle, with_best};
+use ellect::choose::{INCUMBENTS, SAMPLE_S, Thought, Workload, best_few, is_csr, read_s, settle};
 use ellect::cost::Cost;
 use ellect::features::{Needs, of_rows_alone};
-use ellect::format::Candidate;
 use ellect::model::{AtSight, Rules, sectors, staying, taken};
 use serde::Serialize;
 
@@ -139,30 +138,16 @@ pub fn best_s(case: &Case) -> f64 {
     case.trials.iter().map(|trial| trial.spmv_s).fold(f64::INFINITY, f64::min)
 }
 
-/// Trials with predicted times.
-fn with_times<'a>(
-    case: &'a Case,
-    predicted: &'a Predicted,
-) -> impl Iterator<Item = (&'a Candidate, f64)> {
-    case.trials.iter().zip(&predicted.spmv_s).map(|(trial, &spmv_s)| (&trial.candidate, spmv_s))
-}
-
-/// The best trial of these candidates.
-fn best_of<'a>(case: &'a Case, timed: &[&Candidate]) -> Option<&'a Trial> {
+/// The best of what is timed where the `few` best are, of which effort `measure` takes [`FEW`](ellect::choose::FEW): see
+/// [`best_few`].
+pub fn best_of_few<'a>(case: &'a Case, predicted: &Predicted, few: usize) -> Option<&'a Trial> {
+    let times = predicted.spmv_s.iter().zip(&predicted.estimate_s);
+    let thought = case.trials.iter().zip(times).map(|(trial, (&predicted_s, &estimated_s))| {
+        (&trial.candidate, Thought { predicted_s, estimated_s })
+    });
+    let timed = best_few(thought, few);
     let timed = case.trials.iter().filter(|trial| timed.contains(&&trial.candidate));
     timed.min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
-}
-
-/// The best of the incumbent and of the `few` that are predicted to be the best, all timed.
-pub fn best_of_few<'a>(case: &'a Case, predicted: &Predicted, few: usize) -> Option<&'a Trial> {
-    let mut timed = with_best(Vec::new(), with_times(case, predicted).collect(), few);
-    timed.extend(incumbent(case).map(|trial| &trial.candidate));
-    best_of(case, &timed)
-}
-
-/// The best of what effort `measure` times.
-pub fn best_of_measured<'a>(case: &'a Case, predicted: &Predicted) -> Option<&'a Trial> {
-    best_of(case, &best_few(with_times(case, predicted)))
 }
 
 /// What is taken for so many products by predicted times and estimated conversions.
