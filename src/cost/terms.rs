@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::{Sight, Times};
-use crate::device::{Device, Kind};
 use crate::format::{Candidate, Work};
 
 /// The names of the numbers that [`terms`] gives, in its order, and then of those that [`relate`]
@@ -11,12 +10,10 @@ use crate::format::{Candidate, Work};
 ///
 /// Times are shares of the byte floor, counts are for each nonzero or row of the matrix, or for
 /// each GPU thread that walks whole rows (a lane; 0 where none does), or as they are. Of
-/// `longest_a_lane` it is the entries of the longest row that one lane walks. Of `waves_of_4` and so
-/// on it is the waves of blocks that a GPU takes which holds so many blocks a processor at a time,
-/// over what it would take were the last one full; 0 where no lane walks whole rows. The last four
-/// are estimates over that of the candidate itself: the least of all candidates, of those of its
+/// `longest_a_lane` it is the entries of the longest row that one lane walks. The last four are
+/// estimates over that of the candidate itself: the least of all candidates, of those of its
 /// format, of CSR and of cuSPARSE.
-pub const TERMS: [&str; 36] = [
+pub const TERMS: [&str; 32] = [
     "floor_us",
     "estimate_floors",
     "stream_floors",
@@ -45,39 +42,22 @@ pub const TERMS: [&str; 36] = [
     "tile_steps",
     "tile_steps_most",
     "wait_floors",
-    "waves_of_4",
-    "waves_of_5",
-    "waves_of_6",
-    "waves_of_8",
     "least_estimates",
     "least_of_format_estimates",
     "csr_estimates",
     "cusparse_estimates",
 ];
 
-/// Blocks of kernels that a GPU's processor holds at a time, as their registers allow.
-const BLOCKS_AT_A_TIME: [f64; 4] = [4.0, 5.0, 6.0, 8.0];
-
-/// Threads of these blocks.
-const BLOCK: f64 = 256.0;
-
 /// Where those of [`relate`] begin.
 const RELATED: usize = TERMS.len() - 4;
 
-/// The numbers of a candidate that does this work in these times on a matrix with this sight on this
-/// device, named by [`TERMS`]; 1 for those of [`relate`].
-pub fn terms(work: &Work, times: &Times, sight: &Sight, device: &Device) -> [f64; TERMS.len()] {
+/// The numbers of a candidate that does this work in these times on a matrix with this sight, named
+/// by [`TERMS`]; 1 for those of [`relate`].
+pub fn terms(work: &Work, times: &Times, sight: &Sight) -> [f64; TERMS.len()] {
     let floor_s = times.floor_s.max(f64::MIN_POSITIVE);
     let (rows, nonzeros) = (sight.nrows.max(1) as f64, sight.nnz.max(1) as f64);
     let (entries, steps, lanes) = (work.entries as f64, work.steps as f64, work.lanes as f64);
     let a_lane = |count: f64| if work.lanes == 0 { 0.0 } else { count / lanes };
-    let [of_4, of_5, of_6, of_8] = BLOCKS_AT_A_TIME.map(|blocks| match (device.kind, work.lanes) {
-        (Kind::Host, _) | (_, 0) => 0.0,
-        (Kind::Gpu, _) => {
-            let waves = lanes / (BLOCK * blocks * f64::from(device.processors.max(1)));
-            waves.ceil() / waves
-        }
-    });
     [
         times.floor_s * 1e6,
         times.total_s() / floor_s,
@@ -107,10 +87,6 @@ pub fn terms(work: &Work, times: &Times, sight: &Sight, device: &Device) -> [f64
         work.tile_steps,
         work.tile_steps_most,
         times.wait_s / floor_s,
-        of_4,
-        of_5,
-        of_6,
-        of_8,
         1.0,
         1.0,
         1.0,
@@ -145,33 +121,6 @@ pub fn relate<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choose::{Workload, target};
-    use crate::cost::Estimator;
-    use crate::structure::Structure;
-    use crate::{device, generate};
-
-    #[test]
-    fn waves_are_counted_up_to_whole_ones_where_lanes_walk_rows() {
-        let gpu = device::find("h200").expect("ships");
-        let host = device::find("cpu").expect("ships");
-        let csr = generate::by_name::<f64>("stencil5", 132 * 256 * 10, 1).expect("a class");
-        let structure = Structure::of(&csr);
-        let of_8 = |device: &Device, name: &str| {
-            let target = target(device, &Workload::default());
-            let estimator = Estimator::new(&structure, &target);
-            let candidate: Candidate = name.parse().expect("a candidate");
-            let work = candidate.work(&structure, &target).expect("it suits");
-            let times = estimator.times(&candidate, &work);
-            let at = TERMS.iter().position(|name| *name == "waves_of_8").expect("a term");
-            terms(&work, &times, &estimator.sight(), device)[at]
-        };
-        // 10 blocks a processor are a wave and a quarter of 8: two.
-        let blocks = csr.nrows() as f64 / 256.0 / 132.0;
-        let hll = of_8(&gpu, "hll:hack=32,sort=none,tpr=1,col=32");
-        assert!((hll - 2.0 / (blocks / 8.0)).abs() < 1e-2 && hll > 1.5, "{hll} {blocks}");
-        assert_eq!(of_8(&gpu, "stcsr:tile=1024"), 0.0);
-        assert_eq!(of_8(&host, "hll:hack=32,sort=none,tpr=1,col=32"), 0.0);
-    }
 
     #[test]
     fn estimates_are_related_to_the_least_of_all_of_the_format_and_of_csr() {

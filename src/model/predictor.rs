@@ -236,8 +236,7 @@ impl Predictor {
         let mut inputs = self.inputs(&features);
         let suits = works.iter().filter_map(|(candidate, work)| {
             let work = work.as_ref().ok()?;
-            let times = estimator.times(candidate, work);
-            let terms = terms(work, &times, &sight, target.device);
+            let terms = terms(work, &estimator.times(candidate, work), &sight);
             Some((candidate, estimator.cost(candidate, work), terms))
         });
         let mut suits: Vec<_> = suits.collect();

@@ -12,7 +12,7 @@ use ellect::measure::{Measurement, Outcome, Seen};
 use ellect::structure::Structure;
 use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Fingerprint, Precision};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::corpus::{Families, class_of, kin_of};
@@ -27,7 +27,6 @@ pub struct Trial {
     /// The candidate, as text.
     pub name: String,
     /// The numbers named by [`TERMS`].
-    #[serde(serialize_with = "as_list")]
     pub terms: [f64; TERMS.len()],
     /// The estimate.
     pub estimate: Cost,
@@ -38,11 +37,6 @@ pub struct Trial {
     /// The same in each of its runs.
     #[serde(skip)]
     pub runs_s: Vec<f64>,
-}
-
-/// Numbers as a list, however many.
-fn as_list<S: Serializer>(numbers: &[f64], serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    serializer.collect_seq(numbers)
 }
 
 impl Trial {
@@ -350,7 +344,7 @@ fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
     let times = estimator.times(&candidate, &seen.work);
     Some(Trial {
         name: candidate.to_string(),
-        terms: terms(&seen.work, &times, &seen.sight, device),
+        terms: terms(&seen.work, &times, &seen.sight),
         estimate: estimator.cost(&candidate, &seen.work),
         convert_s: if seen.work.convert_bytes == 0 { 0.0 } else { cost.convert_s },
         spmv_s: cost.spmv_s,

@@ -26,10 +26,10 @@ pub enum Learner {
 }
 
 /// Trees of an averaging ensemble, and their depth: more predict little better and take longer.
-const TREES: usize = 40;
+const TREES: usize = 30;
 const DEPTH: u16 = 14;
 /// The fewest rows of a leaf of extra trees: rows near the best are there several times.
-const LEAF_ROWS: usize = 6;
+const LEAF_ROWS: usize = 3;
 /// Trees of a boosted one.
 const ROUNDS: usize = 60;
 
