@@ -286,7 +286,7 @@ fn who_asks_has_all_candidates_ranked_by_the_model_for_few_products_too() {
         assert_eq!(asked.ranking.len(), all);
         assert!(asked.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
         assert!(asked.fingerprint.is_some() && asked.explanation.len() > 2, "{asked:?}");
-        let told = "Times are predicted by the model of h200, estimates where it has none.";
+        let told = "Times on h200 are predicted by a model, estimates where it has none.";
         assert!(asked.explanation.iter().any(|sentence| sentence == told), "{asked:?}");
     }
     // To prepare, a look would take longer than the products.

@@ -239,7 +239,7 @@ fn sources(case: &Case<'_>) -> String {
     if measured > 0 {
         let others = match count(Source::Predicted) {
             0 => "the others are estimates, scaled to the measured time of CSR",
-            _ => "the others are predicted by its model, or estimated where it has none",
+            _ => "the others are predicted by a model, or estimated where it has none",
         };
         let candidates = match measured {
             1 => "1 candidate was".to_string(),
@@ -250,7 +250,7 @@ fn sources(case: &Case<'_>) -> String {
         );
     }
     if count(Source::Predicted) > 0 {
-        return format!("Times are predicted by the model of {on}, estimates where it has none.");
+        return format!("Times on {on} are predicted by a model, estimates where it has none.");
     }
     let missing = match workload.effort {
         Effort::Predict => {
