@@ -222,8 +222,8 @@ pub fn is_csr(candidate: &Candidate) -> bool {
     INCUMBENTS.contains(&candidate.to_string().as_str())
 }
 
-/// Candidates that [`Effort::Measure`] times besides those of CSR.
-pub const FEW: usize = 3;
+/// Candidates that [`Effort::Measure`] times besides those of CSR: by prediction, and by estimate.
+pub const FEW: [usize; 2] = [3, 1];
 
 /// The share of its time that a candidate counts as slower for each one of its format that is timed
 /// too: predictions tell variants apart better than formats, so another format may surprise more.
@@ -238,22 +238,21 @@ pub struct Thought {
     pub estimated_s: f64,
 }
 
-/// What is timed of candidates where the `most` best are: [`FEW`] of them by [`Effort::Measure`]. All
-/// that multiply the CSR arrays; then the best by prediction and by estimate in turns, since where one
-/// of these errs the other seldom does; of several formats where they are about as good.
+/// What is timed of candidates: all that multiply the CSR arrays, so many that are best by prediction,
+/// then so many that are best by estimate, as where one of these errs the other seldom does; of
+/// several formats where they are about as good. [`Effort::Measure`] takes [`FEW`].
 pub fn best_few<'a>(
     candidates: impl Iterator<Item = (&'a Candidate, Thought)>,
-    most: usize,
+    [predicted, estimated]: [usize; 2],
 ) -> Vec<&'a Candidate> {
     let (csr, mut others): (Vec<_>, Vec<_>) =
         candidates.partition(|(candidate, _)| is_csr(candidate));
     let mut few: Vec<&Candidate> = csr.into_iter().map(|(candidate, _)| candidate).collect();
-    for turn in 0..most.min(others.len()) {
+    for turn in 0..(predicted + estimated).min(others.len()) {
         let counted = |&(candidate, thought): &(&Candidate, Thought)| {
             let format = candidate.format.name();
             let same = few.iter().filter(|other| other.format.name() == format).count();
-            let predicted = turn % 2 == 0;
-            let seconds = if predicted { thought.predicted_s } else { thought.estimated_s };
+            let seconds = if turn < predicted { thought.predicted_s } else { thought.estimated_s };
             seconds * (1.0 + SAME_FORMAT * same as f64)
         };
         let times: Vec<f64> = others.iter().map(counted).collect();

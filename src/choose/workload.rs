@@ -80,7 +80,7 @@ pub enum Effort {
     /// may say to stay in CSR before it is looked at ([`stay`](super::stay())).
     #[default]
     Predict,
-    /// Time CSR and the best few on the device: by the model and by the formulas in turns.
+    /// Time CSR, the best few by the model and the best by the formulas on the device.
     Measure,
     /// Time every candidate that does not refuse.
     Exhaustive,

@@ -279,9 +279,9 @@ fn by_model(cases: &[Case], predicted: &[Predicted]) -> Choices {
     Choices::of(MODEL, cases, |i, case| untimed(case, &predicted[i].spmv_s))
 }
 
-/// What effort `measure` would take if it timed two besides CSR.
+/// What is taken of the best two predicted, timed with CSR.
 fn timed(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of(TWO_TIMED, cases, |i, case| best_of_few(case, &predicted[i], 2))
+    Choices::of(TWO_TIMED, cases, |i, case| best_of_few(case, &predicted[i], [2, 0]))
 }
 
 /// What effort `measure` times, and takes.

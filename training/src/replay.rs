@@ -138,9 +138,12 @@ pub fn best_s(case: &Case) -> f64 {
     case.trials.iter().map(|trial| trial.spmv_s).fold(f64::INFINITY, f64::min)
 }
 
-/// The best of what is timed where the `few` best are, of which effort `measure` takes [`FEW`](ellect::choose::FEW): see
-/// [`best_few`].
-pub fn best_of_few<'a>(case: &'a Case, predicted: &Predicted, few: usize) -> Option<&'a Trial> {
+/// The best of what is timed where so many by prediction and by estimate are: see [`best_few`].
+pub fn best_of_few<'a>(
+    case: &'a Case,
+    predicted: &Predicted,
+    few: [usize; 2],
+) -> Option<&'a Trial> {
     let times = predicted.spmv_s.iter().zip(&predicted.estimate_s);
     let thought = case.trials.iter().zip(times).map(|(trial, (&predicted_s, &estimated_s))| {
         (&trial.candidate, Thought { predicted_s, estimated_s })
