@@ -3,7 +3,6 @@
 #[cfg(feature = "cuda")]
 mod on_gpu;
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -505,11 +504,10 @@ fn untried(choice: &Choice) -> impl Iterator<Item = &Candidate> {
 
 /// What effort measure times of a ranking, and the ranking by estimates alone.
 fn few(choice: &Choice, estimated: &Choice) -> Vec<Candidate> {
-    let seconds = |ranked: &Ranked| (ranked.candidate.to_string(), ranked.total_us * 1e-6);
-    let estimated: HashMap<String, f64> = estimated.ranking.iter().map(seconds).collect();
     let all = choice.ranking.iter().map(|ranked| {
-        let (name, predicted_s) = seconds(ranked);
-        let estimated_s = estimated.get(&name).copied().unwrap_or(predicted_s);
+        let same = |other: &&Ranked| other.candidate == ranked.candidate;
+        let by_estimate = estimated.ranking.iter().find(same).unwrap_or(ranked);
+        let [predicted_s, estimated_s] = [ranked, by_estimate].map(|ranked| ranked.total_us * 1e-6);
         (&ranked.candidate, Thought { predicted_s, estimated_s })
     });
     choose::best_few(all, choose::FEW).into_iter().cloned().collect()
