@@ -302,7 +302,8 @@ mod tests {
         let devices = Device::shipped();
         let mut device = devices.into_iter().find(|d| d.name == "cpu").expect("shipped");
         // CSR is told to be slow, so that something pays.
-        let slow = Reach { entry_ns: PerPrecision::both(50.0), ..device.reach(&csr()) };
+        let slow =
+            Reach { entry_ns: PerPrecision::both(50.0), ..crate::cost::reach(&device, &csr()) };
         device.kernels.insert("csr".into(), slow);
         device.kernels.entry("others".into()).or_default();
         for reach in device.kernels.values_mut() {

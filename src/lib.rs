@@ -2,8 +2,7 @@
 //! y = alpha A x + beta y for a given matrix, device, precision and amount of work.
 //!
 //! ```
-//! use ellect::choose::Workload;
-//! use ellect::{Csr, Tuner, device};
+//! use ellect::{Csr, Tuner, Workload, device};
 //!
 //! # fn main() -> ellect::Result<()> {
 //! let csr = Csr::from_triplets(3, 3, [(0, 0, 2.0), (1, 1, 3.0), (2, 0, 1.0), (2, 2, 4.0)])?;
@@ -62,6 +61,8 @@ pub mod check;
 pub mod choose;
 pub mod cost;
 pub mod csr;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod device;
 pub mod error;
 pub mod features;
@@ -74,13 +75,17 @@ pub mod model;
 pub mod operator;
 pub mod par;
 pub mod partition;
+pub mod permutation;
 pub mod read;
+pub mod refusal;
 pub mod reorder;
 pub mod scalar;
 pub mod structure;
+pub mod target;
 pub mod tuner;
 pub mod units;
 pub mod wisdom;
+pub mod workload;
 pub mod write;
 
 pub use csr::{Csr, Pattern};
@@ -90,3 +95,4 @@ pub use operator::PreparedOperator;
 pub use scalar::{Precision, Scalar};
 pub use tuner::Tuner;
 pub use wisdom::Wisdom;
+pub use workload::Workload;

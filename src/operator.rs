@@ -7,7 +7,7 @@ use crate::check;
 use crate::choose::Choice;
 use crate::csr::Csr;
 #[cfg(feature = "cuda")]
-use crate::device::cuda::{DeviceCsr, Gpu, Placed};
+use crate::cuda::{DeviceCsr, Gpu, Placed};
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Layout, Target};
@@ -332,3 +332,9 @@ pub fn permute_back<T: Copy + Default>(vector: &[T], order: &[u32]) -> Vec<T> {
     }
     result
 }
+
+/// Operators go from thread to thread, with a GPU as without.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<PreparedOperator<f64>>();
+};

@@ -6,7 +6,7 @@ use metis::option::Seed;
 use metis::{Graph as MetisGraph, Idx};
 
 use crate::csr::{Pattern, accumulate};
-use crate::format::Refusal;
+use crate::refusal::Refusal;
 use crate::reorder::Graph;
 
 /// Rows in parts: `order[bounds[p]..bounds[p + 1]]` are the rows of part `p`, rising.

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use crate::assemble;
 use crate::csr::{Csr, Pattern, accumulate};
+use crate::permutation::inverse;
 use crate::scalar::Scalar;
-use crate::structure::inverse;
 
 /// Reverse Cuthill-McKee: neighbours get near numbers, so the bandwidth becomes small.
 ///

@@ -5,8 +5,6 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 
 use serde::{Deserialize, Serialize};
 
-use crate::structure::ValuesOf;
-
 /// Precision of values; column indices and pointers do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -51,6 +49,37 @@ impl std::str::FromStr for Precision {
         Precision::ALL.into_iter().find(|p| p.name() == text).ok_or_else(|| {
             crate::Error::argument(format!("precision is '{text}'; it must be f32 or f64"))
         })
+    }
+}
+
+/// The values of a matrix, where only their equality matters.
+#[derive(Clone, Copy, Debug)]
+pub enum ValuesOf<'a> {
+    /// Of 4 bytes.
+    F32(&'a [f32]),
+    /// Of 8 bytes.
+    F64(&'a [f64]),
+}
+
+impl ValuesOf<'_> {
+    /// The bits of value `k`.
+    ///
+    /// # Panics
+    /// Past the end.
+    #[inline(always)]
+    pub fn bits(&self, k: usize) -> u64 {
+        match self {
+            ValuesOf::F32(values) => u64::from(values[k].to_bits()),
+            ValuesOf::F64(values) => values[k].to_bits(),
+        }
+    }
+
+    /// As many ones as a value has bits.
+    pub(crate) fn ones(&self) -> u64 {
+        match self {
+            ValuesOf::F32(_) => u64::from(u32::MAX),
+            ValuesOf::F64(_) => u64::MAX,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod near;
 mod rows;
 mod sample;
 mod sectors;
+mod tiles;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -23,8 +24,10 @@ use crate::csr::{Csr, Pattern};
 use crate::device::Device;
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Basis, Candidate, Refusal, Target, Tiles, Work};
+use crate::format::{Basis, Candidate, Refusal, Target, Work};
 use crate::partition::{self, Partition};
+pub use crate::permutation::inverse;
+pub use crate::scalar::ValuesOf;
 use crate::scalar::{Precision, Scalar};
 pub use blocks::Blocks;
 #[cfg(feature = "cuda")]
@@ -41,6 +44,7 @@ pub use histogram::Histogram;
 pub(crate) use sample::{Detail, Sample, over_all};
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
 pub(crate) use sectors::{REACH, REACH_OF};
+pub(crate) use tiles::Tiles;
 
 /// How rows are ordered before they are cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,37 +78,6 @@ pub enum Walk {
         /// The order that the rows are taken in.
         sort: Sort,
     },
-}
-
-/// The values of a matrix, where only their equality matters.
-#[derive(Clone, Copy, Debug)]
-pub enum ValuesOf<'a> {
-    /// Of 4 bytes.
-    F32(&'a [f32]),
-    /// Of 8 bytes.
-    F64(&'a [f64]),
-}
-
-impl ValuesOf<'_> {
-    /// The bits of value `k`.
-    ///
-    /// # Panics
-    /// Past the end.
-    #[inline(always)]
-    pub fn bits(&self, k: usize) -> u64 {
-        match self {
-            ValuesOf::F32(values) => u64::from(values[k].to_bits()),
-            ValuesOf::F64(values) => values[k].to_bits(),
-        }
-    }
-
-    /// As many ones as a value has bits.
-    fn ones(&self) -> u64 {
-        match self {
-            ValuesOf::F32(_) => u64::from(u32::MAX),
-            ValuesOf::F64(_) => u64::MAX,
-        }
-    }
 }
 
 /// A pattern and its lazily computed properties.
@@ -522,18 +495,6 @@ fn once<V>(cell: &OnceLock<V>, compute: impl FnOnce() -> V) -> &V {
             cell.get_or_init(|| value)
         }
     }
-}
-
-/// The inverse of a permutation: `inverse[order[i]] = i`.
-///
-/// # Panics
-/// If `order` holds an index at or past its length.
-pub fn inverse(order: &[u32]) -> Vec<u32> {
-    let mut inverse = vec![0; order.len()];
-    for (new, &old) in order.iter().enumerate() {
-        inverse[old as usize] = new as u32;
-    }
-    inverse
 }
 
 #[cfg(test)]

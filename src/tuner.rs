@@ -12,9 +12,9 @@ use crate::choose::{
 };
 use crate::cost::Source;
 use crate::csr::Csr;
-use crate::device::Device;
 #[cfg(feature = "cuda")]
-use crate::device::cuda::DeviceCsr;
+use crate::cuda::DeviceCsr;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Basis, Candidate, Refusal, Target, candidates};

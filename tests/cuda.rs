@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use corpus::edges;
 use ellect::choose::{Choice, Effort, INCUMBENTS, Verify, Workload};
-use ellect::device::cuda::{DeviceCsr, Gpu};
+use ellect::cuda::{DeviceCsr, Gpu};
 use ellect::device::{Device, Kind};
 use ellect::features::Features;
 use ellect::format::{Basis, Candidate, Matrix, Target, candidates};

@@ -3,7 +3,6 @@
 mod by_features;
 mod explain;
 mod stay;
-mod workload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +17,9 @@ use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal, Target, Value, Work, candidates};
 use crate::scalar::Precision;
 use crate::structure::Structure;
+pub use crate::workload::{Effort, ValuesUse, Verify, Workload};
 pub use by_features::{by_features, counted_s, looks_closer, most_trusted};
 pub use stay::{PCSR, SAMPLE_S, Stays, read_s, stay, stay_s};
-pub use workload::{Effort, ValuesUse, Verify, Workload};
 
 /// One candidate's place in a [`Choice`].
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -18,7 +18,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, Source};
+use super::{Cost, Source, reach};
 use crate::device::{Kind, Reach};
 use crate::format::{Candidate, Target, Work};
 use crate::measure::Protocol;
@@ -143,7 +143,7 @@ impl<'a> Estimator<'a> {
 
     /// The walls of one product.
     pub fn times(&self, candidate: &Candidate, work: &Work) -> Times {
-        self.times_at(self.target.device.reach(candidate), work)
+        self.times_at(reach(self.target.device, candidate), work)
     }
 
     /// The same by kernels that reach so much, whatever the device's profile says.
@@ -261,7 +261,7 @@ impl<'a> Estimator<'a> {
         if work.convert_bytes == 0 {
             return 0.0;
         }
-        let reach = device.reach(candidate);
+        let reach = reach(device, candidate);
         let work_ns = match reach.convert_ns.of(precision) {
             0.0 => {
                 work.convert_bytes as f64 / device.convert_gbps
@@ -280,7 +280,7 @@ impl<'a> Estimator<'a> {
     /// New values are read, looked up in the order of the layout, and written.
     fn update_s(&self, candidate: &Candidate, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
-        match device.reach(candidate).update_ns.of(precision) {
+        match reach(device, candidate).update_ns.of(precision) {
             0.0 => {
                 let w = precision.bytes() as f64;
                 let bytes = self.sight.nnz as f64 * (w + 4.0) + work.entries as f64 * w;

@@ -6,7 +6,9 @@ mod terms;
 
 use serde::{Deserialize, Serialize};
 
-use crate::choose::Workload;
+use crate::device::{Device, Reach};
+use crate::format::Candidate;
+use crate::workload::Workload;
 pub use estimate::{Estimator, Sight, Times};
 pub use terms::{TERMS, relate, terms};
 
@@ -37,6 +39,12 @@ impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// The kernel figures of a candidate on a device: the candidate's own entry in the device's profile,
+/// else its format's, else the entry for other formats.
+pub fn reach(device: &Device, candidate: &Candidate) -> Reach {
+    device.reach_of([&candidate.to_string(), candidate.format.name()])
 }
 
 /// The cost of one candidate for one matrix on one device.

@@ -1,14 +1,13 @@
 //! Devices: what a product may run on, and the limits that costs are computed from.
 //!
-//! A profile is data: JSON that ships in `models/devices/`, or that [`probe()`] measured on this
+//! A profile is data: JSON that ships in `models/devices/`, or that
+//! [`probe`](crate::measure::probe()) measured on this
 //! host and [`Device::save`] wrote. The name `cpu` stands for this host: its own profile where one
 //! was saved, else the generic one that ships.
 
-#[cfg(feature = "cuda")]
-pub mod cuda;
 #[cfg(any(feature = "cuda", test))]
-mod gpu;
-mod probe;
+pub(crate) mod gpu;
+mod state;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -17,9 +16,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::format::Candidate;
 use crate::scalar::Precision;
-pub use probe::probe;
+pub use state::State;
 
 /// What sort of device; candidates differ between the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -102,7 +100,7 @@ pub struct Device {
     /// be taken: so far estimates and predictions for this device may mislead.
     #[serde(default)]
     pub margin: f64,
-    /// What kernels reach, by candidate or by format; see [`Device::reach`].
+    /// What kernels reach, by candidate or by format; see [`Device::reach_of`].
     pub kernels: BTreeMap<String, Reach>,
 }
 
@@ -204,12 +202,11 @@ impl Device {
         .collect()
     }
 
-    /// What the kernels of `candidate` reach: its own entry, its format's, or the one for others.
-    pub fn reach(&self, candidate: &Candidate) -> Reach {
-        [&candidate.to_string(), candidate.format.name(), OTHERS]
-            .into_iter()
-            .find_map(|key| self.kernels.get(key).copied())
-            .unwrap_or_default()
+    /// The kernel figures stored under the first of these keys that the profile has, else those
+    /// stored for other formats.
+    pub fn reach_of(&self, keys: [&str; 2]) -> Reach {
+        let keys = keys.into_iter().chain([OTHERS]);
+        keys.filter_map(|key| self.kernels.get(key)).next().copied().unwrap_or_default()
     }
 
     /// The device that ships whose models predict this one's products too, where it has none of its
@@ -315,31 +312,14 @@ pub fn data_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("ellect-data"))
 }
 
-/// The names that there are: shipped profiles, and the GPUs of this machine (feature `cuda`).
-pub fn names() -> Vec<String> {
-    let shipped = Device::shipped().into_iter().map(|device| device.name);
-    #[cfg(feature = "cuda")]
-    let shipped = shipped.chain((0..cuda::count()).map(cuda::handle));
-    shipped.collect()
+/// The error for a device name that is not among `known`.
+pub(crate) fn unknown(name: &str, known: &[String]) -> Error {
+    Error::Device(format!("no device is named '{name}'; there are: {}", known.join(", ")))
 }
 
-/// The GPUs of this machine (feature `cuda`), as `cuda:N`, and the profile of each that none is saved
-/// of.
-///
-/// # Errors
-/// [`Error::Device`] by a driver.
-pub fn gpus() -> Result<Vec<(String, Device)>> {
-    #[cfg(feature = "cuda")]
-    let all = cuda::all()?;
-    #[cfg(not(feature = "cuda"))]
-    let all = Vec::new();
-    Ok(all)
-}
-
-/// What a name that is none of [`names`] is answered with.
-pub(crate) fn unknown(name: &str) -> Error {
-    let known = names().join(", ");
-    Error::Device(format!("no device is named '{name}'; there are: {known}"))
+/// The names of the device profiles that ship.
+pub fn shipped_names() -> Vec<String> {
+    Device::shipped().into_iter().map(|device| device.name).collect()
 }
 
 /// The device of this name: a profile saved in [`data_dir`], else a shipped one.
@@ -357,7 +337,7 @@ pub fn find(name: &str) -> Result<Device> {
 /// another device.
 pub fn find_in(name: &str, data: &Path) -> Result<Device> {
     let shipped = || Device::shipped().into_iter().find(|device| device.name == name);
-    saved(name, data)?.or_else(shipped).ok_or_else(|| unknown(name))
+    saved(name, data)?.or_else(shipped).ok_or_else(|| unknown(name, &shipped_names()))
 }
 
 /// The profile of this name that is saved under `data`; none of what cannot be the name of a file there.

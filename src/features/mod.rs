@@ -10,8 +10,8 @@ use serde::{Serialize, Serializer};
 
 use crate::csr::Pattern;
 use crate::error::Error;
-use crate::format::Refusal;
 use crate::partition;
+use crate::refusal::Refusal;
 use crate::structure::{Histogram, Structure};
 pub(crate) use summary::Summary;
 #[cfg(feature = "cuda")]

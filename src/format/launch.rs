@@ -1,6 +1,6 @@
 //! What a GPU holds of a layout and what it launches for one product.
 //!
-//! A layout only describes this, as plain data; `device::cuda` uploads and launches. So formats
+//! A layout only describes this, as plain data; `cuda` uploads and launches. So formats
 //! know nothing of CUDA, and the CUDA code knows no format.
 
 use super::Offsets;

@@ -24,17 +24,17 @@ mod tiles;
 use serde::{Deserialize, Serialize};
 
 use crate::csr::Csr;
-use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::scalar::{Precision, Scalar};
+pub use crate::refusal::Refusal;
+use crate::scalar::Scalar;
 use crate::structure::Structure;
+pub use crate::target::{Basis, Target};
 pub use build::{Builder, Built, Check, Matrix, Starts, Stop};
 #[cfg(feature = "cuda")]
 pub(crate) use few::are_few;
 pub use launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use offsets::Offsets;
 pub use params::{Candidate, Param, Params, Value, candidates};
-pub(crate) use tiles::Tiles;
 
 /// Declares the module of each format and the table of all of them.
 macro_rules! formats {
@@ -74,116 +74,6 @@ formats! {
     sweep::SweepFormat,
     ehyb::EhybFormat,
     hubs::HubsFormat,
-}
-
-/// Which basis the vectors of a product are in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Basis {
-    /// The matrix's own: y = alpha A x + beta y.
-    #[default]
-    Original,
-    /// A format may permute rows and columns alike (P A P^T) and leave the vectors permuted:
-    /// Krylov solvers permute once before and once after, and save the scatter of every product.
-    Permuted,
-}
-
-impl Basis {
-    /// `"original"` or `"permuted"`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Basis::Original => "original",
-            Basis::Permuted => "permuted",
-        }
-    }
-}
-
-impl std::fmt::Display for Basis {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Basis {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Basis::Original, Basis::Permuted];
-        all.into_iter().find(|basis| basis.name() == text).ok_or_else(|| {
-            Error::argument(format!("basis is '{text}'; it must be original or permuted"))
-        })
-    }
-}
-
-/// What a layout is made for.
-#[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// The device whose limits shape the layout.
-    pub device: &'a Device,
-    /// Precision of the values.
-    pub precision: Precision,
-    /// Basis of the vectors.
-    pub basis: Basis,
-    /// The most bytes that a layout may take.
-    pub memory_limit: u64,
-}
-
-impl Target<'_> {
-    /// Refuses a layout over the memory limit.
-    ///
-    /// # Errors
-    /// [`Refusal`] with needed and allowed bytes.
-    pub fn check_bytes(&self, needed: u64) -> std::result::Result<(), Refusal> {
-        if needed <= self.memory_limit {
-            return Ok(());
-        }
-        Err(Refusal::new(format!(
-            "the layout takes {needed} bytes, {} are allowed",
-            self.memory_limit
-        )))
-    }
-}
-
-/// Why a variant does not suit a matrix, with the needed and the allowed figure: an answer, not an
-/// error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Refusal {
-    reason: String,
-    #[serde(skip)]
-    grounds: Grounds,
-}
-
-/// What a refusal rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Grounds {
-    /// The matrix and the limits: trying would refuse it too.
-    Facts,
-    /// What an estimate may take: trying may accept it.
-    Patience,
-}
-
-impl Refusal {
-    /// A refusal; `reason` gives what was needed and what is allowed.
-    pub fn new(reason: impl Into<String>) -> Self {
-        Refusal { reason: reason.into(), grounds: Grounds::Facts }
-    }
-
-    /// A refusal to find out: doing so takes longer than an estimate may.
-    pub fn untried(reason: impl Into<String>) -> Self {
-        Refusal { reason: reason.into(), grounds: Grounds::Patience }
-    }
-
-    /// Whether trying may show that the variant suits.
-    pub fn is_untried(&self) -> bool {
-        self.grounds == Grounds::Patience
-    }
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.reason)
-    }
 }
 
 /// What one conversion and one product of a layout have to do; costs are computed from it.

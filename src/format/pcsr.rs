@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use super::csr::dot;
 use super::launch::{Arrays, NULL};
-use super::tiles::{FoundTiles, Tiles};
+use super::tiles::FoundTiles;
 use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, store,
@@ -28,7 +28,7 @@ use crate::csr::{Csr, Pattern};
 use crate::device::Kind;
 use crate::par::{self, Scratch};
 use crate::scalar::{Precision, Scalar};
-use crate::structure::{Structure, Walk};
+use crate::structure::{Structure, Walk, Tiles};
 
 /// See the module.
 #[derive(Debug)]

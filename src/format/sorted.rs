@@ -25,12 +25,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::launch::Arrays;
-use super::tiles::Tiles;
 use super::{Refusal, Target, Work, bytes_of, store};
 use crate::csr::{Csr, Pattern};
 use crate::par::{Scratch, slices_mut};
 use crate::scalar::Scalar;
-use crate::structure::{REACH, REACH_OF, Structure, Walk};
+use crate::structure::{REACH, REACH_OF, Structure, Tiles, Walk};
 
 /// Slots of a thread.
 pub(super) const EACH: usize = 8;

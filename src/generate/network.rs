@@ -5,7 +5,7 @@ use super::grid::Grid;
 use super::random::{hash, hash_pair, ordered_by, signed, unit};
 use crate::assemble::{by_block_rows, by_rows};
 use crate::csr::Csr;
-use crate::structure::inverse;
+use crate::permutation::inverse;
 
 /// Points on a side of an area.
 const AREA: usize = 32;

@@ -13,7 +13,7 @@ use super::provenance::gpu_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
 use crate::check::{self, RowReference};
 use crate::csr::Csr;
-use crate::device::cuda::{DeviceCsr, Gpu, Graph, Placed, Vector};
+use crate::cuda::{DeviceCsr, Gpu, Graph, Placed, Vector};
 use crate::error::Result;
 use crate::format::{Candidate, Target};
 use crate::operator::{PreparedOperator, permute, permute_back};

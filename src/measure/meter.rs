@@ -27,7 +27,7 @@ pub struct Meter {
     /// Of the worker: it is told without a wait for the worker's job.
     driver: Option<String>,
     #[cfg(feature = "cuda")]
-    gpu: Option<Arc<device::cuda::Gpu>>,
+    gpu: Option<Arc<cuda::Gpu>>,
     /// A matrix on the GPU, [`Held`].
     #[cfg(feature = "cuda")]
     held: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
@@ -69,7 +69,7 @@ impl Meter {
     fn open_gpu(name: &str, index: &str, data: &std::path::Path) -> Result<Self> {
         // One name for one GPU: not cuda:00.
         let parsed = index.parse().ok().filter(|parsed: &u32| parsed.to_string() == index);
-        let gpu = device::cuda::Gpu::open(parsed.ok_or_else(|| device::unknown(name))?)?;
+        let gpu = cuda::Gpu::open(parsed.ok_or_else(|| device::unknown(name, &names()))?)?;
         let own = gpu.profile();
         let device = device::saved(&own.name, data)?.unwrap_or_else(|| own.clone());
         Ok(Meter { gpu: Some(Arc::new(gpu)), ..Meter::of(device) })
@@ -79,7 +79,7 @@ impl Meter {
     fn open_gpu(name: &str, _index: &str, _data: &std::path::Path) -> Result<Self> {
         Err(Error::Device(format!(
             "{name} needs a program built with the feature cuda; there are: {}",
-            device::names().join(", ")
+            names().join(", ")
         )))
     }
 
@@ -97,7 +97,7 @@ impl Meter {
     ) -> Result<PreparedOperator<T>> {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            let on_gpu = Arc::new(device::cuda::DeviceCsr::upload(gpu, csr)?);
+            let on_gpu = Arc::new(cuda::DeviceCsr::upload(gpu, csr)?);
             return PreparedOperator::on_gpu(gpu, &on_gpu, csr, structure, candidate, target);
         }
         PreparedOperator::with_structure(csr, structure, candidate, target)
@@ -113,7 +113,7 @@ impl Meter {
     /// # Errors
     /// [`Error::Device`] where it opened none.
     #[cfg(feature = "cuda")]
-    pub fn gpu(&self) -> Result<&Arc<device::cuda::Gpu>> {
+    pub fn gpu(&self) -> Result<&Arc<cuda::Gpu>> {
         self.gpu.as_ref().ok_or_else(|| {
             Error::Device(format!(
                 "{} is no GPU that this process opened; open one as cuda:0",
@@ -172,7 +172,7 @@ impl Meter {
         self.check()?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            let there = device::cuda::DeviceCsr::upload(gpu, csr)?;
+            let there = cuda::DeviceCsr::upload(gpu, csr)?;
             gpu.features(&there)?;
             return timed(times, || gpu.features(&there));
         }
@@ -193,9 +193,9 @@ impl Meter {
     ) -> Result<Option<Samples>> {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            let there = device::cuda::DeviceCsr::upload(gpu, csr)?;
+            let there = cuda::DeviceCsr::upload(gpu, csr)?;
             let wanted = protocol.copies(there.bytes().iter().sum(), &self.device);
-            let more = (1..wanted).map(|_| device::cuda::DeviceCsr::upload(gpu, csr));
+            let more = (1..wanted).map(|_| cuda::DeviceCsr::upload(gpu, csr));
             let copies = std::iter::once(Ok(there)).chain(more).collect::<Result<Vec<_>>>()?;
             let raw_s = (0..times).map(|_| gpu.time_features(&copies));
             let raw_s = raw_s.collect::<Result<Option<Vec<_>>>>()?;
@@ -298,4 +298,25 @@ fn overflow(depth: u64) -> u64 {
     let depth = std::hint::black_box(depth);
     // The black box keeps the call from becoming a loop.
     if depth == u64::MAX { 0 } else { std::hint::black_box(overflow(depth + 1)) + depth }
+}
+
+/// The names that there are: shipped profiles, and the GPUs of this machine (feature `cuda`).
+pub fn names() -> Vec<String> {
+    let shipped = Device::shipped().into_iter().map(|device| device.name);
+    #[cfg(feature = "cuda")]
+    let shipped = shipped.chain((0..cuda::count()).map(cuda::handle));
+    shipped.collect()
+}
+
+/// The GPUs of this machine (feature `cuda`), as `cuda:N`, and the profile of each that none is saved
+/// of.
+///
+/// # Errors
+/// [`Error::Device`] by a driver.
+pub fn gpus() -> Result<Vec<(String, Device)>> {
+    #[cfg(feature = "cuda")]
+    let all = cuda::all()?;
+    #[cfg(not(feature = "cuda"))]
+    let all = Vec::new();
+    Ok(all)
 }

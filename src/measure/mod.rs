@@ -9,8 +9,8 @@
 #[cfg(feature = "cuda")]
 pub mod gpu;
 mod meter;
+mod probe;
 pub mod provenance;
-mod state;
 pub mod worker;
 
 use std::time::Instant;
@@ -21,15 +21,16 @@ use crate::check;
 use crate::cost::{Cost, Sight, Source};
 use crate::csr::Csr;
 use crate::device::Device;
+pub use crate::device::State;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Basis, Candidate, Target, Work};
 use crate::operator::{PreparedOperator, permute, permute_back};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
-pub use meter::Meter;
+pub use meter::{Meter, gpus, names};
+pub use probe::probe;
 pub use provenance::Provenance;
-pub use state::State;
 pub use worker::Worker;
 
 /// How timings are taken. Records of different protocols are not comparable.

@@ -118,7 +118,7 @@ fn hash(name: &str) -> Option<String> {
 
 #[cfg(feature = "cuda")]
 fn cusparse_version() -> Option<String> {
-    crate::device::cuda::cusparse_version()
+    crate::cuda::cusparse_version()
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -136,5 +136,18 @@ mod tests {
         assert_eq!(kernels_now(&here).as_deref(), Some(here.as_str()));
         assert_ne!(kernels_now("host=0"), Some("host=0".into()));
         assert_ne!(kernels_now(""), Some(String::new()), "what is unknown never matches");
+    }
+
+    #[test]
+    fn a_record_holds_what_was_told_and_older_ones_are_read() {
+        let state = State { ecc: Some(true), throttle: Some(vec![]), ..State::default() };
+        let told = Provenance::now("CUDA 13.0".into(), String::new());
+        let with = told.clone().with_state(state);
+        let text = serde_json::to_string(&with).expect("plain data");
+        assert!(text.contains(r#""state":{"ecc":true,"throttle":[]}"#), "{text}");
+        assert_eq!(serde_json::from_str::<Provenance>(&text).expect("own text"), with);
+        let older = r#"{"driver":"CUDA 13.0","kernels":"","taken_at":1,"clocks":{"sm_mhz":1980}}"#;
+        assert_eq!(serde_json::from_str::<Provenance>(older).expect("older").state, None);
+        assert_eq!(told.clone().with_state(State::default()), told, "nothing told, nothing kept");
     }
 }

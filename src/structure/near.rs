@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use super::sample::Sample;
 use super::{Structure, Walk, cached};
 use crate::device::Kind;
-use crate::format::Target;
 use crate::scalar::Precision;
+use crate::target::Target;
 
 /// Threads of a block, and blocks that a processor works on at a time.
 const BLOCK: usize = 256;

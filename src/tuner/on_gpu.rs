@@ -7,7 +7,7 @@ use super::{Tuner, VERIFY_SEED, doubtful, first_that_suits, may_stay};
 use crate::choose::{self, Choice, Stays, Verify, Workload};
 use crate::cost::Cost;
 use crate::csr::Csr;
-use crate::device::cuda::DeviceCsr;
+use crate::cuda::DeviceCsr;
 use crate::error::Result;
 use crate::features::Features;
 use crate::format::Candidate;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ellect::device::cuda::{DeviceCsr, Gpu, Graph};
+use ellect::cuda::{DeviceCsr, Gpu, Graph};
 use ellect::format::{Basis, Candidate, Target};
 use ellect::generate::Spec;
 use ellect::structure::Structure;

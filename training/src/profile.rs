@@ -84,8 +84,10 @@ fn fit_without(
         .map(|&precision| (precision, fit_one(records, &device, precision, left_out)));
     for (precision, reaches) in all.collect::<Vec<_>>() {
         for (candidate, mut reach) in reaches {
-            let entry =
-                fit.kernels.entry(candidate.to_string()).or_insert(device.reach(&candidate));
+            let entry = fit
+                .kernels
+                .entry(candidate.to_string())
+                .or_insert(ellect::cost::reach(device, &candidate));
             for figure in &FIGURES {
                 let fitted = *value((figure.of)(&mut reach), precision);
                 *value((figure.of)(entry), precision) = rounded(fitted);
@@ -423,7 +425,7 @@ mod tests {
                 Seen { sight, work }
             })
             .collect();
-        let mut real = device.reach(&candidate);
+        let mut real = ellect::cost::reach(device, &candidate);
         real.bandwidth.f64 = 0.7;
         real.fixed_us.f64 = 1.7;
         let made =

@@ -14,12 +14,12 @@ use crate::output::{note, print, print_json, spinner, table, wrap};
 pub fn run(probe: bool, form: Form, data: &Path) -> Result<Answer> {
     if probe {
         let measuring = spinner("measuring this machine");
-        let path = device::probe().save(data)?;
+        let path = ellect::measure::probe().save(data)?;
         measuring.finish_and_clear();
         note(&format!("saved {}", path.display()));
     }
     let mut devices = device::all_in(data)?;
-    let here = device::gpus()?;
+    let here = ellect::measure::gpus()?;
     for (_, gpu) in &here {
         if devices.iter().all(|device| device.name != gpu.name) {
             devices.push(gpu.clone());

@@ -137,7 +137,7 @@ async fn usage() -> String {
 
 async fn healthz() -> Json<serde_json::Value> {
     let version = env!("CARGO_PKG_VERSION");
-    Json(json!({"status": "ok", "version": version, "devices": device::names()}))
+    Json(json!({"status": "ok", "version": version, "devices": ellect::measure::names()}))
 }
 
 async fn recommend(

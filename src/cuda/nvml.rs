@@ -7,7 +7,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 
-use crate::measure::State;
+use crate::device::State;
 
 /// NVML, and the place on the bus that it knows a GPU by: CUDA may count GPUs otherwise.
 pub(super) struct Monitor {

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::{Device, Kind, PerPrecision, Reach, SCHEMA};
 use crate::check;
+use crate::cost;
 use crate::csr::Csr;
+use crate::device::{Device, Kind, PerPrecision, Reach, SCHEMA};
 use crate::format::{Basis, Candidate, Target, candidates};
 use crate::par;
 use crate::scalar::Scalar;
@@ -182,7 +183,8 @@ fn kernels(device: &Device) -> BTreeMap<String, Reach> {
     let in_f32 = in_f64.cast::<f32>();
     let shipped = Device::shipped().into_iter().find(|shipped| shipped.name == device.name);
     let kernel = |candidate: Candidate| {
-        let product = shipped.as_ref().map(|shipped| shipped.reach(&candidate)).unwrap_or_default();
+        let product =
+            shipped.as_ref().map(|shipped| cost::reach(shipped, &candidate)).unwrap_or_default();
         let conversion = || {
             let f64 = conversion(&candidate, device, &in_f64)?;
             let f32 = conversion(&candidate, device, &in_f32)?;

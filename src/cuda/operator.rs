@@ -72,12 +72,6 @@ unsafe impl Send for Step {}
 // SAFETY: the same; nothing in it changes.
 unsafe impl Sync for Step {}
 
-/// Operators go from thread to thread, with a GPU as without.
-const _: () = {
-    const fn is_shared<T: Send + Sync>() {}
-    is_shared::<crate::PreparedOperator<f64>>();
-};
-
 impl Step {
     /// Finds the kernel of a launch; `None` where it has no blocks.
     ///

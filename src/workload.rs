@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::format::Basis;
 use crate::scalar::Precision;
+use crate::target::Basis;
 
 /// What the caller means to do with the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ pub enum Effort {
     /// The trained model of the device, or the formulas where none is loaded, and what is remembered of
     /// earlier measurements. Times nothing: where the model was trained on no matrix like this one, it
     /// says so and leans towards the formulas. Where a matrix is prepared for few products, the model
-    /// may say to stay in CSR before it is looked at ([`stay`](super::stay())).
+    /// may say to stay in CSR before it is looked at ([`stay`](crate::choose::stay())).
     #[default]
     Predict,
     /// Time CSR, the best few by the model and the best by the formulas on the device.

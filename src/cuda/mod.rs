@@ -40,11 +40,10 @@ pub use placed::Placed;
 
 use memory::Queue;
 
-use super::Device;
-use super::gpu::{self, Told};
+use crate::device::gpu::{self, Told};
+use crate::device::{self, Device, State};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Launch, Layout};
-use crate::measure::State;
 use crate::scalar::Scalar;
 
 /// One opened GPU: its primary context, a stream, and the modules loaded so far.
@@ -101,17 +100,17 @@ fn start() -> Result<()> {
 }
 
 /// The GPUs of this machine; none where there is no driver.
-pub(super) fn count() -> u32 {
+pub(crate) fn count() -> u32 {
     start().ok().and_then(|()| cust::device::Device::num_devices().ok()).unwrap_or(0)
 }
 
 /// What a GPU is opened by.
-pub(super) fn handle(index: u32) -> String {
+pub(crate) fn handle(index: u32) -> String {
     format!("cuda:{index}")
 }
 
 /// The GPUs of this machine, as `cuda:N`, and their profiles.
-pub(super) fn all() -> Result<Vec<(String, Device)>> {
+pub(crate) fn all() -> Result<Vec<(String, Device)>> {
     let one = |index| {
         let handle = handle(index);
         let device = cust::device::Device::get_device(index);
@@ -127,10 +126,11 @@ impl Gpu {
     /// # Errors
     /// [`Error::Device`] where there is no driver or no such GPU.
     pub fn open(index: u32) -> Result<Self> {
-        let known = || super::names().join(", ");
-        start().map_err(|why| Error::Device(format!("{why}; there are: {}", known())))?;
+        let known = || device::shipped_names().into_iter().chain((0..count()).map(handle));
+        let list = || known().collect::<Vec<_>>();
+        start().map_err(|why| Error::Device(format!("{why}; there are: {}", list().join(", "))))?;
         if index >= count() {
-            return Err(super::unknown(&handle(index)));
+            return Err(device::unknown(&handle(index), &list()));
         }
         let device = cust::device::Device::get_device(index)
             .map_err(failed(&format!("opening {}", handle(index))))?;

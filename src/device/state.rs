@@ -66,7 +66,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Provenance;
     use super::*;
 
     #[test]
@@ -82,18 +81,5 @@ mod tests {
         assert_eq!(state.clock_mhz, Some(2600.123));
         fs::write(cpufreq.join("scaling_cur_freq"), "<unknown>\n").expect("writable");
         assert_eq!(State::under(folder.path()).clock_mhz, None);
-    }
-
-    #[test]
-    fn a_record_holds_what_was_told_and_older_ones_are_read() {
-        let state = State { ecc: Some(true), throttle: Some(vec![]), ..State::default() };
-        let told = Provenance::now("CUDA 13.0".into(), String::new());
-        let with = told.clone().with_state(state);
-        let text = serde_json::to_string(&with).expect("plain data");
-        assert!(text.contains(r#""state":{"ecc":true,"throttle":[]}"#), "{text}");
-        assert_eq!(serde_json::from_str::<Provenance>(&text).expect("own text"), with);
-        let older = r#"{"driver":"CUDA 13.0","kernels":"","taken_at":1,"clocks":{"sm_mhz":1980}}"#;
-        assert_eq!(serde_json::from_str::<Provenance>(older).expect("older").state, None);
-        assert_eq!(told.clone().with_state(State::default()), told, "nothing told, nothing kept");
     }
 }

@@ -1,0 +1,76 @@
+//! What a layout is made for: device, precision, basis of the vectors and memory.
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::refusal::Refusal;
+use crate::scalar::Precision;
+
+/// Which basis the vectors of a product are in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// The matrix's own: y = alpha A x + beta y.
+    #[default]
+    Original,
+    /// A format may permute rows and columns alike (P A P^T) and leave the vectors permuted:
+    /// Krylov solvers permute once before and once after, and save the scatter of every product.
+    Permuted,
+}
+
+impl Basis {
+    /// `"original"` or `"permuted"`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Basis::Original => "original",
+            Basis::Permuted => "permuted",
+        }
+    }
+}
+
+impl std::fmt::Display for Basis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Basis {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Basis::Original, Basis::Permuted];
+        all.into_iter().find(|basis| basis.name() == text).ok_or_else(|| {
+            Error::argument(format!("basis is '{text}'; it must be original or permuted"))
+        })
+    }
+}
+
+/// What a layout is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The device whose limits shape the layout.
+    pub device: &'a Device,
+    /// Precision of the values.
+    pub precision: Precision,
+    /// Basis of the vectors.
+    pub basis: Basis,
+    /// The most bytes that a layout may take.
+    pub memory_limit: u64,
+}
+
+impl Target<'_> {
+    /// Refuses a layout over the memory limit.
+    ///
+    /// # Errors
+    /// [`Refusal`] with needed and allowed bytes.
+    pub fn check_bytes(&self, needed: u64) -> std::result::Result<(), Refusal> {
+        if needed <= self.memory_limit {
+            return Ok(());
+        }
+        Err(Refusal::new(format!(
+            "the layout takes {needed} bytes, {} are allowed",
+            self.memory_limit
+        )))
+    }
+}
