@@ -76,6 +76,7 @@ pub mod operator;
 pub mod par;
 pub mod partition;
 pub mod permutation;
+pub mod protocol;
 pub mod read;
 pub mod refusal;
 pub mod reorder;

@@ -7,26 +7,23 @@ mod deltas;
 mod diagonals;
 mod few;
 mod histogram;
+mod memo;
 mod near;
 mod rows;
 mod sample;
 mod sectors;
 mod tiles;
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
 use crate::csr::{Csr, Pattern};
-use crate::device::Device;
-use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Basis, Candidate, Refusal, Target, Work};
 use crate::partition::{self, Partition};
 pub use crate::permutation::inverse;
+use crate::refusal::Refusal;
 pub use crate::scalar::ValuesOf;
 use crate::scalar::{Precision, Scalar};
 pub use blocks::Blocks;
@@ -41,6 +38,8 @@ pub(crate) use deltas::{HACK, RUN, Slots, padding};
 pub(crate) use diagonals::all_diagonals;
 pub use few::{FEW, FewValues};
 pub use histogram::Histogram;
+pub(crate) use memo::probes;
+pub use memo::{Memo, Probe};
 pub(crate) use sample::{Detail, Sample, over_all};
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
 pub(crate) use sectors::{REACH, REACH_OF};
@@ -88,48 +87,11 @@ pub struct Structure<'a> {
     pattern: Pattern<'a>,
     values: Option<ValuesOf<'a>>,
     lengths: OnceLock<Vec<u32>>,
-    hash: OnceLock<Fingerprint>,
     row_lengths: OnceLock<Histogram>,
-    sectors_at_sight: OnceLock<EachPrecision>,
-    changes: OnceLock<usize>,
-    orders: Mutex<HashMap<Sort, Arc<[u32]>>>,
-    sorted_lengths: Mutex<HashMap<Sort, Lengths>>,
-    longest: Mutex<HashMap<(usize, Sort), Lengths>>,
-    steps: Mutex<HashMap<(usize, usize, Sort), u64>>,
-    sectors: Mutex<HashMap<Walk, EachPrecision>>,
-    sorted_tiles: Mutex<HashMap<usize, sectors::Sorted>>,
-    loaded: Mutex<HashMap<(usize, Precision), f64>>,
-    near: Mutex<HashMap<(Option<usize>, near::Near), f64>>,
-    spans: Mutex<HashMap<(usize, Sort), Spans>>,
-    widest: Mutex<HashMap<(usize, Sort), u64>>,
-    delta_units: Mutex<HashMap<Sort, u64>>,
-    diagonals: OnceLock<diagonals::Diagonals>,
-    some_diagonals: Mutex<HashMap<usize, u64>>,
-    column_counts: OnceLock<Vec<u32>>,
-    column_sample: OnceLock<Arc<ColumnSample>>,
-    hubs: Mutex<HashMap<u16, Arc<HubColumns>>>,
-    hub_rows: Mutex<HashMap<u16, HubRows>>,
-    tiles: Mutex<HashMap<usize, Arc<Tiles>>>,
-    tile_steps: Mutex<HashMap<(usize, usize), (f64, f64)>>,
-    constants: Mutex<HashMap<usize, Option<Arc<Constants>>>>,
-    constant_counts: Mutex<HashMap<usize, Option<ConstantCounts>>>,
-    few_values: OnceLock<Option<Arc<FewValues>>>,
-    value_count: OnceLock<Option<usize>>,
-    blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
-    some_blocks: Mutex<HashMap<usize, Arc<Blocks>>>,
-    block_fill: Mutex<HashMap<usize, f64>>,
-    partitions: Mutex<HashMap<(usize, usize), PartitionResult>>,
-    works: Mutex<Vec<(Aim, Works)>>,
-    features: OnceLock<Features>,
+    memo: Memo,
     patience: Patience,
     detail: Detail,
 }
-
-/// What candidates are made for: device, precision, basis and memory limit.
-type Aim = (Device, Precision, Basis, u64);
-
-/// Every candidate with its work, or why it does not suit.
-pub(crate) type Works = Arc<[(Candidate, Result<Work, Refusal>)]>;
 
 /// Lengths of rows, or of the longest rows of slices.
 type Lengths = Arc<Vec<u32>>;
@@ -142,6 +104,37 @@ type Spans = Arc<[Range<u32>]>;
 
 /// A partition, or why there is none.
 type PartitionResult = Result<Arc<Partition>, Refusal>;
+
+probes! {
+    /// The fingerprint of the pattern.
+    PatternHash() -> Fingerprint;
+    /// Tiles of at most so many entries and rows.
+    AllTiles(usize) -> Arc<Tiles>;
+    /// Mean and most steps of a tile, by entries of a tile and threads of a block.
+    TileSteps(usize, usize) -> (f64, f64);
+    /// Pieces of diagonals with one value, by rows of a hack.
+    ConstantPieces(usize) -> Option<Arc<Constants>>;
+    /// Numbers of such pieces, by rows of a hack.
+    PieceCounts(usize) -> Option<ConstantCounts>;
+    /// The distinct values, if few.
+    DistinctValues() -> Option<Arc<FewValues>>;
+    /// The number of distinct values, if few.
+    ValueCount() -> Option<usize>;
+    /// A partition by METIS, by parts and rows of a part at most.
+    MetisPartition(usize, usize) -> PartitionResult;
+    /// Entries of each column.
+    ColumnCounts() -> Arc<Vec<u32>>;
+    /// How full columns are, from a sample of the rows.
+    SampledColumns() -> Arc<ColumnSample>;
+    /// The fullest columns, at most so many.
+    Hubs(u16) -> Arc<HubColumns>;
+    /// How often rows have so many entries in that many fullest columns.
+    HubRowCounts(u16) -> HubRows;
+    /// Columns that each slice spans, by rows of a slice and order.
+    SliceSpans(usize, Sort) -> Spans;
+    /// The most columns that a slice spans, by rows of a slice and order.
+    WidestSpan(usize, Sort) -> u64;
+}
 
 /// How much a question may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,39 +152,8 @@ impl<'a> Structure<'a> {
             pattern,
             values: None,
             lengths: OnceLock::new(),
-            hash: OnceLock::new(),
             row_lengths: OnceLock::new(),
-            sectors_at_sight: OnceLock::new(),
-            changes: OnceLock::new(),
-            orders: Mutex::default(),
-            sorted_lengths: Mutex::default(),
-            longest: Mutex::default(),
-            steps: Mutex::default(),
-            sectors: Mutex::default(),
-            sorted_tiles: Mutex::default(),
-            loaded: Mutex::default(),
-            near: Mutex::default(),
-            spans: Mutex::default(),
-            widest: Mutex::default(),
-            delta_units: Mutex::default(),
-            diagonals: OnceLock::new(),
-            some_diagonals: Mutex::default(),
-            column_counts: OnceLock::new(),
-            column_sample: OnceLock::new(),
-            hubs: Mutex::default(),
-            hub_rows: Mutex::default(),
-            tiles: Mutex::default(),
-            tile_steps: Mutex::default(),
-            constants: Mutex::default(),
-            constant_counts: Mutex::default(),
-            few_values: OnceLock::new(),
-            value_count: OnceLock::new(),
-            blocks: Mutex::default(),
-            some_blocks: Mutex::default(),
-            block_fill: Mutex::default(),
-            partitions: Mutex::default(),
-            works: Mutex::default(),
-            features: OnceLock::new(),
+            memo: Memo::default(),
             patience: Patience::Passes,
             detail: Detail::Whole,
         }
@@ -215,22 +177,9 @@ impl<'a> Structure<'a> {
         Structure { detail: Detail::of(pattern.nnz()), ..Structure::new(pattern) }
     }
 
-    /// What `find` says of all candidates for this target; kept.
-    pub(crate) fn works(&self, target: &Target<'_>, find: impl FnOnce() -> Works) -> Works {
-        let Target { device, precision, basis, memory_limit } = *target;
-        let aim = (device.clone(), precision, basis, memory_limit);
-        let lock = || self.works.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = lock().iter().find(|(known, _)| *known == aim) {
-            return known.clone();
-        }
-        let works = find();
-        lock().push((aim, works.clone()));
-        works
-    }
-
-    /// What `find` says of its features; kept.
-    pub(crate) fn features(&self, find: impl FnOnce() -> Features) -> &Features {
-        once(&self.features, find)
+    /// Answers that are kept for whoever asks again.
+    pub(crate) fn memo(&self) -> &Memo {
+        &self.memo
     }
 
     /// How closely estimates look at the entries.
@@ -245,21 +194,21 @@ impl<'a> Structure<'a> {
 
     /// Tiles of at most `most` entries and rows; kept.
     pub(crate) fn tiles(&self, most: usize) -> Arc<Tiles> {
-        cached(&self.tiles, most, || Arc::new(Tiles::of(self.pattern, most)))
+        self.memo.get(AllTiles(most), || Arc::new(Tiles::of(self.pattern, most)))
     }
 
     /// Steps that a block of so many threads takes for one of them, as [`Tiles::steps`] counts them;
     /// kept.
     pub(crate) fn tile_steps(&self, most: usize, threads: usize) -> (f64, f64) {
         let steps = || self.tiles(most).steps(self.pattern, threads);
-        cached(&self.tile_steps, (most, threads), steps)
+        self.memo.get(TileSteps(most, threads), steps)
     }
 
     /// The pieces of one value of the diagonals of hacks of `hack` rows; `None` where values are
     /// unknown or not constant. A sample of the hacks, and one pass where it is.
     pub fn constants(&self, hack: usize) -> Option<Arc<Constants>> {
         let values = self.values?;
-        cached(&self.constants, hack, || {
+        self.memo.get(ConstantPieces(hack), || {
             let diagonals = self.exact_diagonals(hack);
             Constants::of(self.pattern, values, hack, diagonals).map(Arc::new)
         })
@@ -268,7 +217,7 @@ impl<'a> Structure<'a> {
     /// How many pieces [`Structure::constants`] has.
     pub fn constant_counts(&self, hack: usize) -> Option<ConstantCounts> {
         let values = self.values?;
-        cached(&self.constant_counts, hack, || match self.detail {
+        self.memo.get(PieceCounts(hack), || match self.detail {
             Detail::Whole => self.constants(hack).map(|constants| ConstantCounts {
                 hacks: constants.ptr.len() - 1,
                 pieces: constants.offsets.len() as u64,
@@ -287,14 +236,14 @@ impl<'a> Structure<'a> {
     pub fn few_values(&self) -> Option<Arc<FewValues>> {
         let values = self.values?;
         let find = || FewValues::of(values, self.pattern.nnz()).map(Arc::new);
-        once(&self.few_values, find).clone()
+        self.memo.get(DistinctValues(), find)
     }
 
     /// How many values [`Structure::few_values`] are; of a large matrix, where this structure is for
     /// estimates, those of a sample of the entries.
     pub fn value_count(&self) -> Option<usize> {
         let values = self.values?;
-        *once(&self.value_count, || match self.detail {
+        self.memo.get(ValueCount(), || match self.detail {
             Detail::Whole => self.few_values().map(|few| few.bits.len()),
             Detail::Sampled => FewValues::count_sampled(values, self.pattern.nnz()),
         })
@@ -303,7 +252,12 @@ impl<'a> Structure<'a> {
     /// The same structure, which may be partitioned by METIS: that takes as long as hundreds of
     /// products or more, so estimates do without it.
     pub fn with_partitioning(self) -> Self {
-        Structure { patience: Patience::Partitioning, works: Mutex::default(), ..self }
+        Structure { patience: Patience::Partitioning, ..self }
+    }
+
+    /// Whether METIS may partition the graph of the pattern; see [`Structure::with_partitioning`].
+    pub(crate) fn may_partition(&self) -> bool {
+        self.patience == Patience::Partitioning
     }
 
     /// Whether the graph of the pattern may be partitioned or reordered.
@@ -327,7 +281,7 @@ impl<'a> Structure<'a> {
     /// [`Refusal`] where the graph does not suit METIS, and of an estimate.
     pub fn partition(&self, parts: usize, most: usize) -> PartitionResult {
         self.check_patience()?;
-        cached(&self.partitions, (parts, most), || {
+        self.memo.get(MetisPartition(parts, most), || {
             partition::metis(self.pattern, parts, most).map(Arc::new)
         })
     }
@@ -339,7 +293,7 @@ impl<'a> Structure<'a> {
 
     /// The pattern's fingerprint. One pass.
     pub fn fingerprint(&self) -> Fingerprint {
-        *once(&self.hash, || Fingerprint::of(self.pattern))
+        self.memo.get(PatternHash(), || Fingerprint::of(self.pattern))
     }
 
     /// The fullest columns, at most `most` of them and none with a single entry; none of a matrix
@@ -348,8 +302,8 @@ impl<'a> Structure<'a> {
         if self.pattern.ncols() / 64 > self.pattern.nnz() {
             return Arc::new(HubColumns::of(&[], most));
         }
-        let counts = once(&self.column_counts, || column_counts(self.pattern));
-        cached(&self.hubs, most, || Arc::new(HubColumns::of(counts, most)))
+        let counts = self.column_counts();
+        self.memo.get(Hubs(most), || Arc::new(HubColumns::of(&counts, most)))
     }
 
     /// How many columns [`Structure::hubs`] are, and their entries; from a sample of the rows where
@@ -367,10 +321,15 @@ impl<'a> Structure<'a> {
         }
     }
 
+    /// Entries of each column of the whole pattern; one pass, kept.
+    fn column_counts(&self) -> Arc<Vec<u32>> {
+        self.memo.get(ColumnCounts(), || Arc::new(column_counts(self.pattern)))
+    }
+
     /// How often rows have so many entries in [`Structure::hubs`] and so many others, in no order;
     /// from a sample as there, and kept.
     pub fn hub_rows(&self, most: u16) -> HubRows {
-        cached(&self.hub_rows, most, || match self.column_sample() {
+        self.memo.get(HubRowCounts(most), || match self.column_sample() {
             Some(sample) => sample.rows(self.pattern, most).into(),
             None => self.hubs(most).rows(self.pattern).as_slice().into(),
         })
@@ -380,7 +339,7 @@ impl<'a> Structure<'a> {
     pub(crate) fn column_sample(&self) -> Option<Arc<ColumnSample>> {
         let half = || self.detail.half(self.pattern.nrows(), self.pattern.nnz());
         let of_sample = || Arc::new(ColumnSample::of(self.pattern, half()));
-        (self.detail == Detail::Sampled).then(|| once(&self.column_sample, of_sample).clone())
+        (self.detail == Detail::Sampled).then(|| self.memo.get(SampledColumns(), of_sample))
     }
 
     /// Sectors of x that `parts` parts of the rows, drawn by chance, ask for, each of them once; from
@@ -393,8 +352,7 @@ impl<'a> Structure<'a> {
         if self.pattern.ncols() / 64 > self.pattern.nnz() {
             return self.pattern.nnz() as f64;
         }
-        let counts = once(&self.column_counts, || column_counts(self.pattern));
-        columns::swept_sectors(counts, parts, columns)
+        columns::swept_sectors(&self.column_counts(), parts, columns)
     }
 
     /// First and one past the last column of each slice of `slice` rows in `sort` order; 0 to 0
@@ -402,7 +360,7 @@ impl<'a> Structure<'a> {
     /// permuted; without, one pass over the rows, kept.
     pub fn spans(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> Spans {
         match new {
-            None => cached(&self.spans, (slice, sort), || self.find_spans(slice, sort, None)),
+            None => self.memo.get(SliceSpans(slice, sort), || self.find_spans(slice, sort, None)),
             Some(_) => self.find_spans(slice, sort, new),
         }
     }
@@ -427,7 +385,7 @@ impl<'a> Structure<'a> {
                 rows.chunks(slice).map(|rows| self.span(rows.iter().map(|&row| row as usize)));
             spans.map(|span| width(&span)).max().unwrap_or(0)
         };
-        cached(&self.widest, (slice, sort), || {
+        self.memo.get(WidestSpan(slice, sort), || {
             self.groups_of(window).par_picks().map(widest).max().unwrap_or(0)
         })
     }
@@ -468,25 +426,7 @@ impl<'a> Structure<'a> {
     }
 }
 
-/// What the cache holds under `key`, or what `compute` makes now.
-///
-/// The lock is not held meanwhile: `compute` may run in parallel, and its thread may take up other
-/// work that asks this cache.
-fn cached<K: Copy + Eq + Hash, V: Clone>(
-    cache: &Mutex<HashMap<K, V>>,
-    key: K,
-    compute: impl FnOnce() -> V,
-) -> V {
-    let lock = || cache.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = lock().get(&key) {
-        return known.clone();
-    }
-    let value = compute();
-    lock().insert(key, value.clone());
-    value
-}
-
-/// What the cell holds, or what `compute` makes now; as [`cached`], not locked meanwhile.
+/// What the cell holds, or what `compute` makes now; as in [`Memo::get`], not locked meanwhile.
 fn once<V>(cell: &OnceLock<V>, compute: impl FnOnce() -> V) -> &V {
     match cell.get() {
         Some(known) => known,

@@ -65,10 +65,16 @@ fn nothing_is_left_for_later() {
 
 #[test]
 fn every_format_has_its_module_source_and_use() {
+    let mut modules = Vec::new();
+    files(&root().join("src/format"), &[".rs"], &mut modules);
+    let is_module = |path: &Path, name: &str| {
+        path.ends_with(format!("{name}.rs")) || path.ends_with(format!("{name}/mod.rs"))
+    };
     for format in FORMATS {
         let name = format.name();
-        let module = root().join(format!("src/format/{name}.rs"));
-        let text = fs::read_to_string(&module).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let module = modules.iter().find(|path| is_module(path, name));
+        let module = module.unwrap_or_else(|| panic!("{name} has no module in src/format"));
+        let text = fs::read_to_string(module).expect("sources are UTF-8");
         assert!(text.starts_with("//! "), "{name} explains itself");
         assert!(text.contains("Good for:") && text.contains("ad for:"), "{name} says for what");
         let year = |word: &str| word.len() == 4 && word.starts_with(['1', '2']);

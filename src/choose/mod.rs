@@ -5,7 +5,7 @@ mod explain;
 mod stay;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -14,9 +14,9 @@ use crate::cost::{Cost, Estimator, Source, Times};
 use crate::device::{Device, Kind};
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Candidate, Params, Refusal, Target, Value, Work, candidates};
+use crate::format::{Basis, Candidate, Params, Refusal, Target, Value, Work, candidates};
 use crate::scalar::Precision;
-use crate::structure::Structure;
+use crate::structure::{Structure, probes};
 pub use crate::workload::{Effort, ValuesUse, Verify, Workload};
 pub use by_features::{by_features, counted_s, looks_closer, most_trusted};
 pub use stay::{PCSR, SAMPLE_S, Stays, read_s, stay, stay_s};
@@ -183,11 +183,15 @@ pub fn target_of<'a>(candidate: &Candidate, target: &Target<'a>) -> Target<'a> {
 /// The work of every candidate for the target's device, or why it does not suit, in their order:
 /// those that look at the matrix in different ways side by side over rayon's threads; kept by the
 /// structure.
-pub fn works(
-    structure: &Structure<'_>,
-    target: &Target<'_>,
-) -> Arc<[(Candidate, std::result::Result<Work, Refusal>)]> {
-    structure.works(target, || {
+pub fn works(structure: &Structure<'_>, target: &Target<'_>) -> Works {
+    let Target { device, precision, basis, memory_limit } = *target;
+    let aim = (device.clone(), precision, basis, memory_limit, structure.may_partition());
+    let kept = structure.memo().get(AllWorks(), Arc::default);
+    let lock = || kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, works)) = lock().iter().find(|(known, _)| *known == aim) {
+        return works.clone();
+    }
+    let find = || {
         let all = candidates(target.device.kind);
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (i, candidate) in all.iter().enumerate() {
@@ -202,7 +206,21 @@ pub fn works(
         let mut works: Vec<_> = groups.flat_map_iter(|group| group.into_iter().map(work)).collect();
         works.sort_by_key(|(i, _)| *i);
         works.into_iter().map(|(_, work)| work).collect()
-    })
+    };
+    let works: Works = find();
+    lock().push((aim, works.clone()));
+    works
+}
+
+/// Every candidate with its work, or why it does not apply.
+pub type Works = Arc<[(Candidate, std::result::Result<Work, Refusal>)]>;
+
+/// What works were found for: device, precision, basis, memory limit, and whether METIS may run.
+type Aim = (Device, Precision, Basis, u64, bool);
+
+probes! {
+    /// The works of all candidates for each aim so far.
+    AllWorks() -> Arc<Mutex<Vec<(Aim, Works)>>>;
 }
 
 /// The parameters of a candidate that tell how the matrix is looked at for it: what one candidate of

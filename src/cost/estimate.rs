@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use super::{Cost, Source, reach};
 use crate::device::{Kind, Reach};
 use crate::format::{Candidate, Target, Work};
-use crate::measure::Protocol;
 use crate::par;
+use crate::protocol::Protocol;
 use crate::structure::{Sort, Structure, Walk};
 
 /// How sharply the highest wall rules: the exponent of the norm that walls are combined in.

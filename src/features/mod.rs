@@ -12,7 +12,7 @@ use crate::csr::Pattern;
 use crate::error::Error;
 use crate::partition;
 use crate::refusal::Refusal;
-use crate::structure::{Histogram, Structure};
+use crate::structure::{Histogram, Structure, probes};
 pub(crate) use summary::Summary;
 #[cfg(feature = "cuda")]
 pub(crate) use summary::{Columns, DIAGONAL_HACKS, HACK, Hacks, SIDES};
@@ -285,6 +285,11 @@ fn metis_share(pattern: Pattern<'_>, most: usize) -> Result<f64, Refusal> {
     Ok(over(inside as f64, pattern.nnz() as f64))
 }
 
+probes! {
+    /// All cheap features.
+    AllFeatures() -> Features;
+}
+
 /// The features of one matrix: all cheap ones, and costly ones that were asked for.
 #[derive(Clone, Debug)]
 pub struct Features(Vec<(&'static Feature, f64)>);
@@ -293,7 +298,7 @@ impl Features {
     /// Computes all cheap features: a few passes over the pattern, over rayon's current threads;
     /// kept by the structure.
     pub fn of(structure: &Structure<'_>) -> Self {
-        structure.features(|| Features::from(&Summary::of(structure))).clone()
+        structure.memo().get(AllFeatures(), || Features::from(&Summary::of(structure)))
     }
 
     /// Computes those of the size alone, which reads nothing of the matrix.

@@ -4,22 +4,32 @@
 //! [`Work`] a product is (or a [`Refusal`]), and how to [`convert`](Storage::convert) the CSR
 //! matrix to its [`Layout`]. Nothing outside this folder names a format.
 
-mod bisection;
-mod blocks;
-mod build;
-mod columns;
-mod diagonals;
-mod few;
-mod fill;
-mod launch;
+mod candidate;
+mod fill_marker;
+mod gpu;
 mod offsets;
-mod params;
-mod parts;
-mod quads;
-mod rows;
-mod slices;
-mod sorted;
-mod tiles;
+mod row_order;
+mod value_dictionary;
+
+// What several formats of a family share; files stand in the folder of the family.
+#[path = "sliced/bisection.rs"]
+mod bisection;
+#[path = "sliced/block_conversion.rs"]
+mod block_conversion;
+#[path = "ell/column_major.rs"]
+mod column_major;
+#[path = "csr/csr_tiles.rs"]
+mod csr_tiles;
+#[path = "dia/diagonals.rs"]
+mod diagonals;
+#[path = "cached/partition.rs"]
+mod partition;
+#[path = "sliced/sliced.rs"]
+mod sliced;
+#[path = "sliced/sliced_quads.rs"]
+mod sliced_quads;
+#[path = "tiled/sorted_tiles/mod.rs"]
+mod sorted_tiles;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,17 +39,20 @@ pub use crate::refusal::Refusal;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 pub use crate::target::{Basis, Target};
-pub use build::{Builder, Built, Check, Matrix, Starts, Stop};
-#[cfg(feature = "cuda")]
-pub(crate) use few::are_few;
-pub use launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
+pub use candidate::{Candidate, Param, Params, Value, candidates};
+pub use gpu::convert::{Builder, Built, Check, Matrix, Starts, Stop};
+pub use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use offsets::Offsets;
-pub use params::{Candidate, Param, Params, Value, candidates};
+#[cfg(feature = "cuda")]
+pub(crate) use value_dictionary::are_few;
 
 /// Declares the module of each format and the table of all of them.
 macro_rules! formats {
-    ($($module:ident :: $storage:ident),* $(,)?) => {
-        $(pub mod $module;)*
+    ($($path:literal $module:ident :: $storage:ident),* $(,)?) => {
+        $(
+            #[path = $path]
+            pub mod $module;
+        )*
 
         /// Every format, in the order in which ties are settled and lists are printed.
         pub static FORMATS: &[&'static dyn Format] = &[$(&$module::$storage),*];
@@ -48,32 +61,32 @@ macro_rules! formats {
 
 // `cargo fmt` does not look into this macro: `.ci/run` formats the modules by name.
 formats! {
-    csr::CsrFormat,
-    cusparse::CusparseFormat,
-    coo::CooFormat,
-    dia::DiaFormat,
-    ell::EllFormat,
-    ellr::EllrFormat,
-    ellg::EllgFormat,
-    jad::JadFormat,
-    pjds::PjdsFormat,
-    pellr::PellrFormat,
-    biell::BiellFormat,
-    bijad::BijadFormat,
-    hyb::HybFormat,
-    hll::HllFormat,
-    hllvi::HllviFormat,
-    hlldu::HllduFormat,
-    bhll::BhllFormat,
-    hdia::HdiaFormat,
-    cdia::CdiaFormat,
-    pcsr::PcsrFormat,
-    stcsr::StcsrFormat,
-    stvi::StviFormat,
-    slabs::SlabsFormat,
-    sweep::SweepFormat,
-    ehyb::EhybFormat,
-    hubs::HubsFormat,
+    "csr/csr.rs" csr::CsrFormat,
+    "csr/cusparse.rs" cusparse::CusparseFormat,
+    "csr/coo.rs" coo::CooFormat,
+    "dia/dia.rs" dia::DiaFormat,
+    "ell/ell.rs" ell::EllFormat,
+    "ell/ellr.rs" ellr::EllrFormat,
+    "ell/ellg.rs" ellg::EllgFormat,
+    "ell/jad.rs" jad::JadFormat,
+    "ell/pjds.rs" pjds::PjdsFormat,
+    "ell/pellr.rs" pellr::PellrFormat,
+    "sliced/biell.rs" biell::BiellFormat,
+    "sliced/bijad.rs" bijad::BijadFormat,
+    "ell/hyb.rs" hyb::HybFormat,
+    "sliced/hll.rs" hll::HllFormat,
+    "sliced/hllvi.rs" hllvi::HllviFormat,
+    "sliced/hlldu.rs" hlldu::HllduFormat,
+    "sliced/bhll.rs" bhll::BhllFormat,
+    "dia/hdia.rs" hdia::HdiaFormat,
+    "dia/cdia/mod.rs" cdia::CdiaFormat,
+    "csr/pcsr.rs" pcsr::PcsrFormat,
+    "tiled/stcsr.rs" stcsr::StcsrFormat,
+    "tiled/stvi.rs" stvi::StviFormat,
+    "tiled/slabs/mod.rs" slabs::SlabsFormat,
+    "cached/sweep/mod.rs" sweep::SweepFormat,
+    "cached/ehyb.rs" ehyb::EhybFormat,
+    "cached/hubs/mod.rs" hubs::HubsFormat,
 }
 
 /// What one conversion and one product of a layout have to do; costs are computed from it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::sample::{SAMPLED_ENTRIES, Sample};
-use super::{Detail, Structure, cached};
+use super::{Detail, Structure, probes};
 use crate::csr::{Pattern, offsets};
 use crate::par;
 
@@ -40,12 +40,21 @@ pub(crate) struct SomeBlocks {
     pub scale: f64,
 }
 
+probes! {
+    /// The `b` x `b` blocks of the whole pattern.
+    AllBlocks(usize) -> Arc<Blocks>;
+    /// The `b` x `b` blocks of a sample of the rows.
+    SampledBlocks(usize) -> Arc<Blocks>;
+    /// The share of the slots of `b` x `b` blocks that hold an entry.
+    BlockFill(usize) -> f64;
+}
+
 impl Structure<'_> {
     /// The dense `b` x `b` blocks with an entry, as a pattern of blocks.
     ///
     /// One pass over the pattern; kept.
     pub fn blocks(&self, b: usize) -> Arc<Blocks> {
-        cached(&self.blocks, b, || Arc::new(self.find_blocks(b)))
+        self.memo.get(AllBlocks(b), || Arc::new(self.find_blocks(b)))
     }
 
     /// The same, or those of a sample of the windows of 512 block rows where this structure is for
@@ -67,7 +76,7 @@ impl Structure<'_> {
         let entries = sample.picks().map(window).map(|w| row_ptr[w.end] - row_ptr[w.start]);
         let entries = entries.sum::<usize>().max(1);
         SomeBlocks {
-            blocks: cached(&self.some_blocks, b, find),
+            blocks: self.memo.get(SampledBlocks(b), find),
             scale: self.pattern.nnz() as f64 / entries as f64,
         }
     }
@@ -102,7 +111,7 @@ impl Structure<'_> {
     /// Entries over the slots of the dense `b` x `b` blocks that hold them; 1 where there are no
     /// entries. Sampled as [`Structure::x_sectors`] is, on block rows; kept.
     pub fn block_fill(&self, b: usize) -> f64 {
-        cached(&self.block_fill, b, || self.find_fill(b))
+        self.memo.get(BlockFill(b), || self.find_fill(b))
     }
 
     fn find_fill(&self, b: usize) -> f64 {

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Detail, Sort, Structure, cached, over_all};
+use super::{Detail, Sort, Structure, over_all, probes};
 
 /// Rows of a hack.
 pub(crate) const HACK: usize = 32;
@@ -55,6 +55,11 @@ pub(crate) fn padding(width: usize) -> u32 {
     u32::MAX >> (u32::BITS as usize - 8 * width)
 }
 
+probes! {
+    /// [`Structure::delta_units`] of columns in their original order.
+    DeltaUnits(Sort) -> u64;
+}
+
 impl Structure<'_> {
     /// Runs of four slots of hacks of 32 rows in `sort` order, times the bytes of a column in each hack,
     /// counted from the first of its slot. `new` gives the new column of each old one where the basis is
@@ -62,7 +67,7 @@ impl Structure<'_> {
     /// is for estimates, a sample of the hacks is looked at.
     pub(crate) fn delta_units(&self, sort: Sort, new: Option<&[u32]>) -> u64 {
         match new {
-            None => cached(&self.delta_units, sort, || self.count_delta_units(sort, None)),
+            None => self.memo.get(DeltaUnits(sort), || self.count_delta_units(sort, None)),
             Some(_) => self.count_delta_units(sort, new),
         }
     }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{Detail, Structure, cached, once, over_all};
+use super::{Detail, Structure, over_all, probes};
 use crate::csr::Pattern;
 
 /// Numbers of diagonals with an entry.
@@ -31,6 +32,13 @@ const WARP: usize = 32;
 /// of their own.
 const MOST_LISTS: usize = 16;
 
+probes! {
+    /// The numbers of diagonals of the whole pattern.
+    AllDiagonals() -> Arc<Diagonals>;
+    /// Diagonals of all hacks of so many rows, from a sample of the hacks.
+    SampledDiagonals(usize) -> u64;
+}
+
 impl Structure<'_> {
     /// Distinct diagonals with an entry of each hack of `hack` rows, summed over all hacks.
     ///
@@ -40,14 +48,15 @@ impl Structure<'_> {
     pub fn n_diagonals(&self, hack: usize) -> u64 {
         if self.detail == Detail::Sampled {
             let hack = hack.min(self.pattern.nrows());
-            return cached(&self.some_diagonals, hack, || self.estimate_diagonals(hack));
+            return self.memo.get(SampledDiagonals(hack), || self.estimate_diagonals(hack));
         }
         self.exact_diagonals(hack)
     }
 
     /// The same, never from a sample.
     pub(super) fn exact_diagonals(&self, hack: usize) -> u64 {
-        let known = || once(&self.diagonals, || Diagonals::of(self.pattern));
+        let find = || Arc::new(Diagonals::of(self.pattern));
+        let known = || self.memo.get(AllDiagonals(), find);
         if hack >= self.pattern.nrows() {
             known().all
         } else if hack.is_power_of_two() && hack <= LARGEST_HACK {

@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use super::sample::Sample;
-use super::{Structure, Walk, cached};
+use super::{Structure, Walk, probes};
 use crate::device::Kind;
 use crate::scalar::Precision;
 use crate::target::Target;
@@ -30,6 +30,11 @@ pub(super) struct Near {
     per_sector: u32,
 }
 
+probes! {
+    /// Sectors loaded for each nonzero, by threads a row (none: entry by entry).
+    LoadsANonzero(Option<usize>, Near) -> f64;
+}
+
 impl Structure<'_> {
     /// 32-byte sectors of x that the nearest caches of a GPU load in one product; `None` on hosts,
     /// which walk a row after the other. A processor works on several blocks of threads, far from
@@ -53,7 +58,8 @@ impl Structure<'_> {
             room: (device.near_bytes as usize / 32).max(1),
             per_sector: 32 / target.precision.bytes() as u32,
         };
-        let a_nonzero = cached(&self.near, (threads, near), || self.loads_a_nonzero(threads, near));
+        let a_nonzero =
+            self.memo.get(LoadsANonzero(threads, near), || self.loads_a_nonzero(threads, near));
         Some(a_nonzero * self.pattern.nnz() as f64)
     }
 

@@ -4,11 +4,24 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{Histogram, Lengths, Sort, Structure, cached, once};
+use super::{Histogram, Lengths, Sort, Structure, once, probes};
 use crate::reorder;
 
 /// The fewest rows that a thread takes where a row is little work.
 const FEWEST_ROWS: usize = 1 << 14;
+
+probes! {
+    /// Rows of another length than the row before.
+    Changes() -> usize;
+    /// The order of rows.
+    Order(Sort) -> Arc<[u32]>;
+    /// Lengths of rows in an order.
+    SortedLengths(Sort) -> Lengths;
+    /// Warp iterations, by rows of a warp, lanes of a row and order.
+    Steps(usize, usize, Sort) -> u64;
+    /// The longest row of each slice, by rows of a slice and order.
+    Longest(usize, Sort) -> Lengths;
+}
 
 impl Structure<'_> {
     /// Number of entries of each row; one pass over the row pointers, kept.
@@ -36,7 +49,7 @@ impl Structure<'_> {
             let pairs = self.lengths().par_windows(2).with_min_len(FEWEST_ROWS);
             pairs.filter(|pair| pair[0] != pair[1]).count()
         };
-        *once(&self.changes, changes)
+        self.memo.get(Changes(), changes)
     }
 
     /// Row order: `order[new] = old`, stable, longest row first within each window.
@@ -46,7 +59,7 @@ impl Structure<'_> {
     /// # Panics
     /// For [`Sort::Rcm`] unless the pattern is square.
     pub fn order(&self, sort: Sort) -> Arc<[u32]> {
-        cached(&self.orders, sort, || match sort {
+        self.memo.get(Order(sort), || match sort {
             Sort::Rcm => reorder::rcm(self.pattern).into(),
             _ => order(self.lengths(), sort).into(),
         })
@@ -54,7 +67,7 @@ impl Structure<'_> {
 
     /// Row lengths in `sort` order; kept.
     pub(crate) fn sorted_lengths(&self, sort: Sort) -> Lengths {
-        cached(&self.sorted_lengths, sort, || {
+        self.memo.get(SortedLengths(sort), || {
             let lengths = self.lengths();
             let sorted = match sort {
                 Sort::None => lengths.to_vec(),
@@ -101,7 +114,7 @@ impl Structure<'_> {
     /// over the lengths in `sort` order, kept.
     pub fn n_iter(&self, warp: usize, threads: usize, sort: Sort) -> u64 {
         let (rows, lanes) = (warp / threads, threads as u64);
-        cached(&self.steps, (rows, threads, sort), || {
+        self.memo.get(Steps(rows, threads, sort), || {
             self.sum_of_longest(rows, sort, |length| u64::from(length).div_ceil(lanes))
         })
     }
@@ -132,7 +145,7 @@ impl Structure<'_> {
             let longest = slices.map(|rows| rows.iter().fold(0, |longest, &n| longest.max(n)));
             Arc::new(longest.collect())
         };
-        cached(&self.longest, (rows, sort), || match sort {
+        self.memo.get(Longest(rows, sort), || match sort {
             // Slices of twice as many rows are two of these.
             _ if rows.is_multiple_of(2) && rows > 4 => of_chunks(&self.longest(rows / 2, sort), 2),
             Sort::None => of_chunks(self.lengths(), rows),

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Structure, cached};
+use super::{Structure, probes};
 use crate::scalar::Precision;
 
 /// The most warps that [`Structure::x_sectors`] looks at, and block rows that
@@ -39,6 +39,11 @@ const SAMPLED_BLOCKS: usize = 64;
 
 /// The most entries whose mirror image [`Structure::symmetry`] searches.
 pub const SAMPLED_MIRRORS: usize = 1 << 14;
+
+probes! {
+    /// Sectors of x loaded for each nonzero, by sectors that a cache holds.
+    LoadedSectors(usize, Precision) -> f64;
+}
 
 impl Structure<'_> {
     /// Elements of x in the distinct sectors that blocks of 256 neighbouring rows ask for, over
@@ -81,7 +86,7 @@ impl Structure<'_> {
     /// its own that has `room` for so many sectors and is emptied where it is full. Sampled as
     /// [`Structure::x_loads`] is; kept.
     pub(crate) fn loaded_sectors(&self, room: usize, precision: Precision) -> f64 {
-        cached(&self.loaded, (room, precision), || self.load_sectors(room, precision))
+        self.memo.get(LoadedSectors(room, precision), || self.load_sectors(room, precision))
     }
 
     fn load_sectors(&self, room: usize, precision: Precision) -> f64 {

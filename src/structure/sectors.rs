@@ -4,8 +4,17 @@ use rayon::prelude::*;
 
 use super::rows::longest_first;
 use super::sample::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
-use super::{Detail, Sort, Structure, Walk, cached, inverse, once};
+use super::{Detail, Sort, Structure, Walk, inverse, probes};
 use crate::scalar::Precision;
+
+probes! {
+    /// Sectors of x that a walk asks for.
+    Sectors(Walk) -> EachPrecision;
+    /// Sectors of x for each nonzero, from a few entries.
+    SectorsAtSight() -> EachPrecision;
+    /// Sectors and spans of sorted tiles of so many entries.
+    SortedSectors(usize) -> Sorted;
+}
 
 impl Structure<'_> {
     /// 32-byte sectors of x that one product asks for: distinct ones within a warp step, summed
@@ -18,7 +27,7 @@ impl Structure<'_> {
 
     /// The same for each precision.
     pub(crate) fn sectors(&self, walk: Walk) -> EachPrecision {
-        cached(&self.sectors, walk, || self.count_sectors(walk))
+        self.memo.get(Sectors(walk), || self.count_sectors(walk))
     }
 
     fn count_sectors(&self, walk: Walk) -> EachPrecision {
@@ -40,7 +49,7 @@ impl Structure<'_> {
     /// [`Structure::x_sectors`] a nonzero where each lane walks a row, of so few steps that it takes
     /// microseconds: at most 8 of each of at most 16 warps, spread evenly; kept.
     pub fn x_sectors_at_sight(&self, precision: Precision) -> f64 {
-        once(&self.sectors_at_sight, || self.glance_at_sectors()).of(precision)
+        self.memo.get(SectorsAtSight(), || self.glance_at_sectors()).of(precision)
     }
 
     fn glance_at_sectors(&self) -> EachPrecision {
@@ -73,7 +82,7 @@ impl Structure<'_> {
     }
 
     fn sorted(&self, tile: usize) -> Sorted {
-        cached(&self.sorted_tiles, tile, || self.look_at_sorted(tile))
+        self.memo.get(SortedSectors(tile), || self.look_at_sorted(tile))
     }
 
     fn look_at_sorted(&self, size: usize) -> Sorted {

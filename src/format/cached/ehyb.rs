@@ -1,0 +1,535 @@
+//! EHYB, explicitly cached hybrid: rows in parts, each of which keeps its own piece of x at hand.
+//!
+//! ```text
+//!     | 4 . 1 . |      two parts of VecSize 2: rows 0 1 and rows 2 3
+//!     | . 5 . . |      in-part entries: 4, 5, 6    columns counted from the part: 0 | 1 || - | 1
+//!     | . . . . |      ER part: 1 (row 0), 2 (row 3)    yIdxER = 0 3    columns = 2 | 0
+//!     | 2 . . 6 |
+//! ```
+//!
+//! The pieces of x fill a GPU's shared memory: K is the least whole number for which the rows of
+//! each of K * P parts fit (equations 1 and 2; P processors; with `share=2` two pieces fit, so that
+//! one block of threads loads while the other multiplies). In-part entries are sliced ELLPACK of
+//! 32 rows with 16-bit columns, longest rows first within each part; all others are the ER part,
+//! sliced ELLPACK of those rows that have some, longest first, with 32-bit columns, added to y
+//! after. `part=metis` cuts few entries off; `part=window` takes neighbouring rows as a part and
+//! costs no partitioning; `part=none` does not even sort them. Parts hold at least 32 rows.
+//!
+//! Padding (`-`): the largest column of 16 or 32 bits, and value 0; read, not multiplied.
+//! Good for: meshes in bad order, whose x is spread over memory. Bad for: graphs without good
+//! cuts, and few products: partitioning takes as long as thousands of them.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::gpu::launch::{Arrays, NULL};
+use super::partition::{Plan, Size, last, places};
+use super::row_order::{Column, WARP, add_column, allowed_slots};
+use super::{
+    Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
+    Work, bytes_of, store,
+};
+use crate::csr::{Csr, accumulate};
+use crate::par::{self, Scratch};
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure, Walk, inverse};
+
+/// See the module.
+#[derive(Debug)]
+pub struct EhybFormat;
+
+impl Storage for EhybFormat {
+    const NAME: &'static str = "ehyb";
+    const TITLE: &'static str = "EHYB, explicitly cached hybrid";
+    const SOURCE: &'static str = "C. Chen, Explicit caching HYB: a new high-performance SpMV \
+        framework on GPGPU (2022), sections 3 and 4";
+    const SUITS: &'static str = "meshes in bad order and many products; bad for graphs without \
+        good cuts";
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "part",
+            doc: "what the parts are: METIS's, windows of rows, or windows in their own order",
+            values: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
+            gpu: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
+            host: &[Value::Word("window")],
+        },
+        Param {
+            name: "share",
+            doc: "parts that share the memory of a processor; 1 in the paper",
+            values: &[Value::Int(2), Value::Int(1)],
+            gpu: &[Value::Int(2), Value::Int(1)],
+            host: &[Value::Int(1)],
+        },
+    ];
+
+    type Layout<T: Scalar> = Ehyb<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let size = Size::of(structure, params, target)?;
+        let pattern = structure.pattern();
+        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        let w = target.precision.bytes() as u64;
+        let (near, far) = (size.near as usize, size.far as usize);
+        let slots = size.near + size.far;
+        check_slots(slots, nnz)?;
+        let parts = size.parts + 1;
+        let (slices, far_rows) = (size.slices + 1, size.far_rows);
+        let far_slices = far_rows.div_ceil(WARP) + 1;
+        let order = if size.ordered { 4 * nrows } else { 0 };
+        let bytes = 4 * (3 * parts + far_rows as u64)
+            + (slices * Offsets::width(near) + far_slices * Offsets::width(far)) as u64
+            + near as u64 * (2 + w)
+            + far as u64 * (4 + w)
+            + order;
+        let outside = nnz - size.inside;
+        let walk = Walk::Rows { threads: 1, sort: Sort::None };
+        let gathered =
+            structure.x_sectors(walk, target.precision) * outside as f64 / nnz.max(1) as f64;
+        let pieces = (pattern.ncols() as u64 * w) as f64 / 32.0;
+        // A piece that is gathered takes a sector for each element at worst.
+        let gather = if size.gathers { pattern.ncols() as f64 } else { pieces };
+        let scatters = size.ordered && size.basis == Basis::Original;
+        Ok(Work {
+            layout_bytes: bytes,
+            stream_bytes: bytes - if scatters || size.gathers { 0 } else { order },
+            entries: slots,
+            x_sectors: gather + gathered,
+            extra_bytes: 2 * w * far_rows as u64,
+            scattered_rows: if scatters { nrows } else { 0 },
+            steps: slots / WARP as u64,
+            lanes: nrows,
+            launches: if far_rows > 0 { 2 } else { 1 },
+            convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
+            sorted_keys: nrows,
+            partitioned_edges: if params.is("part", "metis") { nnz } else { 0 },
+            ..Work::default()
+        })
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Ehyb<T>, Refusal> {
+        let plan = Plan::new(structure, params, target)?;
+        check_slots((last(&plan.near_ptr()) + last(&plan.far_ptr())) as u64, csr.nnz() as u64)?;
+        Ok(Ehyb::new(csr, plan))
+    }
+}
+
+/// Whether slices may take so many slots for `nnz` entries.
+fn check_slots(slots: u64, nnz: u64) -> Result<(), Refusal> {
+    let allowed = allowed_slots(nnz);
+    if slots <= allowed {
+        return Ok(());
+    }
+    Err(Refusal::new(format!(
+        "its slices take {slots} slots for {nnz} entries, {allowed} are allowed"
+    )))
+}
+
+/// Slices of 32 rows, each as wide as its longest row, column by column.
+#[derive(Debug)]
+struct Slices<T, C> {
+    ptr: Offsets,
+    columns: Vec<C>,
+    values: Vec<T>,
+}
+
+impl<T: Scalar, C: Column> Slices<T, C> {
+    fn new(ptr: &[usize]) -> Self {
+        let slots = last(ptr);
+        let (columns, values) = (vec![C::PADDING; slots], vec![T::ZERO; slots]);
+        Slices { ptr: Offsets::new(ptr), columns, values }
+    }
+
+    /// Slots of row `r` of slice `s`.
+    fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize> + use<T, C> {
+        (self.ptr.get(s) + r..self.ptr.get(s + 1)).step_by(WARP)
+    }
+
+    /// Slots of row `r` of slice `s` that hold entries.
+    fn entries(&self, s: usize, r: usize) -> impl Iterator<Item = usize> + '_ {
+        self.slots(s, r).take_while(|&slot| self.columns[slot] != C::PADDING)
+    }
+
+    /// Sums of the rows of slice `s`.
+    #[inline(always)]
+    fn sums(&self, s: usize, x: &[T]) -> [T; WARP] {
+        let slots = self.ptr.get(s)..self.ptr.get(s + 1);
+        let columns = self.columns[slots.clone()].chunks_exact(WARP);
+        let mut sums = [T::ZERO; WARP];
+        for (columns, values) in columns.zip(self.values[slots].chunks_exact(WARP)) {
+            add_column(&mut sums, columns, values, x);
+        }
+        sums
+    }
+
+    fn bytes(&self) -> u64 {
+        self.ptr.bytes() + bytes_of(&self.columns) + bytes_of(&self.values)
+    }
+}
+
+/// The arrays of EHYB.
+#[derive(Debug)]
+pub struct Ehyb<T> {
+    nrows: usize,
+    ncols: usize,
+    basis: Basis,
+    gathers: bool,
+    /// First stored row, first slice and first column of the piece of x of each part, and the end.
+    bounds: Vec<u32>,
+    first_slices: Vec<u32>,
+    pieces: Vec<u32>,
+    order: Vec<u32>,
+    near: Slices<T, u16>,
+    far: Slices<T, u32>,
+    /// yIdxER, in stored rows.
+    far_rows: Vec<u32>,
+    host: Host<T>,
+}
+
+/// What the host keeps besides.
+#[derive(Debug)]
+struct Host<T> {
+    /// Place of each stored row in the ER part; past its end for a row without one.
+    far_of: Vec<u32>,
+    n_far: usize,
+    /// Stored row of each row, where the rows of a part lie all over y; else empty.
+    inverse: Vec<u32>,
+    /// Bounds of what threads take: whole parts in stored rows, and slices of the ER part in rows
+    /// of it.
+    parts: Vec<usize>,
+    far_parts: Vec<usize>,
+    sums: Scratch<T>,
+    far_sums: Scratch<T>,
+    pieces: Scratch<T>,
+}
+
+impl<T: Scalar> Host<T> {
+    fn new(plan: &Plan, near_ptr: &[usize], far_ptr: &[usize]) -> Self {
+        let nrows = plan.near.len();
+        let starts: Vec<usize> =
+            plan.first_slices().iter().map(|&s| near_ptr[s as usize]).collect();
+        let parts = par::split(&starts, 1, par::GRAIN);
+        let far_parts = par::split(far_ptr, 1, par::GRAIN);
+        let far_rows = plan.far_rows.len();
+        Host {
+            far_of: places(nrows, &plan.far_rows),
+            n_far: far_rows,
+            inverse: match &plan.order {
+                Some(order) if plan.gathers => inverse(order),
+                _ => Vec::new(),
+            },
+            parts: parts.into_iter().map(|part| plan.bounds[part]).collect(),
+            far_parts: far_parts.into_iter().map(|s| (s * WARP).min(far_rows)).collect(),
+            sums: Scratch::default(),
+            far_sums: Scratch::default(),
+            pieces: Scratch::default(),
+        }
+    }
+
+    /// Place of stored row `i` in the ER part.
+    fn far(&self, i: usize) -> Option<usize> {
+        Some(self.far_of[i] as usize).filter(|&at| at < self.n_far)
+    }
+}
+
+/// A slot of either part.
+#[derive(Clone, Copy)]
+enum Slot {
+    Near(usize),
+    Far(usize),
+}
+
+impl<T: Scalar> Ehyb<T> {
+    fn new(csr: &Csr<T>, plan: Plan) -> Self {
+        let (near_ptr, far_ptr) = (plan.near_ptr(), plan.far_ptr());
+        let mut near = Slices::<T, u16>::new(&near_ptr);
+        let mut far = Slices::<T, u32>::new(&far_ptr);
+        let old = |i: usize| plan.order.as_ref().map_or(i, |order| order[i] as usize);
+        // Where a column is in the order that pieces are counted in, and in x.
+        let place = |column: u32| plan.new.as_ref().map_or(column, |new| new[column as usize]);
+        let in_x = |column: u32| if plan.gathers { column } else { place(column) };
+        let host = Host::new(&plan, &near_ptr, &far_ptr);
+        let mut s = 0;
+        for (p, part) in plan.bounds.windows(2).enumerate() {
+            // Windows are found by the matrix's own columns, which permuting moves within them.
+            let piece = plan.pieces[p] as u32..plan.pieces[p + 1] as u32;
+            for first in (part[0]..part[1]).step_by(WARP) {
+                let rows = first..part[1].min(first + WARP);
+                for i in rows {
+                    let (columns, values) = csr.row(old(i));
+                    let mut near_slots = near.slots(s, i - first);
+                    let mut far_slots = host.far(i).map(|at| far.slots(at / WARP, at % WARP));
+                    for (&column, &value) in columns.iter().zip(values) {
+                        let placed = place(column);
+                        if piece.contains(&placed) {
+                            let slot = near_slots.next().expect("counted when it was planned");
+                            near.columns[slot] = (placed - piece.start) as u16;
+                            near.values[slot] = value;
+                        } else {
+                            let slots = far_slots.as_mut().expect("counted when it was planned");
+                            let slot = slots.next().expect("counted when it was planned");
+                            far.columns[slot] = in_x(column);
+                            far.values[slot] = value;
+                        }
+                    }
+                }
+                s += 1;
+            }
+        }
+        let narrow = |list: &[usize]| list.iter().map(|&i| i as u32).collect();
+        Ehyb {
+            nrows: csr.nrows(),
+            ncols: csr.ncols(),
+            basis: plan.basis,
+            gathers: plan.gathers,
+            bounds: narrow(&plan.bounds),
+            first_slices: plan.first_slices(),
+            pieces: narrow(&plan.pieces),
+            order: plan.order.unwrap_or_default(),
+            near,
+            far,
+            far_rows: plan.far_rows,
+            host,
+        }
+    }
+
+    /// The row of the matrix that is stored as row `i`.
+    fn old(&self, i: usize) -> usize {
+        self.order.get(i).map_or(i, |&old| old as usize)
+    }
+
+    fn n_parts(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    /// Slices of part `p` with their stored rows.
+    fn slices(&self, p: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let (first, end) = (self.bounds[p] as usize, self.bounds[p + 1] as usize);
+        let slices = self.first_slices[p] as usize..self.first_slices[p + 1] as usize;
+        slices.enumerate().map(move |(k, s)| {
+            let first = first + k * WARP;
+            (s, first..end.min(first + WARP))
+        })
+    }
+
+    /// Column in the matrix and slot of the entries of every row, by columns; `f(row, entries)`.
+    fn for_rows(&self, mut f: impl FnMut(usize, &[(u32, Slot)])) {
+        let permuted = self.basis == Basis::Permuted;
+        // From the order that pieces are counted in, and from x.
+        let reordered = permuted || self.gathers;
+        let mut entries = Vec::new();
+        for p in 0..self.n_parts() {
+            for (s, rows) in self.slices(p) {
+                for (r, i) in rows.enumerate() {
+                    entries.clear();
+                    for slot in self.near.entries(s, r) {
+                        let placed = self.pieces[p] + u32::from(self.near.columns[slot]);
+                        let old = if reordered { self.order[placed as usize] } else { placed };
+                        entries.push((old, Slot::Near(slot)));
+                    }
+                    if let Some(at) = self.host.far(i) {
+                        for slot in self.far.entries(at / WARP, at % WARP) {
+                            let at = self.far.columns[slot];
+                            let old = if permuted { self.order[at as usize] } else { at };
+                            entries.push((old, Slot::Far(slot)));
+                        }
+                    }
+                    entries.sort_unstable_by_key(|entry| entry.0);
+                    f(self.old(i), &entries);
+                }
+            }
+        }
+    }
+
+    fn row_ptr(&self) -> Vec<usize> {
+        let mut row_ptr = vec![0; self.nrows + 1];
+        self.for_rows(|row, entries| row_ptr[row + 1] = entries.len());
+        accumulate(&mut row_ptr);
+        row_ptr
+    }
+
+    /// Gives `sink` the sums of the stored rows of `rows`, which are whole parts, slice by slice;
+    /// `far` are those of the ER part, and 0 for rows without one.
+    #[inline(always)]
+    fn sum(
+        &self,
+        rows: Range<usize>,
+        x: &[T],
+        far: &[T],
+        mut sink: impl FnMut(Range<usize>, &[T]),
+    ) {
+        let first = self.bounds.partition_point(|&row| (row as usize) < rows.start);
+        let parts = (first..self.n_parts()).take_while(|&p| (self.bounds[p] as usize) < rows.end);
+        for p in parts {
+            self.with_piece(p, x, |x| {
+                for (s, rows) in self.slices(p) {
+                    let mut sums = self.near.sums(s, x);
+                    let sums = &mut sums[..rows.len()];
+                    if far.len() > 1 {
+                        for (sum, &at) in sums.iter_mut().zip(&self.host.far_of[rows.clone()]) {
+                            *sum += far[at as usize];
+                        }
+                    }
+                    sink(rows, sums);
+                }
+            });
+        }
+    }
+
+    /// Calls `f` with the piece of x of part `p`.
+    #[inline(always)]
+    fn with_piece(&self, p: usize, x: &[T], f: impl FnOnce(&[T])) {
+        let piece = self.pieces[p] as usize..self.pieces[p + 1] as usize;
+        if !self.gathers {
+            return f(&x[piece]);
+        }
+        self.host.pieces.with(piece.len(), |near| {
+            for (near, &old) in near.iter_mut().zip(&self.order[piece]) {
+                *near = x[old as usize];
+            }
+            f(near);
+        });
+    }
+}
+
+impl<T: Scalar> Layout<T> for Ehyb<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        let host = &self.host;
+        let scattered = self.basis == Basis::Original && !self.order.is_empty();
+        host.far_sums.with(self.far_rows.len() + 1, |far| {
+            let (none, rest) =
+                far.split_last_mut().expect("the buffer holds one more than the rows");
+            *none = T::ZERO;
+            par::over_parts(&host.far_parts, rest, &|rows, far| {
+                for (s, far) in (rows.start / WARP..).zip(far.chunks_mut(WARP)) {
+                    far.copy_from_slice(&self.far.sums(s, x)[..far.len()]);
+                }
+            });
+            let far = &*far;
+            if host.inverse.is_empty() {
+                return par::over_parts(&host.parts, y, &|part, y| {
+                    self.sum(part.clone(), x, far, |rows, sums| {
+                        if scattered {
+                            for (&old, &sum) in self.order[rows].iter().zip(sums) {
+                                store(&mut y[old as usize - part.start], alpha, sum, beta);
+                            }
+                        } else {
+                            for (y, &sum) in y[rows.start - part.start..].iter_mut().zip(sums) {
+                                store(y, alpha, sum, beta);
+                            }
+                        }
+                    });
+                });
+            }
+            host.sums.with(self.nrows, |stored| {
+                par::over_parts(&host.parts, stored, &|part, stored| {
+                    self.sum(part.clone(), x, far, |rows, sums| {
+                        stored[rows.start - part.start..][..sums.len()].copy_from_slice(sums);
+                    });
+                });
+                let stored = &*stored;
+                let chunk = self.nrows.div_ceil(host.parts.len() - 1);
+                let chunks = y.par_chunks_mut(chunk).zip(host.inverse.par_chunks(chunk));
+                chunks.for_each(|(y, inverse)| {
+                    for (y, &i) in y.iter_mut().zip(inverse) {
+                        store(y, alpha, stored[i as usize], beta);
+                    }
+                });
+            });
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        let parts = bytes_of(&self.bounds) + bytes_of(&self.first_slices) + bytes_of(&self.pieces);
+        let rows = bytes_of(&self.order) + bytes_of(&self.far_rows);
+        parts + rows + self.near.bytes() + self.far.bytes()
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let row_ptr = self.row_ptr();
+        let mut near = std::mem::take(&mut self.near.values);
+        let mut far = std::mem::take(&mut self.far.values);
+        self.for_rows(|row, entries| {
+            for (&(_, slot), &value) in entries.iter().zip(&values[row_ptr[row]..]) {
+                match slot {
+                    Slot::Near(slot) => near[slot] = value,
+                    Slot::Far(slot) => far[slot] = value,
+                }
+            }
+        });
+        (self.near.values, self.far.values) = (near, far);
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let row_ptr = self.row_ptr();
+        let nnz = row_ptr[self.nrows];
+        let (mut columns, mut values) = (vec![0; nnz], vec![T::ZERO; nnz]);
+        self.for_rows(|row, entries| {
+            for (at, &(column, slot)) in (row_ptr[row]..).zip(entries) {
+                columns[at] = column;
+                values[at] = match slot {
+                    Slot::Near(slot) => self.near.values[slot],
+                    Slot::Far(slot) => self.far.values[slot],
+                };
+            }
+        });
+        Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
+            .expect("a layout is made from a valid matrix")
+    }
+
+    fn order(&self) -> Option<&[u32]> {
+        (self.basis == Basis::Permuted).then_some(&self.order)
+    }
+
+    /// One block a part, with its piece of x in shared memory; then a warp a slice of the ER part.
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let name = T::PRECISION;
+        let scatter = Some(&self.order[..])
+            .filter(|order| !order.is_empty() && self.basis == Basis::Original);
+        let order = arrays.add_some(scatter);
+        let bounds = arrays.add(&self.bounds);
+        let first_slices = arrays.add(&self.first_slices);
+        let pieces = arrays.add(&self.pieces);
+        let mut args =
+            vec![bounds, first_slices, pieces, if self.gathers { order } else { NULL }, order];
+        args.extend(arrays.add_offsets(&self.near.ptr));
+        let near = arrays.add(&self.near.values);
+        args.extend([arrays.add(&self.near.columns), near]);
+        let end = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
+        args.extend(end);
+        let longest = self.pieces.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+        let part = Launch {
+            image: "ehyb",
+            kernel: format!("ehyb_part_{name}"),
+            grid: self.n_parts() as u64,
+            block: BLOCK,
+            shared_bytes: longest * size_of::<T>() as u32,
+            args,
+        };
+        let mut args =
+            vec![Arg::U32(self.far_rows.len() as u32), arrays.add(&self.far_rows), order];
+        args.extend(arrays.add_offsets(&self.far.ptr));
+        let far = arrays.add(&self.far.values);
+        args.extend([arrays.add(&self.far.columns), far, Arg::X, Arg::Y, Arg::Alpha]);
+        let threads = self.far_rows.len().next_multiple_of(WARP) as u64;
+        let rest = Launch::over("ehyb", format!("ehyb_rest_{name}"), threads, 256, args);
+        let mut described = arrays.on_device(near, vec![part, rest]);
+        if let Arg::Array(far) = far {
+            described.values.push(far);
+        }
+        Some(described)
+    }
+}
+
+/// Threads of a block that multiplies a part.
+const BLOCK: u32 = 1024;

@@ -1,0 +1,223 @@
+//! Hub-cached ELLPACK on a GPU: the launches of a product, and the conversion there.
+
+use super::{BLOCK, Size, check_rows, check_share, most_hubs};
+use crate::format::gpu::convert::{bits, step};
+use crate::format::gpu::launch::NULL;
+use crate::format::row_order::WARP;
+use crate::format::{Arg, Builder, Built, Launch, Matrix, Params, Starts, Stop, Target};
+use crate::scalar::Precision;
+
+/// What the launches of one product take.
+pub(super) struct Plan {
+    /// Hubs, scaled rows and pieces.
+    pub counts: [usize; 3],
+    /// Columns of the hubs, and the scaled rows.
+    pub lists: [Arg; 2],
+    /// Slots of the hub part and of the rest.
+    pub parts: [PartArgs; 2],
+    /// The row of each piece.
+    pub rows: Arg,
+    /// Blocks of threads.
+    pub blocks: u32,
+}
+
+/// What a product takes of a part.
+#[derive(Clone, Copy)]
+pub(super) struct PartArgs {
+    /// Where slices start: 32-bit and 64-bit offsets, of which one is null.
+    pub starts: [Arg; 2],
+    /// Entries of each piece.
+    pub lengths: Arg,
+    pub columns: Arg,
+    pub values: Arg,
+}
+
+impl Plan {
+    /// Bytes of the x of all hubs, of which whole 16 are copied.
+    fn cached_bytes(&self, precision: Precision) -> u64 {
+        (self.counts[0] * precision.bytes()).next_multiple_of(16) as u64
+    }
+
+    /// The launches of one product, and the bytes of its scratch memory.
+    pub fn launches(&self, precision: Precision) -> (Vec<Launch>, Vec<u64>) {
+        let [hubs, scaled, pieces] = self.counts;
+        let [near, far] = self.parts;
+        let cached = Arg::Scratch(0);
+        let count = |n: usize| Arg::U32(n as u32);
+        let mut gather = vec![count(hubs), self.lists[0], Arg::X, cached];
+        gather.extend([count(scaled), self.lists[1], Arg::Y, Arg::Beta]);
+        let threads = hubs.max(scaled) as u64;
+        let gather = Launch::over("hubs", format!("hubs_gather_{precision}"), threads, 256, gather);
+
+        let mut args = vec![count(hubs), count(pieces), cached];
+        args.extend(near.starts.into_iter().chain(far.starts));
+        args.extend([near.lengths, far.lengths, self.rows]);
+        args.extend([near.columns, near.values, far.columns, far.values]);
+        args.extend([Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let warps = (pieces.div_ceil(WARP) as u64).div_ceil(u64::from(BLOCK) / WARP as u64);
+        let bytes = self.cached_bytes(precision);
+        let product = Launch {
+            image: "hubs",
+            kernel: format!("hubs_{precision}"),
+            grid: u64::from(self.blocks).min(warps),
+            block: BLOCK,
+            shared_bytes: bytes as u32,
+            args,
+        };
+        (vec![gather, product], vec![bytes])
+    }
+}
+
+/// A launch of a kernel of the conversion over `threads` threads.
+fn convert(kernel: impl Into<String>, threads: u64, args: Vec<Arg>) -> Launch {
+    Launch::over("convert_hubs", kernel, threads, 256, args)
+}
+
+/// A number as an argument.
+fn count(n: usize) -> Arg {
+    Arg::U32(n as u32)
+}
+
+/// The hubs of a matrix on a GPU.
+struct Hubs {
+    count: usize,
+    /// Their columns, an array of the layout.
+    columns: Arg,
+    /// The place of each column among them.
+    places: Arg,
+}
+
+impl Hubs {
+    /// Counts the entries of all columns, and takes the fullest.
+    fn new(builder: &mut dyn Builder, most: u16) -> Result<Self, Stop> {
+        let Matrix { ncols, nnz, .. } = builder.matrix();
+        // As in `Structure::hubs`.
+        if nnz == 0 || ncols / 64 > nnz {
+            check_share(0, 0, nnz as u64)?;
+        }
+        let most = usize::from(most).min(ncols);
+        let counts = builder.temporary_zeros(4 * ncols as u64)?;
+        let args = vec![Arg::U64(nnz as u64), Arg::ColIdx, counts];
+        builder.launch(&convert("count_columns", nnz as u64, args))?;
+        let keys = builder.temporary(8 * ncols as u64)?;
+        let [own, sorted] =
+            [builder.temporary(4 * ncols as u64)?, builder.temporary(4 * ncols as u64)?];
+        let places = builder.temporary(2 * ncols as u64)?;
+        let args = vec![count(ncols), counts, keys, own, places];
+        builder.launch(&convert("column_keys", ncols as u64, args))?;
+        let entries_bits = bits(builder.matrix().nrows);
+        builder.sort_down(keys, own, sorted, ncols, entries_bits)?;
+        let found = [builder.number()?, builder.number()?, builder.number()?];
+        let args = [count(most), sorted, counts, places].into_iter().chain(found).collect();
+        builder.launch(&convert("choose_hubs", most as u64, args))?;
+        let [hubs, low, high] = found;
+        let hubs = builder.read(hubs)? as usize;
+        let covered = u64::from(builder.read(low)?) + (u64::from(builder.read(high)?) << 16);
+        check_share(hubs, covered, nnz as u64)?;
+        let columns = builder.array(4 * hubs as u64)?;
+        let args = vec![count(hubs), NULL, sorted, columns];
+        builder.launch(&step("permute".to_string(), hubs, args))?;
+        Ok(Hubs { count: hubs, columns, places })
+    }
+}
+
+/// Converts on a GPU: see [`super::Storage::build`].
+pub(super) fn build(
+    builder: &mut dyn Builder,
+    params: &Params,
+    target: &Target<'_>,
+) -> Result<Built, Stop> {
+    let matrix = builder.matrix();
+    let Matrix { nrows, nnz, .. } = matrix;
+    check_rows(nrows)?;
+    let longest = params.int("piece");
+    if !longest.is_power_of_two() {
+        return Err(Stop::OnHost);
+    }
+    let shift = Arg::U32(longest.trailing_zeros());
+    let hubs = Hubs::new(builder, most_hubs(params, target))?;
+    let width = matrix.offset_name();
+
+    // Which entries are in hubs, and how many before each word of 32.
+    let words = nnz as u64 / 32 + 1;
+    let bits = builder.array(4 * words)?;
+    let counts = builder.temporary(4 * words)?;
+    let args = vec![Arg::U64(nnz as u64), Arg::U64(words), Arg::ColIdx, hubs.places, bits, counts];
+    builder.launch(&convert("mark_near", 32 * words, args))?;
+    let Starts { args: [narrow, wide], .. } = builder.starts(counts, 1, words as usize)?;
+    let near = [bits, narrow, wide];
+
+    // Pieces of each row, and the rows of several or none.
+    let rows = nrows as u64 + 1;
+    let [counts, marks] = [builder.temporary(4 * rows)?, builder.temporary(4 * rows)?];
+    let args = [count(nrows), shift, Arg::RowPtr].into_iter().chain(near).chain([counts, marks]);
+    builder.launch(&convert(format!("row_pieces_{width}"), rows, args.collect()))?;
+    let starts = builder.starts(counts, 1, rows as usize)?;
+    let Ok(pieces) = u32::try_from(starts.total) else { return Err(Stop::OnHost) };
+    let pieces = pieces as usize;
+    let [starts, _] = starts.args;
+    let marked = builder.temporary_starts(marks, 1, rows as usize)?;
+    let scaled = builder.array(4 * marked.total)?;
+    let [marked_starts, _] = marked.args;
+    let args = vec![count(nrows), marks, marked_starts, scaled];
+    builder.launch(&convert("list_marked", nrows as u64, args))?;
+
+    // Pieces in the order of the layout.
+    let keys = builder.temporary(8 * pieces as u64)?;
+    let mut numbers = || builder.temporary(4 * pieces as u64);
+    let [own, piece_rows, sorted] = [numbers()?, numbers()?, numbers()?];
+    let sizes = [count(pieces), count(nrows), shift, Arg::RowPtr];
+    let args = sizes.into_iter().chain(near).chain([starts, keys, own, piece_rows]).collect();
+    builder.launch(&convert(format!("piece_keys_{width}"), pieces as u64, args))?;
+    builder.sort_down(keys, own, sorted, pieces, 2 * (longest.trailing_zeros() + 1))?;
+    let slices = pieces.div_ceil(WARP);
+    let piece_rows_sorted = builder.array(4 * pieces as u64)?;
+    let lengths = [builder.array(2 * pieces as u64)?, builder.array(2 * pieces as u64)?];
+    let at = builder.array(4 * pieces as u64)?;
+    let mut numbers = || builder.temporary(4 * (slices as u64 + 1));
+    let widths = [numbers()?, numbers()?];
+    let from = [count(pieces), count(slices), shift, sorted, keys, piece_rows, piece_rows_sorted];
+    let args = from.into_iter().chain(lengths).chain([at]).chain(widths).collect();
+    builder.launch(&convert("place_pieces", 32 * (slices as u64 + 1), args))?;
+
+    let [near_starts, far_starts] = [
+        builder.starts(widths[0], WARP, slices + 1)?,
+        builder.starts(widths[1], WARP, slices + 1)?,
+    ];
+    let value_bytes = target.precision.bytes();
+    let slots = [near_starts.total, far_starts.total];
+    let size = Size { pieces, scaled: marked.total as usize, slots };
+    target.check_bytes(size.bytes(hubs.count, value_bytes))?;
+    let mut part = |part: usize, starts: &Starts, column_bytes: u64| -> Result<PartArgs, Stop> {
+        Ok(PartArgs {
+            starts: starts.args,
+            lengths: lengths[part],
+            columns: builder.array(column_bytes * starts.total)?,
+            values: builder.array(value_bytes as u64 * starts.total)?,
+        })
+    };
+    let parts = [part(0, &near_starts, 2)?, part(1, &far_starts, 4)?];
+    let fill = |places: Arg, columns: [Arg; 2]| {
+        let sizes = [Arg::U64(nnz as u64), count(nrows), shift];
+        let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values, places];
+        let slots = parts[0].starts.into_iter().chain(parts[1].starts);
+        let to = [columns[0], parts[0].values, columns[1], parts[1].values];
+        let args = sizes.into_iter().chain(from).chain(near).chain([starts, at]);
+        let kernel = format!("fill_hubs_{width}_{}", target.precision);
+        let threads = (nnz as u64).div_ceil(FILLED_BY_A_WARP) * WARP as u64;
+        convert(kernel, threads, args.chain(slots).chain(to).collect())
+    };
+    builder.launch(&fill(hubs.places, parts.map(|part| part.columns)))?;
+    let plan = Plan {
+        counts: [hubs.count, size.scaled, pieces],
+        lists: [hubs.columns, scaled],
+        parts,
+        rows: piece_rows_sorted,
+        blocks: target.device.processors,
+    };
+    let (launches, scratch) = plan.launches(target.precision);
+    Ok(Built { launches, scratch, update: vec![fill(NULL, [NULL, NULL])], ..Built::default() })
+}
+
+/// Entries that a warp of the kernel `fill_hubs` takes: its `chunk`.
+const FILLED_BY_A_WARP: u64 = 1024;

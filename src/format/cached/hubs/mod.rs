@@ -1,0 +1,558 @@
+//! Hub-cached ELLPACK: the x of the fullest columns, the hubs, is kept in shared memory.
+//!
+//! ```text
+//!     | 4 . 1 . |      hubs = 0 (two entries)    places in shared memory = 0
+//!     | . 5 . . |      hub part:  4 (row 0), 2 (row 3)          columns = 0 | 0, counted in hubs
+//!     | . . . . |      rest:      1 (row 0), 5 (row 1), 6 (row 3)    columns = 2 | 1 | 3
+//!     | 2 . . 6 |      rows, longest hub part first = 0 3 1
+//! ```
+//!
+//! Both parts are sliced ELLPACK of 32 rows, 16-bit columns counted in hubs and 32-bit ones, walked
+//! together by one lane a row; rows go longest hub part first, then longest rest. Rows of more than
+//! `piece` entries in either part are cut into pieces, whose sums are added up; empty rows have none.
+//! Every block of threads holds all hubs, one block a processor. Shared memory and L1 cache are one,
+//! and loads under way need room in the latter: too many hubs slow the others down.
+//!
+//! Padding: value 0; held, not read. Good for: graphs with few columns that many rows refer to.
+//! Bad for: meshes, which have none; refused where hubs hold less than a quarter of the entries.
+
+mod gpu;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::gpu::launch::Arrays;
+use super::partition::last;
+use super::row_order::WARP;
+use super::{
+    Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
+    Value, Work, bytes_of, store,
+};
+use crate::csr::{Csr, accumulate, offsets};
+use crate::par::{self, Scratch};
+use crate::scalar::Scalar;
+use crate::structure::{HubColumns, RowParts, Structure};
+
+/// See the module.
+#[derive(Debug)]
+pub struct HubsFormat;
+
+/// The least share of the entries that hubs hold, as a part of so many.
+const LEAST_SHARE: u64 = 4;
+
+/// Marks pieces of a row that has several.
+const SPLIT: u32 = 1 << 31;
+
+/// Threads of a block.
+const BLOCK: u32 = 1024;
+
+impl Storage for HubsFormat {
+    const NAME: &'static str = "hubs";
+    const TITLE: &'static str = "hub-cached ELLPACK";
+    const SOURCE: &'static str = "the explicit caching of C. Chen, Explicit caching HYB: a new \
+        high-performance SpMV framework on GPGPU (2022), section 3, of the fullest columns in \
+        place of a partition's";
+    const SUITS: &'static str = "graphs with few columns that many rows refer to; bad for meshes";
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "kib",
+            doc: "KiB of a processor's shared memory for hubs; the rest is its cache",
+            values: &[Value::Int(162), Value::Int(130), Value::Int(194)],
+            gpu: &[Value::Int(130), Value::Int(162), Value::Int(194)],
+            host: &[],
+        },
+        Param {
+            name: "piece",
+            doc: "the most entries that one lane takes of a row in either part",
+            values: &[Value::Int(64), Value::Int(16), Value::Int(32), Value::Int(128)],
+            gpu: &[Value::Int(16), Value::Int(32), Value::Int(64)],
+            host: &[],
+        },
+    ];
+
+    type Layout<T: Scalar> = Hubs<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let pattern = structure.pattern();
+        check_rows(pattern.nrows())?;
+        let most = most_hubs(params, target);
+        let (hubs, covered) = structure.hub_entries(most);
+        check_share(hubs, covered, pattern.nnz() as u64)?;
+        let piece = params.int("piece");
+        let size = Size::of(&structure.hub_rows(most), piece);
+        let steps = piece.min(structure.max_length()) as f64;
+        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        let w = target.precision.bytes() as u64;
+        let [near, far] = size.slots;
+        let bytes = size.bytes(hubs, w as usize);
+        let blocks = u64::from(target.device.processors);
+        let cached = w * hubs as u64;
+        Ok(Work {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: near + far,
+            // Hubs once a block, and a sector for each other entry at worst.
+            x_sectors: (blocks * cached / 32 + (nnz - covered.min(nnz))) as f64,
+            extra_bytes: 2 * cached,
+            scattered_rows: nrows,
+            steps: (near + far) / WARP as u64,
+            tile_steps: steps,
+            tile_steps_most: steps,
+            launches: 2,
+            convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
+            sorted_keys: nrows,
+            ..Work::default()
+        })
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Hubs<T>, Refusal> {
+        let hubs = hubs(structure, params, target)?;
+        Ok(Hubs::new(csr, &hubs, params.int("piece"), target.device.processors))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        gpu::build(builder, params, target)
+    }
+}
+
+/// A part of a row: entries `near` of those in hubs and `far` of the others, by their number.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    row: u32,
+    near: [u32; 2],
+    far: [u32; 2],
+}
+
+impl Piece {
+    /// The pieces of a row of so many entries in hubs and so many others, of at most `longest` of
+    /// either; none of an empty row.
+    fn of_row(row: u32, [near, far]: RowParts, longest: usize) -> impl Iterator<Item = Piece> {
+        let longest = longest as u32;
+        (0..near.max(far).div_ceil(longest)).map(move |i| {
+            let cut = |length: u32| [i, i + 1].map(|i| length.min(i * longest));
+            Piece { row, near: cut(near), far: cut(far) }
+        })
+    }
+
+    /// Pieces of its row before it.
+    fn number(&self, longest: usize) -> usize {
+        self.near[0].max(self.far[0]) as usize / longest
+    }
+
+    /// Entries in hubs, and others.
+    fn lengths(&self) -> [u16; 2] {
+        [self.near, self.far].map(|[first, end]| (end - first) as u16)
+    }
+}
+
+/// The hubs of a matrix.
+///
+/// # Errors
+/// [`Refusal`] where they hold too few of its entries.
+fn hubs(
+    structure: &Structure<'_>,
+    params: &Params,
+    target: &Target<'_>,
+) -> Result<Arc<HubColumns>, Refusal> {
+    let pattern = structure.pattern();
+    check_rows(pattern.nrows())?;
+    let hubs = structure.hubs(most_hubs(params, target));
+    check_share(hubs.columns.len(), hubs.covered, pattern.nnz() as u64)?;
+    Ok(hubs)
+}
+
+/// The most hubs that a block of threads holds.
+fn most_hubs(params: &Params, target: &Target<'_>) -> u16 {
+    let room =
+        (1024 * params.int("kib") as u64).min(target.device.shared_bytes.saturating_sub(1024));
+    (room / target.precision.bytes() as u64).min(u64::from(u16::MAX) - 1) as u16
+}
+
+fn check_rows(nrows: usize) -> Result<(), Refusal> {
+    if nrows >= SPLIT as usize {
+        return Err(Refusal::new(format!("{nrows} rows, {} are allowed", SPLIT - 1)));
+    }
+    Ok(())
+}
+
+/// Refuses hubs that hold too few of `nnz` entries.
+fn check_share(hubs: usize, covered: u64, nnz: u64) -> Result<(), Refusal> {
+    if hubs == 0 {
+        return Err(Refusal::new(
+            "the device has no shared memory that holds x of the fullest columns",
+        ));
+    }
+    if covered * LEAST_SHARE < nnz {
+        return Err(Refusal::new(format!(
+            "the {hubs} fullest columns hold {covered} of {nnz} entries, {} are needed",
+            nnz.div_ceil(LEAST_SHARE)
+        )));
+    }
+    Ok(())
+}
+
+/// How large the layout is, known without making its pieces.
+#[derive(Debug, Default, PartialEq)]
+struct Size {
+    pieces: usize,
+    /// Rows of several pieces, or of none.
+    scaled: usize,
+    /// Slots in hubs, and others.
+    slots: [u64; 2],
+}
+
+impl Size {
+    /// Of rows that occur so often, cut into pieces of at most `longest` entries in either part.
+    fn of(rows: &[(RowParts, u64)], longest: usize) -> Self {
+        let mut size = Size::default();
+        // Lengths are few, so that counting them sorts them.
+        let mut counts = vec![0u64; (longest + 1) * (longest + 1)];
+        for &(parts, times) in rows {
+            size.scaled += if parts == [0, 0] { times as usize } else { 0 };
+            for piece in Piece::of_row(0, parts, longest) {
+                let [near, far] = piece.lengths().map(usize::from);
+                counts[near * (longest + 1) + far] += times;
+                size.scaled += if piece.number(longest) == 1 { times as usize } else { 0 };
+            }
+        }
+        // Places left in the slice that was begun last, and its longest rest so far.
+        let (mut left, mut widest) = (0, 0);
+        let warp = WARP as u64;
+        for (key, &count) in counts.iter().enumerate().rev().filter(|(_, count)| **count > 0) {
+            let [near, far] = [key / (longest + 1), key % (longest + 1)].map(|n| n as u64);
+            if left > 0 && far > widest {
+                size.slots[1] += (far - widest) * warp;
+                widest = far;
+            }
+            if count > left {
+                let slices = (count - left).div_ceil(warp);
+                size.slots[0] += slices * near * warp;
+                size.slots[1] += slices * far * warp;
+                (left, widest) = (left + slices * warp, far);
+            }
+            left -= count;
+            size.pieces += count as usize;
+        }
+        size
+    }
+
+    /// Bytes of the layout with so many hubs and values of so many bytes.
+    fn bytes(&self, hubs: usize, value_bytes: usize) -> u64 {
+        let [near, far] = self.slots;
+        let slices = self.pieces.div_ceil(WARP) + 1;
+        let pointers = slices * (Offsets::width(near as usize) + Offsets::width(far as usize));
+        let lists = 4 * (hubs + self.scaled) + 8 * self.pieces;
+        let w = value_bytes as u64;
+        (pointers + lists) as u64 + near * (2 + w) + far * (4 + w)
+    }
+}
+
+/// Slots of sliced ELLPACK.
+#[derive(Debug)]
+struct Part<T, C> {
+    ptr: Offsets,
+    columns: Vec<C>,
+    values: Vec<T>,
+}
+
+impl<T: Scalar, C: Copy + Default> Part<T, C> {
+    fn new(ptr: &[usize]) -> Self {
+        let slots = last(ptr);
+        let (columns, values) = (vec![C::default(); slots], vec![T::ZERO; slots]);
+        Part { ptr: Offsets::new(ptr), columns, values }
+    }
+
+    fn slot(&self, piece: usize, k: usize) -> usize {
+        self.ptr.get(piece / WARP) + k * WARP + piece % WARP
+    }
+
+    fn bytes(&self) -> u64 {
+        self.ptr.bytes() + bytes_of(&self.columns) + bytes_of(&self.values)
+    }
+}
+
+/// The arrays of a matrix whose hubs are cached.
+#[derive(Debug)]
+pub struct Hubs<T> {
+    nrows: usize,
+    ncols: usize,
+    /// Column of each hub, the fullest first.
+    hubs: Vec<u32>,
+    /// Rows of several pieces, or of none: their y is scaled before sums are added.
+    scaled: Vec<u32>,
+    /// The row of each piece, with [`SPLIT`] where there are others.
+    rows: Vec<u32>,
+    near_lengths: Vec<u16>,
+    far_lengths: Vec<u16>,
+    near: Part<T, u16>,
+    far: Part<T, u32>,
+    /// Blocks of threads of a GPU.
+    blocks: u32,
+    sums: Scratch<T>,
+}
+
+impl<T: Scalar> Hubs<T> {
+    fn new(csr: &Csr<T>, hubs: &HubColumns, longest: usize, blocks: u32) -> Self {
+        let near = hubs.near(csr.pattern());
+        let mut pieces: Vec<Piece> = (0..csr.nrows())
+            .into_par_iter()
+            .flat_map_iter(|row| {
+                let length = csr.row(row).0.len() as u32;
+                Piece::of_row(row as u32, [near[row], length - near[row]], longest)
+            })
+            .collect();
+        let mut pieces_of = vec![0u32; csr.nrows()];
+        pieces.iter().for_each(|piece| pieces_of[piece.row as usize] += 1);
+        let scaled = (0..csr.nrows() as u32).filter(|&row| pieces_of[row as usize] != 1).collect();
+        pieces.par_sort_by_key(|piece| std::cmp::Reverse(piece.lengths()));
+        let lengths: Vec<_> = pieces.iter().map(Piece::lengths).collect();
+        let ptr = |part: usize| {
+            let longest = |slice: &[[u16; 2]]| slice.iter().map(|l| l[part]).max().unwrap_or(0);
+            offsets(lengths.chunks(WARP).map(|slice| WARP * usize::from(longest(slice))))
+        };
+        let mut layout = Hubs {
+            nrows: csr.nrows(),
+            ncols: csr.ncols(),
+            rows: Vec::with_capacity(pieces.len()),
+            near_lengths: lengths.iter().map(|length| length[0]).collect(),
+            far_lengths: lengths.iter().map(|length| length[1]).collect(),
+            near: Part::new(&ptr(0)),
+            far: Part::new(&ptr(1)),
+            hubs: hubs.columns.clone(),
+            scaled,
+            blocks,
+            sums: Scratch::default(),
+        };
+        let places = hubs.places(csr.pattern());
+        // The pieces of each split row, by their number.
+        let mut parts: HashMap<u32, Vec<usize>> = HashMap::new();
+        for (i, piece) in pieces.iter().enumerate() {
+            if pieces_of[piece.row as usize] == 1 {
+                layout.rows.push(piece.row);
+                continue;
+            }
+            layout.rows.push(piece.row | SPLIT);
+            let number = piece.number(longest);
+            let parts = parts.entry(piece.row).or_default();
+            parts.resize(parts.len().max(number + 1), 0);
+            parts[number] = i;
+        }
+        for (i, piece) in pieces.iter().enumerate() {
+            match parts.get(&piece.row) {
+                None => layout.place(csr, places, longest, piece.row, &[i]),
+                Some(parts) if parts[0] == i => {
+                    layout.place(csr, places, longest, piece.row, parts)
+                }
+                Some(_) => {}
+            }
+        }
+        layout
+    }
+
+    /// Puts the entries of a row in the slots of its pieces.
+    fn place(&mut self, csr: &Csr<T>, places: &[u16], longest: usize, row: u32, pieces: &[usize]) {
+        let (columns, values) = csr.row(row as usize);
+        let (mut near, mut far) = (0, 0);
+        for (&column, &value) in columns.iter().zip(values) {
+            match places[column as usize] {
+                u16::MAX => {
+                    let slot = self.far.slot(pieces[far / longest], far % longest);
+                    (self.far.columns[slot], self.far.values[slot]) = (column, value);
+                    far += 1;
+                }
+                place => {
+                    let slot = self.near.slot(pieces[near / longest], near % longest);
+                    (self.near.columns[slot], self.near.values[slot]) = (place, value);
+                    near += 1;
+                }
+            }
+        }
+    }
+
+    /// Row pointers, and column and slot of each entry in the order of the CSR matrix: slots of the
+    /// rest count on from those of the hub part.
+    fn entries(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
+        let row = |i: usize| (self.rows[i] & !SPLIT) as usize;
+        let mut row_ptr = vec![0; self.nrows + 1];
+        let mut piece_ptr = row_ptr.clone();
+        for (i, (&near, &far)) in self.near_lengths.iter().zip(&self.far_lengths).enumerate() {
+            row_ptr[row(i) + 1] += usize::from(near) + usize::from(far);
+            piece_ptr[row(i) + 1] += 1;
+        }
+        accumulate(&mut row_ptr);
+        accumulate(&mut piece_ptr);
+        // The pieces of a row get no longer, so that they lie in the order of their numbers.
+        let mut next = piece_ptr.clone();
+        let mut pieces = vec![0u32; self.rows.len()];
+        for i in 0..self.rows.len() {
+            pieces[next[row(i)]] = i as u32;
+            next[row(i)] += 1;
+        }
+        let near_of = |&i: &u32| {
+            (0..usize::from(self.near_lengths[i as usize])).map(move |k| {
+                let slot = self.near.slot(i as usize, k);
+                (self.hubs[usize::from(self.near.columns[slot])], slot)
+            })
+        };
+        let far_of = |&i: &u32| {
+            (0..usize::from(self.far_lengths[i as usize])).map(move |k| {
+                let slot = self.far.slot(i as usize, k);
+                (self.far.columns[slot], self.near.values.len() + slot)
+            })
+        };
+        let mut entries = vec![(0, 0); row_ptr[self.nrows]];
+        par::slices_mut(&mut entries, &row_ptr).into_par_iter().enumerate().for_each(
+            |(row, entries)| {
+                // Columns rise in both parts.
+                let pieces = &pieces[piece_ptr[row]..piece_ptr[row + 1]];
+                let mut near = pieces.iter().flat_map(near_of).peekable();
+                let mut far = pieces.iter().flat_map(far_of).peekable();
+                for entry in entries {
+                    let is_near = match (near.peek(), far.peek()) {
+                        (Some((near, _)), Some((far, _))) => near < far,
+                        (near, _) => near.is_some(),
+                    };
+                    let next = if is_near { near.next() } else { far.next() };
+                    *entry = next.unwrap_or_default();
+                }
+            },
+        );
+        (row_ptr, entries)
+    }
+}
+
+impl<T: Scalar> Layout<T> for Hubs<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        self.sums.with(self.rows.len(), |sums| {
+            sums.par_iter_mut().enumerate().with_min_len(WARP).for_each(|(i, sum)| {
+                *sum = T::ZERO;
+                for k in 0..usize::from(self.near_lengths[i]) {
+                    let slot = self.near.slot(i, k);
+                    let column = self.hubs[usize::from(self.near.columns[slot])];
+                    *sum += self.near.values[slot] * x[column as usize];
+                }
+                for k in 0..usize::from(self.far_lengths[i]) {
+                    let slot = self.far.slot(i, k);
+                    *sum += self.far.values[slot] * x[self.far.columns[slot] as usize];
+                }
+            });
+            for &row in &self.scaled {
+                store(&mut y[row as usize], alpha, T::ZERO, beta);
+            }
+            for (&row, &sum) in self.rows.iter().zip(&*sums) {
+                if row & SPLIT == 0 {
+                    store(&mut y[row as usize], alpha, sum, beta);
+                } else {
+                    y[(row & !SPLIT) as usize] += alpha * sum;
+                }
+            }
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        bytes_of(&self.hubs)
+            + bytes_of(&self.scaled)
+            + bytes_of(&self.rows)
+            + bytes_of(&self.near_lengths)
+            + bytes_of(&self.far_lengths)
+            + self.near.bytes()
+            + self.far.bytes()
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let (_, entries) = self.entries();
+        let near = self.near.values.len();
+        let put = |slots: &mut [T], first: usize| {
+            for (&(_, slot), &value) in entries.iter().zip(values) {
+                if let Some(slot) = slot.checked_sub(first).and_then(|at| slots.get_mut(at)) {
+                    *slot = value;
+                }
+            }
+        };
+        let (near_values, far_values) = (&mut self.near.values, &mut self.far.values);
+        rayon::join(|| put(near_values, 0), || put(far_values, near));
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let (row_ptr, entries) = self.entries();
+        let near = self.near.values.len();
+        let value = |slot: usize| match slot.checked_sub(near) {
+            None => self.near.values[slot],
+            Some(slot) => self.far.values[slot],
+        };
+        let (columns, values) = entries.into_iter().map(|(c, slot)| (c, value(slot))).unzip();
+        Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
+            .expect("a layout is made from a valid matrix")
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let lists = [arrays.add(&self.hubs), arrays.add(&self.scaled)];
+        let near = gpu::PartArgs {
+            starts: arrays.add_offsets(&self.near.ptr),
+            lengths: arrays.add(&self.near_lengths),
+            columns: arrays.add(&self.near.columns),
+            values: arrays.add(&self.near.values),
+        };
+        let far = gpu::PartArgs {
+            starts: arrays.add_offsets(&self.far.ptr),
+            lengths: arrays.add(&self.far_lengths),
+            columns: arrays.add(&self.far.columns),
+            values: arrays.add(&self.far.values),
+        };
+        let plan = gpu::Plan {
+            counts: [self.hubs.len(), self.scaled.len(), self.rows.len()],
+            lists,
+            parts: [near, far],
+            rows: arrays.add(&self.rows),
+            blocks: self.blocks,
+        };
+        let (launches, scratch) = plan.launches(T::PRECISION);
+        let mut described = arrays.on_device(near.values, launches);
+        let Arg::Array(far) = far.values else { unreachable!("values are an array") };
+        described.values.push(far);
+        described.scratch = scratch;
+        Some(described)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate;
+
+    #[test]
+    fn sizes_are_known_without_making_the_pieces() {
+        for csr in [generate::rmat(3000, 16, 1), generate::circuit(2000, 1)] {
+            let structure = Structure::of(&csr);
+            let hubs = structure.hubs(100);
+            for longest in [1, 2, 16, 64] {
+                let size = Size::of(hubs.rows(csr.pattern()), longest);
+                let mut layout = Hubs::new(&csr, &hubs, longest, 1);
+                let slots = [layout.near.values.len(), layout.far.values.len()];
+                let (pieces, scaled) = (layout.rows.len(), layout.scaled.len());
+                let made = Size { pieces, scaled, slots: slots.map(|n| n as u64) };
+                assert_eq!(size, made, "pieces of {longest}");
+                assert_eq!(layout.to_csr(), csr);
+                let other = csr.map_values(|value| value + 1.0);
+                layout.set_values(other.values());
+                assert_eq!(layout.to_csr(), other);
+            }
+        }
+    }
+}

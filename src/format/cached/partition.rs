@@ -1,0 +1,325 @@
+//! The parts of EHYB: how many there are, which rows they hold, and which entries lie inside.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::row_order::WARP;
+use super::{Basis, Params, Refusal, Target};
+use crate::csr::offsets;
+use crate::device::Kind;
+use crate::structure::{Sample, Structure, inverse};
+use crate::{par, partition};
+
+/// Number of parts, K * P, by equation 1: the fewest that P processors can share evenly and whose
+/// pieces of x fit `near_bytes`; 16-bit columns hold them, and each has at least a warp of rows.
+fn n_parts(columns: usize, value_bytes: usize, processors: usize, near_bytes: usize) -> usize {
+    let fits = (near_bytes / value_bytes).clamp(1, usize::from(u16::MAX) - 1);
+    let k = columns.div_ceil(fits * processors).max(1);
+    // Parts differ by one row, so that the longest may not fit; then there is one more of each.
+    let k = if columns.div_ceil(k * processors) > fits { k + 1 } else { k };
+    (k * processors).min(columns.div_ceil(WARP)).max(columns.div_ceil(fits)).max(1)
+}
+
+/// Bytes of x that a part may hold.
+fn near_bytes(params: &Params, target: &Target<'_>) -> u64 {
+    match target.device.kind {
+        // A block needs 1 KiB of the processor's memory besides its own.
+        Kind::Gpu => (target.device.shared_bytes / params.int("share") as u64).saturating_sub(1024),
+        Kind::Host => target.device.near_bytes,
+    }
+}
+
+/// Number of parts of a matrix.
+fn parts_of(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> usize {
+    let processors = target.device.processors.max(1) as usize;
+    let near_bytes = near_bytes(params, target) as usize;
+    n_parts(structure.pattern().ncols(), target.precision.bytes(), processors, near_bytes)
+}
+
+/// How large the layout is.
+pub(super) struct Size {
+    pub parts: u64,
+    /// Slices of in-part entries.
+    pub slices: usize,
+    /// Slots of in-part entries, and of others.
+    pub near: u64,
+    pub far: u64,
+    /// In-part entries.
+    pub inside: u64,
+    /// Rows with others.
+    pub far_rows: usize,
+    /// Whether rows are stored out of order, the basis they are in, and whether x is gathered.
+    pub ordered: bool,
+    pub basis: Basis,
+    pub gathers: bool,
+}
+
+impl Size {
+    /// Of [`Plan::new`]'s; where the structure is for estimates, from a sample of the slices.
+    pub fn of(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Self, Refusal> {
+        if !structure.is_whole() && !params.is("part", "metis") {
+            return Ok(Size::of_sample(structure, params, target));
+        }
+        let plan = Plan::new(structure, params, target)?;
+        let (near, far) = (last(&plan.near_ptr()) as u64, last(&plan.far_ptr()) as u64);
+        Ok(Size {
+            parts: plan.bounds.len() as u64 - 1,
+            slices: plan.slices().count(),
+            near,
+            far,
+            inside: plan.inside,
+            far_rows: plan.far_rows.len(),
+            ordered: plan.order.is_some(),
+            basis: plan.basis,
+            gathers: plan.gathers,
+        })
+    }
+
+    fn of_sample(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> Self {
+        let pattern = structure.pattern();
+        let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
+        let parts = parts_of(structure, params, target);
+        let bounds = partition::windows(nrows, parts);
+        let pieces = partition::windows(ncols, parts);
+        let ordered = !params.is("part", "none");
+        let slices = |p: usize| (bounds[p + 1] - bounds[p]).div_ceil(WARP);
+        let all: usize = (0..parts).map(slices).sum();
+        let some = Sample { groups: parts, looked_at: parts.min(MOST_PARTS) };
+        let each = structure.groups(all).looked_at.div_ceil(some.looked_at.max(1));
+        let of_part = |p: usize| {
+            let piece = pieces[p] as u32..pieces[p + 1] as u32;
+            let within = Sample { groups: slices(p), looked_at: slices(p).min(each) };
+            let rows = within.picks().flat_map(|s| {
+                let first = bounds[p] + s * WARP;
+                first..bounds[p + 1].min(first + WARP)
+            });
+            let mut near = Vec::new();
+            let mut far = Vec::new();
+            for row in rows {
+                let columns = pattern.row(row);
+                let before = |end: u32| columns.partition_point(|&column| column < end);
+                let inside = before(piece.end) - before(piece.start);
+                near.push(inside as u32);
+                far.push((columns.len() - inside) as u32);
+            }
+            let inside: u64 = near.iter().map(|&near| u64::from(near)).sum();
+            let step = if ordered {
+                near.sort_unstable_by(|a, b| b.cmp(a));
+                // A slice of all rows holds as many of these.
+                (WARP * within.looked_at / within.groups.max(1)).max(1)
+            } else {
+                WARP
+            };
+            (padded(&near, step), inside, far)
+        };
+        let found: Vec<_> = some.par_picks().map(of_part).collect();
+        let slots: u64 = found.iter().map(|(slots, ..)| slots).sum();
+        let inside: u64 = found.iter().map(|(_, inside, _)| inside).sum();
+        let mut far: Vec<u32> = found.into_iter().flat_map(|(.., far)| far).collect();
+        let share = far.len().max(1) as f64 / nrows.max(1) as f64;
+        let outside: u64 = far.iter().map(|&far| u64::from(far)).sum();
+        far.retain(|&far| far > 0);
+        far.sort_unstable_by(|a, b| b.cmp(a));
+        let far_slots = padded(&far, ((WARP as f64 * share) as usize).max(1));
+        let scaled = |count: u64| (count as f64 / share) as u64;
+        let nnz = pattern.nnz() as u64;
+        let inside_share = inside as f64 / (inside + outside).max(1) as f64;
+        Size {
+            parts: parts as u64,
+            slices: all,
+            near: scaled(slots),
+            far: scaled(far_slots),
+            inside: ((nnz as f64 * inside_share) as u64).min(nnz),
+            far_rows: scaled(far.len() as u64) as usize,
+            ordered,
+            basis: if ordered && nrows == ncols { target.basis } else { Basis::Original },
+            gathers: false,
+        }
+    }
+}
+
+/// The most parts that a sample is taken of.
+const MOST_PARTS: usize = 32;
+
+/// Slots of these rows in slices of `step`.
+fn padded(lengths: &[u32], step: usize) -> u64 {
+    lengths.chunks(step).map(|rows| (longest(rows) * rows.len()) as u64).sum()
+}
+
+/// Where the entries of a matrix go.
+pub(super) struct Plan {
+    /// First stored row of each part, and the end.
+    pub bounds: Vec<usize>,
+    /// First column of each part's piece of x, and the end.
+    pub pieces: Vec<usize>,
+    pub basis: Basis,
+    /// Row of the matrix of each stored one; none where they keep their order.
+    pub order: Option<Vec<u32>>,
+    /// Stored row of each one of the matrix, where columns are counted in that order.
+    pub new: Option<Vec<u32>>,
+    /// Whether a piece of x is gathered through the order.
+    pub gathers: bool,
+    /// In-part entries of each stored row.
+    pub near: Vec<u32>,
+    /// All in-part entries.
+    pub inside: u64,
+    /// Stored rows with entries outside their part, most of those first, and their number.
+    pub far_rows: Vec<u32>,
+    pub far: Vec<u32>,
+}
+
+impl Plan {
+    pub fn new(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Self, Refusal> {
+        let pattern = structure.pattern();
+        let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
+        let near_bytes = near_bytes(params, target);
+        let value_bytes = target.precision.bytes();
+        let parts = parts_of(structure, params, target);
+        let square = nrows == ncols;
+        let metis = params.is("part", "metis");
+        let (mut order, bounds) = if metis {
+            let most = (near_bytes as usize / value_bytes).clamp(1, usize::from(u16::MAX) - 1);
+            let partition = structure.partition(parts, most.max(ncols.div_ceil(parts)))?;
+            (partition.order.clone(), partition.bounds.clone())
+        } else {
+            ((0..nrows as u32).collect(), partition::windows(nrows, parts))
+        };
+        let pieces = if square { bounds.clone() } else { partition::windows(ncols, parts) };
+        let sorted = !params.is("part", "none");
+        let basis = if sorted && square { target.basis } else { Basis::Original };
+
+        // Parts are numbered by the columns of their pieces: those of METIS in its own order.
+        let place = metis.then(|| inverse(&order));
+        let inside = |row: u32, piece: &Range<u32>| -> u32 {
+            let columns = pattern.row(row as usize);
+            let inside = match &place {
+                None => {
+                    let before = |end: u32| columns.partition_point(|&column| column < end);
+                    before(piece.end) - before(piece.start)
+                }
+                Some(place) => {
+                    columns.iter().filter(|&&c| piece.contains(&place[c as usize])).count()
+                }
+            };
+            inside as u32
+        };
+        let mut near = vec![0u32; nrows];
+        let parts = par::slices_mut(&mut order, &bounds).into_par_iter();
+        parts.zip(par::slices_mut(&mut near, &bounds)).enumerate().for_each(|(p, (rows, near))| {
+            let piece = pieces[p] as u32..pieces[p + 1] as u32;
+            let mut counted: Vec<_> = rows.iter().map(|&row| (inside(row, &piece), row)).collect();
+            if sorted {
+                counted.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
+            }
+            for ((row, near), counted) in rows.iter_mut().zip(near).zip(counted) {
+                (*near, *row) = counted;
+            }
+        });
+
+        let lengths = structure.lengths();
+        let outside = |i: u32| lengths[order[i as usize] as usize] - near[i as usize];
+        let mut far_rows: Vec<u32> = (0..nrows as u32).filter(|&i| outside(i) > 0).collect();
+        far_rows.sort_by_key(|&i| std::cmp::Reverse(outside(i)));
+        let far = far_rows.iter().map(|&i| outside(i)).collect();
+        let permuted = basis == Basis::Permuted;
+        let new = (permuted || metis).then(|| inverse(&order));
+        Ok(Plan {
+            pieces,
+            basis,
+            new,
+            gathers: metis && !permuted,
+            inside: near.iter().map(|&count| u64::from(count)).sum(),
+            near,
+            far_rows,
+            far,
+            order: sorted.then_some(order),
+            bounds,
+        })
+    }
+
+    /// Slices of each part: 32 rows each, the last one fewer.
+    fn slices(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        self.bounds.windows(2).flat_map(|part| {
+            let end = part[1];
+            (part[0]..end).step_by(WARP).map(move |first| first..end.min(first + WARP))
+        })
+    }
+
+    /// First slice of each part, and the end.
+    pub fn first_slices(&self) -> Vec<u32> {
+        let slices = self.bounds.windows(2).map(|part| (part[1] - part[0]).div_ceil(WARP));
+        offsets(slices).into_iter().map(|first| first as u32).collect()
+    }
+
+    /// First slot of each slice of in-part entries, and the end.
+    pub fn near_ptr(&self) -> Vec<usize> {
+        offsets(self.slices().map(|rows| WARP * longest(&self.near[rows])))
+    }
+
+    /// First slot of each slice of the ER part, and the end.
+    pub fn far_ptr(&self) -> Vec<usize> {
+        offsets(self.far.chunks(WARP).map(|rows| WARP * longest(rows)))
+    }
+}
+
+/// The place of each of `nrows` stored rows among `rows`; past their end where it is not.
+pub(super) fn places(nrows: usize, rows: &[u32]) -> Vec<u32> {
+    let mut places = vec![rows.len() as u32; nrows];
+    for (at, &i) in rows.iter().enumerate() {
+        places[i as usize] = at as u32;
+    }
+    places
+}
+
+fn longest(lengths: &[u32]) -> usize {
+    lengths.iter().copied().max().unwrap_or(0) as usize
+}
+
+pub(super) fn last(ptr: &[usize]) -> usize {
+    ptr.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_the_fewest_that_fit_for_all_processors() {
+        // The paper's V100: 80 processors, 96 KiB of shared memory.
+        assert_eq!(n_parts(1_000_000, 8, 80, 96 * 1024), 160);
+        assert_eq!(n_parts(900_000, 8, 80, 96 * 1024), 80);
+        assert_eq!(n_parts(1_000_000, 4, 80, 96 * 1024), 80);
+        // Few rows: no part of less than a warp; many: 16 bits count the columns of a part.
+        assert_eq!(n_parts(100, 8, 132, 232_448), 4);
+        assert_eq!(n_parts(0, 8, 132, 232_448), 1);
+        assert!(10_000_000usize.div_ceil(n_parts(10_000_000, 4, 2, 2 << 20)) < 65_535);
+    }
+
+    #[test]
+    fn windows_of_a_band_hold_most_entries() {
+        let csr = crate::generate::banded(2000, 5, 1.0, 1);
+        let structure = Structure::new(csr.pattern()).with_partitioning();
+        let devices = crate::device::Device::shipped();
+        let target = Target {
+            device: &devices[0],
+            precision: crate::Precision::F64,
+            basis: Basis::Original,
+            memory_limit: u64::MAX,
+        };
+        let plan = |text: &str| {
+            let candidate: super::super::Candidate = text.parse().expect("a candidate");
+            Plan::new(&structure, &candidate.params, &target).expect("it suits")
+        };
+        assert!(plan("ehyb:part=window").inside as f64 > 0.85 * csr.nnz() as f64);
+        assert!(plan("ehyb:part=metis").inside as f64 > 0.85 * csr.nnz() as f64);
+    }
+}

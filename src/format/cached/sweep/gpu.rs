@@ -1,0 +1,247 @@
+//! Row blocks on a GPU: the launch of a product, and the conversion there.
+
+use super::plan::{GROUP, Shape};
+use super::{LANES, Long, STEP, WORDS};
+use crate::format::gpu::convert::{Rows, bits};
+use crate::format::{Arg, Builder, Built, Launch, Matrix, Stop, Target};
+use crate::scalar::Precision;
+use crate::structure::Sort;
+
+/// What the launch of a product takes.
+pub(super) struct Plan {
+    pub nrows: usize,
+    pub blocks: usize,
+    /// The most sums of a block.
+    pub sums: usize,
+    /// Blocks, groups, long rows, bases, keys and values.
+    pub arrays: [Arg; 6],
+}
+
+impl Plan {
+    /// The launch of one product.
+    pub fn launch(&self, precision: Precision) -> Launch {
+        let count = [Arg::U32(self.nrows as u32)];
+        let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
+        Launch {
+            image: "sweep",
+            kernel: format!("sweep_{precision}"),
+            grid: self.blocks as u64,
+            block: STEP as u32,
+            shared_bytes: (self.sums * precision.bytes()) as u32,
+            args: count.into_iter().chain(self.arrays).chain(vectors).collect(),
+        }
+    }
+}
+
+/// The most blocks that are dealt on a GPU.
+const MOST_BLOCKS: usize = 4096;
+
+/// A group that has so small a part of what a block is to have is light: many of them are dealt by a
+/// table, not one by one.
+const LIGHT: u64 = 64;
+
+/// Places of the table for each block.
+const PLACES: usize = 256;
+
+fn launch(kernel: impl Into<String>, threads: usize, args: Vec<Arg>) -> Launch {
+    Launch::over("convert_sweep", kernel, threads as u64, 256, args)
+}
+
+/// So many blocks of `block` threads, with shared memory.
+fn blocks(kernel: &str, grid: usize, block: usize, shared_bytes: usize, args: Vec<Arg>) -> Launch {
+    let (kernel, grid, block) = (kernel.to_string(), grid as u64, block as u32);
+    let shared_bytes = shared_bytes as u32;
+    Launch { image: "convert_sweep", kernel, grid, block, shared_bytes, args }
+}
+
+/// A number as an argument.
+fn count(n: usize) -> Arg {
+    Arg::U32(n as u32)
+}
+
+/// Numbers around the golden section of `n` go round it evenly; the first that meets all.
+fn stride(n: usize) -> usize {
+    let common = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let first = (n as f64 * 0.618) as usize;
+    (first.max(1)..).find(|&stride| common(stride, n) == 1).expect("n + 1 does")
+}
+
+/// Which rows are whose.
+struct Dealt {
+    /// Groups, those of a block next to each other.
+    groups: Arg,
+    /// Where those of each block start.
+    starts: Arg,
+    /// Rows of several sums.
+    longs: usize,
+}
+
+impl Dealt {
+    /// Deals groups of rows of these lengths.
+    fn new(builder: &mut dyn Builder, shape: &Shape, rows: &Rows) -> Result<Self, Stop> {
+        let longest = builder.read(rows.longest)? as usize;
+        let n = shape.nrows.div_ceil(GROUP);
+        let share = (shape.nnz + GROUP * n) as u64 / shape.blocks as u64;
+        let [heavy, longs] = [builder.number()?, builder.number()?];
+        let keys = builder.temporary(8 * n as u64)?;
+        let [own, sorted] = [builder.temporary(4 * n as u64)?, builder.temporary(4 * n as u64)?];
+        let args = vec![
+            count(shape.nrows),
+            count(n),
+            Arg::U64(shape.nnz as u64),
+            count(shape.blocks),
+            Arg::U64(share / LIGHT),
+            rows.lengths,
+            keys,
+            own,
+            heavy,
+            longs,
+        ];
+        builder.launch(&launch("weigh_groups", n, args))?;
+        builder.sort_down(keys, own, sorted, n, bits(GROUP * (longest + 1)))?;
+        let [heavy, longs] = [builder.read(heavy)? as usize, builder.read(longs)? as usize];
+
+        let places = PLACES * shape.blocks;
+        let dealt = builder.temporary(2 * heavy.max(1) as u64)?;
+        let table = builder.temporary(2 * places as u64)?;
+        let args = vec![
+            count(shape.blocks),
+            count(heavy),
+            Arg::U64(share),
+            keys,
+            sorted,
+            count(places),
+            count(stride(places)),
+            dealt,
+            table,
+        ];
+        builder.launch(&blocks("deal_heavy", 1, 1024, 8 * shape.blocks, args))?;
+        let counts = builder.temporary_zeros(4 * (shape.blocks as u64 + 1))?;
+        let by_block = builder.temporary(8 * n as u64)?;
+        let group_bits = bits(n - 1);
+        let args = vec![
+            count(n),
+            count(shape.blocks),
+            count(heavy),
+            Arg::U32(group_bits),
+            sorted,
+            dealt,
+            table,
+            count(places),
+            by_block,
+            counts,
+        ];
+        builder.launch(&launch("assign_groups", n, args))?;
+        let groups = builder.array(4 * n as u64)?;
+        builder.sort_down(by_block, own, groups, n, group_bits + bits(shape.blocks - 1))?;
+        let [starts, _] = builder.temporary_starts(counts, 1, shape.blocks + 1)?.args;
+        Ok(Dealt { groups, starts, longs })
+    }
+}
+
+/// Converts on a GPU: see [`super::Storage::build`].
+pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Built, Stop> {
+    let matrix = builder.matrix();
+    let Matrix { nrows, ncols, nnz, .. } = matrix;
+    if nnz == 0 || nnz >= u32::MAX as usize {
+        return Err(Stop::OnHost);
+    }
+    let rows = Rows::new(builder, Sort::None, target)?;
+    let shape = Shape::new(matrix, builder.read(rows.longest)? as usize, target)?;
+    if shape.blocks > MOST_BLOCKS {
+        return Err(Stop::OnHost);
+    }
+    let dealt = Dealt::new(builder, &shape, &rows)?;
+    let n = nrows.div_ceil(GROUP);
+    let precision = target.precision;
+    let w = precision.bytes() as u64;
+    let to = builder.array(4 * (WORDS * shape.blocks) as u64)?;
+    let longs = builder.array((size_of::<Long>() * dealt.longs) as u64)?;
+    let places = builder.temporary(4 * nrows as u64)?;
+    let further = builder.temporary(2 * nrows as u64)?;
+    let [so_far, most] = [builder.number()?, builder.number()?];
+    let args = vec![
+        count(nrows),
+        Arg::U64(nnz as u64),
+        count(shape.blocks),
+        dealt.starts,
+        dealt.groups,
+        rows.lengths,
+        places,
+        further,
+        to,
+        longs,
+        so_far,
+        most,
+    ];
+    builder.launch(&blocks("place_rows", shape.blocks, 256, 0, args))?;
+    let sums = builder.read(most)? as usize;
+    // Few heavy rows beside very many light ones: the host finds places one by one.
+    if sums > shape.most {
+        return Err(Stop::OnHost);
+    }
+
+    // Entries by block and column.
+    let keys = builder.temporary(8 * nnz as u64)?;
+    let [own, sorted] = [builder.temporary(4 * nnz as u64)?, builder.temporary(4 * nnz as u64)?];
+    let column_bits = bits(ncols - 1);
+    let sizes = [count(nrows), count(ncols), Arg::U64(nnz as u64), count(shape.blocks)];
+    let args = sizes.into_iter().chain([Arg::U32(column_bits), Arg::RowPtr, Arg::ColIdx]);
+    let args = args.chain([places, further, keys, own]).collect();
+    let kernel = format!("entry_keys_{}", matrix.offset_name());
+    builder.launch(&launch(kernel, n * LANES, args))?;
+    builder.sort_down(keys, own, sorted, nnz, column_bits + bits(shape.blocks - 1))?;
+
+    // Where pieces of columns start, in entries and in warps.
+    let pieces = shape.blocks * shape.pieces;
+    let firsts = builder.temporary(4 * (pieces as u64 + 1))?;
+    let sizes = [Arg::U64(nnz as u64), count(ncols), count(shape.blocks), count(shape.pieces)];
+    let bits = Arg::U32(column_bits);
+    let args = sizes.into_iter().chain([bits, keys, sorted, firsts]).collect();
+    builder.launch(&launch("find_pieces", pieces + 1, args))?;
+    let warps = builder.temporary_zeros(4 * (pieces as u64 + 1))?;
+    let args = vec![count(shape.pieces), firsts, warps];
+    builder.launch(&blocks("count_warps", shape.blocks, 256, 0, args))?;
+    let [starts, _] = builder.temporary_starts(warps, 1, pieces + 1)?.args;
+    let args = vec![count(shape.blocks), count(shape.pieces), starts, to];
+    builder.launch(&launch("count_steps", shape.blocks, args))?;
+
+    let slots = shape.steps * STEP;
+    let slot_keys = builder.array(4 * slots as u64)?;
+    let bases = builder.array(4 * (slots / LANES) as u64)?;
+    let values = builder.array(w * slots as u64)?;
+    let sources = builder.array(4 * slots as u64)?;
+    let args = vec![Arg::U64(slots as u64), slot_keys, bases, values, sources];
+    builder.launch(&launch(format!("clear_slots_{precision}"), slots, args))?;
+    let args = sizes.into_iter().chain([bits, keys, sorted, firsts, starts]);
+    let args = args.chain([slot_keys, bases, sources]).collect();
+    builder.launch(&launch("fill_slots", nnz, args))?;
+    let args = vec![to, bases, slot_keys, sources];
+    builder.launch(&blocks("move_late", shape.blocks, STEP, 4 * sums, args))?;
+    let args = vec![Arg::U64(slots as u64), sources, Arg::Values, values];
+    let update = launch(format!("update_slots_{precision}"), slots, args);
+    builder.launch(&update)?;
+
+    let arrays = [to, dealt.groups, longs, bases, slot_keys, values];
+    let plan = Plan { nrows, blocks: shape.blocks, sums, arrays };
+    Ok(Built { launches: vec![plan.launch(precision)], update: vec![update], ..Built::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_meet_every_place() {
+        for n in [1, 2, 256, 256 * 132, 256 * 1056] {
+            let mut met = vec![false; n];
+            (0..n).for_each(|i| met[i * stride(n) % n] = true);
+            assert!(met.iter().all(|&met| met), "{n}");
+        }
+    }
+}

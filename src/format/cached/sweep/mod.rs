@@ -1,0 +1,529 @@
+//! Row blocks swept by column: each block of threads sums rows of its own, entry by entry, in the
+//! order of their columns.
+//!
+//! ```text
+//!     | 4 . 1 . |      two blocks, one of rows 0 1 and one of rows 2 3
+//!     | . 5 . . |      swept   = 4 (row 0), 5 (row 1), 1 (row 0) | 2 (row 3), 6 (row 3)
+//!     | . . . . |      sums    = 0 1 0 | 1 1      in shared memory, one for each row
+//!     | 2 . . 6 |      columns = 0 1 2 | 0 3
+//! ```
+//!
+//! Blocks hold the sums of all their rows in shared memory, as many as fit for one block a
+//! processor, and go over their entries in steps of 1,024, a thread an entry. Sorted by column, as
+//! many entries as a processor has at all share what they load: with columns anywhere, lanes read
+//! neighbouring elements of x, a sector serves several of them, and all blocks pass over x at the
+//! same pace, so that it comes from memory once.
+//!
+//! Rows are dealt in groups of four neighbours, the heaviest first, each to the block that has
+//! least; so blocks take equally long whatever the order of rows. Where two entries of a step go to one
+//! sum, the second changes places with an entry of the next step that goes to a sum that is free. One
+//! that finds none is *late*, added atomically when all others of some steps have been. Rows so long
+//! that this would be common get several sums, which are added up at the end.
+//!
+//! A slot holds a value and a key of 32 bits: 16 for its sum, one for late, 15 for its column, counted
+//! from the base of its warp, a multiple of 32,768. Padding: no sum; read, not added.
+//! Good for: columns anywhere, graphs, meshes in random order. Bad for: rows whose neighbours share
+//! columns, which caches serve as well from any layout.
+
+mod gpu;
+mod plan;
+
+use rayon::prelude::*;
+
+use self::plan::{GROUP, Shape};
+use super::gpu::launch::Arrays;
+use super::{
+    Builder, Built, Layout, Matrix, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
+    bytes_of, store,
+};
+use crate::csr::{Csr, accumulate, offsets};
+use crate::par::{GRAIN, Scratch, over_parts};
+use crate::scalar::Scalar;
+use crate::structure::{Structure, inverse};
+
+/// See the module.
+#[derive(Debug)]
+pub struct SweepFormat;
+
+/// Entries of a step, and threads of a block.
+const STEP: usize = 1024;
+
+/// Threads of a warp, whose columns are counted from one base.
+const LANES: usize = 32;
+
+/// Columns that are counted from one base.
+const REACH: u32 = 1 << 15;
+
+/// Marks a slot whose sum another slot of its step has too.
+const LATE: u32 = 1 << 15;
+
+/// The sum of a slot without an entry.
+const NO_SUM: u32 = 0xffff;
+
+/// Slots of the next step that an entry may change to, and how far they are apart.
+const TRIES: usize = 4;
+const SHIFT: usize = 341;
+
+impl Storage for SweepFormat {
+    const NAME: &'static str = "sweep";
+    const TITLE: &'static str = "row blocks swept by column";
+    const SOURCE: &'static str = "the row blocks of A. Buluc, J. Fineman, M. Frigo, J. Gilbert, \
+        C. Leiserson, Parallel sparse matrix-vector and matrix-transpose-vector multiplication using \
+        compressed sparse blocks (2009), section 4, as wide as the matrix; sweeping them by column \
+        with all sums in shared memory is our own";
+    const SUITS: &'static str = "columns anywhere, graphs, meshes in random order; bad for rows whose \
+        neighbours share columns";
+
+    type Layout<T: Scalar> = Sweep<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let shape = Shape::new(matrix(structure), structure.max_length(), target)?;
+        let pattern = structure.pattern();
+        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        let w = target.precision.bytes() as u64;
+        let bytes = shape.bytes(shape.longs(structure), w);
+        // Of the last step of each block, and of the last warp of each piece of its columns, a half.
+        let ends = shape.blocks * (STEP + shape.pieces * LANES) / 2;
+        let unread = ((shape.steps * STEP) as u64).saturating_sub(nnz + ends as u64);
+        let read = (shape.steps * STEP) as u64 - unread;
+        let x_bytes = w * pattern.ncols() as u64;
+        // Blocks that follow others read x again, where no cache has kept it.
+        let again =
+            if 2 * x_bytes > target.device.cache_bytes { shape.waves as u64 - 1 } else { 0 };
+        let sectors = structure.swept_sectors(shape.blocks, target.precision);
+        // What the longest row has more than a block is to have.
+        let over = structure.max_length().saturating_sub(pattern.nnz() / shape.blocks);
+        Ok(Work {
+            layout_bytes: bytes,
+            stream_bytes: bytes - unread * (4 + w),
+            entries: read,
+            x_sectors: sectors,
+            x_loaded: Some(sectors),
+            x_window_bytes: Some(0),
+            extra_bytes: again * x_bytes,
+            tile_steps: read as f64 / (shape.blocks * STEP) as f64,
+            tile_steps_most: (over / STEP) as f64,
+            launches: 1,
+            convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
+            sorted_keys: nnz,
+            ..Work::default()
+        })
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Sweep<T>, Refusal> {
+        let shape = Shape::new(matrix(structure), structure.max_length(), target)?;
+        let deal = shape.deal(structure.lengths())?;
+        Ok(Sweep::new(csr, &shape, &deal))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        gpu::build(builder, target)
+    }
+}
+
+/// A matrix of this structure.
+fn matrix(structure: &Structure<'_>) -> Matrix {
+    let pattern = structure.pattern();
+    let (nrows, ncols, nnz) = (pattern.nrows(), pattern.ncols(), pattern.nnz());
+    Matrix { nrows, ncols, nnz, wide: false }
+}
+
+/// What a block of threads does.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    first_step: u32,
+    steps: u32,
+    first_group: u32,
+    groups: u32,
+    /// Rows of several sums.
+    first_long: u32,
+    longs: u32,
+    /// Sums in all, those of long rows after one for each row.
+    sums: u32,
+}
+
+impl Block {
+    /// As a GPU reads it.
+    fn words(self) -> [u32; WORDS] {
+        [
+            self.first_step,
+            self.steps,
+            self.first_group,
+            self.groups,
+            self.first_long,
+            self.longs,
+            self.sums,
+            0,
+        ]
+    }
+
+    fn of([first_step, steps, first_group, groups, first_long, longs, sums, _]: [u32; 8]) -> Self {
+        Block { first_step, steps, first_group, groups, first_long, longs, sums }
+    }
+}
+
+/// Words of a [`Block`].
+const WORDS: usize = 8;
+
+/// A row of several sums: its place in its block, the first of its further sums, and their number.
+type Long = [u32; 3];
+
+/// The arrays of a matrix whose row blocks are swept by column.
+#[derive(Debug)]
+pub struct Sweep<T> {
+    nrows: usize,
+    ncols: usize,
+    blocks: Vec<[u32; WORDS]>,
+    /// Groups of rows, those of a block next to each other.
+    groups: Vec<u32>,
+    longs: Vec<Long>,
+    keys: Vec<u32>,
+    /// What the columns of each warp of slots are counted from.
+    bases: Vec<u32>,
+    values: Vec<T>,
+    /// Where each group is among those of all blocks.
+    places: Vec<u32>,
+    /// Bounds of the rows of the blocks, in that order.
+    bounds: Vec<usize>,
+    sums: Scratch<T>,
+    stored: Scratch<T>,
+}
+
+/// The slots of one block, as they are filled.
+struct Slots<T> {
+    keys: Vec<u32>,
+    bases: Vec<u32>,
+    values: Vec<T>,
+    longs: Vec<Long>,
+    sums: u32,
+}
+
+impl<T: Scalar> Slots<T> {
+    /// Entries of these groups, by column.
+    fn new(csr: &Csr<T>, shape: &Shape, groups: &[u32]) -> Self {
+        let mut longs = Vec::new();
+        let mut sums = (groups.len() * GROUP) as u32;
+        let mut entries = Vec::new();
+        for (row, place) in rows_of(groups, csr.nrows()) {
+            let (columns, values) = csr.row(row);
+            let own = shape.sums_of(columns.len()) as u32;
+            if own > 1 {
+                longs.push([place, sums, own - 1]);
+            }
+            for (turn, (&column, &value)) in (0..own).cycle().zip(columns.iter().zip(values)) {
+                entries.push((column, if turn == 0 { place } else { sums + turn - 1 }, value));
+            }
+            sums += own - 1;
+        }
+        // Rows rise, so that entries of a column keep their order.
+        entries.par_sort_by_key(|&(column, ..)| column);
+        let (keys, bases, values) = (Vec::new(), Vec::new(), Vec::new());
+        let mut slots = Slots { keys, bases, values, longs, sums };
+        slots.fill(&entries);
+        slots
+    }
+
+    /// Puts in columns, sums and values; each piece of the columns begins with a warp.
+    fn fill(&mut self, entries: &[(u32, u32, T)]) {
+        for piece in entries.chunk_by(|a, b| a.0 / REACH == b.0 / REACH) {
+            self.keys.extend(piece.iter().map(|&(column, sum, _)| (sum << 16) | (column % REACH)));
+            self.values.extend(piece.iter().map(|entry| entry.2));
+            self.pad(LANES);
+            self.bases.resize(self.keys.len() / LANES, piece[0].0 / REACH * REACH);
+        }
+        self.pad(STEP);
+        self.bases.resize(self.keys.len() / LANES, 0);
+        self.move_late();
+    }
+
+    /// Entries of a step whose sum an earlier one of it has change places with entries of the next
+    /// step that suit, or are marked as late.
+    fn move_late(&mut self) {
+        let sum = |key: u32| (key >> 16 != NO_SUM).then_some(key as usize >> 16);
+        // The step that each sum was taken in last.
+        let mut taken = vec![usize::MAX; self.sums as usize];
+        for first in (0..self.keys.len()).step_by(STEP) {
+            for slot in first..first + STEP {
+                let Some(own) = sum(self.keys[slot]) else { continue };
+                if std::mem::replace(&mut taken[own], first) != first {
+                    continue;
+                }
+                let others = (1..=TRIES).map(|turn| (slot + turn * SHIFT) % STEP + first + STEP);
+                let suits = |&other: &usize| {
+                    let free = |&key: &u32| sum(key).is_some_and(|sum| taken[sum] != first);
+                    self.keys.get(other).is_some_and(free)
+                        && self.bases[other / LANES] == self.bases[slot / LANES]
+                };
+                match others.into_iter().find(suits) {
+                    Some(other) => {
+                        self.keys.swap(slot, other);
+                        self.values.swap(slot, other);
+                        taken[self.keys[slot] as usize >> 16] = first;
+                    }
+                    None => self.keys[slot] |= LATE,
+                }
+            }
+        }
+    }
+
+    fn pad(&mut self, multiple: usize) {
+        let slots = self.keys.len().next_multiple_of(multiple);
+        self.keys.resize(slots, NO_SUM << 16);
+        self.values.resize(slots, T::ZERO);
+    }
+}
+
+/// The rows of these groups, each with its place among them.
+fn rows_of(groups: &[u32], nrows: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
+    groups.iter().zip(0..).flat_map(move |(&group, k)| {
+        let first = group as usize * GROUP;
+        (first..nrows.min(first + GROUP)).zip(k * GROUP as u32..)
+    })
+}
+
+/// An entry of a block: its row, its column and its slot.
+type Entry = (u32, u32, usize);
+
+impl<T: Scalar> Sweep<T> {
+    fn new(csr: &Csr<T>, shape: &Shape, deal: &[Vec<u32>]) -> Self {
+        let filled: Vec<_> = deal.par_iter().map(|groups| Slots::new(csr, shape, groups)).collect();
+        let slots = shape.steps * STEP;
+        let groups = deal.concat();
+        let mut layout = Sweep {
+            nrows: csr.nrows(),
+            ncols: csr.ncols(),
+            blocks: Vec::with_capacity(deal.len()),
+            places: inverse(&groups),
+            bounds: offsets(deal.iter().map(|groups| groups.len() * GROUP)),
+            groups,
+            longs: Vec::new(),
+            keys: Vec::with_capacity(slots),
+            bases: Vec::with_capacity(slots / LANES),
+            values: Vec::with_capacity(slots),
+            sums: Scratch::default(),
+            stored: Scratch::default(),
+        };
+        let mut first_group = 0;
+        for (filled, groups) in filled.into_iter().zip(deal) {
+            let block = Block {
+                first_step: (layout.keys.len() / STEP) as u32,
+                steps: (filled.keys.len() / STEP) as u32,
+                first_group,
+                groups: groups.len() as u32,
+                first_long: layout.longs.len() as u32,
+                longs: filled.longs.len() as u32,
+                sums: filled.sums,
+            };
+            first_group += block.groups;
+            layout.blocks.push(block.words());
+            layout.longs.extend(filled.longs);
+            layout.keys.extend(filled.keys);
+            layout.bases.extend(filled.bases);
+            layout.values.extend(filled.values);
+        }
+        layout.keys.resize(slots, NO_SUM << 16);
+        layout.bases.resize(slots / LANES, 0);
+        layout.values.resize(slots, T::ZERO);
+        layout
+    }
+
+    fn blocks(&self) -> impl IndexedParallelIterator<Item = Block> + '_ {
+        self.blocks.par_iter().map(|&words| Block::of(words))
+    }
+
+    fn longs(&self, block: Block) -> &[Long] {
+        &self.longs[block.first_long as usize..][..block.longs as usize]
+    }
+
+    fn groups(&self, block: Block) -> &[u32] {
+        &self.groups[block.first_group as usize..][..block.groups as usize]
+    }
+
+    /// The column of a slot; its sum and whether it is late are in the key.
+    fn column(&self, slot: usize) -> u32 {
+        self.bases[slot / LANES] + self.keys[slot] % REACH
+    }
+
+    /// Slots that hold entries, each with its sum.
+    fn slots(&self, block: Block) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let sum = |slot: usize| (slot, self.keys[slot] >> 16);
+        let first = block.first_step as usize * STEP;
+        let slots = (first..first + block.steps as usize * STEP).map(sum);
+        slots.filter(|slot| slot.1 != NO_SUM).map(|(slot, sum)| (slot, sum as usize))
+    }
+
+    /// The sums of the rows of a block.
+    fn multiply(&self, block: Block, x: &[T], rows: &mut [T]) {
+        self.sums.with(block.sums as usize, |sums| {
+            sums.fill(T::ZERO);
+            for (slot, sum) in self.slots(block) {
+                sums[sum] += self.values[slot] * x[self.column(slot) as usize];
+            }
+            rows.copy_from_slice(&sums[..rows.len()]);
+            for &[row, first, further] in self.longs(block) {
+                for &sum in &sums[first as usize..][..further as usize] {
+                    rows[row as usize] += sum;
+                }
+            }
+        });
+    }
+
+    /// The entries of a block, by row and column.
+    fn entries(&self, block: Block) -> Vec<Entry> {
+        let groups = self.groups(block);
+        let mut rows = vec![0; block.sums as usize];
+        for (row, place) in rows_of(groups, self.nrows) {
+            rows[place as usize] = row as u32;
+        }
+        for &[row, first, further] in self.longs(block) {
+            let row = rows[row as usize];
+            rows[first as usize..][..further as usize].fill(row);
+        }
+        let entry = |(slot, sum): (usize, usize)| (rows[sum], self.column(slot), slot);
+        let mut entries: Vec<Entry> = self.slots(block).map(entry).collect();
+        entries.par_sort_unstable();
+        entries
+    }
+
+    /// Row pointers, and column and slot of each entry in the order of the CSR matrix.
+    fn in_rows(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
+        let found: Vec<_> = self.blocks().map(|block| self.entries(block)).collect();
+        let mut row_ptr = vec![0; self.nrows + 1];
+        for rows in found.iter().flat_map(|entries| entries.chunk_by(|a, b| a.0 == b.0)) {
+            row_ptr[rows[0].0 as usize + 1] = rows.len();
+        }
+        accumulate(&mut row_ptr);
+        let mut all = vec![(0, 0); row_ptr[self.nrows]];
+        for row in found.iter().flat_map(|entries| entries.chunk_by(|a, b| a.0 == b.0)) {
+            for (at, &(_, column, slot)) in all[row_ptr[row[0].0 as usize]..].iter_mut().zip(row) {
+                *at = (column, slot);
+            }
+        }
+        (row_ptr, all)
+    }
+}
+
+impl<T: Scalar> Layout<T> for Sweep<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        self.stored.with(self.groups.len() * GROUP, |stored| {
+            over_parts(&self.bounds, stored, &|part, rows| {
+                // Of the blocks that begin here only the last has rows.
+                let block = self.bounds.partition_point(|&first| first <= part.start) - 1;
+                if !rows.is_empty() {
+                    self.multiply(Block::of(self.blocks[block]), x, rows);
+                }
+            });
+            let stored = &*stored;
+            let groups = y.par_chunks_mut(GROUP).zip(&self.places).with_min_len(GRAIN / GROUP);
+            groups.for_each(|(y, &place)| {
+                for (y, &sum) in y.iter_mut().zip(&stored[place as usize * GROUP..]) {
+                    store(y, alpha, sum, beta);
+                }
+            });
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        bytes_of(&self.blocks)
+            + bytes_of(&self.groups)
+            + bytes_of(&self.longs)
+            + bytes_of(&self.keys)
+            + bytes_of(&self.bases)
+            + bytes_of(&self.values)
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let (_, entries) = self.in_rows();
+        for (&(_, slot), &value) in entries.iter().zip(values) {
+            self.values[slot] = value;
+        }
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let (row_ptr, entries) = self.in_rows();
+        let (columns, values) =
+            entries.into_iter().map(|(column, slot)| (column, self.values[slot])).unzip();
+        Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
+            .expect("a layout is made from a valid matrix")
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let sums = self.blocks.iter().map(|&words| Block::of(words).sums).max().unwrap_or(0);
+        let values = arrays.add(&self.values);
+        let plan = gpu::Plan {
+            nrows: self.nrows,
+            blocks: self.blocks.len(),
+            sums: sums as usize,
+            arrays: [
+                arrays.add(&self.blocks),
+                arrays.add(&self.groups),
+                arrays.add(&self.longs),
+                arrays.add(&self.bases),
+                arrays.add(&self.keys),
+                values,
+            ],
+        };
+        Some(arrays.on_device(values, vec![plan.launch(T::PRECISION)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device;
+    use crate::generate;
+
+    #[test]
+    fn no_two_entries_of_a_step_that_are_not_late_share_a_sum() {
+        let device = device::find("h200").expect("shipped");
+        let small = device::Device { processors: 3, shared_bytes: 100_000, ..device };
+        let far = Csr::<f64>::from_triplets(
+            40,
+            900_000,
+            (0..40_000).map(|k| (k % 40, (k * 7919) % 900_000, k as f64)),
+        );
+        let mut all_late = 0;
+        for csr in [generate::rmat(3000, 16, 1), far.expect("indices are in range")] {
+            let structure = Structure::of(&csr);
+            let target = Target {
+                device: &small,
+                precision: crate::Precision::F64,
+                basis: super::super::Basis::Original,
+                memory_limit: u64::MAX,
+            };
+            let params = Params::defaults(&SweepFormat);
+            let layout = SweepFormat::convert(&csr, &structure, &params, &target).expect("suits");
+            assert!(layout.blocks.len() > 2, "{} blocks", layout.blocks.len());
+            let mut late = 0;
+            for (step, keys) in layout.keys.chunks(STEP).enumerate() {
+                let mut sums: Vec<u32> = keys
+                    .iter()
+                    .filter(|&&key| key >> 16 != NO_SUM && key & LATE == 0)
+                    .map(|key| key >> 16)
+                    .collect();
+                late += keys.iter().filter(|&&key| key & LATE != 0).count();
+                let slots = sums.len();
+                sums.sort_unstable();
+                sums.dedup();
+                assert_eq!(sums.len(), slots, "step {step}");
+            }
+            assert!(late < csr.nnz() / 100, "{late} of {} are late", csr.nnz());
+            all_late += late;
+        }
+        assert!(all_late > 0);
+    }
+}

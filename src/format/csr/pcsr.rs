@@ -1,0 +1,344 @@
+//! PCSR: the CSR arrays read evenly, entry by entry, and summed by row in a second step.
+//!
+//! ```text
+//!     | 4 . 1 . |      row_ptr = 0 2 3 3 5     values  = 4 1 | 5 | | 2 6
+//!     | . 5 . . |      tile = 2 entries        tiles   = 4 1 | 5   | 2 6
+//!     | . . . . |                              first row begun in each tile = 0 1 3
+//!     | 2 . . 6 |
+//! ```
+//!
+//! Kernel 1 forms `v[k] = values[k] * x[col_idx[k]]`, kernel 2 sums `v` row by row. With
+//! `kernel=two` the middle array `v` goes through memory, as in the paper; with `kernel=fused` a
+//! tile of it stays in the shared memory of one block of threads. A tile holds at most `tile`
+//! entries and as many rows; it is cut between rows where none is longer than that, so that only
+//! longer rows are summed in pieces, which are added up at the end.
+//! No padding, no conversion but the bounds of the tiles. Good for: row lengths of every size and
+//! few products. Bad for: regular rows, where column indices and row pointers need not be read.
+
+use std::ops::Range;
+
+use super::csr::dot;
+use super::csr_tiles::FoundTiles;
+use super::gpu::launch::{Arrays, NULL};
+use super::{
+    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
+    Storage, Target, Value, Work, bytes_of, store,
+};
+use crate::csr::{Csr, Pattern};
+use crate::device::Kind;
+use crate::par::{self, Scratch};
+use crate::scalar::{Precision, Scalar};
+use crate::structure::{Structure, Tiles, Walk};
+
+/// See the module.
+#[derive(Debug)]
+pub struct PcsrFormat;
+
+impl Storage for PcsrFormat {
+    const NAME: &'static str = "pcsr";
+    const TITLE: &'static str = "PCSR, perfect CSR";
+    const SOURCE: &'static str = "G. He, J. Gao, A Novel CSR-Based Sparse Matrix-Vector \
+        Multiplication on GPUs (2016), section 3";
+    const SUITS: &'static str = "row lengths of every size, few products; bad for regular rows";
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "kernel",
+            doc: "fused: the middle array stays in shared memory; two: it goes through memory",
+            values: &[Value::Word("fused"), Value::Word("two")],
+            gpu: &[Value::Word("fused"), Value::Word("two")],
+            host: &[Value::Word("fused"), Value::Word("two")],
+        },
+        Param {
+            name: "tile",
+            doc: "the most entries that a block of threads takes at a time",
+            values: &[Value::Int(1024), Value::Int(2048)],
+            gpu: &[Value::Int(1024), Value::Int(2048)],
+            host: &[Value::Int(2048)],
+        },
+    ];
+
+    type Layout<T: Scalar> = PcsrLayout<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let pattern = structure.pattern();
+        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
+        let w = target.precision.bytes() as u64;
+        let width = Offsets::width(pattern.nnz()) as u64;
+        let tile = params.int("tile");
+        let tiles = structure.tiles(tile);
+        let bytes = (nrows + 1) * width + nnz * (4 + w) + tiles.entries.len() as u64 * (4 + width);
+        let (tile_steps, tile_steps_most) = match target.device.kind {
+            Kind::Gpu => structure.tile_steps(tile, tile / ENTRIES_A_THREAD),
+            Kind::Host => (0.0, 0.0),
+        };
+        let two = params.is("kernel", "two");
+        let split = structure.max_length() > tile;
+        Ok(Work {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: nnz,
+            x_sectors: structure.x_sectors(Walk::Entries, target.precision),
+            x_loaded: structure.x_loaded(Walk::Entries, target),
+            extra_bytes: if two { 2 * w * nnz } else { 0 },
+            steps: nnz.div_ceil(32),
+            tile_steps,
+            tile_steps_most,
+            launches: 1 + u32::from(two) + u32::from(split),
+            convert_bytes: bytes,
+            ..Work::default()
+        })
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        _structure: &Structure<'_>,
+        params: &Params,
+        _target: &Target<'_>,
+    ) -> Result<PcsrLayout<T>, Refusal> {
+        let tiles = Tiles::of(csr.pattern(), params.int("tile"));
+        Ok(PcsrLayout {
+            ncols: csr.ncols(),
+            two: params.is("kernel", "two"),
+            tile: params.int("tile"),
+            row_ptr: Offsets::new(csr.row_ptr()),
+            col_idx: csr.col_idx().to_vec(),
+            values: csr.values().to_vec(),
+            parts: cut(csr.pattern()),
+            tile_rows: tiles.rows,
+            tile_ptr: Offsets::new(&tiles.entries),
+            middle: Scratch::default(),
+            heads: Scratch::default(),
+        })
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let Matrix { nnz, wide, .. } = builder.matrix();
+        let tile = params.int("tile");
+        let found = FoundTiles::new(builder, tile)?;
+        let plan = GpuTiles {
+            two: params.is("kernel", "two"),
+            tile,
+            tiles: found.count,
+            splits: found.splits,
+            wide,
+            nnz: nnz as u64,
+            bounds: [Arg::RowPtr, found.rows, found.entries],
+            entries: [Arg::ColIdx, Arg::Values],
+        };
+        let launches = plan.launches(target.precision);
+        Ok(Built { launches, scratch: plan.scratch(target.precision), ..Built::default() })
+    }
+}
+
+/// One tile for each part that a thread takes: as many entries and rows in each, cut within
+/// rows where it must be.
+fn cut(pattern: Pattern<'_>) -> Tiles {
+    let (ptr, nrows) = (pattern.row_ptr(), pattern.nrows());
+    let weight = pattern.nnz() + nrows;
+    let parts = (weight / par::GRAIN).clamp(1, 4 * rayon::current_num_threads());
+    let mut tiles = Tiles { rows: vec![0], entries: vec![0] };
+    for part in 1..parts {
+        let wanted = (weight as u128 * part as u128 / parts as u128) as usize;
+        let row = par::partition_point(nrows, |i| ptr[i] + i < wanted);
+        let entry = wanted - row;
+        tiles.rows.push(row as u32);
+        tiles.entries.push(entry);
+    }
+    tiles.rows.push(nrows as u32);
+    tiles.entries.push(pattern.nnz());
+    tiles
+}
+
+/// The arrays of a CSR matrix, with the tiles that blocks of threads take.
+#[derive(Debug)]
+pub struct PcsrLayout<T> {
+    ncols: usize,
+    /// Whether the middle array goes through memory.
+    two: bool,
+    /// The most entries of a tile.
+    tile: usize,
+    row_ptr: Offsets,
+    col_idx: Vec<u32>,
+    values: Vec<T>,
+    /// The tiles of a GPU: `Tiles::rows` and `Tiles::entries`.
+    tile_rows: Vec<u32>,
+    tile_ptr: Offsets,
+    /// The tiles of a host.
+    parts: Tiles,
+    middle: Scratch<T>,
+    heads: Scratch<T>,
+}
+
+impl<T: Scalar> PcsrLayout<T> {
+    /// Whether a tile begins within a row.
+    fn splits_rows(&self) -> bool {
+        let begin = self.tile_rows.iter().zip(self.tile_ptr.to_vec());
+        begin.into_iter().any(|(&row, entry)| entry < self.row_ptr.get(row as usize))
+    }
+
+    /// y from `sum`, which sums the products of a range of entries.
+    fn sum_rows(&self, sum: impl Fn(Range<usize>) -> T + Sync, (alpha, beta): (T, T), y: &mut [T]) {
+        let ptr = |row: usize| self.row_ptr.get(row);
+        let entries = &self.parts.entries;
+        let rows: Vec<usize> = self.parts.rows.iter().map(|&row| row as usize).collect();
+        let parts = rows.len() - 1;
+        self.heads.with(parts, |heads| {
+            // The rest of the row before, of parts that begin within a row.
+            let each: Vec<usize> = (0..=parts).collect();
+            par::over_parts(&each, heads, &|part, head| {
+                let part = part.start;
+                let rest = entries[part]..ptr(rows[part]).min(entries[part + 1]);
+                head[0] = if rest.is_empty() { T::ZERO } else { sum(rest) };
+            });
+            // A part without a row of its own is all rest.
+            let mut bounds = rows.clone();
+            bounds.dedup();
+            par::over_parts(&bounds, y, &|part, y| {
+                // The last of the parts that begin with this row has them.
+                let p = rows.partition_point(|&row| row <= part.start) - 1;
+                let end = entries[p + 1];
+                let mut start = ptr(part.start);
+                for (y, row) in y.iter_mut().zip(part) {
+                    let next = ptr(row + 1);
+                    store(y, alpha, sum(start..next.min(end)), beta);
+                    start = next;
+                }
+            });
+            for (part, &head) in heads.iter().enumerate() {
+                if entries[part] < ptr(rows[part]) {
+                    y[rows[part] - 1] += alpha * head;
+                }
+            }
+        });
+    }
+}
+
+impl<T: Scalar> Layout<T> for PcsrLayout<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        if !self.two {
+            let sum = |at: Range<usize>| dot(&self.values[at.clone()], &self.col_idx[at], x);
+            return self.sum_rows(sum, (alpha, beta), y);
+        }
+        self.middle.with(self.values.len(), |middle| {
+            par::over_parts(&self.parts.entries, middle, &|part, middle| {
+                let columns = &self.col_idx[part.clone()];
+                for ((v, &column), &value) in middle.iter_mut().zip(columns).zip(&self.values[part])
+                {
+                    *v = value * x[column as usize];
+                }
+            });
+            let sum = |at: Range<usize>| {
+                middle[at].iter().fold(T::ZERO, |mut sum, &v| {
+                    sum += v;
+                    sum
+                })
+            };
+            self.sum_rows(sum, (alpha, beta), y);
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        self.row_ptr.bytes()
+            + bytes_of(&self.col_idx)
+            + bytes_of(&self.values)
+            + bytes_of(&self.tile_rows)
+            + self.tile_ptr.bytes()
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        self.values.copy_from_slice(values);
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let row_ptr = self.row_ptr.to_vec();
+        let nrows = row_ptr.len() - 1;
+        Csr::new(nrows, self.ncols, row_ptr, self.col_idx.clone(), self.values.clone())
+            .expect("a layout is made from a valid matrix")
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        // Row pointers and bounds of tiles end at the same entry: they are of one width.
+        let plan = GpuTiles {
+            two: self.two,
+            tile: self.tile,
+            tiles: self.tile_rows.len() as u64 - 1,
+            splits: self.splits_rows(),
+            wide: matches!(self.row_ptr, Offsets::Wide(_)),
+            nnz: self.values.len() as u64,
+            bounds: [
+                arrays.add_either(&self.row_ptr),
+                arrays.add(&self.tile_rows),
+                arrays.add_either(&self.tile_ptr),
+            ],
+            entries: [arrays.add(&self.col_idx), arrays.add(&self.values)],
+        };
+        let [_, values] = plan.entries;
+        let mut described = arrays.on_device(values, plan.launches(T::PRECISION));
+        described.scratch = plan.scratch(T::PRECISION);
+        Some(described)
+    }
+}
+
+/// The tiles of a matrix on a GPU.
+struct GpuTiles {
+    two: bool,
+    tile: usize,
+    tiles: u64,
+    splits: bool,
+    wide: bool,
+    nnz: u64,
+    /// Row pointers, `Tiles::rows` and `Tiles::entries`.
+    bounds: [Arg; 3],
+    /// Columns and values.
+    entries: [Arg; 2],
+}
+
+impl GpuTiles {
+    /// The launches of one product.
+    fn launches(&self, name: Precision) -> Vec<Launch> {
+        let wide = if self.wide { "wide_" } else { "" };
+        let (bounds, [columns, values]) = (self.bounds, self.entries);
+        let heads = if self.splits { Arg::Scratch(0) } else { NULL };
+        let middle = Arg::Scratch(usize::from(self.splits));
+        let mut launches = Vec::new();
+        let (kernel, source) = if self.two {
+            let args = vec![Arg::U64(self.nnz), columns, values, Arg::X, middle];
+            let kernel = format!("pcsr_products_{name}");
+            launches.push(Launch::over("pcsr", kernel, self.nnz.div_ceil(4), 256, args));
+            ("two", vec![middle])
+        } else {
+            ("fused", vec![columns, values, Arg::X])
+        };
+        let block = self.tile / ENTRIES_A_THREAD;
+        let kernel = format!("pcsr_{wide}{kernel}{block}_{name}");
+        let end = [heads, Arg::Y, Arg::Alpha, Arg::Beta];
+        let args = bounds.into_iter().chain(source).chain(end).collect();
+        launches.push(Launch::over("pcsr", kernel, self.tiles * block as u64, block as u32, args));
+        if self.splits {
+            let args = [Arg::U32(self.tiles as u32)].into_iter().chain(bounds);
+            let args = args.chain([heads, Arg::Y, Arg::Alpha]).collect();
+            let kernel = format!("pcsr_{wide}heads_{name}");
+            launches.push(Launch::over("pcsr", kernel, self.tiles, 256, args));
+        }
+        launches
+    }
+
+    /// Bytes of the heads, where a tile begins within a row, and of the middle array.
+    fn scratch(&self, precision: Precision) -> Vec<u64> {
+        let w = precision.bytes() as u64;
+        let heads = self.splits.then_some(w * self.tiles);
+        heads.into_iter().chain(self.two.then_some(w * self.nnz)).collect()
+    }
+}
+
+/// Entries that a GPU thread takes of a tile: `each` of the kernel.
+const ENTRIES_A_THREAD: usize = 8;

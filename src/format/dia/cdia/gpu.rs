@@ -1,0 +1,138 @@
+//! Constant diagonals found on a GPU.
+
+use super::{HACK, WORDS, check_size, layout_bytes, not_constant, product};
+use crate::format::gpu::convert::Check;
+use crate::format::gpu::launch::NULL;
+use crate::format::{Arg, Builder, Built, Launch, Matrix, Refusal, Starts, Stop, Target};
+use crate::structure::MostPieces;
+
+/// Pieces of a hack that a block has places for: where a hack has more, all are found again with
+/// more places; where it has still more, or a block has no shared memory for them, the host
+/// converts.
+const CAPACITIES: [usize; 2] = [128, 896];
+
+/// Pieces of each hack that are kept between counting and writing.
+const KEPT: usize = 64;
+
+/// Shared memory of the kernel `hack_pieces` beside that, in bytes at most.
+const OWN_SHARED: u64 = 1024;
+
+/// Threads of a block, which takes a hack.
+const THREADS: u32 = 256;
+
+/// Entries that a block of the kernel `hack_pieces` turns over in shared memory: 8 warps, 8 entries
+/// of 32 rows, a column of padding.
+const TURNED: usize = 8 * 8 * 33;
+
+/// Shared memory of the kernel `hack_pieces`: what is turned over, and of each piece its value,
+/// offset, first row and row bits.
+fn shared_bytes(capacity: usize, value_bytes: usize) -> u32 {
+    (TURNED * (value_bytes + 4) + capacity * (value_bytes + 4 + 4 + 4 * WORDS)) as u32
+}
+
+/// Bytes of the arrays of a piece: value, offset, entry, order and row bits.
+fn piece_bytes(value_bytes: usize) -> [u64; 5] {
+    [value_bytes, 4, 8, 4, 4 * WORDS].map(|bytes| bytes as u64)
+}
+
+/// The pieces of all hacks, counted.
+struct Counted {
+    capacity: usize,
+    /// The first piece of each hack.
+    starts: Starts,
+    /// Pieces of the hack that has most of them.
+    largest: usize,
+    diagonals: u64,
+}
+
+/// Converts on a GPU: see [`crate::format::Storage::build`].
+pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Built, Stop> {
+    let matrix = builder.matrix();
+    let Matrix { nrows, ncols, nnz, .. } = matrix;
+    check_size(nrows, ncols)?;
+    // Lanes of short rows count on as far as the longest row of 32 goes.
+    if !matrix.wide && nnz + ncols > u32::MAX as usize {
+        return Err(Stop::OnHost);
+    }
+    let (hacks, w) = (nrows.div_ceil(HACK), target.precision.bytes());
+    let (width, precision) = (matrix.offset_name(), target.precision);
+    let count = |n: usize| Arg::U32(n as u32);
+    let a_hack_each = |kernel: String, args: Vec<Arg>| {
+        let threads = hacks as u64 * u64::from(THREADS);
+        Launch::over("convert_cdia", kernel, threads, THREADS, args)
+    };
+    let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+    let mut kept = [NULL; 5];
+    for (array, bytes) in kept.iter_mut().zip(piece_bytes(w)) {
+        *array = builder.temporary(bytes * (hacks * KEPT) as u64)?;
+    }
+    let find = |capacity: usize, numbers: [Arg; 2], starts: [Arg; 2], to: [Arg; 5]| {
+        let sizes = [nrows, capacity, KEPT].map(count);
+        let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values, counts];
+        let args = sizes.into_iter().chain(from).chain(numbers).chain(kept).chain(starts);
+        let kernel = format!("hack_pieces_{width}_{precision}");
+        let launch = a_hack_each(kernel, args.chain(to).collect());
+        Launch { shared_bytes: shared_bytes(capacity, w), ..launch }
+    };
+
+    let mut counted = None;
+    for capacity in CAPACITIES {
+        if u64::from(shared_bytes(capacity, w)) + OWN_SHARED > target.device.shared_bytes {
+            return Err(Stop::OnHost);
+        }
+        let numbers = [builder.number()?, builder.number()?];
+        builder.launch(&find(capacity, numbers, [NULL; 2], [NULL; 5]))?;
+        let starts = builder.starts(counts, 1, hacks + 1)?;
+        let largest = builder.read(numbers[0])? as usize;
+        let diagonals = u64::from(builder.read(numbers[1])?);
+        if largest <= capacity {
+            counted = Some(Counted { capacity, starts, largest, diagonals });
+            break;
+        }
+    }
+    let Some(Counted { capacity, starts, largest, diagonals }) = counted else {
+        return Err(Stop::OnHost);
+    };
+    let most = MostPieces::of(nnz, HACK, hacks, diagonals).ok_or_else(not_constant)?;
+    if starts.total > (most.mean * hacks) as u64 || largest > most.of_one {
+        return Err(not_constant().into());
+    }
+    if largest > most.mean {
+        let over = builder.number()?;
+        let args = [hacks, most.sample, most.mean].map(count).into_iter().chain([counts, over]);
+        let threads = most.sample as u64;
+        let sample = Launch::over("convert_cdia", "sample_hacks", threads, THREADS, args.collect());
+        builder.launch(&sample)?;
+        if builder.read(over)? as usize > most.over {
+            return Err(not_constant().into());
+        }
+    }
+
+    target.check_bytes(layout_bytes(hacks, starts.total, w as u64))?;
+    let mut pieces = [NULL; 5];
+    for (array, bytes) in pieces.iter_mut().zip(piece_bytes(w)) {
+        *array = builder.array(bytes * starts.total)?;
+    }
+    builder.launch(&find(capacity, [NULL; 2], starts.args, pieces))?;
+    let [values, offsets, entries, order, rows] = pieces;
+    let args = vec![Arg::U32(starts.total as u32), entries, Arg::Values, values];
+    let kernel = format!("take_pieces_{precision}");
+    let update = Launch::over("convert_cdia", kernel, starts.total, THREADS, args);
+    let row = builder.array(4)?;
+    let from = [entries, order, rows, Arg::RowPtr, Arg::Values, row];
+    let args = [count(nrows)].into_iter().chain(starts.args).chain(from).collect();
+    let launch = a_hack_each(format!("check_pieces_{width}_{precision}"), args);
+    Ok(Built {
+        launches: vec![product(nrows, starts.args, offsets, values, rows, precision)],
+        update: vec![update],
+        check: Some(Check { launch, row, reason: not_alike }),
+        ..Built::default()
+    })
+}
+
+fn not_alike(row: u32) -> Refusal {
+    Refusal::new(format!(
+        "the new values are not constant along the diagonals that had one value: row {row} has \
+         another than its diagonal elsewhere; prepare a new operator for them"
+    ))
+}

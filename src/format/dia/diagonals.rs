@@ -1,0 +1,299 @@
+//! Layouts stored by diagonals: dia, which has one hack of all rows, and hdia.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::gpu::launch::{Arrays, NULL};
+use super::row_order::{BLOCK, WARP, allowed_slots};
+use super::{
+    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target, Work,
+    bytes_of, fill_marker, gpu::convert, store,
+};
+use crate::csr::{Csr, offsets};
+use crate::par;
+use crate::scalar::{Precision, Scalar};
+use crate::structure::Structure;
+
+/// The diagonals of each hack of rows; every one has a place for each row of the hack.
+#[derive(Debug)]
+pub struct Diagonals<T> {
+    nrows: usize,
+    ncols: usize,
+    /// Rows of a hack: an even number.
+    hack: usize,
+    /// First diagonal of each hack, and the end (hackOffsets).
+    hack_ptr: Offsets,
+    /// Offset `j - i` of each diagonal, rising within a hack.
+    offsets: Vec<i32>,
+    /// Diagonal `d` of the layout has row `r` of its hack at slot `d * hack + r`.
+    values: Vec<T>,
+    parts: Vec<usize>,
+}
+
+/// The work of diagonals in hacks of `hack` rows.
+///
+/// # Errors
+/// [`Refusal`] where fill is out of proportion, or offsets do not fit.
+pub(super) fn work(
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+    hack: usize,
+) -> Result<Work, Refusal> {
+    let pattern = structure.pattern();
+    let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
+    let largest = nrows.max(pattern.ncols());
+    if i32::try_from(largest).is_err() {
+        return Err(Refusal::new(format!(
+            "a matrix of {largest} rows or columns has offsets past {}, the most that 32 bits hold",
+            i32::MAX
+        )));
+    }
+    // The slots of hacks within a hack are never more: where they are too many, so are its own.
+    for hack in [WARP.min(hack), hack] {
+        let diagonals = structure.n_diagonals(hack);
+        fill_marker::check("its diagonals", diagonals as u128 * hack as u128, nnz)?;
+    }
+    let diagonals = structure.n_diagonals(hack);
+    let slots = diagonals * hack as u64;
+    let w = target.precision.bytes() as u64;
+    let pointers = (nrows.div_ceil(hack) + 1) * Offsets::width(diagonals as usize);
+    let bytes = pointers as u64 + 4 * diagonals + w * slots;
+    // A warp asks for 32 neighbours, from anywhere in a sector.
+    let sectors_a_step = w as f64 + 1.0 - w as f64 / 32.0;
+    let steps = diagonals * hack.div_ceil(WARP) as u64;
+    Ok(Work {
+        layout_bytes: bytes,
+        stream_bytes: bytes,
+        entries: slots,
+        x_sectors: steps as f64 * sectors_a_step,
+        steps,
+        lanes: nrows as u64,
+        launches: 1,
+        convert_bytes: 8 * nrows as u64 + (8 + w) * nnz as u64 + bytes,
+        ..Work::default()
+    })
+}
+
+impl<T: Scalar> Diagonals<T> {
+    /// Converts: one pass to find the diagonals, one to place the entries, in parallel over hacks.
+    ///
+    /// # Errors
+    /// [`Refusal`] where fill is out of proportion.
+    pub(super) fn new(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        hack: usize,
+    ) -> Result<Self, Refusal> {
+        let lists = structure.hack_offsets(hack);
+        let mut hack_ptr = vec![0];
+        for list in &lists {
+            hack_ptr.push(hack_ptr[hack_ptr.len() - 1] + list.len());
+        }
+        let offsets: Vec<i32> = lists.into_iter().flatten().map(|offset| offset as i32).collect();
+        fill_marker::check("its diagonals", offsets.len() as u128 * hack as u128, csr.nnz())?;
+        let values = vec![T::ZERO; offsets.len() * hack];
+        let parts = par::split(csr.row_ptr(), hack.min(BLOCK), par::GRAIN);
+        let hack_ptr = Offsets::new(&hack_ptr);
+        let (nrows, ncols) = (csr.nrows(), csr.ncols());
+        let mut layout = Diagonals { nrows, ncols, hack, hack_ptr, offsets, values, parts };
+        layout.over_hacks(|rows, offsets, values| {
+            values.fill(fill_marker::fill());
+            for (r, row) in rows.enumerate() {
+                let mut d = 0;
+                let (columns, entries) = csr.row(row);
+                for (&column, &entry) in columns.iter().zip(entries) {
+                    let offset = (i64::from(column) - row as i64) as i32;
+                    while offsets[d] != offset {
+                        d += 1;
+                    }
+                    values[d * hack + r] = fill_marker::entry(entry);
+                }
+            }
+        });
+        Ok(layout)
+    }
+
+    /// Calls `f` with the rows, the offsets and the slots of each hack, in parallel.
+    fn over_hacks(&mut self, f: impl Fn(Range<usize>, &[i32], &mut [T]) + Sync) {
+        let ptr = self.hack_ptr.to_vec();
+        let cuts: Vec<usize> = ptr.iter().map(|d| d * self.hack).collect();
+        let (hack, nrows, offsets) = (self.hack, self.nrows, &self.offsets);
+        par::slices_mut(&mut self.values, &cuts).into_par_iter().enumerate().for_each(
+            |(h, values)| {
+                let rows = h * hack..((h + 1) * hack).min(nrows);
+                f(rows, &offsets[ptr[h]..ptr[h + 1]], values);
+            },
+        );
+    }
+
+    /// Diagonals of hack `h`.
+    fn diagonals(&self, h: usize) -> Range<usize> {
+        self.hack_ptr.get(h)..self.hack_ptr.get(h + 1)
+    }
+
+    /// Column and value of the entries of row `i`.
+    fn entries(&self, i: usize) -> impl Iterator<Item = (u32, T)> {
+        self.diagonals(i / self.hack)
+            .map(move |d| (d, self.values[d * self.hack + i % self.hack]))
+            .filter(|(_, value)| !value.is_negative_zero())
+            .map(move |(d, value)| ((i as i64 + i64::from(self.offsets[d])) as u32, value))
+    }
+
+    fn row_ptr(&self) -> Vec<usize> {
+        let counts: Vec<usize> =
+            (0..self.nrows).into_par_iter().map(|i| self.entries(i).count()).collect();
+        offsets(counts)
+    }
+
+    /// Adds the products of `rows`, which lie in one hack, to `sums`.
+    #[inline(always)]
+    fn add(&self, rows: Range<usize>, x: &[T], sums: &mut [T], product: impl Fn(T, T) -> T) {
+        let h = rows.start / self.hack;
+        for d in self.diagonals(h) {
+            let offset = self.offsets[d] as isize;
+            let start = rows.start.max(offset.min(0).unsigned_abs());
+            let end = rows.end.min(self.ncols.saturating_add_signed(-offset));
+            if start >= end {
+                continue;
+            }
+            let slot = d * self.hack + start - h * self.hack;
+            let x = &x[start.wrapping_add_signed(offset)..][..end - start];
+            let values = &self.values[slot..][..end - start];
+            let sums = &mut sums[start - rows.start..end - rows.start];
+            for ((sum, &value), &x) in sums.iter_mut().zip(values).zip(x) {
+                *sum += product(value, x);
+            }
+        }
+    }
+}
+
+impl<T: Scalar> Layout<T> for Diagonals<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        par::over_parts(&self.parts, y, &|part, y| {
+            let mut buffer = [T::ZERO; BLOCK];
+            let mut start = part.start;
+            while start < part.end {
+                let next_hack = (start / self.hack + 1) * self.hack;
+                let rows = start..part.end.min(next_hack).min(start + BLOCK);
+                let sums = &mut buffer[..rows.len()];
+                sums.fill(T::ZERO);
+                self.add(rows.clone(), x, sums, |value, x| value * x);
+                // Fill adds nothing to a sum, but makes it NaN where x is not finite.
+                if sums.iter().any(|sum| sum.is_nan()) {
+                    sums.fill(T::ZERO);
+                    self.add(rows.clone(), x, sums, fill_marker::product);
+                }
+                for (y, &sum) in y[rows.start - part.start..].iter_mut().zip(&*sums) {
+                    store(y, alpha, sum, beta);
+                }
+                start = rows.end;
+            }
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        self.hack_ptr.bytes() + bytes_of(&self.offsets) + bytes_of(&self.values)
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let row_ptr = self.row_ptr();
+        let hack = self.hack;
+        self.over_hacks(|rows, _, slots| {
+            let mut next = row_ptr[rows.clone()].to_vec();
+            for slots in slots.chunks_exact_mut(hack) {
+                for (slot, next) in slots.iter_mut().zip(&mut next) {
+                    if !slot.is_negative_zero() {
+                        *slot = fill_marker::entry(values[*next]);
+                        *next += 1;
+                    }
+                }
+            }
+        });
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let (columns, values) = (0..self.nrows).flat_map(|i| self.entries(i)).unzip();
+        Csr::new(self.nrows, self.ncols, self.row_ptr(), columns, values)
+            .expect("a layout is made from a valid matrix")
+    }
+
+    /// Two rows a thread.
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let starts = arrays.add_offsets(&self.hack_ptr);
+        let values = arrays.add(&self.values);
+        let offsets = arrays.add(&self.offsets);
+        let shape = [self.nrows, self.ncols, self.hack];
+        let launch = product(shape, starts, offsets, values, T::PRECISION);
+        Some(arrays.on_device(values, vec![launch]))
+    }
+}
+
+/// The launch of one product; `shape` is rows, columns and rows of a hack.
+fn product(
+    shape: [usize; 3],
+    starts: [Arg; 2],
+    offsets: Arg,
+    values: Arg,
+    precision: Precision,
+) -> Launch {
+    let [nrows, ncols, hack] = shape;
+    let shift = if hack.is_power_of_two() { hack.trailing_zeros() } else { u32::BITS };
+    let sizes = [nrows as u32, ncols as u32, shift, hack as u32].map(Arg::U32);
+    let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
+    let args = sizes.into_iter().chain(starts).chain([offsets, values]).chain(vectors).collect();
+    let kernel = format!("diagonals_{precision}");
+    Launch::over("diagonals", kernel, nrows.div_ceil(2) as u64, 256, args)
+}
+
+/// Rows of a small hack, at most: `ROWS` of the kernels.
+const SMALL: usize = 128;
+
+/// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`].
+pub(super) fn build(
+    builder: &mut dyn Builder,
+    target: &Target<'_>,
+    hack: usize,
+) -> Result<Built, Stop> {
+    let matrix = builder.matrix();
+    let Matrix { nrows, ncols, nnz, .. } = matrix;
+    if i32::try_from(nrows.max(ncols)).is_err() {
+        return Err(Stop::OnHost);
+    }
+    let hacks = nrows.div_ceil(hack);
+    // A hack alone that has more is reason enough to refuse.
+    let most = (allowed_slots(nnz as u64) / hack as u64).min(u64::from(u32::MAX - 1));
+    let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+    let depth = convert::depth(nnz, nrows);
+    // Of most hacks, all.
+    let keep = 8 * depth;
+    let kept = builder.temporary(4 * (hacks * keep) as u64)?;
+    let find = |starts: [Arg; 2], offsets: Arg| {
+        let sizes = [nrows, hack, most as usize, keep].map(|size| Arg::U32(size as u32));
+        let from = [Arg::RowPtr, Arg::ColIdx, counts, kept];
+        let args = sizes.into_iter().chain(from).chain(starts).chain([offsets]).collect();
+        let stem = if hack <= SMALL { "small_hack_offsets" } else { "hack_offsets" };
+        let kernel = format!("{stem}{depth}_{}", matrix.offset_name());
+        let block = hack.min(512);
+        Launch::over("convert_diagonals", kernel, (hacks * block) as u64, block as u32, args)
+    };
+    builder.launch(&find([NULL, NULL], NULL))?;
+    let starts = builder.starts(counts, 1, hacks + 1)?;
+    let slots = fill_marker::check("its diagonals", u128::from(starts.total) * hack as u128, nnz)?;
+    let value_bytes = target.precision.bytes() as u64;
+    target.check_bytes(slots * value_bytes + 4 * starts.total)?;
+    let offsets = builder.array(4 * starts.total)?;
+    let values = builder.array(slots * value_bytes)?;
+    builder.launch(&find(starts.args, offsets))?;
+    let depth = convert::depth(starts.total as usize, hacks);
+    let sizes = [nrows, hack, hacks].map(|size| Arg::U32(size as u32));
+    let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
+    let args = sizes.into_iter().chain(from).chain(starts.args).chain([offsets, values]).collect();
+    let kernel = format!("fill_diagonals{depth}_{}_{}", matrix.offset_name(), target.precision);
+    let fill = Launch::over("convert_diagonals", kernel, (hacks * hack) as u64, 128, args);
+    builder.launch(&fill)?;
+    let shape = [nrows, ncols, hack];
+    let launches = vec![product(shape, starts.args, offsets, values, target.precision)];
+    Ok(Built { launches, update: vec![fill], ..Built::default() })
+}

@@ -1,0 +1,391 @@
+//! Layouts stored column by column over all rows: ell, ellr, ellg, pellr, jad and pjds.
+//!
+//! Entry `k` of stored row `i` is at slot `starts[k] + i`. The formats differ in the order of the
+//! rows, in where the columns start, and in what they keep of the row lengths.
+
+use rayon::prelude::*;
+
+use super::gpu::launch::{Arrays, NULL};
+use super::row_order::{Column, Rows, WARP, add_column, full_columns};
+use super::{
+    Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Stop, Target, bytes_of, gpu::convert,
+};
+use crate::csr::{Csr, offsets};
+use crate::par::Scratch;
+use crate::scalar::{Precision, Scalar};
+use crate::structure::{Sort, Structure};
+
+/// Where the columns of slots start.
+#[derive(Debug)]
+pub(super) enum Starts {
+    /// All columns have this many rows.
+    Pitch(usize),
+    /// One offset a column, and the end.
+    List(Offsets),
+}
+
+impl Starts {
+    fn get(&self, k: usize) -> usize {
+        match self {
+            Starts::Pitch(rows) => k * rows,
+            Starts::List(offsets) => offsets.get(k),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Starts::Pitch(_) => 0,
+            Starts::List(offsets) => offsets.bytes(),
+        }
+    }
+
+    /// Rows of column `k`.
+    fn rows(&self, k: usize) -> usize {
+        self.get(k + 1) - self.get(k)
+    }
+}
+
+/// Starts of the columns where rows are sorted, longest first, and each column is as long as the
+/// number of rows that reach it, rounded up to `br`.
+pub(super) fn jagged_starts(structure: &Structure<'_>, br: usize) -> Vec<usize> {
+    let mut rows = vec![0usize; structure.max_length()];
+    for &length in structure.lengths() {
+        if length > 0 {
+            rows[length as usize - 1] += 1;
+        }
+    }
+    let mut reach = 0;
+    for rows in rows.iter_mut().rev() {
+        reach += *rows;
+        *rows = reach.next_multiple_of(br);
+    }
+    offsets(rows)
+}
+
+/// The lengths that a layout keeps: none, one a row, or one a warp (its longest).
+#[derive(Debug)]
+pub(super) struct Lengths {
+    rows_each: usize,
+    list: Vec<u32>,
+}
+
+impl Lengths {
+    /// No lengths: the padding column alone ends a row.
+    pub fn none() -> Self {
+        Lengths { rows_each: 1, list: Vec::new() }
+    }
+
+    /// One for every stored row.
+    pub fn of_rows(structure: &Structure<'_>, sort: Sort) -> Self {
+        let lengths = structure.lengths();
+        let list = match sort {
+            Sort::None => lengths.to_vec(),
+            _ => structure.order(sort).iter().map(|&row| lengths[row as usize]).collect(),
+        };
+        Lengths { rows_each: 1, list }
+    }
+
+    /// The longest of every warp of stored rows.
+    pub fn of_warps(structure: &Structure<'_>, sort: Sort) -> Self {
+        let offsets = structure.slice_offsets(WARP, sort);
+        let list = offsets.windows(2).map(|w| ((w[1] - w[0]) / WARP as u64) as u32).collect();
+        Lengths { rows_each: WARP, list }
+    }
+
+    /// Whether stored row `i` is known to have no entry `k`.
+    fn ends_before(&self, i: usize, k: usize) -> bool {
+        self.list.get(i / self.rows_each).is_some_and(|&length| length as usize <= k)
+    }
+}
+
+/// The arrays of a layout stored column by column.
+#[derive(Debug)]
+pub struct Columns<T> {
+    rows: Rows,
+    /// GPU threads that share a row.
+    threads: usize,
+    width: usize,
+    starts: Starts,
+    lengths: Lengths,
+    col_idx: Vec<u32>,
+    values: Vec<T>,
+    scratch: Scratch<T>,
+}
+
+impl<T: Scalar> Columns<T> {
+    /// Converts: one pass over columns and one over values, in parallel over parts of the rows.
+    pub(super) fn new(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+        sort: Sort,
+        starts: Starts,
+        lengths: Lengths,
+    ) -> Self {
+        let rows = Rows::new(structure, sort, WARP, target);
+        let width = structure.max_length();
+        let slots = starts.get(width);
+        let (mut col_idx, mut values) = (vec![0u32; slots], vec![T::ZERO; slots]);
+        let place = Place { rows: &rows, width, starts: &starts, row_ptr: csr.row_ptr() };
+        match rows.relabelled() {
+            Some(new) => {
+                place.fill(csr.col_idx(), &mut col_idx, u32::PADDING, |old| new[old as usize]);
+            }
+            None => place.fill(csr.col_idx(), &mut col_idx, u32::PADDING, |column| column),
+        }
+        place.fill(csr.values(), &mut values, T::ZERO, |value| value);
+        let scratch = Scratch::default();
+        Columns { rows, threads: 1, width, starts, lengths, col_idx, values, scratch }
+    }
+
+    /// The same layout, for so many GPU threads a row.
+    pub(super) fn with_threads(self, threads: usize) -> Self {
+        Columns { threads, ..self }
+    }
+
+    /// Entries of each stored row.
+    pub(super) fn counts(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.rows.nrows()];
+        for k in 0..self.width {
+            let column = &self.col_idx[self.starts.get(k)..self.starts.get(k + 1)];
+            for (count, &column) in counts.iter_mut().zip(column) {
+                *count += u32::from(column != u32::PADDING);
+            }
+        }
+        counts
+    }
+}
+
+impl<T: Scalar> Layout<T> for Columns<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        self.rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
+            let mut active = sums.len();
+            for k in 0..self.width {
+                active = active.min(self.starts.rows(k).saturating_sub(rows.start));
+                while active > 0 && self.lengths.ends_before(rows.start + active - 1, k) {
+                    active -= 1;
+                }
+                if active == 0 {
+                    break;
+                }
+                let first = self.starts.get(k) + rows.start;
+                let slots = first..first + active;
+                let sums = &mut sums[..active];
+                add_column(sums, &self.col_idx[slots.clone()], &self.values[slots], x);
+            }
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        self.rows.bytes()
+            + self.starts.bytes()
+            + bytes_of(&self.lengths.list)
+            + bytes_of(&self.col_idx)
+            + bytes_of(&self.values)
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let row_ptr = self.rows.row_ptr(&self.counts());
+        let (rows, starts) = (&self.rows, &self.starts);
+        let place = Place { rows, width: self.width, starts, row_ptr: &row_ptr };
+        place.fill(values, &mut self.values, T::ZERO, |value| value);
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let counts = self.counts();
+        self.rows.to_csr(&counts, |i| {
+            (0..counts[i] as usize).map(move |k| {
+                let slot = self.starts.get(k) + i;
+                (self.col_idx[slot], self.values[slot])
+            })
+        })
+    }
+
+    fn order(&self) -> Option<&[u32]> {
+        self.rows.basis_order()
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let (pitch, [narrow, wide]) = match &self.starts {
+            Starts::Pitch(rows) => (*rows, [NULL, NULL]),
+            Starts::List(offsets) => (0, arrays.add_offsets(offsets)),
+        };
+        let lengths = Some(&self.lengths.list[..]).filter(|list| !list.is_empty());
+        let values = arrays.add(&self.values);
+        let product = Product {
+            width: self.width,
+            pitch,
+            starts: [narrow, wide],
+            lengths: arrays.add_some(lengths),
+            rows_each: self.lengths.rows_each,
+            scatter: arrays.add_some(self.rows.scatter()),
+            columns: arrays.add(&self.col_idx),
+            values,
+        };
+        let launch = product.launch(self.rows.nrows(), self.threads, T::PRECISION);
+        Some(arrays.on_device(values, vec![launch]))
+    }
+}
+
+/// What a product of columns over all rows reads on a GPU.
+struct Product {
+    width: usize,
+    pitch: usize,
+    starts: [Arg; 2],
+    lengths: Arg,
+    rows_each: usize,
+    scatter: Arg,
+    columns: Arg,
+    values: Arg,
+}
+
+impl Product {
+    fn launch(self, nrows: usize, threads: usize, precision: Precision) -> Launch {
+        let mut args =
+            vec![Arg::U32(nrows as u32), Arg::U32(self.width as u32), Arg::U64(self.pitch as u64)];
+        args.extend(self.starts);
+        args.extend([self.lengths, Arg::U32(self.rows_each as u32), self.scatter]);
+        args.extend([self.columns, self.values, Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        let kernel = format!("columns_t{threads}_{precision}");
+        let lanes = nrows.next_multiple_of(WARP) * threads;
+        Launch::over("columns", kernel, lanes as u64, 256, args)
+    }
+}
+
+/// How columns of slots are laid out by a GPU.
+pub(super) enum Plan {
+    /// Every row of a column, in columns of a multiple of so many rows.
+    Full(usize),
+    /// Columns as long as the rows that reach them, to a multiple of so many.
+    Jagged(usize),
+}
+
+/// Which lengths are kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    Nothing,
+    Rows,
+    Warps,
+}
+
+/// Converts on a GPU: see [`super::Storage::build`].
+pub(super) fn build(
+    builder: &mut dyn Builder,
+    target: &Target<'_>,
+    sort: Sort,
+    plan: Plan,
+    kept: Kept,
+    threads: usize,
+) -> Result<Built, Stop> {
+    let matrix = builder.matrix();
+    let rows = convert::Rows::new(builder, sort, target)?;
+    let width = builder.read(rows.longest)? as usize;
+    let (lengths, rows_each) = match kept {
+        Kept::Nothing => (NULL, 1),
+        Kept::Rows => (rows.sorted_lengths(builder)?, 1),
+        Kept::Warps => (rows.warp_lengths(builder)?, WARP),
+    };
+    let (pitch, starts, total, stored) = match plan {
+        Plan::Full(multiple) => {
+            let pitch = matrix.nrows.next_multiple_of(multiple);
+            let total = full_columns(matrix.nnz, pitch, width)?;
+            (pitch, [NULL, NULL], total, pitch)
+        }
+        Plan::Jagged(br) => {
+            let counts = builder.temporary(4 * (width as u64 + 1))?;
+            let sorted = match kept {
+                Kept::Rows => lengths,
+                Kept::Nothing | Kept::Warps => rows.sorted_lengths(builder)?,
+            };
+            let args = vec![Arg::U32(matrix.nrows as u32), Arg::U32(br as u32), sorted, counts];
+            builder.launch(&convert::step("jagged_counts".to_string(), matrix.nrows, args))?;
+            let starts = builder.starts(counts, 1, width + 1)?;
+            (0, starts.args, starts.total, matrix.nrows.next_multiple_of(br))
+        }
+    };
+    let value_bytes = target.precision.bytes() as u64;
+    target.check_bytes(total * (4 + value_bytes))?;
+    let columns = builder.array(4 * total)?;
+    let values = builder.array(total * value_bytes)?;
+    let slots = convert::Slots {
+        slice: 0,
+        run: 1,
+        stored,
+        width,
+        pitch,
+        starts,
+        base: NULL,
+        columns,
+        values,
+    };
+    let update = slots.fill(builder, &rows, target)?;
+    let scatter = rows.scatter;
+    let product = Product { width, pitch, starts, lengths, rows_each, scatter, columns, values };
+    let launch = product.launch(matrix.nrows, threads, target.precision);
+    let order = rows.basis_order();
+    Ok(Built { launches: vec![launch], update, order, ..Built::default() })
+}
+
+/// Where the entries of a CSR matrix go.
+struct Place<'a> {
+    rows: &'a Rows,
+    width: usize,
+    starts: &'a Starts,
+    row_ptr: &'a [usize],
+}
+
+impl Place<'_> {
+    /// Puts `map(entry)` of every entry of `source` in its slot, and `padding` in all others.
+    fn fill<S: Copy + Sync, E: Copy + Send + Sync>(
+        &self,
+        source: &[S],
+        slots: &mut [E],
+        padding: E,
+        map: impl Fn(S) -> E + Sync,
+    ) {
+        let mut bounds = self.rows.parts().to_vec();
+        // The last part takes the padding below the last row, too.
+        if let (Some(last), true) = (bounds.last_mut(), self.width > 0) {
+            *last = self.starts.rows(0).max(*last);
+        }
+        let pieces = self.cut(slots, &bounds);
+        pieces.into_par_iter().zip(bounds.par_windows(2)).for_each(|(mut columns, part)| {
+            for (at, i) in (part[0]..part[1]).enumerate() {
+                let entries = if i < self.rows.nrows() {
+                    let old = self.rows.old(i);
+                    &source[self.row_ptr[old]..self.row_ptr[old + 1]]
+                } else {
+                    &[]
+                };
+                for (column, &entry) in columns.iter_mut().zip(entries) {
+                    column[at] = map(entry);
+                }
+                for column in columns.iter_mut().skip(entries.len()) {
+                    // Columns only get shorter.
+                    let Some(slot) = column.get_mut(at) else { break };
+                    *slot = padding;
+                }
+            }
+        });
+    }
+
+    /// Cuts every column at the bounds of the parts: for each part, its piece of each column.
+    fn cut<'s, E>(&self, mut slots: &'s mut [E], bounds: &[usize]) -> Vec<Vec<&'s mut [E]>> {
+        let mut pieces: Vec<Vec<&mut [E]>> = bounds.windows(2).map(|_| Vec::new()).collect();
+        for k in 0..self.width {
+            let (mut column, rest) = slots.split_at_mut(self.starts.rows(k));
+            slots = rest;
+            for (pieces, part) in pieces.iter_mut().zip(bounds.windows(2)) {
+                let rows = column.len().min(part[1] - part[0]);
+                if rows == 0 {
+                    break;
+                }
+                let (piece, below) = column.split_at_mut(rows);
+                pieces.push(piece);
+                column = below;
+            }
+        }
+        pieces
+    }
+}

@@ -1,0 +1,70 @@
+//! ELLPACK: every row padded to the longest one, stored column by column.
+//!
+//! ```text
+//!     | 4 . 1 . |      K = 2      column 0    column 1
+//!     | . 5 . . |      col_idx =  0 1 - 0  |  2 - - 3
+//!     | . . . . |      values  =  4 5 0 2  |  1 0 0 6
+//!     | 2 . . 6 |
+//! ```
+//!
+//! Padding (`-`): column `u32::MAX` and value 0. The format keeps no row lengths, so this column is
+//! what ends a row; it is never multiplied.
+//! Good for: rows of nearly the same length. Bad for: a few long rows, each of which lengthens all
+//! others; refused where there are more than three slots for each entry.
+
+use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
+use super::row_order::{self, Arrays, WARP};
+use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
+use crate::csr::Csr;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure};
+
+/// See the module.
+#[derive(Debug)]
+pub struct EllFormat;
+
+impl Storage for EllFormat {
+    const NAME: &'static str = "ell";
+    const TITLE: &'static str = "ELLPACK";
+    const SOURCE: &'static str = "D. Kincaid, T. Oppe, D. Young, ITPACKV 2D User's Guide (1989); \
+        N. Bell, M. Garland, Efficient Sparse Matrix-Vector Multiplication on CUDA (2008), \
+        section 3.2";
+    const SUITS: &'static str = "rows of nearly the same length; bad where few rows are long";
+
+    type Layout<T: Scalar> = Columns<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let (nrows, width) = (structure.pattern().nrows(), structure.max_length());
+        let slots = row_order::full_columns(structure.pattern().nnz(), nrows, width)?;
+        let bytes = slots * (4 + target.precision.bytes() as u64);
+        let arrays = Arrays {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: slots,
+            steps: nrows.div_ceil(WARP) as u64 * width as u64,
+        };
+        Ok(row_order::work(structure, target, Sort::None, 1, arrays))
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Columns<T>, Refusal> {
+        let starts = Starts::Pitch(csr.nrows());
+        Ok(Columns::new(csr, structure, target, Sort::None, starts, Lengths::none()))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        column_major::build(builder, target, Sort::None, Plan::Full(1), Kept::Nothing, 1)
+    }
+}

@@ -1,0 +1,83 @@
+//! ELLPACK-R: ELLPACK with the length of each row, so that no thread reads past its own.
+//!
+//! ```text
+//!     | 4 . 1 . |      rl = 2 1 0 2
+//!     | . 5 . . |                 column 0    column 1
+//!     | . . . . |      col_idx =  0 1 - 0  |  2 - - 3
+//!     | 2 . . 6 |      values  =  4 5 0 2  |  1 0 0 6
+//! ```
+//!
+//! Padding (`-`): column `u32::MAX` and value 0, held but not read. One thread a row; a warp is
+//! busy until its longest row ends. Of the arrays a product reads whole 32-byte sectors, each as
+//! often as the longest of its rows has entries.
+//! Good for: rows of nearly the same length within a warp. Bad for: memory, which is that of
+//! ELLPACK; refused where there are more than three slots for each entry.
+
+use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
+use super::row_order::{self, Arrays, WARP};
+use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
+use crate::csr::Csr;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure};
+
+/// See the module.
+#[derive(Debug)]
+pub struct EllrFormat;
+
+impl Storage for EllrFormat {
+    const NAME: &'static str = "ellr";
+    const TITLE: &'static str = "ELLPACK-R";
+    const SOURCE: &'static str = "F. Vazquez, G. Ortega, J. J. Fernandez, E. M. Garzon, Improving \
+        the Performance of the Sparse Matrix Vector Product with GPUs (2010)";
+    const SUITS: &'static str = "neighbouring rows of about the same length; bad where few rows \
+        are long";
+
+    type Layout<T: Scalar> = Columns<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let nrows = structure.pattern().nrows();
+        padded_work(structure, target, nrows, 1)
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Columns<T>, Refusal> {
+        let starts = Starts::Pitch(csr.nrows());
+        let lengths = Lengths::of_rows(structure, Sort::None);
+        Ok(Columns::new(csr, structure, target, Sort::None, starts, lengths))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        column_major::build(builder, target, Sort::None, Plan::Full(1), Kept::Rows, 1)
+    }
+}
+
+/// The work of full columns of `pitch` rows with the length of each row.
+pub(super) fn padded_work(
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+    pitch: usize,
+    threads: usize,
+) -> Result<Work, Refusal> {
+    let pattern = structure.pattern();
+    let slots = row_order::full_columns(pattern.nnz(), pitch, structure.max_length())?;
+    let length_bytes = 4 * pattern.nrows() as u64;
+    let arrays = Arrays {
+        layout_bytes: slots * (4 + target.precision.bytes() as u64) + length_bytes,
+        stream_bytes: row_order::sector_bytes(structure, target, Sort::None) + length_bytes,
+        entries: pattern.nnz() as u64,
+        steps: structure.n_iter(WARP, threads, Sort::None),
+    };
+    Ok(row_order::work(structure, target, Sort::None, threads, arrays))
+}

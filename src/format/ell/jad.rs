@@ -1,0 +1,71 @@
+//! Jagged diagonals: all rows sorted by length and stored column by column without padding.
+//!
+//! ```text
+//!     | 4 . 1 . |      perm = 0 3 1 2    jd_ptr = 0 3 5
+//!     | . 5 . . |                 diagonal 0   diagonal 1
+//!     | . . . . |      col_idx =  0 0 1     |  2 3
+//!     | 2 . . 6 |      values  =  4 2 5     |  1 6
+//! ```
+//!
+//! Jagged diagonal `k` holds entry `k` of every row that has one; rows go longest first, so these
+//! are the first `jd_ptr[k + 1] - jd_ptr[k]`. No padding.
+//! Good for: row lengths of any spread, in the memory of CSR. Bad for: rows that lose the
+//! neighbours they share x with; diagonals start where they may, so reads are not aligned.
+
+use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
+use super::row_order::{self, Arrays, WARP};
+use super::{Builder, Built, Offsets, Params, Refusal, Stop, Storage, Target, Work};
+use crate::csr::Csr;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure};
+
+/// See the module.
+#[derive(Debug)]
+pub struct JadFormat;
+
+impl Storage for JadFormat {
+    const NAME: &'static str = "jad";
+    const TITLE: &'static str = "jagged diagonals";
+    const SOURCE: &'static str = "Y. Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. \
+        (2003), section 3.4; R. Li, Y. Saad, GPU-Accelerated Preconditioned Iterative Linear \
+        Solvers (2013), section 3";
+    const SUITS: &'static str = "row lengths of any spread, without padding; bad where \
+        neighbouring rows share x";
+
+    type Layout<T: Scalar> = Columns<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let nnz = structure.pattern().nnz();
+        let start_bytes = (structure.max_length() + 1) * Offsets::width(nnz);
+        let bytes = (start_bytes + nnz * (4 + target.precision.bytes())) as u64;
+        let arrays = Arrays {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: nnz as u64,
+            steps: structure.n_iter(WARP, 1, Sort::All),
+        };
+        Ok(row_order::work(structure, target, Sort::All, 1, arrays))
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Columns<T>, Refusal> {
+        let starts = Starts::List(Offsets::new(&jagged_starts(structure, 1)));
+        Ok(Columns::new(csr, structure, target, Sort::All, starts, Lengths::none()))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        column_major::build(builder, target, Sort::All, Plan::Jagged(1), Kept::Nothing, 1)
+    }
+}

@@ -1,0 +1,77 @@
+//! PELLR: ELLPACK-R with all rows sorted by length, so that the rows of a warp end together.
+//!
+//! ```text
+//!     | 4 . 1 . |      perm = 0 3 1 2    rl = 2 (one warp)
+//!     | . 5 . . |                 column 0    column 1
+//!     | . . . . |      col_idx =  0 0 1 -  |  2 3 - -
+//!     | 2 . . 6 |      values  =  4 2 5 0  |  1 6 0 0
+//! ```
+//!
+//! Rows go longest first, those of the same length in the matrix's order. `rl` holds one length a
+//! warp, that of its longest row, as the paper proposes for practice: the lanes of a warp run
+//! together anyway, and shorter rows meet padding (`-`: column `u32::MAX`, value 0), which is not
+//! multiplied.
+//! Good for: row lengths that vary between neighbours but have no long tail. Bad for: memory, which
+//! is that of ELLPACK (refused where there are more than three slots for each entry; pjds holds the
+//! same rows without it), and rows that lose the neighbours they share x with.
+
+use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
+use super::row_order::{self, Arrays, WARP};
+use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
+use crate::csr::Csr;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure};
+
+/// See the module.
+#[derive(Debug)]
+pub struct PellrFormat;
+
+impl Storage for PellrFormat {
+    const NAME: &'static str = "pellr";
+    const TITLE: &'static str = "PELLR, permuted ELLPACK-R";
+    const SOURCE: &'static str = "Z. Wang, T. Gu, PELLR: A Permutated ELLPACK-R Format for SpMV on \
+        GPUs (2020), section 3";
+    const SUITS: &'static str = "row lengths that vary between neighbours without a long tail; \
+        bad where few rows are long";
+
+    type Layout<T: Scalar> = Columns<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let nrows = structure.pattern().nrows();
+        let slots =
+            row_order::full_columns(structure.pattern().nnz(), nrows, structure.max_length())?;
+        let entry_bytes = 4 + target.precision.bytes() as u64;
+        let length_bytes = 4 * nrows.div_ceil(WARP) as u64;
+        let read = structure.slots(WARP, Sort::All);
+        let arrays = Arrays {
+            layout_bytes: slots * entry_bytes + length_bytes,
+            stream_bytes: read * entry_bytes + length_bytes,
+            entries: read,
+            steps: structure.n_iter(WARP, 1, Sort::All),
+        };
+        Ok(row_order::work(structure, target, Sort::All, 1, arrays))
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Columns<T>, Refusal> {
+        let starts = Starts::Pitch(csr.nrows());
+        let lengths = Lengths::of_warps(structure, Sort::All);
+        Ok(Columns::new(csr, structure, target, Sort::All, starts, lengths))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        column_major::build(builder, target, Sort::All, Plan::Full(1), Kept::Warps, 1)
+    }
+}

@@ -1,0 +1,96 @@
+//! pJDS, padded jagged diagonals: jagged diagonals in blocks of `br` rows padded to their longest.
+//!
+//! ```text
+//!     | 4 . 1 . |      perm = 0 3 1 2    rowmax = 2 2 1 0    br = 2    col_start = 0 4 6
+//!     | . 5 . . |                 column 0    column 1
+//!     | . . . . |      col_idx =  0 0 1 -  |  2 3
+//!     | 2 . . 6 |      values  =  4 2 5 0  |  1 6
+//! ```
+//!
+//! Rows go longest first, those of the same length in the matrix's order. Entry `j` of row `i` is
+//! at `col_start[j] + i`; every column is a multiple of `br` rows long, so reads stay aligned.
+//! Padding (`-`): column `u32::MAX` and value 0, held but not read: `rowmax` ends each row.
+//! Good for: a wide spread of row lengths, in hardly more memory than CSR. Bad for: rows that lose
+//! the neighbours they share x with.
+
+use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
+use super::row_order::{self, Arrays, WARP};
+use super::{Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use crate::csr::Csr;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure};
+
+/// See the module.
+#[derive(Debug)]
+pub struct PjdsFormat;
+
+impl Storage for PjdsFormat {
+    const NAME: &'static str = "pjds";
+    const TITLE: &'static str = "pJDS, padded jagged diagonals";
+    const SOURCE: &'static str = "M. Kreutzer, G. Hager, G. Wellein, H. Fehske, A. Basermann, \
+        A. R. Bishop, Sparse matrix-vector multiplication on GPGPU clusters: a new storage format \
+        and a scalable implementation (2012), section 2.1, listing 2";
+    const SUITS: &'static str = "a wide spread of row lengths; bad where neighbouring rows share x";
+    const PARAMS: &'static [Param] = &[Param {
+        name: "br",
+        doc: "rows of a block, padded to its longest",
+        values: &[
+            Value::Int(32),
+            Value::Int(2),
+            Value::Int(4),
+            Value::Int(8),
+            Value::Int(16),
+            Value::Int(64),
+            Value::Int(128),
+        ],
+        gpu: &[Value::Int(32)],
+        host: &[Value::Int(32)],
+    }];
+
+    type Layout<T: Scalar> = Columns<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let pattern = structure.pattern();
+        let slots = structure.slots(params.int("br"), Sort::All);
+        let start_bytes = (structure.max_length() + 1) * Offsets::width(slots as usize);
+        let other_bytes = (start_bytes + 4 * pattern.nrows()) as u64;
+        let arrays = Arrays {
+            layout_bytes: slots * (4 + target.precision.bytes() as u64) + other_bytes,
+            stream_bytes: row_order::sector_bytes(structure, target, Sort::All) + other_bytes,
+            entries: pattern.nnz() as u64,
+            steps: structure.n_iter(WARP, 1, Sort::All),
+        };
+        Ok(row_order::work(structure, target, Sort::All, 1, arrays))
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Columns<T>, Refusal> {
+        let starts = jagged_starts(structure, params.int("br"));
+        let starts = Starts::List(Offsets::new(&starts));
+        let lengths = Lengths::of_rows(structure, Sort::All);
+        Ok(Columns::new(csr, structure, target, Sort::All, starts, lengths))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        column_major::build(
+            builder,
+            target,
+            Sort::All,
+            Plan::Jagged(params.int("br")),
+            Kept::Rows,
+            1,
+        )
+    }
+}

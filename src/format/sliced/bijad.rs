@@ -1,0 +1,55 @@
+//! BiJAD, bisection jagged diagonals: BiELL with all rows sorted by length.
+//!
+//! ```text
+//!     | 4 3 1 7 |      with a warp of 4: perm = 0 3 1 2    I = 0 4 8 12
+//!     | . 5 . . |            group 0       group 1       group 2
+//!     | . . . . |            4 rows        2 rows        1 row
+//!     | 2 . . 6 |      J  =  0 0 1 -   ||  1 3 2 -   ||  3 - - -
+//!                      A  =  4 2 5 0   ||  3 6 1 0   ||  7 0 0 0
+//! ```
+//!
+//! The arrays are those of [`super::biell`], here for rows that go longest first over the whole
+//! matrix; so the rows of a warp are of nearly the same length, and only the first warps need
+//! their later groups.
+//!
+//! Padding (`-`): column `u32::MAX` and value 0, read but not multiplied.
+//! Good for: a few very long rows, whose warps share their work evenly. Bad for: rows that lose the
+//! neighbours they share x with.
+
+use super::bisection::{self, Bisection};
+use super::sliced::Slices;
+use super::{Params, Refusal, Storage, Target, Work};
+use crate::csr::Csr;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure};
+
+/// See the module.
+#[derive(Debug)]
+pub struct BijadFormat;
+
+impl Storage for BijadFormat {
+    const NAME: &'static str = "bijad";
+    const TITLE: &'static str = "BiJAD, bisection jagged diagonals";
+    const SOURCE: &'static str = "C. Zheng, S. Gu, T.-X. Gu, B. Yang, X.-P. Liu, BiELL: A \
+        bisection ELLPACK-based storage format for optimizing SpMV on GPUs (2014)";
+    const SUITS: &'static str = "a few very long rows; bad where neighbouring rows share x";
+
+    type Layout<T: Scalar> = Slices<T, Bisection>;
+
+    fn work(
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        Ok(bisection::work(structure, target, Sort::All))
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        _params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Slices<T, Bisection>, Refusal> {
+        bisection::convert(csr, structure, target, Sort::All)
+    }
+}

@@ -1,0 +1,151 @@
+//! The bisection of a warp, as biell and bijad store it.
+//!
+//! The 32 rows of a warp go longest first. Group 0 gives every row one lane and takes the columns
+//! that more than half of the rows reach, so as many as the 17th row has. In each further group
+//! half of the rows are left and have twice the lanes: group `g` holds `32 >> g` rows with `2^g`
+//! lanes each, and goes on until the next half ends. Six groups make a warp.
+//!
+//! Group `g` is a number of steps of 32 slots, so it takes that many times `2^g` columns; what is
+//! left free in its last step is filled from the columns after it. Entry `c` of a group, of row `r`,
+//! is in step `c >> g` at lane `r + (32 >> g) * (c mod 2^g)`. To sum up, a warp goes through the
+//! groups from the last to the first and after each adds to every lane without the bit
+//! `32 >> g` the lane that has it: five shuffles.
+
+use rayon::prelude::*;
+
+use super::row_order::{self, Arrays, Column, WARP};
+use super::sliced::{Kernel, Multiply, Shape, Slices, Width};
+use super::{Offsets, Refusal, Target, Work};
+use crate::csr::{Csr, offsets};
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure};
+
+/// Groups of a warp: 32, 16, 8, 4, 2 and 1 rows.
+const GROUPS: usize = 6;
+
+/// The fewest warps that a thread counts.
+const FEWEST_WARPS: usize = 512;
+
+/// Where the groups of every warp start.
+#[derive(Debug)]
+pub struct Bisection {
+    /// `I`: six a warp, and the end.
+    starts: Offsets,
+}
+
+/// Steps of 32 slots in each group of a warp whose rows have these lengths, longest first.
+fn steps(lengths: &[u32]) -> [usize; GROUPS] {
+    let length = |r: usize| lengths.get(r).map_or(0, |&length| length as usize);
+    let mut column = 0;
+    std::array::from_fn(|g| {
+        let steps = length((WARP >> g) / 2).saturating_sub(column).div_ceil(1 << g);
+        column += steps << g;
+        steps
+    })
+}
+
+/// Starts of all groups of the rows in `sort` order.
+fn group_starts(structure: &Structure<'_>, sort: Sort) -> Vec<usize> {
+    let lengths = structure.sorted_lengths(sort);
+    offsets(lengths.chunks(WARP).flat_map(steps).map(|steps| steps * WARP))
+}
+
+/// The work of the bisected layout with rows in `sort` order.
+pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -> Work {
+    let lengths = structure.sorted_lengths(sort);
+    let warps = lengths.par_chunks(WARP).with_min_len(FEWEST_WARPS);
+    let slots = WARP * warps.map(|warp| steps(warp).iter().sum::<usize>()).sum::<usize>();
+    let starts = GROUPS * lengths.len().div_ceil(WARP) + 1;
+    let bytes = (starts * Offsets::width(slots) + slots * (4 + target.precision.bytes())) as u64;
+    let arrays = Arrays {
+        layout_bytes: bytes,
+        stream_bytes: bytes,
+        entries: slots as u64,
+        steps: (slots / WARP) as u64,
+    };
+    row_order::work(structure, target, sort, 1, arrays)
+}
+
+/// The layout with rows in `sort` order.
+pub(super) fn convert<T: Scalar>(
+    csr: &Csr<T>,
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+    sort: Sort,
+) -> Result<Slices<T, Bisection>, Refusal> {
+    let shape = Bisection { starts: Offsets::new(&group_starts(structure, sort)) };
+    Slices::new(csr, structure, target, sort, shape, Width::Wide)
+}
+
+impl Bisection {
+    /// Slots of group `g` of warp `s`, counted from the start of the warp.
+    fn group(&self, s: usize, g: usize) -> std::ops::Range<usize> {
+        let first = self.start(s);
+        let at = s * GROUPS + g;
+        self.starts.get(at) - first..self.starts.get(at + 1) - first
+    }
+}
+
+impl Shape for Bisection {
+    fn rows(&self) -> usize {
+        WARP
+    }
+
+    fn start(&self, s: usize) -> usize {
+        self.starts.get(s * GROUPS)
+    }
+
+    /// Every `32 >> g`-th slot of each group that still holds the row: the lanes of a step, then
+    /// those of the next one.
+    fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize> {
+        (0..GROUPS).take_while(move |&g| r < WARP >> g).flat_map(move |g| {
+            let group = self.group(s, g);
+            (group.start + r..group.end).step_by(WARP >> g)
+        })
+    }
+
+    fn offsets(&self) -> &Offsets {
+        &self.starts
+    }
+}
+
+impl Multiply for Bisection {
+    #[inline(always)]
+    fn add<T: Scalar, C: Column>(
+        &self,
+        s: usize,
+        columns: &[C],
+        values: &[T],
+        x: &[T],
+        sums: &mut [T],
+    ) {
+        let mut lanes = [T::ZERO; WARP];
+        for g in (0..GROUPS).rev() {
+            let group = self.group(s, g);
+            let (columns, values) = (&columns[group.clone()], &values[group]);
+            for (columns, values) in columns.chunks_exact(WARP).zip(values.chunks_exact(WARP)) {
+                row_order::add_column(&mut lanes, columns, values, x);
+            }
+            fold(&mut lanes, WARP >> g);
+        }
+        for (sum, &lane) in sums.iter_mut().zip(&lanes) {
+            *sum += lane;
+        }
+    }
+
+    fn kernel(&self, _column_bits: usize) -> Kernel {
+        Kernel { image: "bisection", stem: "bisection".to_string(), threads: 1 }
+    }
+}
+
+/// Adds to every lane without `bit` the lane that has it, which becomes 0; nothing where no lane
+/// has it.
+#[inline(always)]
+fn fold<T: Scalar>(lanes: &mut [T; WARP], bit: usize) {
+    for lane in 0..WARP {
+        if lane & bit != 0 {
+            let sum = std::mem::take(&mut lanes[lane]);
+            lanes[lane ^ bit] += sum;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Dense blocks on a GPU: the launch of a bhll product, and the conversion to it.
+
+use super::bhll::HACK;
+use super::gpu::launch::NULL;
+use super::row_order::WARP;
+use super::sliced::{Product, check_span};
+use super::{Arg, Builder, Built, Launch, Matrix, Stop, Target, fill_marker, gpu::convert};
+use crate::scalar::Precision;
+use crate::structure::Sort;
+
+/// The launch of one product of a matrix of this shape in `b` x `b` blocks; slices are hacks.
+pub(super) fn product(
+    arrays: Product,
+    shape: [usize; 2],
+    b: usize,
+    precision: Precision,
+) -> Launch {
+    let Product { starts, base, scatter, columns, values } = arrays;
+    let mut args = shape.map(|size| Arg::U32(size as u32)).to_vec();
+    args.extend(starts);
+    args.extend([base, scatter, columns]);
+    args.extend(values);
+    args.extend([Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+    let bits = if base == NULL { 32 } else { 16 };
+    let kernel = format!("bhll_b{b}_c{bits}_{precision}");
+    let lanes = shape[0].div_ceil(b).next_multiple_of(HACK);
+    Launch::over("bhll", kernel, lanes as u64, 128, args)
+}
+
+/// Converts on a GPU, block rows in `sort` order: see [`super::Storage::build`].
+pub(super) fn build(
+    builder: &mut dyn Builder,
+    target: &Target<'_>,
+    b: usize,
+    sort: Sort,
+    narrow: bool,
+) -> Result<Built, Stop> {
+    let Matrix { nrows, ncols, nnz, wide } = builder.matrix();
+    if wide {
+        return Err(Stop::OnHost);
+    }
+    let block_rows = nrows.div_ceil(b);
+    let hacks = block_rows.div_ceil(HACK);
+    let list = |builder: &mut dyn Builder| builder.temporary(4 * block_rows as u64);
+    let (lengths, firsts, lasts) = (list(builder)?, list(builder)?, list(builder)?);
+    let rows = Arg::U32(nrows as u32);
+    let (longest, widest) = (builder.number()?, builder.number()?);
+    let step = |kernel: String, block: u32, args: Vec<Arg>| {
+        Launch::over("convert_blocks", kernel, (hacks * HACK) as u64, block, args)
+    };
+    let args = vec![rows, Arg::RowPtr, Arg::ColIdx, lengths, firsts, lasts, longest];
+    builder.launch(&step(format!("block_lengths_b{b}"), WARP as u32, args))?;
+    let order = match sort {
+        Sort::Window(window) => {
+            convert::longest_first(builder, lengths, longest, block_rows, window)?
+        }
+        Sort::None => NULL,
+        Sort::All | Sort::Rcm => return Err(Stop::OnHost),
+    };
+    let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+    let sizes = [block_rows, HACK, hacks];
+    builder.launch(&convert::slice_widths(sizes, 1, order, lengths, counts))?;
+    let base = if narrow {
+        let base = builder.array(4 * hacks as u64)?;
+        let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
+        let args = sizes.into_iter().chain([order, firsts, lasts, base, widest]).collect();
+        builder.launch(&step("block_spans".to_string(), 256, args))?;
+        base
+    } else {
+        NULL
+    };
+    let starts = builder.starts(counts, 1, hacks + 1)?;
+    let slots = starts.total * HACK as u64;
+    let entries = fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
+    check_span(builder.read(widest)? as usize)?;
+    let (column_bytes, bits) = if narrow { (2, 16) } else { (4, 32) };
+    let value_bytes = target.precision.bytes() as u64;
+    target.check_bytes(slots * column_bytes + entries * value_bytes)?;
+    let columns = builder.array(slots * column_bytes)?;
+    let values = builder.array(entries * value_bytes)?;
+    let kernel = format!("fill_blocks_b{b}_c{bits}_{}", target.precision);
+    let launch = |columns: Arg| {
+        let mut args = vec![rows];
+        args.extend(starts.args);
+        args.extend([base, order, Arg::RowPtr, Arg::ColIdx, Arg::Values, columns, values]);
+        step(kernel.clone(), WARP as u32, args)
+    };
+    builder.launch(&launch(columns))?;
+    let arrays =
+        Product { starts: starts.args, base, scatter: order, columns, values: vec![values] };
+    let launches = vec![product(arrays, [nrows, ncols], b, target.precision)];
+    Ok(Built { launches, update: vec![launch(NULL)], ..Built::default() })
+}

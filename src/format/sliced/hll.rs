@@ -1,0 +1,254 @@
+//! HLL, hacked ELLPACK: ELLPACK in hacks of `hackSize` rows, each padded to its own longest row.
+//!
+//! ```text
+//!     | 4 . 1 . |      hackSize = 2    hackOffsets = 0 4 8
+//!     | . 5 . . |                 hack 0          hack 1
+//!     | . . . . |      col_idx =  0 1 | 2 -   ||  - 0 | - 3
+//!     | 2 . . 6 |      values  =  4 5 | 1 0   ||  0 2 | 0 6
+//! ```
+//!
+//! Within a hack, column by column. With `sort`, rows go longest first within windows of so many
+//! rows (or over all of them) and `rIdx` holds the row of the matrix that each stored row is.
+//! With `col=16`, a column is held as its distance from the first column of the hack, in 2 bytes;
+//! hacks that span more than 65,535 columns are refused. `sort=rcm` puts rows and columns in reverse
+//! Cuthill-McKee order, in the permuted basis alone. `tpr` threads share a row on a GPU, each
+//! taking every `tpr`-th entry; the arrays do not depend on it, and the host takes rows whole.
+//!
+//! Padding (`-`): value 0 and the largest column index of 16 or 32 bits, which is no column. It
+//! ends a row, so that no row lengths are held, and is not multiplied; but it is read.
+//! Good for: most matrices, meshes above all. Bad for: row lengths that vary within each hack;
+//! sorting then helps where y may be written out of order and neighbours need not share x.
+
+use super::row_order::{self, Arrays, Column, WARP, add_column};
+use super::sliced::{Kernel, Multiply, Product, Shape, Slices, Width, check_narrow};
+use super::{
+    Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
+    gpu::convert,
+};
+use crate::csr::Csr;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure};
+
+/// See the module.
+#[derive(Debug)]
+pub struct HllFormat;
+
+impl Storage for HllFormat {
+    const NAME: &'static str = "hll";
+    const TITLE: &'static str = "HLL, hacked ELLPACK";
+    const SOURCE: &'static str = "D. Barbieri, V. Cardellini, A. Fanfarillo, S. Filippone, Three \
+        storage formats for sparse matrices on GPGPUs (2015), section 3.2";
+    const SUITS: &'static str = "most matrices, meshes above all; bad where row lengths vary \
+        between neighbours, unless sorted";
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "hack",
+            doc: "rows of a hack, padded to its longest (hackSize)",
+            values: &[Value::Int(32), Value::Int(64), Value::Int(128), Value::Int(256)],
+            gpu: &[Value::Int(32)],
+            host: &[Value::Int(32)],
+        },
+        Param {
+            name: "sort",
+            doc: "rows of a window that are sorted longest first (rIdx), or reverse Cuthill-McKee",
+            values: &[
+                Value::Word("none"),
+                Value::Int(512),
+                Value::Int(4096),
+                Value::Int(32_768),
+                Value::Word("all"),
+                Value::Word("rcm"),
+            ],
+            gpu: &[Value::Word("none"), Value::Int(512), Value::Int(4096), Value::Word("rcm")],
+            host: &[Value::Word("none"), Value::Int(512), Value::Word("rcm")],
+        },
+        Param {
+            name: "tpr",
+            doc: "threads that share a row",
+            values: &[Value::Int(1), Value::Int(2), Value::Int(4), Value::Int(8)],
+            gpu: &[Value::Int(1), Value::Int(2), Value::Int(4)],
+            host: &[Value::Int(1)],
+        },
+        Param {
+            name: "col",
+            doc: "bits of a column index; 16 counts from the hack's first column",
+            values: &[Value::Int(32), Value::Int(16)],
+            gpu: &[Value::Int(32), Value::Int(16)],
+            host: &[Value::Int(32), Value::Int(16)],
+        },
+    ];
+
+    type Layout<T: Scalar> = Slices<T, Hacks>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let (hack, threads, sort) = (params.int("hack"), params.int("tpr"), sort(params));
+        if sort == Sort::Rcm {
+            check_reordering(structure, target)?;
+        }
+        let slots = structure.slots(hack, sort);
+        let n_hacks = structure.pattern().nrows().div_ceil(hack);
+        let offset_bytes = ((n_hacks + 1) * Offsets::width(slots as usize)) as u64;
+        let column_bytes = match width(params) {
+            Width::Wide => 4 * slots,
+            Width::Narrow => {
+                check_narrow(structure, target, hack, sort)?;
+                2 * slots + 4 * n_hacks as u64
+            }
+        };
+        let bytes = offset_bytes + column_bytes + slots * target.precision.bytes() as u64;
+        let warps = (hack * threads / WARP) as u64;
+        let arrays = Arrays {
+            layout_bytes: bytes,
+            stream_bytes: bytes,
+            entries: slots,
+            steps: structure.n_iter(hack * threads, threads, sort) * warps,
+        };
+        let work = row_order::work(structure, target, sort, threads, arrays);
+        let reordered = if sort == Sort::Rcm { structure.pattern().nnz() as u64 } else { 0 };
+        Ok(Work { partitioned_edges: reordered, ..work })
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Slices<T, Hacks>, Refusal> {
+        let (hack, sort) = (params.int("hack"), sort(params));
+        let offsets = structure.slice_offsets(hack, sort);
+        let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
+        let threads = params.int("tpr");
+        let shape = Hacks { size: hack, offsets: Offsets::new(&offsets), threads };
+        Slices::new(csr, structure, target, sort, shape, width(params))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let (hack, threads) = (params.int("hack"), params.int("tpr"));
+        let narrow = width(params) == Width::Narrow;
+        let hacks = convert::Hacks::new(builder, [hack, 1], sort(params), narrow, target)?;
+        let convert::Hacks { rows, starts, base, column_bits: bits, .. } = &hacks;
+        let value_bytes = target.precision.bytes() as u64;
+        target.check_bytes(starts.total * (bits / 8 + value_bytes))?;
+        let columns = builder.array(starts.total * bits / 8)?;
+        let values = builder.array(starts.total * value_bytes)?;
+        let update = hacks.slots(columns, values).fill(builder, rows, target)?;
+        let slots_and_rows = hacks.slots_and_rows();
+        let [_, stored] = slots_and_rows;
+        let shape = stem(hack, *bits as usize, threads, slots_and_rows);
+        let kernel = format!("{shape}_{}", target.precision);
+        let (starts, base, scatter) = (starts.args, *base, rows.scatter);
+        let product = Product { starts, base, scatter, columns, values: vec![values] };
+        let lanes = stored as usize * threads;
+        let launch = product.launch("hll", kernel, builder.matrix().nrows, lanes);
+        let order = rows.basis_order();
+        Ok(Built { launches: vec![launch], update, order, ..Built::default() })
+    }
+}
+
+/// The kernel for hacks of so many rows, columns of so many bits and so many threads a row, without
+/// the precision; one thread loads the columns of rows ahead that have many of the `slots`.
+fn stem(hack: usize, column_bits: usize, threads: usize, [slots, rows]: [u64; 2]) -> String {
+    let deep = if threads == 1 && slots > FLAT * rows { "_deep" } else { "" };
+    format!("hll_{hack}_c{column_bits}_t{threads}{deep}")
+}
+
+/// Slots of a row that the kernel for short ones loads at a time.
+const FLAT: u64 = 8;
+
+/// Whether rows and columns may be reordered by the graph: it pays where vectors stay in that order.
+///
+/// # Errors
+/// [`Refusal`] in the original basis, for a matrix that is not square, or one too large.
+fn check_reordering(structure: &Structure<'_>, target: &Target<'_>) -> Result<(), Refusal> {
+    let (nrows, ncols) = (structure.pattern().nrows(), structure.pattern().ncols());
+    if target.basis == Basis::Original {
+        return Err(Refusal::new("reordering needs x and y in the permuted basis"));
+    }
+    if nrows != ncols {
+        return Err(Refusal::new(format!(
+            "reordering needs a square matrix, this one has {nrows} rows and {ncols} columns"
+        )));
+    }
+    structure.check_patience()
+}
+
+fn sort(params: &Params) -> Sort {
+    match params.get("sort") {
+        Value::Int(rows) => Sort::Window(rows as usize),
+        Value::Word("all") => Sort::All,
+        Value::Word("rcm") => Sort::Rcm,
+        Value::Word(_) => Sort::None,
+    }
+}
+
+fn width(params: &Params) -> Width {
+    if params.int("col") == 16 { Width::Narrow } else { Width::Wide }
+}
+
+/// Hacks of the same number of rows, column by column.
+#[derive(Debug)]
+pub struct Hacks {
+    size: usize,
+    offsets: Offsets,
+    /// GPU threads that share a row.
+    threads: usize,
+}
+
+impl Hacks {
+    /// Slots of all hacks, and rows with those that fill the last one up.
+    fn slots_and_rows(&self) -> [u64; 2] {
+        let hacks = self.offsets.len() - 1;
+        [self.offsets.get(hacks) as u64, (hacks * self.size) as u64]
+    }
+}
+
+impl Shape for Hacks {
+    fn rows(&self) -> usize {
+        self.size
+    }
+
+    fn start(&self, s: usize) -> usize {
+        self.offsets.get(s)
+    }
+
+    fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize> {
+        (r..self.range(s).len()).step_by(self.size)
+    }
+
+    fn offsets(&self) -> &Offsets {
+        &self.offsets
+    }
+}
+
+impl Multiply for Hacks {
+    #[inline(always)]
+    fn add<T: Scalar, C: Column>(
+        &self,
+        _s: usize,
+        columns: &[C],
+        values: &[T],
+        x: &[T],
+        sums: &mut [T],
+    ) {
+        for (columns, values) in columns.chunks_exact(self.size).zip(values.chunks_exact(self.size))
+        {
+            add_column(sums, columns, values, x);
+        }
+    }
+
+    fn kernel(&self, column_bits: usize) -> Kernel {
+        Kernel {
+            image: "hll",
+            stem: stem(self.size, column_bits, self.threads, self.slots_and_rows()),
+            threads: self.threads,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! HLL-VI, HLL with indexed values: hacks of a matrix of few distinct values.
+//!
+//! ```text
+//!     | 4 . 1 . |      hacks of 2 rows          hack 0                        hack 1
+//!     | . 4 . . |      columns, by fours     =  0 2 - -  1 - - -         ||  - - - -  0 3 - -
+//!     | . . . . |      their numbers         =  1 0 . .  1 . . .         ||  . . . .  0 1 . .
+//!     | 1 . . 4 |      values = 1 4
+//! ```
+//!
+//! Each distinct value is held once, and of each slot its number among them, in 8 bits; none where
+//! there is but one. With columns of 16 bits an entry takes 2 or 3 bytes, whatever the precision, where
+//! CSR takes 8 or 12. (Hacks have 32 rows; they have 2 above for the eye.) Rows are as in
+//! [`super::hll`], sorted or not, but four slots of a row lie side by side, so that a lane loads four
+//! columns, or numbers, at once; rows are padded to a multiple of four. A block of threads keeps the
+//! values in shared memory.
+//!
+//! Padding (`-`): the largest column index of 16 or 32 bits; read, but not multiplied. New values must
+//! be alike where the values before were, otherwise they are refused.
+//! Good for: Laplacians, adjacency matrices of meshes, coefficients that are constant by parts. Bad for:
+//! rows of very different lengths. Refused where there are more than 256 distinct values.
+
+use super::gpu::launch::{Arrays, NULL};
+use super::sliced::{Product, Sliced, Width, check_narrow};
+use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
+use super::value_dictionary::{self, Numbered, OnGpu};
+use super::{
+    Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
+    Value, Work, gpu::convert,
+};
+use crate::csr::Csr;
+use crate::par::Scratch;
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+
+/// See the module.
+#[derive(Debug)]
+pub struct HllviFormat;
+
+impl Storage for HllviFormat {
+    const NAME: &'static str = "hllvi";
+    const TITLE: &'static str = "HLL-VI, hacked ELLPACK with indexed values";
+    const SOURCE: &'static str = "the indexed values (CSR-VI) of K. Kourtis, G. Goumas, N. Koziris, \
+        Optimizing sparse matrix-vector multiplication using index and value compression (2008), \
+        section 4.2, in the hacks of hll";
+    const SUITS: &'static str = "Laplacians, adjacency matrices of meshes; bad for rows of very \
+        different lengths, refused for more than 256 distinct values";
+    const PARAMS: &'static [Param] = &[
+        Param {
+            name: "sort",
+            doc: "rows of a window that are sorted longest first (rIdx)",
+            values: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
+            gpu: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
+            host: &[],
+        },
+        Param {
+            name: "col",
+            doc: "bits of a column index; 16 counts from the hack's first column",
+            values: &[Value::Int(32), Value::Int(16)],
+            gpu: &[Value::Int(32), Value::Int(16)],
+            host: &[],
+        },
+    ];
+    const BY_VALUES: bool = true;
+
+    type Layout<T: Scalar> = HllviLayout<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let (count, sort) = (value_dictionary::count(structure)?, sort(params));
+        let slots = sliced_quads::runs(structure, sort) * STEP as u64;
+        let hacks = structure.pattern().nrows().div_ceil(HACK);
+        let offset_bytes = ((hacks + 1) * Offsets::width(slots as usize)) as u64;
+        let column_bytes = match width(params) {
+            Width::Wide => 4 * slots,
+            Width::Narrow => {
+                check_narrow(structure, target, HACK, sort)?;
+                2 * slots + 4 * hacks as u64
+            }
+        };
+        let value_bytes =
+            count * target.precision.bytes() as u64 + value_dictionary::number_bytes(slots, count);
+        let bytes = offset_bytes + column_bytes + value_bytes;
+        Ok(sliced_quads::work(structure, target, sort, bytes))
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<HllviLayout<T>, Refusal> {
+        let few = structure.few_values().ok_or_else(value_dictionary::not_few)?;
+        let shape = Quads::new(structure, sort(params));
+        let pattern = csr.pattern();
+        let sliced = Sliced::new(pattern, structure, target, sort(params), shape, width(params))?;
+        let values = Numbered::new(&few, csr.values(), |number| {
+            let mut numbers = vec![0; sliced.slots()];
+            sliced.fill(csr.row_ptr(), csr.values(), &mut numbers, |_, value| number(value));
+            numbers
+        });
+        Ok(HllviLayout { sliced, values, scratch: Scratch::default() })
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let (matrix, precision) = (builder.matrix(), target.precision);
+        let few = OnGpu::new(builder, target)?;
+        let narrow = width(params) == Width::Narrow;
+        let hacks = convert::Hacks::new(builder, [HACK, RUN], sort(params), narrow, target)?;
+        let convert::Hacks { rows, starts, base, column_bits: bits, .. } = &hacks;
+        let numbers = value_dictionary::number_bytes(starts.total, u64::from(few.count));
+        target.check_bytes(starts.total * bits / 8 + numbers)?;
+        let columns = builder.array(starts.total * bits / 8)?;
+        hacks.slots(columns, NULL).fill(builder, rows, target)?;
+        let numbers = if numbers > 0 { builder.array(numbers)? } else { NULL };
+        if numbers != NULL {
+            hacks.slots(NULL, numbers).fill_bytes(builder, rows, few.numbers)?;
+        }
+        let [narrow, wide] = starts.args;
+        let row = builder.array(4)?;
+        let layout = [Arg::U32(matrix.nrows as u32), narrow, wide, rows.order, numbers];
+        let args = [&layout[..], &[Arg::RowPtr, few.entries, Arg::Values, row]].concat();
+        let kernel = format!("check_slots_{}_{precision}", matrix.offset_name());
+        let check = few.check(value_dictionary::launch(kernel, matrix.nrows as u64, args), row);
+        let values = vec![numbers, Arg::U32(few.count), few.values];
+        let (starts, base, scatter) = (starts.args, *base, rows.scatter);
+        let product = Product { starts, base, scatter, columns, values };
+        let kernel = format!("{}_{precision}", stem(*bits as usize, few.count > 1));
+        let [_, stored] = hacks.slots_and_rows();
+        Ok(Built {
+            launches: vec![product.launch("hllvi", kernel, matrix.nrows, stored as usize)],
+            update: vec![few.update(target)],
+            check: Some(check),
+            order: rows.basis_order(),
+            ..Built::default()
+        })
+    }
+}
+
+fn width(params: &Params) -> Width {
+    if params.int("col") == 16 { Width::Narrow } else { Width::Wide }
+}
+
+/// The kernel for columns of so many bits, and several distinct values or one, without the precision.
+fn stem(column_bits: usize, several: bool) -> String {
+    format!("hllvi_c{column_bits}{}", value_dictionary::suffix(several))
+}
+
+/// A matrix in hacks, with the number of the value of each slot.
+#[derive(Debug)]
+pub struct HllviLayout<T> {
+    sliced: Sliced<Quads>,
+    values: Numbered<T>,
+    scratch: Scratch<T>,
+}
+
+impl<T: Scalar> HllviLayout<T> {
+    /// The distinct ones among these values of all entries.
+    fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
+        let (rows, row_ptr) = (&self.sliced.rows, self.sliced.row_ptr());
+        let places = |f: &mut dyn FnMut(usize, usize)| {
+            for i in 0..rows.nrows() {
+                let entries = row_ptr[rows.old(i)]..;
+                for (k, (_, slot)) in entries.zip(self.sliced.entries(i)) {
+                    f(slot, k);
+                }
+            }
+        };
+        self.values.take(values, places, |k| row_ptr.partition_point(|&start| start <= k) - 1)
+    }
+}
+
+impl<T: Scalar> Layout<T> for HllviLayout<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        let Sliced { rows, .. } = &self.sliced;
+        rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
+            for (i, sum) in rows.zip(sums) {
+                for (column, slot) in self.sliced.entries(i) {
+                    *sum += self.values.value(slot) * x[column as usize];
+                }
+            }
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sliced.bytes() + self.values.bytes()
+    }
+
+    fn limits_values(&self) -> bool {
+        true
+    }
+
+    fn check_values(&self, values: &[T]) -> Result<(), Refusal> {
+        self.take(values).map(|_| ())
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        if let Ok(values) = self.take(values) {
+            self.values.values = values;
+        }
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        self.sliced.to_csr(|slot| self.values.value(slot))
+    }
+
+    fn order(&self) -> Option<&[u32]> {
+        self.sliced.rows.basis_order()
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let product = self.sliced.on_device(&mut arrays);
+        let told = self.values.on_device(&mut arrays);
+        let [_, _, values] = told;
+        let product = Product { values: told.to_vec(), ..product };
+        let several = self.values.values.len() > 1;
+        let kernel = format!("{}_{}", stem(self.sliced.column_bits(), several), T::PRECISION);
+        let nrows = self.sliced.rows.nrows();
+        let launch = product.launch("hllvi", kernel, nrows, nrows.next_multiple_of(HACK));
+        Some(arrays.on_device(values, vec![launch]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Basis;
+    use crate::scalar::Precision;
+
+    #[test]
+    fn four_slots_of_a_row_lie_side_by_side() {
+        // Rows of 1 to 5 entries: the second run of the hack is the fifth entries' alone.
+        let row =
+            |i: usize| (0..=i % 5).map(move |k| (i, (i + k) % 40, if k < 2 { 1.0 } else { 2.0 }));
+        let csr: Csr<f64> =
+            Csr::from_triplets(40, 40, (0..40).flat_map(row)).expect("indices are in range");
+        let device = crate::device::find("h200").expect("shipped");
+        let (precision, basis) = (Precision::F64, Basis::Original);
+        let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
+        let params = Params::defaults(&HllviFormat);
+        let structure = Structure::of(&csr);
+        let stored = HllviFormat::convert(&csr, &structure, &params, &target).expect("two values");
+        assert_eq!(stored.to_csr(), csr);
+        let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();
+        assert_eq!(slots, [16, 17, 18, 19, 128 + 16]);
+        let numbers: Vec<usize> = slots.iter().map(|&slot| stored.values.number(slot)).collect();
+        assert_eq!(numbers, [0, 0, 1, 1, 1]);
+        let work = HllviFormat::work(&structure, &params, &target).expect("two values");
+        assert_eq!((work.entries, work.layout_bytes), (2 * 256, stored.bytes()));
+    }
+}

@@ -1,0 +1,412 @@
+//! Layouts stored slice by slice: hll and its kin, biell and bijad.
+//!
+//! A slice is a number of neighbouring stored rows whose slots lie together; the [`Shape`] says
+//! where in a slice the entries of a row go, and [`Multiply`] multiplies.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::gpu::launch::{Arrays, NULL};
+use super::row_order::{Column, Rows};
+use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
+use crate::csr::{Csr, Pattern};
+use crate::par::Scratch;
+use crate::scalar::Scalar;
+use crate::structure::{Sort, Structure, inverse};
+
+/// How the slots of a slice are laid out. All slots are counted from the start of the slice.
+pub trait Shape: Send + Sync {
+    /// Rows of a slice.
+    fn rows(&self) -> usize;
+
+    /// First slot of slice `s`, counted from the start of the layout; that of the slice past the
+    /// last one is the number of slots.
+    fn start(&self, s: usize) -> usize;
+
+    /// Slots of slice `s`, counted from the start of the layout.
+    fn range(&self, s: usize) -> Range<usize> {
+        self.start(s)..self.start(s + 1)
+    }
+
+    /// Slots that row `r` of slice `s` may fill, in the order of its entries.
+    fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize>;
+
+    /// Where slices, or parts of them, start: what a GPU reads.
+    fn offsets(&self) -> &Offsets;
+}
+
+/// A shape with products of its own.
+pub trait Multiply: Shape {
+    /// Adds the products of the rows of slice `s` to `sums`.
+    fn add<T: Scalar, C: Column>(
+        &self,
+        s: usize,
+        columns: &[C],
+        values: &[T],
+        x: &[T],
+        sums: &mut [T],
+    );
+
+    /// Its kernel, for columns of so many bits.
+    fn kernel(&self, column_bits: usize) -> Kernel;
+}
+
+/// The kernel of a shape.
+#[derive(Debug)]
+pub struct Kernel {
+    /// The `.cu` file.
+    pub image: &'static str,
+    /// The symbol, without the precision.
+    pub stem: String,
+    /// Threads that share a row.
+    pub threads: usize,
+}
+
+/// How a stored column index is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// 32 bits.
+    Wide,
+    /// 16 bits, counted from the first column of the slice.
+    Narrow,
+}
+
+/// How the columns of all slots are held.
+pub(super) trait Columns: Send + Sync {
+    /// The column of each slot of slice `s`, whose slots are these; none for padding. Slots are counted
+    /// from the start of the layout.
+    fn of_slice(&self, s: usize, slots: Range<usize>) -> impl Fn(usize) -> Option<u32>;
+
+    /// Bytes of its arrays.
+    fn bytes(&self) -> u64;
+}
+
+/// Columns of one width, for all slices.
+#[derive(Debug)]
+pub(super) enum Indices {
+    Wide(Vec<u32>),
+    Narrow { base: Vec<u32>, offset: Vec<u16> },
+}
+
+impl Columns for Indices {
+    fn of_slice(&self, s: usize, _slots: Range<usize>) -> impl Fn(usize) -> Option<u32> {
+        move |slot| match self {
+            Indices::Wide(col_idx) => Some(col_idx[slot]).filter(|&column| column != u32::PADDING),
+            Indices::Narrow { base, offset } => Some(offset[slot])
+                .filter(|&offset| offset != u16::PADDING)
+                .map(|offset| base[s] + u32::from(offset)),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Indices::Wide(col_idx) => bytes_of(col_idx),
+            Indices::Narrow { base, offset } => bytes_of(base) + bytes_of(offset),
+        }
+    }
+}
+
+/// Everything of a matrix stored slice by slice but its values.
+#[derive(Debug)]
+pub(super) struct Sliced<S, C = Indices> {
+    pub rows: Rows,
+    pub shape: S,
+    pub columns: C,
+}
+
+impl<S: Shape> Sliced<S> {
+    /// Puts columns in their slots, in parallel over parts of the rows.
+    ///
+    /// # Errors
+    /// [`Refusal`] where 16 bits do not hold the columns of a slice.
+    pub fn new(
+        pattern: Pattern<'_>,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+        sort: Sort,
+        shape: S,
+        width: Width,
+    ) -> Result<Self, Refusal> {
+        let rows = Rows::new(structure, sort, shape.rows(), target);
+        let new = rows.relabelled();
+        let relabel = |old: u32| new.as_ref().map_or(old, |new| new[old as usize]);
+        let mut sliced = Sliced { rows, shape, columns: Indices::Wide(Vec::new()) };
+        let row_ptr = pattern.row_ptr();
+        sliced.columns = match width {
+            Width::Wide => {
+                let mut col_idx = vec![u32::PADDING; sliced.slots()];
+                sliced.fill(row_ptr, pattern.col_idx(), &mut col_idx, |_, old| relabel(old));
+                Indices::Wide(col_idx)
+            }
+            Width::Narrow => {
+                let spans = structure.spans(sliced.shape.rows(), sort, new.as_deref());
+                check_spans(&spans)?;
+                let base: Vec<u32> = spans.iter().map(|span| span.start).collect();
+                let mut offset = vec![u16::PADDING; sliced.slots()];
+                sliced.fill(row_ptr, pattern.col_idx(), &mut offset, |s, old| {
+                    (relabel(old) - base[s]) as u16
+                });
+                Indices::Narrow { base, offset }
+            }
+        };
+        Ok(sliced)
+    }
+
+    /// What a GPU holds of it; values come behind. (cuSPARSE takes the arrays in this order.)
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> Product {
+        let starts = arrays.add_offsets(self.shape.offsets());
+        let scatter = arrays.add_some(self.rows.scatter());
+        let (base, columns) = match &self.columns {
+            Indices::Wide(col_idx) => (NULL, arrays.add(col_idx)),
+            Indices::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
+        };
+        Product { starts, base, scatter, columns, values: Vec::new() }
+    }
+
+    /// Bits of a column.
+    pub fn column_bits(&self) -> usize {
+        match &self.columns {
+            Indices::Wide(_) => 32,
+            Indices::Narrow { .. } => 16,
+        }
+    }
+}
+
+impl<S: Shape, C: Columns> Sliced<S, C> {
+    /// Slots of all slices.
+    pub fn slots(&self) -> usize {
+        self.shape.start(self.rows.nrows().div_ceil(self.shape.rows()))
+    }
+
+    /// Puts `map(slice, entry)` of every entry of `source`, in the order of the CSR matrix, in its
+    /// slot.
+    pub fn fill<E: Copy + Sync, F: Send>(
+        &self,
+        row_ptr: &[usize],
+        source: &[E],
+        slots: &mut [F],
+        map: impl Fn(usize, E) -> F + Sync,
+    ) {
+        self.fill_places(row_ptr, source, slots, |slot| slot, map);
+    }
+
+    /// The same, of places that are in another order within a slice than its slots: `place` tells it,
+    /// both counted from the start of the slice.
+    pub fn fill_places<E: Copy + Sync, F: Send>(
+        &self,
+        row_ptr: &[usize],
+        source: &[E],
+        slots: &mut [F],
+        place: impl Fn(usize) -> usize + Sync,
+        map: impl Fn(usize, E) -> F + Sync,
+    ) {
+        let slice = self.shape.rows();
+        let mut rest = slots;
+        let mut pieces = Vec::new();
+        for part in self.rows.parts().windows(2) {
+            let slices = part[0] / slice..part[1].div_ceil(slice);
+            let len = self.shape.start(slices.end) - self.shape.start(slices.start);
+            let (piece, after) = rest.split_at_mut(len);
+            pieces.push((slices, piece));
+            rest = after;
+        }
+        pieces.into_par_iter().for_each(|(slices, piece)| {
+            let mut rest = piece;
+            for s in slices {
+                let (slots, after) = rest.split_at_mut(self.shape.range(s).len());
+                rest = after;
+                let rows = s * slice..((s + 1) * slice).min(self.rows.nrows());
+                for (r, i) in rows.enumerate() {
+                    let old = self.rows.old(i);
+                    let entries = &source[row_ptr[old]..row_ptr[old + 1]];
+                    for (slot, &entry) in self.shape.slots(s, r).zip(entries) {
+                        slots[place(slot)] = map(s, entry);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Column and slot of the entries of stored row `i`.
+    pub fn entries(&self, i: usize) -> impl Iterator<Item = (u32, usize)> {
+        let s = i / self.shape.rows();
+        let range = self.shape.range(s);
+        let start = range.start;
+        let column = self.columns.of_slice(s, range);
+        let slots = self.shape.slots(s, i % self.shape.rows());
+        slots.map_while(move |slot| Some((column(start + slot)?, start + slot)))
+    }
+
+    /// Entries of each stored row.
+    fn counts(&self) -> Vec<u32> {
+        (0..self.rows.nrows()).into_par_iter().map(|i| self.entries(i).count() as u32).collect()
+    }
+
+    /// Where rows begin and end in the CSR arrays.
+    pub fn row_ptr(&self) -> Vec<usize> {
+        self.rows.row_ptr(&self.counts())
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> u64 {
+        self.rows.bytes() + self.shape.offsets().bytes() + self.columns.bytes()
+    }
+
+    /// The CSR matrix with the value of each slot.
+    pub fn to_csr<T: Scalar>(&self, value: impl Fn(usize) -> T) -> Csr<T> {
+        let entries = |i| self.entries(i).map(|(column, slot)| (column, value(slot)));
+        self.rows.to_csr(&self.counts(), entries)
+    }
+}
+
+/// The arrays of a layout stored slice by slice.
+#[derive(Debug)]
+pub struct Slices<T, S> {
+    sliced: Sliced<S>,
+    values: Vec<T>,
+    scratch: Scratch<T>,
+}
+
+impl<T: Scalar, S: Multiply> Slices<T, S> {
+    /// Converts: one pass over columns and one over values.
+    ///
+    /// # Errors
+    /// As [`Sliced::new`].
+    pub(super) fn new(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        target: &Target<'_>,
+        sort: Sort,
+        shape: S,
+        width: Width,
+    ) -> Result<Self, Refusal> {
+        let sliced = Sliced::new(csr.pattern(), structure, target, sort, shape, width)?;
+        let mut values = vec![T::ZERO; sliced.slots()];
+        sliced.fill(csr.row_ptr(), csr.values(), &mut values, |_, value| value);
+        Ok(Slices { sliced, values, scratch: Scratch::default() })
+    }
+}
+
+impl<T: Scalar, S: Multiply> Layout<T> for Slices<T, S> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        let Sliced { rows, shape, columns } = &self.sliced;
+        let slice = shape.rows();
+        rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
+            for (s, sums) in (rows.start / slice..).zip(sums.chunks_mut(slice)) {
+                let range = shape.range(s);
+                let values = &self.values[range.clone()];
+                match columns {
+                    Indices::Wide(columns) => shape.add(s, &columns[range], values, x, sums),
+                    Indices::Narrow { base, offset } => {
+                        // Ends before the offset that marks padding.
+                        let base = base[s] as usize;
+                        let x = &x[base..x.len().min(base + u16::PADDING.index())];
+                        shape.add(s, &offset[range], values, x, sums);
+                    }
+                }
+            }
+        });
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sliced.bytes() + bytes_of(&self.values)
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let row_ptr = self.sliced.row_ptr();
+        self.sliced.fill(&row_ptr, values, &mut self.values, |_, value| value);
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        self.sliced.to_csr(|slot| self.values[slot])
+    }
+
+    fn order(&self) -> Option<&[u32]> {
+        self.sliced.rows.basis_order()
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let product = self.sliced.on_device(&mut arrays);
+        let values = arrays.add(&self.values);
+        let product = Product { values: vec![values], ..product };
+        let Sliced { rows, shape, .. } = &self.sliced;
+        let Kernel { image, stem, threads } = shape.kernel(self.sliced.column_bits());
+        let lanes = rows.nrows().next_multiple_of(shape.rows()) * threads;
+        let kernel = format!("{stem}_{}", T::PRECISION);
+        let launch = product.launch(image, kernel, rows.nrows(), lanes);
+        Some(arrays.on_device(values, vec![launch]))
+    }
+}
+
+/// The arrays that a product of slices reads on a GPU.
+pub(super) struct Product {
+    /// Where slices start.
+    pub starts: [Arg; 2],
+    /// The first column of each slice, or of each slot; null for 32-bit columns.
+    pub base: Arg,
+    /// Where y is written; null where rows keep their order.
+    pub scatter: Arg,
+    pub columns: Arg,
+    /// What values are told by.
+    pub values: Vec<Arg>,
+}
+
+impl Product {
+    /// The launch of one product.
+    pub fn launch(self, image: &'static str, kernel: String, nrows: usize, lanes: usize) -> Launch {
+        let Product { starts, base, scatter, columns, values } = self;
+        let mut args = vec![Arg::U32(nrows as u32)];
+        args.extend(starts);
+        args.extend([base, scatter, columns]);
+        args.extend(values);
+        args.extend([Arg::X, Arg::Y, Arg::Alpha, Arg::Beta]);
+        Launch::over(image, kernel, lanes as u64, 256, args)
+    }
+}
+
+/// Whether 16-bit offsets hold the columns of every slice: the last offset marks padding.
+///
+/// # Errors
+/// [`Refusal`] with the widest span.
+pub(super) fn check_spans(spans: &[Range<u32>]) -> Result<(), Refusal> {
+    match spans.iter().map(ExactSizeIterator::len).max() {
+        Some(span) => check_span(span),
+        None => Ok(()),
+    }
+}
+
+/// Whether 16-bit offsets hold a span of so many columns.
+///
+/// # Errors
+/// [`Refusal`] with both figures.
+pub(super) fn check_span(widest: usize) -> Result<(), Refusal> {
+    if widest <= u16::PADDING.index() {
+        return Ok(());
+    }
+    Err(Refusal::new(format!(
+        "a slice spans {widest} columns, 16-bit columns hold {}",
+        u16::PADDING
+    )))
+}
+
+/// As [`check_spans`], for `sort` order in a basis that may be permuted.
+///
+/// # Errors
+/// As there.
+pub(super) fn check_narrow(
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+    slice: usize,
+    sort: Sort,
+) -> Result<(), Refusal> {
+    let new = match super::row_order::basis(structure, sort, target) {
+        // Windows move columns too little to tell in a sample; the order of a graph moves them far.
+        super::Basis::Permuted if structure.is_whole() || sort == Sort::Rcm => {
+            Some(inverse(&structure.order(sort)))
+        }
+        super::Basis::Permuted | super::Basis::Original => None,
+    };
+    check_span(structure.widest_span(slice, sort, new.as_deref()) as usize)
+}

@@ -1,0 +1,72 @@
+//! Hacks of 32 rows, four slots of a row side by side: the shape of hllvi and hlldu.
+
+use super::row_order::{self, Arrays};
+use super::sliced::Shape;
+use super::{Offsets, Params, Target, Value, Work};
+pub(super) use crate::structure::{HACK, RUN};
+use crate::structure::{Sort, Structure};
+
+/// Hacks whose rows lie in runs of four slots: of all rows the first run, then of all the second.
+#[derive(Debug)]
+pub struct Quads {
+    offsets: Offsets,
+}
+
+/// Slots of a run of all rows of a hack.
+pub(super) const STEP: usize = HACK * RUN;
+
+/// The order of rows that the parameter `sort` asks for: none or windows.
+pub(super) fn sort(params: &Params) -> Sort {
+    match params.get("sort") {
+        Value::Int(rows) => Sort::Window(rows as usize),
+        Value::Word(_) => Sort::None,
+    }
+}
+
+/// Runs of all hacks of rows in `sort` order.
+pub(super) fn runs(structure: &Structure<'_>, sort: Sort) -> u64 {
+    structure.n_iter(STEP, RUN, sort)
+}
+
+/// What a product of a layout of so many bytes does.
+pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort, bytes: u64) -> Work {
+    let arrays = Arrays {
+        layout_bytes: bytes,
+        stream_bytes: bytes,
+        entries: runs(structure, sort) * STEP as u64,
+        steps: structure.n_iter(HACK, 1, sort),
+    };
+    row_order::work(structure, target, sort, 1, arrays)
+}
+
+impl Quads {
+    /// Hacks of rows in `sort` order.
+    pub fn new(structure: &Structure<'_>, sort: Sort) -> Self {
+        let starts = structure.slice_offsets(HACK, sort);
+        let mut offsets = vec![0];
+        for hack in starts.windows(2) {
+            let slots = (hack[1] - hack[0]).next_multiple_of(STEP as u64) as usize;
+            offsets.push(offsets[offsets.len() - 1] + slots);
+        }
+        Quads { offsets: Offsets::new(&offsets) }
+    }
+}
+
+impl Shape for Quads {
+    fn rows(&self) -> usize {
+        HACK
+    }
+
+    fn start(&self, s: usize) -> usize {
+        self.offsets.get(s)
+    }
+
+    fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize> {
+        let runs = (r * RUN..self.range(s).len()).step_by(STEP);
+        runs.flat_map(|run| run..run + RUN)
+    }
+
+    fn offsets(&self) -> &Offsets {
+        &self.offsets
+    }
+}

@@ -1,0 +1,140 @@
+//! Sorted tiles on a GPU: their conversion there, and the launches of a product.
+
+use super::{EACH, WARP, no_entries};
+use crate::format::csr_tiles::FoundTiles;
+use crate::format::gpu::launch::NULL;
+use crate::format::{Arg, Builder, Launch, Matrix, Stop, Target};
+use crate::scalar::Precision;
+
+/// What the launches of a product take.
+pub(in crate::format) struct Plan {
+    pub tile: usize,
+    pub tiles: u64,
+    /// One of [`EXTRA`](super::EXTRA).
+    pub extra: u32,
+    pub splits: bool,
+    /// Tiles, ends, lasts, bases, the bits of columns with places, those besides, and those of wide
+    /// warps.
+    pub arrays: [Arg; 7],
+}
+
+impl Plan {
+    /// The launches of a product by this kernel of an image, which takes `values` between columns and
+    /// vectors.
+    pub fn launches(
+        &self,
+        image: &'static str,
+        kernel: String,
+        values: &[Arg],
+        precision: Precision,
+    ) -> Vec<Launch> {
+        let heads = Arg::Scratch(0);
+        let vectors = [Arg::X, heads, Arg::Y, Arg::Alpha, Arg::Beta];
+        let args = self.arrays.iter().chain(values).chain(&vectors).copied().collect();
+        let mut launches =
+            vec![Launch::over(image, kernel, self.threads(), self.block() as u32, args)];
+        if self.splits {
+            let [tiles, ..] = self.arrays;
+            let args = vec![Arg::U32(self.tiles as u32), tiles, heads, Arg::Y, Arg::Alpha];
+            let kernel = format!("stcsr_heads_{precision}");
+            launches.push(Launch::over("stcsr", kernel, self.tiles, 256, args));
+        }
+        launches
+    }
+
+    /// Bytes of the buffers that a product needs besides.
+    pub fn scratch(&self, precision: Precision) -> Vec<u64> {
+        vec![precision.bytes() as u64 * self.tiles]
+    }
+
+    /// Slots of all tiles.
+    pub fn slots(&self) -> u64 {
+        self.tiles * self.tile as u64
+    }
+
+    fn block(&self) -> usize {
+        self.tile / EACH
+    }
+
+    fn threads(&self) -> u64 {
+        self.tiles * self.block() as u64
+    }
+}
+
+/// Tiles that a GPU has sorted.
+pub(in crate::format) struct Sorted {
+    pub plan: Plan,
+    /// Values of the slots; null where they are not asked for.
+    pub values: Arg,
+    /// Where tiles begin.
+    entries: Arg,
+}
+
+impl Sorted {
+    /// Sorts tiles of at most `tile` entries; `with_values` puts the values in their slots too.
+    pub fn new(
+        builder: &mut dyn Builder,
+        tile: usize,
+        with_values: bool,
+        target: &Target<'_>,
+    ) -> Result<Self, Stop> {
+        let Matrix { nrows, ncols, nnz, .. } = builder.matrix();
+        if nnz == 0 {
+            return Err(no_entries().into());
+        }
+        let w = target.precision.bytes() as u64;
+        let found = FoundTiles::new(builder, tile)?;
+        let count = found.count;
+        let warps = (tile / WARP) as u64;
+        let (slots, threads) = (count * tile as u64, count * (tile / EACH) as u64);
+        let tiles = builder.array(16 * count)?;
+        let ends = builder.array(2 * (nrows as u64 + 2 * count))?;
+        let lasts = builder.array(threads)?;
+        let bases = builder.array(16 * count * warps)?;
+        let low = builder.array(2 * slots)?;
+        let values = if with_values { builder.array(w * slots)? } else { NULL };
+        let (rest, spans) = (builder.temporary(4 * slots)?, builder.temporary(4 * count * warps)?);
+        let overs = builder.temporary_zeros(4 * 5)?;
+        let matrix = [Arg::RowPtr, Arg::ColIdx, Arg::Values, found.rows, found.entries];
+        let out = [tiles, ends, lasts, bases, low, rest, spans, values, overs];
+        let bits = Arg::U32(u64::BITS - (ncols as u64).leading_zeros());
+        let args = [bits].into_iter().chain(matrix).chain(out).collect();
+        let width = builder.matrix().offset_name();
+        let kernel = format!("sort_tiles{tile}_{width}_{}", target.precision);
+        builder.launch(&launch(kernel, threads, tile / EACH, args))?;
+
+        // How many bits columns take besides, and where those of wide warps go.
+        let counts = builder.temporary(4 * (count + 1))?;
+        let extra = builder.number()?;
+        let sizes = [Arg::U32(count as u32), Arg::U32(warps as u32)];
+        let args = sizes.into_iter().chain([spans, overs, counts, extra]).collect();
+        builder.launch(&launch("wide_tiles".to_string(), count, 256, args))?;
+        let starts = builder.temporary_starts(counts, 1, count as usize + 1)?;
+        let extra = builder.read(extra)?;
+        let high = builder.array(slots * u64::from(extra) / 8)?;
+        let most = builder.array(2 * WARP as u64 * starts.total)?;
+        let [starts, _] = starts.args;
+        let out = [Arg::U32(extra), rest, spans, starts, tiles, high, most];
+        let args = sizes.into_iter().chain(out).collect();
+        builder.launch(&launch("pack_tiles".to_string(), threads, 256, args))?;
+        let arrays = [tiles, ends, lasts, bases, low, high, most];
+        let plan = Plan { tile, tiles: count, extra, splits: found.splits, arrays };
+        Ok(Sorted { plan, values, entries: found.entries })
+    }
+
+    /// A launch of the kernel of this stem, for the width of row pointers and the precision, over the
+    /// threads of a product: what it takes of tiles, then `rest`.
+    pub fn step(&self, stem: &str, matrix: Matrix, precision: Precision, rest: &[Arg]) -> Launch {
+        let Plan { tiles, arrays: [.., low, _, _], .. } = self.plan;
+        let sizes = [Arg::U64(matrix.nnz as u64), Arg::U32(tiles as u32)];
+        let block = Arg::U32(self.plan.block() as u32);
+        let args = sizes.into_iter().chain([block, self.entries, low]);
+        let args = args.chain(rest.iter().copied()).collect();
+        let kernel = format!("{stem}_{}_{precision}", matrix.offset_name());
+        launch(kernel, self.plan.threads(), 256, args)
+    }
+}
+
+fn launch(kernel: String, threads: u64, block: usize, args: Vec<Arg>) -> Launch {
+    Launch::over("convert_tiles", kernel, threads, block as u32, args)
+}

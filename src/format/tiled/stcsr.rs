@@ -1,0 +1,170 @@
+//! ST-CSR, sorted-tile CSR: the tiles of PCSR, with the entries of each sorted by column.
+//!
+//! ```text
+//!     | 4 . 1 . |      tile = 4 entries         tiles, sorted    = 4 5 1 | 2 6
+//!     | . 5 . . |                               columns          = 0 1 2 | 0 3
+//!     | . . . . |      ends of rows = 2 3 3 | 2 places in tile   = 0 2 1 | 0 1
+//!     | 2 . . 6 |    last of row = 0 1 1 . | 0 1
+//! ```
+//!
+//! A product forms `values * x[column]` in the order of columns, puts each result in its place
+//! among the rows in shared memory, and sums rows there. So the lanes of a warp read x side by side,
+//! whatever the order of rows: entries of a tile that share a column, or a line of x, ask for it
+//! once. The module `sorted` says how columns and places are held.
+//!
+//! Values lie in pieces of 16 bytes, the first of all 32 lanes of a warp before their second.
+//!
+//! Good for: unstructured meshes, circuits and graphs, rows of every length. Bad for: stencils and
+//! blocks, whose columns need not be stored; tiles that few entries fill, as where most rows are
+//! empty; one product, since tiles must be sorted.
+
+use super::gpu::launch::Arrays;
+use super::sorted_tiles::{self, EACH, LANES, SortedTiles, WARP};
+use super::{
+    Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target, Value,
+    Work, bytes_of,
+};
+use crate::csr::Csr;
+use crate::par::Scratch;
+use crate::scalar::{Precision, Scalar};
+use crate::structure::Structure;
+
+/// See the module.
+#[derive(Debug)]
+pub struct StcsrFormat;
+
+impl Storage for StcsrFormat {
+    const NAME: &'static str = "stcsr";
+    const TITLE: &'static str = "ST-CSR, sorted-tile CSR";
+    const SOURCE: &'static str = "the tiles of G. He, J. Gao, A Novel CSR-Based Sparse \
+        Matrix-Vector Multiplication on GPUs (2016), section 3; sorting them by column is our own";
+    const SUITS: &'static str = "unstructured meshes, circuits, graphs, rows of every length; bad \
+        for stencils and blocks";
+    const PARAMS: &'static [Param] = &[Param {
+        name: "tile",
+        doc: "the most entries that are sorted together, by a block of threads",
+        values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
+        gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
+        host: &[],
+    }];
+
+    type Layout<T: Scalar> = StcsrLayout<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let w = target.precision.bytes() as u64;
+        sorted_tiles::work(structure, params.int("tile"), target, |slots| w * slots)
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        _structure: &Structure<'_>,
+        params: &Params,
+        _target: &Target<'_>,
+    ) -> Result<StcsrLayout<T>, Refusal> {
+        Ok(StcsrLayout::new(csr, params.int("tile")))
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let (matrix, precision) = (builder.matrix(), target.precision);
+        let sorted = sorted_tiles::gpu::Sorted::new(builder, params.int("tile"), true, target)?;
+        let values = [sorted.values];
+        let (plan, from) = (&sorted.plan, Arg::Values);
+        Ok(Built {
+            launches: plan.launches("stcsr", kernel(plan, precision), &values, precision),
+            scratch: plan.scratch(precision),
+            update: vec![sorted.step("update_tiles", matrix, precision, &[from, sorted.values])],
+            ..Built::default()
+        })
+    }
+}
+
+/// The kernel of a product.
+fn kernel(plan: &sorted_tiles::gpu::Plan, precision: Precision) -> String {
+    format!("stcsr_{}_{precision}_{}", plan.tile, plan.extra)
+}
+
+/// Where among the values that of a slot is, each of so many bytes.
+fn value_at(slot: usize, bytes: usize) -> usize {
+    let piece = 16 / bytes;
+    let (lane, k) = (slot % WARP / EACH, slot % EACH);
+    slot / WARP * WARP + (k / piece * LANES + lane) * piece + k % piece
+}
+
+/// A matrix in sorted tiles, with the value of each slot.
+#[derive(Debug)]
+pub struct StcsrLayout<T> {
+    tiles: SortedTiles,
+    values: Vec<T>,
+    scratch: Scratch<T>,
+}
+
+impl<T: Scalar> StcsrLayout<T> {
+    pub(super) fn new(csr: &Csr<T>, tile: usize) -> Self {
+        let tiles = SortedTiles::new(csr.pattern(), tile, size_of::<T>());
+        let values = vec![T::ZERO; tiles.slots()];
+        let mut layout = StcsrLayout { tiles, values, scratch: Scratch::default() };
+        layout.set_values(csr.values());
+        layout
+    }
+
+    /// Where rows begin and end in the CSR arrays.
+    pub(super) fn row_ptr(&self) -> Vec<usize> {
+        self.tiles.row_ptr()
+    }
+
+    /// The value of the entry in a slot.
+    fn value(&self, slot: usize) -> T {
+        self.values[value_at(slot, size_of::<T>())]
+    }
+}
+
+impl<T: Scalar> Layout<T> for StcsrLayout<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        self.tiles.product(&self.scratch, |slot| self.value(slot), (alpha, beta), x, y);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.tiles.bytes() + bytes_of(&self.values)
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let at = |slot| value_at(slot, size_of::<T>());
+        self.tiles.fill(&mut self.values, at, |k| values[k]);
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        self.tiles.to_csr(|slot| self.value(slot))
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let plan = self.tiles.on_device(&mut arrays);
+        let values = arrays.add(&self.values);
+        let kernel = kernel(&plan, T::PRECISION);
+        let launches = plan.launches("stcsr", kernel, &[values], T::PRECISION);
+        let scratch = plan.scratch(T::PRECISION);
+        Some(OnDevice { scratch, ..arrays.on_device(values, launches) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_has_a_value() {
+        for bytes in [4, 8] {
+            let mut all: Vec<_> = (0..1024).map(|slot| value_at(slot, bytes)).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..1024));
+        }
+    }
+}

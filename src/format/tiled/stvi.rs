@@ -1,0 +1,223 @@
+//! ST-CSR-VI, sorted-tile CSR with indexed values: sorted tiles of a matrix of few distinct values.
+//!
+//! ```text
+//!     | 4 . 1 . |      tile = 4 entries         tiles, sorted    = 4 4 1 | 1 4
+//!     | . 4 . . |                               their numbers    = 1 1 0 | 0 1
+//!     | . . . . |      values = 1 4             columns          = 0 1 2 | 0 3
+//!     | 1 . . 4 |                               places in tile   = 0 2 1 | 0 1
+//! ```
+//!
+//! Each distinct value is held once, and of each entry its number among them, in 8 bits; none where
+//! there is but one, as in the adjacency matrix of a graph without weights. An entry then takes 2.6 to
+//! 5 bytes, whatever the precision, where CSR takes 8 or 12. The module `sorted` says how columns and
+//! places are held, [`super::stcsr`] how they are multiplied; a block of threads keeps the values in
+//! shared memory.
+//!
+//! New values must be alike where the values before were, otherwise they are refused.
+//! Good for: graphs, incidence and constraint matrices. Bad for: regular rows of few values, which
+//! hllvi holds in less. Refused where there are more than 256 distinct values.
+
+use super::gpu::launch::{Arrays, NULL};
+use super::sorted_tiles::gpu::{Plan, Sorted};
+use super::sorted_tiles::{self, SortedTiles};
+use super::value_dictionary::{self, Numbered, OnGpu};
+use super::{
+    Arg, Builder, Built, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
+    Value, Work,
+};
+use crate::csr::Csr;
+use crate::par::Scratch;
+use crate::scalar::{Precision, Scalar};
+use crate::structure::Structure;
+
+/// See the module.
+#[derive(Debug)]
+pub struct StviFormat;
+
+impl Storage for StviFormat {
+    const NAME: &'static str = "stvi";
+    const TITLE: &'static str = "ST-CSR-VI, sorted-tile CSR with indexed values";
+    const SOURCE: &'static str = "the indexed values (CSR-VI) of K. Kourtis, G. Goumas, N. Koziris, \
+        Optimizing sparse matrix-vector multiplication using index and value compression (2008), \
+        section 4.2, in the tiles of stcsr";
+    const SUITS: &'static str = "graphs, incidence and constraint matrices; bad for regular rows, \
+        refused for more than 256 distinct values";
+    const PARAMS: &'static [Param] = &[Param {
+        name: "tile",
+        doc: "the most entries that are sorted together, by a block of threads",
+        values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
+        gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
+        host: &[],
+    }];
+    const BY_VALUES: bool = true;
+
+    type Layout<T: Scalar> = StviLayout<T>;
+
+    fn work(
+        structure: &Structure<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        let count = value_dictionary::count(structure)?;
+        let w = target.precision.bytes() as u64;
+        let bytes = |slots| value_dictionary::number_bytes(slots, count) + w * count;
+        sorted_tiles::work(structure, params.int("tile"), target, bytes)
+    }
+
+    fn convert<T: Scalar>(
+        csr: &Csr<T>,
+        structure: &Structure<'_>,
+        params: &Params,
+        _target: &Target<'_>,
+    ) -> Result<StviLayout<T>, Refusal> {
+        let few = structure.few_values().ok_or_else(value_dictionary::not_few)?;
+        let tiles = SortedTiles::new(csr.pattern(), params.int("tile"), size_of::<T>());
+        let values = Numbered::new(&few, csr.values(), |number| {
+            let mut numbers = vec![0; tiles.slots()];
+            tiles.fill(&mut numbers, |slot| slot, |k| number(csr.values()[k]));
+            numbers
+        });
+        Ok(StviLayout { tiles, values, scratch: Scratch::default() })
+    }
+
+    fn build(
+        builder: &mut dyn Builder,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Built, Stop> {
+        let (matrix, precision) = (builder.matrix(), target.precision);
+        let few = OnGpu::new(builder, target)?;
+        let sorted = Sorted::new(builder, params.int("tile"), false, target)?;
+        let plan = &sorted.plan;
+        let numbers = if few.count > 1 { builder.array(plan.slots())? } else { NULL };
+        if few.count > 1 {
+            let args = [few.numbers, numbers];
+            builder.launch(&sorted.step("number_tiles", matrix, precision, &args))?;
+        }
+        let row = builder.array(4)?;
+        let rows = [Arg::U32(matrix.nrows as u32), Arg::RowPtr];
+        let args = [rows.as_slice(), &[numbers, few.entries, Arg::Values, row]].concat();
+        let launch = sorted.step("check_numbers", matrix, precision, &args);
+        Ok(Built {
+            launches: launches(plan, [numbers, Arg::U32(few.count), few.values], precision),
+            scratch: plan.scratch(precision),
+            update: vec![few.update(target)],
+            check: Some(few.check(launch, row)),
+            ..Built::default()
+        })
+    }
+}
+
+/// The launches of a product with these numbers, so many distinct values, and these.
+fn launches(plan: &Plan, told: [Arg; 3], precision: Precision) -> Vec<Launch> {
+    let [numbers, ..] = told;
+    let suffix = value_dictionary::suffix(numbers != NULL);
+    let kernel = format!("stvi_{}_{precision}_{}{suffix}", plan.tile, plan.extra);
+    plan.launches("stvi", kernel, &told, precision)
+}
+
+/// A matrix in sorted tiles, with the number of the value of each slot.
+#[derive(Debug)]
+pub struct StviLayout<T> {
+    tiles: SortedTiles,
+    values: Numbered<T>,
+    scratch: Scratch<T>,
+}
+
+impl<T: Scalar> StviLayout<T> {
+    /// The distinct ones among these values of all entries.
+    fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
+        let row_of = |k| self.tiles.row_ptr().partition_point(|&start| start <= k) - 1;
+        self.values.take(values, |f| self.tiles.over_slots(|slot, _, k| f(slot, k)), row_of)
+    }
+}
+
+impl<T: Scalar> Layout<T> for StviLayout<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        let value = |slot| self.values.value(slot);
+        self.tiles.product(&self.scratch, value, (alpha, beta), x, y);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.tiles.bytes() + self.values.bytes()
+    }
+
+    fn limits_values(&self) -> bool {
+        true
+    }
+
+    fn check_values(&self, values: &[T]) -> Result<(), Refusal> {
+        self.take(values).map(|_| ())
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        if let Ok(values) = self.take(values) {
+            self.values.values = values;
+        }
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        self.tiles.to_csr(|slot| self.values.value(slot))
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let plan = self.tiles.on_device(&mut arrays);
+        let told = self.values.on_device(&mut arrays);
+        let [_, _, values] = told;
+        let launches = launches(&plan, told, T::PRECISION);
+        let scratch = plan.scratch(T::PRECISION);
+        Some(OnDevice { scratch, ..arrays.on_device(values, launches) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(csr: &Csr<f64>) -> Result<StviLayout<f64>, Refusal> {
+        let device = crate::device::find("h200").expect("shipped");
+        let target = Target {
+            device: &device,
+            precision: Precision::F64,
+            basis: super::super::Basis::Original,
+            memory_limit: u64::MAX,
+        };
+        let params = Params::defaults(&StviFormat);
+        StviFormat::convert(csr, &Structure::of(csr), &params, &target)
+    }
+
+    fn matrix(values: &[f64]) -> Csr<f64> {
+        // The example of the module.
+        Csr::new(4, 4, vec![0, 2, 3, 3, 5], vec![0, 2, 1, 0, 3], values.to_vec()).expect("valid")
+    }
+
+    #[test]
+    fn each_value_is_held_once() {
+        let csr = matrix(&[4.0, 1.0, 4.0, 1.0, 4.0]);
+        let stored = layout(&csr).expect("two values");
+        assert_eq!(stored.values.values, [1.0, 4.0]);
+        assert_eq!(stored.values.numbers.len(), 1024);
+        assert_eq!(stored.to_csr(), csr);
+        let ones = layout(&matrix(&[1.0; 5])).expect("one value");
+        assert!(ones.values.numbers.is_empty());
+        assert_eq!(stored.bytes() - ones.bytes(), 1024 + 8);
+    }
+
+    #[test]
+    fn new_values_must_be_alike_where_they_were() {
+        let mut stored = layout(&matrix(&[4.0, 1.0, 4.0, 1.0, 4.0])).expect("two values");
+        stored.set_values(&[0.5, 2.0, 0.5, 2.0, 0.5]);
+        assert_eq!(stored.to_csr(), matrix(&[0.5, 2.0, 0.5, 2.0, 0.5]));
+        let refusal = stored.check_values(&[0.5, 2.0, 0.5, 3.0, 0.5]).expect_err("two for one");
+        assert!(refusal.to_string().contains("row 3"), "{refusal}");
+        stored.check_values(&[7.0; 5]).expect("alike, if the same");
+    }
+
+    #[test]
+    fn many_values_are_refused() {
+        let csr = crate::generate::by_name("heat", 2000, 1).expect("a class");
+        let refusal = layout(&csr).expect_err("values of every size");
+        assert!(refusal.to_string().contains("256"), "{refusal}");
+    }
+}

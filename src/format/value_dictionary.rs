@@ -1,0 +1,204 @@
+//! Values held by their number among few distinct ones.
+
+use super::gpu::convert::Check;
+use super::gpu::launch::{Arrays, NULL};
+use super::{Arg, Builder, Launch, Refusal, Stop, Target};
+use crate::error::Error;
+use crate::scalar::{Precision, Scalar};
+use crate::structure::{FEW, FewValues, Structure};
+
+/// Why the values of a matrix are not held so.
+pub(super) fn not_few() -> Refusal {
+    Refusal::new(format!(
+        "more than {FEW} distinct values, the most that 8 bits tell apart, or values are unknown"
+    ))
+}
+
+/// How many distinct values a matrix has.
+///
+/// # Errors
+/// [`Refusal`] where they are not few.
+pub(super) fn count(structure: &Structure<'_>) -> Result<u64, Refusal> {
+    structure.value_count().map(|count| count as u64).ok_or_else(not_few)
+}
+
+/// Bytes of the numbers of so many slots, where there are `count` distinct values.
+pub(super) fn number_bytes(slots: u64, count: u64) -> u64 {
+    if count > 1 { slots } else { 0 }
+}
+
+/// How names of kernels end, by whether there are several distinct values.
+pub(super) fn suffix(several: bool) -> &'static str {
+    if several { "" } else { "_one" }
+}
+
+/// Why new values are refused that differ where the values before were alike.
+fn not_alike(row: u64) -> Refusal {
+    Refusal::new(format!(
+        "the new values differ where values were the same: row {row} has another than an entry \
+         before it that had the same value; prepare a new operator for them"
+    ))
+}
+
+/// The distinct values, and the number of that of each place; no numbers where there is but one.
+#[derive(Debug)]
+pub(super) struct Numbered<T> {
+    pub values: Vec<T>,
+    pub numbers: Vec<u8>,
+}
+
+impl<T: Scalar> Numbered<T> {
+    /// Of `few` distinct ones among `all`; `numbers` makes the list of numbers from that of a value.
+    pub fn new(
+        few: &FewValues,
+        all: &[T],
+        numbers: impl FnOnce(&(dyn Fn(T) -> u8 + Sync)) -> Vec<u8>,
+    ) -> Self {
+        let values: Vec<T> = few.entries.iter().map(|&k| all[k]).collect();
+        let numbers = match values.len() {
+            0 | 1 => Vec::new(),
+            _ => numbers(&|value| few.number(value.bits())),
+        };
+        Numbered { values, numbers }
+    }
+
+    /// The value at a place.
+    #[inline(always)]
+    pub fn value(&self, at: usize) -> T {
+        self.values[self.number(at)]
+    }
+
+    /// The number of the value at a place.
+    #[inline(always)]
+    pub fn number(&self, at: usize) -> usize {
+        self.numbers.get(at).map_or(0, |&number| usize::from(number))
+    }
+
+    /// What a GPU holds of them: numbers, how many values there are, and these.
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> [Arg; 3] {
+        let numbers = Some(self.numbers.as_slice()).filter(|all| !all.is_empty());
+        let count = Arg::U32(self.values.len() as u32);
+        [arrays.add_some(numbers), count, arrays.add(&self.values)]
+    }
+
+    /// Bytes of both arrays.
+    pub fn bytes(&self) -> u64 {
+        super::bytes_of(&self.values) + super::bytes_of(&self.numbers)
+    }
+
+    /// The distinct ones among new `values` of all entries, in the order of the CSR matrix: those of
+    /// the first entries that have them. `places` calls with place and entry of each, `row_of` tells
+    /// the row of an entry.
+    ///
+    /// # Errors
+    /// [`Refusal`] with the first row that has another than the entry that it shared a value with.
+    pub fn take(
+        &self,
+        values: &[T],
+        places: impl Fn(&mut dyn FnMut(usize, usize)),
+        row_of: impl FnOnce(usize) -> usize,
+    ) -> Result<Vec<T>, Refusal> {
+        let mut firsts = vec![usize::MAX; self.values.len()];
+        places(&mut |at, k| {
+            let first = &mut firsts[self.number(at)];
+            *first = k.min(*first);
+        });
+        let value = |&k: &usize| values.get(k).copied().unwrap_or(T::ZERO);
+        let taken: Vec<T> = firsts.iter().map(value).collect();
+        let mut other = usize::MAX;
+        places(&mut |at, k| {
+            if values[k].bits() != taken[self.number(at)].bits() {
+                other = k.min(other);
+            }
+        });
+        if other != usize::MAX {
+            return Err(not_alike(row_of(other) as u64));
+        }
+        Ok(taken)
+    }
+}
+
+/// Places that a GPU looks for distinct values in: `PLACES` of the kernels.
+const PLACES: u64 = 1024;
+
+/// Puts the distinct values of a matrix that a GPU holds into places, and counts them up to one more
+/// than [`FEW`].
+fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize), Error> {
+    let (nnz, w) = (builder.matrix().nnz as u64, precision.bytes() as u64);
+    let places = builder.temporary(PLACES * w)?;
+    builder.launch(&launch("clear_places".into(), PLACES * w / 4, vec![places]))?;
+    let count = builder.number()?;
+    let args = vec![Arg::U64(nnz), Arg::Values, places, count];
+    builder.launch(&launch(format!("find_values_{precision}"), threads(nnz), args))?;
+    Ok((places, builder.read(count)? as usize))
+}
+
+/// Whether a matrix that a GPU holds has few distinct values; waits.
+///
+/// # Errors
+/// As [`Builder::launch`].
+#[cfg(feature = "cuda")]
+pub(crate) fn are_few(builder: &mut dyn Builder, precision: Precision) -> Result<bool, Error> {
+    let (_, count) = find(builder, precision)?;
+    Ok(count <= FEW)
+}
+
+/// The distinct values that a GPU has found.
+pub(super) struct OnGpu {
+    pub count: u32,
+    /// The values, an array of the layout.
+    pub values: Arg,
+    /// The first entry of each.
+    pub entries: Arg,
+    /// The number of that of each entry, in the order of the CSR matrix; null where there is but one.
+    pub numbers: Arg,
+}
+
+impl OnGpu {
+    /// Finds them.
+    pub fn new(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Self, Stop> {
+        let (nnz, precision) = (builder.matrix().nnz as u64, target.precision);
+        let (places, count) = find(builder, precision)?;
+        if count > FEW {
+            return Err(not_few().into());
+        }
+        let (count, some) = (count as u32, count as u64);
+        let values = builder.array(some * precision.bytes() as u64)?;
+        let entries = builder.array(8 * some)?;
+        let args = vec![places, values, entries];
+        let kernel = format!("order_values_{precision}");
+        builder.launch(&Launch::over(IMAGE, kernel, PLACES, PLACES as u32, args))?;
+        let numbers = if count > 1 { builder.temporary(nnz)? } else { NULL };
+        if count > 1 {
+            let from = [Arg::U64(nnz), Arg::U32(count), Arg::Values, values];
+            let args = from.into_iter().chain([entries, numbers]).collect();
+            builder.launch(&launch(format!("number_values_{precision}"), threads(nnz), args))?;
+        }
+        Ok(OnGpu { count, values, entries, numbers })
+    }
+
+    /// What takes over new values.
+    pub fn update(&self, target: &Target<'_>) -> Launch {
+        let args = vec![Arg::U32(self.count), self.entries, Arg::Values, self.values];
+        launch(format!("take_values_{}", target.precision), u64::from(self.count), args)
+    }
+
+    /// What looks at new values: a launch that puts the first row whose values differ where they were
+    /// the same into `row`.
+    pub fn check(&self, launch: Launch, row: Arg) -> Check {
+        Check { launch, row, reason: |row| not_alike(u64::from(row)) }
+    }
+}
+
+/// The image of the kernels.
+const IMAGE: &str = "convert_few";
+
+/// Threads that look at `nnz` entries: 16 each, or more where these are many.
+fn threads(nnz: u64) -> u64 {
+    nnz.div_ceil(16).clamp(1, 1 << 18)
+}
+
+/// A launch of the image `convert_few`.
+pub(super) fn launch(kernel: String, threads: u64, args: Vec<Arg>) -> Launch {
+    Launch::over(IMAGE, kernel, threads, 256, args)
+}

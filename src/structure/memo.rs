@@ -1,0 +1,96 @@
+//! Answers that are computed once and kept, whatever module asks for them.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+
+/// The key of a kept answer; each type of key is a question of its own.
+pub trait Probe: Clone + Eq + Hash + Send + 'static {
+    /// The type of the answer; cheap to clone.
+    type Answer: Clone + Send + 'static;
+}
+
+/// Declares probes: `Name(key types) -> answer type;`, each with a doc comment.
+macro_rules! probes {
+    ($($(#[$doc:meta])* $name:ident($($key:ty),*) -> $answer:ty;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+            struct $name($($key),*);
+
+            impl crate::structure::Probe for $name {
+                type Answer = $answer;
+            }
+        )*
+    };
+}
+pub(crate) use probes;
+
+/// Answers to probes, by the type of the probe and then by its value.
+#[derive(Default)]
+pub struct Memo {
+    answers: Mutex<HashMap<TypeId, Box<dyn Any + Send>>>,
+}
+
+impl std::fmt::Debug for Memo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memo").finish_non_exhaustive()
+    }
+}
+
+impl Memo {
+    /// The kept answer to `probe`, or else the one that `compute` makes, which is then kept.
+    ///
+    /// The lock is not held while `compute` runs: it may run in parallel, and its thread may take up
+    /// other work that asks this memo. Two threads may compute the same answer; the first is kept.
+    pub fn get<P: Probe>(&self, probe: P, compute: impl FnOnce() -> P::Answer) -> P::Answer {
+        if let Some(known) =
+            self.with(|answers: &mut HashMap<P, P::Answer>| answers.get(&probe).cloned())
+        {
+            return known;
+        }
+        let answer = compute();
+        self.with(|answers: &mut HashMap<P, P::Answer>| {
+            answers.entry(probe).or_insert(answer).clone()
+        })
+    }
+
+    /// What `act` makes of all kept answers to this type of probe.
+    fn with<P: Probe, R>(&self, act: impl FnOnce(&mut HashMap<P, P::Answer>) -> R) -> R {
+        let mut all = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = all
+            .entry(TypeId::of::<P>())
+            .or_insert_with(|| Box::new(HashMap::<P, P::Answer>::new()));
+        let answers = answers.downcast_mut().expect("the map of a probe's type holds its answers");
+        act(answers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    probes! {
+        /// The square of a number.
+        Square(u32) -> u64;
+        /// The cube of a number.
+        Cube(u32) -> u64;
+    }
+
+    #[test]
+    fn an_answer_is_computed_once_for_each_probe() {
+        let memo = Memo::default();
+        assert_eq!(memo.get(Square(3), || 9), 9);
+        assert_eq!(memo.get(Square(3), || unreachable!("it is kept")), 9);
+        assert_eq!(memo.get(Square(4), || 16), 16);
+        assert_eq!(memo.get(Cube(3), || 27), 27, "another type of probe has answers of its own");
+    }
+
+    #[test]
+    fn a_probe_may_ask_the_memo_that_keeps_it() {
+        let memo = Memo::default();
+        let cube = memo.get(Cube(2), || 2 * memo.get(Square(2), || 4));
+        assert_eq!((cube, memo.get(Square(2), || 0)), (8, 4));
+    }
+}

@@ -1,0 +1,148 @@
+//! The layers of each package: a module uses only modules below it.
+//!
+//! Each list names the modules of a package from the ground floor up. A module may use what stands
+//! before it in the list, never what stands behind it. Code of tests may use everything.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The library's modules, ground floor first.
+const LIBRARY: &[&str] = &[
+    "units",
+    "error",
+    "refusal",
+    "par",
+    "scalar",
+    "permutation",
+    "csr",
+    "assemble",
+    "check",
+    "fingerprint",
+    "write",
+    "read",
+    "reorder",
+    "partition",
+    "generate",
+    "device",
+    "protocol",
+    "target",
+    "workload",
+    "structure",
+    "format",
+    "features",
+    "cost",
+    "model",
+    "choose",
+    "cuda",
+    "operator",
+    "measure",
+    "wisdom",
+    "tuner",
+    "lazy",
+];
+
+/// Every Rust file under `folder`.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of the repository") {
+        let path = entry.expect("a readable folder").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The code of a file without comments and without its tests, which stand at its end.
+fn code(text: &str) -> String {
+    let tests = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let lines = text[..tests].lines().map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The first names after `crate::` in this code: one each of `crate::a::b`, several of
+/// `crate::{a, b::c}`.
+fn used(code: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for after in code.split("crate::").skip(1) {
+        let Some(list) = after.strip_prefix('{') else {
+            names.insert(first_name(after));
+            continue;
+        };
+        let (mut depth, mut item) = (0, String::new());
+        for c in list.chars() {
+            match c {
+                '}' if depth == 0 => break,
+                ',' if depth == 0 => {
+                    names.insert(first_name(item.trim()));
+                    item.clear();
+                    continue;
+                }
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            item.push(c);
+        }
+        names.insert(first_name(item.trim()));
+    }
+    names
+}
+
+/// The identifier that `text` starts with.
+fn first_name(text: &str) -> String {
+    text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+}
+
+/// The module at the top of the package that holds this file: `a` of `a.rs` and of `a/b.rs`.
+fn module(file: &Path) -> String {
+    let first = file.components().next().expect("a path in the package");
+    let name = first.as_os_str().to_string_lossy().into_owned();
+    name.strip_suffix(".rs").map_or(name.clone(), str::to_string)
+}
+
+/// Arrows from a module of `folder` up to a module behind it in `layers`.
+fn arrows_upward(folder: &str, layers: &[&str], roots: &[&str]) -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut files = Vec::new();
+    sources(&folder, &mut files);
+    let place = |name: &str| layers.iter().position(|layer| *layer == name);
+    let mut upward = Vec::new();
+    for path in files {
+        let file = path.strip_prefix(&folder).expect("a file of the folder");
+        let own = module(file);
+        if roots.contains(&own.as_str()) || file.ends_with("tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("sources are UTF-8");
+        let from = place(&own).unwrap_or_else(|| panic!("{own} has no place among the layers"));
+        for name in used(&code(&text)) {
+            // Names at the root are re-exports for users; inside, the module is named.
+            let root_item = name.starts_with(|c: char| c.is_ascii_uppercase());
+            assert!(!root_item, "{}: name the module of crate::{name}", path.display());
+            match place(&name) {
+                Some(to) if to > from => {
+                    upward.push(format!("{}: {own} -> {name}", file.display()))
+                }
+                Some(_) => {}
+                None => panic!("{}: crate::{name} has no place among the layers", path.display()),
+            }
+        }
+    }
+    upward
+}
+
+#[test]
+fn the_library_uses_only_what_stands_below() {
+    assert_eq!(arrows_upward("src", LIBRARY, &["lib", "build"]), [""; 0]);
+}
+
+#[test]
+fn every_kind_of_use_is_seen() {
+    let code = code(
+        "use crate::a::B;\nuse crate::{c, d::{E, f}};\n// crate::not\nfn g() { crate::h::i() }\n\
+         #[cfg(test)]\nmod tests { use crate::later; }\n",
+    );
+    assert_eq!(Vec::from_iter(used(&code)), ["a", "c", "d", "h"]);
+}
