@@ -2,17 +2,13 @@
 
 mod blocks;
 mod columns;
-mod constants;
-mod deltas;
 mod diagonals;
-mod few;
 mod histogram;
 mod memo;
 mod near;
 mod rows;
 mod sample;
 mod sectors;
-mod tiles;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +17,6 @@ use rayon::prelude::*;
 
 use crate::csr::{Csr, Pattern};
 use crate::fingerprint::Fingerprint;
-use crate::partition::{self, Partition};
 pub use crate::permutation::inverse;
 use crate::refusal::Refusal;
 pub use crate::scalar::ValuesOf;
@@ -30,20 +25,16 @@ pub use blocks::Blocks;
 #[cfg(feature = "cuda")]
 pub(crate) use blocks::fill;
 pub(crate) use columns::Classes;
-pub use columns::{ColumnSample, HubColumns, RowParts, column_counts};
-pub(crate) use constants::MostPieces;
-pub use constants::{ConstantCounts, Constants};
-pub(crate) use deltas::{HACK, RUN, Slots, padding};
+pub use columns::{ColumnSample, column_counts};
+pub(crate) use columns::{RowParts, count_pairs};
 #[cfg(feature = "cuda")]
 pub(crate) use diagonals::all_diagonals;
-pub use few::{FEW, FewValues};
 pub use histogram::Histogram;
 pub(crate) use memo::probes;
 pub use memo::{Memo, Probe};
-pub(crate) use sample::{Detail, Sample, over_all};
+pub(crate) use sample::{Detail, Sample, over_all, spread};
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
 pub(crate) use sectors::{REACH, REACH_OF};
-pub(crate) use tiles::Tiles;
 
 /// How rows are ordered before they are cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,40 +87,16 @@ pub struct Structure<'a> {
 /// Lengths of rows, or of the longest rows of slices.
 type Lengths = Arc<Vec<u32>>;
 
-/// How often rows have so many entries in hubs, and so many others.
-type HubRows = Arc<[(RowParts, u64)]>;
-
 /// Columns of each slice, from the first to one past the last.
 type Spans = Arc<[Range<u32>]>;
-
-/// A partition, or why there is none.
-type PartitionResult = Result<Arc<Partition>, Refusal>;
 
 probes! {
     /// The fingerprint of the pattern.
     PatternHash() -> Fingerprint;
-    /// Tiles of at most so many entries and rows.
-    AllTiles(usize) -> Arc<Tiles>;
-    /// Mean and most steps of a tile, by entries of a tile and threads of a block.
-    TileSteps(usize, usize) -> (f64, f64);
-    /// Pieces of diagonals with one value, by rows of a hack.
-    ConstantPieces(usize) -> Option<Arc<Constants>>;
-    /// Numbers of such pieces, by rows of a hack.
-    PieceCounts(usize) -> Option<ConstantCounts>;
-    /// The distinct values, if few.
-    DistinctValues() -> Option<Arc<FewValues>>;
-    /// The number of distinct values, if few.
-    ValueCount() -> Option<usize>;
-    /// A partition by METIS, by parts and rows of a part at most.
-    MetisPartition(usize, usize) -> PartitionResult;
     /// Entries of each column.
     ColumnCounts() -> Arc<Vec<u32>>;
     /// How full columns are, from a sample of the rows.
     SampledColumns() -> Arc<ColumnSample>;
-    /// The fullest columns, at most so many.
-    Hubs(u16) -> Arc<HubColumns>;
-    /// How often rows have so many entries in that many fullest columns.
-    HubRowCounts(u16) -> HubRows;
     /// Columns that each slice spans, by rows of a slice and order.
     SliceSpans(usize, Sort) -> Spans;
     /// The most columns that a slice spans, by rows of a slice and order.
@@ -182,6 +149,11 @@ impl<'a> Structure<'a> {
         &self.memo
     }
 
+    /// The values, if they are known.
+    pub(crate) fn values(&self) -> Option<ValuesOf<'a>> {
+        self.values
+    }
+
     /// How closely estimates look at the entries.
     pub(crate) fn detail(&self) -> Detail {
         self.detail
@@ -190,63 +162,6 @@ impl<'a> Structure<'a> {
     /// Whether estimates look at all entries.
     pub(crate) fn is_whole(&self) -> bool {
         self.detail == Detail::Whole
-    }
-
-    /// Tiles of at most `most` entries and rows; kept.
-    pub(crate) fn tiles(&self, most: usize) -> Arc<Tiles> {
-        self.memo.get(AllTiles(most), || Arc::new(Tiles::of(self.pattern, most)))
-    }
-
-    /// Steps that a block of so many threads takes for one of them, as [`Tiles::steps`] counts them;
-    /// kept.
-    pub(crate) fn tile_steps(&self, most: usize, threads: usize) -> (f64, f64) {
-        let steps = || self.tiles(most).steps(self.pattern, threads);
-        self.memo.get(TileSteps(most, threads), steps)
-    }
-
-    /// The pieces of one value of the diagonals of hacks of `hack` rows; `None` where values are
-    /// unknown or not constant. A sample of the hacks, and one pass where it is.
-    pub fn constants(&self, hack: usize) -> Option<Arc<Constants>> {
-        let values = self.values?;
-        self.memo.get(ConstantPieces(hack), || {
-            let diagonals = self.exact_diagonals(hack);
-            Constants::of(self.pattern, values, hack, diagonals).map(Arc::new)
-        })
-    }
-
-    /// How many pieces [`Structure::constants`] has.
-    pub fn constant_counts(&self, hack: usize) -> Option<ConstantCounts> {
-        let values = self.values?;
-        self.memo.get(PieceCounts(hack), || match self.detail {
-            Detail::Whole => self.constants(hack).map(|constants| ConstantCounts {
-                hacks: constants.ptr.len() - 1,
-                pieces: constants.offsets.len() as u64,
-                most: constants.ptr.windows(2).map(|hack| hack[1] - hack[0]).max().unwrap_or(0),
-            }),
-            Detail::Sampled => {
-                let hacks = self.groups_of(hack);
-                let diagonals = self.n_diagonals(hack);
-                ConstantCounts::of(self.pattern, values, hack, diagonals, hacks)
-            }
-        })
-    }
-
-    /// The distinct values, where they are few; `None` where they are not, or unknown. One pass over
-    /// the values, or less where they are many.
-    pub fn few_values(&self) -> Option<Arc<FewValues>> {
-        let values = self.values?;
-        let find = || FewValues::of(values, self.pattern.nnz()).map(Arc::new);
-        self.memo.get(DistinctValues(), find)
-    }
-
-    /// How many values [`Structure::few_values`] are; of a large matrix, where this structure is for
-    /// estimates, those of a sample of the entries.
-    pub fn value_count(&self) -> Option<usize> {
-        let values = self.values?;
-        self.memo.get(ValueCount(), || match self.detail {
-            Detail::Whole => self.few_values().map(|few| few.bits.len()),
-            Detail::Sampled => FewValues::count_sampled(values, self.pattern.nnz()),
-        })
     }
 
     /// The same structure, which may be partitioned by METIS: that takes as long as hundreds of
@@ -274,18 +189,6 @@ impl<'a> Structure<'a> {
         }
     }
 
-    /// A partition of the graph of the square pattern by METIS, into `parts` parts of at most
-    /// `most` rows; kept.
-    ///
-    /// # Errors
-    /// [`Refusal`] where the graph does not suit METIS, and of an estimate.
-    pub fn partition(&self, parts: usize, most: usize) -> PartitionResult {
-        self.check_patience()?;
-        self.memo.get(MetisPartition(parts, most), || {
-            partition::metis(self.pattern, parts, most).map(Arc::new)
-        })
-    }
-
     /// The pattern.
     pub fn pattern(&self) -> Pattern<'a> {
         self.pattern
@@ -296,43 +199,9 @@ impl<'a> Structure<'a> {
         self.memo.get(PatternHash(), || Fingerprint::of(self.pattern))
     }
 
-    /// The fullest columns, at most `most` of them and none with a single entry; none of a matrix
-    /// with far more columns than entries. One pass, kept.
-    pub fn hubs(&self, most: u16) -> Arc<HubColumns> {
-        if self.pattern.ncols() / 64 > self.pattern.nnz() {
-            return Arc::new(HubColumns::of(&[], most));
-        }
-        let counts = self.column_counts();
-        self.memo.get(Hubs(most), || Arc::new(HubColumns::of(&counts, most)))
-    }
-
-    /// How many columns [`Structure::hubs`] are, and their entries; from a sample of the rows where
-    /// this structure is for estimates.
-    pub fn hub_entries(&self, most: u16) -> (usize, u64) {
-        match self.column_sample() {
-            Some(sample) => {
-                let columns = usize::from(most).min(self.pattern.ncols());
-                (columns, sample.classes().in_fullest(u64::from(most)) as u64)
-            }
-            None => {
-                let hubs = self.hubs(most);
-                (hubs.columns.len(), hubs.covered)
-            }
-        }
-    }
-
     /// Entries of each column of the whole pattern; one pass, kept.
-    fn column_counts(&self) -> Arc<Vec<u32>> {
+    pub(crate) fn column_counts(&self) -> Arc<Vec<u32>> {
         self.memo.get(ColumnCounts(), || Arc::new(column_counts(self.pattern)))
-    }
-
-    /// How often rows have so many entries in [`Structure::hubs`] and so many others, in no order;
-    /// from a sample as there, and kept.
-    pub fn hub_rows(&self, most: u16) -> HubRows {
-        self.memo.get(HubRowCounts(most), || match self.column_sample() {
-            Some(sample) => sample.rows(self.pattern, most).into(),
-            None => self.hubs(most).rows(self.pattern).as_slice().into(),
-        })
     }
 
     /// How full columns are, from a sample of the rows, where this structure is for estimates; kept.
@@ -427,7 +296,7 @@ impl<'a> Structure<'a> {
 }
 
 /// What the cell holds, or what `compute` makes now; as in [`Memo::get`], not locked meanwhile.
-fn once<V>(cell: &OnceLock<V>, compute: impl FnOnce() -> V) -> &V {
+pub(crate) fn once<V>(cell: &OnceLock<V>, compute: impl FnOnce() -> V) -> &V {
     match cell.get() {
         Some(known) => known,
         None => {

@@ -76,7 +76,7 @@ formats! {
     "ell/hyb.rs" hyb::HybFormat,
     "sliced/hll.rs" hll::HllFormat,
     "sliced/hllvi.rs" hllvi::HllviFormat,
-    "sliced/hlldu.rs" hlldu::HllduFormat,
+    "sliced/hlldu/mod.rs" hlldu::HllduFormat,
     "sliced/bhll.rs" bhll::BhllFormat,
     "dia/hdia.rs" hdia::HdiaFormat,
     "dia/cdia/mod.rs" cdia::CdiaFormat,

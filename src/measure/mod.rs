@@ -354,6 +354,7 @@ fn check_last<T: Scalar>(csr: &Csr<T>, copy: &Copy<T>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Device;
 
     fn quick() -> Protocol {
         Protocol { min_sample_s: 1e-5, max_samples: 6, max_copies: 3, ..Protocol::default() }

@@ -1,11 +1,7 @@
-//! How full columns are, and the fullest of them.
-
-use std::cmp::Reverse;
-use std::sync::OnceLock;
+//! How full columns are.
 
 use rayon::prelude::*;
 
-use super::once;
 use crate::check;
 use crate::csr::Pattern;
 
@@ -31,61 +27,8 @@ pub fn column_counts(pattern: Pattern<'_>) -> Vec<u32> {
     counts.unwrap_or_else(|| vec![0; ncols])
 }
 
-/// The fullest columns of a pattern: those that many rows refer to.
-#[derive(Debug)]
-pub struct HubColumns {
-    /// The columns, the fullest first.
-    pub columns: Vec<u32>,
-    /// The number of their entries.
-    pub covered: u64,
-    places: OnceLock<Vec<u16>>,
-    near: OnceLock<Vec<u32>>,
-    rows: OnceLock<Vec<(RowParts, u64)>>,
-}
-
-/// Entries of a row in hubs, and its others.
-pub type RowParts = [u32; 2];
-
-impl HubColumns {
-    /// At most `most` columns, of which none has a single entry.
-    pub(super) fn of(counts: &[u32], most: u16) -> Self {
-        let (columns, covered) = fullest(counts, usize::from(most));
-        HubColumns {
-            columns,
-            covered,
-            places: OnceLock::new(),
-            near: OnceLock::new(),
-            rows: OnceLock::new(),
-        }
-    }
-
-    /// Place of each column of the pattern among the hubs; [`u16::MAX`] for others. Kept.
-    pub fn places(&self, pattern: Pattern<'_>) -> &Vec<u16> {
-        once(&self.places, || {
-            let mut places = vec![u16::MAX; pattern.ncols()];
-            for (place, &column) in self.columns.iter().enumerate() {
-                places[column as usize] = place as u16;
-            }
-            places
-        })
-    }
-
-    /// Entries of each row of the pattern that are in hubs. One pass, kept.
-    pub fn near(&self, pattern: Pattern<'_>) -> &Vec<u32> {
-        let places = self.places(pattern);
-        let in_hubs = |&&column: &&u32| places[column as usize] != u16::MAX;
-        let near = |row| pattern.row(row).iter().filter(in_hubs).count() as u32;
-        once(&self.near, || (0..pattern.nrows()).into_par_iter().map(near).collect())
-    }
-
-    /// How often rows have so many entries in hubs and so many others, in no order. Kept.
-    pub fn rows(&self, pattern: Pattern<'_>) -> &Vec<(RowParts, u64)> {
-        let lengths = pattern.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32);
-        once(&self.rows, || {
-            count(self.near(pattern).iter().zip(lengths).map(|(&near, n)| [near, n - near]))
-        })
-    }
-}
+/// Entries of a row in the fullest columns, and its others.
+pub(crate) type RowParts = [u32; 2];
 
 /// How full columns are, from a sample of the rows.
 ///
@@ -165,7 +108,7 @@ impl ColumnSample {
 
     /// How often rows have so many entries in the `most` fullest columns and so many others, in no
     /// order.
-    pub(super) fn rows(&self, pattern: Pattern<'_>, most: u16) -> Vec<(RowParts, u64)> {
+    pub(crate) fn rows(&self, pattern: Pattern<'_>, most: u16) -> Vec<(RowParts, u64)> {
         let mut left = u64::from(most);
         let last = self.classes.classes.iter().find(|class| {
             let all = class.columns <= left;
@@ -184,7 +127,7 @@ impl ColumnSample {
             let near = columns.iter().filter(in_hubs).count();
             [near, columns.len() - near].map(|n| n as u32)
         });
-        let mut rows = count(parts);
+        let mut rows = count_pairs(parts);
         let scale = pattern.nrows() as f64 / self.rows.len().max(1) as f64;
         rows.iter_mut().for_each(|(_, times)| *times = (*times as f64 * scale).round() as u64);
         rows
@@ -268,7 +211,7 @@ pub(super) fn swept_sectors(counts: &[u32], parts: usize, columns: usize) -> f64
 const SMALL: usize = 256;
 
 /// How often each pair occurs, in no order.
-fn count(pairs: impl Iterator<Item = RowParts>) -> Vec<(RowParts, u64)> {
+pub(crate) fn count_pairs(pairs: impl Iterator<Item = RowParts>) -> Vec<(RowParts, u64)> {
     let mut small = vec![0u64; SMALL * SMALL];
     let mut large = Vec::new();
     for pair in pairs {
@@ -284,39 +227,13 @@ fn count(pairs: impl Iterator<Item = RowParts>) -> Vec<(RowParts, u64)> {
     small.chain(runs.map(|run| (run[0], run.len() as u64))).collect()
 }
 
-/// The fullest columns, at most `most` of them and none with a single entry, the fullest first, and
-/// the number of their entries.
-fn fullest(counts: &[u32], most: usize) -> (Vec<u32>, u64) {
-    let count = |column: u32| counts[column as usize];
-    let mut columns: Vec<u32> =
-        (0..counts.len() as u32).filter(|&column| count(column) > 1).collect();
-    let key = |&column: &u32| (Reverse(count(column)), column);
-    if most < columns.len() {
-        columns.select_nth_unstable_by_key(most, key);
-        columns.truncate(most);
-    }
-    columns.sort_unstable_by_key(key);
-    let entries = columns.iter().map(|&column| u64::from(count(column))).sum();
-    (columns, entries)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_fullest_columns_come_first_and_single_entries_never() {
-        let row_ptr = [0, 3, 5, 7];
-        let col_idx = [0, 2, 3, 2, 3, 2, 4];
-        let counts = column_counts(Pattern::of(3, 6, &row_ptr, &col_idx));
-        assert_eq!(counts, [1, 0, 3, 2, 1, 0]);
-        assert_eq!(fullest(&counts, 9), (vec![2, 3], 5));
-        assert_eq!(fullest(&counts, 1), (vec![2], 3));
-    }
-
-    #[test]
     fn parts_of_rows_are_counted_whatever_their_size() {
-        let mut counted = count([[1, 0], [300, 2], [1, 0], [2, 300], [300, 2]].into_iter());
+        let mut counted = count_pairs([[1, 0], [300, 2], [1, 0], [2, 300], [300, 2]].into_iter());
         counted.sort_unstable();
         assert_eq!(counted, [([1, 0], 2), ([2, 300], 1), ([300, 2], 2)]);
     }

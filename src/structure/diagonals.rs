@@ -54,7 +54,7 @@ impl Structure<'_> {
     }
 
     /// The same, never from a sample.
-    pub(super) fn exact_diagonals(&self, hack: usize) -> u64 {
+    pub(crate) fn exact_diagonals(&self, hack: usize) -> u64 {
         let find = || Arc::new(Diagonals::of(self.pattern));
         let known = || self.memo.get(AllDiagonals(), find);
         if hack >= self.pattern.nrows() {

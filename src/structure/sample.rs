@@ -326,7 +326,7 @@ pub(crate) fn over_all(count: u64, met: u64, nnz: usize) -> u64 {
 /// The `at`-th of `looked_at` samples of `0..n`: one in each of as many equal parts, at a place in
 /// it that does not fall in step with a regular grid, and is not the first of all, which may be like
 /// no other; each of `0..n` once where all are looked at.
-pub(super) fn spread(at: usize, looked_at: usize, n: usize) -> usize {
+pub(crate) fn spread(at: usize, looked_at: usize, n: usize) -> usize {
     let start = |at: usize| (at as u128 * n as u128 / looked_at as u128) as usize;
     let (first, end) = (start(at), start(at + 1));
     // Multiples of the golden ratio, in units of 2^-32.

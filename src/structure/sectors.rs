@@ -144,7 +144,7 @@ impl Structure<'_> {
 
     /// The sum of what `count` says of slices of `rows` rows, about `slices` of them, in a sample of the
     /// windows of rows that are sorted; and that sample.
-    pub(super) fn over_windows<R: Default + Send>(
+    pub(crate) fn over_windows<R: Default + Send>(
         &self,
         rows: usize,
         slices: usize,

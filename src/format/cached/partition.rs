@@ -1,6 +1,7 @@
 //! The parts of EHYB: how many there are, which rows they hold, and which entries lie inside.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -8,8 +9,9 @@ use super::row_order::WARP;
 use super::{Basis, Params, Refusal, Target};
 use crate::csr::offsets;
 use crate::device::Kind;
-use crate::structure::{Sample, Structure, inverse};
-use crate::{par, partition};
+use crate::par;
+use crate::partition::{self, Partition};
+use crate::structure::{Sample, Structure, inverse, probes};
 
 /// Number of parts, K * P, by equation 1: the fewest that P processors can share evenly and whose
 /// pieces of x fit `near_bytes`; 16-bit columns hold them, and each has at least a warp of rows.
@@ -286,6 +288,28 @@ fn longest(lengths: &[u32]) -> usize {
 
 pub(super) fn last(ptr: &[usize]) -> usize {
     ptr.last().copied().unwrap_or(0)
+}
+
+/// A partition, or why there is none.
+type PartitionResult = Result<Arc<Partition>, Refusal>;
+
+probes! {
+    /// A partition by METIS, by parts and rows of a part at most.
+    MetisPartition(usize, usize) -> PartitionResult;
+}
+
+impl Structure<'_> {
+    /// A partition of the graph of the square pattern by METIS, into `parts` parts of at most
+    /// `most` rows; kept.
+    ///
+    /// # Errors
+    /// [`Refusal`] where the graph does not suit METIS, and of an estimate.
+    pub fn partition(&self, parts: usize, most: usize) -> PartitionResult {
+        self.check_patience()?;
+        self.memo().get(MetisPartition(parts, most), || {
+            partition::metis(self.pattern(), parts, most).map(Arc::new)
+        })
+    }
 }
 
 #[cfg(test)]

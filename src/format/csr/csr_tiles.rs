@@ -1,12 +1,151 @@
-//! Tiles of CSR entries, found on a GPU.
+//! Tiles: the entries of a matrix in pieces, each for a block of GPU threads.
+
+use std::sync::Arc;
 
 use super::{Arg, Builder, Launch, Matrix, Stop};
+use crate::csr::Pattern;
+use crate::structure::{Structure, probes};
+
+/// Pieces of nearly the same number of entries: tile `t` has the entries
+/// `entries[t]..entries[t + 1]`, and the rows `rows[t]..rows[t + 1]` begin in it. Its entries
+/// before the first of these rows are the rest of the row before.
+#[derive(Debug)]
+pub(crate) struct Tiles {
+    pub rows: Vec<u32>,
+    pub entries: Vec<usize>,
+}
+
+impl Tiles {
+    /// Tiles of at most `most` entries and rows, cut between rows where none is longer.
+    pub fn of(pattern: Pattern<'_>, most: usize) -> Self {
+        let (ptr, nrows) = (pattern.row_ptr(), pattern.nrows());
+        let mut tiles = Tiles { rows: vec![0], entries: vec![0] };
+        // The next row to begin, and the next entry: one of the row before while that goes on.
+        let (mut row, mut entry) = (0, 0);
+        while row < nrows || entry < pattern.nnz() {
+            let reach = (entry + most).min(pattern.nnz());
+            if ptr[row] > reach {
+                entry = reach;
+            } else {
+                let last = (row + most).min(nrows);
+                row += ptr[row + 1..=last].partition_point(|&end| end <= reach);
+                entry = ptr[row];
+                if row < last && ptr[row + 1] - entry > most && entry < reach {
+                    row += 1;
+                    entry = reach;
+                }
+            }
+            tiles.rows.push(row as u32);
+            tiles.entries.push(entry);
+        }
+        tiles
+    }
+
+    /// Turns that a block of so many threads takes to go through the rows of a tile, a thread a
+    /// row: the mean over tiles, and the most.
+    pub fn turns(&self, threads: usize) -> (f64, f64) {
+        let turns = self.rows.windows(2).map(|rows| (rows[1] - rows[0]).div_ceil(threads as u32));
+        let (count, sum, most) = turns.fold((0u32, 0, 0), |(count, sum, most), turns| {
+            (count + 1, sum + u64::from(turns), most.max(turns))
+        });
+        (sum as f64 / f64::from(count.max(1)), f64::from(most))
+    }
+
+    /// Steps that a block of so many threads takes one after the other to sum the rows of its tile:
+    /// the mean over tiles, and the most. Looks at no more than about [`LOOKED_AT`] tiles.
+    pub fn steps(&self, pattern: Pattern<'_>, threads: usize) -> (f64, f64) {
+        let count = self.rows.len() - 1;
+        let (mut sum, mut most, mut looked_at) = (0, 0, 0);
+        for t in (0..count).step_by(count.div_ceil(LOOKED_AT).max(1)) {
+            let steps = self.steps_of(t, pattern.row_ptr(), threads);
+            (sum, most, looked_at) = (sum + steps, most.max(steps), looked_at + 1);
+        }
+        (sum as f64 / f64::from(looked_at.max(1)), most as f64)
+    }
+
+    /// As `Items::sum` of kernels/tiles.cuh does it: threads take the rows in turns, several lanes
+    /// a row; rows too long for their lanes take the whole warp, one after the other.
+    fn steps_of(&self, t: usize, row_ptr: &[usize], threads: usize) -> usize {
+        let (first, last) = (self.rows[t] as usize, self.rows[t + 1] as usize);
+        let (start, end) = (self.entries[t], self.entries[t + 1]);
+        let before = usize::from(row_ptr[first].min(end) > start);
+        let items = last - first + before;
+        let shift = lanes_shift(items as u32, threads);
+        let (turn, warp) = (threads >> shift, WARP >> shift);
+        // Item `i` ends where its row does; that of a row that goes on, with the tile.
+        let end_of = |i: usize| row_ptr[first + i + 1 - before].min(end);
+        let (mut from, mut steps) = (start, 0);
+        for turns in (0..items).step_by(turn) {
+            let (mut slowest, turns_end) = (0, (turns + turn).min(items));
+            for warps in (turns..turns_end).step_by(warp) {
+                let (mut side_by_side, mut in_turn) = (0, 0);
+                for item in warps..(warps + warp).min(turns_end) {
+                    let to = end_of(item);
+                    match to - from {
+                        long if shift < MOST_SHIFT && long > LONG << shift => {
+                            in_turn += WARP_SUM + long.div_ceil(WARP);
+                        }
+                        short => side_by_side = side_by_side.max(short.div_ceil(1 << shift)),
+                    }
+                    from = to;
+                }
+                slowest = slowest.max(side_by_side + in_turn);
+            }
+            steps += slowest + TURN + shift as usize;
+        }
+        steps
+    }
+}
+
+/// Threads of a warp.
+const WARP: usize = 32;
+
+/// The most lanes that a row has to itself: a warp.
+const MOST_SHIFT: u32 = 5;
+
+/// Entries of a row a lane, from which on a warp sums it: `LONG` of the kernels.
+const LONG: usize = 24;
+
+/// Steps that it takes besides to pass a row to the whole warp and add up what its lanes found.
+const WARP_SUM: usize = 7;
+
+/// Steps that a turn takes besides: the bounds of its rows are read, its sums are written.
+const TURN: usize = 2;
+
+/// Tiles whose steps are counted: a GPU has no more at a time, of the smallest.
+const LOOKED_AT: usize = 1024;
+
+/// log2 of the lanes that let `count` rows go at once: at most a warp, at least one.
+fn lanes_shift(count: u32, threads: usize) -> u32 {
+    (0..=MOST_SHIFT).rev().find(|&shift| (count as usize) << shift <= threads).unwrap_or(0)
+}
+
+probes! {
+    /// Tiles of at most so many entries and rows.
+    AllTiles(usize) -> Arc<Tiles>;
+    /// Mean and most steps of a tile, by entries of a tile and threads of a block.
+    TileSteps(usize, usize) -> (f64, f64);
+}
+
+impl Structure<'_> {
+    /// Tiles of at most `most` entries and rows; kept.
+    pub(crate) fn tiles(&self, most: usize) -> Arc<Tiles> {
+        self.memo().get(AllTiles(most), || Arc::new(Tiles::of(self.pattern(), most)))
+    }
+
+    /// Steps that a block of so many threads takes for one of them, as [`Tiles::steps`] counts them;
+    /// kept.
+    pub(crate) fn tile_steps(&self, most: usize, threads: usize) -> (f64, f64) {
+        let steps = || self.tiles(most).steps(self.pattern(), threads);
+        self.memo().get(TileSteps(most, threads), steps)
+    }
+}
 
 /// Tiles that a GPU has found.
 pub(super) struct FoundTiles {
-    /// `Tiles::rows`, 32-bit.
+    /// [`Tiles::rows`], 32-bit.
     pub rows: Arg,
-    /// `Tiles::entries`, as wide as row pointers.
+    /// [`Tiles::entries`], as wide as row pointers.
     pub entries: Arg,
     pub count: u64,
     /// Whether one begins within a row.
@@ -14,7 +153,7 @@ pub(super) struct FoundTiles {
 }
 
 impl FoundTiles {
-    /// Finds the tiles of `Tiles::of`, but that every warp starts one, as arrays of the layout.
+    /// Finds the tiles of [`Tiles::of`], but that every warp starts one, as arrays of the layout.
     pub fn new(builder: &mut dyn Builder, most: usize) -> Result<Self, Stop> {
         let matrix = builder.matrix();
         let Matrix { nrows, nnz, wide, .. } = matrix;
@@ -48,3 +187,58 @@ const TILES_A_CHUNK: u64 = 16;
 
 /// Chunks of a block, a warp each: `warps` of the kernel.
 const CHUNKS_A_BLOCK: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_end_with_rows_unless_a_row_is_longer() {
+        let row_ptr = [0, 3, 4, 4, 14, 15, 17];
+        let col_idx: Vec<u32> = (0..17).map(|k| k % 16).collect();
+        let pattern = Pattern::of(6, 16, &row_ptr, &col_idx);
+        let tiles = Tiles::of(pattern, 4);
+        // Rows 0 to 2 fill a tile; row 3 takes 10 entries, and rows 4 and 5 follow it.
+        assert_eq!(tiles.entries, [0, 4, 8, 12, 15, 17]);
+        assert_eq!(tiles.rows, [0, 3, 4, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_tile_takes_as_many_steps_as_its_slowest_warp() {
+        // One tile, 64 threads: 4 rows of 8 entries have 16 lanes each, the longest one step.
+        let row_ptr: Vec<usize> = (0..5).map(|row| 8 * row).collect();
+        let col_idx: Vec<u32> = (0..32).map(|k| k % 8).collect();
+        let pattern = Pattern::of(4, 8, &row_ptr, &col_idx);
+        assert_eq!(Tiles::of(pattern, 64).steps(pattern, 64), (7.0, 7.0));
+        // 64 rows of a lane each, but the last of 48 entries: a warp takes it in 2 steps.
+        let row_ptr: Vec<usize> = (0..64).chain([111]).collect();
+        let col_idx: Vec<u32> = (0..111).map(|k| k % 48).collect();
+        let pattern = Pattern::of(64, 48, &row_ptr, &col_idx);
+        let all = (1 + WARP_SUM + 2 + TURN) as f64;
+        assert_eq!(Tiles::of(pattern, 128).steps(pattern, 64), (all, all));
+        // In tiles of 32 entries, the row ends two tiles later.
+        let tiles = Tiles::of(pattern, 32);
+        assert_eq!(tiles.entries, [0, 32, 64, 96, 111]);
+        let steps: Vec<usize> = (0..4).map(|t| tiles.steps_of(t, &row_ptr, 32)).collect();
+        assert_eq!(steps, [3, 3, 8, 8]);
+    }
+
+    #[test]
+    fn threads_go_through_the_rows_of_a_tile_in_turns() {
+        // 40 rows of an entry each, then one of 24: tiles of 32 entries have 32 rows and 9.
+        let row_ptr: Vec<usize> = (0..=40).chain([64]).collect();
+        let col_idx: Vec<u32> = (0..64).map(|k| k % 24).collect();
+        let tiles = Tiles::of(Pattern::of(41, 24, &row_ptr, &col_idx), 32);
+        assert_eq!(tiles.rows, [0, 32, 41]);
+        assert_eq!(tiles.turns(8), (3.0, 4.0));
+        assert_eq!(tiles.turns(32), (1.0, 1.0));
+    }
+
+    #[test]
+    fn tiles_hold_few_rows_where_rows_are_empty() {
+        let row_ptr = [0; 11];
+        let tiles = Tiles::of(Pattern::of(10, 3, &row_ptr, &[]), 4);
+        assert_eq!(tiles.rows, [0, 4, 8, 10]);
+        assert_eq!(tiles.entries, [0, 0, 0, 0]);
+    }
+}

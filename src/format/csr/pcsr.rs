@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use super::csr::dot;
-use super::csr_tiles::FoundTiles;
+use super::csr_tiles::{FoundTiles, Tiles};
 use super::gpu::launch::{Arrays, NULL};
 use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
@@ -28,7 +28,7 @@ use crate::csr::{Csr, Pattern};
 use crate::device::Kind;
 use crate::par::{self, Scratch};
 use crate::scalar::{Precision, Scalar};
-use crate::structure::{Structure, Tiles, Walk};
+use crate::structure::{Structure, Walk};
 
 /// See the module.
 #[derive(Debug)]

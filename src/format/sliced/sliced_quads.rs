@@ -3,7 +3,6 @@
 use super::row_order::{self, Arrays};
 use super::sliced::Shape;
 use super::{Offsets, Params, Target, Value, Work};
-pub(super) use crate::structure::{HACK, RUN};
 use crate::structure::{Sort, Structure};
 
 /// Hacks whose rows lie in runs of four slots: of all rows the first run, then of all the second.
@@ -11,6 +10,12 @@ use crate::structure::{Sort, Structure};
 pub struct Quads {
     offsets: Offsets,
 }
+
+/// Rows of a hack.
+pub(super) const HACK: usize = 32;
+
+/// Slots of a row that are filled up together.
+pub(super) const RUN: usize = 4;
 
 /// Slots of a run of all rows of a hack.
 pub(super) const STEP: usize = HACK * RUN;

@@ -16,6 +16,7 @@
 //! Padding: value 0; held, not read. Good for: graphs with few columns that many rows refer to.
 //! Bad for: meshes, which have none; refused where hubs hold less than a quarter of the entries.
 
+mod columns;
 mod gpu;
 
 use std::collections::HashMap;
@@ -33,7 +34,8 @@ use super::{
 use crate::csr::{Csr, accumulate, offsets};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
-use crate::structure::{HubColumns, RowParts, Structure};
+use crate::structure::{RowParts, Structure};
+pub use columns::HubColumns;
 
 /// See the module.
 #[derive(Debug)]

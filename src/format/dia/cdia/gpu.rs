@@ -1,10 +1,10 @@
 //! Constant diagonals found on a GPU.
 
+use super::pieces::MostPieces;
 use super::{HACK, WORDS, check_size, layout_bytes, not_constant, product};
 use crate::format::gpu::convert::Check;
 use crate::format::gpu::launch::NULL;
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Refusal, Starts, Stop, Target};
-use crate::structure::MostPieces;
 
 /// Pieces of a hack that a block has places for: where a hack has more, all are found again with
 /// more places; where it has still more, or a block has no shared memory for them, the host

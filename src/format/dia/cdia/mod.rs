@@ -15,6 +15,7 @@
 //! many values for each of its diagonals.
 
 mod gpu;
+mod pieces;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +32,8 @@ use crate::csr::{Csr, offsets};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::{Constants, Structure};
+use crate::structure::Structure;
+use pieces::Constants;
 
 /// See the module.
 #[derive(Debug)]

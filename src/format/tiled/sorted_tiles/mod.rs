@@ -24,12 +24,13 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::csr_tiles::Tiles;
 use super::gpu::launch::Arrays;
 use super::{Refusal, Target, Work, bytes_of, store};
 use crate::csr::{Csr, Pattern};
 use crate::par::{Scratch, slices_mut};
 use crate::scalar::Scalar;
-use crate::structure::{REACH, REACH_OF, Structure, Tiles, Walk};
+use crate::structure::{REACH, REACH_OF, Structure, Walk};
 
 /// Slots of a thread.
 pub(super) const EACH: usize = 8;

@@ -1,11 +1,14 @@
 //! Values held by their number among few distinct ones.
 
+mod distinct;
+
 use super::gpu::convert::Check;
 use super::gpu::launch::{Arrays, NULL};
 use super::{Arg, Builder, Launch, Refusal, Stop, Target};
 use crate::error::Error;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::{FEW, FewValues, Structure};
+use crate::structure::Structure;
+pub use distinct::{FEW, FewValues};
 
 /// Why the values of a matrix are not held so.
 pub(super) fn not_few() -> Refusal {

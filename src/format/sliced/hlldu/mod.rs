@@ -26,6 +26,8 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+mod deltas;
+
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{self, Rows};
 use super::sliced::{Columns, Product, Shape, Sliced};
@@ -37,7 +39,8 @@ use super::{
 use crate::csr::{Csr, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
-use crate::structure::{Slots, Structure, inverse, padding};
+use crate::structure::{Structure, inverse};
+use deltas::{Slots, padding};
 
 /// See the module.
 #[derive(Debug)]

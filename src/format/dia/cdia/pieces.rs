@@ -1,12 +1,13 @@
 //! Diagonals along which a matrix has one value, in hacks of rows.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::ValuesOf;
-use super::sample::Sample;
 use crate::csr::{Pattern, offsets};
+use crate::scalar::ValuesOf;
+use crate::structure::{Detail, Sample, Structure, probes};
 
 /// Pieces of diagonals with one value: `ptr[h]..ptr[h + 1]` are those of hack `h`.
 #[derive(Debug)]
@@ -167,6 +168,42 @@ fn pieces(
         }
     }
     pieces
+}
+
+probes! {
+    /// Pieces of diagonals with one value, by rows of a hack.
+    ConstantPieces(usize) -> Option<Arc<Constants>>;
+    /// Numbers of such pieces, by rows of a hack.
+    PieceCounts(usize) -> Option<ConstantCounts>;
+}
+
+impl Structure<'_> {
+    /// The pieces of one value of the diagonals of hacks of `hack` rows; `None` where values are
+    /// unknown or not constant. A sample of the hacks, and one pass where it is.
+    pub fn constants(&self, hack: usize) -> Option<Arc<Constants>> {
+        let values = self.values()?;
+        self.memo().get(ConstantPieces(hack), || {
+            let diagonals = self.exact_diagonals(hack);
+            Constants::of(self.pattern(), values, hack, diagonals).map(Arc::new)
+        })
+    }
+
+    /// How many pieces [`Structure::constants`] has.
+    pub fn constant_counts(&self, hack: usize) -> Option<ConstantCounts> {
+        let values = self.values()?;
+        self.memo().get(PieceCounts(hack), || match self.detail() {
+            Detail::Whole => self.constants(hack).map(|constants| ConstantCounts {
+                hacks: constants.ptr.len() - 1,
+                pieces: constants.offsets.len() as u64,
+                most: constants.ptr.windows(2).map(|hack| hack[1] - hack[0]).max().unwrap_or(0),
+            }),
+            Detail::Sampled => {
+                let hacks = self.groups_of(hack);
+                let diagonals = self.n_diagonals(hack);
+                ConstantCounts::of(self.pattern(), values, hack, diagonals, hacks)
+            }
+        })
+    }
 }
 
 #[cfg(test)]

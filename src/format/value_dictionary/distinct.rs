@@ -1,11 +1,12 @@
 //! Matrices that have few distinct values.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::ValuesOf;
-use super::sample::spread;
+use crate::scalar::ValuesOf;
+use crate::structure::{Detail, Structure, probes, spread};
 
 /// The most distinct values that numbers of 8 bits tell apart.
 pub const FEW: usize = 256;
@@ -74,6 +75,33 @@ impl FewValues {
     /// The number of the value of these bits; 0 where there is none.
     pub fn number(&self, bits: u64) -> u8 {
         self.bits.binary_search(&bits).unwrap_or(0) as u8
+    }
+}
+
+probes! {
+    /// The distinct values, if few.
+    DistinctValues() -> Option<Arc<FewValues>>;
+    /// The number of distinct values, if few.
+    ValueCount() -> Option<usize>;
+}
+
+impl Structure<'_> {
+    /// The distinct values, where they are few; `None` where they are not, or unknown. One pass over
+    /// the values, or less where they are many.
+    pub fn few_values(&self) -> Option<Arc<FewValues>> {
+        let values = self.values()?;
+        let find = || FewValues::of(values, self.pattern().nnz()).map(Arc::new);
+        self.memo().get(DistinctValues(), find)
+    }
+
+    /// How many values [`Structure::few_values`] are; of a large matrix, where this structure is for
+    /// estimates, those of a sample of the entries.
+    pub fn value_count(&self) -> Option<usize> {
+        let values = self.values()?;
+        self.memo().get(ValueCount(), || match self.detail() {
+            Detail::Whole => self.few_values().map(|few| few.bits.len()),
+            Detail::Sampled => FewValues::count_sampled(values, self.pattern().nnz()),
+        })
     }
 }
 

@@ -2,13 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::{Detail, Sort, Structure, over_all, probes};
-
-/// Rows of a hack.
-pub(crate) const HACK: usize = 32;
-
-/// Slots of a row that are filled up together.
-pub(crate) const RUN: usize = 4;
+use super::super::sliced_quads::{HACK, RUN};
+use crate::structure::{Detail, Sort, Structure, over_all, probes};
 
 /// The first and the last column of each slot of a hack.
 #[derive(Debug, Default)]
@@ -67,22 +62,22 @@ impl Structure<'_> {
     /// is for estimates, a sample of the hacks is looked at.
     pub(crate) fn delta_units(&self, sort: Sort, new: Option<&[u32]>) -> u64 {
         match new {
-            None => self.memo.get(DeltaUnits(sort), || self.count_delta_units(sort, None)),
+            None => self.memo().get(DeltaUnits(sort), || self.count_delta_units(sort, None)),
             Some(_) => self.count_delta_units(sort, new),
         }
     }
 
     fn count_delta_units(&self, sort: Sort, new: Option<&[u32]>) -> u64 {
-        let nrows = self.pattern.nrows();
+        let nrows = self.pattern().nrows();
         let column = |&old: &u32| new.map_or(old, |new| new[old as usize]);
         let of_hack = |rows: &[u32]| {
-            let rows = rows.iter().map(|&row| self.pattern.row(row as usize));
+            let rows = rows.iter().map(|&row| self.pattern().row(row as usize));
             let slots = Slots::of(rows.map(|row| row.iter().map(column)));
             [(slots.runs() * slots.width()) as u64, slots.runs() as u64]
         };
         let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
         let sample = self.groups_of(HACK);
-        let [units, met] = match (self.detail, sort) {
+        let [units, met] = match (self.detail(), sort) {
             (Detail::Sampled, Sort::Window(window)) => {
                 self.over_windows(HACK, sample.looked_at, window, of_hack, sum).1
             }
@@ -109,7 +104,7 @@ const FEWEST_HACKS: usize = 16;
 mod tests {
     use super::*;
     use crate::csr::Csr;
-    use crate::structure::inverse;
+    use crate::permutation::inverse;
 
     #[test]
     fn columns_take_as_few_bytes_as_their_slots_need() {

@@ -1,0 +1,140 @@
+//! The fullest columns of a matrix.
+
+use std::cmp::Reverse;
+use std::sync::{Arc, OnceLock};
+
+use rayon::prelude::*;
+
+use crate::csr::Pattern;
+use crate::structure::{RowParts, Structure, count_pairs, once as kept, probes};
+
+/// How often rows have so many entries in hubs, and so many others.
+type HubRows = Arc<[(RowParts, u64)]>;
+
+probes! {
+    /// The fullest columns, at most so many.
+    Hubs(u16) -> Arc<HubColumns>;
+    /// How often rows have so many entries in that many fullest columns.
+    HubRowCounts(u16) -> HubRows;
+}
+
+impl Structure<'_> {
+    /// The fullest columns, at most `most` of them and none with a single entry; none of a matrix
+    /// with far more columns than entries. One pass, kept.
+    pub fn hubs(&self, most: u16) -> Arc<HubColumns> {
+        if self.pattern().ncols() / 64 > self.pattern().nnz() {
+            return Arc::new(HubColumns::of(&[], most));
+        }
+        let counts = self.column_counts();
+        self.memo().get(Hubs(most), || Arc::new(HubColumns::of(&counts, most)))
+    }
+
+    /// How many columns [`Structure::hubs`] are, and their entries; from a sample of the rows where
+    /// this structure is for estimates.
+    pub fn hub_entries(&self, most: u16) -> (usize, u64) {
+        match self.column_sample() {
+            Some(sample) => {
+                let columns = usize::from(most).min(self.pattern().ncols());
+                (columns, sample.classes().in_fullest(u64::from(most)) as u64)
+            }
+            None => {
+                let hubs = self.hubs(most);
+                (hubs.columns.len(), hubs.covered)
+            }
+        }
+    }
+
+    /// How often rows have so many entries in [`Structure::hubs`] and so many others, in no order;
+    /// from a sample as there, and kept.
+    pub fn hub_rows(&self, most: u16) -> HubRows {
+        self.memo().get(HubRowCounts(most), || match self.column_sample() {
+            Some(sample) => sample.rows(self.pattern(), most).into(),
+            None => self.hubs(most).rows(self.pattern()).as_slice().into(),
+        })
+    }
+}
+
+/// The fullest columns of a pattern: those that many rows refer to.
+#[derive(Debug)]
+pub struct HubColumns {
+    /// The columns, the fullest first.
+    pub columns: Vec<u32>,
+    /// The number of their entries.
+    pub covered: u64,
+    places: OnceLock<Vec<u16>>,
+    near: OnceLock<Vec<u32>>,
+    rows: OnceLock<Vec<(RowParts, u64)>>,
+}
+
+impl HubColumns {
+    /// At most `most` columns, of which none has a single entry.
+    fn of(counts: &[u32], most: u16) -> Self {
+        let (columns, covered) = fullest(counts, usize::from(most));
+        HubColumns {
+            columns,
+            covered,
+            places: OnceLock::new(),
+            near: OnceLock::new(),
+            rows: OnceLock::new(),
+        }
+    }
+
+    /// Place of each column of the pattern among the hubs; [`u16::MAX`] for others. Kept.
+    pub fn places(&self, pattern: Pattern<'_>) -> &Vec<u16> {
+        kept(&self.places, || {
+            let mut places = vec![u16::MAX; pattern.ncols()];
+            for (place, &column) in self.columns.iter().enumerate() {
+                places[column as usize] = place as u16;
+            }
+            places
+        })
+    }
+
+    /// Entries of each row of the pattern that are in hubs. One pass, kept.
+    pub fn near(&self, pattern: Pattern<'_>) -> &Vec<u32> {
+        let places = self.places(pattern);
+        let in_hubs = |&&column: &&u32| places[column as usize] != u16::MAX;
+        let near = |row| pattern.row(row).iter().filter(in_hubs).count() as u32;
+        kept(&self.near, || (0..pattern.nrows()).into_par_iter().map(near).collect())
+    }
+
+    /// How often rows have so many entries in hubs and so many others, in no order. Kept.
+    pub fn rows(&self, pattern: Pattern<'_>) -> &Vec<(RowParts, u64)> {
+        let lengths = pattern.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32);
+        kept(&self.rows, || {
+            count_pairs(self.near(pattern).iter().zip(lengths).map(|(&near, n)| [near, n - near]))
+        })
+    }
+}
+
+/// The fullest columns, at most `most` of them and none with a single entry, the fullest first, and
+/// the number of their entries.
+fn fullest(counts: &[u32], most: usize) -> (Vec<u32>, u64) {
+    let count = |column: u32| counts[column as usize];
+    let mut columns: Vec<u32> =
+        (0..counts.len() as u32).filter(|&column| count(column) > 1).collect();
+    let key = |&column: &u32| (Reverse(count(column)), column);
+    if most < columns.len() {
+        columns.select_nth_unstable_by_key(most, key);
+        columns.truncate(most);
+    }
+    columns.sort_unstable_by_key(key);
+    let entries = columns.iter().map(|&column| u64::from(count(column))).sum();
+    (columns, entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structure::column_counts;
+
+    #[test]
+    fn the_fullest_columns_come_first_and_single_entries_never() {
+        let row_ptr = [0, 3, 5, 7];
+        let col_idx = [0, 2, 3, 2, 3, 2, 4];
+        let counts = column_counts(Pattern::of(3, 6, &row_ptr, &col_idx));
+        assert_eq!(counts, [1, 0, 3, 2, 1, 0]);
+        assert_eq!(fullest(&counts, 9), (vec![2, 3], 5));
+        assert_eq!(fullest(&counts, 1), (vec![2], 3));
+    }
+}
