@@ -116,7 +116,8 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     };
     records.retain(|record| record.matrix.contains(&bench.named));
     if !bench.json {
-        print(&(origin(&records, &bench.commit) + &table(&records) + &summary(&records)))?;
+        print(&(origin(&records, &bench.commit) + &bench.made_by() + &summary(&records)))?;
+        print(&table(&records))?;
     }
     Ok(Answer::Yes)
 }
@@ -193,6 +194,23 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
 }
 
 impl Bench {
+    /// Markdown: the command that prints this page again; empty where nothing was recorded.
+    fn made_by(&self) -> String {
+        if self.records.is_empty() {
+            return String::new();
+        }
+        let mut command = String::from("ellect bench");
+        for path in &self.records {
+            command += &format!(" --records {}", path.display());
+        }
+        for (option, text) in [("named", &self.named), ("commit", &self.commit)] {
+            if !text.is_empty() {
+                command += &format!(" --{option} '{text}'");
+            }
+        }
+        format!("- Printed by: `{command}`\n")
+    }
+
     /// Calls `each` with the name of each matrix and the matrix.
     fn matrices(&self, each: &mut dyn FnMut(&str, &Csr<f64>) -> Result<()>) -> Result<()> {
         if self.class.is_empty() && self.file.is_empty() {
@@ -256,11 +274,13 @@ fn one<T: Scalar>(
     Ok(())
 }
 
-/// Markdown: how, on what and by what the records were timed, each driver and kernel once.
+/// Markdown: the head of the page: what was timed, and device, revision, kernels and protocol of
+/// the records, each once; empty where nothing was timed.
 fn origin(records: &[Record], commit: &str) -> String {
     let timed = records.iter().map(|record| &record.measurement);
     let timed = timed.filter(|m| matches!(m.outcome, Outcome::Timed(_)));
-    let (mut drivers, mut kernels, mut protocol) = (BTreeSet::new(), BTreeSet::new(), None);
+    let (mut names, mut drivers, mut kernels) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut protocol = None;
     for m in timed {
         let from = &m.provenance;
         let state = from.state.as_deref();
@@ -271,24 +291,43 @@ fn origin(records: &[Record], commit: &str) -> String {
         let parts = parts.into_iter().flatten().chain([from.driver.clone()]);
         drivers.insert(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", "));
         kernels.extend(from.kernels.split(',').filter(|kernel| !kernel.is_empty()));
+        names.insert(m.device.as_str());
         protocol.get_or_insert(m.protocol.version);
     }
     let Some(protocol) = protocol else { return String::new() };
-    let mut text = format!("Device {}", Vec::from_iter(drivers).join("; "));
+    let names = Vec::from_iter(names).join(", ");
+    let mut text = format!("# Times of every storage format on {names}\n\n{ASKED}\n");
+    text += &format!("- Device: {}\n", Vec::from_iter(drivers).join("; "));
     if !commit.is_empty() {
-        text += &format!("; revision {commit}");
+        text += &format!("- Revision: {commit}\n");
     }
-    text += &format!("; kernels {}.\n", Vec::from_iter(kernels).join(", "));
-    text += &format!(
-        "Protocol {protocol}: median of samples, copies of the matrix and of x taking turns.\n"
-    );
-    text += "Over CSR: the time of the incumbent in the same run, over the time measured.\n";
-    text += "Floor: the time that the bytes of CSR with 4-byte indices, x and y take at the \
-             device's read bandwidth, over the time measured.\n";
+    text += &format!("- Kernels: {}\n", Vec::from_iter(kernels).join(", "));
+    text += &format!("- Protocol {protocol}: {TERMS}");
     text
 }
 
-/// Markdown: for each matrix and precision the incumbent, and the best candidate of each format.
+/// What a page of results asks, and how it is laid out.
+const ASKED: &str = "\
+Which storage format multiplies each matrix fastest? `ellect bench` checks the product y = A x of
+every candidate (a format with its parameters) against the reference, then times it. The first table
+sums up all matrices. The other tables show, for each matrix and precision, the baseline and the
+fastest candidate of each format, fastest first.
+";
+
+/// The terms of the tables, after the number of the protocol.
+const TERMS: &str = "\
+each time is the median of several samples. Copies of the matrix, x and y take turns to
+  keep the caches cold.
+- Baseline: `cusparse:alg=csr_alg1` (cuSPARSE's CSR product with preprocessing), or `csr` where
+  cuSPARSE was not timed. Speed-up: time of the baseline in the same run / time of the candidate.
+- Byte floor: time to read CSR with 4-byte indices, x and y once at the device's read bandwidth. A
+  ratio floor / time above 1 is out of reach for a kernel that reads the CSR arrays.
+- Conversion: time to convert CSR to the format, in products of the same candidate.
+- Original basis: x and y keep the order of the matrix's columns and rows. Permuted basis: x and y
+  may be stored in the order that the format prefers.
+";
+
+/// Markdown: for each matrix and precision the baseline and the fastest candidate of each format.
 fn table(records: &[Record]) -> String {
     let mut text = String::new();
     let mut groups: BTreeMap<(usize, Precision), Vec<&Record>> = BTreeMap::new();
@@ -312,7 +351,8 @@ fn table(records: &[Record]) -> String {
             "\n## {}, {precision}\n{} rows, {} nonzeros\n\n",
             order[at], first.nrows, first.nnz
         );
-        text += "| candidate | us | over CSR | floor | conversion in products |\n|---|---|---|---|---|\n";
+        text += "| candidate | time (us) | speed-up over baseline | byte floor / time | conversion \
+                 (products) |\n|---|---|---|---|---|\n";
         let mut seen = Vec::new();
         for r in &group {
             let format = r.measurement.candidate.split(':').next().unwrap_or_default().to_string();
@@ -338,8 +378,8 @@ fn table(records: &[Record]) -> String {
     text
 }
 
-/// Markdown: how many times as fast as the incumbent the best candidates are, over all matrices,
-/// in their own basis and where another order of rows and columns may be had too.
+/// Markdown: speed-ups of the fastest candidates over the baseline, over all matrices: in the
+/// original basis, and in either basis.
 fn summary(records: &[Record]) -> String {
     let mut matrices: BTreeMap<(Precision, &str), Vec<&Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| record.spmv_s().is_some()) {
@@ -362,8 +402,9 @@ fn summary(records: &[Record]) -> String {
         Some(best)
     };
     let mut text = String::from(
-        "\n## All matrices\n\n| precision | matrices | best over CSR, geometric mean | in any basis \
-         | least |\n|---|---|---|---|---|\n",
+        "\n## All matrices\n\nSpeed-up of the fastest candidate over the baseline in the original \
+         basis:\n\n| precision | matrices | original basis, geometric mean | original or permuted \
+         basis, geometric mean | original basis, worst matrix |\n|---|---|---|---|---|\n",
     );
     for precision in Precision::ALL {
         let of = matrices.iter().filter(|((of, _), _)| *of == precision);
@@ -400,10 +441,11 @@ mod tests {
         let records = recorded(&path, 0).expect("the records that ship");
         let text = origin(&records, "abc1234");
         let first = text.lines().next().expect("a line");
-        assert!(first.starts_with("Device h200, NVIDIA H200, driver "), "{first}");
-        assert!(first.contains("; revision abc1234; kernels "), "{first}");
-        assert_eq!(first.matches("stcsr=").count(), 1, "{first}");
-        assert!(!origin(&records, "").contains("revision"));
+        assert_eq!(first, "# Times of every storage format on h200");
+        assert!(text.contains("\n- Device: h200, NVIDIA H200, driver "), "{text}");
+        assert!(text.contains("\n- Revision: abc1234\n- Kernels: "), "{text}");
+        assert_eq!(text.matches("stcsr=").count(), 1, "{text}");
+        assert!(!origin(&records, "").contains("Revision"));
         assert_eq!(origin(&[], "abc1234"), "");
     }
 
