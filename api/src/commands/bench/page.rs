@@ -163,11 +163,18 @@ fn speed_ups(records: &[Record]) -> Vec<SpeedUps> {
 /// Markdown: the result over all matrices, in a sentence for each precision.
 fn result(records: &[Record]) -> String {
     let sentence = |of: &SpeedUps| {
-        let SpeedUps { precision, matrices, original, least, .. } = of;
+        let SpeedUps { precision, matrices, original, any, least } = of;
+        let matrices = match matrices {
+            1 => "1 matrix".to_string(),
+            count => format!("geometric mean over {count} matrices, worst {least:.2}"),
+        };
+        let permuted = match any > original {
+            true => format!("; {any:.3} times if x and y may stay in a permuted basis"),
+            false => String::new(),
+        };
         format!(
             "In {precision} the fastest candidate is {original:.3} times as fast as the baseline \
-             (geometric mean over {matrices} matrices, original basis), {least:.2} times on the \
-             worst matrix.\n"
+             ({matrices}){permuted}.\n"
         )
     };
     speed_ups(records).iter().map(sentence).collect()
