@@ -4,7 +4,8 @@ use anyhow::Result;
 use ellect::model::AtSight;
 
 use crate::case::Case;
-use crate::evaluate::{self, Report, rules};
+use crate::evaluate::{self, Report, Row, rules};
+use crate::figures::MODEL;
 use crate::plot;
 use crate::replay::{best_s, geometric_mean, least};
 use crate::train::{Predicted, Settings, Trained};
@@ -16,12 +17,21 @@ const WORST: usize = 10;
 pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
     let model = &trained.model;
     let mut text = format!(
-        "# Model of {} in {}\n\nPredicts the time of one product of every candidate: one regressor \
-         a format, of the logarithm of a ratio of times, by {}, the plan that cross-validation over \
-         families found best.\n\n",
+        "# Model of {} in {}\n\nThe model predicts the time of one product y = A x for every \
+         candidate (a storage format with its parameters). Each format has one regressor of the \
+         logarithm of a ratio of times. All use the plan '{}', which had the least regret in \
+         cross-validation over families of matrices. The tables below score the choices that the \
+         predictions lead to, on matrices of families held out of the training.",
         model.device, model.precision, model.plan
-    )
-    .to_string();
+    );
+    if let Some(Row { all, .. }) = report.rows.iter().find(|row| row.rule == MODEL) {
+        text += &format!(
+            " The choice by predictions alone reaches {:.4} of the speed of the best candidate \
+             (geometric mean over {} matrices), {:.4} on the worst matrix.",
+            all.best_over_chosen, all.cases, all.worst
+        );
+    }
+    text += "\n\n";
     text += &format!(
         "| | |\n|---|---|\n| schema | {} |\n| data hash | {} |\n| seed | {} |\n| commit | {} |\n\
          | features | {} |\n| formats | {} |\n\n",
@@ -32,14 +42,16 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
         model.features.len(),
         model.formats.keys().cloned().collect::<Vec<_>>().join(", ")
     );
-    text += "Plans, by the root mean square of regret, the time of the choice over the best one, less \
-         1:\n\n| plan | regret |\n|---|---|\n";
+    text += "A plan is a learner and the quantity that its trees multiply: the estimate by closed \
+             formulas, the byte floor (time to move the format's bytes), or their mean. Regret is time \
+             of the choice / best measured time - 1.\n\n| plan | regret (root mean square) |\n|---|---|\n";
     for (plan, score) in model.scores.iter().filter(|(name, _)| name.contains("_over_the_")) {
         text += &format!("| {} | {score:.4} |\n", plan.replace('_', " "));
     }
     text += &format!("\n{}\n", report.markdown());
-    text += "## Where it fails\n\n| matrix | class | chosen | best | best/chosen | confidence |\n\
-             |---|---|---|---|---|---|\n";
+    text += "## Worst choices\n\nThe candidate with the least predicted time against the candidate \
+             with the best measured time.\n\n| matrix | class | chosen | best | best/chosen | \
+             confidence |\n|---|---|---|---|---|---|\n";
     for (ratio, case, predicted, chosen, best) in worst(cases, &trained.predicted) {
         text += &format!(
             "| {} | {} | {chosen} | {best} | {ratio:.3} | {:.2} |\n",
@@ -48,7 +60,8 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
             predicted.confidence
         );
     }
-    text += "\n## Confidence\n\n| confidence | matrices | best/chosen |\n|---|---|---|\n";
+    text += "\n## Confidence\n\nConfidence is 1 for a matrix of \
+             the training set and falls toward 0 far from all of them.\n\n| confidence | matrices | best/chosen, geometric mean |\n|---|---|---|\n";
     for (low, high) in [(0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.01)] {
         let within = cases.iter().zip(&trained.predicted);
         let within = within.filter(|(_, p)| p.confidence >= low && p.confidence < high);
@@ -56,12 +69,16 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
         let (count, mean) = (ratios.len(), geometric_mean(ratios.into_iter()));
         text += &format!("| {low} to {:.2} | {count} | {mean:.3} |\n", f64::min(high, 1.0));
     }
-    text + "\n## Rules of thumb\n\nA tree by linfa over features that a person can see; it explains \
-            and does not choose.\n\n```\n"
+    text + "\n## Rules of thumb\n\nA decision tree (linfa) over features that a reader can check by \
+            eye. It explains choices and makes none.\n\n```\n"
         + &model.rules.text()
-        + "```\n\n## When it looks\n\nA tree by linfa over the lengths of rows and the products to \
-           come, trained on whether features, estimates and conversion paid beside what is taken \
-           without a look; what is prepared by effort predict asks it first.\n\n```\n"
+        + "```\n\n## When to analyse the matrix\n\nA decision tree (linfa) over row lengths and the \
+           number of products. Effort `predict` asks it before anything else. It was trained on \
+           whether features, estimates and conversion together cost less than they save over the \
+           choice without analysis. `look`: analyse the matrix; `stay`: do not. `spmvs`: number of \
+           products; `reading_share`: time to read all row lengths / time of all products with the \
+           baseline; `sampling_share`: the same for sampling entries; `longest_row_a_us`: nonzeros of \
+           the longest row per microsecond of a product.\n\n```\n"
         + &model.look.text()
         + "```\n"
         + &at_sight(&model.sight)
@@ -72,8 +89,10 @@ fn at_sight(sight: &[AtSight]) -> String {
     if sight.is_empty() {
         return String::new();
     }
-    let text = "\n## What it takes without a look\n\nThe same where it does not look: the first of these \
-                that takes less, conversion counted, than what is taken without it.\n";
+    let text = "\n## Choice without analysis\n\nThese trees choose a candidate where the matrix is not \
+                analysed. The first tree that names a candidate decides; `stay` passes on to the next, \
+                and the last `stay` keeps the baseline. A tree names its candidate where that takes \
+                less time, conversion included, than the choice without the tree.\n";
     let tree = |at_sight: &AtSight| format!("\n```\n{}```\n", at_sight.rules.text());
     text.to_string() + &sight.iter().map(tree).collect::<String>()
 }

@@ -27,6 +27,15 @@ use crate::tree::{self, row_statistics};
 /// Matrices of at least so many nonzeros are reported alone too.
 pub const LARGE_NNZ: u64 = 1_000_000;
 
+/// The terms of the tables of a report.
+const LEGEND: &str = "\
+Best/chosen: best measured time / measured time of the choice, as a geometric mean; 1 is perfect. The \
+baseline is cuSPARSE's CSR product with preprocessing on a GPU and `csr` on a host. The table of rules \
+gives every class of matrices equal weight in speed-ups; totals give every matrix equal weight. A total \
+is the time of all products with analysis, feature counting and conversion. Best possible: all times \
+known, nothing analysed. Analysed: share of matrices analysed on the host or with features counted on \
+the GPU. Class held out: the model saw no matrix of the class, not only none of the family.";
+
 /// The depth of the tree over row statistics.
 const DEPTH: usize = 6;
 
@@ -298,9 +307,11 @@ fn by_timing_all(cases: &[Case]) -> Choices {
 
 /// What the model takes for a million products, near ties settled toward the cheaper conversion.
 fn with_ties_settled(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of("model, a million products, near ties settled", cases, |i, case| {
-        for_total(case, &predicted[i], 1_000_000)
-    })
+    Choices::of(
+        "model, 1,000,000 products, ties within 2 % to the cheaper conversion",
+        cases,
+        |i, case| for_total(case, &predicted[i], 1_000_000),
+    )
 }
 
 /// What a tree over row statistics takes that saw none of the family: the format, in the variant
@@ -433,8 +444,8 @@ impl Report {
     pub fn markdown(&self) -> String {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let mut text = format!(
-            "## {} in {}\n\n{} matrices of {} families, {} of at least {LARGE_NNZ} nonzeros, {} \
-             candidates timed; {}; {}.\n\n",
+            "## {} in {}\n\n{} matrices of {} families ({} with at least {LARGE_NNZ} nonzeros), {} \
+             timed candidates. Plan: {}. {}.\n\n{LEGEND}\n\n",
             self.device,
             self.precision,
             self.cases,
@@ -443,16 +454,16 @@ impl Report {
             self.trials,
             self.plan,
             match (self.as_is, self.profile_too) {
-                (true, _) => "the model as it is, on these records",
+                (true, _) => "The model is used as it is; it did not learn from these records",
                 (false, true) =>
-                    "no family on both sides of a split, of models or of the device's profile",
+                    "Cross-validation holds each family out of both the model and the device's profile",
                 (false, false) =>
-                    "no family on both sides of a split, of models; the device's profile was not fitted anew",
+                    "Cross-validation holds each family out of the model; the device's profile is not refitted",
             }
         );
         text += &figures::markdown(&self.figures);
-        text += "\n| rule | best/chosen | worst | on | over incumbent | slower by 2 % | nnz >= 1e6: \
-                 best/chosen | worst | over incumbent |\n";
+        text += "\n| rule | best/chosen | worst | on matrix | speed-up over baseline | over 2 % slower \
+                 | nnz >= 1e6: best/chosen | worst | speed-up over baseline |\n";
         text += "|---|---|---|---|---|---|---|---|---|\n";
         for Row { rule, all, large } in &self.rows {
             let large = large.as_ref().map_or_else(
@@ -470,29 +481,29 @@ impl Report {
         }
         if let Some(Again { cases, best_over_chosen, worst, worst_source }) = &self.again {
             text += &format!(
-                "\nTiming itself: of {cases} matrices where what is near the best was timed in two \
-                 runs, what was fastest in the first reaches {best_over_chosen:.4} of the best in \
-                 the second, {worst:.3} on {worst_source}.\n"
+                "\nRepeatability of the timing: on {cases} matrices the candidates near the best \
+                 were timed in two runs. The fastest of the first run reaches \
+                 {best_over_chosen:.4} of the best in the second, at worst {worst:.3} \
+                 ({worst_source}).\n"
             );
         }
-        text += "\n| products | total over incumbent, features and conversion counted | the least \
-                 total, without a look | slower by 2 % | looked at | else in csr | in fused pcsr |\n\
+        text += "\n| products | total: speed-up over baseline | best possible | over 2 % slower | \
+                 analysed | not analysed: csr | not analysed: fused pcsr |\n\
                  |---|---|---|---|---|---|---|\n";
         for Total { spmvs, speedup, best, losses, looked, csr, pcsr } in &self.totals {
             let shares = [losses, looked, csr, pcsr].map(|share| percent(*share));
             text += &format!("| {spmvs} | {speedup:.3} | {best:.3} | {} |\n", shares.join(" | "));
         }
         if !self.there.is_empty() {
-            text += "\n| products with a matrix that the device holds | total over incumbent, features \
-                     that it counts and conversion counted | slower by 2 % | features counted |\n\
-                     |---|---|---|---|\n";
+            text += "\n| products, matrix on the device | total: speed-up over baseline | over 2 % \
+                     slower | features counted |\n|---|---|---|---|\n";
         }
         for Total { spmvs, speedup, losses, looked, .. } in &self.there {
             let [losses, looked] = [losses, looked].map(|share| percent(*share));
             text += &format!("| {spmvs} | {speedup:.3} | {losses} | {looked} |\n");
         }
-        text += "\n| class | matrices | best/chosen | over incumbent | confidence | never seen: \
-                 best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";
+        text += "\n| class | matrices | best/chosen | speed-up over baseline | confidence | class held \
+                 out: best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";
         for class in &self.classes {
             let shown = |value: Option<f64>| value.map_or("-".into(), |v| format!("{v:.3}"));
             text += &format!(

@@ -99,20 +99,25 @@ impl Figures<'_> {
         };
         let row = |rule: &str| self.rows.iter().find(|row| row.rule == rule);
         if let Some(Row { all, .. }) = row(MODEL) {
-            let name = "prediction alone: best / chosen";
+            let name = "model: best/chosen";
             figure("prediction", name, all.best_over_chosen, AtLeast(0.985));
-            figure("prediction_worst", "the same, worst matrix", all.worst, AtLeast(0.85));
+            figure("prediction_worst", "model: worst best/chosen", all.worst, AtLeast(0.85));
         }
         if let Some(Row { all, .. }) = row(TWO_TIMED) {
-            let name = "best 2 timed: best / chosen";
+            let name = "model, best 2 timed: best/chosen";
             figure("two_timed", name, all.best_over_chosen, AtLeast(0.998));
-            figure("two_timed_worst", "the same, worst matrix", all.worst, AtLeast(0.95));
+            figure(
+                "two_timed_worst",
+                "model, best 2 timed: worst best/chosen",
+                all.worst,
+                AtLeast(0.95),
+            );
         }
         if let Some(Row { all, .. }) = row(MEASURE) {
-            let name = "effort measure, 3 and 1 timed: best / chosen";
+            let name = "effort measure (3 by model, 1 by estimate timed): best/chosen";
             figure("measured", name, all.best_over_chosen, AtLeast(0.998));
-            figure("measured_worst", "the same, worst matrix", all.worst, AtLeast(0.95));
-            let name = "effort measure: share slower than the incumbent by over 2 %";
+            figure("measured_worst", "effort measure: worst best/chosen", all.worst, AtLeast(0.95));
+            let name = "effort measure: share of matrices over 2 % slower than the baseline";
             figure("measure_losses", name, all.losses, AtMost(0.0));
         }
         for total in self.totals {
@@ -120,34 +125,36 @@ impl Figures<'_> {
             let Some(TotalGoal { losses, speedup, least, .. }) = TOTALS.iter().find(of) else {
                 continue;
             };
-            let name = format!("the same of the total for {} products", total.spmvs);
+            let name = format!("total for {} products: share over 2 % slower", total.spmvs);
             figure(losses, &name, total.losses, AtMost(0.005));
-            let name = format!("speed-up of the total for {} products", total.spmvs);
+            let name = format!("total for {} products: speed-up", total.spmvs);
             figure(speedup, &name, total.speedup, AtLeast(*least));
         }
         for total in self.there {
             let of = |goal: &&TotalGoal| goal.spmvs == total.spmvs;
             let Some(goal) = THERE.iter().find(of) else { continue };
-            let of = format!("of the total for {} products, matrix on the device", total.spmvs);
-            figure(goal.losses, &format!("share slower {of}"), total.losses, AtMost(0.005));
-            figure(goal.speedup, &format!("speed-up {of}"), total.speedup, AtLeast(goal.least));
+            let of = format!("total for {} products, matrix on the device", total.spmvs);
+            let losses = format!("{of}: share over 2 % slower");
+            figure(goal.losses, &losses, total.losses, AtMost(0.005));
+            let speedup = format!("{of}: speed-up");
+            figure(goal.speedup, &speedup, total.speedup, AtLeast(goal.least));
         }
         if let Some(large) = row(MEASURE).and_then(|row| row.large.as_ref()) {
             let least = match precision {
                 Precision::F64 => 1.6,
                 Precision::F32 => 1.9,
             };
-            let name = "speed-up over the incumbent, nnz >= 1e6, classes in equal parts";
+            let name = "effort measure, nnz >= 1e6: speed-up, classes weighted equally";
             figure("speedup_large", name, large.speedup, AtLeast(least));
         }
-        let name = "median error of times within 2x of the best";
+        let name = "median relative error of predictions, candidates within 2x of the best";
         figure("median_error", name, self.median_error, AtMost(0.08));
         if let Some(Row { all, .. }) = row(ESTIMATE) {
-            let name = "estimate alone: best / chosen";
+            let name = "estimate: best/chosen";
             figure("estimate", name, all.best_over_chosen, AtLeast(0.93));
         }
         if let Some(confidence) = self.confidence {
-            let name = "confidence in classes never seen, over that with kin of the class seen";
+            let name = "mean confidence: class held out / family held out";
             figure("unseen_confidence", name, confidence, AtMost(1.0));
         }
         figures
@@ -193,7 +200,8 @@ pub fn scores_of_totals(totals: &[Total], there: &[Total]) -> Vec<(String, f64)>
 
 /// The table of figures, as Markdown.
 pub fn markdown(figures: &[Figure]) -> String {
-    let mut text = "| figure | value | goal | reached | |\n|---|---|---|---|---|\n".to_string();
+    let mut text =
+        "| figure | value | goal | reached before | |\n|---|---|---|---|---|\n".to_string();
     for figure in figures {
         let bound = match figure.bound {
             Bound::AtLeast(least) => format!(">= {least}"),

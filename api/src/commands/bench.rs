@@ -1,8 +1,9 @@
 //! `ellect bench`: candidates timed over many matrices, and the table of results.
 
 mod features;
+mod page;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ use ellect::read::{self, Limits};
 use ellect::structure::Structure;
 use ellect::{Csr, Precision, Scalar, wisdom};
 use ellect_training::corpus::stem;
-use ellect_training::geometric_mean;
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
@@ -116,7 +116,8 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     };
     records.retain(|record| record.matrix.contains(&bench.named));
     if !bench.json {
-        print(&(origin(&records, &bench.commit) + &table(&records) + &summary(&records)))?;
+        print(&page::head(&records, &bench.commit))?;
+        print(&(bench.made_by() + &page::summary(&records) + &page::table(&records)))?;
     }
     Ok(Answer::Yes)
 }
@@ -193,6 +194,23 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
 }
 
 impl Bench {
+    /// Markdown: the command that prints this page again; empty where nothing was recorded.
+    fn made_by(&self) -> String {
+        if self.records.is_empty() {
+            return String::new();
+        }
+        let mut command = String::from("ellect bench");
+        for path in &self.records {
+            command += &format!(" --records {}", path.display());
+        }
+        for (option, text) in [("named", &self.named), ("commit", &self.commit)] {
+            if !text.is_empty() {
+                command += &format!(" --{option} '{text}'");
+            }
+        }
+        format!("- Printed by: `{command}`\n")
+    }
+
     /// Calls `each` with the name of each matrix and the matrix.
     fn matrices(&self, each: &mut dyn FnMut(&str, &Csr<f64>) -> Result<()>) -> Result<()> {
         if self.class.is_empty() && self.file.is_empty() {
@@ -256,155 +274,23 @@ fn one<T: Scalar>(
     Ok(())
 }
 
-/// Markdown: how, on what and by what the records were timed, each driver and kernel once.
-fn origin(records: &[Record], commit: &str) -> String {
-    let timed = records.iter().map(|record| &record.measurement);
-    let timed = timed.filter(|m| matches!(m.outcome, Outcome::Timed(_)));
-    let (mut drivers, mut kernels, mut protocol) = (BTreeSet::new(), BTreeSet::new(), None);
-    for m in timed {
-        let from = &m.provenance;
-        let state = from.state.as_deref();
-        let name = state.and_then(|state| state.name.clone());
-        let version = state.and_then(|state| state.driver_version.as_ref());
-        let parts =
-            [Some(m.device.clone()), name, version.map(|version| format!("driver {version}"))];
-        let parts = parts.into_iter().flatten().chain([from.driver.clone()]);
-        drivers.insert(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", "));
-        kernels.extend(from.kernels.split(',').filter(|kernel| !kernel.is_empty()));
-        protocol.get_or_insert(m.protocol.version);
-    }
-    let Some(protocol) = protocol else { return String::new() };
-    let mut text = format!("Device {}", Vec::from_iter(drivers).join("; "));
-    if !commit.is_empty() {
-        text += &format!("; revision {commit}");
-    }
-    text += &format!("; kernels {}.\n", Vec::from_iter(kernels).join(", "));
-    text += &format!(
-        "Protocol {protocol}: median of samples, copies of the matrix and of x taking turns.\n"
-    );
-    text += "Over CSR: the time of the incumbent in the same run, over the time measured.\n";
-    text += "Floor: the time that the bytes of CSR with 4-byte indices, x and y take at the \
-             device's read bandwidth, over the time measured.\n";
-    text
-}
-
-/// Markdown: for each matrix and precision the incumbent, and the best candidate of each format.
-fn table(records: &[Record]) -> String {
-    let mut text = String::new();
-    let mut groups: BTreeMap<(usize, Precision), Vec<&Record>> = BTreeMap::new();
-    let mut order: Vec<String> = Vec::new();
-    for record in records {
-        let key = format!("{} ({} basis)", record.matrix, record.measurement.basis);
-        let at = order.iter().position(|known| *known == key).unwrap_or_else(|| {
-            order.push(key);
-            order.len() - 1
-        });
-        groups.entry((at, record.measurement.precision)).or_default().push(record);
-    }
-    for ((at, precision), mut group) in groups {
-        group.retain(|r| r.spmv_s().is_some());
-        group.sort_by(|a, b| {
-            a.spmv_s().partial_cmp(&b.spmv_s()).unwrap_or(std::cmp::Ordering::Equal)
-        });
-        let Some(first) = group.first() else { continue };
-        let Some((base, base_s)) = incumbent(&group, None) else { continue };
-        text += &format!(
-            "\n## {}, {precision}\n{} rows, {} nonzeros\n\n",
-            order[at], first.nrows, first.nnz
-        );
-        text += "| candidate | us | over CSR | floor | conversion in products |\n|---|---|---|---|---|\n";
-        let mut seen = Vec::new();
-        for r in &group {
-            let format = r.measurement.candidate.split(':').next().unwrap_or_default().to_string();
-            let is_base = std::ptr::eq(*r, base);
-            let again = r.measurement.candidate == base.measurement.candidate;
-            if !is_base && (again || seen.contains(&format)) {
-                continue;
-            }
-            seen.push(format);
-            let Some(s) = r.spmv_s() else { continue };
-            let csr_s = incumbent(&group, Some(r.run)).map_or(base_s, |(_, own_s)| own_s);
-            let convert_s = r.measurement.cost().map_or(0.0, |cost| cost.convert_s);
-            text += &format!(
-                "| {} | {:.1} | {:.2} | {} | {:.0} |\n",
-                r.measurement.candidate,
-                s * 1e6,
-                csr_s / s,
-                floor(r, s),
-                convert_s / s
-            );
-        }
-    }
-    text
-}
-
-/// Markdown: how many times as fast as the incumbent the best candidates are, over all matrices,
-/// in their own basis and where another order of rows and columns may be had too.
-fn summary(records: &[Record]) -> String {
-    let mut matrices: BTreeMap<(Precision, &str), Vec<&Record>> = BTreeMap::new();
-    for record in records.iter().filter(|record| record.spmv_s().is_some()) {
-        matrices.entry((record.measurement.precision, &record.matrix)).or_default().push(record);
-    }
-    // How many times as fast the best candidates are: in the original basis, and in any.
-    let speed_ups = |group: &Vec<&Record>| {
-        let is_original = |record: &&Record| record.measurement.basis == Basis::Original;
-        let original: Vec<&Record> = group.iter().copied().filter(is_original).collect();
-        let (_, first_s) = incumbent(&original, None)?;
-        let mut best = [0.0_f64; 2];
-        for record in group {
-            let csr_s = incumbent(&original, Some(record.run)).map_or(first_s, |(_, own_s)| own_s);
-            let speed_up = csr_s / record.spmv_s()?;
-            best[1] = best[1].max(speed_up);
-            if is_original(record) {
-                best[0] = best[0].max(speed_up);
-            }
-        }
-        Some(best)
-    };
-    let mut text = String::from(
-        "\n## All matrices\n\n| precision | matrices | best over CSR, geometric mean | in any basis \
-         | least |\n|---|---|---|---|---|\n",
-    );
-    for precision in Precision::ALL {
-        let of = matrices.iter().filter(|((of, _), _)| *of == precision);
-        let speed_ups: Vec<[f64; 2]> = of.filter_map(|(_, group)| speed_ups(group)).collect();
-        if speed_ups.is_empty() {
-            continue;
-        }
-        let [original, any] = [0, 1].map(|i| geometric_mean(speed_ups.iter().map(|s| s[i])));
-        let least = speed_ups.iter().map(|s| s[0]).fold(f64::INFINITY, f64::min);
-        let count = speed_ups.len();
-        text += &format!("| {precision} | {count} | {original:.3} | {any:.3} | {least:.2} |\n");
-    }
-    text
-}
-
-/// Share of the CSR byte floor that a time reaches; empty for devices without a profile here.
-fn floor(record: &Record, s: f64) -> String {
-    let devices = ellect::device::Device::shipped();
-    let Some(device) = devices.iter().find(|d| d.name == record.measurement.device) else {
-        return String::new();
-    };
-    let w = record.measurement.precision.bytes();
-    let bytes = record.nnz * (4 + w) + record.nrows * (4 + w) + record.ncols * w;
-    format!("{:.2}", bytes as f64 / device.read_gbps / 1e9 / s)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::page::{head, summary, table};
     use super::*;
 
     #[test]
     fn the_table_says_where_its_records_come_from() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/results/h200.jsonl");
         let records = recorded(&path, 0).expect("the records that ship");
-        let text = origin(&records, "abc1234");
+        let text = head(&records, "abc1234");
         let first = text.lines().next().expect("a line");
-        assert!(first.starts_with("Device h200, NVIDIA H200, driver "), "{first}");
-        assert!(first.contains("; revision abc1234; kernels "), "{first}");
-        assert_eq!(first.matches("stcsr=").count(), 1, "{first}");
-        assert!(!origin(&records, "").contains("revision"));
-        assert_eq!(origin(&[], "abc1234"), "");
+        assert_eq!(first, "# Times of every storage format on h200");
+        assert!(text.contains("\n- Device: h200, NVIDIA H200, driver "), "{text}");
+        assert!(text.contains("\n- Revision: abc1234\n- Kernels: "), "{text}");
+        assert_eq!(text.matches("stcsr=").count(), 1, "{text}");
+        assert!(!head(&records, "").contains("Revision"));
+        assert_eq!(head(&[], "abc1234"), "");
     }
 
     #[test]

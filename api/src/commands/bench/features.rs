@@ -20,8 +20,8 @@ const TIMES: usize = 20;
 /// Times that a GPU's own part is timed.
 const GPU_TIMES: usize = 5;
 
-const HEAD: &str = "| matrix | precision | nonzeros | features us | until known us | product us | \
-                    products |\n|---|---|---|---|---|---|---|\n";
+const HEAD: &str = "| matrix | precision | nonzeros | features (us) | known on host (us) | product \
+                    (us) | features / product |\n|---|---|---|---|---|---|---|\n";
 
 /// Prints the table; the answer is no where the features are not those of the host.
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
