@@ -14,7 +14,7 @@ use std::time::Instant;
 use crate::choose::{self, Choice, NEAR_TIE, Ranked, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Kind;
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Basis, Candidate, Layout};
 use crate::model::ALWAYS_LOOK;
 use crate::operator::PreparedOperator;
@@ -122,7 +122,9 @@ impl<T: Scalar> LazyOperator<T> {
                 Err(error) => refused = Some(error),
             }
         }
-        Err(refused.unwrap_or_else(|| Error::Device("there is no CSR".into())))
+        Err(refused.unwrap_or_else(|| {
+            Error::device(DeviceFault::Unsupported, "no candidate multiplies the CSR arrays")
+        }))
     }
 
     /// y = alpha A x + beta y, as [`PreparedOperator::apply`]; may convert the matrix before.
@@ -418,7 +420,7 @@ mod tests {
             [Some("hll"), Some("pjds"), Some("ell")]
         );
         assert_eq!(made("hll pjds ell"), None);
-        let failing = |_: &Candidate| Err::<(), _>(Error::Device("gone".into()));
+        let failing = |_: &Candidate| Err::<(), _>(Error::device(DeviceFault::Failed, "gone"));
         plan.first(failing).expect_err("what is no refusal is told");
     }
 

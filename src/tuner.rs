@@ -59,7 +59,7 @@ impl Tuner {
     /// (feature `cuda`), or a profile as [`crate::device::find`] finds it.
     ///
     /// # Errors
-    /// [`Error::Device`] where there is none.
+    /// [`Error::UnknownDevice`] where there is none; [`Error::Device`] where it does not open.
     pub fn open(name: &str) -> Result<Self> {
         Ok(Tuner::with_meter(Meter::open(name, &crate::device::data_dir())?))
     }

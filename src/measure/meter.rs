@@ -20,6 +20,18 @@ use crate::scalar::Scalar;
 use crate::structure::Structure;
 
 /// A device that candidates can be timed on, or only be estimated for.
+///
+/// ```
+/// use ellect::{Error, device};
+/// use ellect::measure::Meter;
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert!(Meter::of(device::find("cpu")?).check().is_ok());
+/// let absent = Meter::of(device::find("h200")?).check();
+/// assert!(matches!(absent, Err(Error::AbsentDevice { .. })));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Meter {
     device: Device,
@@ -57,7 +69,7 @@ impl Meter {
     /// name is a profile; the profile of either is the one saved under `data` where there is one.
     ///
     /// # Errors
-    /// [`Error::Device`] where there is none.
+    /// [`Error::UnknownDevice`] where there is none; [`Error::Device`] where it does not open.
     pub fn open(name: &str, data: &std::path::Path) -> Result<Self> {
         match name.strip_prefix("cuda:") {
             Some(index) => Meter::open_gpu(name, index, data),
@@ -69,7 +81,7 @@ impl Meter {
     fn open_gpu(name: &str, index: &str, data: &std::path::Path) -> Result<Self> {
         // One name for one GPU: not cuda:00.
         let parsed = index.parse().ok().filter(|parsed: &u32| parsed.to_string() == index);
-        let gpu = device::cuda::Gpu::open(parsed.ok_or_else(|| device::unknown(name))?)?;
+        let gpu = device::cuda::Gpu::open(parsed.ok_or_else(|| device::unknown(name, ""))?)?;
         let own = gpu.profile();
         let device = device::saved(&own.name, data)?.unwrap_or_else(|| own.clone());
         Ok(Meter { gpu: Some(Arc::new(gpu)), ..Meter::of(device) })
@@ -77,10 +89,10 @@ impl Meter {
 
     #[cfg(not(feature = "cuda"))]
     fn open_gpu(name: &str, _index: &str, _data: &std::path::Path) -> Result<Self> {
-        Err(Error::Device(format!(
-            "{name} needs a program built with the feature cuda; there are: {}",
-            device::names().join(", ")
-        )))
+        Err(device::unknown(
+            name,
+            "GPUs of this machine need a program built with the feature cuda",
+        ))
     }
 
     /// Converts a matrix for this device: on its GPU, where it is one of this machine, else for the
@@ -111,14 +123,12 @@ impl Meter {
     /// The GPU that this process opened.
     ///
     /// # Errors
-    /// [`Error::Device`] where it opened none.
+    /// [`Error::AbsentDevice`] where it opened none.
     #[cfg(feature = "cuda")]
     pub fn gpu(&self) -> Result<&Arc<device::cuda::Gpu>> {
         self.gpu.as_ref().ok_or_else(|| {
-            Error::Device(format!(
-                "{} is no GPU that this process opened; open one as cuda:0",
-                self.device.name
-            ))
+            let remedy = "open a GPU of it, as cuda:0".to_string();
+            Error::AbsentDevice { name: self.device.name.clone(), remedy }
         })
     }
 
@@ -140,7 +150,7 @@ impl Meter {
     /// Checks that candidates can be timed on the device.
     ///
     /// # Errors
-    /// [`Error::Device`] where they cannot.
+    /// [`Error::AbsentDevice`] where they cannot.
     pub fn check(&self) -> Result<()> {
         if self.worker.is_some() {
             return Ok(());
@@ -151,11 +161,12 @@ impl Meter {
         }
         match self.device.kind {
             Kind::Host => Ok(()),
-            Kind::Gpu => Err(Error::Device(format!(
-                "{} is not on this machine, so nothing can be timed on it: name cpu, or cuda:0 for \
-                 this machine's first GPU; a choice for it takes effort estimate or predict",
-                self.device.name
-            ))),
+            Kind::Gpu => Err(Error::AbsentDevice {
+                name: self.device.name.clone(),
+                remedy: "name cpu, or cuda:0 for this machine's first GPU; a choice for it takes \
+                         effort estimate or predict"
+                    .to_string(),
+            }),
         }
     }
 

@@ -25,7 +25,7 @@ use super::provenance::all_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance};
 use crate::csr::Csr;
 use crate::device::{Device, Kind};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Basis, Target};
 use crate::scalar::{Precision, Scalar};
@@ -49,7 +49,42 @@ enum Hello {
     /// It can time on this device.
     Ready { device: Box<Device>, driver: String },
     /// It cannot.
-    Unable(String),
+    Unable(Unable),
+}
+
+/// Why the child cannot time: an error of its device, to be raised again by the parent.
+#[derive(Serialize, Deserialize)]
+enum Unable {
+    /// [`Error::UnknownDevice`].
+    Unknown { name: String, known: Vec<String>, remedy: String },
+    /// [`Error::AbsentDevice`].
+    Absent { name: String, remedy: String },
+    /// [`Error::Device`].
+    Device { fault: DeviceFault, what: String },
+    /// Any other error, as its message.
+    Other(String),
+}
+
+impl From<Error> for Unable {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::UnknownDevice { name, known, remedy } => Unable::Unknown { name, known, remedy },
+            Error::AbsentDevice { name, remedy } => Unable::Absent { name, remedy },
+            Error::Device { fault, what } => Unable::Device { fault, what },
+            error => Unable::Other(error.to_string()),
+        }
+    }
+}
+
+impl From<Unable> for Error {
+    fn from(why: Unable) -> Self {
+        match why {
+            Unable::Unknown { name, known, remedy } => Error::UnknownDevice { name, known, remedy },
+            Unable::Absent { name, remedy } => Error::AbsentDevice { name, remedy },
+            Unable::Device { fault, what } => Error::Device { fault, what },
+            Unable::Other(what) => Error::Device { fault: DeviceFault::Process, what },
+        }
+    }
 }
 
 /// What the child is sent.
@@ -104,7 +139,8 @@ impl Worker {
     /// opened its device.
     ///
     /// # Errors
-    /// [`Error::Device`] where the program does not start or cannot time on the device.
+    /// [`Error::UnknownDevice`] and [`Error::AbsentDevice`] as [`Meter::open`](super::Meter::open) and
+    /// [`Meter::check`](super::Meter::check); [`Error::Device`] where the program does not start.
     pub fn start(program: PathBuf, arguments: Vec<OsString>) -> Result<Self> {
         let (running, device, driver) = Running::start(&program, &arguments)?;
         Ok(Worker {
@@ -207,11 +243,12 @@ impl Worker {
         self.deaths += u32::from(!cut);
         if self.deaths >= MOST_DEATHS {
             self.deaths = 0;
-            return Err(Error::Device(format!(
+            let what = format!(
                 "{MOST_DEATHS} candidates in a row ended the process that measures on {}, \
                  {candidate} the last one: {reason}",
                 self.device.name
-            )));
+            );
+            return Err(Error::device(DeviceFault::Process, what));
         }
         Ok(Measurement {
             fingerprint: matrix.pattern,
@@ -269,7 +306,8 @@ struct Running {
 impl Running {
     fn start(program: &PathBuf, arguments: &[OsString]) -> Result<(Self, Device, String)> {
         let unable = |what: String| {
-            Error::Device(format!("the measuring process {}: {what}", program.display()))
+            let what = format!("the measuring process {}: {what}", program.display());
+            Error::device(DeviceFault::Process, what)
         };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -287,7 +325,7 @@ impl Running {
         };
         match running.within(START_LIMIT, |_, from, _| receive::<Hello>(from)) {
             Ok(Hello::Ready { device, driver }) => Ok((running, *device, driver)),
-            Ok(Hello::Unable(what)) => Err(Error::Device(what)),
+            Ok(Hello::Unable(why)) => Err(why.into()),
             Err(end) => Err(unable(running.end(end))),
         }
     }
