@@ -14,7 +14,7 @@
 //! operator.apply(1.0, &[1.0, 10.0, 100.0], 0.0, &mut y)?;
 //! assert_eq!(y, [2.0, 30.0, 401.0]);
 //! if let Some(choice) = operator.choice() {
-//!     println!("{}: {}", choice.choice, choice.explanation[0]);
+//!     println!("{}: {}", choice.candidate, choice.explanation[0]);
 //! }
 //! # Ok(())
 //! # }

@@ -395,7 +395,7 @@ fn first_that_suits<O>(
     mut prepare: impl FnMut(&Candidate) -> Result<O>,
 ) -> Result<O> {
     loop {
-        match prepare(&choice.choice) {
+        match prepare(&choice.candidate) {
             Err(Error::Refused { candidate, reason }) if choice.ranking.len() > 1 => {
                 let Ranked { candidate: refused, source, .. } = choice.ranking.remove(0);
                 let timed = |ranked: &Ranked| ranked.source == Source::Measured;
@@ -411,7 +411,7 @@ fn first_that_suits<O>(
                 ));
                 let reason = Refusal::new(reason);
                 choice.refused.push(Refused { candidate: refused, reason });
-                choice.choice = choice.ranking[0].candidate.clone();
+                choice.candidate = choice.ranking[0].candidate.clone();
             }
             made => return made,
         }
@@ -480,7 +480,7 @@ fn of_kin(model: &Model, device: &Device) -> Option<String> {
 /// The sentence on what usually wins among matrices like this one.
 fn rule_of_thumb(model: &Model, choice: &Choice) -> Option<String> {
     let (met, format) = model.rules.walk(|name| choice.features.get(name))?;
-    let usual = match format == choice.choice.format.name() {
+    let usual = match format == choice.candidate.format.name() {
         true => "usually wins, as here",
         false => "usually wins; this matrix differs",
     };
@@ -507,7 +507,7 @@ fn few(choice: &Choice, estimated: &Choice) -> Vec<Candidate> {
     let all = choice.ranking.iter().map(|ranked| {
         let same = |other: &&Ranked| other.candidate == ranked.candidate;
         let by_estimate = estimated.ranking.iter().find(same).unwrap_or(ranked);
-        let [predicted_s, estimated_s] = [ranked, by_estimate].map(|ranked| ranked.total_us * 1e-6);
+        let [predicted_s, estimated_s] = [ranked, by_estimate].map(|ranked| ranked.total_s);
         (&ranked.candidate, Thought { predicted_s, estimated_s })
     });
     choose::best_few(all, choose::FEW).into_iter().cloned().collect()
@@ -534,7 +534,7 @@ mod tests {
             other => Ok(other.clone()),
         });
         assert_eq!(made.expect("the third suits"), ranking[2]);
-        assert_eq!(choice.choice, ranking[2]);
+        assert_eq!(choice.candidate, ranking[2]);
         assert_eq!(choice.ranking[0].candidate, ranking[2]);
         assert!(choice.refused.iter().any(|r| r.candidate == ranking[1]));
         let told = &choice.explanation[choice.explanation.len() - 2];
@@ -554,7 +554,7 @@ mod tests {
             other => Ok(other.clone()),
         });
         assert_eq!(made.expect("the next one suits"), fourth);
-        assert_eq!(choice.choice, fourth);
+        assert_eq!(choice.candidate, fourth);
         assert_eq!([0, 1].map(|at| choice.ranking[at].candidate.clone()), [fourth, second]);
     }
 

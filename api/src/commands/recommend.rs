@@ -63,9 +63,9 @@ fn text(choice: &Choice, top: usize) -> String {
     let rows = choice.ranking.iter().take(shown).map(|ranked| {
         vec![
             ranked.candidate.to_string(),
-            time(ranked.spmv_us * 1e-6),
-            time(ranked.convert_us * 1e-6),
-            time(ranked.total_us * 1e-6),
+            time(ranked.spmv_s),
+            time(ranked.convert_s),
+            time(ranked.total_s),
             bytes(ranked.bytes),
             match ranked.break_even_spmvs {
                 _ if is_csr(&ranked.candidate) => "-".into(),

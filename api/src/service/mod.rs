@@ -230,7 +230,7 @@ fn choose<T: Scalar>(
         read_s,
         choose_s = start.elapsed().as_secs_f64() - read_s,
         device = choice.device,
-        choice = %choice.choice,
+        choice = %choice.candidate,
     );
     Ok(choice)
 }
