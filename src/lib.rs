@@ -83,7 +83,7 @@ pub mod units;
 pub mod wisdom;
 pub mod write;
 
-pub use csr::{Csr, Pattern};
+pub use csr::{Csr, CsrRef, Pattern};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use operator::PreparedOperator;

@@ -11,7 +11,7 @@ use crate::choose::{
     self, CSR, Choice, Effort, Known, Ranked, Refused, Thought, Verify, Workload, is_csr,
 };
 use crate::cost::Source;
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::device::Device;
 #[cfg(feature = "cuda")]
 use crate::device::cuda::DeviceCsr;
@@ -26,6 +26,23 @@ use crate::structure::Structure;
 use crate::wisdom::{Answer, Record, Stale, StructureRecord, Wanted, Wisdom};
 
 /// Chooses and prepares for one device.
+///
+/// ```
+/// use ellect::choose::Workload;
+/// use ellect::{Tuner, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let workload = Workload { spmvs: 10_000, ..Workload::default() };
+///
+/// // For a GPU that is not here, a choice; for this machine, an operator too.
+/// let choice = Tuner::new(device::find("h200")?).recommend(&csr, &workload)?;
+/// println!("on an H200: {}", choice.candidate);
+/// let operator = Tuner::new(device::find("cpu")?).prepare(&csr, &workload)?;
+/// assert_eq!((operator.nrows(), operator.nnz()), (csr.nrows(), csr.nnz()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Tuner {
     meter: Arc<Meter>,
@@ -127,8 +144,12 @@ impl Tuner {
     /// counts what looking at it takes.
     ///
     /// # Errors
-    /// [`Error::Device`] where the effort asks for timing on a device that is not here.
-    pub fn recommend<T: Scalar>(&self, csr: &Csr<T>, workload: &Workload) -> Result<Choice> {
+    /// [`Error::AbsentDevice`] where the effort asks for timing on a device that is not here.
+    pub fn recommend<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        workload: &Workload,
+    ) -> Result<Choice> {
         self.recommend_with(csr, workload, &mut |_| ())
     }
 
@@ -136,12 +157,13 @@ impl Tuner {
     ///
     /// # Errors
     /// As there.
-    pub fn recommend_with<T: Scalar>(
+    pub fn recommend_with<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
+        let csr = csr.into();
         let structure = Structure::sampled(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
         self.decide(csr, &structure, &workload, progress)
@@ -159,11 +181,12 @@ impl Tuner {
     /// # Errors
     /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where [`Verify`] asked for a check and
     /// it failed.
-    pub fn prepare<T: Scalar>(
+    pub fn prepare<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
+        let csr = csr.into();
         #[cfg(feature = "cuda")]
         if let (true, Ok(gpu)) = (may_stay(workload), self.meter.gpu()) {
             let there = Arc::new(DeviceCsr::upload(gpu, csr)?);
@@ -177,7 +200,7 @@ impl Tuner {
     /// Chooses, with a look at the matrix where `closer` asks for one or that pays, and prepares.
     fn prepare_by<T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         workload: &Workload,
         closer: bool,
         prepare: impl Fn(&Structure<'_>, &Candidate, &Target<'_>) -> Result<PreparedOperator<T>>,
@@ -206,7 +229,7 @@ impl Tuner {
     /// Looks at the matrix and ranks every candidate.
     fn decide<T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
@@ -342,7 +365,7 @@ impl Tuner {
     /// takes. Of one that the end of the budget cuts off nothing is known.
     fn measure<T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         timed: &[Candidate],
         workload: &Workload,
@@ -516,6 +539,7 @@ fn few(choice: &Choice, estimated: &Choice) -> Vec<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::csr::Csr;
     use crate::generate;
 
     #[test]

@@ -22,7 +22,7 @@ use super::bisection::{self, Bisection};
 use super::rows::WARP;
 use super::slices::Slices;
 use super::{Params, Refusal, Storage, Target, Work};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
@@ -49,7 +49,7 @@ impl Storage for BiellFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,

@@ -34,7 +34,7 @@ use super::{
     Arg, Basis, Builder, Built, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, build, bytes_of,
 };
-use crate::csr::{Csr, Pattern};
+use crate::csr::{Csr, CsrRef, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
 use crate::structure::{Slots, Structure, inverse, padding};
@@ -89,7 +89,7 @@ impl Storage for HllduFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -321,7 +321,7 @@ mod tests {
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
         let params = Params::defaults(&HllduFormat);
         let structure = Structure::of(&csr);
-        let mut stored = HllduFormat::convert(&csr, &structure, &params, &target).expect("suits");
+        let mut stored = HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
         assert_eq!(stored.to_csr(), csr);
         let Sliced { columns, .. } = &stored.sliced;
         assert_eq!(columns.units, [0, 2, 4, 6, 10, 14, 22]);

@@ -23,7 +23,7 @@ mod tiles;
 
 use serde::{Deserialize, Serialize};
 
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::scalar::{Precision, Scalar};
@@ -317,7 +317,7 @@ pub trait Storage: Sync {
     /// # Errors
     /// [`Refusal`] where only the conversion itself could find out.
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -368,7 +368,7 @@ pub trait Format: Sync {
     /// As there.
     fn convert_f32(
         &self,
-        csr: &Csr<f32>,
+        csr: CsrRef<'_, f32>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -379,7 +379,7 @@ pub trait Format: Sync {
     /// As there.
     fn convert_f64(
         &self,
-        csr: &Csr<f64>,
+        csr: CsrRef<'_, f64>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -432,7 +432,7 @@ impl<S: Storage> Format for S {
 
     fn convert_f32(
         &self,
-        csr: &Csr<f32>,
+        csr: CsrRef<'_, f32>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -442,7 +442,7 @@ impl<S: Storage> Format for S {
 
     fn convert_f64(
         &self,
-        csr: &Csr<f64>,
+        csr: CsrRef<'_, f64>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -468,7 +468,7 @@ pub trait ConvertAs: Sized {
     /// As there.
     fn convert(
         candidate: &Candidate,
-        csr: &Csr<Self>,
+        csr: CsrRef<'_, Self>,
         structure: &Structure<'_>,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<Self>>, Refusal>
@@ -479,7 +479,7 @@ pub trait ConvertAs: Sized {
 impl ConvertAs for f32 {
     fn convert(
         candidate: &Candidate,
-        csr: &Csr<f32>,
+        csr: CsrRef<'_, f32>,
         structure: &Structure<'_>,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f32>>, Refusal> {
@@ -490,7 +490,7 @@ impl ConvertAs for f32 {
 impl ConvertAs for f64 {
     fn convert(
         candidate: &Candidate,
-        csr: &Csr<f64>,
+        csr: CsrRef<'_, f64>,
         structure: &Structure<'_>,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal> {
@@ -504,14 +504,14 @@ impl Candidate {
     /// # Errors
     /// [`Error::Refused`] where the candidate does not suit the matrix, or over the target's memory
     /// limit.
-    pub fn convert<T: Scalar>(
+    pub fn convert<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         structure: &Structure<'_>,
         target: &Target<'_>,
     ) -> Result<Box<dyn Layout<T>>> {
         let refused = |reason: Refusal| self.refused(&reason);
-        let layout = T::convert(self, csr, structure, target).map_err(refused)?;
+        let layout = T::convert(self, csr.into(), structure, target).map_err(refused)?;
         target.check_bytes(layout.bytes()).map_err(refused)?;
         Ok(layout)
     }

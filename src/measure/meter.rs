@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
 use super::gpu::{Held, on_gpu};
 use super::{Measurement, Protocol, Samples, Worker, on_host};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::device::{self, Device, Kind};
 use crate::error::{Error, Result};
 use crate::features::Features;
@@ -100,13 +100,14 @@ impl Meter {
     ///
     /// # Errors
     /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Device`] by a GPU.
-    pub fn prepare<T: Scalar>(
+    pub fn prepare<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         structure: &Structure<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<PreparedOperator<T>> {
+        let csr = csr.into();
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let on_gpu = Arc::new(device::cuda::DeviceCsr::upload(gpu, csr)?);
@@ -179,8 +180,13 @@ impl Meter {
     ///
     /// # Panics
     /// For no times.
-    pub fn features<T: Scalar>(&self, csr: &Csr<T>, times: usize) -> Result<(Features, Samples)> {
+    pub fn features<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        times: usize,
+    ) -> Result<(Features, Samples)> {
         self.check()?;
+        let csr = csr.into();
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let there = device::cuda::DeviceCsr::upload(gpu, csr)?;
@@ -196,12 +202,13 @@ impl Meter {
     ///
     /// # Errors
     /// As [`Meter::features`].
-    pub fn features_on_gpu<T: Scalar>(
+    pub fn features_on_gpu<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         protocol: &Protocol,
         times: usize,
     ) -> Result<Option<Samples>> {
+        let csr = csr.into();
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let there = device::cuda::DeviceCsr::upload(gpu, csr)?;
@@ -218,7 +225,8 @@ impl Meter {
 
     /// Keeps a matrix at hand for the candidates that are timed on it: on a GPU, it is uploaded
     /// once, where a failure is told by each candidate; for a worker, it is looked through once.
-    pub fn hold<'a, T: Scalar>(&'a self, csr: &'a Csr<T>) -> Holding<'a> {
+    pub fn hold<'a, T: Scalar>(&'a self, csr: impl Into<CsrRef<'a, T>>) -> Holding<'a> {
+        let csr = csr.into();
         if let Some(worker) = &self.worker {
             worker.lock().unwrap_or_else(PoisonError::into_inner).hold(csr);
         }
@@ -250,9 +258,9 @@ impl Meter {
     ///
     /// # Errors
     /// As [`Meter::check`], and [`Error::Device`] where a worker's process does not start again.
-    pub fn measure<T: Scalar>(
+    pub fn measure<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         structure: &Structure<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
@@ -260,6 +268,7 @@ impl Meter {
         limit: Option<Duration>,
     ) -> Result<Measurement> {
         self.check()?;
+        let csr = csr.into();
         if let Some(worker) = &self.worker {
             let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
             return worker.measure(csr, &candidate.to_string(), target, protocol, limit);

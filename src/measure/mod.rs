@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check;
 use crate::cost::{Cost, Sight, Source};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
@@ -277,12 +277,13 @@ impl Measurement {
 /// Checks and times one candidate on this host, over rayon's current threads.
 ///
 /// A refusal and a wrong product are outcomes, not errors.
-pub fn on_host<T: Scalar>(
-    csr: &Csr<T>,
+pub fn on_host<'a, T: Scalar>(
+    csr: impl Into<CsrRef<'a, T>>,
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
 ) -> Measurement {
+    let csr = csr.into();
     let outcome = Outcome::of(time(csr, candidate, target, protocol));
     Measurement {
         fingerprint: Fingerprint::of(csr.pattern()),
@@ -334,7 +335,7 @@ struct Copy<T: Scalar> {
 }
 
 fn time<T: Scalar>(
-    csr: &Csr<T>,
+    csr: CsrRef<'_, T>,
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
@@ -385,7 +386,7 @@ fn time<T: Scalar>(
 
 /// Converts from nothing known but the CSR arrays, and notes how long it took.
 fn copy<T: Scalar>(
-    csr: &Csr<T>,
+    csr: CsrRef<'_, T>,
     candidate: &Candidate,
     target: &Target<'_>,
     seed: u64,
@@ -401,7 +402,7 @@ fn copy<T: Scalar>(
 }
 
 /// Compares the y that timing left behind with the reference.
-fn check_last<T: Scalar>(csr: &Csr<T>, copy: &Copy<T>) -> Result<()> {
+fn check_last<T: Scalar>(csr: CsrRef<'_, T>, copy: &Copy<T>) -> Result<()> {
     let back = |vector: &[T]| match copy.operator.permutation() {
         Some(order) => permute_back(vector, order),
         None => vector.to_vec(),
@@ -413,6 +414,7 @@ fn check_last<T: Scalar>(csr: &Csr<T>, copy: &Copy<T>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::csr::Csr;
 
     fn quick() -> Protocol {
         Protocol { min_sample_s: 1e-5, max_samples: 6, max_copies: 3, ..Protocol::default() }

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::provenance::all_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::device::{Device, Kind};
 use crate::error::{DeviceFault, Error, Result};
 use crate::fingerprint::Fingerprint;
@@ -130,8 +130,8 @@ pub struct Worker {
     driver: String,
     running: Option<Running>,
     deaths: u32,
-    /// Where the values of a matrix are that is measured again and again, and its key.
-    held: Option<(usize, Key)>,
+    /// [`CsrRef::identity`] and key of a matrix that is measured again and again.
+    held: Option<([usize; 6], Key)>,
 }
 
 impl Worker {
@@ -177,8 +177,8 @@ impl Worker {
     }
 
     /// Tells that the next candidates are of this matrix, so that it is looked through only once.
-    pub(super) fn hold<T: Scalar>(&mut self, csr: &Csr<T>) {
-        self.held = Some((csr.row_ptr().as_ptr().addr(), Key::of(csr)));
+    pub(super) fn hold<T: Scalar>(&mut self, csr: CsrRef<'_, T>) {
+        self.held = Some((csr.identity(), Key::of(csr)));
     }
 
     /// Ends what [`Worker::hold`] began.
@@ -195,14 +195,15 @@ impl Worker {
     /// # Errors
     /// [`Error::Device`] where the child does not start again, or where many candidates in a row
     /// have ended it.
-    pub fn measure<T: Scalar>(
+    pub fn measure<'a, T: Scalar>(
         &mut self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         candidate: &str,
         target: &Target<'_>,
         protocol: &Protocol,
         limit: Option<Duration>,
     ) -> Result<Measurement> {
+        let csr = csr.into();
         let shorter = limit.filter(|&limit| limit < self.time_limit);
         let limit = shorter.unwrap_or(self.time_limit);
         let job = Job {
@@ -211,8 +212,8 @@ impl Worker {
             memory_limit: target.memory_limit,
             protocol: *protocol,
         };
-        let address = csr.row_ptr().as_ptr().addr();
-        let held = self.held.filter(|(held, _)| *held == address);
+        let identity = csr.identity();
+        let held = self.held.filter(|(held, _)| *held == identity);
         let matrix = held.map_or_else(|| Key::of(csr), |(_, key)| key);
         // A child that ended between two jobs is nothing that this candidate did.
         let alive = |running: &Running| running.ended_within(Duration::ZERO).is_none();
@@ -277,7 +278,7 @@ struct Key {
 }
 
 impl Key {
-    fn of<T: Scalar>(csr: &Csr<T>) -> Self {
+    fn of<T: Scalar>(csr: CsrRef<'_, T>) -> Self {
         Key {
             pattern: Fingerprint::of(csr.pattern()),
             values: xxh3_64(bytemuck::cast_slice(csr.values())),
@@ -403,7 +404,7 @@ fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-fn send_matrix<T: Scalar>(to: &mut impl Write, csr: &Csr<T>) -> io::Result<()> {
+fn send_matrix<T: Scalar>(to: &mut impl Write, csr: CsrRef<'_, T>) -> io::Result<()> {
     let (nrows, ncols, nnz) = (csr.nrows(), csr.ncols(), csr.nnz());
     send(to, &Request::Matrix { nrows, ncols, nnz, precision: T::PRECISION })?;
     to.write_all(bytemuck::cast_slice(csr.pattern().row_ptr()))?;
