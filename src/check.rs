@@ -1,6 +1,6 @@
 //! The oracle: products against the CSR reference in f64, row by row, within their rounding bound.
 
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
@@ -19,14 +19,15 @@ pub struct RowReference {
 ///
 /// # Panics
 /// If `x` or `y` has the wrong length.
-pub fn reference<T: Scalar>(
-    csr: &Csr<T>,
+pub fn reference<'a, T: Scalar>(
+    csr: impl Into<CsrRef<'a, T>>,
     alpha: T,
     x: &[T],
     beta: T,
     y: &[T],
 ) -> Vec<RowReference> {
     use rayon::prelude::*;
+    let csr = csr.into();
     assert_eq!((x.len(), y.len()), (csr.ncols(), csr.nrows()), "vectors do not fit the matrix");
     let (alpha, beta) = (alpha.to_f64(), beta.to_f64());
     (0..csr.nrows())

@@ -1,12 +1,19 @@
-//! The checked CSR matrix that everything starts from, and its pattern.
+//! The checked CSR matrix that everything starts from, owned or borrowed, and its pattern.
 
-use std::ops::Range;
+mod borrowed;
+#[cfg(feature = "faer")]
+mod faer;
+mod pattern;
+#[cfg(feature = "sprs")]
+mod sprs;
 
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::par;
 use crate::scalar::Scalar;
+pub use borrowed::{ColumnIndex, CsrRef, Offset, RowPtr};
+pub use pattern::Pattern;
 
 /// A sparse matrix in compressed sparse rows, always valid.
 ///
@@ -23,6 +30,18 @@ use crate::scalar::Scalar;
 /// - `nrows` and `ncols` are at most 2^32 - 1, so that `u32` holds every index and row length.
 ///
 /// Explicit zeros are kept: they are part of the pattern.
+///
+/// ```
+/// use ellect::Csr;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::new(2, 3, vec![0, 2, 3], vec![0, 2, 1], vec![4.0, 1.0, 5.0])?;
+/// assert_eq!(csr.get(0, 2), Some(1.0));
+/// assert_eq!(csr.iter().nth(2), Some((1, 1, 5.0)));
+/// assert_eq!(csr.transpose().row(2), (&[0][..], &[1.0][..]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Csr<T> {
     nrows: usize,
@@ -50,19 +69,7 @@ impl<T: Scalar> Csr<T> {
         col_idx: Vec<u32>,
         values: Vec<T>,
     ) -> Result<Self> {
-        check_pointers(nrows, ncols, &row_ptr, col_idx.len())?;
-        if values.len() != col_idx.len() {
-            return Err(Error::Shape { what: "values", got: values.len(), needed: col_idx.len() });
-        }
-        let fault = par::split(&row_ptr, 1, par::GRAIN).par_windows(2).find_map_first(|rows| {
-            (rows[0]..rows[1]).find_map(|row| {
-                let columns = &col_idx[row_ptr[row]..row_ptr[row + 1]];
-                column_fault(row, columns, ncols)
-            })
-        });
-        if let Some(what) = fault {
-            return Err(Error::input(what));
-        }
+        check_arrays(nrows, ncols, &row_ptr, &col_idx, values.len())?;
         Ok(Csr { nrows, ncols, row_ptr, col_idx, values })
     }
 
@@ -77,10 +84,7 @@ impl<T: Scalar> Csr<T> {
         mut col_idx: Vec<u32>,
         mut values: Vec<T>,
     ) -> Result<Self> {
-        check_pointers(nrows, ncols, &row_ptr, col_idx.len())?;
-        if values.len() != col_idx.len() {
-            return Err(Error::Shape { what: "values", got: values.len(), needed: col_idx.len() });
-        }
+        check_lengths(nrows, ncols, &row_ptr, col_idx.len(), values.len())?;
         let shortened = sort_rows(&row_ptr, &mut col_idx, &mut values);
         if shortened.is_empty() {
             return Csr::new(nrows, ncols, row_ptr, col_idx, values);
@@ -154,13 +158,27 @@ impl<T: Scalar> Csr<T> {
 
     /// The same pattern with new values.
     pub fn map_values<U: Scalar>(&self, f: impl Fn(T) -> U + Sync) -> Csr<U> {
-        Csr {
-            nrows: self.nrows,
-            ncols: self.ncols,
-            row_ptr: self.row_ptr.clone(),
-            col_idx: self.col_idx.clone(),
-            values: self.values.par_iter().map(|&value| f(value)).collect(),
-        }
+        self.as_ref().map_values(f)
+    }
+
+    /// The matrix, borrowed.
+    pub fn as_ref(&self) -> CsrRef<'_, T> {
+        CsrRef::of(self.pattern(), &self.values)
+    }
+
+    /// The entries as `(row, column, value)`, row by row, with rising columns.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, usize, T)> + '_ {
+        self.as_ref().iter()
+    }
+
+    /// The value at this place; `None` where no entry is stored. A search of the row.
+    pub fn get(&self, row: usize, column: usize) -> Option<T> {
+        self.as_ref().get(row, column)
+    }
+
+    /// The transposed matrix. Two passes over the entries, on one thread.
+    pub fn transpose(&self) -> Csr<T> {
+        self.as_ref().transpose()
     }
 
     /// Row `row` as `(columns, values)`.
@@ -168,8 +186,7 @@ impl<T: Scalar> Csr<T> {
     /// # Panics
     /// If `row >= nrows`.
     pub fn row(&self, row: usize) -> (&[u32], &[T]) {
-        let range = self.row_ptr[row]..self.row_ptr[row + 1];
-        (&self.col_idx[range.clone()], &self.values[range])
+        self.as_ref().row(row)
     }
 
     /// The arrays, in the order `(row_ptr, col_idx, values)`.
@@ -179,7 +196,7 @@ impl<T: Scalar> Csr<T> {
 
     /// Bytes of the three arrays, with 8-byte row pointers as held here.
     pub fn bytes(&self) -> u64 {
-        (self.row_ptr.len() * 8 + self.col_idx.len() * (4 + size_of::<T>())) as u64
+        self.as_ref().bytes()
     }
 }
 
@@ -211,73 +228,30 @@ impl<T> Csr<T> {
 
     /// The pattern, borrowed.
     pub fn pattern(&self) -> Pattern<'_> {
-        Pattern {
-            nrows: self.nrows,
-            ncols: self.ncols,
-            row_ptr: &self.row_ptr,
-            col_idx: &self.col_idx,
-        }
+        Pattern::of(self.nrows, self.ncols, &self.row_ptr, &self.col_idx)
     }
 }
 
-/// The sparsity pattern of a [`Csr`], borrowed: what features, costs and fingerprints read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pattern<'a> {
+/// Checks every invariant of [`Csr`]. One pass over `row_ptr` and `col_idx`, over rayon's threads.
+fn check_arrays<I: ColumnIndex>(
     nrows: usize,
     ncols: usize,
-    row_ptr: &'a [usize],
-    col_idx: &'a [u32],
-}
-
-impl<'a> Pattern<'a> {
-    /// A pattern of arrays that are known to keep the invariants of [`Csr`].
-    pub(crate) fn of(nrows: usize, ncols: usize, row_ptr: &'a [usize], col_idx: &'a [u32]) -> Self {
-        Pattern { nrows, ncols, row_ptr, col_idx }
-    }
-
-    /// Number of rows.
-    pub fn nrows(&self) -> usize {
-        self.nrows
-    }
-
-    /// Number of columns.
-    pub fn ncols(&self) -> usize {
-        self.ncols
-    }
-
-    /// Number of stored entries.
-    pub fn nnz(&self) -> usize {
-        self.col_idx.len()
-    }
-
-    /// `nrows + 1` offsets into the columns.
-    pub fn row_ptr(&self) -> &'a [usize] {
-        self.row_ptr
-    }
-
-    /// Column of each entry.
-    pub fn col_idx(&self) -> &'a [u32] {
-        self.col_idx
-    }
-
-    /// Entries of row `row`, as positions in [`Pattern::col_idx`].
-    pub fn row_range(&self, row: usize) -> Range<usize> {
-        self.row_ptr[row]..self.row_ptr[row + 1]
-    }
-
-    /// Columns of row `row`.
-    pub fn row(&self, row: usize) -> &'a [u32] {
-        &self.col_idx[self.row_range(row)]
-    }
-
-    /// Number of entries of row `row`.
-    pub fn row_nnz(&self, row: usize) -> usize {
-        self.row_ptr[row + 1] - self.row_ptr[row]
-    }
+    row_ptr: &[usize],
+    col_idx: &[I],
+    values: usize,
+) -> Result<()> {
+    check_lengths(nrows, ncols, row_ptr, col_idx.len(), values)?;
+    let fault = par::split(row_ptr, 1, par::GRAIN).par_windows(2).find_map_first(|rows| {
+        (rows[0]..rows[1]).find_map(|row| {
+            let columns = &col_idx[row_ptr[row]..row_ptr[row + 1]];
+            column_fault(row, columns, ncols)
+        })
+    });
+    fault.map_or(Ok(()), |what| Err(Error::input(what)))
 }
 
 /// What is wrong with the columns of a row.
-fn column_fault(row: usize, columns: &[u32], ncols: usize) -> Option<String> {
+fn column_fault<I: ColumnIndex>(row: usize, columns: &[I], ncols: usize) -> Option<String> {
     if let Some(w) = columns.windows(2).find(|w| w[0] >= w[1]) {
         return Some(format!(
             "row {row} stores column {} before column {}; columns must strictly increase within a \
@@ -285,12 +259,11 @@ fn column_fault(row: usize, columns: &[u32], ncols: usize) -> Option<String> {
             w[0], w[1]
         ));
     }
-    match columns.last() {
-        Some(&last) if last as usize >= ncols => {
-            Some(format!("row {row} stores column {last}, but the matrix has {ncols} columns"))
-        }
-        _ => None,
-    }
+    let outside = |column: &&I| !(0..ncols as i128).contains(&column.to_i128());
+    let outside = columns.first().filter(outside).or_else(|| columns.last().filter(outside));
+    outside.map(|column| {
+        format!("row {row} stores column {column}, but the matrix has {ncols} columns")
+    })
 }
 
 /// Sorts the columns of each row and sums repeated ones, over rayon's current threads.
@@ -362,7 +335,13 @@ fn check_dimensions(nrows: usize, ncols: usize) -> Result<()> {
     Ok(())
 }
 
-fn check_pointers(nrows: usize, ncols: usize, row_ptr: &[usize], nnz: usize) -> Result<()> {
+fn check_lengths(
+    nrows: usize,
+    ncols: usize,
+    row_ptr: &[usize],
+    nnz: usize,
+    values: usize,
+) -> Result<()> {
     check_dimensions(nrows, ncols)?;
     if row_ptr.len() != nrows + 1 {
         return Err(Error::Shape { what: "row_ptr", got: row_ptr.len(), needed: nrows + 1 });
@@ -379,6 +358,9 @@ fn check_pointers(nrows: usize, ncols: usize, row_ptr: &[usize], nnz: usize) -> 
             row_ptr[row],
             row_ptr[row + 1]
         )));
+    }
+    if values != nnz {
+        return Err(Error::Shape { what: "values", got: values, needed: nnz });
     }
     Ok(())
 }
@@ -430,6 +412,28 @@ mod tests {
         assert!(new(&[0, 2, 2], &[1, 0]).is_err(), "unsorted columns");
         assert!(new(&[0, 2, 2], &[1, 1]).is_err(), "repeated column");
         assert!(new(&[1, 2, 2], &[0, 1]).is_err(), "first pointer not 0");
+    }
+
+    #[test]
+    fn entries_are_walked_found_and_transposed() {
+        let entries = [(0, 3, 1.0), (0, 1, 2.0), (2, 0, 3.0), (2, 3, 4.0), (2, 4, 0.0)];
+        let csr = Csr::from_triplets(3, 5, entries).expect("inside");
+        let mut sorted = entries;
+        sorted.sort_by_key(|&(row, column, _)| (row, column));
+        assert!(csr.iter().eq(sorted));
+        for row in 0..4 {
+            for column in 0..6 {
+                let stored = entries.iter().find(|entry| (entry.0, entry.1) == (row, column));
+                assert_eq!(csr.get(row, column), stored.map(|entry| entry.2), "{row}, {column}");
+            }
+        }
+        assert_eq!(csr.get(2, 1 << 40), None);
+        let turned = entries.map(|(row, column, value)| (column, row, value));
+        let turned = Csr::from_triplets(5, 3, turned).expect("inside");
+        assert_eq!(csr.transpose(), turned);
+        assert_eq!(turned.transpose(), csr);
+        let empty = Csr::<f32>::from_triplets(0, 4, []).expect("no rows");
+        assert_eq!((empty.iter().count(), empty.transpose().nrows()), (0, 4));
     }
 
     #[test]

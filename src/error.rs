@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Where in an input something is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
@@ -29,6 +31,14 @@ impl fmt::Display for At {
 /// An error of the outside world: input, limits, arguments, devices.
 ///
 /// Messages say what is wrong, what was found, the limit and the remedy.
+///
+/// ```
+/// use ellect::{Error, device};
+///
+/// let error = device::find("h300").expect_err("no such device");
+/// assert!(matches!(&error, Error::UnknownDevice { name, .. } if name == "h300"));
+/// assert!(error.to_string().starts_with("no device is named 'h300'; there are: h200, cpu"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -93,9 +103,32 @@ pub enum Error {
     /// A call's argument is out of its range.
     #[error("{0}")]
     Argument(String),
-    /// The named device is unknown or absent.
-    #[error("{0}")]
-    Device(String),
+    /// No device has the name that the caller gave.
+    #[error("no device is named '{name}'; there are: {}{}", known.join(", "), and(remedy))]
+    UnknownDevice {
+        /// The name asked for.
+        name: String,
+        /// The names that there are: profiles, and the GPUs of this machine.
+        known: Vec<String>,
+        /// What makes more names known; empty where nothing does.
+        remedy: String,
+    },
+    /// The device is known by its profile alone: products can be estimated, not run or timed.
+    #[error("{name} is not on this machine, so nothing can be timed on it: {remedy}")]
+    AbsentDevice {
+        /// The device asked for.
+        name: String,
+        /// What to do instead.
+        remedy: String,
+    },
+    /// A device of this machine is broken or cannot be used now.
+    #[error("{what}; {}", fault.remedy())]
+    Device {
+        /// The kind of fault.
+        fault: DeviceFault,
+        /// What was tried, what the driver answered, and the limit where there is one.
+        what: String,
+    },
     /// The database of measurements cannot be used.
     #[error("wisdom in {}: {fault}", path.display())]
     Wisdom {
@@ -112,6 +145,55 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+}
+
+/// Why a device cannot be used.
+///
+/// ```
+/// use ellect::Error;
+/// use ellect::error::DeviceFault;
+///
+/// let error = Error::device(DeviceFault::OutOfMemory, "taking 96 GB of device memory: CUDA error 2");
+/// assert!(error.to_string().ends_with("; give the GPU less to hold, or free memory that others hold"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum DeviceFault {
+    /// A driver or a library is missing or does not start.
+    Unavailable,
+    /// The device has too little free memory.
+    OutOfMemory,
+    /// A kernel or a call of the driver failed.
+    Failed,
+    /// The process that measures does not start, or ended again and again.
+    Process,
+    /// The device or this build cannot do what was asked.
+    Unsupported,
+    /// The device's profile is wrong.
+    Profile,
+}
+
+impl DeviceFault {
+    /// What the caller can do, in half a sentence.
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            DeviceFault::Unavailable => "install or repair it, or name another device",
+            DeviceFault::OutOfMemory => {
+                "give the GPU less to hold, or free memory that others hold"
+            }
+            DeviceFault::Failed => {
+                "start this program again; where that does not help, reset the device"
+            }
+            DeviceFault::Process => "try again; where that does not help, name another device",
+            DeviceFault::Unsupported => "name another format, or prepare the matrix on the host",
+            DeviceFault::Profile => "remove its file, or run `ellect devices --probe` again",
+        }
+    }
+}
+
+/// `remedy` as the end of a message.
+fn and(remedy: &str) -> String {
+    if remedy.is_empty() { String::new() } else { format!("; {remedy}") }
 }
 
 /// Why a database of measurements cannot be used.
@@ -172,6 +254,11 @@ impl Error {
     /// An [`Error::Argument`].
     pub fn argument(what: impl Into<String>) -> Self {
         Error::Argument(what.into())
+    }
+
+    /// An [`Error::Device`]: what was tried, and what came of it.
+    pub fn device(fault: DeviceFault, what: impl Into<String>) -> Self {
+        Error::Device { fault, what: what.into() }
     }
 
     /// An [`Error::Input`] about the input as a whole.

@@ -14,7 +14,7 @@ use std::time::Instant;
 use crate::choose::{self, Choice, NEAR_TIE, Ranked, Workload, is_csr};
 use crate::csr::Csr;
 use crate::device::Kind;
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Basis, Candidate, Layout};
 use crate::model::ALWAYS_LOOK;
 use crate::operator::PreparedOperator;
@@ -122,7 +122,9 @@ impl<T: Scalar> LazyOperator<T> {
                 Err(error) => refused = Some(error),
             }
         }
-        Err(refused.unwrap_or_else(|| Error::Device("there is no CSR".into())))
+        Err(refused.unwrap_or_else(|| {
+            Error::device(DeviceFault::Unsupported, "no candidate multiplies the CSR arrays")
+        }))
     }
 
     /// y = alpha A x + beta y, as [`PreparedOperator::apply`]; may convert the matrix before.
@@ -272,18 +274,18 @@ impl<T: Scalar> Source<T> {
 /// one by twice as many products first; none where nothing is faster.
 fn plan_of(choice: &Choice, held: &Candidate) -> Option<Plan> {
     let held = choice.ranked(held)?;
-    let much_us = (1.0 - NEAR_TIE) * held.spmv_us;
-    let faster = || choice.ranking.iter().filter(|r| r.spmv_us < much_us && !is_csr(&r.candidate));
-    let fixed_us = |ranked: &Ranked| ranked.total_us - choice.spmvs as f64 * ranked.spmv_us;
+    let much_s = (1.0 - NEAR_TIE) * held.spmv_s;
+    let faster = || choice.ranking.iter().filter(|r| r.spmv_s < much_s && !is_csr(&r.candidate));
+    let fixed_s = |ranked: &Ranked| ranked.total_s - choice.spmvs as f64 * ranked.spmv_s;
     let pays_from = |ranked: &Ranked| {
-        let more_us = fixed_us(ranked) - fixed_us(held);
-        (more_us / (held.spmv_us - ranked.spmv_us)).ceil().max(0.0) as u64
+        let more_s = fixed_s(ranked) - fixed_s(held);
+        (more_s / (held.spmv_s - ranked.spmv_s)).ceil().max(0.0) as u64
     };
     let from = faster().map(pays_from).min()?;
     let by_then = 2.0 * from.max(1) as f64;
-    let by_then_us = |ranked: &Ranked| ranked.convert_us + by_then * ranked.spmv_us;
+    let by_then_s = |ranked: &Ranked| ranked.convert_s + by_then * ranked.spmv_s;
     let mut best: Vec<&Ranked> = faster().collect();
-    best.sort_by(|a, b| by_then_us(a).total_cmp(&by_then_us(b)));
+    best.sort_by(|a, b| by_then_s(a).total_cmp(&by_then_s(b)));
     let from = best.first().map_or(from, |best| pays_from(best).max(from));
     Some(Plan { candidates: best.into_iter().map(|r| r.candidate.clone()).collect(), from })
 }
@@ -389,10 +391,10 @@ mod tests {
         let mut choice = gpu.recommend(&csr, &workload).expect("an estimate");
         choice.ranking.truncate(3);
         let times = [("cusparse:alg=csr_alg1", 4.0, 0.0), ("csr", 2.0, 0.0), ("hll", 1.0, 10.0)];
-        for (ranked, (name, spmv_us, convert_us)) in choice.ranking.iter_mut().zip(times) {
+        for (ranked, (name, spmv_s, convert_s)) in choice.ranking.iter_mut().zip(times) {
             ranked.candidate = name.parse().expect("a candidate");
-            (ranked.spmv_us, ranked.convert_us) = (spmv_us, convert_us);
-            ranked.total_us = convert_us + 1000.0 * spmv_us;
+            (ranked.spmv_s, ranked.convert_s) = (spmv_s, convert_s);
+            ranked.total_s = convert_s + 1000.0 * spmv_s;
         }
         for (held, from) in [("cusparse:alg=csr_alg1", 4), ("csr", 10)] {
             let plan = plan_of(&choice, &held.parse().expect("a candidate")).expect("hll pays");
@@ -419,7 +421,7 @@ mod tests {
             [Some("hll"), Some("pjds"), Some("ell")]
         );
         assert_eq!(made("hll pjds ell"), None);
-        let failing = |_: &Candidate| Err::<(), _>(Error::Device("gone".into()));
+        let failing = |_: &Candidate| Err::<(), _>(Error::device(DeviceFault::Failed, "gone"));
         plan.first(failing).expect_err("what is no refusal is told");
     }
 

@@ -13,7 +13,7 @@
 //! operator.apply(1.0, &[1.0, 10.0, 100.0], 0.0, &mut y)?;
 //! assert_eq!(y, [2.0, 30.0, 401.0]);
 //! if let Some(choice) = operator.choice() {
-//!     println!("{}: {}", choice.choice, choice.explanation[0]);
+//!     println!("{}: {}", choice.candidate, choice.explanation[0]);
 //! }
 //! # Ok(())
 //! # }
@@ -89,7 +89,7 @@ pub mod wisdom;
 pub mod workload;
 pub mod write;
 
-pub use csr::{Csr, Pattern};
+pub use csr::{Csr, CsrRef, Pattern};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use operator::PreparedOperator;

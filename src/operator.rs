@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::check;
 use crate::choose::Choice;
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 #[cfg(feature = "cuda")]
 use crate::cuda::{DeviceCsr, Gpu, Placed};
 use crate::error::{Error, Result};
@@ -15,6 +15,24 @@ use crate::scalar::Scalar;
 use crate::structure::Structure;
 
 /// A matrix prepared for repeated products; owns all its buffers.
+///
+/// ```
+/// use ellect::choose::{Workload, target};
+/// use ellect::{Csr, PreparedOperator, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 3, [(0, 0, 4.0), (0, 2, 1.0), (1, 1, 5.0)])?;
+/// let cpu = device::find("cpu")?;
+/// let operator =
+///     PreparedOperator::new(&csr, &"ell".parse()?, &target(&cpu, &Workload::default()))?;
+///
+/// let mut y = [1.0, 1.0];
+/// operator.apply(2.0, &[1.0, 2.0, 3.0], -1.0, &mut y)?;
+/// assert_eq!(y, [13.0, 19.0]);
+/// assert_eq!(operator.to_csr()?, csr);
+/// # Ok(())
+/// # }
+/// ```
 pub struct PreparedOperator<T: Scalar> {
     nrows: usize,
     ncols: usize,
@@ -49,7 +67,12 @@ impl<T: Scalar> PreparedOperator<T> {
     ///
     /// # Errors
     /// [`Error::Refused`] where the candidate does not suit the matrix.
-    pub fn new(csr: &Csr<T>, candidate: &Candidate, target: &Target<'_>) -> Result<Self> {
+    pub fn new<'a>(
+        csr: impl Into<CsrRef<'a, T>>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+    ) -> Result<Self> {
+        let csr = csr.into();
         let structure = Structure::of(csr).with_partitioning();
         Self::with_structure(csr, &structure, candidate, target)
     }
@@ -58,8 +81,8 @@ impl<T: Scalar> PreparedOperator<T> {
     ///
     /// # Errors
     /// As there.
-    pub fn with_structure(
-        csr: &Csr<T>,
+    pub fn with_structure<'a>(
+        csr: impl Into<CsrRef<'a, T>>,
         structure: &Structure<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
@@ -76,16 +99,16 @@ impl<T: Scalar> PreparedOperator<T> {
     /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Device`] by the
     /// device.
     #[cfg(feature = "cuda")]
-    pub fn on_gpu(
+    pub fn on_gpu<'a>(
         gpu: &Arc<Gpu>,
         on_gpu: &Arc<DeviceCsr<T>>,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         structure: &Structure<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Self> {
         candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
-        let placed = Placed::new(gpu, on_gpu, csr, structure, candidate, target)?;
+        let placed = Placed::new(gpu, on_gpu, csr.into(), structure, candidate, target)?;
         Ok(Self::placed(structure, candidate, Place::Gpu(Box::new(placed))))
     }
 
@@ -226,7 +249,8 @@ impl<T: Scalar> PreparedOperator<T> {
     /// # Errors
     /// [`Error::PatternChanged`] where it is not. One pass over the pattern; where it was prepared from
     /// a GPU alone, also a copy from there, and [`Error::Device`] where that fails.
-    pub fn update(&mut self, csr: &Csr<T>) -> Result<()> {
+    pub fn update<'a>(&mut self, csr: impl Into<CsrRef<'a, T>>) -> Result<()> {
+        let csr = csr.into();
         let found = Fingerprint::of(csr.pattern());
         let own = match self.fingerprint {
             Some(own) => own,
@@ -294,7 +318,8 @@ impl<T: Scalar> PreparedOperator<T> {
     ///
     /// # Errors
     /// [`Error::WrongProduct`] with the worst row; [`Error::Shape`] where `csr` is another matrix.
-    pub fn verify(&self, csr: &Csr<T>, seed: u64) -> Result<()> {
+    pub fn verify<'a>(&self, csr: impl Into<CsrRef<'a, T>>, seed: u64) -> Result<()> {
+        let csr = csr.into();
         let x: Vec<T> = check::vector(csr.ncols(), seed);
         let y: Vec<T> = check::vector(csr.nrows(), seed ^ 1);
         let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use crate::csr::{Csr, Pattern};
+use crate::csr::{CsrRef, Pattern};
 use crate::fingerprint::Fingerprint;
 pub use crate::permutation::inverse;
 use crate::refusal::Refusal;
@@ -73,6 +73,19 @@ pub enum Walk {
 /// A pattern and its lazily computed properties.
 ///
 /// Formats ask it in their `work` and `convert`; what was computed once is kept.
+///
+/// ```
+/// use ellect::Csr;
+/// use ellect::structure::Structure;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(3, 3, [(0, 0, 1.0), (0, 2, 2.0), (2, 1, 3.0)])?;
+/// let structure = Structure::of(&csr);
+/// assert_eq!(structure.row_lengths().len(), 3);
+/// assert_eq!(structure.value_count(), Some(3));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Structure<'a> {
     pattern: Pattern<'a>,
@@ -127,14 +140,16 @@ impl<'a> Structure<'a> {
     }
 
     /// The pattern of a matrix, with its values for what depends on them.
-    pub fn of<T: Scalar>(csr: &'a Csr<T>) -> Self {
+    pub fn of<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
+        let csr = csr.into();
         Structure { values: Some(T::values_of(csr.values())), ..Structure::new(csr.pattern()) }
     }
 
     /// The same, for estimates: of a matrix of more than [`WHOLE`] entries, they look at samples of
     /// its rows, evenly spread and always the same. Lengths of rows are known exactly even so, and
     /// so is all that layouts are made from.
-    pub fn sampled<T: Scalar>(csr: &'a Csr<T>) -> Self {
+    pub fn sampled<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
+        let csr = csr.into();
         Structure { detail: Detail::of(csr.nnz()), ..Structure::of(csr) }
     }
 

@@ -11,7 +11,7 @@ use crate::choose::{
     self, CSR, Choice, Effort, Known, Ranked, Refused, Thought, Verify, Workload, is_csr,
 };
 use crate::cost::Source;
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 #[cfg(feature = "cuda")]
 use crate::cuda::DeviceCsr;
 use crate::device::Device;
@@ -26,6 +26,23 @@ use crate::structure::Structure;
 use crate::wisdom::{Answer, Record, Stale, StructureRecord, Wanted, Wisdom};
 
 /// Chooses and prepares for one device.
+///
+/// ```
+/// use ellect::choose::Workload;
+/// use ellect::{Tuner, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let workload = Workload { spmvs: 10_000, ..Workload::default() };
+///
+/// // For a GPU that is not here, a choice; for this machine, an operator too.
+/// let choice = Tuner::new(device::find("h200")?).recommend(&csr, &workload)?;
+/// println!("on an H200: {}", choice.candidate);
+/// let operator = Tuner::new(device::find("cpu")?).prepare(&csr, &workload)?;
+/// assert_eq!((operator.nrows(), operator.nnz()), (csr.nrows(), csr.nnz()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Tuner {
     meter: Arc<Meter>,
@@ -59,7 +76,7 @@ impl Tuner {
     /// (feature `cuda`), or a profile as [`crate::device::find`] finds it.
     ///
     /// # Errors
-    /// [`Error::Device`] where there is none.
+    /// [`Error::UnknownDevice`] where there is none; [`Error::Device`] where it does not open.
     pub fn open(name: &str) -> Result<Self> {
         Ok(Tuner::with_meter(Meter::open(name, &crate::device::data_dir())?))
     }
@@ -127,8 +144,12 @@ impl Tuner {
     /// counts what looking at it takes.
     ///
     /// # Errors
-    /// [`Error::Device`] where the effort asks for timing on a device that is not here.
-    pub fn recommend<T: Scalar>(&self, csr: &Csr<T>, workload: &Workload) -> Result<Choice> {
+    /// [`Error::AbsentDevice`] where the effort asks for timing on a device that is not here.
+    pub fn recommend<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        workload: &Workload,
+    ) -> Result<Choice> {
         self.recommend_with(csr, workload, &mut |_| ())
     }
 
@@ -136,12 +157,13 @@ impl Tuner {
     ///
     /// # Errors
     /// As there.
-    pub fn recommend_with<T: Scalar>(
+    pub fn recommend_with<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
+        let csr = csr.into();
         let structure = Structure::sampled(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
         self.decide(csr, &structure, &workload, progress)
@@ -159,11 +181,12 @@ impl Tuner {
     /// # Errors
     /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where [`Verify`] asked for a check and
     /// it failed.
-    pub fn prepare<T: Scalar>(
+    pub fn prepare<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
+        let csr = csr.into();
         #[cfg(feature = "cuda")]
         if let (true, Ok(gpu)) = (may_stay(workload), self.meter.gpu()) {
             let there = Arc::new(DeviceCsr::upload(gpu, csr)?);
@@ -177,7 +200,7 @@ impl Tuner {
     /// Chooses, with a look at the matrix where `closer` asks for one or that pays, and prepares.
     fn prepare_by<T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         workload: &Workload,
         closer: bool,
         prepare: impl Fn(&Structure<'_>, &Candidate, &Target<'_>) -> Result<PreparedOperator<T>>,
@@ -206,7 +229,7 @@ impl Tuner {
     /// Looks at the matrix and ranks every candidate.
     fn decide<T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
@@ -342,7 +365,7 @@ impl Tuner {
     /// takes. Of one that the end of the budget cuts off nothing is known.
     fn measure<T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         timed: &[Candidate],
         workload: &Workload,
@@ -395,7 +418,7 @@ fn first_that_suits<O>(
     mut prepare: impl FnMut(&Candidate) -> Result<O>,
 ) -> Result<O> {
     loop {
-        match prepare(&choice.choice) {
+        match prepare(&choice.candidate) {
             Err(Error::Refused { candidate, reason }) if choice.ranking.len() > 1 => {
                 let Ranked { candidate: refused, source, .. } = choice.ranking.remove(0);
                 let timed = |ranked: &Ranked| ranked.source == Source::Measured;
@@ -411,7 +434,7 @@ fn first_that_suits<O>(
                 ));
                 let reason = Refusal::new(reason);
                 choice.refused.push(Refused { candidate: refused, reason });
-                choice.choice = choice.ranking[0].candidate.clone();
+                choice.candidate = choice.ranking[0].candidate.clone();
             }
             made => return made,
         }
@@ -480,7 +503,7 @@ fn of_kin(model: &Model, device: &Device) -> Option<String> {
 /// The sentence on what usually wins among matrices like this one.
 fn rule_of_thumb(model: &Model, choice: &Choice) -> Option<String> {
     let (met, format) = model.rules.walk(|name| choice.features.get(name))?;
-    let usual = match format == choice.choice.format.name() {
+    let usual = match format == choice.candidate.format.name() {
         true => "usually wins, as here",
         false => "usually wins; this matrix differs",
     };
@@ -507,7 +530,7 @@ fn few(choice: &Choice, estimated: &Choice) -> Vec<Candidate> {
     let all = choice.ranking.iter().map(|ranked| {
         let same = |other: &&Ranked| other.candidate == ranked.candidate;
         let by_estimate = estimated.ranking.iter().find(same).unwrap_or(ranked);
-        let [predicted_s, estimated_s] = [ranked, by_estimate].map(|ranked| ranked.total_us * 1e-6);
+        let [predicted_s, estimated_s] = [ranked, by_estimate].map(|ranked| ranked.total_s);
         (&ranked.candidate, Thought { predicted_s, estimated_s })
     });
     choose::best_few(all, choose::FEW).into_iter().cloned().collect()
@@ -516,6 +539,7 @@ fn few(choice: &Choice, estimated: &Choice) -> Vec<Candidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::csr::Csr;
     use crate::generate;
 
     #[test]
@@ -534,7 +558,7 @@ mod tests {
             other => Ok(other.clone()),
         });
         assert_eq!(made.expect("the third suits"), ranking[2]);
-        assert_eq!(choice.choice, ranking[2]);
+        assert_eq!(choice.candidate, ranking[2]);
         assert_eq!(choice.ranking[0].candidate, ranking[2]);
         assert!(choice.refused.iter().any(|r| r.candidate == ranking[1]));
         let told = &choice.explanation[choice.explanation.len() - 2];
@@ -554,7 +578,7 @@ mod tests {
             other => Ok(other.clone()),
         });
         assert_eq!(made.expect("the next one suits"), fourth);
-        assert_eq!(choice.choice, fourth);
+        assert_eq!(choice.candidate, fourth);
         assert_eq!([0, 1].map(|at| choice.ranking[at].candidate.clone()), [fourth, second]);
     }
 

@@ -7,6 +7,19 @@ use crate::scalar::Precision;
 use crate::target::Basis;
 
 /// What the caller means to do with the matrix.
+///
+/// ```
+/// use ellect::choose::{Effort, ValuesUse, Workload};
+///
+/// let newton = Workload {
+///     spmvs: 20_000,
+///     values: ValuesUse::Change(40),
+///     effort: Effort::Measure,
+///     budget_s: Some(5.0),
+///     ..Workload::default()
+/// };
+/// assert_eq!(newton.values.updates(), 40);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {

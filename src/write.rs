@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
@@ -13,7 +13,8 @@ use crate::scalar::Scalar;
 /// # Errors
 /// [`Error::Argument`] for a value that is not finite, since [`crate::read`] would refuse it;
 /// [`Error::Io`].
-pub fn matrix_market<T: Scalar>(csr: &Csr<T>, sink: impl Write) -> Result<()> {
+pub fn matrix_market<'a, T: Scalar>(csr: impl Into<CsrRef<'a, T>>, sink: impl Write) -> Result<()> {
+    let csr = csr.into();
     if let Some(k) = csr.values().iter().position(|value| !value.to_f64().is_finite()) {
         return Err(Error::argument(format!(
             "values[{k}] is {}; a Matrix Market file holds finite values",
@@ -26,7 +27,7 @@ pub fn matrix_market<T: Scalar>(csr: &Csr<T>, sink: impl Write) -> Result<()> {
         .map_err(|source| Error::Io { what: "writing the matrix".into(), source })
 }
 
-fn entries<T: Scalar>(csr: &Csr<T>, sink: &mut impl Write) -> io::Result<()> {
+fn entries<T: Scalar>(csr: CsrRef<'_, T>, sink: &mut impl Write) -> io::Result<()> {
     writeln!(sink, "%%MatrixMarket matrix coordinate real general")?;
     writeln!(sink, "{} {} {}", csr.nrows(), csr.ncols(), csr.nnz())?;
     for row in 0..csr.nrows() {

@@ -269,7 +269,7 @@ fn checked_from_there(tuner: &Tuner, spec: &str) {
         let operator = tuner.prepare_on_gpu(&there, &workload);
         let operator = operator.unwrap_or_else(|error| panic!("{spec}: {error}"));
         let choice = operator.choice().expect("a choice was made");
-        println!("{spec}: {} for {spmvs} products: {:?}", choice.choice, choice.explanation);
+        println!("{spec}: {} for {spmvs} products: {:?}", choice.candidate, choice.explanation);
         assert_eq!(operator.to_csr().expect("it was copied"), csr, "{spec}");
 
         // Of a matrix on the host the same is chosen, but where nothing is counted.
@@ -305,9 +305,9 @@ fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
         tuner.prepare_on_gpu(&there, &unverified).expect("something suits");
         let took = start.elapsed();
         let choice = operator.choice().expect("a choice was made");
-        let what = format!("{spec}: {} for {spmvs} products", choice.choice);
+        let what = format!("{spec}: {} for {spmvs} products", choice.candidate);
         println!("{what} in {took:?}");
-        let in_csr = INCUMBENTS.contains(&choice.choice.to_string().as_str());
+        let in_csr = INCUMBENTS.contains(&choice.candidate.to_string().as_str());
         assert!(spmvs == 10_000 || in_csr == (spmvs == 1), "{what}");
         // The H200 has models: one product is not worth counting features, thousands are, and a look
         // by the host is for millions.

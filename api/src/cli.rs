@@ -37,9 +37,9 @@ pub enum Command {
     /// Rank every storage format for a matrix, and say why
     #[command(after_help = RECOMMEND_JSON)]
     Recommend {
-        /// The matrix.
+        /// The matrix, where it is not generated.
         #[command(flatten)]
-        input: Input,
+        input: OptionalInput,
         /// What it is for.
         #[command(flatten)]
         options: Options,
@@ -152,6 +152,17 @@ pub struct Input {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The limits of reading.
+    #[command(flatten)]
+    pub limits: ReadLimits,
+}
+
+/// A matrix file, or none where the matrix is generated.
+#[derive(Debug, Args)]
+pub struct OptionalInput {
+    /// Matrix Market text, SciPy .npz or JSON CSR, plain, .gz or .zst; - for standard input
+    #[arg(value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
+    pub file: Option<PathBuf>,
+    /// The limits of reading, and of generating.
     #[command(flatten)]
     pub limits: ReadLimits,
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser};
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
+use ellect::error::At;
 use ellect::format::Basis;
+use ellect::generate::Spec;
 use ellect::measure::{Meter, Worker};
+use ellect::read::Limits;
 use ellect::tuner::Progress;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 
@@ -84,6 +87,10 @@ pub struct Options {
     /// The most that measuring may take, 90s or 2m for instance
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
+    /// Choose for a generated matrix instead of a file or body: CLASS:ROWS, elasticity:600000 for
+    /// instance; `ellect generate --list` names the classes
+    #[arg(long, value_name = "CLASS:ROWS")]
+    pub generate: Option<Spec>,
     /// Candidates to list; 0 for all
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub top: usize,
@@ -170,6 +177,37 @@ impl Options {
         }
     }
 
+    /// The generated matrix that the options name, if they name one. `bytes` is the name of the
+    /// setting that limits its bytes.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] where it has more nonzeros, or takes more bytes in CSR, than the limits allow.
+    pub fn generated<T: Scalar>(
+        &self,
+        limits: &Limits,
+        bytes: &'static str,
+    ) -> Result<Option<Csr<T>>> {
+        let Some(spec) = self.generate else { return Ok(None) };
+        let at_most = |what, got: usize, limit, remedy| match got as u64 {
+            got if got > limit => Err(Error::Limit { at: At::Whole, what, got, limit, remedy }),
+            _ => Ok(()),
+        };
+        let within = |nnz: usize| {
+            let what = "the number of nonzeros of the generated matrix";
+            at_most(what, nnz, limits.nonzeros, "nonzeros")?;
+            // Values are made in f64.
+            at_most("bytes of the generated matrix", 12 * nnz, limits.bytes, bytes)
+        };
+        // A matrix over the limit is not made; its exact size is known once it is made.
+        within(spec.nnz_estimate())?;
+        let csr = spec.make();
+        within(csr.nnz())?;
+        let (nrows, ncols) = (csr.nrows(), csr.ncols());
+        let (row_ptr, col_idx, values) = csr.into_arrays();
+        let values = values.into_iter().map(T::from_f64).collect();
+        Csr::new(nrows, ncols, row_ptr, col_idx, values).map(Some)
+    }
+
     /// The choice for a matrix, with as many candidates listed as were asked for.
     ///
     /// # Errors
@@ -235,11 +273,34 @@ mod tests {
     }
 
     #[test]
+    fn a_generated_matrix_is_bounded_by_the_limits() {
+        let options = query(&[("generate", "stencil5:2500")]).expect("legal");
+        let limits = |nonzeros| Limits { nonzeros, ..Limits::default() };
+        let made = options.generated::<f64>(&limits(1 << 20), "bytes").expect("small");
+        let made = made.expect("it is named");
+        assert_eq!(made, options.generate.expect("named").make());
+        assert!(made.nnz() < 12_500, "borders have fewer than 5 entries a row");
+        let f32 = options.generated::<f32>(&limits(12_500), "bytes").expect("at the limit");
+        assert_eq!(f32, Some(made.cast()));
+        let told = options.generated::<f64>(&limits(12_499), "bytes").expect_err("over the limit");
+        let told = told.to_string();
+        assert!(told.contains("generated matrix is 12500, over the limit of 12499"), "{told}");
+        assert!(told.contains("--max-nonzeros"), "{told}");
+        let small = Limits { bytes: 149_999, ..Limits::default() };
+        let told = options.generated::<f64>(&small, "body").expect_err("over the limit");
+        assert!(told.to_string().contains("--max-body"), "{told}");
+        let none = query(&[]).expect("legal").generated::<f64>(&limits(0), "bytes");
+        let none = none.expect("nothing is made");
+        assert!(none.is_none());
+    }
+
+    #[test]
     fn wrong_queries_are_told_apart() {
         let message = |pairs: &[(&str, &str)]| query(pairs).expect_err("wrong").to_string();
         assert!(message(&[("nosuch", "1")]).contains("there are: device, precision"));
         assert!(message(&[("precision", "f16")]).contains("must be f32 or f64"));
         assert!(message(&[("spmvs", "-1")]).contains("-1"));
+        assert!(message(&[("generate", "nosuch:5")]).contains("there are: stencil5"));
         assert!(message(&[("spmvs", "1"), ("spmvs", "2")]).contains("multiple times"));
         for odd in ["", "=", "-", "--", "device=", "\0", "help"] {
             assert!(message(&[(odd, odd)]).contains("no option is named"));

@@ -71,6 +71,34 @@ fn recommend_ranks_and_explains() {
 }
 
 #[test]
+fn recommend_takes_a_generated_matrix_by_name() {
+    let generate = ["recommend", "--generate", "stencil5:10000", "--device", "h200", "--json"];
+    let answer = json(&generate);
+    assert_eq!(
+        (&answer["features"]["nrows"], &answer["precision"]),
+        (&10_000.into(), &"f64".into())
+    );
+    // The same as of a file with that matrix, in f32 too.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("a.mtx");
+    let file = file.to_str().expect("text");
+    text(&["generate", "stencil5:10000", "-o", file]);
+    for precision in ["f64", "f32"] {
+        let of = |matrix: &[&str]| {
+            json(&[&["recommend", "--precision", precision, "--json"], matrix].concat())
+        };
+        assert_eq!(of(&["--generate", "stencil5:10000"]), of(&[file]), "{precision}");
+    }
+    assert!(text(&["recommend", "--help"]).contains("--generate <CLASS:ROWS>"));
+    let both = error(&["recommend", file, "--generate", "heat:10"], 2);
+    assert!(both.contains("cannot be used with"), "{both}");
+    assert!(error(&["recommend"], 2).contains("<FILE>"));
+    assert!(error(&["recommend", "--generate", "nosuch:10"], 2).contains("there are: stencil5"));
+    let large = ["recommend", "--generate", "heat:1000000", "--max-nonzeros", "1000"];
+    assert!(error(&large, 2).contains("over the limit of 1000; raise the limit"));
+}
+
+#[test]
 fn recommend_measures_on_this_machine() {
     let file = sample("circuit");
     let answer = json(&["recommend", &file, "--effort", "measure", "--precision", "f32", "--json"]);

@@ -26,11 +26,16 @@ impl Drop for Service {
 }
 
 fn serve(more: &[&str]) -> Service {
+    serve_by(env!("CARGO_BIN_EXE_ellect").as_ref(), more)
+}
+
+/// A service of this program, which may be a link to the one that is tested.
+fn serve_by(program: &std::path::Path, more: &[&str]) -> Service {
     // One process at a time has a database.
     static SERVICES: AtomicU32 = AtomicU32::new(0);
     let number = SERVICES.fetch_add(1, Ordering::Relaxed);
     let data = format!("{}/http-{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
-    let mut process = Command::new(env!("CARGO_BIN_EXE_ellect"))
+    let mut process = Command::new(program)
         .args(["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(&data)
         .args(more)
@@ -178,6 +183,59 @@ fn bodies_may_be_compressed_or_json() {
     let (status, answer) = service.recommend("", "", json);
     assert_eq!((status, &answer["features"]["nnz"]), (200, &3.into()));
     assert_eq!(service.recommend("", "Content-Encoding: br\r\n", b"x").0, 415);
+}
+
+#[test]
+fn a_generated_matrix_needs_no_body_and_is_bounded() {
+    let service = serve(&["--max-nonzeros", "60000", "--max-body", "1000000"]);
+    let (status, answer) = service.recommend("?device=h200&generate=stencil5:10000", "", b"");
+    assert_eq!(status, 200, "{answer}");
+    let output = Command::new(env!("CARGO_BIN_EXE_ellect"))
+        .args(["recommend", "--generate", "stencil5:10000", "--device", "h200", "--json"])
+        .args(["--data", &service.data])
+        .output()
+        .expect("the program runs");
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(answer, printed);
+
+    let (_, told) = service.send("GET", "/", "", b"");
+    assert!(String::from_utf8_lossy(&told).contains("generate=elasticity:600000"));
+    for (generate, status, kind, told) in [
+        ("stencil5:20000", 413, "limit", "over the limit of 60000; raise the limit (nonzeros, "),
+        ("elasticity:100000000", 413, "limit", "--max-nonzeros"),
+        ("nosuch:10", 400, "argument", "there are: stencil5"),
+        ("stencil5", 400, "argument", "no number of rows"),
+    ] {
+        let (got, answer) = service.recommend(&format!("?generate={generate}"), "", b"");
+        let error = &answer["error"];
+        assert_eq!((got, &error["kind"]), (status, &kind.into()), "{generate}: {answer}");
+        assert!(error["message"].as_str().is_some_and(|m| m.contains(told)), "{answer}");
+    }
+    let (status, answer) = service.recommend("?generate=stencil5:100", "", b"1 1 1");
+    assert_eq!((status, &answer["error"]["kind"]), (400, &"argument".into()), "{answer}");
+    let small = serve(&["--max-body", "100000"]);
+    let (status, answer) = small.recommend("?generate=stencil5:10000", "", b"");
+    let told = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 413 && told.contains("--max-body"), "{answer}");
+}
+
+/// The name by which a program was started is all that the system says of one whose file is gone.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_that_cannot_be_used_now_is_answered_with_503() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let program = folder.path().join("ellect");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_ellect"), &program).expect("on the same disk");
+    let service = serve_by(&program, &[]);
+    // The process that measures is this program again.
+    std::fs::remove_file(&program).expect("it is there");
+    let answer = service.ask("POST", "/recommend?effort=measure", "", &sample("circuit"));
+    let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    assert_eq!((answer.status, &body["error"]["kind"]), (503, &"unavailable".into()), "{body}");
+    let told = body["error"]["message"].as_str().unwrap_or_default();
+    assert!(told.contains("the measuring process") && told.contains("; try again"), "{told}");
+    assert!(answer.head.contains("retry-after: "), "{}", answer.head);
+    assert_eq!(service.recommend("?device=nosuch&effort=measure", "", b"").0, 400);
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub fn by_features(
         winner.cost.convert_s * 1e6,
     );
     Some(Choice {
-        choice: winner.candidate.clone(),
+        candidate: winner.candidate.clone(),
         ranking: all.iter().map(|entry| ranked(entry, &base.cost, workload)).collect(),
         refused: Vec::new(),
         features,
@@ -126,12 +126,12 @@ mod tests {
             let workload = Workload { spmvs, ..Workload::default() };
             let features = Features::at_size([30_000, 30_000, 2_000_000]);
             let choice = by_features(features, &device, &workload, &costs).expect("entries");
-            assert_eq!(choice.choice.to_string(), first, "{choice:?}");
+            assert_eq!(choice.candidate.to_string(), first, "{choice:?}");
             assert_eq!((choice.ranking.len(), choice.fingerprint), (3, None));
-            assert_eq!(choice.ranking[0].candidate, choice.choice);
+            assert_eq!(choice.ranking[0].candidate, choice.candidate);
             assert!(choice.ranking.iter().any(|r| r.candidate.to_string() == INCUMBENTS[0]));
             let csr = choice.ranked(&csr).expect("it is there");
-            assert_eq!(csr.convert_us, 0.0, "the arrays are there already");
+            assert_eq!(csr.convert_s, 0.0, "the arrays are there already");
             assert!(choice.explanation[0].contains("by features alone"), "{choice:?}");
         }
         let huge = Features::at_size([1 << 20, 1 << 20, 1 << 40]);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::cost::{Cost, Estimator, Source, Times};
 use crate::device::{Device, Kind};
@@ -21,7 +21,21 @@ pub use crate::workload::{Effort, ValuesUse, Verify, Workload};
 pub use by_features::{by_features, counted_s, looks_closer, most_trusted};
 pub use stay::{PCSR, SAMPLE_S, Stays, read_s, stay, stay_s};
 
-/// One candidate's place in a [`Choice`].
+/// One candidate's place in a [`Choice`]: times in seconds, which JSON gives in microseconds.
+///
+/// ```
+/// use ellect::choose::Workload;
+/// use ellect::{Tuner, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let choice = Tuner::new(device::find("cpu")?).recommend(&csr, &Workload::default())?;
+/// let csr = choice.ranked(&"csr".parse()?).expect("CSR is always ranked");
+/// assert_eq!((csr.convert_s, csr.break_even_spmvs), (0.0, Some(0)));
+/// assert_eq!(csr.total_s, 1000.0 * csr.spmv_s);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranked {
     /// The candidate.
@@ -30,12 +44,16 @@ pub struct Ranked {
     pub format: &'static str,
     /// Its parameters.
     pub parameters: Params,
-    /// Time of one product, in microseconds.
-    pub spmv_us: f64,
-    /// Time of the conversion, in microseconds.
-    pub convert_us: f64,
-    /// Conversion, updates of values and all products together, in microseconds.
-    pub total_us: f64,
+    /// Time of one product, in seconds; `spmv_us` in JSON, in microseconds.
+    #[serde(rename = "spmv_us", serialize_with = "in_us")]
+    pub spmv_s: f64,
+    /// Time of the conversion, in seconds; `convert_us` in JSON, in microseconds.
+    #[serde(rename = "convert_us", serialize_with = "in_us")]
+    pub convert_s: f64,
+    /// Conversion, updates of values and all products together, in seconds; `total_us` in JSON, in
+    /// microseconds.
+    #[serde(rename = "total_us", serialize_with = "in_us")]
+    pub total_s: f64,
     /// Bytes of the layout.
     pub bytes: u64,
     /// Where the times come from.
@@ -43,6 +61,11 @@ pub struct Ranked {
     /// Products from which on it is cheaper than staying in CSR: 0 where it always is or costs the
     /// same (CSR itself), none where it never is.
     pub break_even_spmvs: Option<u64>,
+}
+
+/// Seconds, written in microseconds.
+fn in_us<S: Serializer>(seconds: &f64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_f64(seconds * 1e6)
 }
 
 /// A candidate that does not suit, and why.
@@ -56,10 +79,26 @@ pub struct Refused {
 
 /// A ranking of all candidates with the one to take; serializes to the answer of
 /// `recommend --json`.
+///
+/// ```
+/// use ellect::choose::Workload;
+/// use ellect::{Tuner, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("elasticity", 2000, 1)?;
+/// let choice = Tuner::new(device::find("h200")?).recommend(&csr, &Workload::default())?;
+///
+/// let best = &choice.ranking[0];
+/// assert_eq!(best.candidate, choice.candidate);
+/// assert!(best.convert_s + 1000.0 * best.spmv_s <= choice.ranking[1].total_s * 1.02);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Choice {
-    /// The candidate to take: the first of the ranking.
-    pub choice: Candidate,
+    /// The candidate to take: the first of the ranking. `choice` in JSON.
+    #[serde(rename = "choice")]
+    pub candidate: Candidate,
     /// Every candidate that suits: the one to take, then the others by their total time.
     pub ranking: Vec<Ranked>,
     /// Every candidate that does not.
@@ -150,7 +189,7 @@ pub fn choose(
         refused: &refused,
     });
     Choice {
-        choice: entries[0].candidate.clone(),
+        candidate: entries[0].candidate.clone(),
         ranking,
         refused,
         features: Features::of(structure),
@@ -413,9 +452,9 @@ fn ranked(entry: &Entry, csr: &Cost, workload: &Workload) -> Ranked {
         candidate: candidate.clone(),
         format: candidate.format.name(),
         parameters: candidate.params.clone(),
-        spmv_us: cost.spmv_s * 1e6,
-        convert_us: cost.convert_s * 1e6,
-        total_us: cost.total_s(workload) * 1e6,
+        spmv_s: cost.spmv_s,
+        convert_s: cost.convert_s,
+        total_s: cost.total_s(workload),
         bytes: cost.bytes,
         source: cost.source,
         break_even_spmvs: cost.break_even(csr, workload),

@@ -66,7 +66,7 @@ pub fn stay(
     }
     Some(Choice {
         ranking: entries.iter().map(|entry| ranked(entry, &base, workload)).collect(),
-        choice,
+        candidate: choice,
         refused: Vec::new(),
         features,
         device: device.name.clone(),
@@ -164,7 +164,7 @@ mod tests {
             let workload = Workload::default();
             let choice = stay(features(), &device, &workload, &Stays::default()).expect("entries");
             assert_eq!(ranking(&choice), expected);
-            assert_eq!(choice.choice, choice.ranking[0].candidate);
+            assert_eq!(choice.candidate, choice.ranking[0].candidate);
             assert_eq!(choice.explanation.len(), 1);
             assert!(choice.explanation[0].contains("products: looking"), "{choice:?}");
         }
@@ -179,7 +179,7 @@ mod tests {
             let workload = Workload::default();
             let choice = stay(features(), &device, &workload, &stays).expect("entries");
             assert_eq!(ranking(&choice), expected);
-            assert_eq!((choice.choice.to_string().as_str(), choice.fingerprint), ("csr", None));
+            assert_eq!((choice.candidate.to_string().as_str(), choice.fingerprint), ("csr", None));
             assert!(choice.explanation[0].starts_with("Stay in CSR (csr) for"), "{choice:?}");
             assert!(choice.explanation[0].contains("where spmvs < 500, looking"), "{choice:?}");
             // A host's incumbent is csr: there is nothing to tell.
@@ -195,8 +195,8 @@ mod tests {
         let stays = Stays { look: Vec::new(), taken: Some((PCSR.to_string(), Vec::new())) };
         let choice = stay(features(), &device, &Workload::default(), &stays).expect("entries");
         assert_eq!(ranking(&choice), [PCSR, INCUMBENTS[0], CSR]);
-        let convert_us: Vec<f64> = choice.ranking.iter().map(|r| r.convert_us).collect();
-        assert!(convert_us[0] > 0.0 && convert_us[1..] == [0.0, 0.0], "{convert_us:?}");
+        let convert_s: Vec<f64> = choice.ranking.iter().map(|r| r.convert_s).collect();
+        assert!(convert_s[0] > 0.0 && convert_s[1..] == [0.0, 0.0], "{convert_s:?}");
         assert!(choice.explanation[1].starts_with(PCSR), "{choice:?}");
         // Where values change, what they are copied to is not taken.
         let values = ValuesUse::Change(10);

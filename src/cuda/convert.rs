@@ -9,7 +9,7 @@ use ellect_kernels::primitives;
 use super::memory::{Memory, Queue};
 use super::operator::{CudaOperator, Step, Word, plain};
 use super::{DeviceCsr, Gpu, cusparse, failed};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::format::{
     Arg, Builder, Candidate, Launch, Matrix, Offsets, Starts, Stop, Target, are_few,
 };
@@ -210,7 +210,10 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         let mut bytes = 0;
         let check = |code: c_int| match code {
             0 => Ok(()),
-            code => Err(Error::Device(format!("{what} on the device: CUDA error {code}"))),
+            code => {
+                let what = format!("{what} on the device: CUDA error {code}");
+                Err(Error::device(DeviceFault::Failed, what))
+            }
         };
         check(call(null_mut(), &mut bytes, stream))?;
         let temporary = self.temporary(bytes as u64)?;

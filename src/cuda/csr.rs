@@ -6,7 +6,7 @@ use cust::sys as cuda;
 
 use super::memory::{Memory, read};
 use super::{Gpu, handle};
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::error::{Error, Result};
 use crate::format::{Matrix, Offsets};
 use crate::scalar::Scalar;
@@ -34,7 +34,8 @@ impl<T: Scalar> DeviceCsr<T> {
     ///
     /// # Errors
     /// [`Error::Device`] where the memory does not suffice.
-    pub fn upload(gpu: &Gpu, csr: &Csr<T>) -> Result<Self> {
+    pub fn upload<'a>(gpu: &Gpu, csr: impl Into<CsrRef<'a, T>>) -> Result<Self> {
+        let csr = csr.into();
         let queue = &gpu.queue;
         let row_ptr = Offsets::new(csr.row_ptr());
         let (bytes, wide) = match &row_ptr {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use cust::sys as cuda;
 
 use super::memory::{Memory, Queue};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Algorithm, Candidate, Refusal, Vendor};
 use crate::scalar::{Precision, Scalar};
 
@@ -99,7 +99,7 @@ struct Library {
 fn library() -> Result<&'static Library> {
     static LIBRARY: OnceLock<std::result::Result<Library, String>> = OnceLock::new();
     let found = LIBRARY.get_or_init(open);
-    found.as_ref().map_err(|why| Error::Device(why.clone()))
+    found.as_ref().map_err(|why| Error::device(DeviceFault::Unavailable, why.clone()))
 }
 
 /// Refuses a candidate that the library multiplies where it is not on this machine.
@@ -161,7 +161,9 @@ fn open() -> std::result::Result<Library, String> {
 fn check(code: c_int, what: &str) -> Result<()> {
     match code {
         0 => Ok(()),
-        code => Err(Error::Device(format!("cuSPARSE: {what}: status {code}"))),
+        // CUSPARSE_STATUS_ALLOC_FAILED.
+        2 => Err(Error::device(DeviceFault::OutOfMemory, format!("cuSPARSE: {what}: status 2"))),
+        code => Err(Error::device(DeviceFault::Failed, format!("cuSPARSE: {what}: status {code}"))),
     }
 }
 

@@ -10,7 +10,7 @@ use cust::stream::Stream;
 use cust::sys as cuda;
 
 use super::{check, failed};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::scalar::Scalar;
 
 /// A GPU's stream and its context, which live as long as what was made in them.
@@ -58,8 +58,10 @@ impl Memory {
     /// [`Error::Device`] where there is not enough.
     pub fn new(bytes: u64, queue: &Arc<Queue>) -> Result<Self> {
         queue.make_current()?;
-        let bytes = usize::try_from(bytes)
-            .map_err(|_| Error::Device(format!("{bytes} bytes are more than a device has")))?;
+        let bytes = usize::try_from(bytes).map_err(|_| {
+            let what = format!("{bytes} bytes are more than a device has");
+            Error::device(DeviceFault::OutOfMemory, what)
+        })?;
         let mut memory = Memory { address: 0, bytes, queue: Arc::clone(queue) };
         // SAFETY: the driver writes one address. Kernels take null of empty arrays for absent ones,
         // so that none is empty.

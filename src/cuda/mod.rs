@@ -42,7 +42,7 @@ use memory::Queue;
 
 use crate::device::gpu::{self, Told};
 use crate::device::{self, Device, State};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Launch, Layout};
 use crate::scalar::Scalar;
 
@@ -90,18 +90,33 @@ impl std::fmt::Debug for Gpu {
 
 fn failed(what: &str) -> impl Fn(cust::error::CudaError) -> Error + '_ {
     // `Display` of this error asks the driver for a text and fails without one.
-    move |error| Error::Device(format!("{what}: CUDA error {error:?}"))
+    move |error| {
+        let fault = match error {
+            cust::error::CudaError::OutOfMemory => DeviceFault::OutOfMemory,
+            _ => DeviceFault::Failed,
+        };
+        Error::device(fault, format!("{what}: CUDA error {error:?}"))
+    }
 }
 
-/// Opens the driver.
-fn start() -> Result<()> {
-    ellect_kernels::driver::load().map_err(|why| Error::Device(why.to_string()))?;
-    cust::init(cust::CudaFlags::empty()).map_err(failed("starting the CUDA driver"))
+/// Opens the driver; tells why where there is none, or no GPU for it.
+fn start() -> Result<std::result::Result<(), String>> {
+    if let Err(why) = ellect_kernels::driver::load() {
+        return Ok(Err(why.to_string()));
+    }
+    match cust::init(cust::CudaFlags::empty()) {
+        Err(cust::error::CudaError::NoDevice) => Ok(Err("its driver finds no GPU".into())),
+        started => started.map(Ok).map_err(failed("starting the CUDA driver")),
+    }
 }
 
 /// The GPUs of this machine; none where there is no driver.
 pub(crate) fn count() -> u32 {
-    start().ok().and_then(|()| cust::device::Device::num_devices().ok()).unwrap_or(0)
+    start()
+        .ok()
+        .and_then(std::result::Result::ok)
+        .and_then(|()| cust::device::Device::num_devices().ok())
+        .unwrap_or(0)
 }
 
 /// What a GPU is opened by.
@@ -124,13 +139,16 @@ impl Gpu {
     /// Opens GPU `index` (`cuda:<index>`).
     ///
     /// # Errors
-    /// [`Error::Device`] where there is no driver or no such GPU.
+    /// [`Error::UnknownDevice`] where there is no driver or no such GPU; [`Error::Device`] by the
+    /// driver.
     pub fn open(index: u32) -> Result<Self> {
-        let known = || device::shipped_names().into_iter().chain((0..count()).map(handle));
-        let list = || known().collect::<Vec<_>>();
-        start().map_err(|why| Error::Device(format!("{why}; there are: {}", list().join(", "))))?;
+        let known = || {
+            let all = device::shipped_names().into_iter().chain((0..count()).map(handle));
+            all.collect::<Vec<_>>()
+        };
+        start()?.map_err(|why| device::unknown(&handle(index), known(), why))?;
         if index >= count() {
-            return Err(device::unknown(&handle(index), &list()));
+            return Err(device::unknown(&handle(index), known(), ""));
         }
         let device = cust::device::Device::get_device(index)
             .map_err(failed(&format!("opening {}", handle(index))))?;
@@ -222,8 +240,10 @@ impl Gpu {
         if let Some(module) = modules.get(image) {
             return Ok(Arc::clone(module));
         }
-        let found = ellect_kernels::find(image)
-            .ok_or_else(|| Error::Device(format!("no kernels were compiled for {image}")))?;
+        let found = ellect_kernels::find(image).ok_or_else(|| {
+            let what = format!("no kernels were compiled for {image}");
+            Error::device(DeviceFault::Unsupported, what)
+        })?;
         let module = Module::from_fatbin(found.fatbin, &[])
             .map_err(failed(&format!("loading the kernels of {image}")))?;
         let kernels = Arc::new(Kernels { module, queue: Arc::clone(&self.queue) });
@@ -337,11 +357,12 @@ fn keep_memory(index: u32) -> Result<()> {
 }
 
 fn check(code: cuda::CUresult, what: &str) -> Result<()> {
-    if code == cuda::CUresult::CUDA_SUCCESS {
-        Ok(())
-    } else {
-        Err(Error::Device(format!("{what}: CUDA error {}", code as u32)))
-    }
+    let fault = match code {
+        cuda::CUresult::CUDA_SUCCESS => return Ok(()),
+        cuda::CUresult::CUDA_ERROR_OUT_OF_MEMORY => DeviceFault::OutOfMemory,
+        _ => DeviceFault::Failed,
+    };
+    Err(Error::device(fault, format!("{what}: CUDA error {}", code as u32)))
 }
 
 /// The profile of a GPU.

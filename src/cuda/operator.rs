@@ -10,7 +10,7 @@ use super::convert::word;
 use super::memory::{Memory, Queue};
 use super::overlap::Overlap;
 use super::{DeviceCsr, Gpu, Kernels, check, cusparse, failed};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Built, Check, Launch, Layout, OnDevice, Refusal, Vendor};
 use crate::scalar::Scalar;
 
@@ -81,8 +81,10 @@ impl Step {
         if launch.grid == 0 {
             return Ok(None);
         }
-        let grid = u32::try_from(launch.grid)
-            .map_err(|_| Error::Device(format!("{} blocks exceed a grid", launch.grid)))?;
+        let grid = u32::try_from(launch.grid).map_err(|_| {
+            let what = format!("{} blocks exceed a grid", launch.grid);
+            Error::device(DeviceFault::Unsupported, what)
+        })?;
         let kernels = gpu.module(launch.image)?;
         let find = |kernel: &str| {
             let function = kernels.module.get_function(kernel);
@@ -237,9 +239,9 @@ impl<T: Scalar> CudaOperator<T> {
     /// # Errors
     /// [`Error::Device`] where the format has no kernel, or the device no memory.
     pub(super) fn uploaded(gpu: &Gpu, layout: &dyn Layout<T>) -> Result<Self> {
-        let described = layout
-            .on_device()
-            .ok_or_else(|| Error::Device("this format has no kernel for a GPU".to_string()))?;
+        let described = layout.on_device().ok_or_else(|| {
+            Error::device(DeviceFault::Unsupported, "this format has no kernel for a GPU")
+        })?;
         let OnDevice { arrays, values, scratch, launches, vendor } = described;
         let arrays = arrays.iter().map(|bytes| Memory::of(bytes, &gpu.queue));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
@@ -377,7 +379,8 @@ impl<T: Scalar> CudaOperator<T> {
     /// [`Error::Device`] where the copy fails; [`Error::Shape`] where it is another layout.
     pub(super) fn take_layout(&mut self, layout: &dyn Layout<T>) -> Result<()> {
         let Values::Host(values) = &self.values else {
-            return Err(Error::Device("this layout was made on the device".to_string()));
+            let what = "this layout was made on the device";
+            return Err(Error::device(DeviceFault::Unsupported, what));
         };
         let described = layout.on_device();
         let host = |i: usize| described.as_ref().and_then(|d| d.arrays.get(i).copied());
@@ -426,7 +429,8 @@ impl<T: Scalar> CudaOperator<T> {
     ) -> Result<()> {
         let stream = gpu.queue.as_inner();
         let Values::Device { csr, update, newest, .. } = &mut self.values else {
-            return Err(Error::Device("this layout was made on the host".to_string()));
+            let what = "this layout was made on the host";
+            return Err(Error::device(DeviceFault::Unsupported, what));
         };
         let ([_, _, old], [_, _, bytes]) = (csr.addresses(), csr.bytes());
         if bytes == 0 {

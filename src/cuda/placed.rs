@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::memory::{Memory, read};
 use super::operator::{Step, plain};
 use super::{CudaOperator, DeviceCsr, Gpu, Vector, cusparse};
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Candidate, Launch, Layout, Refusal, Target};
 use crate::scalar::{Precision, Scalar};
@@ -37,7 +37,7 @@ impl<T: Scalar> Placed<T> {
     pub fn new(
         gpu: &Arc<Gpu>,
         device_csr: &Arc<DeviceCsr<T>>,
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         candidate: &Candidate,
         target: &Target<'_>,

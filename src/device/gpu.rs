@@ -2,7 +2,7 @@
 //! tells.
 
 use super::{Device, Kind};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 
 /// What a driver tells of a GPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ pub fn profile(told: &Told) -> Result<Device> {
     }
     let kin = super::of_capability(&told.capability);
     let base = kin.as_ref().or(shipped.first());
-    let base = base.ok_or_else(|| Error::Device("no GPU profile ships".to_string()))?;
+    let base = base.ok_or_else(|| Error::device(DeviceFault::Profile, "no GPU profile ships"))?;
     let read_gbps = REACHED * told.sheet_gbps;
     let of_memory = read_gbps / base.read_gbps;
     // Processors and the last-level cache go by one clock.

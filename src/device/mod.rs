@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::scalar::Precision;
 pub use state::State;
 
@@ -220,7 +220,8 @@ impl Device {
     /// # Errors
     /// [`Error::Device`] with what is wrong.
     pub fn parse(text: &str) -> Result<Device> {
-        let wrong = |what: String| Error::Device(format!("device profile: {what}"));
+        let wrong =
+            |what: String| Error::device(DeviceFault::Profile, format!("device profile: {what}"));
         let device: Device = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
         if device.schema != SCHEMA {
             return Err(wrong(format!("schema is {}, this program reads {SCHEMA}", device.schema)));
@@ -312,9 +313,9 @@ pub fn data_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("ellect-data"))
 }
 
-/// The error for a device name that is not among `known`.
-pub(crate) fn unknown(name: &str, known: &[String]) -> Error {
-    Error::Device(format!("no device is named '{name}'; there are: {}", known.join(", ")))
+/// The error for a device name that is not among `known`, with what would make it known, if anything.
+pub(crate) fn unknown(name: &str, known: Vec<String>, remedy: impl Into<String>) -> Error {
+    Error::UnknownDevice { name: name.to_string(), known, remedy: remedy.into() }
 }
 
 /// The names of the device profiles that ship.
@@ -333,11 +334,11 @@ pub fn find(name: &str) -> Result<Device> {
 /// The device of this name: a profile saved under `data`, else a shipped one.
 ///
 /// # Errors
-/// [`Error::Device`] with the known names, or where a saved profile cannot be read in whole or is of
-/// another device.
+/// [`Error::UnknownDevice`] with the known names, [`Error::Io`] where a saved profile cannot be read in
+/// whole or is of another device.
 pub fn find_in(name: &str, data: &Path) -> Result<Device> {
     let shipped = || Device::shipped().into_iter().find(|device| device.name == name);
-    saved(name, data)?.or_else(shipped).ok_or_else(|| unknown(name, &shipped_names()))
+    saved(name, data)?.or_else(shipped).ok_or_else(|| unknown(name, shipped_names(), ""))
 }
 
 /// The profile of this name that is saved under `data`; none of what cannot be the name of a file there.
@@ -349,15 +350,17 @@ pub(crate) fn saved(name: &str, data: &Path) -> Result<Option<Device>> {
         return Ok(None);
     }
     let path = file(data, name);
-    let wrong = |what: &dyn std::fmt::Display| {
-        let remedy = "remove the file, or run `ellect devices --probe` again";
-        let source = std::io::Error::new(ErrorKind::InvalidData, format!("{what}; {remedy}"));
+    let wrong = |what: &Error| {
+        let source = std::io::Error::new(ErrorKind::InvalidData, what.to_string());
         Error::Io { what: path.display().to_string(), source }
     };
     match std::fs::read_to_string(&path) {
         Ok(text) => match Device::parse(&text).map_err(|error| wrong(&error))? {
             device if device.name == name => Ok(Some(device)),
-            other => Err(wrong(&format!("the profile is of {}", other.name))),
+            other => {
+                let what = format!("the profile is of {}", other.name);
+                Err(wrong(&Error::device(DeviceFault::Profile, what)))
+            }
         },
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Io { what: path.display().to_string(), source }),

@@ -33,7 +33,7 @@ mod sorted_tiles;
 
 use serde::{Deserialize, Serialize};
 
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::error::{Error, Result};
 pub use crate::refusal::Refusal;
 use crate::scalar::Scalar;
@@ -220,7 +220,7 @@ pub trait Storage: Sync {
     /// # Errors
     /// [`Refusal`] where only the conversion itself could find out.
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -271,7 +271,7 @@ pub trait Format: Sync {
     /// As there.
     fn convert_f32(
         &self,
-        csr: &Csr<f32>,
+        csr: CsrRef<'_, f32>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -282,7 +282,7 @@ pub trait Format: Sync {
     /// As there.
     fn convert_f64(
         &self,
-        csr: &Csr<f64>,
+        csr: CsrRef<'_, f64>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -335,7 +335,7 @@ impl<S: Storage> Format for S {
 
     fn convert_f32(
         &self,
-        csr: &Csr<f32>,
+        csr: CsrRef<'_, f32>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -345,7 +345,7 @@ impl<S: Storage> Format for S {
 
     fn convert_f64(
         &self,
-        csr: &Csr<f64>,
+        csr: CsrRef<'_, f64>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -371,7 +371,7 @@ pub trait ConvertAs: Sized {
     /// As there.
     fn convert(
         candidate: &Candidate,
-        csr: &Csr<Self>,
+        csr: CsrRef<'_, Self>,
         structure: &Structure<'_>,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<Self>>, Refusal>
@@ -382,7 +382,7 @@ pub trait ConvertAs: Sized {
 impl ConvertAs for f32 {
     fn convert(
         candidate: &Candidate,
-        csr: &Csr<f32>,
+        csr: CsrRef<'_, f32>,
         structure: &Structure<'_>,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f32>>, Refusal> {
@@ -393,7 +393,7 @@ impl ConvertAs for f32 {
 impl ConvertAs for f64 {
     fn convert(
         candidate: &Candidate,
-        csr: &Csr<f64>,
+        csr: CsrRef<'_, f64>,
         structure: &Structure<'_>,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal> {
@@ -407,14 +407,14 @@ impl Candidate {
     /// # Errors
     /// [`Error::Refused`] where the candidate does not suit the matrix, or over the target's memory
     /// limit.
-    pub fn convert<T: Scalar>(
+    pub fn convert<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         structure: &Structure<'_>,
         target: &Target<'_>,
     ) -> Result<Box<dyn Layout<T>>> {
         let refused = |reason: Refusal| self.refused(&reason);
-        let layout = T::convert(self, csr, structure, target).map_err(refused)?;
+        let layout = T::convert(self, csr.into(), structure, target).map_err(refused)?;
         target.check_bytes(layout.bytes()).map_err(refused)?;
         Ok(layout)
     }

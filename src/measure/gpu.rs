@@ -12,7 +12,7 @@ use cust::sys::CUstream;
 use super::provenance::gpu_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
 use crate::check::{self, RowReference};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::cuda::{DeviceCsr, Gpu, Graph, Placed, Vector};
 use crate::error::Result;
 use crate::format::{Candidate, Target};
@@ -32,7 +32,7 @@ use crate::structure::Structure;
 pub fn on_gpu<T: Scalar>(
     gpu: &Arc<Gpu>,
     held: Option<&Held<T>>,
-    csr: &Csr<T>,
+    csr: CsrRef<'_, T>,
     structure: &Structure<'_>,
     candidate: &Candidate,
     target: &Target<'_>,
@@ -59,8 +59,8 @@ pub fn on_gpu<T: Scalar>(
 
 /// A matrix on a GPU and the references of its products, for all its candidates.
 pub struct Held<T: Scalar> {
-    /// Where the row pointers of the matrix are on the host: what tells it from others.
-    address: usize,
+    /// [`CsrRef::identity`] of the matrix on the host.
+    identity: [usize; 6],
     on_gpu: Arc<DeviceCsr<T>>,
     values: Vector<T>,
     references: Mutex<Vec<(Asked, Arc<[RowReference]>)>>,
@@ -79,9 +79,9 @@ impl<T: Scalar> Held<T> {
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) where the memory does not suffice.
-    pub fn new(gpu: &Gpu, csr: &Csr<T>) -> Result<Self> {
+    pub fn new(gpu: &Gpu, csr: CsrRef<'_, T>) -> Result<Self> {
         Ok(Held {
-            address: csr.row_ptr().as_ptr().addr(),
+            identity: csr.identity(),
             on_gpu: Arc::new(DeviceCsr::upload(gpu, csr)?),
             values: gpu.vector(csr.values())?,
             references: Mutex::default(),
@@ -90,12 +90,12 @@ impl<T: Scalar> Held<T> {
     }
 
     /// Whether it is this very matrix, which was not dropped since.
-    pub fn is(&self, csr: &Csr<T>) -> bool {
-        self.address == csr.row_ptr().as_ptr().addr()
+    pub fn is(&self, csr: CsrRef<'_, T>) -> bool {
+        self.identity == csr.identity()
     }
 
     /// The x of a seed.
-    fn input(&self, gpu: &Gpu, csr: &Csr<T>, seed: u64) -> Result<Arc<Vector<T>>> {
+    fn input(&self, gpu: &Gpu, csr: CsrRef<'_, T>, seed: u64) -> Result<Arc<Vector<T>>> {
         let kept = || self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, x)) = kept().iter().find(|(known, _)| *known == seed) {
             return Ok(x.clone());
@@ -107,7 +107,12 @@ impl<T: Scalar> Held<T> {
     }
 
     /// The reference of a product of seeded vectors.
-    fn reference(&self, csr: &Csr<T>, seed: u64, (alpha, beta): (T, T)) -> Arc<[RowReference]> {
+    fn reference(
+        &self,
+        csr: CsrRef<'_, T>,
+        seed: u64,
+        (alpha, beta): (T, T),
+    ) -> Arc<[RowReference]> {
         let asked = (seed, [alpha, beta].map(|factor| factor.to_f64().to_bits()));
         let kept = || self.references.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, reference)) = kept().iter().find(|(known, _)| *known == asked) {
@@ -145,7 +150,7 @@ impl<T: Scalar> Copy<T> {
 fn time<T: Scalar>(
     gpu: &Arc<Gpu>,
     held: Option<&Held<T>>,
-    csr: &Csr<T>,
+    csr: CsrRef<'_, T>,
     structure: &Structure<'_>,
     candidate: &Candidate,
     target: &Target<'_>,

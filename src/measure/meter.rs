@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
 use super::gpu::{Held, on_gpu};
 use super::{Measurement, Protocol, Samples, Worker, on_host};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::device::{self, Device, Kind};
 use crate::error::{Error, Result};
 use crate::features::Features;
@@ -20,6 +20,18 @@ use crate::scalar::Scalar;
 use crate::structure::Structure;
 
 /// A device that candidates can be timed on, or only be estimated for.
+///
+/// ```
+/// use ellect::{Error, device};
+/// use ellect::measure::Meter;
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert!(Meter::of(device::find("cpu")?).check().is_ok());
+/// let absent = Meter::of(device::find("h200")?).check();
+/// assert!(matches!(absent, Err(Error::AbsentDevice { .. })));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Meter {
     device: Device,
@@ -57,7 +69,7 @@ impl Meter {
     /// name is a profile; the profile of either is the one saved under `data` where there is one.
     ///
     /// # Errors
-    /// [`Error::Device`] where there is none.
+    /// [`Error::UnknownDevice`] where there is none; [`Error::Device`] where it does not open.
     pub fn open(name: &str, data: &std::path::Path) -> Result<Self> {
         match name.strip_prefix("cuda:") {
             Some(index) => Meter::open_gpu(name, index, data),
@@ -69,7 +81,8 @@ impl Meter {
     fn open_gpu(name: &str, index: &str, data: &std::path::Path) -> Result<Self> {
         // One name for one GPU: not cuda:00.
         let parsed = index.parse().ok().filter(|parsed: &u32| parsed.to_string() == index);
-        let gpu = cuda::Gpu::open(parsed.ok_or_else(|| device::unknown(name, &names()))?)?;
+        let known = || device::unknown(name, names(), "");
+        let gpu = cuda::Gpu::open(parsed.ok_or_else(known)?)?;
         let own = gpu.profile();
         let device = device::saved(&own.name, data)?.unwrap_or_else(|| own.clone());
         Ok(Meter { gpu: Some(Arc::new(gpu)), ..Meter::of(device) })
@@ -77,10 +90,11 @@ impl Meter {
 
     #[cfg(not(feature = "cuda"))]
     fn open_gpu(name: &str, _index: &str, _data: &std::path::Path) -> Result<Self> {
-        Err(Error::Device(format!(
-            "{name} needs a program built with the feature cuda; there are: {}",
-            names().join(", ")
-        )))
+        Err(device::unknown(
+            name,
+            names(),
+            "GPUs of this machine need a program built with the feature cuda",
+        ))
     }
 
     /// Converts a matrix for this device: on its GPU, where it is one of this machine, else for the
@@ -88,13 +102,14 @@ impl Meter {
     ///
     /// # Errors
     /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Device`] by a GPU.
-    pub fn prepare<T: Scalar>(
+    pub fn prepare<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         structure: &Structure<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<PreparedOperator<T>> {
+        let csr = csr.into();
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let on_gpu = Arc::new(cuda::DeviceCsr::upload(gpu, csr)?);
@@ -111,14 +126,12 @@ impl Meter {
     /// The GPU that this process opened.
     ///
     /// # Errors
-    /// [`Error::Device`] where it opened none.
+    /// [`Error::AbsentDevice`] where it opened none.
     #[cfg(feature = "cuda")]
     pub fn gpu(&self) -> Result<&Arc<cuda::Gpu>> {
         self.gpu.as_ref().ok_or_else(|| {
-            Error::Device(format!(
-                "{} is no GPU that this process opened; open one as cuda:0",
-                self.device.name
-            ))
+            let remedy = "open a GPU of it, as cuda:0".to_string();
+            Error::AbsentDevice { name: self.device.name.clone(), remedy }
         })
     }
 
@@ -140,7 +153,7 @@ impl Meter {
     /// Checks that candidates can be timed on the device.
     ///
     /// # Errors
-    /// [`Error::Device`] where they cannot.
+    /// [`Error::AbsentDevice`] where they cannot.
     pub fn check(&self) -> Result<()> {
         if self.worker.is_some() {
             return Ok(());
@@ -151,11 +164,12 @@ impl Meter {
         }
         match self.device.kind {
             Kind::Host => Ok(()),
-            Kind::Gpu => Err(Error::Device(format!(
-                "{} is not on this machine, so nothing can be timed on it: name cpu, or cuda:0 for \
-                 this machine's first GPU; a choice for it takes effort estimate or predict",
-                self.device.name
-            ))),
+            Kind::Gpu => Err(Error::AbsentDevice {
+                name: self.device.name.clone(),
+                remedy: "name cpu, or cuda:0 for this machine's first GPU; a choice for it takes \
+                         effort estimate or predict"
+                    .to_string(),
+            }),
         }
     }
 
@@ -168,8 +182,13 @@ impl Meter {
     ///
     /// # Panics
     /// For no times.
-    pub fn features<T: Scalar>(&self, csr: &Csr<T>, times: usize) -> Result<(Features, Samples)> {
+    pub fn features<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        times: usize,
+    ) -> Result<(Features, Samples)> {
         self.check()?;
+        let csr = csr.into();
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let there = cuda::DeviceCsr::upload(gpu, csr)?;
@@ -185,12 +204,13 @@ impl Meter {
     ///
     /// # Errors
     /// As [`Meter::features`].
-    pub fn features_on_gpu<T: Scalar>(
+    pub fn features_on_gpu<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         protocol: &Protocol,
         times: usize,
     ) -> Result<Option<Samples>> {
+        let csr = csr.into();
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let there = cuda::DeviceCsr::upload(gpu, csr)?;
@@ -207,7 +227,8 @@ impl Meter {
 
     /// Keeps a matrix at hand for the candidates that are timed on it: on a GPU, it is uploaded
     /// once, where a failure is told by each candidate; for a worker, it is looked through once.
-    pub fn hold<'a, T: Scalar>(&'a self, csr: &'a Csr<T>) -> Holding<'a> {
+    pub fn hold<'a, T: Scalar>(&'a self, csr: impl Into<CsrRef<'a, T>>) -> Holding<'a> {
+        let csr = csr.into();
         if let Some(worker) = &self.worker {
             worker.lock().unwrap_or_else(PoisonError::into_inner).hold(csr);
         }
@@ -239,9 +260,9 @@ impl Meter {
     ///
     /// # Errors
     /// As [`Meter::check`], and [`Error::Device`] where a worker's process does not start again.
-    pub fn measure<T: Scalar>(
+    pub fn measure<'a, T: Scalar>(
         &self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         structure: &Structure<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
@@ -249,6 +270,7 @@ impl Meter {
         limit: Option<Duration>,
     ) -> Result<Measurement> {
         self.check()?;
+        let csr = csr.into();
         if let Some(worker) = &self.worker {
             let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
             return worker.measure(csr, &candidate.to_string(), target, protocol, limit);

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check;
 use crate::cost::{Cost, Sight, Source};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 pub use crate::device::State;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
@@ -218,12 +218,13 @@ impl Measurement {
 /// Checks and times one candidate on this host, over rayon's current threads.
 ///
 /// A refusal and a wrong product are outcomes, not errors.
-pub fn on_host<T: Scalar>(
-    csr: &Csr<T>,
+pub fn on_host<'a, T: Scalar>(
+    csr: impl Into<CsrRef<'a, T>>,
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
 ) -> Measurement {
+    let csr = csr.into();
     let outcome = Outcome::of(time(csr, candidate, target, protocol));
     Measurement {
         fingerprint: Fingerprint::of(csr.pattern()),
@@ -275,7 +276,7 @@ struct Copy<T: Scalar> {
 }
 
 fn time<T: Scalar>(
-    csr: &Csr<T>,
+    csr: CsrRef<'_, T>,
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
@@ -326,7 +327,7 @@ fn time<T: Scalar>(
 
 /// Converts from nothing known but the CSR arrays, and notes how long it took.
 fn copy<T: Scalar>(
-    csr: &Csr<T>,
+    csr: CsrRef<'_, T>,
     candidate: &Candidate,
     target: &Target<'_>,
     seed: u64,
@@ -342,7 +343,7 @@ fn copy<T: Scalar>(
 }
 
 /// Compares the y that timing left behind with the reference.
-fn check_last<T: Scalar>(csr: &Csr<T>, copy: &Copy<T>) -> Result<()> {
+fn check_last<T: Scalar>(csr: CsrRef<'_, T>, copy: &Copy<T>) -> Result<()> {
     let back = |vector: &[T]| match copy.operator.permutation() {
         Some(order) => permute_back(vector, order),
         None => vector.to_vec(),
@@ -354,6 +355,7 @@ fn check_last<T: Scalar>(csr: &Csr<T>, copy: &Copy<T>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::csr::Csr;
     use crate::device::Device;
 
     fn quick() -> Protocol {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::check;
 use crate::cost;
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::device::{Device, Kind, PerPrecision, Reach, SCHEMA};
 use crate::format::{Basis, Candidate, Target, candidates};
 use crate::par;
@@ -186,8 +186,8 @@ fn kernels(device: &Device) -> BTreeMap<String, Reach> {
         let product =
             shipped.as_ref().map(|shipped| cost::reach(shipped, &candidate)).unwrap_or_default();
         let conversion = || {
-            let f64 = conversion(&candidate, device, &in_f64)?;
-            let f32 = conversion(&candidate, device, &in_f32)?;
+            let f64 = conversion(&candidate, device, in_f64.as_ref())?;
+            let f32 = conversion(&candidate, device, in_f32.as_ref())?;
             Some([0, 1].map(|i| PerPrecision { f32: f32[i], f64: f64[i] }))
         };
         let [convert_ns, update_ns] =
@@ -198,7 +198,11 @@ fn kernels(device: &Device) -> BTreeMap<String, Reach> {
 }
 
 /// Nanoseconds of converting and of updating an entry; none where the candidate does not suit.
-fn conversion<T: Scalar>(candidate: &Candidate, device: &Device, csr: &Csr<T>) -> Option<[f64; 2]> {
+fn conversion<T: Scalar>(
+    candidate: &Candidate,
+    device: &Device,
+    csr: CsrRef<'_, T>,
+) -> Option<[f64; 2]> {
     let target = Target {
         device,
         precision: T::PRECISION,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::choose::{Workload, target, works};
+use crate::csr::Csr;
 use crate::device;
 use crate::features::Features;
 use crate::format::{Basis, Candidate, Target, candidates};

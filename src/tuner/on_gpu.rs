@@ -1,12 +1,12 @@
 //! Choosing and preparing for a matrix that is on the GPU.
 
-use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::{Tuner, VERIFY_SEED, doubtful, first_that_suits, may_stay};
 use crate::choose::{self, Choice, Stays, Verify, Workload};
 use crate::cost::Cost;
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::cuda::DeviceCsr;
 use crate::error::Result;
 use crate::features::Features;
@@ -33,7 +33,7 @@ impl Tuner {
     /// least, or where values are to be replaced.
     ///
     /// # Errors
-    /// As [`Tuner::prepare`], and `Error::Device` where the tuner opened no GPU.
+    /// As [`Tuner::prepare`], and `Error::AbsentDevice` where the tuner opened no GPU.
     pub fn prepare_on_gpu<T: Scalar>(
         &self,
         there: &Arc<DeviceCsr<T>>,
@@ -46,13 +46,17 @@ impl Tuner {
     pub(super) fn prepare_there<T: Scalar>(
         &self,
         there: &Arc<DeviceCsr<T>>,
-        csr: Option<&Csr<T>>,
+        csr: Option<CsrRef<'_, T>>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
         let gpu = self.meter.gpu()?;
-        let on_host = || match csr {
-            Some(csr) => Ok(Cow::Borrowed(csr)),
-            None => there.to_csr(gpu).map(Cow::Owned),
+        let copied = OnceCell::new();
+        let on_host = || -> Result<CsrRef<'_, T>> {
+            let Some(csr) = csr else {
+                let csr = there.to_csr(gpu)?;
+                return Ok(copied.get_or_init(|| csr).as_ref());
+            };
+            Ok(csr)
         };
         let workload = Workload { precision: T::PRECISION, ..*workload };
         let target = choose::target(self.meter.device(), &workload);
@@ -65,14 +69,14 @@ impl Tuner {
             })?;
             if let Some(operator) = operator {
                 if workload.verify == Verify::OnPrepare {
-                    operator.verify(on_host()?.as_ref(), VERIFY_SEED)?;
+                    operator.verify(on_host()?, VERIFY_SEED)?;
                 }
                 return Ok(operator.with_choice(*choice));
             }
         }
         let csr = on_host()?;
-        self.prepare_by(csr.as_ref(), &workload, closer, |structure, candidate, target| {
-            PreparedOperator::on_gpu(gpu, there, csr.as_ref(), structure, candidate, target)
+        self.prepare_by(csr, &workload, closer, |structure, candidate, target| {
+            PreparedOperator::on_gpu(gpu, there, csr, structure, candidate, target)
         })
     }
 
@@ -81,7 +85,7 @@ impl Tuner {
     fn choose_on_gpu<T: Scalar>(
         &self,
         there: &DeviceCsr<T>,
-        csr: Option<&Csr<T>>,
+        csr: Option<CsrRef<'_, T>>,
         workload: &Workload,
     ) -> Result<OnGpu> {
         let or_host =

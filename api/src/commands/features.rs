@@ -21,7 +21,7 @@ pub fn run(
     data: &Path,
 ) -> Result<Answer> {
     let meter = Meter::open(device, data)?;
-    let csr = read_matrix::<f64>(input)?;
+    let csr = read_matrix::<f64>(&input.file, &input.limits.limits())?;
     let (mut features, took) = meter.features(&csr, 1)?;
     let structure = Structure::new(csr.pattern());
     for feature in costly {

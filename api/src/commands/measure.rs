@@ -52,9 +52,10 @@ pub fn run(input: &Input, options: &Measure, home: &Home) -> Result<Answer> {
     }
     let wisdom = home.wisdom(Effort::Measure)?;
     let job = Job { options, chosen: &chosen, meter: &meter, wisdom: wisdom.as_deref() };
+    let (file, limits) = (&input.file, input.limits.limits());
     let measured = match product.precision {
-        Precision::F32 => job.measure(&read_matrix::<f32>(input)?, &source(input)),
-        Precision::F64 => job.measure(&read_matrix::<f64>(input)?, &source(input)),
+        Precision::F32 => job.measure(&read_matrix::<f32>(file, &limits)?, &source(file)),
+        Precision::F64 => job.measure(&read_matrix::<f64>(file, &limits)?, &source(file)),
     }?;
     if !json {
         print(&text(measured))?;

@@ -22,10 +22,10 @@ use anyhow::{Context, Result};
 use ellect::choose::Effort;
 use ellect::error::{Error, WisdomFault};
 use ellect::measure::worker;
-use ellect::read;
+use ellect::read::{self, Limits};
 use ellect::{Csr, Scalar, Wisdom};
 
-use crate::cli::{Cli, Command, Input};
+use crate::cli::{Cli, Command};
 use crate::output::{note, spinner};
 
 /// How a command that worked ended.
@@ -115,22 +115,21 @@ pub fn run(cli: Cli) -> Result<Answer> {
 }
 
 /// The name of the file, for records.
-fn source(input: &Input) -> String {
-    let name = input.file.file_name().unwrap_or_default();
+fn source(file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// Reads the matrix that the arguments name.
-fn read_matrix<T: Scalar>(input: &Input) -> Result<Csr<T>> {
-    let limits = input.limits.limits();
+/// Reads a matrix file, or standard input for `-`.
+fn read_matrix<T: Scalar>(file: &Path, limits: &Limits) -> Result<Csr<T>> {
     let reading = spinner("reading");
-    let csr = if input.file == Path::new("-") {
-        read::stream(io::stdin(), &limits).context("standard input")
+    let csr = if file == Path::new("-") {
+        read::stream(io::stdin(), limits).context("standard input")
     } else {
-        read::file(&input.file, &limits).map_err(|error| match error {
+        read::file(file, limits).map_err(|error| match error {
             // It names the file itself.
             error @ ellect::Error::Io { .. } => anyhow::Error::new(error),
-            error => anyhow::Error::new(error).context(input.file.display().to_string()),
+            error => anyhow::Error::new(error).context(file.display().to_string()),
         })
     };
     reading.finish_and_clear();

@@ -1,6 +1,6 @@
 //! `ellect recommend`.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use ellect::choose::{Choice, is_csr};
 use ellect::model::Predictor;
 use ellect::units::{bytes, time};
@@ -8,7 +8,7 @@ use ellect::{Precision, Scalar, Tuner};
 use indicatif::ProgressBar;
 
 use super::{Answer, Home, read_matrix, source};
-use crate::cli::{Form, Input};
+use crate::cli::{Form, OptionalInput};
 use crate::options::Options;
 use crate::output::{bar, print, print_json, table, wrap};
 
@@ -16,10 +16,10 @@ use crate::output::{bar, print, print_json, table, wrap};
 const SHOWN: usize = 10;
 
 /// Prints the choice for a matrix.
-pub fn run(input: &Input, options: &Options, form: Form, home: &Home) -> Result<Answer> {
+pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) -> Result<Answer> {
     // A wrong name is told before a large file is read.
     let meter = options.meter(&home.data)?;
-    let mut tuner = Tuner::with_meter(meter).with_source(source(input));
+    let mut tuner = Tuner::with_meter(meter).with_source(name(input, options));
     if options.predicts() {
         let model = Predictor::open(&home.data, tuner.device(), options.product.precision)?;
         if let Some(model) = model {
@@ -40,8 +40,21 @@ pub fn run(input: &Input, options: &Options, form: Form, home: &Home) -> Result<
     Ok(Answer::Yes)
 }
 
-fn choice<T: Scalar>(input: &Input, options: &Options, tuner: Tuner) -> Result<Choice> {
-    let csr = read_matrix::<T>(input)?;
+/// The name of the matrix, for records.
+fn name(input: &OptionalInput, options: &Options) -> String {
+    match (&options.generate, &input.file) {
+        (Some(spec), _) => spec.to_string(),
+        (None, file) => file.as_deref().map(source).unwrap_or_default(),
+    }
+}
+
+fn choice<T: Scalar>(input: &OptionalInput, options: &Options, tuner: Tuner) -> Result<Choice> {
+    let limits = input.limits.limits();
+    let csr = match (&input.file, options.generated::<T>(&limits, "bytes")?) {
+        (_, Some(csr)) => csr,
+        (Some(file), None) => read_matrix(file, &limits)?,
+        (None, None) => bail!("name a matrix file, or a generated matrix with --generate"),
+    };
     let mut shown: Option<ProgressBar> = None;
     let choice = options.recommend(&csr, tuner, &mut |progress| {
         let bar = shown.get_or_insert_with(|| bar(progress.total as u64, "timing"));
@@ -63,9 +76,9 @@ fn text(choice: &Choice, top: usize) -> String {
     let rows = choice.ranking.iter().take(shown).map(|ranked| {
         vec![
             ranked.candidate.to_string(),
-            time(ranked.spmv_us * 1e-6),
-            time(ranked.convert_us * 1e-6),
-            time(ranked.total_us * 1e-6),
+            time(ranked.spmv_s),
+            time(ranked.convert_s),
+            time(ranked.total_s),
             bytes(ranked.bytes),
             match ranked.break_even_spmvs {
                 _ if is_csr(&ranked.candidate) => "-".into(),

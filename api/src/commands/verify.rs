@@ -22,9 +22,10 @@ const SEED: u64 = 1;
 /// is named, else on this host, which makes the products of all candidates for GPUs and hosts.
 pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
     let meter = product.meter(data)?;
+    let (file, limits) = (&input.file, input.limits.limits());
     match product.precision {
-        Precision::F32 => verify(&read_matrix::<f32>(input)?, &meter, product),
-        Precision::F64 => verify(&read_matrix::<f64>(input)?, &meter, product),
+        Precision::F32 => verify(&read_matrix::<f32>(file, &limits)?, &meter, product),
+        Precision::F64 => verify(&read_matrix::<f64>(file, &limits)?, &meter, product),
     }
 }
 

@@ -75,6 +75,20 @@ pub async fn spool(body: Body, limit: u64) -> Result<tempfile::NamedTempFile, Fa
     Ok(file)
 }
 
+/// Refuses a body beside a generated matrix.
+pub fn check_empty(file: &tempfile::NamedTempFile) -> Result<(), Failure> {
+    match file.as_file().metadata().map_err(Failure::internal)?.len() {
+        0 => Ok(()),
+        bytes => Err(Failure::new(
+            StatusCode::BAD_REQUEST,
+            "argument",
+            format!(
+                "the body has {bytes} bytes, and generate names a matrix too; send one of the two"
+            ),
+        )),
+    }
+}
+
 fn within(bytes: u64, limit: u64) -> Result<(), Failure> {
     if bytes <= limit {
         return Ok(());

@@ -64,10 +64,40 @@ impl From<Error> for Failure {
             Error::Input { .. } | Error::Shape { .. } => (StatusCode::BAD_REQUEST, "input"),
             Error::Limit { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
             Error::Argument(_) => (StatusCode::BAD_REQUEST, "argument"),
-            Error::Device(_) => (StatusCode::BAD_REQUEST, "device"),
+            Error::UnknownDevice { .. } | Error::AbsentDevice { .. } => {
+                (StatusCode::BAD_REQUEST, "device")
+            }
+            Error::Device { .. } => {
+                tracing::error!("{error}");
+                (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+            }
             Error::Refused { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "refused"),
             _ => return Failure::internal(error),
         };
         Failure::new(status, kind, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ellect::device;
+    use ellect::error::DeviceFault;
+    use ellect::measure::Meter;
+
+    use super::*;
+
+    #[test]
+    fn a_device_of_another_name_is_asked_for_and_a_broken_one_is_waited_for() {
+        let unknown = device::find("nosuch").expect_err("no such device");
+        let absent = Meter::of(device::find("h200").expect("ships")).check().expect_err("absent");
+        for error in [unknown, absent] {
+            let failure = Failure::from(error);
+            assert_eq!((failure.status.as_u16(), failure.kind), (400, "device"));
+        }
+        let broken = Error::device(DeviceFault::OutOfMemory, "taking 10 GB of device memory");
+        let failure = Failure::from(broken);
+        assert_eq!((failure.status.as_u16(), failure.kind), (503, "unavailable"));
+        assert!(failure.message.contains("10 GB of device memory; "), "{}", failure.message);
+        assert!(failure.into_response().headers().contains_key(RETRY_AFTER));
     }
 }

@@ -125,7 +125,9 @@ async fn usage() -> String {
         "ellect chooses storage formats for sparse matrix-vector products.\n\
          \n\
          POST /recommend?device=h200&precision=f64&spmvs=1000\n\
-         The body is a matrix: Matrix Market text, SciPy .npz or JSON CSR, plain, gzip or zstd.\n\
+         The body is a matrix: Matrix Market text, SciPy .npz or JSON CSR, plain, gzip or zstd;\n\
+         or none, and generate=CLASS:ROWS names a generated matrix:\n\
+         POST /recommend?device=h200&generate=elasticity:600000\n\
          The answer is the JSON of `ellect recommend --json`.\n\
          {options}\
          \n\
@@ -171,6 +173,9 @@ async fn recommend(
     drop(places.admit()?);
     let arriving = service.arriving.admit()?;
     let file = body::spool(body, config.max_body).await?;
+    if options.generate.is_some() {
+        body::check_empty(&file)?;
+    }
     drop(arriving);
     let place = places.admit()?;
     let answer = async {
@@ -208,7 +213,11 @@ fn choose<T: Scalar>(
     let bytes = nonzeros.saturating_mul(64);
     let limits = Limits { nonzeros, bytes, empty_rows: MAX_EMPTY_ROWS, ..Limits::default() };
     let start = Instant::now();
-    let csr = read::file::<T>(path, &limits)?;
+    let generating = Limits { bytes: service.config.max_body, ..limits };
+    let csr = match options.generated(&generating, "body")? {
+        Some(csr) => csr,
+        None => read::file::<T>(path, &limits)?,
+    };
     let read_s = start.elapsed().as_secs_f64();
     let mut tuner = Tuner::with_meter(meter);
     if options.predicts() {
@@ -230,7 +239,7 @@ fn choose<T: Scalar>(
         read_s,
         choose_s = start.elapsed().as_secs_f64() - read_s,
         device = choice.device,
-        choice = %choice.choice,
+        choice = %choice.candidate,
     );
     Ok(choice)
 }

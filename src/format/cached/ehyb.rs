@@ -30,7 +30,7 @@ use super::{
     Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
     Work, bytes_of, store,
 };
-use crate::csr::{Csr, accumulate};
+use crate::csr::{Csr, CsrRef, accumulate};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure, Walk, inverse};
@@ -112,7 +112,7 @@ impl Storage for EhybFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -249,7 +249,7 @@ enum Slot {
 }
 
 impl<T: Scalar> Ehyb<T> {
-    fn new(csr: &Csr<T>, plan: Plan) -> Self {
+    fn new(csr: CsrRef<'_, T>, plan: Plan) -> Self {
         let (near_ptr, far_ptr) = (plan.near_ptr(), plan.far_ptr());
         let mut near = Slices::<T, u16>::new(&near_ptr);
         let mut far = Slices::<T, u32>::new(&far_ptr);

@@ -19,7 +19,7 @@ use super::{
     Arg, Builder, Built, Launch, Layout, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
     bytes_of, gpu::convert, store,
 };
-use crate::csr::{Csr, accumulate};
+use crate::csr::{Csr, CsrRef, accumulate};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
@@ -67,7 +67,7 @@ impl Storage for CooFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         _structure: &Structure<'_>,
         _params: &Params,
         _target: &Target<'_>,
@@ -104,7 +104,7 @@ pub struct CooLayout<T> {
 
 impl<T: Scalar> CooLayout<T> {
     /// Converts: one pass.
-    pub(super) fn new(csr: &Csr<T>) -> Self {
+    pub(super) fn new(csr: CsrRef<'_, T>) -> Self {
         let parts = par::split(csr.row_ptr(), 1, par::GRAIN);
         let mut row_idx = vec![0; csr.nnz()];
         let cuts: Vec<usize> = parts.iter().map(|&row| csr.row_ptr()[row]).collect();

@@ -17,7 +17,7 @@ use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Stop, Storage,
     Target, Work, bytes_of, store,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
@@ -66,12 +66,12 @@ impl Storage for CsrFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         _structure: &Structure<'_>,
         _params: &Params,
         _target: &Target<'_>,
     ) -> Result<CsrLayout<T>, Refusal> {
-        Ok(CsrLayout::of(csr.clone()))
+        Ok(CsrLayout::of(csr.to_csr()))
     }
 
     fn build(

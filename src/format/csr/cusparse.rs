@@ -14,7 +14,7 @@ use super::{
     Algorithm, Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage,
     Target, Value, Vendor, Work,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::scalar::Scalar;
 use crate::structure::{Structure, Walk};
 
@@ -64,7 +64,7 @@ impl Storage for CusparseFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,

@@ -24,7 +24,7 @@ use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, store,
 };
-use crate::csr::{Csr, Pattern};
+use crate::csr::{Csr, CsrRef, Pattern};
 use crate::device::Kind;
 use crate::par::{self, Scratch};
 use crate::scalar::{Precision, Scalar};
@@ -94,7 +94,7 @@ impl Storage for PcsrFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         _structure: &Structure<'_>,
         params: &Params,
         _target: &Target<'_>,

@@ -15,7 +15,7 @@
 
 use super::diagonals::{self, Diagonals};
 use super::{Params, Refusal, Storage, Target, Work};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 
@@ -42,7 +42,7 @@ impl Storage for DiaFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         _params: &Params,
         _target: &Target<'_>,

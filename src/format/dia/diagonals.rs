@@ -10,7 +10,7 @@ use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target, Work,
     bytes_of, fill_marker, gpu::convert, store,
 };
-use crate::csr::{Csr, offsets};
+use crate::csr::{Csr, CsrRef, offsets};
 use crate::par;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -81,7 +81,7 @@ impl<T: Scalar> Diagonals<T> {
     /// # Errors
     /// [`Refusal`] where fill is out of proportion.
     pub(super) fn new(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         hack: usize,
     ) -> Result<Self, Refusal> {

@@ -14,7 +14,7 @@
 
 use super::diagonals::{self, Diagonals};
 use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 
@@ -54,7 +54,7 @@ impl Storage for HdiaFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         _target: &Target<'_>,

@@ -10,7 +10,7 @@ use super::row_order::{Column, Rows, WARP, add_column, full_columns};
 use super::{
     Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Stop, Target, bytes_of, gpu::convert,
 };
-use crate::csr::{Csr, offsets};
+use crate::csr::{Csr, CsrRef, offsets};
 use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::{Sort, Structure};
@@ -115,7 +115,7 @@ pub struct Columns<T> {
 impl<T: Scalar> Columns<T> {
     /// Converts: one pass over columns and one over values, in parallel over parts of the rows.
     pub(super) fn new(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         target: &Target<'_>,
         sort: Sort,

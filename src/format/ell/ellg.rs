@@ -19,7 +19,7 @@ use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::ellr::padded_work;
 use super::row_order::WARP;
 use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
@@ -54,7 +54,7 @@ impl Storage for EllgFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,

@@ -16,7 +16,7 @@
 use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::row_order::{self, Arrays, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
@@ -44,7 +44,7 @@ impl Storage for EllrFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,

@@ -15,7 +15,7 @@ use super::column_major::{Columns, Lengths, Starts};
 use super::coo::CooLayout;
 use super::row_order::{self, WARP};
 use super::{Layout, OnDevice, Params, Refusal, Storage, Target, Work};
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::device::Kind;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure, Walk};
@@ -68,7 +68,7 @@ impl Storage for HybFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
@@ -78,8 +78,8 @@ impl Storage for HybFormat {
         let head_structure = Structure::new(head.pattern());
         let starts = Starts::Pitch(csr.nrows());
         let sort = Sort::None;
-        let ell = Columns::new(&head, &head_structure, target, sort, starts, Lengths::none());
-        Ok(HybLayout { ell, coo: CooLayout::new(&tail) })
+        let ell = Columns::new(head.as_ref(), &head_structure, target, sort, starts, Lengths::none());
+        Ok(HybLayout { ell, coo: CooLayout::new(tail.as_ref()) })
     }
 }
 
@@ -91,7 +91,7 @@ fn width(structure: &Structure<'_>) -> usize {
 }
 
 /// The first `width` entries of each row, and the others.
-fn split<T: Scalar>(csr: &Csr<T>, width: usize) -> (Csr<T>, Csr<T>) {
+fn split<T: Scalar>(csr: CsrRef<'_, T>, width: usize) -> (Csr<T>, Csr<T>) {
     let part = |of_row: &dyn Fn(usize) -> std::ops::Range<usize>| {
         let mut row_ptr = vec![0];
         let (mut columns, mut values) = (Vec::new(), Vec::new());

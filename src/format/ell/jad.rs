@@ -15,7 +15,7 @@
 use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
 use super::row_order::{self, Arrays, WARP};
 use super::{Builder, Built, Offsets, Params, Refusal, Stop, Storage, Target, Work};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
@@ -52,7 +52,7 @@ impl Storage for JadFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,

@@ -16,7 +16,7 @@
 use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
 use super::row_order::{self, Arrays, WARP};
 use super::{Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
@@ -68,7 +68,7 @@ impl Storage for PjdsFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,

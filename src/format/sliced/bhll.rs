@@ -29,7 +29,7 @@ use super::{
     Basis, Builder, Built, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, fill_marker, store,
 };
-use crate::csr::{Csr, accumulate};
+use crate::csr::{Csr, CsrRef, accumulate};
 use crate::par;
 use crate::scalar::Scalar;
 use crate::structure::{Blocks, Sort, Structure, Walk, inverse};
@@ -136,7 +136,7 @@ impl Storage for BhllFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -253,7 +253,7 @@ enum Order {
 }
 
 impl<T: Scalar> Blocked<T> {
-    fn new(csr: &Csr<T>, blocks: &Blocks, plan: &Plan) -> Result<Self, Refusal> {
+    fn new(csr: CsrRef<'_, T>, blocks: &Blocks, plan: &Plan) -> Result<Self, Refusal> {
         let blocks = Structure::new(blocks.pattern());
         let b = plan.b;
         let block_order = (plan.sort != Sort::None).then(|| blocks.order(plan.sort));

@@ -22,7 +22,7 @@ use super::bisection::{self, Bisection};
 use super::row_order::WARP;
 use super::sliced::Slices;
 use super::{Params, Refusal, Storage, Target, Work};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
@@ -49,7 +49,7 @@ impl Storage for BiellFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,

@@ -19,7 +19,7 @@
 use super::bisection::{self, Bisection};
 use super::sliced::Slices;
 use super::{Params, Refusal, Storage, Target, Work};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
@@ -45,7 +45,7 @@ impl Storage for BijadFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use super::row_order::{self, Arrays, Column, WARP};
 use super::sliced::{Kernel, Multiply, Shape, Slices, Width};
 use super::{Offsets, Refusal, Target, Work};
-use crate::csr::{Csr, offsets};
+use crate::csr::{CsrRef, offsets};
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
@@ -68,7 +68,7 @@ pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -
 
 /// The layout with rows in `sort` order.
 pub(super) fn convert<T: Scalar>(
-    csr: &Csr<T>,
+    csr: CsrRef<'_, T>,
     structure: &Structure<'_>,
     target: &Target<'_>,
     sort: Sort,

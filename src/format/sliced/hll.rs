@@ -25,7 +25,7 @@ use super::{
     Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
     gpu::convert,
 };
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure};
 
@@ -113,7 +113,7 @@ impl Storage for HllFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,

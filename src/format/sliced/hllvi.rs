@@ -27,7 +27,7 @@ use super::{
     Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work, gpu::convert,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
@@ -87,7 +87,7 @@ impl Storage for HllviFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -246,7 +246,7 @@ mod tests {
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
         let params = Params::defaults(&HllviFormat);
         let structure = Structure::of(&csr);
-        let stored = HllviFormat::convert(&csr, &structure, &params, &target).expect("two values");
+        let stored = HllviFormat::convert(csr.as_ref(), &structure, &params, &target).expect("two values");
         assert_eq!(stored.to_csr(), csr);
         let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();
         assert_eq!(slots, [16, 17, 18, 19, 128 + 16]);

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{Column, Rows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
-use crate::csr::{Csr, Pattern};
+use crate::csr::{Csr, CsrRef, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure, inverse};
@@ -274,7 +274,7 @@ impl<T: Scalar, S: Multiply> Slices<T, S> {
     /// # Errors
     /// As [`Sliced::new`].
     pub(super) fn new(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         target: &Target<'_>,
         sort: Sort,

@@ -24,7 +24,7 @@ use super::{
     Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target, Value,
     Work, bytes_of,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -60,7 +60,7 @@ impl Storage for StcsrFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         _structure: &Structure<'_>,
         params: &Params,
         _target: &Target<'_>,
@@ -107,7 +107,7 @@ pub struct StcsrLayout<T> {
 }
 
 impl<T: Scalar> StcsrLayout<T> {
-    pub(super) fn new(csr: &Csr<T>, tile: usize) -> Self {
+    pub(super) fn new(csr: CsrRef<'_, T>, tile: usize) -> Self {
         let tiles = SortedTiles::new(csr.pattern(), tile, size_of::<T>());
         let values = vec![T::ZERO; tiles.slots()];
         let mut layout = StcsrLayout { tiles, values, scratch: Scratch::default() };

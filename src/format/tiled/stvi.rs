@@ -25,7 +25,7 @@ use super::{
     Arg, Builder, Built, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work,
 };
-use crate::csr::Csr;
+use crate::csr::{Csr, CsrRef};
 use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
@@ -65,7 +65,7 @@ impl Storage for StviFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         _target: &Target<'_>,
@@ -184,7 +184,7 @@ mod tests {
             memory_limit: u64::MAX,
         };
         let params = Params::defaults(&StviFormat);
-        StviFormat::convert(csr, &Structure::of(csr), &params, &target)
+        StviFormat::convert(csr.as_ref(), &Structure::of(csr), &params, &target)
     }
 
     fn matrix(values: &[f64]) -> Csr<f64> {

@@ -38,7 +38,7 @@ pub fn run(
     let io = |source| crate::Error::Io { what: "answering the parent".into(), source };
     let meter = match Meter::open(name, data).and_then(|meter| meter.check().map(|()| meter)) {
         Ok(meter) => meter,
-        Err(error) => return send(&mut output, &Hello::Unable(error.to_string())).map_err(io),
+        Err(error) => return send(&mut output, &Hello::Unable(error.into())).map_err(io),
     };
     let device = Box::new(meter.device().clone());
     let driver = meter.driver().unwrap_or_default();

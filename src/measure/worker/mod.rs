@@ -23,9 +23,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::provenance::all_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance};
-use crate::csr::Csr;
+use crate::csr::CsrRef;
 use crate::device::{Device, Kind};
-use crate::error::{Error, Result};
+use crate::error::{DeviceFault, Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Basis, Target};
 use crate::scalar::{Precision, Scalar};
@@ -49,7 +49,42 @@ enum Hello {
     /// It can time on this device.
     Ready { device: Box<Device>, driver: String },
     /// It cannot.
-    Unable(String),
+    Unable(Unable),
+}
+
+/// Why the child cannot time: an error of its device, to be raised again by the parent.
+#[derive(Serialize, Deserialize)]
+enum Unable {
+    /// [`Error::UnknownDevice`].
+    Unknown { name: String, known: Vec<String>, remedy: String },
+    /// [`Error::AbsentDevice`].
+    Absent { name: String, remedy: String },
+    /// [`Error::Device`].
+    Device { fault: DeviceFault, what: String },
+    /// Any other error, as its message.
+    Other(String),
+}
+
+impl From<Error> for Unable {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::UnknownDevice { name, known, remedy } => Unable::Unknown { name, known, remedy },
+            Error::AbsentDevice { name, remedy } => Unable::Absent { name, remedy },
+            Error::Device { fault, what } => Unable::Device { fault, what },
+            error => Unable::Other(error.to_string()),
+        }
+    }
+}
+
+impl From<Unable> for Error {
+    fn from(why: Unable) -> Self {
+        match why {
+            Unable::Unknown { name, known, remedy } => Error::UnknownDevice { name, known, remedy },
+            Unable::Absent { name, remedy } => Error::AbsentDevice { name, remedy },
+            Unable::Device { fault, what } => Error::Device { fault, what },
+            Unable::Other(what) => Error::Device { fault: DeviceFault::Process, what },
+        }
+    }
 }
 
 /// What the child is sent.
@@ -95,8 +130,8 @@ pub struct Worker {
     driver: String,
     running: Option<Running>,
     deaths: u32,
-    /// Where the values of a matrix are that is measured again and again, and its key.
-    held: Option<(usize, Key)>,
+    /// [`CsrRef::identity`] and key of a matrix that is measured again and again.
+    held: Option<([usize; 6], Key)>,
 }
 
 impl Worker {
@@ -104,7 +139,8 @@ impl Worker {
     /// opened its device.
     ///
     /// # Errors
-    /// [`Error::Device`] where the program does not start or cannot time on the device.
+    /// [`Error::UnknownDevice`] and [`Error::AbsentDevice`] as [`Meter::open`](super::Meter::open) and
+    /// [`Meter::check`](super::Meter::check); [`Error::Device`] where the program does not start.
     pub fn start(program: PathBuf, arguments: Vec<OsString>) -> Result<Self> {
         let (running, device, driver) = Running::start(&program, &arguments)?;
         Ok(Worker {
@@ -141,8 +177,8 @@ impl Worker {
     }
 
     /// Tells that the next candidates are of this matrix, so that it is looked through only once.
-    pub(super) fn hold<T: Scalar>(&mut self, csr: &Csr<T>) {
-        self.held = Some((csr.row_ptr().as_ptr().addr(), Key::of(csr)));
+    pub(super) fn hold<T: Scalar>(&mut self, csr: CsrRef<'_, T>) {
+        self.held = Some((csr.identity(), Key::of(csr)));
     }
 
     /// Ends what [`Worker::hold`] began.
@@ -159,14 +195,15 @@ impl Worker {
     /// # Errors
     /// [`Error::Device`] where the child does not start again, or where many candidates in a row
     /// have ended it.
-    pub fn measure<T: Scalar>(
+    pub fn measure<'a, T: Scalar>(
         &mut self,
-        csr: &Csr<T>,
+        csr: impl Into<CsrRef<'a, T>>,
         candidate: &str,
         target: &Target<'_>,
         protocol: &Protocol,
         limit: Option<Duration>,
     ) -> Result<Measurement> {
+        let csr = csr.into();
         let shorter = limit.filter(|&limit| limit < self.time_limit);
         let limit = shorter.unwrap_or(self.time_limit);
         let job = Job {
@@ -175,8 +212,8 @@ impl Worker {
             memory_limit: target.memory_limit,
             protocol: *protocol,
         };
-        let address = csr.row_ptr().as_ptr().addr();
-        let held = self.held.filter(|(held, _)| *held == address);
+        let identity = csr.identity();
+        let held = self.held.filter(|(held, _)| *held == identity);
         let matrix = held.map_or_else(|| Key::of(csr), |(_, key)| key);
         // A child that ended between two jobs is nothing that this candidate did.
         let alive = |running: &Running| running.ended_within(Duration::ZERO).is_none();
@@ -207,11 +244,12 @@ impl Worker {
         self.deaths += u32::from(!cut);
         if self.deaths >= MOST_DEATHS {
             self.deaths = 0;
-            return Err(Error::Device(format!(
+            let what = format!(
                 "{MOST_DEATHS} candidates in a row ended the process that measures on {}, \
                  {candidate} the last one: {reason}",
                 self.device.name
-            )));
+            );
+            return Err(Error::device(DeviceFault::Process, what));
         }
         Ok(Measurement {
             fingerprint: matrix.pattern,
@@ -240,7 +278,7 @@ struct Key {
 }
 
 impl Key {
-    fn of<T: Scalar>(csr: &Csr<T>) -> Self {
+    fn of<T: Scalar>(csr: CsrRef<'_, T>) -> Self {
         Key {
             pattern: Fingerprint::of(csr.pattern()),
             values: xxh3_64(bytemuck::cast_slice(csr.values())),
@@ -269,7 +307,8 @@ struct Running {
 impl Running {
     fn start(program: &PathBuf, arguments: &[OsString]) -> Result<(Self, Device, String)> {
         let unable = |what: String| {
-            Error::Device(format!("the measuring process {}: {what}", program.display()))
+            let what = format!("the measuring process {}: {what}", program.display());
+            Error::device(DeviceFault::Process, what)
         };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -287,7 +326,7 @@ impl Running {
         };
         match running.within(START_LIMIT, |_, from, _| receive::<Hello>(from)) {
             Ok(Hello::Ready { device, driver }) => Ok((running, *device, driver)),
-            Ok(Hello::Unable(what)) => Err(Error::Device(what)),
+            Ok(Hello::Unable(why)) => Err(why.into()),
             Err(end) => Err(unable(running.end(end))),
         }
     }
@@ -365,7 +404,7 @@ fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-fn send_matrix<T: Scalar>(to: &mut impl Write, csr: &Csr<T>) -> io::Result<()> {
+fn send_matrix<T: Scalar>(to: &mut impl Write, csr: CsrRef<'_, T>) -> io::Result<()> {
     let (nrows, ncols, nnz) = (csr.nrows(), csr.ncols(), csr.nnz());
     send(to, &Request::Matrix { nrows, ncols, nnz, precision: T::PRECISION })?;
     to.write_all(bytemuck::cast_slice(csr.pattern().row_ptr()))?;

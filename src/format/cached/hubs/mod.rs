@@ -31,7 +31,7 @@ use super::{
     Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work, bytes_of, store,
 };
-use crate::csr::{Csr, accumulate, offsets};
+use crate::csr::{Csr, CsrRef, accumulate, offsets};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 use crate::structure::{RowParts, Structure};
@@ -114,7 +114,7 @@ impl Storage for HubsFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -309,7 +309,7 @@ pub struct Hubs<T> {
 }
 
 impl<T: Scalar> Hubs<T> {
-    fn new(csr: &Csr<T>, hubs: &HubColumns, longest: usize, blocks: u32) -> Self {
+    fn new(csr: CsrRef<'_, T>, hubs: &HubColumns, longest: usize, blocks: u32) -> Self {
         let near = hubs.near(csr.pattern());
         let mut pieces: Vec<Piece> = (0..csr.nrows())
             .into_par_iter()
@@ -367,7 +367,7 @@ impl<T: Scalar> Hubs<T> {
     }
 
     /// Puts the entries of a row in the slots of its pieces.
-    fn place(&mut self, csr: &Csr<T>, places: &[u16], longest: usize, row: u32, pieces: &[usize]) {
+    fn place(&mut self, csr: CsrRef<'_, T>, places: &[u16], longest: usize, row: u32, pieces: &[usize]) {
         let (columns, values) = csr.row(row as usize);
         let (mut near, mut far) = (0, 0);
         for (&column, &value) in columns.iter().zip(values) {
@@ -545,7 +545,7 @@ mod tests {
             let hubs = structure.hubs(100);
             for longest in [1, 2, 16, 64] {
                 let size = Size::of(hubs.rows(csr.pattern()), longest);
-                let mut layout = Hubs::new(&csr, &hubs, longest, 1);
+                let mut layout = Hubs::new(csr.as_ref(), &hubs, longest, 1);
                 let slots = [layout.near.values.len(), layout.far.values.len()];
                 let (pieces, scaled) = (layout.rows.len(), layout.scaled.len());
                 let made = Size { pieces, scaled, slots: slots.map(|n| n as u64) };

@@ -36,7 +36,7 @@ use super::{
     Builder, Built, Layout, Matrix, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
     bytes_of, store,
 };
-use crate::csr::{Csr, accumulate, offsets};
+use crate::csr::{Csr, CsrRef, accumulate, offsets};
 use crate::par::{GRAIN, Scratch, over_parts};
 use crate::scalar::Scalar;
 use crate::structure::{Structure, inverse};
@@ -115,7 +115,7 @@ impl Storage for SweepFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
@@ -213,7 +213,7 @@ struct Slots<T> {
 
 impl<T: Scalar> Slots<T> {
     /// Entries of these groups, by column.
-    fn new(csr: &Csr<T>, shape: &Shape, groups: &[u32]) -> Self {
+    fn new(csr: CsrRef<'_, T>, shape: &Shape, groups: &[u32]) -> Self {
         let mut longs = Vec::new();
         let mut sums = (groups.len() * GROUP) as u32;
         let mut entries = Vec::new();
@@ -298,7 +298,7 @@ fn rows_of(groups: &[u32], nrows: usize) -> impl Iterator<Item = (usize, u32)> +
 type Entry = (u32, u32, usize);
 
 impl<T: Scalar> Sweep<T> {
-    fn new(csr: &Csr<T>, shape: &Shape, deal: &[Vec<u32>]) -> Self {
+    fn new(csr: CsrRef<'_, T>, shape: &Shape, deal: &[Vec<u32>]) -> Self {
         let filled: Vec<_> = deal.par_iter().map(|groups| Slots::new(csr, shape, groups)).collect();
         let slots = shape.steps * STEP;
         let groups = deal.concat();
@@ -506,7 +506,7 @@ mod tests {
                 memory_limit: u64::MAX,
             };
             let params = Params::defaults(&SweepFormat);
-            let layout = SweepFormat::convert(&csr, &structure, &params, &target).expect("suits");
+            let layout = SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
             assert!(layout.blocks.len() > 2, "{} blocks", layout.blocks.len());
             let mut late = 0;
             for (step, keys) in layout.keys.chunks(STEP).enumerate() {

@@ -28,7 +28,7 @@ use super::{
     Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Params, Refusal, Stop, Storage, Target,
     Work, bytes_of, store,
 };
-use crate::csr::{Csr, offsets};
+use crate::csr::{Csr, CsrRef, offsets};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
@@ -92,7 +92,7 @@ impl Storage for CdiaFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         _params: &Params,
         _target: &Target<'_>,
@@ -169,7 +169,7 @@ pub struct ConstantDiagonals<T> {
 }
 
 impl<T: Scalar> ConstantDiagonals<T> {
-    fn new(csr: &Csr<T>, constants: &Constants) -> Self {
+    fn new(csr: CsrRef<'_, T>, constants: &Constants) -> Self {
         let Constants { ptr, offsets, entries } = constants;
         let mut rows = vec![0u32; offsets.len() * WORDS];
         let cuts: Vec<usize> = ptr.iter().map(|p| p * WORDS).collect();

@@ -36,7 +36,7 @@ use super::{
     Arg, Basis, Builder, Built, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, gpu::convert,
 };
-use crate::csr::{Csr, Pattern};
+use crate::csr::{Csr, CsrRef, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
 use crate::structure::{Structure, inverse};
@@ -92,7 +92,7 @@ impl Storage for HllduFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -324,7 +324,7 @@ mod tests {
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
         let params = Params::defaults(&HllduFormat);
         let structure = Structure::of(&csr);
-        let mut stored = HllduFormat::convert(&csr, &structure, &params, &target).expect("suits");
+        let mut stored = HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
         assert_eq!(stored.to_csr(), csr);
         let Sliced { columns, .. } = &stored.sliced;
         assert_eq!(columns.units, [0, 2, 4, 6, 10, 14, 22]);

@@ -28,7 +28,7 @@ use super::{
     Builder, Built, Candidate, Layout, Matrix, Offsets, Param, Params, Refusal, Stop, Storage,
     Target, Value, Work,
 };
-use crate::csr::{Csr, Pattern, offsets};
+use crate::csr::{Csr, CsrRef, Pattern, offsets};
 use crate::device::Kind;
 use crate::par::{partition_point, slices_mut};
 use crate::scalar::Scalar;
@@ -94,7 +94,7 @@ impl Storage for SlabsFormat {
     }
 
     fn convert<T: Scalar>(
-        csr: &Csr<T>,
+        csr: CsrRef<'_, T>,
         _structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
@@ -109,7 +109,7 @@ impl Storage for SlabsFormat {
                 .expect("a piece of each row of a valid matrix");
             match target.device.kind {
                 Kind::Host => Slab::Rows(CsrLayout::of(slab)),
-                Kind::Gpu => Slab::Tiles(StcsrLayout::new(&slab, TILE)),
+                Kind::Gpu => Slab::Tiles(StcsrLayout::new(slab.as_ref(), TILE)),
             }
         });
         Ok(SlabsLayout { nrows: pattern.nrows(), ncols: pattern.ncols(), slabs: slabs.collect() })
@@ -450,7 +450,7 @@ mod tests {
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
             let params = Params::defaults(&SlabsFormat);
             let structure = Structure::of(&csr);
-            let layout = SlabsFormat::convert(&csr, &structure, &params, &target).expect("suits");
+            let layout = SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
             let described = layout.on_device().expect("kernels");
             let betas = described.launches.iter().map(|launch| {
                 assert_eq!(launch.image, kernel);
