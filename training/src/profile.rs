@@ -11,7 +11,8 @@ use ellect::measure::Seen;
 use ellect::{Fingerprint, Precision};
 use rayon::prelude::*;
 
-use crate::case::{Case, Records};
+use crate::case::Case;
+use crate::records::Records;
 
 /// One timed product, and how much it counts.
 struct Sample<'a> {

@@ -23,7 +23,7 @@ use ellect::wisdom::{Record, StructureRecord, Wanted};
 use ellect::{Csr, Fingerprint, Precision, Scalar, Wisdom};
 
 use crate::corpus::Entry;
-use crate::survey::{Suits, survey};
+use crate::estimates::{Suits, estimates};
 
 /// A tuning run.
 #[derive(Debug)]
@@ -287,7 +287,7 @@ impl Tuning<'_> {
         let csr = entry.matrix()?;
         let survey_in = |structure: &Structure<'_>, precision| {
             let workload = Workload { precision, ..Workload::default() };
-            survey(structure, &target(self.meter.device(), &workload))
+            estimates(structure, &target(self.meter.device(), &workload))
         };
         let first = *self.precisions.first().context("no precision to tune in")?;
         // What a choice looks at, timed as often as it takes to have it once undisturbed.

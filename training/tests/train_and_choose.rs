@@ -13,13 +13,13 @@ use ellect::model::{
 };
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
-use ellect_training::case::Records;
 use ellect_training::corpus::Families;
-use ellect_training::evaluate::{Row, Unseen};
+use ellect_training::crossval::{Predicted, cross_validate};
+use ellect_training::evaluate::Unseen;
 use ellect_training::plan::PLANS;
 use ellect_training::profile::Fitted;
-use ellect_training::train::{Predicted, Settings, cross_validate};
-use ellect_training::{Case, card, evaluate, train};
+use ellect_training::rules::Row;
+use ellect_training::{Case, Records, Settings, card, evaluate, train};
 
 const SOURCES: [&str; 5] = ["stencil5", "stencil7", "uniform", "banded", "rmat"];
 

@@ -15,13 +15,12 @@ use ellect::generate::Spec;
 use ellect::model::Model;
 use ellect::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
-use ellect_training::case::{Case, Records};
 use ellect_training::corpus::{self, Families, Ones};
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::plan::Plan;
 use ellect_training::profile::{self, Fitted};
-use ellect_training::train::{Settings, of_precision, with_by_features};
-use ellect_training::{Report, card};
+use ellect_training::train::{of_precision, with_by_features};
+use ellect_training::{Case, Records, Report, Settings, card};
 
 use super::{Answer, Home};
 use crate::output::{note, print, spinner, write_file};

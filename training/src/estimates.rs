@@ -17,7 +17,7 @@ pub struct Suits {
 }
 
 /// Every candidate of the target's device; or why it does not suit.
-pub fn survey(
+pub fn estimates(
     structure: &Structure<'_>,
     target: &Target<'_>,
 ) -> Vec<(Candidate, Result<Suits, String>)> {
