@@ -77,6 +77,7 @@ pub mod partition;
 pub mod read;
 pub mod reorder;
 pub mod scalar;
+pub mod session;
 pub mod structure;
 pub mod tuner;
 pub mod units;

@@ -7,7 +7,7 @@ mod terms;
 use serde::{Deserialize, Serialize};
 
 use crate::choose::Workload;
-pub use estimate::{Estimator, Sight, Times};
+pub use estimate::{CostInputs, Estimator, MatrixTerms, Times};
 pub use terms::{TERMS, relate, terms};
 
 /// Where a number comes from, most trusted first.

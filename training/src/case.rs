@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ellect::choose::{INCUMBENTS, is_csr};
+use ellect::choose::{baseline, is_csr};
 use ellect::cost::{Cost, TERMS};
 use ellect::format::Candidate;
 use ellect::{Fingerprint, Precision};
@@ -116,7 +116,7 @@ impl Case {
 
 /// What a program has without a choice.
 pub fn incumbent(case: &Case) -> Option<&Trial> {
-    INCUMBENTS.into_iter().find_map(|name| named(case, name))
+    baseline(|name| named(case, name))
 }
 
 /// The trial of this candidate.

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, bail};
 use ellect::choose::{Workload, stay_s, target, target_of};
-use ellect::cost::{Cost, Estimator, relate, terms};
+use ellect::cost::{Cost, CostInputs, Estimator, relate, terms};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
-use ellect::measure::{Measurement, Outcome, Seen};
+use ellect::measure::{Measurement, Outcome};
 use ellect::structure::Structure;
 use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Fingerprint, Precision};
@@ -17,7 +17,7 @@ use crate::case::{Case, Trial, Untimed};
 use crate::corpus::{Families, family_of};
 
 /// Everything that record files say.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Records {
     structures: HashMap<Fingerprint, StructureRecord>,
     sources: HashMap<Fingerprint, String>,
@@ -102,7 +102,7 @@ impl Records {
         let mut of_matrix: BTreeMap<Fingerprint, Vec<usize>> = BTreeMap::new();
         for (i, measurement) in self.measurements.iter().enumerate() {
             let print = measurement.fingerprint;
-            let known = measurement.seen.is_some() && self.structures.contains_key(&print);
+            let known = measurement.inputs.is_some() && self.structures.contains_key(&print);
             if measurement.device == device.name && measurement.cost().is_some() && !known {
                 of_matrix.entry(print).or_default().push(i);
             }
@@ -144,7 +144,8 @@ impl Records {
                 estimators.entry(precision).or_insert_with(|| Estimator::new(structure, &target));
             let Ok(candidate) = measurement.candidate.parse::<Candidate>() else { continue };
             if let Ok(work) = candidate.work(structure, &target_of(&candidate, &target)) {
-                measurement.seen = Some(Box::new(Seen { sight: estimator.sight(), work }));
+                let inputs = CostInputs { matrix: estimator.matrix_terms(), work };
+                measurement.inputs = Some(Box::new(inputs));
             }
         }
     }
@@ -216,13 +217,13 @@ impl Records {
 
 /// Why this one was not timed.
 fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
-    let seen = measurement.seen.as_deref();
+    let inputs = measurement.inputs.as_deref();
     let candidate = measurement.candidate.parse::<Candidate>().ok();
-    match (&measurement.outcome, seen, candidate) {
-        (Outcome::Cut { .. }, Some(seen), Some(candidate)) => {
+    match (&measurement.outcome, inputs, candidate) {
+        (Outcome::Cut { .. }, Some(inputs), Some(candidate)) => {
             let workload = Workload { precision: measurement.precision, ..Workload::default() };
-            let estimator = Estimator::of(seen.sight, &target(device, &workload));
-            Untimed::Cut(estimator.cost(&candidate, &seen.work))
+            let estimator = Estimator::of(inputs.matrix, &target(device, &workload));
+            Untimed::Cut(estimator.cost(&candidate, &inputs.work))
         }
         _ => Untimed::Refused,
     }
@@ -233,15 +234,15 @@ fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
     let Outcome::Timed(timing) = &measurement.outcome else { return None };
     let cost = timing.cost();
     let candidate: Candidate = measurement.candidate.parse().ok()?;
-    let seen = measurement.seen.as_deref()?;
+    let inputs = measurement.inputs.as_deref()?;
     let workload = Workload { precision: measurement.precision, ..Workload::default() };
-    let estimator = Estimator::of(seen.sight, &target(device, &workload));
-    let times = estimator.times(&candidate, &seen.work);
+    let estimator = Estimator::of(inputs.matrix, &target(device, &workload));
+    let times = estimator.times(&candidate, &inputs.work);
     Some(Trial {
         name: candidate.to_string(),
-        terms: terms(&seen.work, &times, &seen.sight),
-        estimate: estimator.cost(&candidate, &seen.work),
-        convert_s: if seen.work.convert_bytes == 0 { 0.0 } else { cost.convert_s },
+        terms: terms(&inputs.work, &times, &inputs.matrix),
+        estimate: estimator.cost(&candidate, &inputs.work),
+        convert_s: if inputs.work.convert_bytes == 0 { 0.0 } else { cost.convert_s },
         spmv_s: cost.spmv_s,
         runs_s: timing.runs().map(|samples| samples.min_s).collect(),
         candidate,
