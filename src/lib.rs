@@ -81,6 +81,7 @@ pub mod read;
 pub mod refusal;
 pub mod reorder;
 pub mod scalar;
+pub mod session;
 pub mod structure;
 pub mod target;
 pub mod tuner;

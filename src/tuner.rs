@@ -5,7 +5,7 @@ mod on_gpu;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::choose::{
     self, CSR, Choice, Effort, Known, Ranked, Refused, Thought, Verify, Workload, is_csr,
@@ -22,8 +22,9 @@ use crate::measure::{Measurement, Meter, Outcome, Protocol};
 use crate::model::{CONFIDENT, Glance, Model, Predictor};
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
+use crate::session::{Limits, Session, Step, Task, remembered};
 use crate::structure::Structure;
-use crate::wisdom::{Answer, Record, Stale, StructureRecord, Wanted, Wisdom};
+use crate::wisdom::{Answer, Stale, Wanted, Wisdom};
 
 /// Chooses and prepares for one device.
 ///
@@ -324,24 +325,14 @@ impl Tuner {
     ) -> Result<(Vec<Known>, Vec<Stale>)> {
         let (mut known, mut stale) = (Vec::new(), Vec::new());
         let Some(wisdom) = &self.wisdom else { return Ok((known, stale)) };
-        let (device, driver) = (self.meter.device(), self.meter.driver());
-        let wanted = Wanted {
-            fingerprint: structure.fingerprint(),
-            device: &device.name,
-            driver: driver.as_deref(),
-            precision: workload.precision,
-            basis: workload.basis,
-            protocol: self.protocol.version,
-        };
+        let device = self.meter.device();
+        let (print, version) = (structure.fingerprint(), self.protocol.version);
+        let wanted =
+            Wanted::of(&self.meter, print, workload.precision, workload.basis, version);
         let target = choose::target(device, workload);
         for candidate in candidates(device.kind) {
-            match wisdom.ask(&wanted, &candidate)? {
-                Answer::Known(measured)
-                    if of_these_values(&measured, &candidate, structure, &target) =>
-                {
-                    known.push(known_of(candidate, measured.outcome));
-                }
-                Answer::Known(_) => {}
+            match remembered(wisdom, &wanted, &candidate, structure, &target)? {
+                Answer::Known(measured) => known.push(known_of(candidate, measured.outcome)),
                 Answer::Missing => {}
                 Answer::Stale(why) => stale.push(why),
             }
@@ -349,20 +340,8 @@ impl Tuner {
         Ok((known, stale))
     }
 
-    /// Adds a measurement to the wisdom, and what is known of its matrix.
-    fn keep(&self, structure: &Structure<'_>, measurement: &Measurement) -> Result<()> {
-        let Some(wisdom) = self.wisdom.as_ref().filter(|wisdom| wisdom.keeps()) else {
-            return Ok(());
-        };
-        let of_matrix = wisdom.to_keep(structure.fingerprint(), || {
-            StructureRecord::of(structure, &self.source, "")
-        })?;
-        let measured = Record::Measurement(Box::new(measurement.clone()));
-        wisdom.keep(of_matrix.into_iter().chain([measured]))
-    }
-
-    /// Measures candidates in order until the budget is spent; the first one always, whatever it
-    /// takes. Of one that the end of the budget cuts off nothing is known.
+    /// Measures candidates in order until the budget is spent; the first one always, however long it
+    /// takes.
     fn measure<T: Scalar>(
         &self,
         csr: CsrRef<'_, T>,
@@ -375,32 +354,23 @@ impl Tuner {
             return Ok(Vec::new());
         }
         let target = choose::target(self.meter.device(), workload);
-        let start = Instant::now();
-        let left = || {
-            let budget = Duration::try_from_secs_f64(workload.budget_s?.max(0.0));
-            Some(budget.unwrap_or(Duration::MAX).saturating_sub(start.elapsed()))
-        };
-        // A process that measures asks a structure of its own; a GPU opened here asks this one.
-        let to_try = Structure::sampled(csr).with_partitioning();
-        let _held = self.meter.hold(csr);
-        let mut known = Vec::new();
-        for (i, candidate) in timed.iter().enumerate() {
-            let limit = if i == 0 { None } else { left() };
-            if limit.is_some_and(|limit| limit.is_zero()) {
-                break;
+        let budget = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0));
+        let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
+        let session = Session::new(&self.meter, csr, structure, target)
+            .with_protocol(self.protocol)
+            .with_limits(Limits { all, always: 1, ..Limits::default() })
+            .keeping(self.wisdom.as_deref(), &self.source);
+        let (mut known, total, mut done) = (Vec::new(), timed.len(), 0);
+        session.run(timed.iter().map(Task::from), &mut |step| -> Result<()> {
+            if let Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } = step {
+                done += 1;
+                progress(Progress { done, total, measurement });
             }
-            let target = choose::target_of(candidate, &target);
-            let measurement =
-                self.meter.measure(csr, &to_try, candidate, &target, &self.protocol, limit)?;
-            progress(Progress { done: i + 1, total: timed.len(), measurement: &measurement });
-            let failed = matches!(measurement.outcome, Outcome::Failed { .. });
-            let ended = limit.is_some() && left().is_some_and(|left| left.is_zero());
-            if failed && ended {
-                break;
+            if let Step::Measured { candidate, measurement } = step {
+                known.push(known_of(candidate.clone(), measurement.outcome.clone()));
             }
-            self.keep(structure, &measurement)?;
-            known.push(known_of(candidate.clone(), measurement.outcome));
-        }
+            Ok(())
+        })?;
         Ok(known)
     }
 }
@@ -438,31 +408,6 @@ fn first_that_suits<O>(
             }
             made => return made,
         }
-    }
-}
-
-/// Whether a measurement, which is of a pattern, tells of this matrix: of a candidate that suits by
-/// values, where its layout takes about as much for these.
-fn of_these_values(
-    measured: &Measurement,
-    candidate: &Candidate,
-    structure: &Structure<'_>,
-    target: &Target<'_>,
-) -> bool {
-    /// Estimates of layouts from samples are off by less.
-    const MUCH: f64 = 1.25;
-    if !candidate.format.by_values() {
-        return true;
-    }
-    match (&measured.outcome, candidate.work(structure, target)) {
-        (Outcome::Timed(timing), Ok(work)) => {
-            let times = timing.bytes as f64 / work.layout_bytes as f64;
-            (1.0 / MUCH..=MUCH).contains(&times)
-        }
-        (Outcome::Timed(_), Err(_)) => false,
-        (Outcome::Refused { .. }, work) => work.is_err(),
-        // What failed would fail again.
-        _ => true,
     }
 }
 

@@ -5,6 +5,7 @@ mod commands;
 mod options;
 mod output;
 mod service;
+mod tuner_of;
 
 use std::process::ExitCode;
 

@@ -41,6 +41,16 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path();
     corpus(&data.join("corpus"));
+    killed_on_its_way(data);
+    goes_on(data);
+    is_evaluated(data);
+    let model = is_trained_again(data);
+    runs_the_best_once_more(data);
+    falls_behind(data, model);
+}
+
+/// Kills a run after three matrices: they are remembered.
+fn killed_on_its_way(data: &Path) {
     let mut killed = tune(data, &["--budget", "60s"]).stderr(Stdio::piped()).spawn().expect("runs");
     let lines = BufReader::new(killed.stderr.take().expect("piped")).lines();
     let told: Vec<String> = lines.take(3).map(|line| line.expect("text")).collect();
@@ -58,7 +68,10 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     assert_eq!(code, 0);
     let kept: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
     assert!(kept.as_array().is_some_and(|rows| rows.len() >= 3), "{kept}");
+}
 
+/// Resumes the run until it ends: it measures the rest, exports all and writes a model.
+fn goes_on(data: &Path) {
     let arguments =
         ["--resume", "--budget", "300s", "--export", "all.jsonl.zst", "--out", "models"];
     let ended = tune(data, &arguments).output().expect("it runs");
@@ -73,28 +86,43 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     {
         assert!(data.join(format!("models/cpu-{file}")).is_file(), "{file}");
     }
-
-    // Nothing is left to do; the records say all that evaluating needs.
+    // Nothing is left to do.
     let again = tune(data, &["--resume", "--measure-only"]).output().expect("it runs");
     assert!(String::from_utf8_lossy(&again.stdout).contains(" 0 candidates timed"), "{again:?}");
-    let records = ["evaluate", "--device", "cpu", "--precision", "f64", "--quick"];
-    let records = [&records[..], &["--records", "all.jsonl.zst"]].concat();
-    let (_, tables) = ellect(data, &[&records[..], &["--models", "models"]].concat());
+}
+
+/// Arguments that evaluate the exported records, which hold all that this needs.
+const EVALUATE: [&str; 8] = [
+    "evaluate",
+    "--device",
+    "cpu",
+    "--precision",
+    "f64",
+    "--quick",
+    "--records",
+    "all.jsonl.zst",
+];
+
+/// Evaluates the records by models made anew, and by those that the run wrote.
+fn is_evaluated(data: &Path) {
+    let (_, tables) = ellect(data, &[&EVALUATE[..], &["--models", "models"]].concat());
     for rule in ["| model |", "| model, best 2 timed |", "| effort measure |", "| estimate |"] {
         assert!(tables.contains(rule), "{rule} {tables}");
     }
     assert!(tables.contains("| always csr |") && tables.contains("decision tree"), "{tables}");
 
     // The models themselves, on what they did not learn from.
-    let as_is = [&records[..], &["--as-is"]].concat();
+    let as_is = [&EVALUATE[..], &["--as-is"]].concat();
     let (code, tables) = ellect(data, &[&as_is[..], &["--models", "models"]].concat());
     assert!(code == 0 && tables.contains("The model is used as it is"), "{code} {tables}");
     assert!(tables.contains("| effort measure |") && !tables.contains("decision tree"), "{tables}");
     let (code, tables) = ellect(data, &as_is);
     assert!(code == 0 && tables.contains("The model is used as it is"), "{code} {tables}");
     assert_eq!(ellect(data, &["evaluate", "--as-is"]).0, 2, "what ships is what it learned from");
+}
 
-    // Wisdom alone makes the same model.
+/// Trains on wisdom alone, which makes the same model.
+fn is_trained_again(data: &Path) -> Model {
     let train = ["train", "--device", "cpu", "--precision", "f64", "--out", "again"];
     let (code, told) = ellect(data, &train);
     assert!(code == 0 && told.contains("class held out"), "{told}");
@@ -104,9 +132,12 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     };
     let (first, second) = (model("models"), model("again"));
     assert_eq!((first.formats, first.nearness), (second.formats.clone(), second.nearness.clone()));
+    second
+}
 
-    // What was best and what it is compared with run once more, beside what ran before.
-    // A limit that cuts nearly all costs nothing that was timed.
+/// Runs once more what was best and its baseline, next to the earlier runs; a limit that cuts nearly
+/// all costs nothing that was timed.
+fn runs_the_best_once_more(data: &Path) {
     let timed = || {
         let (_, list) = ellect(data, &["wisdom", "list", "--json"]);
         let list: Vec<serde_json::Value> = serde_json::from_str(&list).expect("JSON");
@@ -131,15 +162,16 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     };
     assert!(lines.lines().filter(|line| reruns(line) > 0).count() > of_several, "all that is near");
     assert!(lines.lines().all(|line| reruns(line) <= 1));
+}
 
-    // A model that reached more than is reached now is told of.
-    let mut better = second;
+/// Compares with a model that reached more than is reached now.
+fn falls_behind(data: &Path, mut better: Model) {
     assert!(better.scores.contains_key("prediction"), "{:?}", better.scores);
     better.scores.insert("prediction".into(), 2.0);
     std::fs::create_dir(data.join("better")).expect("writable");
     let path = data.join("better/cpu-f64.json.zst");
     std::fs::write(path, better.bytes().expect("memory")).expect("writable");
-    let (code, tables) = ellect(data, &[&records[..], &["--models", "better"]].concat());
+    let (code, tables) = ellect(data, &[&EVALUATE[..], &["--models", "better"]].concat());
     assert!(code == 1 && tables.contains("| 2.0000 | FELL |"), "{code} {tables}");
 }
 

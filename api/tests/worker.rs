@@ -10,7 +10,8 @@ use ellect::choose::{Effort, Workload, target};
 use ellect::cost::Source;
 use ellect::device::{Device, Kind};
 use ellect::format::{Candidate, candidates};
-use ellect::measure::{Measurement, Meter, Outcome, Protocol, Worker, on_host};
+use ellect::measure::{Measurement, Meter, Outcome, Protocol, Worker};
+use ellect::structure::Structure;
 use ellect::{Csr, Result, Tuner};
 
 /// This host, and the GPU that `ELLECT_TEST_DEVICE` names; `cuda:0` if none is named and
@@ -66,7 +67,11 @@ fn a_worker_finds_what_measuring_in_this_process_finds() {
     assert_timed(&there);
     let device = worker.device().clone();
     let target = target(&device, &Workload::default());
-    let here = on_host(&csr, &"csr".parse().expect("a format"), &target, &protocol());
+    let (structure, candidate) = (Structure::sampled(&csr), "csr".parse().expect("a format"));
+    let here = Meter::of(device.clone());
+    let here = here.measure(&csr, &structure, &candidate, &target, &protocol(), None);
+    let here = here.expect("a host");
+    assert!(here.inputs.is_some(), "what its estimate needs is noted");
     assert_eq!(
         Measurement { outcome: here.outcome.clone(), provenance: here.provenance.clone(), ..there },
         here

@@ -1,7 +1,7 @@
 //! Choosing by features alone, of a matrix that a GPU holds.
 
 use super::stay::entries;
-use super::{Choice, Entry, INCUMBENTS, Workload, incumbent, is_csr, ranked, settle};
+use super::{Choice, Entry, Workload, baseline, incumbent, is_csr, ranked, settle};
 use crate::cost::Cost;
 use crate::device::Device;
 use crate::features::Features;
@@ -74,8 +74,8 @@ pub fn most_trusted<'a>(
     margin: f64,
     workload: &Workload,
 ) -> Option<(&'a Candidate, &'a Cost)> {
-    let named = |name: &&str| sorted.iter().find(|(candidate, _)| candidate.to_string() == **name);
-    let stay = INCUMBENTS.iter().find_map(named);
+    let stay =
+        baseline(|name| sorted.iter().find(|(candidate, _)| candidate.to_string() == name));
     let stay_s = stay.map_or(f64::INFINITY, |(_, cost)| cost.total_s(workload));
     let mut able = sorted.to_vec();
     able.retain(|(candidate, cost)| {

@@ -275,7 +275,18 @@ fn look_of(candidate: &Candidate) -> Vec<(&'static str, Value)> {
 
 /// Whether this candidate multiplies the CSR arrays as they are: what the caller has already.
 pub fn is_csr(candidate: &Candidate) -> bool {
-    INCUMBENTS.contains(&candidate.to_string().as_str())
+    is_baseline(&candidate.to_string())
+}
+
+/// Whether this is the name of a candidate that others are compared with, one of [`INCUMBENTS`].
+pub fn is_baseline(candidate: &str) -> bool {
+    INCUMBENTS.contains(&candidate)
+}
+
+/// The baseline, which others are compared with: of [`INCUMBENTS`], in their order, the first that
+/// `find` finds.
+pub fn baseline<T>(find: impl FnMut(&'static str) -> Option<T>) -> Option<T> {
+    INCUMBENTS.into_iter().find_map(find)
 }
 
 /// Candidates that [`Effort::Measure`] times besides those of CSR: by prediction, and by estimate.
@@ -333,8 +344,7 @@ pub(crate) fn incumbents(kind: Kind) -> impl Iterator<Item = Candidate> {
 
 /// The entry that everything is compared with.
 fn incumbent(entries: &[Entry]) -> Option<&Entry> {
-    let named = |name: &str| entries.iter().find(|entry| entry.candidate.to_string() == name);
-    INCUMBENTS.into_iter().find_map(named)
+    baseline(|name| entries.iter().find(|entry| entry.candidate.to_string() == name))
 }
 
 /// Every candidate that suits, and every one that does not.

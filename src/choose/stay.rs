@@ -2,7 +2,7 @@
 //! would save. What is taken then stays in CSR or is converted in about one product.
 
 use super::{Choice, Entry, Workload, incumbent, incumbents, is_csr, ranked, target};
-use crate::cost::{Estimator, Sight};
+use crate::cost::{Estimator, MatrixTerms};
 use crate::device::Device;
 use crate::features::Features;
 use crate::format::{Candidate, Offsets, Work, candidates};
@@ -128,8 +128,8 @@ pub(super) fn entries(
         ..Work::default()
     };
     let longest = nnz.div_ceil(nrows.max(1));
-    let sight = Sight { nrows, ncols, nnz, longest, changes: 0, new_share: 1.0 };
-    let estimator = Estimator::of(sight, &target);
+    let matrix = MatrixTerms { nrows, ncols, nnz, longest, changes: 0, new_share: 1.0 };
+    let estimator = Estimator::of(matrix, &target);
     let entry = |candidate: Candidate| {
         let convert_bytes = if is_csr(&candidate) { 0 } else { bytes };
         let cost = estimator.cost(&candidate, &Work { convert_bytes, ..work.clone() });

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cost, Source, reach};
 use crate::device::{Kind, Reach};
-use crate::format::{Candidate, Target, Work};
+use crate::format::{Candidate, Refusal, Target, Work};
 use crate::par;
 use crate::protocol::Protocol;
 use crate::structure::{Sort, Structure, Walk};
@@ -80,9 +80,9 @@ impl Times {
     }
 }
 
-/// What estimates see of a matrix besides the [`Work`] of its candidates.
+/// The figures of a matrix that estimates use, in addition to the [`Work`] of each candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sight {
+pub struct MatrixTerms {
     /// Number of rows.
     pub nrows: usize,
     /// Number of columns.
@@ -98,36 +98,70 @@ pub struct Sight {
     pub new_share: f64,
 }
 
-/// Estimates the candidates of one matrix for one target.
-#[derive(Clone, Copy, Debug)]
-pub struct Estimator<'a> {
-    target: Target<'a>,
-    sight: Sight,
-}
-
-impl<'a> Estimator<'a> {
-    /// Samples the locality of x; one pass over some blocks of rows.
-    pub fn new(structure: &Structure<'_>, target: &Target<'a>) -> Self {
+impl MatrixTerms {
+    /// The figures of a matrix for this target; samples the locality of x in one pass over some blocks
+    /// of rows.
+    pub fn of(structure: &Structure<'_>, target: &Target<'_>) -> Self {
         let pattern = structure.pattern();
-        let sight = Sight {
+        MatrixTerms {
             nrows: pattern.nrows(),
             ncols: pattern.ncols(),
             nnz: pattern.nnz(),
             longest: structure.max_length(),
             changes: structure.changes(),
             new_share: new_share(structure, target),
-        };
-        Estimator { target: *target, sight }
+        }
+    }
+}
+
+/// All inputs of the estimate of one candidate: a record that holds them can be estimated and learned
+/// from without the matrix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CostInputs {
+    /// The figures of the matrix; records call them `sight`.
+    #[serde(rename = "sight")]
+    pub matrix: MatrixTerms,
+    /// The work of the candidate.
+    pub work: Work,
+}
+
+impl CostInputs {
+    /// The inputs for a candidate of this matrix and target; as costly as its estimate, and kept by the
+    /// structure in part.
+    ///
+    /// # Errors
+    /// [`Refusal`] where the candidate does not apply to the matrix.
+    pub fn of(
+        structure: &Structure<'_>,
+        candidate: &Candidate,
+        target: &Target<'_>,
+    ) -> Result<Self, Refusal> {
+        let work = candidate.work(structure, target)?;
+        Ok(CostInputs { matrix: MatrixTerms::of(structure, target), work })
+    }
+}
+
+/// Estimates the candidates of one matrix for one target.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimator<'a> {
+    target: Target<'a>,
+    matrix: MatrixTerms,
+}
+
+impl<'a> Estimator<'a> {
+    /// An estimator for a matrix; samples the locality of x in one pass over some blocks of rows.
+    pub fn new(structure: &Structure<'_>, target: &Target<'a>) -> Self {
+        Estimator::of(MatrixTerms::of(structure, target), target)
     }
 
-    /// The same of a matrix that was seen before.
-    pub fn of(sight: Sight, target: &Target<'a>) -> Self {
-        Estimator { target: *target, sight }
+    /// An estimator for a matrix whose figures are known.
+    pub fn of(matrix: MatrixTerms, target: &Target<'a>) -> Self {
+        Estimator { target: *target, matrix }
     }
 
-    /// What it sees of the matrix.
-    pub fn sight(&self) -> Sight {
-        self.sight
+    /// The figures of the matrix.
+    pub fn matrix_terms(&self) -> MatrixTerms {
+        self.matrix
     }
 
     /// The cost of a candidate that does this work.
@@ -150,7 +184,7 @@ impl<'a> Estimator<'a> {
     pub fn times_at(&self, reach: Reach, work: &Work) -> Times {
         let Target { device, precision, .. } = self.target;
         let w = precision.bytes() as f64;
-        let (x_bytes, y_bytes) = (self.sight.ncols as f64 * w, self.sight.nrows as f64 * w);
+        let (x_bytes, y_bytes) = (self.matrix.ncols as f64 * w, self.matrix.nrows as f64 * w);
 
         // Sectors of x that are not near any more when they are asked for; those that the
         // last-level cache has lost too come from memory.
@@ -158,8 +192,8 @@ impl<'a> Estimator<'a> {
         let fits_near = (device.near_bytes as f64 / window.max(1.0)).min(1.0);
         let missed = match (work.x_loaded, device.kind) {
             (Some(loaded), _) => loaded,
-            (None, Kind::Gpu) => work.x_sectors * self.sight.new_share,
-            (None, Kind::Host) => work.x_sectors * self.sight.new_share * (1.0 - fits_near),
+            (None, Kind::Gpu) => work.x_sectors * self.matrix.new_share,
+            (None, Kind::Host) => work.x_sectors * self.matrix.new_share * (1.0 - fits_near),
         };
         let room = device.cache_bytes as f64;
         let at_a_time = (x_bytes + y_bytes) * (window / x_bytes.max(1.0)).min(1.0);
@@ -206,7 +240,7 @@ impl<'a> Estimator<'a> {
 
     /// Threads of a host that have a part of the work.
     fn threads(&self, work: &Work) -> f64 {
-        let parts = (work.entries as usize + self.sight.nrows) / par::GRAIN;
+        let parts = (work.entries as usize + self.matrix.nrows) / par::GRAIN;
         parts.clamp(1, self.target.device.processors as usize) as f64
     }
 
@@ -227,8 +261,8 @@ impl<'a> Estimator<'a> {
             Kind::Host => self.threads(work),
         };
         let entries_ns = work.entries as f64 * reach.entry_ns.of(precision);
-        let rows_ns = self.sight.nrows as f64 * reach.row_ns.of(precision);
-        let changes_ns = self.sight.changes as f64 * reach.change_ns.of(precision);
+        let rows_ns = self.matrix.nrows as f64 * reach.row_ns.of(precision);
+        let changes_ns = self.matrix.changes as f64 * reach.change_ns.of(precision);
         (entries_ns + rows_ns + changes_ns) / processors / 1e9
     }
 
@@ -242,8 +276,8 @@ impl<'a> Estimator<'a> {
         let steps = if work.lanes == 0 {
             work.tile_steps_most
         } else {
-            let threads_a_row = (work.lanes as f64 / self.sight.nrows.max(1) as f64).max(1.0);
-            self.sight.longest as f64 / threads_a_row
+            let threads_a_row = (work.lanes as f64 / self.matrix.nrows.max(1) as f64).max(1.0);
+            self.matrix.longest as f64 / threads_a_row
         };
         steps * step_ns / 1e9
     }
@@ -283,7 +317,7 @@ impl<'a> Estimator<'a> {
         match reach(device, candidate).update_ns.of(precision) {
             0.0 => {
                 let w = precision.bytes() as f64;
-                let bytes = self.sight.nnz as f64 * (w + 4.0) + work.entries as f64 * w;
+                let bytes = self.matrix.nnz as f64 * (w + 4.0) + work.entries as f64 * w;
                 f64::from(work.launches) * device.launch_s + bytes / device.convert_gbps / 1e9
             }
             entry_ns => work.entries as f64 * entry_ns / 1e9,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{Device, Reach};
 use crate::format::Candidate;
 use crate::workload::Workload;
-pub use estimate::{Estimator, Sight, Times};
+pub use estimate::{CostInputs, Estimator, MatrixTerms, Times};
 pub use terms::{TERMS, relate, terms};
 
 /// Where a number comes from, most trusted first.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Sight, Times};
+use super::{MatrixTerms, Times};
 use crate::format::{Candidate, Work};
 
 /// The names of the numbers that [`terms`] gives, in its order, and then of those that [`relate`]
@@ -51,11 +51,11 @@ pub const TERMS: [&str; 32] = [
 /// Where those of [`relate`] begin.
 const RELATED: usize = TERMS.len() - 4;
 
-/// The numbers of a candidate that does this work in these times on a matrix with this sight, named
+/// The numbers of a candidate that does this work in these times on a matrix with these figures, named
 /// by [`TERMS`]; 1 for those of [`relate`].
-pub fn terms(work: &Work, times: &Times, sight: &Sight) -> [f64; TERMS.len()] {
+pub fn terms(work: &Work, times: &Times, matrix: &MatrixTerms) -> [f64; TERMS.len()] {
     let floor_s = times.floor_s.max(f64::MIN_POSITIVE);
-    let (rows, nonzeros) = (sight.nrows.max(1) as f64, sight.nnz.max(1) as f64);
+    let (rows, nonzeros) = (matrix.nrows.max(1) as f64, matrix.nnz.max(1) as f64);
     let (entries, steps, lanes) = (work.entries as f64, work.steps as f64, work.lanes as f64);
     let a_lane = |count: f64| if work.lanes == 0 { 0.0 } else { count / lanes };
     [
@@ -75,15 +75,15 @@ pub fn terms(work: &Work, times: &Times, sight: &Sight) -> [f64; TERMS.len()] {
         work.scattered_rows as f64 / rows,
         lanes / rows,
         f64::from(work.launches),
-        sight.new_share,
+        matrix.new_share,
         times.missed / nonzeros,
-        sight.changes as f64 / rows,
+        matrix.changes as f64 / rows,
         entries,
         steps,
         lanes,
         a_lane(entries),
         a_lane(steps),
-        a_lane(sight.longest as f64 * rows),
+        a_lane(matrix.longest as f64 * rows),
         work.tile_steps,
         work.tile_steps_most,
         times.wait_s / floor_s,

@@ -52,7 +52,7 @@ pub fn on_gpu<T: Scalar>(
         basis: target.basis,
         protocol: *protocol,
         provenance,
-        seen: None,
+        inputs: None,
         outcome: Outcome::of(result),
     }
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "cuda")]
 use super::gpu::{Held, on_gpu};
-use super::{Measurement, Protocol, Samples, Worker, on_host};
+use super::{Measurement, Outcome, Protocol, Samples, Worker, on_host};
+use crate::cost::CostInputs;
 use crate::csr::CsrRef;
 use crate::device::{self, Device, Kind};
 use crate::error::{Error, Result};
@@ -280,11 +281,25 @@ impl Meter {
             let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let held = held.as_ref().and_then(|held| held.downcast_ref::<Held<T>>());
             let held = held.filter(|held| held.is(csr));
-            return Ok(on_gpu(gpu, held, csr, structure, candidate, target, protocol));
+            let measured = on_gpu(gpu, held, csr, structure, candidate, target, protocol);
+            return Ok(with_inputs(measured, structure, candidate, target));
         }
-        let _ = structure;
-        Ok(on_host(csr, candidate, target, protocol))
+        let measured = on_host(csr, candidate, target, protocol);
+        Ok(with_inputs(measured, structure, candidate, target))
     }
+}
+
+/// The same measurement with the inputs of its estimate, where it was timed.
+fn with_inputs(
+    measured: Measurement,
+    structure: &Structure<'_>,
+    candidate: &Candidate,
+    target: &Target<'_>,
+) -> Measurement {
+    let is_timed = matches!(measured.outcome, Outcome::Timed(_));
+    let inputs = || CostInputs::of(structure, candidate, target).ok().map(Box::new);
+    let inputs = if is_timed { inputs() } else { None };
+    Measurement { inputs, ..measured }
 }
 
 /// What `look` gives the last time, and the seconds of each time.

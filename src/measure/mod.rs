@@ -18,12 +18,12 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::check;
-use crate::cost::{Cost, Sight, Source};
+use crate::cost::{Cost, CostInputs, Source};
 use crate::csr::CsrRef;
 pub use crate::device::State;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
-use crate::format::{Basis, Candidate, Target, Work};
+use crate::format::{Basis, Candidate, Target};
 use crate::operator::{PreparedOperator, permute, permute_back};
 pub use crate::protocol::Protocol;
 use crate::scalar::{Precision, Scalar};
@@ -139,16 +139,6 @@ pub enum Outcome {
     },
 }
 
-/// What the estimate sees of a candidate: with it, records can be estimated and learned from
-/// without the matrix.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
-    /// Of the matrix.
-    pub sight: Sight,
-    /// Of the candidate.
-    pub work: Work,
-}
-
 /// One candidate measured on one matrix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
@@ -170,9 +160,9 @@ pub struct Measurement {
     /// Where, when and by what.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// What the estimate sees of it, where that was noted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen: Option<Box<Seen>>,
+    /// The inputs of its estimate, where they are noted; records call them `seen`.
+    #[serde(rename = "seen", default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Box<CostInputs>>,
     /// How it ended.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -235,7 +225,7 @@ pub fn on_host<'a, T: Scalar>(
         basis: target.basis,
         protocol: *protocol,
         provenance: Provenance::host(),
-        seen: None,
+        inputs: None,
         outcome,
     }
 }

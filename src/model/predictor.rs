@@ -232,11 +232,11 @@ impl Predictor {
     pub fn predict(&self, structure: &Structure<'_>, target: &Target<'_>) -> Prediction {
         let see = || (Features::of(structure), Estimator::new(structure, target));
         let ((features, estimator), works) = rayon::join(see, || works(structure, target));
-        let (features, sight) = (self.model.features_of(&features), estimator.sight());
+        let (features, matrix) = (self.model.features_of(&features), estimator.matrix_terms());
         let mut inputs = self.inputs(&features);
         let suits = works.iter().filter_map(|(candidate, work)| {
             let work = work.as_ref().ok()?;
-            let terms = terms(work, &estimator.times(candidate, work), &sight);
+            let terms = terms(work, &estimator.times(candidate, work), &matrix);
             Some((candidate, estimator.cost(candidate, work), terms))
         });
         let mut suits: Vec<_> = suits.collect();

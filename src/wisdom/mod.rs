@@ -24,6 +24,7 @@
 mod lines;
 mod record;
 mod store;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufRead, Write};
@@ -48,7 +49,7 @@ pub struct Wanted<'a> {
     /// Name of the device.
     pub device: &'a str,
     /// Its driver now; `None` where the device is not at hand: then any answers.
-    pub driver: Option<&'a str>,
+    pub driver: Option<String>,
     /// Precision of the values.
     pub precision: Precision,
     /// Basis of x and y.
@@ -95,7 +96,7 @@ impl Wanted<'_> {
         if version != self.protocol {
             return Some(stale("protocol", &version.to_string(), self.protocol.to_string()));
         }
-        if let Some(driver) = self.driver.filter(|driver| *driver != provenance.driver) {
+        if let Some(driver) = self.driver.as_ref().filter(|driver| **driver != provenance.driver) {
             return Some(stale("driver", &provenance.driver, driver.to_string()));
         }
         let kernels = kernels_now(&provenance.kernels).filter(|now| *now != provenance.kernels);

@@ -191,10 +191,10 @@ fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
     name("device", &m.device)?;
     name("driver", &m.provenance.driver)?;
     name("kernels", &m.provenance.kernels)?;
-    if let Some(seen) = &m.seen {
-        let Work { x_sectors, x_loaded, tile_steps, tile_steps_most, .. } = seen.work;
+    if let Some(inputs) = &m.inputs {
+        let Work { x_sectors, x_loaded, tile_steps, tile_steps_most, .. } = inputs.work;
         let counts = [
-            ("new_share", seen.sight.new_share),
+            ("new_share", inputs.matrix.new_share),
             ("x_sectors", x_sectors),
             ("x_loaded", x_loaded.unwrap_or(0.0)),
             ("tile_steps", tile_steps),

@@ -35,11 +35,10 @@ fn here(taken_at: u64, spmv_s: f64) -> String {
 }
 
 fn asked(wisdom: &Wisdom) -> Answer {
-    let driver = host_driver();
     let wanted = Wanted {
         fingerprint: FINGERPRINT.parse().expect("hexadecimal"),
         device: "cpu",
-        driver: Some(&driver),
+        driver: Some(host_driver()),
         precision: Precision::F64,
         basis: Basis::Original,
         protocol: Protocol::default().version,

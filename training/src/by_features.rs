@@ -10,12 +10,11 @@ use ellect::model::{
 };
 use rayon::prelude::*;
 
-use crate::case::{Case, Untimed};
+use crate::case::{Case, Untimed, incumbent, named};
 use crate::dataset;
 use crate::learner::Learner;
-use crate::replay::{LOSS, incumbent, named};
-use crate::sight::LOOK_SPMVS;
-use crate::train::Settings;
+use crate::settings::{LOOK_SPMVS, Settings};
+use crate::stats::{Counted, LOSS};
 use crate::tree::{self, Question, Tried};
 
 /// The most candidates besides those that multiply the CSR arrays, and the least that one more has
@@ -39,9 +38,6 @@ const USUAL: f64 = 0.8;
 
 /// Seconds of a product and of the conversion of each candidate, as they are told of a case.
 pub type Told = Vec<(Candidate, Cost)>;
-
-/// What [`counted`] makes, by the places of products and of cases.
-pub type Counted = Vec<Vec<Option<f64>>>;
 
 /// Learns from all cases, and tells what is told of each without its family; none where there is no
 /// candidate beside the CSR arrays' or nothing is estimated at sight.
@@ -302,9 +298,9 @@ mod tests {
     use ellect::cost::TERMS;
 
     use super::*;
+    use crate::amortized;
     use crate::case::Trial;
-    use crate::totals;
-    use crate::tree::tests::case;
+    use crate::sample_cases::case;
 
     const HLL: &str = "hll:hack=32,sort=none,tpr=1,col=32";
 
@@ -348,7 +344,7 @@ mod tests {
         learned.check(features.len()).expect("sound");
 
         let counted = counted(&cases, &told, None, &settings, &[1, 10_000]).expect("examples");
-        let totals = totals::there(&cases, &counted, &[1, 10_000]);
+        let totals = amortized::there(&cases, &counted, &[1, 10_000]);
         let [one, many] = &totals[..] else { panic!("{totals:?}") };
         assert_eq!((one.looked, one.losses, one.speedup), (0.0, 0.0, 1.0));
         // Half of the matrices take half of the time.

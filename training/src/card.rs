@@ -3,12 +3,14 @@
 use anyhow::Result;
 use ellect::model::AtSight;
 
-use crate::case::Case;
-use crate::evaluate::{self, Report, Row, rules};
-use crate::figures::MODEL;
+use crate::case::{Case, best_s, least};
+use crate::crossval::Predicted;
 use crate::plot;
-use crate::replay::{best_s, geometric_mean, least};
-use crate::train::{Predicted, Settings, Trained};
+use crate::report::Report;
+use crate::rules::{MODEL, Row, is_large, rules};
+use crate::settings::Settings;
+use crate::stats::geometric_mean;
+use crate::train::Trained;
 
 /// Matrices that a card names where the model chooses worst.
 const WORST: usize = 10;
@@ -129,7 +131,7 @@ pub fn plots(
 ) -> Result<Vec<(&'static str, String)>> {
     let of = format!("{} in {}", trained.model.device, trained.model.precision);
     let rules = rules(cases, &trained.predicted, settings)?;
-    let large = |case: &&Case| case.nnz >= evaluate::LARGE_NNZ;
+    let large = |case: &&Case| is_large(case);
     let winners = match cases.iter().any(|case| large(&case)) {
         true => plot::winners(
             &format!("Formats that win, {of}, nnz >= 1e6"),

@@ -1,22 +1,15 @@
 //! Cases: one matrix in one precision on one device, with every candidate that was timed on it,
 //! made from records alone.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
-use ellect::choose::{Workload, is_csr, stay_s, target, target_of};
-use ellect::cost::{Cost, Estimator, TERMS, relate, terms};
-use ellect::device::Device;
-use ellect::format::{Basis, Candidate};
-use ellect::measure::{Measurement, Outcome, Seen};
-use ellect::structure::Structure;
-use ellect::wisdom::{Record, StructureRecord};
-use ellect::{Csr, Fingerprint, Precision};
+use ellect::choose::{baseline, is_csr};
+use ellect::cost::{Cost, TERMS};
+use ellect::format::Candidate;
+use ellect::{Fingerprint, Precision};
 use serde::Serialize;
-use serde_json::Value;
 
-use crate::corpus::{Families, class_of, kin_of};
-use crate::replay::incumbent;
+use crate::corpus::{class_of, kin_of};
 
 /// A candidate that was timed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -121,234 +114,23 @@ impl Case {
     }
 }
 
-/// Everything that record files say.
-#[derive(Debug, Default)]
-pub struct Records {
-    structures: HashMap<Fingerprint, StructureRecord>,
-    sources: HashMap<Fingerprint, String>,
-    measurements: Vec<Measurement>,
+/// What a program has without a choice.
+pub fn incumbent(case: &Case) -> Option<&Trial> {
+    baseline(|name| named(case, name))
 }
 
-impl Records {
-    /// Takes a record.
-    pub fn add(&mut self, record: Record) {
-        match record {
-            Record::Structure(structure) => {
-                self.structures.insert(structure.fingerprint, structure);
-            }
-            Record::Measurement(measurement) => self.measurements.push(*measurement),
-        }
-    }
-
-    /// Reads lines of JSON: structures and measurements as `wisdom export` and `measure --json`
-    /// write them, or measurements with the name of their matrix, as `bench --json` does.
-    ///
-    /// # Errors
-    /// The first line that is none of them.
-    pub fn read(&mut self, text: &str) -> Result<()> {
-        for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            self.line(line).with_context(|| format!("line {}", i + 1))?;
-        }
-        Ok(())
-    }
-
-    fn line(&mut self, line: &str) -> Result<()> {
-        let value: Value = serde_json::from_str(line)?;
-        if value.get("kind").is_some() {
-            let record = Record::parse(line.as_bytes());
-            self.add(record.map_err(anyhow::Error::msg)?);
-            return Ok(());
-        }
-        let Some(source) = value.get("matrix").and_then(Value::as_str).map(String::from) else {
-            bail!("neither a record (kind) nor a line of bench --json (matrix)");
-        };
-        let measurement: Measurement = serde_json::from_value(value)?;
-        self.sources.insert(measurement.fingerprint, source);
-        let mut record = Record::Measurement(Box::new(measurement));
-        record.validate().map_err(anyhow::Error::msg)?;
-        self.add(record);
-        Ok(())
-    }
-
-    /// What was timed on a device in the original basis.
-    pub fn timed(&self, device: &str) -> impl Iterator<Item = (&Measurement, Cost)> {
-        let here = move |m: &&Measurement| m.device == device && m.basis == Basis::Original;
-        self.measurements.iter().filter(here).filter_map(|m| Some((m, m.cost()?)))
-    }
-
-    /// What drivers they were timed with on a device.
-    pub fn drivers(&self, device: &str) -> BTreeSet<&str> {
-        self.timed(device).map(|(measurement, _)| measurement.provenance.driver.as_str()).collect()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.measurements.is_empty()
-    }
-
-    /// Gives matrices the families that a table says.
-    pub fn name_families(&mut self, families: &Families) {
-        for structure in self.structures.values_mut() {
-            structure.family = families.of(&structure.source);
-        }
-    }
-
-    /// Adds to the records of a device what estimates and models see, where that is not noted,
-    /// with the matrices that `matrix` gives for sources and fingerprints, of which features are
-    /// taken anew. `skipped` is told of what is left out: records of matrices that are not to be
-    /// had.
-    pub fn complete(
-        &mut self,
-        device: &Device,
-        families: &Families,
-        matrix: &dyn Fn(&str, Fingerprint) -> Result<Csr<f64>>,
-        skipped: &mut dyn FnMut(String),
-    ) {
-        let mut of_matrix: BTreeMap<Fingerprint, Vec<usize>> = BTreeMap::new();
-        for (i, measurement) in self.measurements.iter().enumerate() {
-            let print = measurement.fingerprint;
-            let known = measurement.seen.is_some() && self.structures.contains_key(&print);
-            if measurement.device == device.name && measurement.cost().is_some() && !known {
-                of_matrix.entry(print).or_default().push(i);
-            }
-        }
-        for (fingerprint, measurements) in of_matrix {
-            let structure = self.structures.get(&fingerprint);
-            let source = structure.map(|s| &s.source).or_else(|| self.sources.get(&fingerprint));
-            let Some(source) = source.cloned() else {
-                skipped(format!("{fingerprint}: unknown matrix"));
-                continue;
-            };
-            match matrix(&source, fingerprint) {
-                Ok(csr) if Fingerprint::of(csr.pattern()) == fingerprint => {
-                    let structure = Structure::sampled(&csr);
-                    self.note(&structure, device, &measurements);
-                    let family = families.of(&source);
-                    let record = StructureRecord::of(&structure, &source, &family);
-                    match self.structures.get_mut(&fingerprint) {
-                        Some(known) => known.features = record.features,
-                        None => drop(self.structures.insert(fingerprint, record)),
-                    }
-                }
-                Ok(_) => {
-                    skipped(format!("{source}: another matrix than the one that was measured"))
-                }
-                Err(error) => skipped(format!("{source}: {error:#}")),
-            }
-        }
-    }
-
-    /// Notes what is seen of the matrix in its measurements.
-    fn note(&mut self, structure: &Structure<'_>, device: &Device, measurements: &[usize]) {
-        let mut estimators: BTreeMap<Precision, Estimator<'_>> = BTreeMap::new();
-        for &i in measurements {
-            let measurement = &mut self.measurements[i];
-            let (precision, basis) = (measurement.precision, measurement.basis);
-            let target = target(device, &Workload { precision, basis, ..Workload::default() });
-            let estimator =
-                estimators.entry(precision).or_insert_with(|| Estimator::new(structure, &target));
-            let Ok(candidate) = measurement.candidate.parse::<Candidate>() else { continue };
-            if let Ok(work) = candidate.work(structure, &target_of(&candidate, &target)) {
-                measurement.seen = Some(Box::new(Seen { sight: estimator.sight(), work }));
-            }
-        }
-    }
-
-    /// The lines of all records of a device.
-    pub fn lines(&self, device: &str) -> Vec<u8> {
-        let mut structures: Vec<&StructureRecord> = self.structures.values().collect();
-        structures.sort_by_key(|structure| structure.fingerprint);
-        let structures = structures.into_iter().cloned().map(Record::Structure);
-        let measurements = self.measurements.iter().filter(|m| m.device == device);
-        let measurements = measurements.map(|m| Record::Measurement(Box::new(m.clone())));
-        structures.chain(measurements).flat_map(|r| [r.line(), b"\n".to_vec()].concat()).collect()
-    }
-
-    /// The cases of a device, by source: what was timed in the original basis and what was seen of
-    /// it; of two records of a candidate the later one.
-    pub fn cases(&self, device: &Device) -> Vec<Case> {
-        type Key<'a> = (&'a str, Fingerprint, Precision);
-        let mut groups: BTreeMap<Key<'_>, BTreeMap<&str, &Measurement>> = BTreeMap::new();
-        let mut untimed: BTreeMap<(Fingerprint, Precision), Vec<&Measurement>> = BTreeMap::new();
-        for m in self.measurements.iter().filter(|m| m.device == device.name) {
-            let Some(structure) = self.structures.get(&m.fingerprint) else { continue };
-            if m.basis != Basis::Original {
-                continue;
-            }
-            if m.cost().is_none() {
-                untimed.entry((m.fingerprint, m.precision)).or_default().push(m);
-                continue;
-            }
-            let key = (structure.source.as_str(), m.fingerprint, m.precision);
-            let kept = groups.entry(key).or_default().entry(&m.candidate).or_insert(m);
-            if kept.provenance.taken_at <= m.provenance.taken_at {
-                *kept = m;
-            }
-        }
-        let case = |(key, measured): (Key<'_>, BTreeMap<&str, &Measurement>)| {
-            let (source, fingerprint, precision) = key;
-            let structure = &self.structures[&fingerprint];
-            let trials = measured.into_values().filter_map(|m| trial(m, device));
-            let mut trials: Vec<Trial> = trials.collect();
-            let workload = Workload { precision, ..Workload::default() };
-            let size = [structure.nrows, structure.ncols, structure.nnz].map(|n| n as usize);
-            let untimed = untimed.get(&(fingerprint, precision)).into_iter().flatten();
-            let untimed = untimed.map(|m| (m.candidate.clone(), why_untimed(m, device)));
-            relate(trials.iter_mut().map(|trial| (&trial.candidate, &mut trial.terms)));
-            Case {
-                source: source.to_string(),
-                family: match structure.family.as_str() {
-                    "" => crate::corpus::family_of(source),
-                    family => family.to_string(),
-                },
-                fingerprint,
-                device: device.name.clone(),
-                margin: device.margin,
-                precision,
-                nrows: structure.nrows,
-                nnz: structure.nnz,
-                stay_s: stay_s(size, device, &workload).unwrap_or(0.0),
-                analysis_s: structure.analysis_s.unwrap_or(0.0),
-                features: structure.features.clone(),
-                trials,
-                untimed: untimed.collect(),
-            }
-        };
-        let cases: Vec<Case> = groups.into_iter().map(case).collect();
-        cases.into_iter().filter(|case| !case.trials.is_empty()).collect()
-    }
+/// The trial of this candidate.
+pub fn named<'a>(case: &'a Case, name: &str) -> Option<&'a Trial> {
+    case.trials.iter().find(|trial| trial.name == name)
 }
 
-/// Why this one was not timed.
-fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
-    let seen = measurement.seen.as_deref();
-    let candidate = measurement.candidate.parse::<Candidate>().ok();
-    match (&measurement.outcome, seen, candidate) {
-        (Outcome::Cut { .. }, Some(seen), Some(candidate)) => {
-            let workload = Workload { precision: measurement.precision, ..Workload::default() };
-            let estimator = Estimator::of(seen.sight, &target(device, &workload));
-            Untimed::Cut(estimator.cost(&candidate, &seen.work))
-        }
-        _ => Untimed::Refused,
-    }
+/// The least measured time, in seconds.
+pub fn best_s(case: &Case) -> f64 {
+    case.trials.iter().map(|trial| trial.spmv_s).fold(f64::INFINITY, f64::min)
 }
 
-/// A timed candidate that this program knows.
-fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
-    let Outcome::Timed(timing) = &measurement.outcome else { return None };
-    let cost = timing.cost();
-    let candidate: Candidate = measurement.candidate.parse().ok()?;
-    let seen = measurement.seen.as_deref()?;
-    let workload = Workload { precision: measurement.precision, ..Workload::default() };
-    let estimator = Estimator::of(seen.sight, &target(device, &workload));
-    let times = estimator.times(&candidate, &seen.work);
-    Some(Trial {
-        name: candidate.to_string(),
-        terms: terms(&seen.work, &times, &seen.sight),
-        estimate: estimator.cost(&candidate, &seen.work),
-        convert_s: if seen.work.convert_bytes == 0 { 0.0 } else { cost.convert_s },
-        spmv_s: cost.spmv_s,
-        runs_s: timing.runs().map(|samples| samples.min_s).collect(),
-        candidate,
-    })
+/// The trial with the least of these numbers, which stand beside the trials.
+pub fn least(case: &Case, by: impl Fn(usize, &Trial) -> f64) -> Option<&Trial> {
+    let order = |a: &(usize, &Trial), b: &(usize, &Trial)| by(a.0, a.1).total_cmp(&by(b.0, b.1));
+    case.trials.iter().enumerate().min_by(order).map(|(_, trial)| trial)
 }

@@ -10,8 +10,7 @@ use linfa_nn::distance::{Distance, L2Dist};
 use linfa_nn::{CommonNearestNeighbour, NearestNeighbour};
 use ndarray::{Array2, Axis};
 
-use crate::case::Case;
-use crate::replay::best_s;
+use crate::case::{Case, best_s};
 
 /// Rows and targets of one format.
 #[derive(Debug, Default)]
@@ -149,7 +148,7 @@ fn distances(cases: &[&Case], points: &Array2<f32>) -> Result<Vec<f32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::tests::case;
+    use crate::sample_cases::case;
 
     #[test]
     fn nine_tenths_of_the_cases_are_within_the_radius_of_another_family() {

@@ -3,109 +3,27 @@
 //! Every prediction is made by a model that saw no matrix of the same family, and so is every tree;
 //! or, of records that a model did not learn from, by that model and its trees. Nothing is timed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail};
-use ellect::Precision;
-use ellect::choose::FEW;
 use ellect::device::Device;
 use ellect::model::{Model, Predictor};
-use serde::Serialize;
 
-use crate::again::Again;
-use crate::by_features::{self, Counted};
+use crate::amortized::{self, SPMVS};
+use crate::by_features;
 use crate::case::Case;
+use crate::crossval::{Predicted, cross_validate, leave_classes_out, predict};
 use crate::dataset;
-use crate::figures::{self, ESTIMATE, Figure, Figures, MEASURE, MODEL, TWO_TIMED};
+use crate::gate::{trees, without_families};
 use crate::plan::Plan;
-use crate::replay::{Choices, Score, Trees, best_of_few, best_s, for_total, named, untimed};
-use crate::sight::{trees, without_families};
-use crate::totals::{self, SPMVS, Total};
-use crate::train::{Predicted, Settings, cross_validate, leave_classes_out, predict};
-use crate::tree::{self, row_statistics};
-
-/// Matrices of at least so many nonzeros are reported alone too.
-pub const LARGE_NNZ: u64 = 1_000_000;
-
-/// The terms of the tables of a report.
-const LEGEND: &str = "\
-Best/chosen: best measured time / measured time of the choice, as a geometric mean; 1 is perfect. The \
-baseline is cuSPARSE's CSR product with preprocessing on a GPU and `csr` on a host. The table of rules \
-gives every class of matrices equal weight in speed-ups; totals give every matrix equal weight. A total \
-is the time of all products with analysis, feature counting and conversion. Best possible: all times \
-known, nothing analysed. Analysed: share of matrices analysed on the host or with features counted on \
-the GPU. Class held out: the model saw no matrix of the class, not only none of the family.";
-
-/// The depth of the tree over row statistics.
-const DEPTH: usize = 6;
-
-/// How well one rule chooses.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// The rule.
-    pub rule: String,
-    /// Over all cases.
-    pub all: Score,
-    /// Over those of at least [`LARGE_NNZ`] nonzeros, where there are any.
-    pub large: Option<Score>,
-}
-
-/// A class of matrices.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Class {
-    /// Its name.
-    pub class: String,
-    /// Its cases.
-    pub cases: usize,
-    /// Geometric mean of best over chosen by models that saw others of the class.
-    pub best_over_chosen: f64,
-    /// Geometric mean of the incumbent's time over the time of the choice.
-    pub speedup: f64,
-    /// Mean confidence of models that saw all families but the case's own.
-    pub confidence: f64,
-    /// Best over chosen by a model that saw none of the class, where that was asked for.
-    pub left_out: Option<f64>,
-    /// Mean confidence of that model.
-    pub left_out_confidence: Option<f64>,
-}
-
-/// The tables of an evaluation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
-    /// Name of the device.
-    pub device: String,
-    /// Precision of the values.
-    pub precision: Precision,
-    /// Cases: matrices.
-    pub cases: usize,
-    /// Cases of at least [`LARGE_NNZ`] nonzeros.
-    pub large: usize,
-    /// Families of matrices, each wholly on one side of every split.
-    pub families: usize,
-    /// Candidates that were timed.
-    pub trials: usize,
-    /// The name of the plan.
-    pub plan: String,
-    /// Whether the device's profile too saw none of what is left out.
-    pub profile_too: bool,
-    /// Whether one model that was there already predicted all.
-    pub as_is: bool,
-    /// The figures that are bounded.
-    pub figures: Vec<Figure>,
-    /// The rules, the model first.
-    pub rows: Vec<Row>,
-    /// Totals with analysis and conversion.
-    pub totals: Vec<Total>,
-    /// The same of matrices that the device holds, chosen by features that it counts; empty for
-    /// hosts.
-    pub there: Vec<Total>,
-    /// Median of the absolute error of predicted times, candidates within twice the best.
-    pub median_error: f64,
-    /// What one run of timing tells of the next, where some were timed in several.
-    pub again: Option<Again>,
-    /// Classes of matrices.
-    pub classes: Vec<Class>,
-}
+use crate::repeatability::Repeatability;
+use crate::replay::Choices;
+use crate::report::{Class, Report};
+use crate::rules::{by_model, by_tree, is_large, median_error, rows};
+use crate::settings::Settings;
+use crate::stats::Counted;
+use crate::targets::Figures;
+use crate::trees::Trees;
 
 /// Whether models are tried on classes that they never saw, which takes a model for each class, and a
 /// profile where it was fitted.
@@ -219,8 +137,8 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
     let Made { predicted, asked, by_tree, counted, confidences, left_out } = made;
     let families: BTreeSet<&str> = cases.iter().map(Case::kin).collect();
     let rows = rows(cases, predicted, by_tree);
-    let totals = totals::on_host(cases, predicted, asked, counted.as_ref());
-    let there = counted.map_or_else(Vec::new, |counted| totals::there(cases, &counted, &SPMVS));
+    let totals = amortized::on_host(cases, predicted, asked, counted.as_ref());
+    let there = counted.map_or_else(Vec::new, |counted| amortized::there(cases, &counted, &SPMVS));
     let median_error = median_error(cases, predicted);
     let sum = |left_out: &[Predicted]| left_out.iter().map(|p| p.confidence).sum::<f64>();
     let confidence = left_out.map(|out| sum(out) / confidences.iter().sum::<f64>());
@@ -241,134 +159,8 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
         totals,
         there,
         median_error,
-        again: Again::of(cases),
+        repeatability: Repeatability::of(cases),
     })
-}
-
-/// The rules of the tables that a plot shows: the model, the best two timed, the estimate, a tree
-/// over row statistics, and the incumbent.
-///
-/// # Errors
-/// What linfa says.
-pub fn rules(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Choices>> {
-    Ok(vec![
-        by_model(cases, predicted),
-        timed(cases, predicted),
-        by_estimate(cases, predicted),
-        by_tree(cases, settings)?,
-        Choices::of("the incumbent", cases, |_, _| None),
-    ])
-}
-
-fn by_estimate(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of(ESTIMATE, cases, |i, case| untimed(case, &predicted[i].estimate_s))
-}
-
-/// The figures that are noted in a model.
-pub fn scores(cases: &[Case], predicted: &[Predicted]) -> BTreeMap<String, f64> {
-    let mut scores = BTreeMap::from([
-        ("median_error".to_string(), median_error(cases, predicted)),
-        ("cases".to_string(), cases.len() as f64),
-    ]);
-    if let Some(score) = by_model(cases, predicted).score(cases, |_| true) {
-        scores.insert("best_over_chosen".into(), score.best_over_chosen);
-        scores.insert("rms_regret".into(), score.rms_regret);
-        scores.insert("worst".into(), score.worst);
-        scores.insert("speedup".into(), score.speedup);
-    }
-    scores
-}
-
-fn is_large(case: &Case) -> bool {
-    case.nnz >= LARGE_NNZ
-}
-
-/// The least predicted time, where the incumbent's is longer by the device's margin.
-fn by_model(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of(MODEL, cases, |i, case| untimed(case, &predicted[i].spmv_s))
-}
-
-/// What is taken of the best two predicted, timed with CSR.
-fn timed(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of(TWO_TIMED, cases, |i, case| best_of_few(case, &predicted[i], [2, 0]))
-}
-
-/// What effort `measure` times, and takes.
-fn by_measuring(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of(MEASURE, cases, |i, case| best_of_few(case, &predicted[i], FEW))
-}
-
-/// What effort `exhaustive` takes, which times all: what can be had of these candidates.
-fn by_timing_all(cases: &[Case]) -> Choices {
-    Choices::of("effort exhaustive", cases, |_, case| {
-        case.trials.iter().min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
-    })
-}
-
-/// What the model takes for a million products, near ties settled toward the cheaper conversion.
-fn with_ties_settled(cases: &[Case], predicted: &[Predicted]) -> Choices {
-    Choices::of(
-        "model, 1,000,000 products, ties within 2 % to the cheaper conversion",
-        cases,
-        |i, case| for_total(case, &predicted[i], 1_000_000),
-    )
-}
-
-/// What a tree over row statistics takes that saw none of the family: the format, in the variant
-/// that was best most often.
-fn by_tree(cases: &[Case], settings: &Settings) -> Result<Choices> {
-    let mut taken = vec![None; cases.len()];
-    for fold in dataset::folds(cases, settings.folds) {
-        let seen = |i: &usize| !fold.contains(i);
-        let others: Vec<&Case> = (0..cases.len()).filter(seen).map(|i| &cases[i]).collect();
-        let rules = tree::rules(&others, &row_statistics(), DEPTH)?;
-        let usual = tree::usual(&others);
-        for i in fold {
-            let format = rules.walk(|name| cases[i].features.get(name).copied());
-            taken[i] = format.and_then(|(_, format)| usual.get(format).cloned());
-        }
-    }
-    Ok(Choices::of("decision tree on row statistics", cases, |i, case| {
-        taken[i].as_deref().and_then(|name| named(case, name))
-    }))
-}
-
-fn rows(cases: &[Case], predicted: &[Predicted], by_tree: Option<Choices>) -> Vec<Row> {
-    let always = |name: &str| Choices::of(format!("always {name}"), cases, |_, c| named(c, name));
-    let mut rules = vec![
-        by_model(cases, predicted),
-        timed(cases, predicted),
-        by_measuring(cases, predicted),
-        by_timing_all(cases),
-        with_ties_settled(cases, predicted),
-        by_estimate(cases, predicted),
-    ];
-    rules.extend(by_tree);
-    let names: BTreeSet<&str> =
-        cases.iter().flat_map(|case| case.trials.iter().map(|t| t.name.as_str())).collect();
-    for name in ["csr", "cusparse:alg=csr_alg1"].into_iter().filter(|name| names.contains(name)) {
-        rules.push(always(name));
-    }
-    let score = |rule: &Choices| rule.score(cases, |_| true).map_or(0.0, |s| s.best_over_chosen);
-    let single = names.into_iter().map(always).max_by(|a, b| score(a).total_cmp(&score(b)));
-    rules
-        .extend(single.map(|rule| Choices { rule: format!("best single: {}", rule.rule), ..rule }));
-    let row = |rule: Choices| {
-        let all = rule.score(cases, |_| true)?;
-        Some(Row { all, large: rule.score(cases, is_large), rule: rule.rule })
-    };
-    rules.into_iter().filter_map(row).collect()
-}
-
-fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {
-    let mut errors = Vec::new();
-    for (case, predicted) in cases.iter().zip(predicted) {
-        let near_s = 2.0 * best_s(case);
-        let near = case.trials.iter().zip(&predicted.spmv_s).filter(|(t, _)| t.spmv_s <= near_s);
-        errors.extend(near.map(|(trial, s)| (s / trial.spmv_s - 1.0).abs()));
-    }
-    errors.sort_by(f64::total_cmp);
-    errors.get(errors.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// The confidence in each case of a model that saw all families but its own.
@@ -415,108 +207,4 @@ fn classes(
         })
     };
     names.into_iter().filter_map(one).collect()
-}
-
-impl Report {
-    /// Notes beside each figure what a model's scores say that it reached.
-    pub fn compare(&mut self, scores: &BTreeMap<String, f64>) {
-        for figure in &mut self.figures {
-            figure.reached = scores.get(figure.key).copied();
-        }
-    }
-
-    /// The figures, as scores of a model: what [`Report::compare`] compares with.
-    pub fn scores(&self) -> impl Iterator<Item = (String, f64)> + '_ {
-        self.figures.iter().map(|figure| (figure.key.to_string(), figure.value))
-    }
-
-    /// The figures that do not keep their bounds.
-    pub fn missed(&self) -> impl Iterator<Item = &Figure> {
-        self.figures.iter().filter(|figure| !figure.met())
-    }
-
-    /// The figures that are worse than what was reached before.
-    pub fn fallen(&self) -> impl Iterator<Item = &Figure> {
-        self.figures.iter().filter(|figure| figure.fell())
-    }
-
-    /// The tables, as Markdown.
-    pub fn markdown(&self) -> String {
-        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-        let mut text = format!(
-            "## {} in {}\n\n{} matrices of {} families ({} with at least {LARGE_NNZ} nonzeros), {} \
-             timed candidates. Plan: {}. {}.\n\n{LEGEND}\n\n",
-            self.device,
-            self.precision,
-            self.cases,
-            self.families,
-            self.large,
-            self.trials,
-            self.plan,
-            match (self.as_is, self.profile_too) {
-                (true, _) => "The model is used as it is; it did not learn from these records",
-                (false, true) =>
-                    "Cross-validation holds each family out of both the model and the device's profile",
-                (false, false) =>
-                    "Cross-validation holds each family out of the model; the device's profile is not refitted",
-            }
-        );
-        text += &figures::markdown(&self.figures);
-        text += "\n| rule | best/chosen | worst | on matrix | speed-up over baseline | over 2 % slower \
-                 | nnz >= 1e6: best/chosen | worst | speed-up over baseline |\n";
-        text += "|---|---|---|---|---|---|---|---|---|\n";
-        for Row { rule, all, large } in &self.rows {
-            let large = large.as_ref().map_or_else(
-                || "- | - | -".to_string(),
-                |s| format!("{:.3} | {:.3} | {:.2}", s.best_over_chosen, s.worst, s.speedup),
-            );
-            text += &format!(
-                "| {rule} | {:.3} | {:.3} | {} | {:.2} | {} | {large} |\n",
-                all.best_over_chosen,
-                all.worst,
-                all.worst_source,
-                all.speedup,
-                percent(all.losses)
-            );
-        }
-        if let Some(Again { cases, best_over_chosen, worst, worst_source }) = &self.again {
-            text += &format!(
-                "\nRepeatability of the timing: on {cases} matrices the candidates near the best \
-                 were timed in two runs. The fastest of the first run reaches \
-                 {best_over_chosen:.4} of the best in the second, at worst {worst:.3} \
-                 ({worst_source}).\n"
-            );
-        }
-        text += "\n| products | total: speed-up over baseline | best possible | over 2 % slower | \
-                 analysed | not analysed: csr | not analysed: fused pcsr |\n\
-                 |---|---|---|---|---|---|---|\n";
-        for Total { spmvs, speedup, best, losses, looked, csr, pcsr } in &self.totals {
-            let shares = [losses, looked, csr, pcsr].map(|share| percent(*share));
-            text += &format!("| {spmvs} | {speedup:.3} | {best:.3} | {} |\n", shares.join(" | "));
-        }
-        if !self.there.is_empty() {
-            text += "\n| products, matrix on the device | total: speed-up over baseline | over 2 % \
-                     slower | features counted |\n|---|---|---|---|\n";
-        }
-        for Total { spmvs, speedup, losses, looked, .. } in &self.there {
-            let [losses, looked] = [losses, looked].map(|share| percent(*share));
-            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {looked} |\n");
-        }
-        text += "\n| class | matrices | best/chosen | speed-up over baseline | confidence | class held \
-                 out: best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";
-        for class in &self.classes {
-            let shown = |value: Option<f64>| value.map_or("-".into(), |v| format!("{v:.3}"));
-            text += &format!(
-                "| {} | {} | {:.3} | {:.2} | {:.2} | {} | {} |\n",
-                class.class,
-                class.cases,
-                class.best_over_chosen,
-                class.speedup,
-                class.confidence,
-                shown(class.left_out),
-                shown(class.left_out_confidence)
-            );
-        }
-        text
-    }
 }

@@ -5,30 +5,43 @@
 //! a format; [`evaluate()`] replays the choice on predictions made without the matrix's family.
 //! Nothing here is needed to predict: a model is plain numbers ([`ellect::model`]).
 
-mod again;
+mod amortized;
 mod by_features;
 pub mod card;
 pub mod case;
 pub mod corpus;
+pub mod crossval;
 mod dataset;
+mod estimates;
 pub mod evaluate;
-pub mod figures;
+mod gate;
 mod learner;
 pub mod plan;
 mod plot;
 pub mod profile;
+pub mod records;
+mod regressors;
+mod repeatability;
 mod replay;
-mod sight;
-mod survey;
-mod totals;
+pub mod report;
+pub mod rules;
+#[cfg(test)]
+mod sample_cases;
+pub mod settings;
+mod stats;
+pub mod targets;
 pub mod train;
 mod tree;
+mod trees;
 pub mod tune;
 
 pub use case::Case;
-pub use evaluate::{Report, evaluate};
+pub use amortized::Total;
+pub use evaluate::evaluate;
 pub use learner::Learner;
 pub use plan::Plan;
-pub use replay::geometric_mean;
-pub use totals::Total;
-pub use train::{Settings, Trained, train};
+pub use records::Records;
+pub use report::Report;
+pub use settings::Settings;
+pub use stats::geometric_mean;
+pub use train::{Trained, train};

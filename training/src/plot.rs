@@ -7,9 +7,9 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::case::Case;
-use crate::replay::{Choices, best_s, least};
-use crate::train::Predicted;
+use crate::case::{Case, best_s, least};
+use crate::crossval::Predicted;
+use crate::replay::Choices;
 
 const SIZE: (u32, u32) = (900, 600);
 /// Regret below this is drawn as this: logarithms have no zero.

@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::choose::{Workload, target};
-use ellect::cost::Estimator;
+use ellect::cost::{CostInputs, Estimator};
 use ellect::device::{Device, Kind, PerPrecision, Reach};
 use ellect::format::Candidate;
-use ellect::measure::Seen;
 use ellect::{Fingerprint, Precision};
 use rayon::prelude::*;
 
-use crate::case::{Case, Records};
+use crate::case::Case;
+use crate::records::Records;
 
 /// One timed product, and how much it counts.
 struct Sample<'a> {
-    seen: &'a Seen,
+    inputs: &'a CostInputs,
     /// The number of its matrix.
     matrix: usize,
     spmv_s: f64,
@@ -87,7 +87,7 @@ fn fit_without(
             let entry = fit
                 .kernels
                 .entry(candidate.to_string())
-                .or_insert(ellect::cost::reach(device, &candidate));
+                .or_insert(ellect::cost::reach(&device, &candidate));
             for figure in &FIGURES {
                 let fitted = *value((figure.of)(&mut reach), precision);
                 *value((figure.of)(entry), precision) = rounded(fitted);
@@ -295,8 +295,8 @@ impl<'a> Group<'a> {
     ) -> impl Iterator<Item = (&Sample<'a>, f64)> {
         let target = target(device, &Workload { precision, ..Workload::default() });
         self.samples.iter().map(move |sample| {
-            let estimator = Estimator::of(sample.seen.sight, &target);
-            (sample, estimator.times_at(*reach, &sample.seen.work).total_s())
+            let estimator = Estimator::of(sample.inputs.matrix, &target);
+            (sample, estimator.times_at(*reach, &sample.inputs.work).total_s())
         })
     }
 }
@@ -333,11 +333,11 @@ fn groups<'a>(
         best_s.keys().enumerate().map(|(i, &print)| (print, i)).collect();
     let mut groups: BTreeMap<&str, Vec<Sample<'_>>> = BTreeMap::new();
     for (m, cost) in timed() {
-        let Some(seen) = m.seen.as_deref() else { continue };
+        let Some(inputs) = m.inputs.as_deref() else { continue };
         let (spmv_s, best_s) = (cost.spmv_s, best_s[&m.fingerprint]);
         let weight = (1.0 + (spmv_s / best_s - 1.0) / HALF_AS_GOOD).powi(-2);
         let matrix = places[&m.fingerprint];
-        let sample = Sample { seen, matrix, spmv_s, best_s, weight };
+        let sample = Sample { inputs, matrix, spmv_s, best_s, weight };
         groups.entry(&m.candidate).or_default().push(sample);
     }
     let group = |(name, mut samples): (&str, Vec<Sample<'a>>)| {
@@ -413,16 +413,14 @@ mod tests {
         let precision = Precision::F64;
         let workload = Workload { precision, ..Workload::default() };
         let target = target(&device, &workload);
-        let seen: Vec<Seen> = cases
+        let known: Vec<CostInputs> = cases
             .iter()
             .map(|(class, rows)| {
                 let spec: ellect::generate::Spec =
                     format!("{class}:{rows}").parse().expect("a class");
                 let csr = spec.make();
                 let structure = ellect::structure::Structure::of(&csr);
-                let sight = Estimator::new(&structure, &target).sight();
-                let work = candidate.work(&structure, &target).expect("csr suits");
-                Seen { sight, work }
+                CostInputs::of(&structure, &candidate, &target).expect("csr suits")
             })
             .collect();
         let mut real = ellect::cost::reach(device, &candidate);
@@ -431,13 +429,13 @@ mod tests {
         let made =
             Device { kernels: BTreeMap::from([("csr".to_string(), real)]), ..device.clone() };
         let target = ellect::choose::target(&made, &workload);
-        let samples: Vec<Sample<'_>> = seen
+        let samples: Vec<Sample<'_>> = known
             .iter()
             .enumerate()
-            .map(|(matrix, seen)| {
-                let times = Estimator::of(seen.sight, &target).times(&candidate, &seen.work);
+            .map(|(matrix, inputs)| {
+                let times = Estimator::of(inputs.matrix, &target).times(&candidate, &inputs.work);
                 let spmv_s = times.total_s();
-                Sample { seen, matrix, spmv_s, best_s: spmv_s, weight: 1.0 }
+                Sample { inputs, matrix, spmv_s, best_s: spmv_s, weight: 1.0 }
             })
             .collect();
         let group = Group { candidate, samples };

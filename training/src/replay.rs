@@ -1,20 +1,18 @@
 //! Rules that choose, replayed on cases: what each would have taken, and how good that was.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 
-use ellect::choose::{INCUMBENTS, SAMPLE_S, Thought, Workload, best_few, is_csr, read_s, settle};
+use ellect::choose::{SAMPLE_S, Thought, Workload, best_few, is_csr, read_s, settle};
 use ellect::cost::Cost;
 use ellect::features::{Needs, of_rows_alone};
-use ellect::model::{AtSight, Rules, sectors, staying, taken};
+use ellect::model::{sectors, staying, taken};
 use serde::Serialize;
 
-use crate::case::{Case, Trial};
-use crate::train::Predicted;
+use crate::case::{Case, Trial, best_s, incumbent, least, named};
+use crate::crossval::Predicted;
+use crate::stats::{LOSS, by_class, geometric_mean, rms};
 use crate::tree;
-
-/// Slower than the incumbent by more than this share counts as a loss.
-pub const LOSS: f64 = 0.02;
+use crate::trees::Trees;
 
 /// How well a rule chooses, over some cases.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -84,33 +82,6 @@ impl Choices {
     }
 }
 
-/// The geometric mean; 1 of nothing.
-pub fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0usize), |(sum, n), value| (sum + value.ln(), n + 1));
-    (sum / count.max(1) as f64).exp()
-}
-
-/// The root of the mean square; 0 of nothing.
-fn rms(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0usize), |(sum, n), value| (sum + value * value, n + 1));
-    (sum / count.max(1) as f64).sqrt()
-}
-
-/// The geometric mean over classes of their geometric means.
-pub fn by_class<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> f64 {
-    let mut classes: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for (class, value) in values {
-        classes.entry(class).or_default().push(value);
-    }
-    geometric_mean(classes.into_values().map(|values| geometric_mean(values.into_iter())))
-}
-
-/// The trial with the least of these numbers, which stand beside the trials.
-pub fn least(case: &Case, by: impl Fn(usize, &Trial) -> f64) -> Option<&Trial> {
-    let order = |a: &(usize, &Trial), b: &(usize, &Trial)| by(a.0, a.1).total_cmp(&by(b.0, b.1));
-    case.trials.iter().enumerate().min_by(order).map(|(_, trial)| trial)
-}
-
 /// What is taken by these times, which were not measured: the least of them, or the incumbent where
 /// that is within the device's margin.
 pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
@@ -121,21 +92,6 @@ pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
     let Some(stay) = incumbent(case) else { return Some(best) };
     let (best_s, stay_s) = (time_s(best)?, time_s(stay)?);
     Some(if best_s * (1.0 + case.margin) <= stay_s { best } else { stay })
-}
-
-/// The trial of this candidate.
-pub fn named<'a>(case: &'a Case, name: &str) -> Option<&'a Trial> {
-    case.trials.iter().find(|trial| trial.name == name)
-}
-
-/// What a program has without a choice.
-pub fn incumbent(case: &Case) -> Option<&Trial> {
-    INCUMBENTS.into_iter().find_map(|name| named(case, name))
-}
-
-/// The least measured time, in seconds.
-pub fn best_s(case: &Case) -> f64 {
-    case.trials.iter().map(|trial| trial.spmv_s).fold(f64::INFINITY, f64::min)
 }
 
 /// The best of what is timed where so many by prediction and by estimate are: see [`best_few`].
@@ -184,23 +140,6 @@ pub fn look_over_stay(case: &Case, predicted: &Predicted, spmvs: u64) -> Option<
     Some((case.analysis_s + convert_s + n * taken.spmv_s) / (n * stay.spmv_s))
 }
 
-/// The trees that are asked at sight: [`Model::look`](ellect::model::Model::look) and
-/// [`Model::sight`](ellect::model::Model::sight).
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Trees {
-    /// Whether a look pays.
-    pub look: Rules,
-    /// Where it does not, what is taken.
-    pub sight: Vec<AtSight>,
-}
-
-impl Trees {
-    /// The same where no matrix is looked at.
-    pub fn without_look(&self) -> Trees {
-        Trees { look: tree::stay(), sight: self.sight.clone() }
-    }
-}
-
 /// What trees say of a case, and what they asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AtAGlance {
@@ -244,29 +183,11 @@ impl AtAGlance {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use ellect::choose::CSR;
-    use ellect::cost::{Cost, Source, TERMS};
+mod tests {
+    use ellect::choose::{CSR, INCUMBENTS};
 
     use super::*;
-    use crate::sight::trees;
-    use crate::tree::tests::case;
-
-    /// A trial of so many microseconds a product.
-    pub(crate) fn trial(name: &str, spmv_us: f64) -> Trial {
-        let spmv_s = spmv_us * 1e-6;
-        let convert_s = if name == CSR { 0.0 } else { 1e-3 };
-        let source = Source::Estimated;
-        Trial {
-            candidate: name.parse().expect("a candidate"),
-            name: name.to_string(),
-            terms: [1.0; TERMS.len()],
-            estimate: Cost { convert_s, update_s: 0.0, spmv_s, bytes: 1, source },
-            convert_s,
-            spmv_s,
-            runs_s: Vec::new(),
-        }
-    }
+    use crate::sample_cases::{case, trial};
 
     #[test]
     fn what_staying_takes_is_told_beside_the_incumbent() {
@@ -283,47 +204,5 @@ pub(crate) mod tests {
         assert!((over(true, 40e-6, &case) - 0.6).abs() < 1e-12);
         case.trials.remove(0);
         assert!((over(true, 40e-6, &case) - 1.1).abs() < 1e-12, "there is no csr");
-    }
-
-    #[test]
-    fn csr_is_taken_where_it_takes_less_and_a_look_has_to_take_less_still() {
-        let of = |i: usize| {
-            let class = ["stencil5", "power_law"][i % 2];
-            let csr_us = [2.0, 80.0][i % 2];
-            let best_us = [1.9, 1.0][i % 2];
-            let mut case = case(class, 400 + 2 * i);
-            case.stay_s = 4e-6;
-            case.analysis_s = 1e-3;
-            case.trials =
-                vec![trial(INCUMBENTS[0], 4.0), trial(CSR, csr_us), trial("hll", best_us)];
-            case
-        };
-        let cases: Vec<Case> = (0..200).map(of).collect();
-        let taken = |case: &Case| {
-            let spmv_s: Vec<f64> = case.trials.iter().map(|trial| trial.spmv_s).collect();
-            Predicted { estimate_s: spmv_s.clone(), spmv_s, confidence: 1.0 }
-        };
-        let predicted: Vec<Predicted> = cases.iter().map(taken).collect();
-        let seen: Vec<usize> = (0..cases.len()).collect();
-        let gpu = trees(&cases, &predicted, &seen).expect("examples");
-        let glance = |case, spmvs| AtAGlance::of(&gpu, case, spmvs);
-        for (case, few, many) in [(&cases[0], true, false), (&cases[1], false, true)] {
-            let AtAGlance { looks, taken, read_s } = glance(case, 100);
-            let csr = taken.as_deref() == Some(CSR);
-            assert_eq!((looks, csr, read_s > 0.0), (false, few, true), "{}", case.source);
-            // hll takes half of the incumbent's time on both, but hardly less than csr.
-            assert_eq!(glance(case, 10_000).looks, many, "{}", case.source);
-        }
-        // Of hardly any products, nothing is read.
-        assert_eq!(glance(&cases[0], 1), AtAGlance { looks: false, taken: None, read_s: 0.0 });
-
-        // Where csr is the incumbent there is nothing to ask.
-        let host = |case: &Case| {
-            let trials = case.trials[1..].to_vec();
-            Case { trials, ..case.clone() }
-        };
-        let cases: Vec<Case> = cases.iter().map(host).collect();
-        let predicted: Vec<Predicted> = cases.iter().map(taken).collect();
-        assert_eq!(trees(&cases, &predicted, &seen).expect("examples").sight, []);
     }
 }

@@ -11,8 +11,7 @@ use linfa::prelude::*;
 use linfa_trees::{DecisionTree, TreeNode};
 use ndarray::{Array1, Array2};
 
-use crate::case::{Case, Trial};
-use crate::replay::least;
+use crate::case::{Case, Trial, least};
 
 /// Features that a person can see in a matrix: what rules are told in.
 pub const EXPLAINING: [&str; 14] = [
@@ -331,14 +330,11 @@ pub fn usual(cases: &[&Case]) -> HashMap<&'static str, String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use ellect::Precision;
     use ellect::choose::CSR;
-    use ellect::features::Features;
-    use ellect::model::{LOOK, SPMVS};
-    use ellect::structure::Structure;
+    use ellect::model::LOOK;
 
     use super::*;
-    use crate::replay::{AtAGlance, Trees};
+    use crate::sample_cases::case;
 
     #[test]
     fn a_matrix_is_looked_at_where_both_trees_say_so() {
@@ -364,62 +360,11 @@ pub(crate) mod tests {
         }
     }
 
-    /// A case without trials of a generated matrix.
-    pub fn case(class: &str, rows: usize) -> Case {
-        let csr = ellect::generate::by_name(class, rows, 1).expect("a class");
-        let structure = Structure::of(&csr);
-        let features = Features::of(&structure);
-        Case {
-            source: class.into(),
-            family: class.into(),
-            fingerprint: structure.fingerprint(),
-            device: "cpu".into(),
-            margin: 0.0,
-            precision: Precision::F64,
-            nrows: csr.nrows() as u64,
-            nnz: csr.nnz() as u64,
-            stay_s: 1e-3,
-            analysis_s: 0.0,
-            features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
-            trials: Vec::new(),
-            untimed: BTreeMap::new(),
-        }
-    }
-
     /// What the rules say of a case.
-    fn says<'a>(rules: &'a Rules, case: &Case, spmvs: u64) -> (usize, &'a str) {
+    pub fn says<'a>(rules: &'a Rules, case: &Case, spmvs: u64) -> (usize, &'a str) {
         let input = |name: &str| Some(super::input(case, &known(case, spmvs), name));
         let (met, answer) = rules.walk(input).expect("a tree");
         (met.len(), answer)
-    }
-
-    #[test]
-    fn trees_find_when_a_look_pays_and_read_rows_only_where_they_must() {
-        let cases: Vec<Case> =
-            (0..200).map(|i| case(["stencil5", "power_law"][i % 2], 200 + 2 * i)).collect();
-        // Of many products, a look pays where rows differ.
-        let pays = |case: &Case, spmvs| spmvs > 1000 && case.features["row_nnz_cv"] > 0.6;
-        let over = |case: &Case, spmvs| if pays(case, spmvs) { 0.3 } else { 3.0 };
-        let tried: Vec<_> = cases
-            .iter()
-            .flat_map(|case| {
-                [10, 100, 10_000].map(|spmvs| Tried { case, spmvs, over: over(case, spmvs) })
-            })
-            .collect();
-        let names: Vec<&str> = row_statistics().into_iter().chain([SPMVS]).collect();
-        let question = Question { bold: LOOK, names, bounds: vec![READ], caution: 30.0, known };
-        let trees = Trees { look: agreed(&tried, &question).expect("examples"), sight: Vec::new() };
-        for Tried { case, spmvs, .. } in tried {
-            let looks = AtAGlance::of(&trees, case, spmvs).looks;
-            assert_eq!(looks, pays(case, spmvs), "{} {spmvs}", case.source);
-        }
-        let stencil = &cases[0];
-        assert_eq!(says(&trees.look, stencil, 10), (2, STAY), "size and products decide alone");
-        assert_eq!(AtAGlance::of(&trees, stencil, 10).read_s, 0.0);
-        assert!(AtAGlance::of(&trees, stencil, 10_000).read_s > 0.0);
-        // Where products take no time, the lengths of rows are not read for them.
-        let fast = Case { stay_s: 1e-9, ..cases[1].clone() };
-        assert_eq!(says(&trees.look, &fast, 10_000), (1, STAY));
     }
 
     #[test]

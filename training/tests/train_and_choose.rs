@@ -1,7 +1,7 @@
 //! From timings on this host to a model that predicts: the whole way, on small matrices.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ellect::choose::{CSR, Effort, PCSR, Workload, target};
 use ellect::cost::Source;
@@ -13,13 +13,14 @@ use ellect::model::{
 };
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
-use ellect_training::case::Records;
 use ellect_training::corpus::Families;
-use ellect_training::evaluate::{Row, Unseen};
+use ellect_training::crossval::{Predicted, cross_validate};
+use ellect_training::evaluate::Unseen;
 use ellect_training::plan::PLANS;
 use ellect_training::profile::Fitted;
-use ellect_training::train::{Predicted, Settings, cross_validate};
-use ellect_training::{Case, card, evaluate, train};
+use ellect_training::rules::Row;
+use ellect_training::{Case, Records, Settings, Trained, card, evaluate, train};
+use tempfile::TempDir;
 
 const SOURCES: [&str; 5] = ["stencil5", "stencil7", "uniform", "banded", "rmat"];
 
@@ -70,9 +71,150 @@ fn records() -> Records {
     records
 }
 
-/// On a GPU, other trees tell of what is not looked at whether `csr` is taken, or fused PCSR.
-fn taken_at_sight_on_a_gpu(model: &Model) {
-    let answer = |word: &str| Rule::Answer(word.into());
+/// What the tests share: records of this host, their cases, and the model trained on them.
+struct Made {
+    records: Records,
+    cases: Vec<Case>,
+    trained: Trained,
+    /// The model without rules on when not to analyse a matrix.
+    model: Model,
+}
+
+fn settings() -> Settings {
+    Settings { folds: 3, ..Settings::default() }
+}
+
+/// Measures and trains once for all tests.
+fn made() -> &'static Made {
+    static MADE: OnceLock<Made> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let records = records();
+        let cases = records.cases(&cpu());
+        assert_eq!(cases.len(), SOURCES.len());
+        let trained = train(&cases, &settings()).expect("five families");
+        let model = Model { look: Rules::default(), ..trained.model.clone() };
+        Made { records, cases, trained, model }
+    })
+}
+
+/// A data folder that holds this model of the host.
+fn with_model(model: &Model) -> TempDir {
+    let data = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(data.path().join("models")).expect("writable");
+    let path = data.path().join("models").join(file_name("cpu", Precision::F64));
+    std::fs::write(path, model.bytes().expect("memory")).expect("writable");
+    data
+}
+
+fn answer(word: &str) -> Rule {
+    Rule::Answer(word.into())
+}
+
+#[test]
+fn training_again_makes_the_same_model() {
+    let Made { cases, trained, model, .. } = made();
+    let again = train(cases, &settings()).expect("the same").model;
+    assert!(!trained.model.look.nodes.is_empty());
+    assert!(model.sight.is_empty(), "a host's incumbent is csr");
+    // linfa settles ties of a split by chance.
+    assert_eq!(Model { rules: model.rules.clone(), look: Rules::default(), ..again }, *model);
+}
+
+#[test]
+fn a_model_loads_whole_or_not_at_all() {
+    let model = &made().model;
+    let text = serde_json::to_vec(model).expect("plain data");
+    assert_eq!(Model::parse(&text, "cpu", Precision::F64).expect("own text"), *model);
+    let packed = model.bytes().expect("memory");
+    assert_eq!(Model::parse(&packed, "cpu", Precision::F64), Ok(model.clone()));
+    let fault = |text: &[u8], precision| Model::parse(text, "cpu", precision).expect_err("wrong");
+    assert!(matches!(fault(&text, Precision::F32), LoadFault::Target { .. }));
+    assert!(matches!(fault(&text[..90], Precision::F64), LoadFault::Text(_)));
+    let other = Model { schema: 99, ..model.clone() };
+    let other = serde_json::to_vec(&other).expect("plain data");
+    assert_eq!(fault(&other, Precision::F64), LoadFault::Schema { got: 99 });
+    let other = Model { features: vec!["nosuch".into()], ..model.clone() };
+    let other = serde_json::to_vec(&other).expect("plain data");
+    assert!(matches!(fault(&other, Precision::F64), LoadFault::Name { .. }));
+    let mut other = model.clone();
+    let forest = &mut other.formats.get_mut("csr").expect("was timed").forest;
+    forest.roots.push(u32::MAX);
+    let other = serde_json::to_vec(&other).expect("plain data");
+    assert!(matches!(fault(&other, Precision::F64), LoadFault::Damaged { .. }));
+}
+
+#[test]
+fn the_tuner_predicts_with_a_model_that_is_sure_of_what_it_was_shown() {
+    let model = &made().model;
+    let data = with_model(model);
+    let csr = generate::by_name("stencil5", 300, 1).expect("a class");
+    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let workload = Workload::default();
+    let choice = tuner.recommend(&csr, &workload).expect("a choice");
+    let sources: BTreeMap<_, _> =
+        choice.ranking.iter().map(|ranked| (ranked.format, ranked.source)).collect();
+    assert_eq!((sources["csr"], sources["coo"]), (Source::Predicted, Source::Estimated));
+    let structure = Structure::of(&csr);
+    let target = target(tuner.device(), &workload);
+    let predictor = Predictor::new(model.clone());
+    assert!(predictor.predict(&structure, &target).confidence > 0.99);
+
+    let strange = generate::by_name("power_law", 20_000, 1).expect("a class");
+    assert!(predictor.predict(&Structure::of(&strange), &target).confidence < 0.5);
+}
+
+#[test]
+fn for_few_products_prepare_stays_in_csr_where_the_rules_say_so() {
+    let model = &made().model;
+    let csr = generate::by_name("stencil5", 300, 1).expect("a class");
+    let workload = Workload::default();
+    // A model without rules analyses every matrix.
+    let data = with_model(model);
+    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let choice = tuner.recommend(&csr, &workload).expect("a choice");
+
+    let split = Rule::Split { feature: "spmvs".into(), below: 500.0, low: 1, high: 2 };
+    let look = Rules { nodes: vec![split, answer("stay"), answer("look")] };
+    let data = with_model(&Model { look, ..model.clone() });
+    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let few = Workload { spmvs: 100, ..workload };
+    let prepared = |workload: &Workload| {
+        let operator = tuner.prepare(&csr, workload).expect("CSR suits");
+        operator.choice().expect("a choice was made").clone()
+    };
+    let stay = prepared(&few);
+    assert_eq!((stay.choice.to_string().as_str(), stay.ranking.len()), ("csr", 1));
+    assert_eq!((stay.fingerprint, stay.features.get("nnz")), (None, Some(csr.nnz() as f64)));
+    assert!(stay.explanation[0].contains("where spmvs < 500, looking closer"), "{stay:?}");
+    assert_eq!(prepared(&workload), choice);
+    let estimate = Workload { effort: Effort::Estimate, ..few };
+    assert!(prepared(&estimate).ranking.len() > 1);
+    // Who asks has all candidates ranked for few products too, by the model.
+    let ranked = tuner.recommend(&csr, &few).expect("a choice");
+    assert_eq!(ranked.ranking.len(), choice.ranking.len());
+    let in_csr = ranked.ranking.iter().find(|ranked| ranked.format == "csr").map(|r| r.source);
+    assert_eq!((in_csr, ranked.fingerprint), (Some(Source::Predicted), choice.fingerprint));
+}
+
+#[test]
+fn for_very_many_products_a_matrix_is_analysed_whatever_the_rules_say() {
+    let model = &made().model;
+    let csr = generate::by_name("stencil5", 300, 1).expect("a class");
+    let structure = Structure::of(&csr);
+    let never = Model { look: Rules { nodes: vec![answer("stay")] }, ..model.clone() };
+    let at_sight = |spmvs| Glance { spmvs, stay_s: 1e-3, read_s: 0.0, sample_s: 0.0 };
+    assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK - 1)).is_some());
+    assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK)).is_none());
+    let damaged = |nodes: Vec<Rule>| Model { look: Rules { nodes }, ..model.clone() }.check();
+    assert!(matches!(damaged(vec![answer("hll")]), Err(LoadFault::Damaged { .. })));
+    let of_entries = Rule::Split { feature: "bandwidth".into(), below: 1.0, low: 1, high: 2 };
+    let dear = vec![of_entries, answer("stay"), answer("look")];
+    assert!(matches!(damaged(dear), Err(LoadFault::Damaged { .. })), "it reads entries");
+}
+
+#[test]
+fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
+    let model = &made().model;
     let split = |feature: &str, below, [low, high]: [u32; 2]| Rule::Split {
         feature: feature.into(),
         below,
@@ -110,7 +252,7 @@ fn taken_at_sight_on_a_gpu(model: &Model) {
         operator.choice().expect("a choice was made").clone()
     };
     let stay = choice("stencil5", 1000);
-    assert_eq!((stay.candidate.to_string().as_str(), stay.fingerprint), ("csr", None));
+    assert_eq!((stay.choice.to_string().as_str(), stay.fingerprint), ("csr", None));
     let told = "where reading_share < 0.01 and row_nnz_max < 9, it takes less";
     assert!(stay.explanation[1].contains(told), "{:?}", stay.explanation);
     // One row is long, or reading their lengths takes as long as the only product; or the columns of
@@ -124,118 +266,28 @@ fn taken_at_sight_on_a_gpu(model: &Model) {
     let at_once = choice("stencil5", 10_000);
     let names: Vec<_> = at_once.ranking.iter().map(|r| r.candidate.to_string()).collect();
     assert_eq!(names, [PCSR, "cusparse:alg=csr_alg1", "csr"]);
-    assert!(at_once.ranking[0].convert_s > 0.0 && at_once.fingerprint.is_none());
+    assert!(at_once.ranking[0].convert_us > 0.0 && at_once.fingerprint.is_none());
     assert!(at_once.explanation[0].contains("converted at once"), "{:?}", at_once.explanation);
 }
 
 #[test]
-fn timings_make_a_model_that_the_tuner_uses() {
-    let records = records();
-    let cases = records.cases(&cpu());
-    assert_eq!(cases.len(), SOURCES.len());
-    let settings = Settings { folds: 3, ..Settings::default() };
-    let trained = train(&cases, &settings).expect("five families");
-    // It looks at every matrix, as far as this test goes.
-    let model = Model { look: Rules::default(), ..trained.model.clone() };
-
-    let again = train(&cases, &settings).expect("the same").model;
-    assert!(!trained.model.look.nodes.is_empty());
-    assert!(model.sight.is_empty(), "a host's incumbent is csr");
-    // linfa settles ties of a split by chance.
-    assert_eq!(Model { rules: model.rules.clone(), look: Rules::default(), ..again }, model);
-
-    // All or nothing.
-    let text = serde_json::to_vec(&model).expect("plain data");
-    assert_eq!(Model::parse(&text, "cpu", Precision::F64).expect("own text"), model);
-    let fault = |text: &[u8], precision| Model::parse(text, "cpu", precision).expect_err("wrong");
-    assert!(matches!(fault(&text, Precision::F32), LoadFault::Target { .. }));
-    assert!(matches!(fault(&text[..90], Precision::F64), LoadFault::Text(_)));
-    let other = Model { schema: 99, ..model.clone() };
-    let other = serde_json::to_vec(&other).expect("plain data");
-    assert_eq!(fault(&other, Precision::F64), LoadFault::Schema { got: 99 });
-    let other = Model { features: vec!["nosuch".into()], ..model.clone() };
-    let other = serde_json::to_vec(&other).expect("plain data");
-    assert!(matches!(fault(&other, Precision::F64), LoadFault::Name { .. }));
-    let mut other = model.clone();
-    let forest = &mut other.formats.get_mut("csr").expect("was timed").forest;
-    forest.roots.push(u32::MAX);
-    let other = serde_json::to_vec(&other).expect("plain data");
-    assert!(matches!(fault(&other, Precision::F64), LoadFault::Damaged { .. }));
-
-    // The tuner predicts with it, never below the byte floor, and is sure of what it was shown.
-    let data = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir(data.path().join("models")).expect("writable");
-    let path = data.path().join("models").join(file_name("cpu", Precision::F64));
-    assert_eq!(
-        Model::parse(&model.bytes().expect("memory"), "cpu", Precision::F64),
-        Ok(model.clone())
-    );
-    std::fs::write(&path, text).expect("writable");
-    let csr = generate::by_name("stencil5", 300, 1).expect("a class");
-    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
-    let workload = Workload::default();
-    let choice = tuner.recommend(&csr, &workload).expect("a choice");
-    let sources: BTreeMap<_, _> =
-        choice.ranking.iter().map(|ranked| (ranked.format, ranked.source)).collect();
-    assert_eq!((sources["csr"], sources["coo"]), (Source::Predicted, Source::Estimated));
-    let structure = Structure::of(&csr);
-    let target = target(tuner.device(), &workload);
-    let predictor = Predictor::new(model.clone());
-    assert!(predictor.predict(&structure, &target).confidence > 0.99);
-
-    let strange = generate::by_name("power_law", 20_000, 1).expect("a class");
-    assert!(predictor.predict(&Structure::of(&strange), &target).confidence < 0.5);
-
-    // For few products, where its tree says so, what is prepared stays in CSR at sight.
-    let split = Rule::Split { feature: "spmvs".into(), below: 500.0, low: 1, high: 2 };
-    let answer = |word: &str| Rule::Answer(word.into());
-    let look = Rules { nodes: vec![split, answer("stay"), answer("look")] };
-    let cautious = Model { look, ..model.clone() };
-    std::fs::write(&path, cautious.bytes().expect("memory")).expect("writable");
-    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
-    let few = Workload { spmvs: 100, ..workload };
-    let prepared = |workload: &Workload| {
-        let operator = tuner.prepare(&csr, workload).expect("CSR suits");
-        operator.choice().expect("a choice was made").clone()
-    };
-    let stay = prepared(&few);
-    assert_eq!((stay.candidate.to_string().as_str(), stay.ranking.len()), ("csr", 1));
-    assert_eq!((stay.fingerprint, stay.features.get("nnz")), (None, Some(csr.nnz() as f64)));
-    assert!(stay.explanation[0].contains("where spmvs < 500, looking closer"), "{stay:?}");
-    assert_eq!(prepared(&workload), choice);
-    let estimate = Workload { effort: Effort::Estimate, ..few };
-    assert!(prepared(&estimate).ranking.len() > 1);
-    // Who asks has all candidates ranked for few products too, by the model.
-    let ranked = tuner.recommend(&csr, &few).expect("a choice");
-    assert_eq!(ranked.ranking.len(), choice.ranking.len());
-    let in_csr = ranked.ranking.iter().find(|ranked| ranked.format == "csr").map(|r| r.source);
-    assert_eq!((in_csr, ranked.fingerprint), (Some(Source::Predicted), choice.fingerprint));
-    // Of very many products a look is a small part, whatever the tree says.
-    let never = Model { look: Rules { nodes: vec![answer("stay")] }, ..model.clone() };
-    let at_sight = |spmvs| Glance { spmvs, stay_s: 1e-3, read_s: 0.0, sample_s: 0.0 };
-    assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK - 1)).is_some());
-    assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK)).is_none());
-    let damaged = |nodes: Vec<Rule>| Model { look: Rules { nodes }, ..model.clone() }.check();
-    assert!(matches!(damaged(vec![answer("hll")]), Err(LoadFault::Damaged { .. })));
-    let of_entries = Rule::Split { feature: "bandwidth".into(), below: 1.0, low: 1, high: 2 };
-    let dear = vec![of_entries, answer("stay"), answer("look")];
-    assert!(matches!(damaged(dear), Err(LoadFault::Damaged { .. })), "it reads entries");
-    taken_at_sight_on_a_gpu(&model);
-
-    let report = evaluate(&cases, trained.plan, &settings, Unseen::Tried).expect("families");
+fn reports_cards_and_plots_show_how_well_the_model_chooses() {
+    let Made { cases, trained, .. } = made();
+    let settings = settings();
+    let report = evaluate(cases, trained.plan, &settings, Unseen::Tried).expect("families");
     assert_eq!(report.classes.len(), SOURCES.len());
     let all = |row: &Row| row.all.worst <= 1.0 && row.all.best_over_chosen >= row.all.worst;
     assert!(report.rows.iter().all(all));
     assert!(report.markdown().contains("| always csr |"));
-    assert!(card::card(&cases, &trained, &report).contains("## Worst choices"));
-    let plots = card::plots(&cases, &trained, &settings).expect("they are drawn");
+    assert!(card::card(cases, trained, &report).contains("## Worst choices"));
+    let plots = card::plots(cases, trained, &settings).expect("they are drawn");
     assert!(plots.iter().all(|(_, svg)| svg.starts_with("<svg") && svg.ends_with("</svg>\n")));
-    left_out_of_the_profile_too(records, &cases);
 }
 
-/// Where the profile was fitted to the records, what is left out is seen by one fitted without it.
-fn left_out_of_the_profile_too(records: Records, cases: &[Case]) {
-    let fitted = Arc::new(Fitted { records, device: cpu() });
+#[test]
+fn a_profile_that_was_fitted_to_the_records_leaves_out_what_the_model_does() {
+    let Made { records, cases, .. } = made();
+    let fitted = Arc::new(Fitted { records: records.clone(), device: cpu() });
     let without = fitted.without(cases, &[0]);
     let told = |case: &Case| (case.source.clone(), case.trials.iter().map(|t| t.spmv_s).sum());
     let times = |cases: &[Case]| cases.iter().map(told).collect::<Vec<(String, f64)>>();

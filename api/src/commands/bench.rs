@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ellect::choose::{self, INCUMBENTS, Workload};
+use ellect::choose::{self, Workload};
 use ellect::format::{Basis, Candidate, candidates};
 use ellect::generate::{self, Spec};
 use ellect::measure::{Measurement, Meter, Outcome, Protocol};
-use ellect::read::{self, Limits};
+use ellect::read;
+use ellect::session::{Limits, Session, Step, Task};
 use ellect::structure::Structure;
-use ellect::{Csr, Precision, Scalar, wisdom};
+use ellect::wisdom::{self, StructureRecord};
+use ellect::{Csr, Precision, Scalar};
 use ellect_training::corpus::stem;
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +98,7 @@ impl Record {
 /// the first that has one.
 fn incumbent<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a Record, f64)> {
     let of_run = |r: &&&Record| run.is_none_or(|run| r.run == run);
-    INCUMBENTS.into_iter().find_map(|name| {
+    choose::baseline(|name| {
         let mut named = group.iter().filter(|r| r.measurement.candidate == name);
         named.find(of_run).and_then(|r| Some((*r, r.spmv_s()?)))
     })
@@ -173,12 +175,17 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
         .filter(|c| {
             let text = c.to_string();
             bench.only.is_empty()
-                || INCUMBENTS.contains(&text.as_str())
+                || choose::is_csr(c)
                 || bench.only.iter().any(|only| text.starts_with(only))
         })
         .collect();
     let mut records = Vec::new();
     let mut time = |name: &str, csr: &Csr<f64>| -> Result<()> {
+        if bench.json {
+            // With it, models learn from the records without the matrix.
+            let matrix = StructureRecord::of(&Structure::sampled(csr), name, "");
+            print(&(serde_json::to_string(&wisdom::Record::Structure(matrix))? + "\n"))?;
+        }
         for precision in &bench.precision {
             match precision {
                 Precision::F32 => {
@@ -221,7 +228,7 @@ impl Bench {
         }
         for path in &self.file {
             let context = || path.display().to_string();
-            let csr = read::file(path, &Limits::default()).with_context(context)?;
+            let csr = read::file(path, &read::Limits::default()).with_context(context)?;
             let csr = generate::scaled(&csr, self.scale, 1).with_context(context)?;
             let name = match self.scale {
                 0 => stem(path),
@@ -247,16 +254,23 @@ fn one<T: Scalar>(
 ) -> Result<()> {
     let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
     let target = choose::target(meter.device(), &workload);
-    let structure = Structure::sampled(csr).with_partitioning();
-    let protocol = protocol();
-    let _held = meter.hold(csr);
+    let structure = Structure::sampled(csr);
+    let session = Session::new(meter, csr, &structure, target)
+        .with_protocol(protocol())
+        .with_limits(Limits { each: bench.limit, ..Limits::default() });
     let bar = bar(chosen.len() as u64, "timing");
-    for candidate in chosen {
-        bar.set_message(format!("{name} {candidate}"));
+    session.run(chosen.iter().map(Task::from), &mut |step| -> Result<()> {
+        let measurement = match step {
+            Step::Timing(candidate) => {
+                bar.set_message(format!("{name} {candidate}"));
+                return Ok(());
+            }
+            Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } => {
+                measurement.clone()
+            }
+            Step::Late(_) => return Ok(()),
+        };
         bar.inc(1);
-        let target = choose::target_of(candidate, &target);
-        let measurement =
-            meter.measure(csr, &structure, candidate, &target, &protocol, bench.limit)?;
         let record = Record {
             matrix: name.to_string(),
             nrows: csr.nrows(),
@@ -269,13 +283,16 @@ fn one<T: Scalar>(
             print(&(serde_json::to_string(&record)? + "\n"))?;
         }
         records.push(record);
-    }
+        Ok(())
+    })?;
     bar.finish_and_clear();
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use ellect::choose::INCUMBENTS;
+
     use super::page::{head, summary, table};
     use super::*;
 

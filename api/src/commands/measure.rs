@@ -6,10 +6,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use ellect::choose::Effort;
 use ellect::format::{Candidate, candidates};
-use ellect::measure::{Measurement, Meter, Outcome, Protocol};
+use ellect::measure::{Measurement, Meter, Outcome};
+use ellect::session::{Limits, Session, Step, Task};
 use ellect::structure::Structure;
 use ellect::units::{bytes, time};
-use ellect::wisdom::{Answer as Answered, Record, StructureRecord, Wanted};
+use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Precision, Scalar, Wisdom, choose};
 
 use super::{Answer, Home, read_matrix, source};
@@ -76,51 +77,27 @@ impl Job<'_> {
     fn measure<T: Scalar>(&self, csr: &Csr<T>, source: &str) -> Result<Vec<Measurement>> {
         let target = choose::target(self.meter.device(), &self.options.product.workload());
         let structure = Structure::sampled(csr);
-        let protocol = Protocol::default();
-        let driver = self.meter.driver();
-        let wanted = Wanted {
-            fingerprint: structure.fingerprint(),
-            device: &target.device.name,
-            driver: driver.as_deref(),
-            precision: T::PRECISION,
-            basis: target.basis,
-            protocol: protocol.version,
-        };
-        let of_matrix = StructureRecord::of(&structure, source, "");
-        self.tell(&Record::Structure(of_matrix.clone()))?;
-        if let Some(wisdom) = self.wisdom {
-            // What `tune` told of the matrix, its family for instance, stays.
-            wisdom.keep(wisdom.to_keep(structure.fingerprint(), || of_matrix)?)?;
+        if self.options.json {
+            self.tell(&Record::Structure(StructureRecord::of(&structure, source, "")))?;
         }
+        let session = Session::new(self.meter, csr, &structure, target)
+            .with_limits(Limits { each: self.options.limit, ..Limits::default() })
+            .asking(self.wisdom.filter(|_| !self.options.again))
+            .keeping(self.wisdom, source);
         let bar = bar(self.chosen.len() as u64, "timing");
         let mut measured = Vec::new();
-        let _held = self.meter.hold(csr);
-        for candidate in self.chosen {
-            bar.set_message(candidate.to_string());
-            let known = match self.wisdom.filter(|_| !self.options.again) {
-                Some(wisdom) => wisdom.ask(&wanted, candidate)?,
-                None => Answered::Missing,
-            };
-            let measurement = match known {
-                Answered::Known(measurement) => *measurement,
-                Answered::Missing | Answered::Stale(_) => {
-                    let limit = self.options.limit;
-                    let target = choose::target_of(candidate, &target);
-                    let new = self
-                        .meter
-                        .measure(csr, &structure, candidate, &target, &protocol, limit)?;
-                    // Under a longer limit it might not fail.
-                    let cut = limit.is_some() && matches!(new.outcome, Outcome::Failed { .. });
-                    if let Some(wisdom) = self.wisdom.filter(|_| !cut) {
-                        wisdom.keep([Record::Measurement(Box::new(new.clone()))])?;
-                    }
-                    new
+        session.run(self.chosen.iter().map(Task::from), &mut |step| -> Result<()> {
+            match step {
+                Step::Timing(candidate) => bar.set_message(candidate.to_string()),
+                Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } => {
+                    self.tell(&Record::Measurement(Box::new(measurement.clone())))?;
+                    measured.push(measurement.clone());
+                    bar.inc(1);
                 }
-            };
-            self.tell(&Record::Measurement(Box::new(measurement.clone())))?;
-            measured.push(measurement);
-            bar.inc(1);
-        }
+                Step::Late(_) => {}
+            }
+            Ok(())
+        })?;
         bar.finish_and_clear();
         Ok(measured)
     }
@@ -136,10 +113,8 @@ impl Job<'_> {
 fn text(mut measured: Vec<Measurement>) -> String {
     let spmv_s = |m: &Measurement| m.cost().map_or(f64::INFINITY, |cost| cost.spmv_s);
     measured.sort_by(|a, b| spmv_s(a).total_cmp(&spmv_s(b)));
-    let csr_s = choose::INCUMBENTS
-        .into_iter()
-        .find_map(|name| measured.iter().find(|m| m.candidate == name && m.cost().is_some()))
-        .map(spmv_s);
+    let timed = |name: &str| measured.iter().find(|m| m.candidate == name && m.cost().is_some());
+    let csr_s = choose::baseline(timed).map(spmv_s);
     let (mut rows, mut others) = (Vec::new(), String::new());
     for m in &measured {
         match &m.outcome {

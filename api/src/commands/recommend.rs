@@ -1,5 +1,7 @@
 //! `ellect recommend`.
 
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
 use ellect::choose::{Choice, is_csr};
 use ellect::model::Predictor;
@@ -11,6 +13,7 @@ use super::{Answer, Home, read_matrix, source};
 use crate::cli::{Form, OptionalInput};
 use crate::options::Options;
 use crate::output::{bar, print, print_json, table, wrap};
+use crate::tuner_of::tuner_of;
 
 /// Candidates that a person is shown where nothing else was asked for.
 const SHOWN: usize = 10;
@@ -19,16 +22,11 @@ const SHOWN: usize = 10;
 pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) -> Result<Answer> {
     // A wrong name is told before a large file is read.
     let meter = options.meter(&home.data)?;
-    let mut tuner = Tuner::with_meter(meter).with_source(name(input, options));
-    if options.predicts() {
-        let model = Predictor::open(&home.data, tuner.device(), options.product.precision)?;
-        if let Some(model) = model {
-            tuner = tuner.with_model(model);
-        }
-    }
-    if let Some(wisdom) = home.wisdom(options.effort)? {
-        tuner = tuner.with_wisdom(wisdom);
-    }
+    let wisdom = home.wisdom(options.effort)?;
+    let tuner = tuner_of(options, meter, wisdom, |device, precision| {
+        Predictor::open(&home.data, device, precision).map(|model| model.map(Arc::new))
+    })?;
+    let tuner = tuner.with_source(name(input, options));
     let choice = match options.product.precision {
         Precision::F32 => choice::<f32>(input, options, tuner)?,
         Precision::F64 => choice::<f64>(input, options, tuner)?,

@@ -15,13 +15,12 @@ use ellect::generate::Spec;
 use ellect::model::Model;
 use ellect::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
-use ellect_training::case::{Case, Records};
 use ellect_training::corpus::{self, Families, Ones};
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::plan::Plan;
 use ellect_training::profile::{self, Fitted};
-use ellect_training::train::{Settings, of_precision, with_by_features};
-use ellect_training::{Report, card};
+use ellect_training::train::{of_precision, with_by_features};
+use ellect_training::{Case, Records, Report, Settings, card};
 
 use super::{Answer, Home};
 use crate::output::{note, print, spinner, write_file};
@@ -343,7 +342,13 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         true => print(&(serde_json::to_string_pretty(&reports)? + "\n"))?,
         false => print(&reports.iter().map(Report::markdown).collect::<Vec<_>>().join("\n"))?,
     }
-    for report in &reports {
+    Ok(note_fallen(&reports))
+}
+
+/// Notes the figures that are worse than what their model reached; the answer is no where there are
+/// any.
+fn note_fallen(reports: &[Report]) -> Answer {
+    for report in reports {
         for figure in report.fallen() {
             note(&format!(
                 "{} in {}: {} is {:.4}, the model reached {:.4}",
@@ -356,7 +361,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
         }
     }
     let fell = reports.iter().flat_map(Report::fallen).count();
-    Ok(if fell > 0 { Answer::No } else { Answer::Yes })
+    if fell > 0 { Answer::No } else { Answer::Yes }
 }
 
 /// The cases that models as they are did not learn from, as far as it is known.

@@ -159,7 +159,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     drop(meter);
-    let mut records = ellect_training::case::Records::default();
+    let mut records = ellect_training::Records::default();
     wisdom.each(|record| {
         records.add(record);
         Ok(())

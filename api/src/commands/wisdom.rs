@@ -254,22 +254,14 @@ fn verify(wisdom: &Wisdom, form: Form) -> Result<Answer> {
 }
 
 fn prune(wisdom: &Wisdom, meter: &Meter, matrix: Option<&str>, all: bool) -> Result<u64> {
-    let driver = meter.driver();
-    let device = meter.device().name.clone();
     let mut of_matrix = BTreeMap::new();
     wisdom.each_structure(|structure| {
         of_matrix.insert(structure.fingerprint, structure);
     })?;
     let removed = wisdom.prune(|m| {
-        let wanted = Wanted {
-            fingerprint: m.fingerprint,
-            device: &device,
-            driver: driver.as_deref(),
-            precision: m.precision,
-            basis: m.basis,
-            protocol: Protocol::default().version,
-        };
-        m.device == device
+        let version = Protocol::default().version;
+        let wanted = Wanted::of(meter, m.fingerprint, m.precision, m.basis, version);
+        m.device == wanted.device
             && is_of(m, of_matrix.get(&m.fingerprint), matrix)
             && (all || wanted.differs(m).is_some())
     })?;

@@ -25,7 +25,7 @@ use ellect::choose::Choice;
 use ellect::device;
 use ellect::measure::Meter;
 use ellect::read::{self, Limits};
-use ellect::{Precision, Scalar, Tuner, Wisdom};
+use ellect::{Precision, Scalar, Wisdom};
 use serde_json::json;
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -34,6 +34,7 @@ use tower_http::trace::{DefaultOnResponse, TraceLayer};
 use tracing::Level;
 
 use crate::options::Options;
+use crate::tuner_of::tuner_of;
 use devices::{Devices, Places};
 use failure::Failure;
 use models::Models;
@@ -219,18 +220,10 @@ fn choose<T: Scalar>(
         None => read::file::<T>(path, &limits)?,
     };
     let read_s = start.elapsed().as_secs_f64();
-    let mut tuner = Tuner::with_meter(meter);
-    if options.predicts() {
-        let (data, device) = (&service.config.data, tuner.device());
+    let tuner = tuner_of(options, meter, service.config.wisdom.clone(), |device, precision| {
         // One that does not load is no fault of the request.
-        let model = service.models.open(data, device, T::PRECISION).map_err(Failure::internal)?;
-        if let Some(model) = model {
-            tuner = tuner.with_model(model);
-        }
-    }
-    if let Some(wisdom) = &service.config.wisdom {
-        tuner = tuner.with_wisdom(Arc::clone(wisdom));
-    }
+        service.models.open(&service.config.data, device, precision).map_err(Failure::internal)
+    })?;
     let choice = options.recommend(&csr, tuner, &mut |_| ())?;
     tracing::info!(
         nrows = csr.nrows(),

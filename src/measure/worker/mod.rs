@@ -263,7 +263,7 @@ impl Worker {
             basis: target.basis,
             protocol: *protocol,
             provenance: Provenance::now(self.driver.clone(), all_kernels(self.device.kind)),
-            seen: None,
+            inputs: None,
             outcome: Outcome::Failed { reason },
         })
     }

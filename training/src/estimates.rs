@@ -1,23 +1,21 @@
-//! What estimates see of every candidate of a matrix: noted with its measurements, so that neither
-//! estimates nor models need the matrix again.
+//! Estimates of every candidate of a matrix, with their inputs.
 
 use ellect::choose::works;
-use ellect::cost::{Cost, Estimator};
+use ellect::cost::{Cost, CostInputs, Estimator};
 use ellect::format::{Candidate, Refusal, Target, Work};
-use ellect::measure::Seen;
 use ellect::structure::Structure;
 
 /// A candidate that suits the matrix.
 #[derive(Clone, Debug)]
 pub struct Suits {
-    /// What the estimate sees of it.
-    pub seen: Seen,
+    /// The inputs of the estimate.
+    pub inputs: CostInputs,
     /// The estimate.
     pub cost: Cost,
 }
 
 /// Every candidate of the target's device; or why it does not suit.
-pub fn survey(
+pub fn estimates(
     structure: &Structure<'_>,
     target: &Target<'_>,
 ) -> Vec<(Candidate, Result<Suits, String>)> {
@@ -25,7 +23,7 @@ pub fn survey(
     let one = |(candidate, work): (Candidate, Result<Work, Refusal>)| {
         let suits = work.map(|work| Suits {
             cost: estimator.cost(&candidate, &work),
-            seen: Seen { sight: estimator.sight(), work },
+            inputs: CostInputs { matrix: estimator.matrix_terms(), work },
         });
         (candidate, suits.map_err(|refusal| refusal.to_string()))
     };

@@ -4,10 +4,11 @@
 use ellect::choose::{CSR, PCSR, looks_closer};
 use serde::Serialize;
 
-use crate::by_features::Counted;
-use crate::case::Case;
-use crate::replay::{AtAGlance, LOSS, Trees, geometric_mean, incumbent, look_over_stay};
-use crate::train::Predicted;
+use crate::case::{Case, incumbent};
+use crate::crossval::Predicted;
+use crate::replay::{AtAGlance, look_over_stay};
+use crate::stats::{Counted, LOSS, geometric_mean};
+use crate::trees::Trees;
 
 /// The products that totals are reported for.
 pub const SPMVS: [u64; 3] = [100, 1000, 10_000];

@@ -4,17 +4,15 @@ use anyhow::Result;
 use ellect::choose::{CSR, PCSR};
 use ellect::model::{AtSight, LOOK, SPMVS as PRODUCTS, sectors};
 
-use crate::case::Case;
+use crate::case::{Case, named};
+use crate::crossval::Predicted;
 use crate::dataset;
-use crate::replay::{AtAGlance, Trees, look_over_stay, named};
-use crate::train::{Predicted, Settings};
+use crate::replay::{AtAGlance, look_over_stay};
+use crate::settings::{LOOK_SPMVS, Settings};
 use crate::tree::{
     self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, known, row_statistics,
 };
-
-/// The products that the tree learns from which tells whether a look pays: fewer than
-/// [`ALWAYS_LOOK`](ellect::model::ALWAYS_LOOK), from where on nobody asks it.
-pub const LOOK_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];
+use crate::trees::Trees;
 
 fn with(names: Vec<&'static str>, more: &[&'static str]) -> Vec<&'static str> {
     names.into_iter().chain(more.iter().copied()).collect()
@@ -103,3 +101,85 @@ pub fn without_families(
 /// what to take without.
 const CAUTION: f64 = 13.0;
 const MORE_CAUTION: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use ellect::choose::INCUMBENTS;
+    use ellect::model::STAY;
+
+    use super::*;
+    use crate::sample_cases::{case, trial};
+    use crate::tree::agreed;
+    use crate::tree::tests::says;
+
+    #[test]
+    fn trees_find_when_a_look_pays_and_read_rows_only_where_they_must() {
+        let cases: Vec<Case> =
+            (0..200).map(|i| case(["stencil5", "power_law"][i % 2], 200 + 2 * i)).collect();
+        // Of many products, a look pays where rows differ.
+        let pays = |case: &Case, spmvs| spmvs > 1000 && case.features["row_nnz_cv"] > 0.6;
+        let over = |case: &Case, spmvs| if pays(case, spmvs) { 0.3 } else { 3.0 };
+        let tried: Vec<_> = cases
+            .iter()
+            .flat_map(|case| {
+                [10, 100, 10_000].map(|spmvs| Tried { case, spmvs, over: over(case, spmvs) })
+            })
+            .collect();
+        let names: Vec<&str> = row_statistics().into_iter().chain([PRODUCTS]).collect();
+        let question = Question { bold: LOOK, names, bounds: vec![READ], caution: 30.0, known };
+        let trees = Trees { look: agreed(&tried, &question).expect("examples"), sight: Vec::new() };
+        for Tried { case, spmvs, .. } in tried {
+            let looks = AtAGlance::of(&trees, case, spmvs).looks;
+            assert_eq!(looks, pays(case, spmvs), "{} {spmvs}", case.source);
+        }
+        let stencil = &cases[0];
+        assert_eq!(says(&trees.look, stencil, 10), (2, STAY), "size and products decide alone");
+        assert_eq!(AtAGlance::of(&trees, stencil, 10).read_s, 0.0);
+        assert!(AtAGlance::of(&trees, stencil, 10_000).read_s > 0.0);
+        // Where products take no time, the lengths of rows are not read for them.
+        let fast = Case { stay_s: 1e-9, ..cases[1].clone() };
+        assert_eq!(says(&trees.look, &fast, 10_000), (1, STAY));
+    }
+
+    #[test]
+    fn csr_is_taken_where_it_takes_less_and_a_look_has_to_take_less_still() {
+        let of = |i: usize| {
+            let class = ["stencil5", "power_law"][i % 2];
+            let csr_us = [2.0, 80.0][i % 2];
+            let best_us = [1.9, 1.0][i % 2];
+            let mut case = case(class, 400 + 2 * i);
+            case.stay_s = 4e-6;
+            case.analysis_s = 1e-3;
+            case.trials =
+                vec![trial(INCUMBENTS[0], 4.0), trial(CSR, csr_us), trial("hll", best_us)];
+            case
+        };
+        let cases: Vec<Case> = (0..200).map(of).collect();
+        let taken = |case: &Case| {
+            let spmv_s: Vec<f64> = case.trials.iter().map(|trial| trial.spmv_s).collect();
+            Predicted { estimate_s: spmv_s.clone(), spmv_s, confidence: 1.0 }
+        };
+        let predicted: Vec<Predicted> = cases.iter().map(taken).collect();
+        let seen: Vec<usize> = (0..cases.len()).collect();
+        let gpu = trees(&cases, &predicted, &seen).expect("examples");
+        let glance = |case, spmvs| AtAGlance::of(&gpu, case, spmvs);
+        for (case, few, many) in [(&cases[0], true, false), (&cases[1], false, true)] {
+            let AtAGlance { looks, taken, read_s } = glance(case, 100);
+            let csr = taken.as_deref() == Some(CSR);
+            assert_eq!((looks, csr, read_s > 0.0), (false, few, true), "{}", case.source);
+            // hll takes half of the incumbent's time on both, but hardly less than csr.
+            assert_eq!(glance(case, 10_000).looks, many, "{}", case.source);
+        }
+        // Of hardly any products, nothing is read.
+        assert_eq!(glance(&cases[0], 1), AtAGlance { looks: false, taken: None, read_s: 0.0 });
+
+        // Where csr is the incumbent there is nothing to ask.
+        let host = |case: &Case| {
+            let trials = case.trials[1..].to_vec();
+            Case { trials, ..case.clone() }
+        };
+        let cases: Vec<Case> = cases.iter().map(host).collect();
+        let predicted: Vec<Predicted> = cases.iter().map(taken).collect();
+        assert_eq!(trees(&cases, &predicted, &seen).expect("examples").sight, []);
+    }
+}

@@ -1,16 +1,17 @@
-//! What one run of timing tells of the next: so much, and no more, may be asked of a choice by times.
+//! Repeatability: how well the winner of one timing run does in the next, which bounds what any
+//! choice by measured times can reach.
 
 use serde::Serialize;
 
 use crate::case::{Case, Trial};
-use crate::replay::geometric_mean;
+use crate::stats::geometric_mean;
 
 /// The fewest candidates that ran twice, for a case to count.
 const FEWEST: usize = 3;
 
 /// How well what was fastest in the first run of all that is near the best does in the second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Again {
+pub struct Repeatability {
     /// Cases whose fastest candidates ran twice.
     pub cases: usize,
     /// Geometric mean of the best time of the second run over that of the choice.
@@ -21,13 +22,13 @@ pub struct Again {
     pub worst_source: String,
 }
 
-impl Again {
+impl Repeatability {
     /// Of cases where the fastest candidate of the first run, and some others, ran once more.
     pub fn of(cases: &[Case]) -> Option<Self> {
         let shares = cases.iter().filter_map(|case| Some((share(case)?, case.source.as_str())));
         let shares: Vec<(f64, &str)> = shares.collect();
         let &(worst, source) = shares.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
-        Some(Again {
+        Some(Repeatability {
             cases: shares.len(),
             best_over_chosen: geometric_mean(shares.iter().map(|share| share.0)),
             worst,
@@ -49,8 +50,7 @@ fn share(case: &Case) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::tests::trial;
-    use crate::tree::tests::case;
+    use crate::sample_cases::{case, trial};
 
     #[test]
     fn what_was_fastest_is_judged_by_the_next_run() {
@@ -63,14 +63,14 @@ mod tests {
             case.trials = runs_us.iter().map(with).collect();
         };
         runs(&mut case, &[&[2.0, 2.5], &[2.1, 2.0], &[2.2, 2.4], &[9.0]]);
-        let found = Again::of(std::slice::from_ref(&case)).expect("three ran twice");
+        let found = Repeatability::of(std::slice::from_ref(&case)).expect("three ran twice");
         assert_eq!((found.cases, found.worst_source.as_str()), (1, case.source.as_str()));
         assert!((found.best_over_chosen - 0.8).abs() < 1e-12, "{found:?}");
         assert!((found.worst - 0.8).abs() < 1e-12, "{found:?}");
         // What was fastest ran once, or too few ran twice.
         runs(&mut case, &[&[1.0], &[2.1, 2.0], &[2.2, 2.4], &[2.2, 2.4]]);
-        assert_eq!(Again::of(std::slice::from_ref(&case)), None);
+        assert_eq!(Repeatability::of(std::slice::from_ref(&case)), None);
         runs(&mut case, &[&[2.0, 2.5], &[2.1, 2.0], &[9.0]]);
-        assert_eq!(Again::of(std::slice::from_ref(&case)), None);
+        assert_eq!(Repeatability::of(std::slice::from_ref(&case)), None);
     }
 }

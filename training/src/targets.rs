@@ -3,17 +3,8 @@
 use ellect::Precision;
 use serde::Serialize;
 
-use crate::evaluate::Row;
-use crate::totals::Total;
-
-/// Names of the rules that figures are of.
-pub const MODEL: &str = "model";
-/// The best two predicted, timed with CSR.
-pub const TWO_TIMED: &str = "model, best 2 timed";
-/// What effort `measure` does.
-pub const MEASURE: &str = "effort measure";
-/// Closed formulas alone.
-pub const ESTIMATE: &str = "estimate";
+use crate::amortized::Total;
+use crate::rules::{ESTIMATE, MEASURE, MODEL, Row, TWO_TIMED};
 
 /// A figure that is worse by no more than this, or than half of what it may be at most, is as good as
 /// what was reached: trees settle ties by chance.

@@ -1,0 +1,33 @@
+//! The tuner that options ask for, the same for the command line and the service.
+
+use std::sync::Arc;
+
+use ellect::device::Device;
+use ellect::measure::Meter;
+use ellect::model::Predictor;
+use ellect::{Precision, Tuner, Wisdom};
+
+use crate::options::Options;
+
+/// A tuner over this meter and this wisdom, with the model that `model` opens where the effort asks for
+/// one.
+///
+/// # Errors
+/// Those of `model`.
+pub fn tuner_of<E>(
+    options: &Options,
+    meter: impl Into<Arc<Meter>>,
+    wisdom: Option<Arc<Wisdom>>,
+    model: impl FnOnce(&Device, Precision) -> Result<Option<Arc<Predictor>>, E>,
+) -> Result<Tuner, E> {
+    let mut tuner = Tuner::with_meter(meter);
+    if options.predicts()
+        && let Some(model) = model(tuner.device(), options.product.precision)?
+    {
+        tuner = tuner.with_model(model);
+    }
+    Ok(match wisdom {
+        Some(wisdom) => tuner.with_wisdom(wisdom),
+        None => tuner,
+    })
+}

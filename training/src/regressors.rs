@@ -1,0 +1,56 @@
+//! The model of one plan: a regressor for each format.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use ellect::cost::TERMS;
+use ellect::model::{Model, Regressor, Rules, SCHEMA};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::case::Case;
+use crate::dataset;
+use crate::plan::Plan;
+use crate::settings::Settings;
+
+/// The model of one plan, with no scores yet.
+///
+/// # Errors
+/// What learners say.
+pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
+    let first = cases.first().context("there are no cases to train on")?;
+    let features = dataset::features(cases);
+    let forests = plan.fit(cases, &features, settings.seed)?.into_iter();
+    let regressor = |(format, forest): (String, _)| {
+        let parameters = dataset::parameters(&format);
+        (format, Regressor { parameters, forest })
+    };
+    let model = Model {
+        schema: SCHEMA,
+        device: first.device.clone(),
+        precision: first.precision,
+        data: data_of(cases)?,
+        seed: settings.seed,
+        commit: settings.commit.clone(),
+        plan: plan.name.to_string(),
+        scores: BTreeMap::new(),
+        nearness: dataset::nearness(cases, &features)?,
+        features,
+        terms: TERMS.map(String::from).to_vec(),
+        floor_share: plan.floor_share,
+        formats: forests.map(regressor).collect(),
+        rules: Rules::default(),
+        look: Rules::default(),
+        sight: Vec::new(),
+        by_features: None,
+    };
+    model.check()?;
+    Ok(model)
+}
+
+/// What a model notes of the cases that it was trained on.
+///
+/// # Errors
+/// None of sound cases.
+pub fn data_of(cases: &[&Case]) -> Result<String> {
+    Ok(format!("{:032x}", xxh3_128(&serde_json::to_vec(cases)?)))
+}

@@ -1,0 +1,182 @@
+//! The tables of an evaluation.
+
+use std::collections::BTreeMap;
+
+use ellect::Precision;
+use serde::Serialize;
+
+use crate::amortized::Total;
+use crate::repeatability::Repeatability;
+use crate::rules::{LARGE_NNZ, Row};
+use crate::targets::{self, Figure};
+
+/// The terms of the tables of a report.
+const LEGEND: &str = "\
+Best/chosen: best measured time / measured time of the choice, as a geometric mean; 1 is perfect. The \
+baseline is cuSPARSE's CSR product with preprocessing on a GPU and `csr` on a host. The table of rules \
+gives every class of matrices equal weight in speed-ups; totals give every matrix equal weight. A total \
+is the time of all products with analysis, feature counting and conversion. Best possible: all times \
+known, nothing analysed. Analysed: share of matrices analysed on the host or with features counted on \
+the GPU. Class held out: the model saw no matrix of the class, not only none of the family.";
+
+/// A class of matrices.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Class {
+    /// Its name.
+    pub class: String,
+    /// Its cases.
+    pub cases: usize,
+    /// Geometric mean of best over chosen by models that saw others of the class.
+    pub best_over_chosen: f64,
+    /// Geometric mean of the incumbent's time over the time of the choice.
+    pub speedup: f64,
+    /// Mean confidence of models that saw all families but the case's own.
+    pub confidence: f64,
+    /// Best over chosen by a model that saw none of the class, where that was asked for.
+    pub left_out: Option<f64>,
+    /// Mean confidence of that model.
+    pub left_out_confidence: Option<f64>,
+}
+
+/// The tables of an evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Name of the device.
+    pub device: String,
+    /// Precision of the values.
+    pub precision: Precision,
+    /// Cases: matrices.
+    pub cases: usize,
+    /// Cases of at least [`LARGE_NNZ`] nonzeros.
+    pub large: usize,
+    /// Families of matrices, each wholly on one side of every split.
+    pub families: usize,
+    /// Candidates that were timed.
+    pub trials: usize,
+    /// The name of the plan.
+    pub plan: String,
+    /// Whether the device's profile too saw none of what is left out.
+    pub profile_too: bool,
+    /// Whether one model that was there already predicted all.
+    pub as_is: bool,
+    /// The figures that are bounded.
+    pub figures: Vec<Figure>,
+    /// The rules, the model first.
+    pub rows: Vec<Row>,
+    /// Totals with analysis and conversion.
+    pub totals: Vec<Total>,
+    /// The same of matrices that the device holds, chosen by features that it counts; empty for
+    /// hosts.
+    pub there: Vec<Total>,
+    /// Median of the absolute error of predicted times, candidates within twice the best.
+    pub median_error: f64,
+    /// How well the winner of one run of timing does in the next, where some were timed in several.
+    #[serde(rename = "again")]
+    pub repeatability: Option<Repeatability>,
+    /// Classes of matrices.
+    pub classes: Vec<Class>,
+}
+
+impl Report {
+    /// Notes beside each figure what a model's scores say that it reached.
+    pub fn compare(&mut self, scores: &BTreeMap<String, f64>) {
+        for figure in &mut self.figures {
+            figure.reached = scores.get(figure.key).copied();
+        }
+    }
+
+    /// The figures, as scores of a model: what [`Report::compare`] compares with.
+    pub fn scores(&self) -> impl Iterator<Item = (String, f64)> + '_ {
+        self.figures.iter().map(|figure| (figure.key.to_string(), figure.value))
+    }
+
+    /// The figures that do not keep their bounds.
+    pub fn missed(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(|figure| !figure.met())
+    }
+
+    /// The figures that are worse than what was reached before.
+    pub fn fallen(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().filter(|figure| figure.fell())
+    }
+
+    /// The tables, as Markdown.
+    pub fn markdown(&self) -> String {
+        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        let mut text = format!(
+            "## {} in {}\n\n{} matrices of {} families ({} with at least {LARGE_NNZ} nonzeros), {} \
+             timed candidates. Plan: {}. {}.\n\n{LEGEND}\n\n",
+            self.device,
+            self.precision,
+            self.cases,
+            self.families,
+            self.large,
+            self.trials,
+            self.plan,
+            match (self.as_is, self.profile_too) {
+                (true, _) => "The model is used as it is; it did not learn from these records",
+                (false, true) =>
+                    "Cross-validation holds each family out of both the model and the device's profile",
+                (false, false) =>
+                    "Cross-validation holds each family out of the model; the device's profile is not refitted",
+            }
+        );
+        text += &targets::markdown(&self.figures);
+        text += "\n| rule | best/chosen | worst | on matrix | speed-up over baseline | over 2 % slower \
+                 | nnz >= 1e6: best/chosen | worst | speed-up over baseline |\n";
+        text += "|---|---|---|---|---|---|---|---|---|\n";
+        for Row { rule, all, large } in &self.rows {
+            let large = large.as_ref().map_or_else(
+                || "- | - | -".to_string(),
+                |s| format!("{:.3} | {:.3} | {:.2}", s.best_over_chosen, s.worst, s.speedup),
+            );
+            text += &format!(
+                "| {rule} | {:.3} | {:.3} | {} | {:.2} | {} | {large} |\n",
+                all.best_over_chosen,
+                all.worst,
+                all.worst_source,
+                all.speedup,
+                percent(all.losses)
+            );
+        }
+        if let Some(Repeatability { cases, best_over_chosen, worst, worst_source }) = &self.repeatability {
+            text += &format!(
+                "\nRepeatability of the timing: on {cases} matrices the candidates near the best \
+                 were timed in two runs. The fastest of the first run reaches \
+                 {best_over_chosen:.4} of the best in the second, at worst {worst:.3} \
+                 ({worst_source}).\n"
+            );
+        }
+        text += "\n| products | total: speed-up over baseline | best possible | over 2 % slower | \
+                 analysed | not analysed: csr | not analysed: fused pcsr |\n\
+                 |---|---|---|---|---|---|---|\n";
+        for Total { spmvs, speedup, best, losses, looked, csr, pcsr } in &self.totals {
+            let shares = [losses, looked, csr, pcsr].map(|share| percent(*share));
+            text += &format!("| {spmvs} | {speedup:.3} | {best:.3} | {} |\n", shares.join(" | "));
+        }
+        if !self.there.is_empty() {
+            text += "\n| products, matrix on the device | total: speed-up over baseline | over 2 % \
+                     slower | features counted |\n|---|---|---|---|\n";
+        }
+        for Total { spmvs, speedup, losses, looked, .. } in &self.there {
+            let [losses, looked] = [losses, looked].map(|share| percent(*share));
+            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {looked} |\n");
+        }
+        text += "\n| class | matrices | best/chosen | speed-up over baseline | confidence | class held \
+                 out: best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";
+        for class in &self.classes {
+            let shown = |value: Option<f64>| value.map_or("-".into(), |v| format!("{v:.3}"));
+            text += &format!(
+                "| {} | {} | {:.3} | {:.2} | {:.2} | {} | {} |\n",
+                class.class,
+                class.cases,
+                class.best_over_chosen,
+                class.speedup,
+                class.confidence,
+                shown(class.left_out),
+                shown(class.left_out_confidence)
+            );
+        }
+        text
+    }
+}

@@ -1,0 +1,49 @@
+//! Cases that the tests of several modules share.
+
+use std::collections::BTreeMap;
+
+use ellect::Precision;
+use ellect::choose::CSR;
+use ellect::cost::{Cost, Source, TERMS};
+use ellect::features::Features;
+use ellect::structure::Structure;
+
+use crate::case::{Case, Trial};
+
+/// A case without trials of a generated matrix.
+pub fn case(class: &str, rows: usize) -> Case {
+    let csr = ellect::generate::by_name(class, rows, 1).expect("a class");
+    let structure = Structure::of(&csr);
+    let features = Features::of(&structure);
+    Case {
+        source: class.into(),
+        family: class.into(),
+        fingerprint: structure.fingerprint(),
+        device: "cpu".into(),
+        margin: 0.0,
+        precision: Precision::F64,
+        nrows: csr.nrows() as u64,
+        nnz: csr.nnz() as u64,
+        stay_s: 1e-3,
+        analysis_s: 0.0,
+        features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
+        trials: Vec::new(),
+        untimed: BTreeMap::new(),
+    }
+}
+
+/// A trial of so many microseconds a product.
+pub fn trial(name: &str, spmv_us: f64) -> Trial {
+    let spmv_s = spmv_us * 1e-6;
+    let convert_s = if name == CSR { 0.0 } else { 1e-3 };
+    let source = Source::Estimated;
+    Trial {
+        candidate: name.parse().expect("a candidate"),
+        name: name.to_string(),
+        terms: [1.0; TERMS.len()],
+        estimate: Cost { convert_s, update_s: 0.0, spmv_s, bytes: 1, source },
+        convert_s,
+        spmv_s,
+        runs_s: Vec::new(),
+    }
+}

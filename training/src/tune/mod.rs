@@ -1,0 +1,202 @@
+//! The tuning run: every matrix of a corpus measured on a device, and all of it remembered at once.
+//!
+//! Matrices are made ahead of the measuring where the device is not the host itself. Of each,
+//! candidates are estimated; those far above the best estimate are cut, the others timed in an
+//! order that begins with the incumbents and the best of each format, so that a budget which ends
+//! early takes the least. A run that was killed goes on where it was: what is remembered and still
+//! of use is not measured again, or once more where it is near the best.
+
+mod order;
+mod progress;
+mod run;
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ellect::choose::{Workload, is_baseline, target};
+use ellect::device::Kind;
+use ellect::features::Features;
+use ellect::format::Candidate;
+use ellect::measure::{Measurement, Meter, Outcome, Protocol};
+use ellect::structure::Structure;
+use ellect::wisdom::{StructureRecord, Wanted};
+use ellect::{Csr, Fingerprint, Precision, Wisdom};
+
+use crate::corpus::Entry;
+use crate::estimates::{Suits, estimates};
+pub use progress::{Done, Event, Summary, Tally};
+use run::Run;
+
+/// A tuning run.
+#[derive(Debug)]
+pub struct Tuning<'a> {
+    /// The device.
+    pub meter: &'a Meter,
+    /// Where measurements are kept.
+    pub wisdom: &'a Wisdom,
+    /// Precisions of the values, one after the other.
+    pub precisions: &'a [Precision],
+    /// Candidates whose text begins so alone; none for all.
+    pub only: &'a [String],
+    /// Candidates are cut whose estimate is so many times the best one.
+    pub cut: f64,
+    /// The time of the whole run; none for no limit.
+    pub budget: Option<Duration>,
+    /// The time of one matrix in one precision; none for its share of the budget. A run ends when
+    /// less than that is left.
+    pub share: Option<Duration>,
+    /// What happens to what is remembered.
+    pub remembered: Remembered,
+}
+
+/// What a run does with measurements that are remembered and still of use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Remembered {
+    /// They are not taken again.
+    Kept,
+    /// The incumbents and what takes at most `near` times the best time are run once more, which joins
+    /// the runs before, unless these are `most` already; the others are not taken again.
+    Rerun {
+        /// At least 1.
+        near: f64,
+        /// Runs of a candidate in all.
+        most: usize,
+    },
+    /// They are taken again.
+    Replaced,
+}
+
+/// What is remembered of a matrix in one precision, by candidate.
+#[derive(Debug, Default)]
+struct Earlier(HashMap<String, Measurement>);
+
+impl Earlier {
+    /// Candidates that are not to be measured again.
+    fn kept(&self, remembered: Remembered) -> HashSet<&str> {
+        let spmv_s = |m: &Measurement| m.cost().map(|cost| cost.spmv_s);
+        let best_s = self.0.values().filter_map(spmv_s).fold(f64::INFINITY, f64::min);
+        let runs = |m: &Measurement| match &m.outcome {
+            Outcome::Timed(timing) => timing.runs().count(),
+            _ => 0,
+        };
+        let reruns = |(candidate, m): &(&String, &Measurement)| match (remembered, spmv_s(m)) {
+            (Remembered::Rerun { near, most }, Some(spmv_s)) => {
+                let is_near = spmv_s <= near * best_s || is_baseline(candidate);
+                is_near && runs(m) < most
+            }
+            _ => false,
+        };
+        let kept = self.0.iter().filter(|one| !reruns(one));
+        kept.map(|(candidate, _)| candidate.as_str()).collect()
+    }
+}
+
+/// A matrix made and looked at, ready to be measured.
+struct Prepared {
+    entry: Entry,
+    csr: Csr<f64>,
+    record: StructureRecord,
+    surveys: Vec<(Precision, Survey)>,
+}
+
+type Survey = Vec<(Candidate, Result<Suits, String>)>;
+
+/// Looks at a matrix that are timed.
+const LOOKS: usize = 3;
+
+impl Tuning<'_> {
+    /// Measures the entries in their order, and returns when all is done or the budget is spent.
+    ///
+    /// # Errors
+    /// What the device and the database say; a matrix that cannot be made is told of and left out.
+    pub fn run(&self, entries: Vec<Entry>, tell: &mut dyn FnMut(Event<'_>)) -> Result<Summary> {
+        self.meter.check()?;
+        let mut sources: HashMap<String, Fingerprint> = HashMap::new();
+        self.wisdom.each_structure(|structure| {
+            sources.insert(structure.source, structure.fingerprint);
+        })?;
+        let all = entries.len() * self.precisions.len();
+        let mut todo = Vec::new();
+        for entry in entries {
+            match sources.get(&entry.source) {
+                Some(fingerprint) if self.is_done(*fingerprint)? => {}
+                _ => todo.push(entry),
+            }
+        }
+        let of_pattern = sources.into_iter().map(|(source, print)| (print, source)).collect();
+        let mut run = Run::new(self, of_pattern, all, todo.len());
+        match self.meter.device().kind {
+            // What makes matrices would disturb the measuring.
+            Kind::Host => {
+                for entry in todo {
+                    if run.is_over() {
+                        run.leave_out();
+                        continue;
+                    }
+                    let prepared = self.prepare(&entry);
+                    run.take(entry, prepared, tell)?;
+                }
+            }
+            Kind::Gpu => run.with_makers(todo, tell)?,
+        }
+        Ok(run.summary())
+    }
+
+    /// Whether nothing of a matrix is to be measured.
+    fn is_done(&self, fingerprint: Fingerprint) -> Result<bool> {
+        let all = ellect::format::candidates(self.meter.device().kind).len();
+        let earlier = self.earlier(fingerprint)?;
+        let kept = |p| earlier.get(p).map_or(0, |earlier| earlier.kept(self.remembered).len());
+        let of = |p| kept(p) >= all;
+        Ok(self.precisions.iter().all(of))
+    }
+
+    /// What is remembered of a matrix and still of use.
+    fn earlier(&self, fingerprint: Fingerprint) -> Result<HashMap<Precision, Earlier>> {
+        let mut earlier: HashMap<Precision, Earlier> = HashMap::new();
+        if self.remembered == Remembered::Replaced {
+            return Ok(earlier);
+        }
+        let (basis, version) = (Workload::default().basis, Protocol::default().version);
+        for measurement in self.wisdom.measurements(fingerprint)? {
+            let precision = measurement.precision;
+            let wanted = Wanted::of(self.meter, fingerprint, precision, basis, version);
+            let same = measurement.device == wanted.device && measurement.basis == wanted.basis;
+            if same && wanted.differs(&measurement).is_none() {
+                let of_precision = earlier.entry(measurement.precision).or_default();
+                of_precision.0.insert(measurement.candidate.clone(), measurement);
+            }
+        }
+        Ok(earlier)
+    }
+
+    /// Makes a matrix and looks at it.
+    fn prepare(&self, entry: &Entry) -> Result<Prepared> {
+        let csr = entry.matrix()?;
+        let survey_in = |structure: &Structure<'_>, precision| {
+            let workload = Workload { precision, ..Workload::default() };
+            estimates(structure, &target(self.meter.device(), &workload))
+        };
+        let first = *self.precisions.first().context("no precision to tune in")?;
+        // What a choice looks at, timed as often as it takes to have it once undisturbed.
+        let mut structure = Structure::sampled(&csr);
+        let mut analysis_s = f64::INFINITY;
+        for _ in 0..LOOKS {
+            structure = Structure::sampled(&csr);
+            let start = Instant::now();
+            rayon::join(
+                || rayon::join(|| Features::of(&structure), || survey_in(&structure, first)),
+                || structure.fingerprint(),
+            );
+            analysis_s = analysis_s.min(start.elapsed().as_secs_f64());
+        }
+        let surveys = self.precisions.iter().map(|&p| (p, survey_in(&structure, p))).collect();
+        let record = StructureRecord {
+            analysis_s: Some(analysis_s),
+            ..StructureRecord::of(&structure, &entry.source, &entry.family)
+        };
+        drop(structure);
+        Ok(Prepared { entry: entry.clone(), csr, record, surveys })
+    }
+}

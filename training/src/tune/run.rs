@@ -1,0 +1,268 @@
+//! A tuning run on its way: matrices made ahead, and measured one after the other.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use ellect::choose::{INCUMBENTS, Workload, target};
+use ellect::cost::CostInputs;
+use ellect::format::Candidate;
+use ellect::measure::provenance::all_kernels;
+use ellect::measure::{Measurement, Outcome, Protocol, Provenance};
+use ellect::session::{Limits, Overrun, Session, Step, Task};
+use ellect::structure::Structure;
+use ellect::wisdom::Record;
+use ellect::{Csr, Fingerprint, Precision, Scalar};
+
+use super::order::Order;
+use super::{Done, Earlier, Event, Prepared, Summary, Survey, Tally, Tuning};
+use crate::corpus::Entry;
+
+/// The share of its time that a matrix may run over, so that short ones lend to long ones.
+const LENT: f64 = 1.5;
+
+/// The most seconds of samples that one candidate takes.
+const MOST_S: f64 = 0.2;
+
+/// The most time of one candidate in all: what takes longer has failed.
+const MOST: Duration = Duration::from_secs(30);
+
+/// Candidates that are likely to be timed of one matrix, to share its time among them.
+const TIMED: f64 = 40.0;
+
+/// Matrices made ahead, besides those that are being made.
+const AHEAD: usize = 2;
+
+/// Threads that make matrices ahead.
+const MAKERS: usize = 3;
+
+/// A run that goes on.
+pub struct Run<'a> {
+    tuning: &'a Tuning<'a>,
+    start: Instant,
+    of_pattern: HashMap<Fingerprint, String>,
+    before: usize,
+    all: usize,
+    done: usize,
+    summary: Summary,
+}
+
+impl<'a> Run<'a> {
+    /// A run over `all` matrices and precisions, of which `todo` matrices are to be measured;
+    /// `of_pattern` holds the sources of those that are known.
+    pub fn new(
+        tuning: &'a Tuning<'a>,
+        of_pattern: HashMap<Fingerprint, String>,
+        all: usize,
+        todo: usize,
+    ) -> Self {
+        let before = all - todo * tuning.precisions.len();
+        let matrices = before / tuning.precisions.len().max(1);
+        let summary = Summary { matrices, ..Summary::default() };
+        Run { tuning, start: Instant::now(), of_pattern, before, all, done: 0, summary }
+    }
+
+    /// Counts a matrix that the budget leaves out.
+    pub fn leave_out(&mut self) {
+        self.summary.left += 1;
+    }
+
+    /// How the run ended.
+    pub fn summary(&self) -> Summary {
+        self.summary
+    }
+
+    fn spent_s(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Seconds of the budget that are left.
+    fn left_s(&self) -> Option<f64> {
+        self.tuning.budget.map(|budget| (budget.as_secs_f64() - self.spent_s()).max(0.0))
+    }
+
+    /// Whether less is left of the budget than one matrix needs.
+    pub fn is_over(&self) -> bool {
+        let needed_s = self.tuning.share.map_or(0.0, |share| share.as_secs_f64());
+        self.left_s().is_some_and(|left_s| left_s <= needed_s)
+    }
+
+    /// Seconds for the next matrix in one precision.
+    fn share_s(&self) -> Option<f64> {
+        if let Some(share) = self.tuning.share {
+            return Some(share.as_secs_f64());
+        }
+        let cases = (self.all - self.before).saturating_sub(self.done).max(1);
+        self.left_s().map(|left_s| (LENT * left_s / cases as f64).min(left_s))
+    }
+
+    /// Measures what other threads make meanwhile.
+    pub fn with_makers(&mut self, todo: Vec<Entry>, tell: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+        let tuning = self.tuning;
+        let mut left = todo.len();
+        let todo = Mutex::new(todo.into_iter());
+        let next = || todo.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+        std::thread::scope(|scope| {
+            let (sender, made) = sync_channel(AHEAD);
+            for _ in 0..MAKERS {
+                let sender = sender.clone();
+                let next = &next;
+                scope.spawn(move || {
+                    while let Some(entry) = next() {
+                        let prepared = tuning.prepare(&entry);
+                        if sender.send((entry, prepared)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            for (entry, prepared) in made {
+                if self.is_over() {
+                    break;
+                }
+                left -= 1;
+                self.take(entry, prepared, tell)?;
+            }
+            self.summary.left += left;
+            Ok(())
+        })
+    }
+
+    /// Measures a matrix, or tells why not.
+    pub fn take(
+        &mut self,
+        entry: Entry,
+        prepared: Result<Prepared>,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<()> {
+        let source = entry.source.as_str();
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                self.done += self.tuning.precisions.len();
+                tell(Event::Skipped { source, why: format!("{error:#}") });
+                return Ok(());
+            }
+        };
+        let fingerprint = prepared.record.fingerprint;
+        let other = self.of_pattern.entry(fingerprint).or_insert_with(|| source.to_string());
+        if other.as_str() != source {
+            self.done += self.tuning.precisions.len();
+            tell(Event::Skipped { source, why: format!("its pattern is that of {other}") });
+            return Ok(());
+        }
+        self.tuning.wisdom.keep([Record::Structure(prepared.record.clone())])?;
+        let mut earlier = self.tuning.earlier(fingerprint)?;
+        for (precision, survey) in &prepared.surveys {
+            if self.is_over() {
+                self.summary.left += 1;
+                return Ok(());
+            }
+            let start = Instant::now();
+            let earlier = earlier.remove(precision).unwrap_or_default();
+            let tally = match precision {
+                Precision::F32 => {
+                    self.case(&prepared, &prepared.csr.cast::<f32>(), survey, &earlier, tell)
+                }
+                Precision::F64 => self.case(&prepared, &prepared.csr, survey, &earlier, tell),
+            }?;
+            self.done += 1;
+            self.summary.tally.add(tally);
+            let rest = (self.all - self.before - self.done) as f64;
+            let left_s = self.spent_s() / self.done as f64 * rest;
+            tell(Event::Case(&Done {
+                source,
+                precision: *precision,
+                tally,
+                took_s: start.elapsed().as_secs_f64(),
+                done: self.before + self.done,
+                all: self.all,
+                left_s: self.left_s().map_or(left_s, |most| left_s.min(most)),
+            }));
+        }
+        self.summary.matrices += 1;
+        Ok(())
+    }
+
+    /// Measures the candidates of a matrix in one precision that `earlier` leaves to be measured.
+    fn case<T: Scalar>(
+        &self,
+        prepared: &Prepared,
+        csr: &Csr<T>,
+        survey: &Survey,
+        earlier: &Earlier,
+        tell: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Tally> {
+        let tuning = self.tuning;
+        let workload = Workload { precision: T::PRECISION, ..Workload::default() };
+        let target = target(tuning.meter.device(), &workload);
+        let share_s = self.share_s();
+        let protocol = Protocol {
+            max_samples: 20,
+            max_s: share_s.map_or(MOST_S, |share_s| (share_s / TIMED).clamp(0.01, MOST_S)),
+            max_convert_s: MOST_S,
+            ..Protocol::default()
+        };
+        let kept = earlier.kept(tuning.remembered);
+        let mut tally = Tally { known: kept.len(), ..Tally::default() };
+        let decided = |candidate: &Candidate, inputs: Option<&CostInputs>, outcome: Outcome| Measurement {
+            fingerprint: prepared.record.fingerprint,
+            candidate: candidate.to_string(),
+            device: target.device.name.clone(),
+            threads: 1,
+            precision: T::PRECISION,
+            basis: target.basis,
+            protocol,
+            provenance: Provenance::now(
+                tuning.meter.driver().unwrap_or_default(),
+                all_kernels(target.device.kind),
+            ),
+            inputs: inputs.map(|inputs| Box::new(inputs.clone())),
+            outcome,
+        };
+        let Order { timed, hopeless, refused } = Order::of(survey, tuning, earlier, &kept);
+        let mut records = Vec::new();
+        for (candidate, reason) in refused {
+            let outcome = Outcome::Refused { reason: reason.clone() };
+            records.push(decided(candidate, None, outcome));
+        }
+        for (candidate, suits, reason) in hopeless {
+            records.push(decided(candidate, Some(&suits.inputs), Outcome::Cut { reason }));
+        }
+        let structure = Structure::sampled(csr);
+        let limits = Limits {
+            each: Some(MOST),
+            all: share_s.map(Duration::from_secs_f64),
+            always: INCUMBENTS.len(),
+            overrun: Overrun::Failed,
+        };
+        let session = Session::new(tuning.meter, csr, &structure, target)
+            .with_protocol(protocol)
+            .with_limits(limits)
+            .keeping(Some(tuning.wisdom), &prepared.entry.source);
+        let tasks = timed.into_iter().map(|(candidate, suits)| Task {
+            candidate,
+            inputs: Some(&suits.inputs),
+            earlier: earlier.0.get(&candidate.to_string()),
+        });
+        session.run(tasks, &mut |step| -> Result<()> {
+            match step {
+                Step::Timing(candidate) => {
+                    tell(Event::Timing { source: &prepared.entry.source, candidate });
+                }
+                Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } => {
+                    tally.count(&measurement.outcome);
+                }
+                // Not remembered: a run that goes on has time for it.
+                Step::Late(_) => tally.late += 1,
+            }
+            Ok(())
+        })?;
+        records.iter().for_each(|record| tally.count(&record.outcome));
+        tuning.wisdom.keep(records.into_iter().map(|m| Record::Measurement(Box::new(m))))?;
+        Ok(tally)
+    }
+}
