@@ -1,6 +1,7 @@
 //! Model cards: how a model was made, how well it chooses, and where it fails.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use ellect::Precision;
 use ellect::model::AtSight;
 
 use crate::case::Case;
@@ -18,8 +19,11 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
     let mut text = format!(
         "# Model of {} in {}\n\nPredicts the time of one product of every candidate: one regressor \
          a format, of the logarithm of a ratio of times, by {}, the plan that cross-validation over \
-         families found best.\n\n",
-        model.device, model.precision, model.plan
+         families found best.\n\n{}\n\n",
+        model.device,
+        model.precision,
+        model.plan,
+        how_to_plot(&model.device, model.precision)
     )
     .to_string();
     text += &format!(
@@ -67,6 +71,14 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
         + &at_sight(&model.sight)
 }
 
+/// The command that draws the plots of a model.
+fn how_to_plot(device: &str, precision: Precision) -> String {
+    format!(
+        "Regret, predictions and winning formats are drawn by `ellect evaluate --quick --device \
+         {device} --precision {precision} --plots DIR`."
+    )
+}
+
 /// The trees of what is taken without a look, where there are any.
 fn at_sight(sight: &[AtSight]) -> String {
     if sight.is_empty() {
@@ -99,17 +111,19 @@ fn worst<'a>(cases: &'a [Case], predicted: &'a [Predicted]) -> Vec<Miss<'a>> {
     all
 }
 
-/// The plots of a model, each with the word that its file is named by.
+/// Draws regret, predictions and winners of a model that is predicted with, each with the word that its
+/// file is named by; cases are of one device and precision.
 ///
 /// # Errors
-/// What the drawing library and linfa say.
+/// No cases, and what the drawing library and linfa say.
 pub fn plots(
     cases: &[Case],
-    trained: &Trained,
+    predicted: &[Predicted],
     settings: &Settings,
 ) -> Result<Vec<(&'static str, String)>> {
-    let of = format!("{} in {}", trained.model.device, trained.model.precision);
-    let rules = rules(cases, &trained.predicted, settings)?;
+    let first = cases.first().context("there are no cases to draw")?;
+    let of = format!("{} in {}", first.device, first.precision);
+    let rules = rules(cases, predicted, settings)?;
     let large = |case: &&Case| case.nnz >= evaluate::LARGE_NNZ;
     let winners = match cases.iter().any(|case| large(&case)) {
         true => plot::winners(
@@ -122,7 +136,7 @@ pub fn plots(
         ("regret", plot::regret(&format!("Regret of rules, {of}"), cases, &rules)?),
         (
             "predictions",
-            plot::predictions(&format!("Predictions, {of}"), cases, &trained.predicted)?,
+            plot::predictions(&format!("Predictions, {of}"), cases, predicted)?,
         ),
         ("winners", winners?),
     ])

@@ -228,7 +228,7 @@ fn timings_make_a_model_that_the_tuner_uses() {
     assert!(report.rows.iter().all(all));
     assert!(report.markdown().contains("| always csr |"));
     assert!(card::card(&cases, &trained, &report).contains("## Where it fails"));
-    let plots = card::plots(&cases, &trained, &settings).expect("they are drawn");
+    let plots = card::plots(&cases, &trained.predicted, &settings).expect("they are drawn");
     assert!(plots.iter().all(|(_, svg)| svg.starts_with("<svg") && svg.ends_with("</svg>\n")));
     left_out_of_the_profile_too(records, &cases);
 }
