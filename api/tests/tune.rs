@@ -75,7 +75,10 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     for plot in ["regret", "predictions", "winners"] {
         assert!(data.join(format!("plots/cpu-f64-{plot}.svg")).is_file(), "{plot}");
     }
-    assert!(!data.join("models/cpu-f64-regret.svg").exists(), "plots lie where they were asked for");
+    assert!(
+        !data.join("models/cpu-f64-regret.svg").exists(),
+        "plots lie where they were asked for"
+    );
 
     // Nothing is left to do; the records say all that evaluating needs.
     let again = tune(data, &["--resume", "--measure-only"]).output().expect("it runs");

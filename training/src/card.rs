@@ -134,10 +134,7 @@ pub fn plots(
     };
     Ok(vec![
         ("regret", plot::regret(&format!("Regret of rules, {of}"), cases, &rules)?),
-        (
-            "predictions",
-            plot::predictions(&format!("Predictions, {of}"), cases, predicted)?,
-        ),
+        ("predictions", plot::predictions(&format!("Predictions, {of}"), cases, predicted)?),
         ("winners", winners?),
     ])
 }

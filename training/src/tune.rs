@@ -467,7 +467,7 @@ impl Run<'_> {
             protocol,
             provenance: Provenance::now(
                 tuning.meter.driver().unwrap_or_default(),
-                all_kernels(target.device.kind),
+                all_kernels(target.device.kind, &candidate.to_string()),
             ),
             seen: seen.map(|seen| Box::new(seen.clone())),
             outcome,

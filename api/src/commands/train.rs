@@ -20,9 +20,7 @@ use ellect_training::corpus::{self, Families, Ones};
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::plan::Plan;
 use ellect_training::profile::{self, Fitted};
-use ellect_training::train::{
-    Predicted, Settings, cross_validate, of_precision, with_by_features,
-};
+use ellect_training::train::{Predicted, Settings, cross_validate, of_precision, with_by_features};
 use ellect_training::{Report, card};
 
 use super::{Answer, Home};
