@@ -199,6 +199,9 @@ fn and(remedy: &str) -> String {
 /// Why a database of measurements cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WisdomFault {
+    /// This build has no database.
+    #[error("this build of ellect has no database of measurements: enable its feature `wisdom`")]
+    NotBuilt,
     /// Another process has it open.
     #[error(
         "in use by another process; end that one, a service for instance, name another folder with \

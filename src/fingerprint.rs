@@ -32,6 +32,11 @@ impl Fingerprint {
         hash.update(bytemuck::cast_slice(pattern.col_idx()));
         Fingerprint(hash.digest128())
     }
+
+    /// The 128 bits, those that are written first on top.
+    pub(crate) const fn bits(self) -> u128 {
+        self.0
+    }
 }
 
 impl fmt::Display for Fingerprint {

@@ -51,6 +51,15 @@
 //! - *hack*, *hackSize*, *rIdx*, *br*, *N_iter*, *N_p*, *ER part*, *VecSize*, *K* are the terms of
 //!   the papers that the formats come from; each module names its own.
 //!
+//! # Cargo features
+//! All are on by default but `cuda`; what `apply` needs is always there.
+//! - `metis`: the variants of EHYB that METIS partitions, else refused; a C library.
+//! - `read-archives`: gzip, zstd and SciPy's `.npz`, else refused by [`read`].
+//! - `shipped`: embeds the trained models and the measurements that ship (26 MB).
+//! - `wisdom`: the user's own database of measurements, else [`Wisdom::open`] is an error.
+//! - `zstd`: compressed model files; on with `read-archives` and `shipped`.
+//! - `cuda`: measures and multiplies on NVIDIA GPUs.
+//!
 //! # What holds everywhere
 //! Choosing is pure: no clock, no disk, no GPU. CSR is always a candidate. Every number carries its
 //! unit and its source. Nothing is timed before its product was checked. Padding is never
@@ -59,6 +68,8 @@
 pub mod assemble;
 pub mod check;
 pub mod choose;
+#[cfg_attr(not(feature = "zstd"), path = "compress_none.rs")]
+mod compress;
 pub mod cost;
 pub mod csr;
 #[cfg(feature = "cuda")]

@@ -1,9 +1,7 @@
 //! Partitions of a matrix's rows, and METIS, which finds ones that cut few entries.
 
-use std::sync::{Mutex, PoisonError};
-
-use metis::option::Seed;
-use metis::{Graph as MetisGraph, Idx};
+#[cfg_attr(not(feature = "metis"), path = "partition/cut_none.rs")]
+mod cut;
 
 use crate::csr::{Pattern, accumulate};
 use crate::refusal::Refusal;
@@ -18,15 +16,13 @@ pub struct Partition {
     pub bounds: Vec<usize>,
 }
 
-/// METIS keeps its random state in a static: one call at a time gives the same answer again.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// Partitions the graph of A + A^T into `parts` parts of at most `most` rows, few edges between
 /// them: METIS, k-way (G. Karypis, V. Kumar, A Fast and High Quality Multilevel Scheme for
 /// Partitioning Irregular Graphs, 1998). On one thread; the same every time.
 ///
 /// # Errors
-/// [`Refusal`] where the pattern is not square, or larger than METIS's 32-bit indices.
+/// [`Refusal`] where the pattern is not square, or larger than METIS's 32-bit indices, or where this
+/// build has no METIS (feature `metis`).
 ///
 /// # Panics
 /// If `parts` parts of `most` rows do not hold all rows.
@@ -42,26 +38,10 @@ pub fn metis(pattern: Pattern<'_>, parts: usize, most: usize) -> Result<Partitio
         return Ok(Partition { order: (0..nrows as u32).collect(), bounds: vec![0, nrows] });
     }
     let graph = Graph::of(pattern);
-    let edges = graph.neighbours.len();
-    if Idx::try_from(edges).is_err() {
-        return Err(Refusal::new(format!(
-            "its graph has {edges} edges in both directions, METIS takes {}",
-            Idx::MAX
-        )));
-    }
-    let mut part = vec![0; nrows];
-    if edges > 0 {
-        let first: Vec<Idx> = graph.first.iter().map(|&i| i as Idx).collect();
-        let neighbours: Vec<Idx> = graph.neighbours.iter().map(|&i| i as Idx).collect();
-        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = |error: &dyn std::fmt::Display| Refusal::new(format!("METIS: {error}"));
-        MetisGraph::new(1, parts as Idx, &first, &neighbours)
-            .map_err(|error| failed(&error))?
-            .set_option(Seed(1))
-            .part_kway(&mut part)
-            .map_err(|error| failed(&error))?;
-    }
-    let part = part.into_iter().map(|part| part as usize).collect();
+    let part = match graph.neighbours.len() {
+        0 => vec![0; nrows],
+        _ => cut::parts_of_rows(&graph, parts)?,
+    };
     Ok(gather(fit(part, parts, most), parts))
 }
 
@@ -101,7 +81,7 @@ pub fn windows(nrows: usize, parts: usize) -> Vec<usize> {
     (0..=parts).map(|part| (nrows as u128 * part as u128 / parts as u128) as usize).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "metis"))]
 mod tests {
     use super::*;
     use crate::generate::{self, Coefficients, Points};

@@ -294,13 +294,22 @@ fn what_was_measured_is_remembered_moved_and_pruned() {
         (&"structure".into(), &"circuit.mtx".into())
     );
     assert_eq!((&lines[1]["kind"], &lines[1]["outcome"]), (&"measurement".into(), &"timed".into()));
-    assert!(lines[1]["kernels"].as_str().is_some_and(|kernels| kernels.starts_with("host=")));
+    assert!(lines[1]["kernels"].as_str().is_some_and(|kernels| kernels.starts_with("host.csr=")));
     assert_eq!(text(&measure), first, "the second time nothing is timed");
 
     let listed = text(&["wisdom", "list", "--data", own]);
     assert!(listed.contains("circuit.mtx"), "{listed}");
     let exported = text(&["wisdom", "export", "--data", own]);
     assert_eq!(exported, first);
+    let shards = tempfile::tempdir().expect("a folder");
+    let to_shards = ["wisdom", "export", "--data", own, "--shards"];
+    let to_shards = [&to_shards[..], &[shards.path().to_str().expect("text")]].concat();
+    for told in ["2 records new or newer, 1 shards written", "0 records new or newer, 0 shards"] {
+        let output = ellect(&to_shards).assert().success();
+        let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+        assert!(said.contains(told), "{said}");
+    }
+    assert_eq!(std::fs::read_dir(shards.path()).expect("a folder").count(), 1);
     let other = tempfile::tempdir().expect("a folder");
     let other = other.path().to_str().expect("text");
     let import = ["wisdom", "import", "-", "--json", "--data", other];

@@ -74,6 +74,7 @@ fn killed_on_its_way(data: &Path) {
 fn goes_on(data: &Path) {
     let arguments =
         ["--resume", "--budget", "300s", "--export", "all.jsonl.zst", "--out", "models"];
+    let arguments = [&arguments[..], &["--plots", "plots"]].concat();
     let ended = tune(data, &arguments).output().expect("it runs");
     let (told, summary) =
         (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
@@ -81,11 +82,17 @@ fn goes_on(data: &Path) {
     assert!(summary.contains("cpu-f64.json") && !summary.contains("are left"), "{summary}");
     // What was done before is not told again.
     assert!(!told.lines().any(|line| line.starts_with("1/")), "{told}");
-    for file in
-        ["f64.json.zst", "f64.md", "f64-regret.svg", "f64-predictions.svg", "f64-winners.svg"]
-    {
-        assert!(data.join(format!("models/cpu-{file}")).is_file(), "{file}");
+    for file in ["models/cpu-f64.json.zst", "models/cpu-f64.md"] {
+        assert!(data.join(file).is_file(), "{file}");
     }
+    for plot in ["regret", "predictions", "winners"] {
+        assert!(data.join(format!("plots/cpu-f64-{plot}.svg")).is_file(), "{plot}");
+    }
+    assert!(
+        !data.join("models/cpu-f64-regret.svg").exists(),
+        "plots lie where they were asked for"
+    );
+
     // Nothing is left to do.
     let again = tune(data, &["--resume", "--measure-only"]).output().expect("it runs");
     assert!(String::from_utf8_lossy(&again.stdout).contains(" 0 candidates timed"), "{again:?}");

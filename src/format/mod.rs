@@ -201,6 +201,10 @@ pub trait Storage: Sync {
     const PARAMS: &'static [Param] = &[];
     /// Whether it suits only where many entries have the same value, and so may refuse new ones.
     const BY_VALUES: bool = false;
+    /// Version of the conversion and of the product on a host; records of another version are stale.
+    /// Raise it where the arrays change (`tests/layouts.rs` fails until then) or the product is
+    /// written anew and may take another time.
+    const HOST_VERSION: u32 = 1;
 
     /// The arrays of this format.
     type Layout<T: Scalar>: Layout<T> + 'static;
@@ -255,6 +259,8 @@ pub trait Format: Sync {
     fn params(&self) -> &'static [Param];
     /// [`Storage::BY_VALUES`].
     fn by_values(&self) -> bool;
+    /// [`Storage::HOST_VERSION`].
+    fn host_version(&self) -> u32;
     /// [`Storage::work`].
     ///
     /// # Errors
@@ -322,6 +328,10 @@ impl<S: Storage> Format for S {
 
     fn by_values(&self) -> bool {
         S::BY_VALUES
+    }
+
+    fn host_version(&self) -> u32 {
+        S::HOST_VERSION
     }
 
     fn work(

@@ -216,15 +216,16 @@ pub fn on_host<'a, T: Scalar>(
 ) -> Measurement {
     let csr = csr.into();
     let outcome = Outcome::of(time(csr, candidate, target, protocol));
+    let candidate = candidate.to_string();
     Measurement {
         fingerprint: Fingerprint::of(csr.pattern()),
-        candidate: candidate.to_string(),
+        provenance: Provenance::host(&candidate),
+        candidate,
         device: target.device.name.clone(),
         threads: rayon::current_num_threads() as u32,
         precision: T::PRECISION,
         basis: target.basis,
         protocol: *protocol,
-        provenance: Provenance::host(),
         inputs: None,
         outcome,
     }

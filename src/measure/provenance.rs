@@ -1,8 +1,10 @@
 //! Where and when a measurement was taken, and by which code: what makes it comparable.
 //!
-//! `kernels` names what ran and its hash, `name=hash` with commas between: `host` (the sources of
-//! the host products), a `.cu` image, `cusparse` (its version), or `all` (every image) where a
-//! candidate failed before it launched anything.
+//! `kernels` names what ran and its identity, `name=identity` with commas between: `host.csr` (a
+//! format's product on a host, by [`Storage::HOST_VERSION`](crate::format::Storage::HOST_VERSION)), a
+//! `.cu` image (by a hash), `cusparse` (its version), or `all` (every image) where a candidate failed
+//! before it launched anything. Records of a host that were taken before formats had versions say
+//! `host` and a hash of source text: those are stale.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::State;
 use crate::device::Kind;
+use crate::format;
 
 /// Where, when and by what a measurement was taken; part of every record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -41,9 +44,9 @@ impl Provenance {
         Provenance { state, ..self }
     }
 
-    /// Of a product on this host, over rayon's current threads.
-    pub fn host() -> Self {
-        Provenance::now(host_driver(), host_kernels()).with_state(State::of_host())
+    /// Of a product by this candidate, given as text, on this host, over rayon's current threads.
+    pub fn host(candidate: &str) -> Self {
+        Provenance::now(host_driver(), host_kernels(candidate)).with_state(State::of_host())
     }
 }
 
@@ -57,15 +60,18 @@ pub fn host_driver() -> String {
     format!("{model}, {} threads", rayon::current_num_threads())
 }
 
-/// What runs where a host multiplies.
-pub fn host_kernels() -> String {
-    format!("host={}", env!("ELLECT_HOST_KERNELS"))
+/// What runs where a host multiplies by this candidate, given as text.
+pub fn host_kernels(candidate: &str) -> String {
+    let name = format!("{HOST}.{}", candidate.split(':').next().unwrap_or_default());
+    let version = hash(&name).unwrap_or_default();
+    format!("{name}={version}")
 }
 
-/// Everything that may run on a device of this kind: of what was decided before anything ran.
-pub fn all_kernels(kind: Kind) -> String {
+/// Everything that may run where a device of this kind multiplies by this candidate, given as text: of
+/// what was decided before anything ran.
+pub fn all_kernels(kind: Kind, candidate: &str) -> String {
     match kind {
-        Kind::Host => host_kernels(),
+        Kind::Host => host_kernels(candidate),
         Kind::Gpu => hash(ALL).map_or_else(String::new, |hash| format!("{ALL}={hash}")),
     }
 }
@@ -86,6 +92,12 @@ pub(crate) fn gpu_kernels<'a>(names: impl Iterator<Item = &'a str>) -> String {
 /// The name that stands for every image that candidates run.
 const ALL: &str = "all";
 
+/// The name that stands for products on a host, before a dot and the format.
+const HOST: &str = "host";
+
+/// The identity of what this program does not have.
+const GONE: &str = "gone";
+
 /// How images begin that they do not.
 const FEATURES: &str = "features";
 
@@ -100,9 +112,13 @@ pub fn kernels_now(stored: &str) -> Option<String> {
 }
 
 fn hash(name: &str) -> Option<String> {
+    if let Some(format) = name.strip_prefix(HOST).and_then(|rest| rest.strip_prefix('.')) {
+        let format = format::find(format);
+        return Some(format.map_or_else(|_| GONE.into(), |f| f.host_version().to_string()));
+    }
     match name {
         "" => Some("unknown".into()),
-        "host" => Some(env!("ELLECT_HOST_KERNELS").into()),
+        HOST => Some(GONE.into()),
         "cusparse" => cusparse_version(),
         _ if ellect_kernels::IMAGES.is_empty() => None,
         ALL => {
@@ -112,7 +128,7 @@ fn hash(name: &str) -> Option<String> {
             runs.for_each(|image| all.update(image.hash.as_bytes()));
             Some(format!("{:016x}", all.digest()))
         }
-        name => Some(ellect_kernels::find(name).map_or("gone", |image| image.hash).into()),
+        name => Some(ellect_kernels::find(name).map_or(GONE, |image| image.hash).into()),
     }
 }
 
@@ -132,9 +148,15 @@ mod tests {
 
     #[test]
     fn the_kernels_of_this_host_are_those_of_this_program() {
-        let here = host_kernels();
-        assert_eq!(kernels_now(&here).as_deref(), Some(here.as_str()));
-        assert_ne!(kernels_now("host=0"), Some("host=0".into()));
+        for format in format::FORMATS {
+            let here = host_kernels(&format!("{}:hack=32", format.name()));
+            assert_eq!(here, format!("host.{}={}", format.name(), format.host_version()));
+            assert_eq!(kernels_now(&here).as_deref(), Some(here.as_str()));
+        }
+        assert_ne!(kernels_now("host.csr=0"), Some("host.csr=0".into()));
+        assert_eq!(kernels_now("host.nosuch=1").as_deref(), Some("host.nosuch=gone"));
+        let by_text = "host=fe910c4864d25b3d";
+        assert_ne!(kernels_now(by_text).as_deref(), Some(by_text), "hashes of text are stale");
         assert_ne!(kernels_now(""), Some(String::new()), "what is unknown never matches");
     }
 

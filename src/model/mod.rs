@@ -21,6 +21,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::choose::{CSR, Known, Stays};
+use crate::compress;
 use crate::cost::TERMS;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -174,7 +175,7 @@ impl Model {
         let plain;
         let text = match text.starts_with(&ZSTD) {
             true => {
-                plain = zstd::decode_all(text).map_err(|e| LoadFault::Text(e.to_string()))?;
+                plain = compress::decode(text).map_err(|e| LoadFault::Text(e.to_string()))?;
                 plain.as_slice()
             }
             false => text,
@@ -206,7 +207,7 @@ impl Model {
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let io = |source| Error::Io { what: "compressing a model".into(), source };
         let text = serde_json::to_vec(self).map_err(|error| io(error.into()))?;
-        zstd::encode_all(text.as_slice(), LEVEL).map_err(io)
+        compress::encode(&text, LEVEL).map_err(io)
     }
 
     /// The model in the folder `models` of a data folder, or else the one that ships; of a device that

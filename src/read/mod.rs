@@ -14,9 +14,11 @@
 //! used, and memory is taken for entries that were read, not for those that were announced.
 //! Every fault is an [`Error::Input`] or [`Error::Limit`] with its line, byte or array element.
 
+#[cfg_attr(not(feature = "read-archives"), path = "decoders_none.rs")]
+mod decoders;
 mod json;
 mod matrix_market;
-mod npy;
+#[cfg_attr(not(feature = "read-archives"), path = "npz_none.rs")]
 mod npz;
 mod triplets;
 
@@ -145,16 +147,8 @@ fn layer<'a, T: Scalar>(
         Content::Gzip | Content::Zstd if layers_left == 0 => Err(Error::input(format!(
             "the matrix is compressed more than {MAX_LAYERS} times; decompress it first"
         ))),
-        Content::Gzip => {
-            layer(Box::new(flate2::read::MultiGzDecoder::new(source)), limits, layers_left - 1)
-        }
-        Content::Zstd => {
-            let mut decoder = zstd::Decoder::new(source).map_err(io_error)?;
-            // A frame claims its window, of up to 128 MiB, in a few bytes.
-            let window = limits.bytes.max(1).ilog2() + 1;
-            decoder.window_log_max(window.clamp(23, 27)).map_err(io_error)?;
-            layer(Box::new(decoder), limits, layers_left - 1)
-        }
+        Content::Gzip => layer(decoders::gzip(source)?, limits, layers_left - 1),
+        Content::Zstd => layer(decoders::zstd(source, limits)?, limits, layers_left - 1),
     }
 }
 

@@ -11,17 +11,19 @@
 //! Values are f32, f64, integers or booleans, indices 32- or 64-bit integers, of either byte order.
 //! Entries stored twice are summed. Further arrays are passed over.
 
+mod npy;
+
 use std::io::{Read, Seek};
 
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::npy::Header;
 use super::triplets::{Symmetry, Triplets};
 use super::{Limits, excerpt, io_error, too_many_bytes};
 use crate::csr::Csr;
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
+use npy::Header;
 
 const NOT_WHOLE: &str = "it must be a whole number and not negative";
 

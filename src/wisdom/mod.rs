@@ -1,6 +1,6 @@
 //! Wisdom: measurements that are remembered.
 //!
-//! Two layers: what ships with the program, read-only, below the user's own database, a folder
+//! Two layers: what ships with the program (`shards`), read-only, below the user's own database, a folder
 //! `wisdom` under the data folder. Each holds two trees:
 //!
 //! - *structures*: fingerprint -> [`StructureRecord`];
@@ -23,11 +23,13 @@
 
 mod lines;
 mod record;
+mod shards;
+#[cfg_attr(not(feature = "wisdom"), path = "store_none.rs")]
 mod store;
 mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::{self, BufRead, Write};
+use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -39,6 +41,8 @@ use crate::measure::{Measurement, Outcome};
 use crate::scalar::Precision;
 use lines::Line;
 pub use record::{Record, StructureRecord};
+pub use shards::{Merged, merge};
+use shards::{SHIPPED, Shards};
 use store::{Batch, Store, Tree};
 
 /// What measurements are asked for.
@@ -140,41 +144,17 @@ struct Shipped {
     measurements: BTreeMap<String, Measurement>,
 }
 
-/// What ships: JSON lines, compressed with zstd, and the fingerprints that they are of, in order:
-/// the lines are read where one of these is asked for.
-static SHIPPED: (&[u8], &[&str]) = (
-    include_bytes!("../../models/wisdom.jsonl.zst"),
-    include!(concat!(env!("OUT_DIR"), "/fingerprints.rs")),
-);
-
-/// Calls `each` with the records among compressed lines, those alone that name a matrix where one is
-/// given. Bad lines are left out: a test reads all that ships.
-fn each_packed(compressed: &[u8], of: Option<&str>, mut each: impl FnMut(Record)) {
-    let named = of.map(|fingerprint| format!("\"{fingerprint}\""));
-    let finder = named.as_ref().map(memchr::memmem::Finder::new);
-    let Ok(decoder) = zstd::Decoder::new(compressed) else { return };
-    let mut reader = io::BufReader::with_capacity(1 << 17, decoder);
-    while let Ok(Some(line)) = lines::next(&mut reader) {
-        let Line::Whole(line) = line else { continue };
-        let wanted = finder.as_ref().is_none_or(|finder| finder.find(&line).is_some());
-        if let Some(record) = Some(line).filter(|_| wanted).and_then(|l| Record::parse(&l).ok()) {
-            each(record);
-        }
-    }
-}
-
 impl Shipped {
-    fn of(compressed: &[u8], fingerprint: &str) -> Self {
+    fn of(records: Vec<Record>) -> Self {
         let mut shipped = Shipped::default();
-        each_packed(compressed, Some(fingerprint), |record| match record {
-            Record::Structure(structure) if structure.fingerprint.to_string() == fingerprint => {
-                shipped.structure = Some(structure);
+        for record in records {
+            match record {
+                Record::Structure(structure) => shipped.structure = Some(structure),
+                Record::Measurement(measured) => {
+                    shipped.measurements.insert(record::key_of(&measured), *measured);
+                }
             }
-            Record::Structure(_) => {}
-            Record::Measurement(measured) => {
-                shipped.measurements.insert(record::key_of(&measured), *measured);
-            }
-        });
+        }
         shipped
     }
 }
@@ -182,9 +162,8 @@ impl Shipped {
 /// The layers of remembered measurements.
 #[derive(Debug)]
 pub struct Wisdom {
-    compressed: &'static [u8],
-    fingerprints: &'static [&'static str],
-    /// What was read of `compressed`, by matrix.
+    shards: Shards,
+    /// What was read of `shards`, by matrix.
     shipped: Mutex<HashMap<Fingerprint, Arc<OnceLock<Arc<Shipped>>>>>,
     own: Option<Store>,
 }
@@ -215,22 +194,22 @@ impl Wisdom {
         }
     }
 
-    fn over(
-        (compressed, fingerprints): (&'static [u8], &'static [&'static str]),
-        own: Option<Store>,
-    ) -> Self {
-        Wisdom { compressed, fingerprints, shipped: Mutex::default(), own }
+    fn over(shards: Shards, own: Option<Store>) -> Self {
+        Wisdom { shards, shipped: Mutex::default(), own }
     }
 
-    /// What ships of this matrix, if anything. One pass over all that ships, kept.
+    /// What ships of this matrix, if anything: its shard is decompressed once, and what it says of the
+    /// matrix is kept.
     fn shipped_of(&self, fingerprint: Fingerprint) -> Option<Arc<Shipped>> {
-        let name = fingerprint.to_string();
-        self.fingerprints.binary_search(&name.as_str()).ok()?;
+        if !self.shards.hold(fingerprint) {
+            return None;
+        }
         let mut shipped = self.shipped.lock().unwrap_or_else(PoisonError::into_inner);
         let own = Arc::clone(shipped.entry(fingerprint).or_default());
         drop(shipped);
         // Others go on while this one is read.
-        Some(Arc::clone(own.get_or_init(|| Arc::new(Shipped::of(self.compressed, &name)))))
+        let read = || Arc::new(Shipped::of(self.shards.records_of(fingerprint)));
+        Some(Arc::clone(own.get_or_init(read)))
     }
 
     fn own(&self) -> Result<&Store> {
@@ -365,10 +344,10 @@ impl Wisdom {
         })
     }
 
-    /// Calls `each` with every record that ships with the program, in the order of its lines:
+    /// Calls `each` with every record that ships with the program, shard by shard: of each shard the
     /// structures first.
     pub fn each_shipped(&self, each: impl FnMut(Record)) {
-        each_packed(self.compressed, None, each);
+        self.shards.each(each);
     }
 
     fn scan(&self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
@@ -596,5 +575,5 @@ fn readable(key: &[u8]) -> String {
     String::from_utf8_lossy(key).replace(|c: char| c.is_control(), " ")
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "wisdom", feature = "zstd"))]
 mod tests;

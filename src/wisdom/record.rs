@@ -134,6 +134,14 @@ impl Record {
         }
     }
 
+    /// Fingerprint of the matrix that it is of.
+    pub fn fingerprint(&self) -> Fingerprint {
+        match self {
+            Record::Structure(structure) => structure.fingerprint,
+            Record::Measurement(measurement) => measurement.fingerprint,
+        }
+    }
+
     /// The key that it is kept under: one record each.
     pub(super) fn key(&self) -> String {
         match self {

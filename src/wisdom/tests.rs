@@ -1,9 +1,10 @@
 //! Tests of layers, keys, import and pruning.
 
+use super::shards::tests::shipping;
 use super::*;
 use crate::choose::{Effort, Workload};
 use crate::measure::Protocol;
-use crate::measure::provenance::{host_driver, host_kernels};
+use crate::measure::provenance::{host_driver, host_kernels as kernels_of};
 use crate::{Csr, Tuner, device};
 
 const FINGERPRINT: &str = "0123456789abcdef0123456789abcdef";
@@ -30,6 +31,10 @@ fn structure_line(source: &str) -> String {
     .replace('\n', " ")
 }
 
+fn host_kernels() -> String {
+    kernels_of("csr")
+}
+
 fn here(taken_at: u64, spmv_s: f64) -> String {
     line(&host_driver(), &host_kernels(), taken_at, spmv_s)
 }
@@ -49,11 +54,6 @@ fn asked(wisdom: &Wisdom) -> Answer {
 fn time_s(answer: &Answer) -> f64 {
     let Answer::Known(measurement) = answer else { panic!("{answer:?}") };
     measurement.cost().expect("timed").spmv_s
-}
-
-fn shipping(lines: &[String]) -> (&'static [u8], &'static [&'static str]) {
-    let packed = zstd::encode_all(lines.join("\n").as_bytes(), 1).expect("memory");
-    (Box::leak(packed.into_boxed_slice()), &[FINGERPRINT])
 }
 
 fn open(folder: &tempfile::TempDir) -> Wisdom {
@@ -84,14 +84,6 @@ fn the_users_own_records_lie_over_those_that_ship() {
 }
 
 #[test]
-fn all_that_ships_is_valid() {
-    let text = zstd::decode_all(SHIPPED.0).expect("compressed with zstd");
-    for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-        Record::parse(line).expect("a valid record");
-    }
-}
-
-#[test]
 fn a_record_of_another_key_is_not_used_and_the_answer_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
     let wisdom = open(&folder);
@@ -106,7 +98,7 @@ fn a_record_of_another_key_is_not_used_and_the_answer_says_why() {
     let driver = stale(line("old", &host_kernels(), 1, 1.0));
     assert_eq!((driver.what, driver.stored.as_str()), ("driver", "old"));
     assert_eq!(driver.now, host_driver());
-    let kernels = stale(line(&host_driver(), "host=0", 1, 1.0));
+    let kernels = stale(line(&host_driver(), "host.csr=0", 1, 1.0));
     assert_eq!((kernels.what, kernels.now), ("kernels", host_kernels()));
     assert_eq!(stale(line(&host_driver(), "", 1, 1.0)).what, "kernels");
     let now = Protocol::default().version;

@@ -1,6 +1,7 @@
 //! Model cards: how a model was made, how well it chooses, and where it fails.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use ellect::Precision;
 use ellect::model::AtSight;
 
 use crate::case::{Case, best_s, least};
@@ -33,7 +34,7 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
             all.best_over_chosen, all.cases, all.worst
         );
     }
-    text += "\n\n";
+    text += &format!("\n\n{}\n\n", how_to_plot(&model.device, model.precision));
     text += &format!(
         "| | |\n|---|---|\n| schema | {} |\n| data hash | {} |\n| seed | {} |\n| commit | {} |\n\
          | features | {} |\n| formats | {} |\n\n",
@@ -86,6 +87,14 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
         + &at_sight(&model.sight)
 }
 
+/// The command that draws the plots of a model.
+fn how_to_plot(device: &str, precision: Precision) -> String {
+    format!(
+        "Regret, predictions and winning formats are drawn by `ellect evaluate --quick --device \
+         {device} --precision {precision} --plots DIR`."
+    )
+}
+
 /// The trees of what is taken without a look, where there are any.
 fn at_sight(sight: &[AtSight]) -> String {
     if sight.is_empty() {
@@ -120,17 +129,19 @@ fn worst<'a>(cases: &'a [Case], predicted: &'a [Predicted]) -> Vec<Miss<'a>> {
     all
 }
 
-/// The plots of a model, each with the word that its file is named by.
+/// Draws regret, predictions and winners of a model that is predicted with, each with the word that its
+/// file is named by; cases are of one device and precision.
 ///
 /// # Errors
-/// What the drawing library and linfa say.
+/// No cases, and what the drawing library and linfa say.
 pub fn plots(
     cases: &[Case],
-    trained: &Trained,
+    predicted: &[Predicted],
     settings: &Settings,
 ) -> Result<Vec<(&'static str, String)>> {
-    let of = format!("{} in {}", trained.model.device, trained.model.precision);
-    let rules = rules(cases, &trained.predicted, settings)?;
+    let first = cases.first().context("there are no cases to draw")?;
+    let of = format!("{} in {}", first.device, first.precision);
+    let rules = rules(cases, predicted, settings)?;
     let large = |case: &&Case| is_large(case);
     let winners = match cases.iter().any(|case| large(&case)) {
         true => plot::winners(
@@ -141,10 +152,7 @@ pub fn plots(
     };
     Ok(vec![
         ("regret", plot::regret(&format!("Regret of rules, {of}"), cases, &rules)?),
-        (
-            "predictions",
-            plot::predictions(&format!("Predictions, {of}"), cases, &trained.predicted)?,
-        ),
+        ("predictions", plot::predictions(&format!("Predictions, {of}"), cases, predicted)?),
         ("winners", winners?),
     ])
 }

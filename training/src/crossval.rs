@@ -104,6 +104,10 @@ impl<'a> Fold<'a> {
     }
 }
 
+/// Predictions of every case by a model of this plan that saw the cases outside its fold.
+///
+/// # Errors
+/// The learner's.
 pub fn split_by(folds: &[Fold<'_>], plan: Plan, settings: &Settings) -> Result<Vec<Predicted>> {
     if folds.len() < 2 {
         bail!(ONE_FAMILY);

@@ -183,7 +183,7 @@ fn for_few_products_prepare_stays_in_csr_where_the_rules_say_so() {
         operator.choice().expect("a choice was made").clone()
     };
     let stay = prepared(&few);
-    assert_eq!((stay.choice.to_string().as_str(), stay.ranking.len()), ("csr", 1));
+    assert_eq!((stay.candidate.to_string().as_str(), stay.ranking.len()), ("csr", 1));
     assert_eq!((stay.fingerprint, stay.features.get("nnz")), (None, Some(csr.nnz() as f64)));
     assert!(stay.explanation[0].contains("where spmvs < 500, looking closer"), "{stay:?}");
     assert_eq!(prepared(&workload), choice);
@@ -252,7 +252,7 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
         operator.choice().expect("a choice was made").clone()
     };
     let stay = choice("stencil5", 1000);
-    assert_eq!((stay.choice.to_string().as_str(), stay.fingerprint), ("csr", None));
+    assert_eq!((stay.candidate.to_string().as_str(), stay.fingerprint), ("csr", None));
     let told = "where reading_share < 0.01 and row_nnz_max < 9, it takes less";
     assert!(stay.explanation[1].contains(told), "{:?}", stay.explanation);
     // One row is long, or reading their lengths takes as long as the only product; or the columns of
@@ -266,7 +266,7 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     let at_once = choice("stencil5", 10_000);
     let names: Vec<_> = at_once.ranking.iter().map(|r| r.candidate.to_string()).collect();
     assert_eq!(names, [PCSR, "cusparse:alg=csr_alg1", "csr"]);
-    assert!(at_once.ranking[0].convert_us > 0.0 && at_once.fingerprint.is_none());
+    assert!(at_once.ranking[0].convert_s > 0.0 && at_once.fingerprint.is_none());
     assert!(at_once.explanation[0].contains("converted at once"), "{:?}", at_once.explanation);
 }
 
@@ -280,7 +280,7 @@ fn reports_cards_and_plots_show_how_well_the_model_chooses() {
     assert!(report.rows.iter().all(all));
     assert!(report.markdown().contains("| always csr |"));
     assert!(card::card(cases, trained, &report).contains("## Worst choices"));
-    let plots = card::plots(cases, trained, &settings).expect("they are drawn");
+    let plots = card::plots(cases, &trained.predicted, &settings).expect("they are drawn");
     assert!(plots.iter().all(|(_, svg)| svg.starts_with("<svg") && svg.ends_with("</svg>\n")));
 }
 

@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_table_says_where_its_records_come_from() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/results/h200.jsonl");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/results/h200.jsonl.zst");
         let records = recorded(&path, 0).expect("the records that ship");
         let text = head(&records, "abc1234");
         let first = text.lines().next().expect("a line");
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn records_are_compared_with_csr_of_their_own_run() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/results/h200.jsonl");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/results/h200.jsonl.zst");
         let records = recorded(&path, 0).expect("the records that ship");
         let of = |name: &str| {
             let found = records.iter().find(|record| record.measurement.candidate == name);

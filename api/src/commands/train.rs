@@ -19,6 +19,7 @@ use ellect_training::corpus::{self, Families, Ones};
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::plan::Plan;
 use ellect_training::profile::{self, Fitted};
+use ellect_training::crossval::{Predicted, cross_validate};
 use ellect_training::train::{of_precision, with_by_features};
 use ellect_training::{Case, Records, Report, Settings, card};
 
@@ -71,6 +72,9 @@ pub struct Fit {
     /// The folder that models are written to [default: models in the data folder, where they are used]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Draw regret, predictions and winning formats as SVG files in this folder
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Revision of this program to note in the models
     #[arg(long, default_value = "", value_name = "TEXT")]
     commit: String,
@@ -130,7 +134,7 @@ pub struct Evaluate {
     models: Option<PathBuf>,
     /// Learn nothing: score the models of --models, or those that ship, as they are, on records that
     /// they did not learn from; of those that ship, matrices that ship with them are left out
-    #[arg(long, requires = "records")]
+    #[arg(long, requires = "records", conflicts_with = "plots")]
     as_is: bool,
     /// Leave out how classes never seen are predicted, which takes a model (and a profile, where it
     /// was fitted) for each class
@@ -228,7 +232,7 @@ fn own(home: &Home) -> Result<Records> {
     Ok(records)
 }
 
-/// Fits, scores and writes the models of these records of a device, with their cards and plots.
+/// Fits, scores and writes the models of these records of a device, with their cards.
 pub fn fit_all(
     records: Records,
     device: Device,
@@ -262,11 +266,22 @@ pub fn fit_all(
         };
         write(name.clone(), &model.bytes()?)?;
         write(format!("{stem}.md"), card::card(&cases, &trained, &report).as_bytes())?;
-        for (plot, svg) in card::plots(&cases, &trained, &settings)? {
-            write(format!("{stem}-{plot}.svg"), svg.as_bytes())?;
-        }
+        draw(fit, &cases, &trained.predicted, &settings)?;
         working.finish_and_clear();
         print(&format!("{}: {plan}\n\n{}\n", out.join(name).display(), report.markdown()))?;
+    }
+    Ok(())
+}
+
+/// Draws the plots of a model where a folder is named for them.
+fn draw(fit: &Fit, cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<()> {
+    let (Some(folder), Some(first)) = (&fit.plots, cases.first()) else { return Ok(()) };
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let name = model::file_name(&first.device, first.precision);
+    let stem = name.trim_end_matches(".json.zst");
+    for (plot, svg) in card::plots(cases, predicted, settings)? {
+        let path = folder.join(format!("{stem}-{plot}.svg"));
+        write_file(&path, |out| Ok(out.write_all(svg.as_bytes())?))?;
     }
     Ok(())
 }
@@ -325,15 +340,18 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
                 "no model of {} in {precision} ships; --models DIR names a folder of others",
                 input.device
             ),
-            (Some(model), false) => {
-                let plan = Plan::of(&model)?;
-                let mut report = ellect_training::evaluate(&cases, plan, &settings, unseen)?;
-                report.compare(&model.scores);
+            (model, false) => {
+                let plan = match &model {
+                    Some(model) => Plan::of(model)?,
+                    None => ellect_training::train(&cases, &settings)?.plan,
+                };
+                let predicted = cross_validate(&cases, plan, &settings)?;
+                draw(&evaluate.fit, &cases, &predicted, &settings)?;
+                let mut report = report(&cases, &predicted, plan, &settings, unseen)?;
+                if let Some(model) = model {
+                    report.compare(&model.scores);
+                }
                 report
-            }
-            (None, false) => {
-                let plan = ellect_training::train(&cases, &settings)?.plan;
-                ellect_training::evaluate(&cases, plan, &settings, unseen)?
             }
         });
         working.finish_and_clear();

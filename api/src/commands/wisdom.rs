@@ -10,7 +10,7 @@ use ellect::format::Basis;
 use ellect::measure::{Measurement, Meter, Outcome, Protocol};
 use ellect::units::time;
 use ellect::wisdom::{Record, StructureRecord, Wanted, Wisdom};
-use ellect::{Fingerprint, Precision};
+use ellect::{Fingerprint, Precision, wisdom};
 use serde::Serialize;
 
 use super::Answer;
@@ -35,6 +35,10 @@ pub enum Command {
         /// The file to write [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Merge the records into the shards in this folder instead, models/wisdom for what ships:
+        /// only shards that gain records are written
+        #[arg(long, value_name = "DIR", conflicts_with = "output")]
+        shards: Option<PathBuf>,
     },
     /// Take over records, as `export` and `measure --json` write them; bad lines are told and
     /// skipped, exit code 1 where all are bad
@@ -89,7 +93,8 @@ pub fn run(command: &Command, data: &Path) -> Result<Answer> {
     let wisdom = Wisdom::open(data)?;
     match command {
         Command::List { filter, form } => list(&wisdom, filter, *form),
-        Command::Export { output } => export(&wisdom, output.as_deref()),
+        Command::Export { shards: Some(folder), .. } => export_to_shards(&wisdom, folder),
+        Command::Export { output, shards: None } => export(&wisdom, output.as_deref()),
         Command::Import { file, join, form } => import(&wisdom, file, *join, *form),
         Command::Verify { form } => verify(&wisdom, *form),
         Command::Prune { device, matrix, all, form } => {
@@ -212,6 +217,18 @@ fn export(wisdom: &Wisdom, output: Option<&Path>) -> Result<Answer> {
         }
     };
     note(&format!("{written} records exported"));
+    Ok(Answer::Yes)
+}
+
+fn export_to_shards(wisdom: &Wisdom, folder: &Path) -> Result<Answer> {
+    let mut records = Vec::new();
+    wisdom.each(|record| {
+        records.push(record);
+        Ok(())
+    })?;
+    let merged = wisdom::merge(folder, records)?;
+    let written = merged.written.len();
+    note(&format!("{} records new or newer, {written} shards written", merged.taken));
     Ok(Answer::Yes)
 }
 

@@ -344,6 +344,7 @@ mod tests {
             Plan::new(&structure, &candidate.params, &target).expect("it suits")
         };
         assert!(plan("ehyb:part=window").inside as f64 > 0.85 * csr.nnz() as f64);
+        #[cfg(feature = "metis")]
         assert!(plan("ehyb:part=metis").inside as f64 > 0.85 * csr.nnz() as f64);
     }
 }

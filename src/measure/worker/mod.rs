@@ -262,7 +262,10 @@ impl Worker {
             precision: T::PRECISION,
             basis: target.basis,
             protocol: *protocol,
-            provenance: Provenance::now(self.driver.clone(), all_kernels(self.device.kind)),
+            provenance: Provenance::now(
+                self.driver.clone(),
+                all_kernels(self.device.kind, candidate),
+            ),
             inputs: None,
             outcome: Outcome::Failed { reason },
         })

@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
             protocol,
             provenance: Provenance::now(
                 tuning.meter.driver().unwrap_or_default(),
-                all_kernels(target.device.kind),
+                all_kernels(target.device.kind, &candidate.to_string()),
             ),
             inputs: inputs.map(|inputs| Box::new(inputs.clone())),
             outcome,

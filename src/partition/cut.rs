@@ -1,0 +1,37 @@
+//! METIS (feature `metis`; without it, `cut_none.rs` takes this module's place).
+
+use std::sync::{Mutex, PoisonError};
+
+use metis::option::Seed;
+use metis::{Graph as MetisGraph, Idx};
+
+use crate::format::Refusal;
+use crate::reorder::Graph;
+
+/// METIS keeps its random state in a static: one call at a time gives the same answer again.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The part of each vertex of a graph with edges, as METIS cuts it k-way.
+///
+/// # Errors
+/// [`Refusal`] where the graph has more edges than METIS's 32-bit indices count.
+pub(super) fn parts_of_rows(graph: &Graph, parts: usize) -> Result<Vec<usize>, Refusal> {
+    let edges = graph.neighbours.len();
+    if Idx::try_from(edges).is_err() {
+        return Err(Refusal::new(format!(
+            "its graph has {edges} edges in both directions, METIS takes {}",
+            Idx::MAX
+        )));
+    }
+    let first: Vec<Idx> = graph.first.iter().map(|&i| i as Idx).collect();
+    let neighbours: Vec<Idx> = graph.neighbours.iter().map(|&i| i as Idx).collect();
+    let mut part = vec![0; first.len() - 1];
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let failed = |error: &dyn std::fmt::Display| Refusal::new(format!("METIS: {error}"));
+    MetisGraph::new(1, parts as Idx, &first, &neighbours)
+        .map_err(|error| failed(&error))?
+        .set_option(Seed(1))
+        .part_kway(&mut part)
+        .map_err(|error| failed(&error))?;
+    Ok(part.into_iter().map(|part| part as usize).collect())
+}

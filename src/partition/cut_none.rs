@@ -1,0 +1,26 @@
+//! Takes the place of `cut.rs` in a build without the feature `metis`: refuses.
+
+use crate::format::Refusal;
+use crate::reorder::Graph;
+
+/// Refuses.
+///
+/// # Errors
+/// Always, with the name of the feature.
+pub(super) fn parts_of_rows(_graph: &Graph, _parts: usize) -> Result<Vec<usize>, Refusal> {
+    Err(Refusal::new("this build of ellect has no METIS: enable its feature `metis`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::format::Refusal;
+    use crate::{Csr, partition};
+
+    #[test]
+    fn without_metis_a_partition_is_refused_with_the_name_of_the_feature() {
+        let csr = Csr::<f64>::from_triplets(2, 2, [(0, 1, 1.0)]).expect("in range");
+        let refusal: Refusal = partition::metis(csr.pattern(), 2, 1).expect_err("it is not built");
+        assert!(refusal.to_string().contains("feature `metis`"), "{refusal}");
+        assert!(partition::metis(csr.pattern(), 1, 2).is_ok(), "one part needs no METIS");
+    }
+}

@@ -1,0 +1,19 @@
+//! Takes the place of `npz.rs` in a build without the feature `read-archives`: refuses.
+
+use std::io::{Read, Seek};
+
+use super::Limits;
+use crate::csr::Csr;
+use crate::error::{Error, Result};
+use crate::scalar::Scalar;
+
+/// Refuses.
+///
+/// # Errors
+/// Always, with the name of the feature.
+pub(super) fn read<T: Scalar>(_source: impl Read + Seek, _limits: &Limits) -> Result<Csr<T>> {
+    Err(Error::input(
+        "the input is a SciPy .npz archive, which this build of ellect does not read: write the \
+         matrix with scipy.io.mmwrite, or enable the feature `read-archives`",
+    ))
+}

@@ -1,0 +1,308 @@
+//! The wisdom that ships: 64 shards, each with the records of the matrices whose fingerprints begin
+//! with the same six bits.
+//!
+//! A shard is the file `models/wisdom/XX.jsonl.zst`; XX is those six bits, `00` to `3f`. So a new
+//! measuring run rewrites only the shards of its matrices, and a question reads only one of them.
+//! `zstd -dc` prints its lines. Byte by byte, numbers in little-endian order:
+//!
+//! ```text
+//!  0       4  184d2a50 (hexadecimal): a zstd frame that decoders skip
+//!  4       4  n, bytes of the index
+//!  8       n  index: fingerprints of the shard's records, 16 bytes each, ascending
+//!  8 + n      one zstd frame: JSON lines, structures before measurements, each kind sorted as text
+//! ```
+//!
+//! The index answers for a matrix that does not ship without decompressing anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use super::record::{self, Record};
+use crate::compress;
+use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
+
+/// The shards of this program: names of files and their bytes, sorted by name.
+pub(super) static SHIPPED: Shards = Shards(include!(concat!(env!("OUT_DIR"), "/wisdom.rs")));
+
+/// Ending of a shard's file.
+const ENDING: &str = ".jsonl.zst";
+
+/// Level of compression: shards are written once and read often.
+const LEVEL: i32 = 19;
+
+/// Begins a zstd frame that decoders skip.
+const SKIPPED: [u8; 4] = 0x184d_2a50_u32.to_le_bytes();
+
+/// Bytes of a fingerprint in the index.
+const PRINT_BYTES: usize = 16;
+
+/// Names of shards and their bytes, sorted by name.
+#[derive(Clone, Copy)]
+pub(super) struct Shards(pub &'static [(&'static str, &'static [u8])]);
+
+impl std::fmt::Debug for Shards {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} shards", self.0.len())
+    }
+}
+
+impl Shards {
+    /// The compressed lines that this matrix is among; `None` where it does not ship.
+    fn frame_of(self, fingerprint: Fingerprint) -> Option<&'static [u8]> {
+        let name = name_of(fingerprint);
+        let at = self.0.binary_search_by_key(&name.as_str(), |(name, _)| name).ok()?;
+        let (index, frame) = split(self.0[at].1)?;
+        index
+            .binary_search_by_key(&fingerprint.bits(), |print| u128::from_le_bytes(*print))
+            .ok()?;
+        Some(frame)
+    }
+
+    /// Whether records of this matrix ship; decompresses nothing.
+    pub fn hold(self, fingerprint: Fingerprint) -> bool {
+        self.frame_of(fingerprint).is_some()
+    }
+
+    /// The records of this matrix; its shard is decompressed.
+    pub fn records_of(self, fingerprint: Fingerprint) -> Vec<Record> {
+        let lines = self.frame_of(fingerprint).and_then(|frame| compress::decode(frame).ok());
+        let lines = lines.unwrap_or_default();
+        // Most lines are of other matrices: they are not parsed.
+        let name = fingerprint.to_string();
+        let finder = memchr::memmem::Finder::new(&name);
+        let named = lines.split(|&byte| byte == b'\n').filter(|line| finder.find(line).is_some());
+        let records = named.filter_map(|line| Record::parse(line).ok());
+        records.filter(|record| record.fingerprint() == fingerprint).collect()
+    }
+
+    /// Calls `each` with every record, shard by shard; lines that cannot be read are left out, and a
+    /// test reads all of them.
+    pub fn each(self, mut each: impl FnMut(Record)) {
+        for (_, shard) in self.0 {
+            let lines = split(shard).and_then(|(_, frame)| compress::decode(frame).ok());
+            let lines = lines.unwrap_or_default();
+            let records = lines.split(|&byte| byte == b'\n').map(Record::parse);
+            records.flatten().for_each(&mut each);
+        }
+    }
+}
+
+/// The name of the shard of a fingerprint.
+fn name_of(fingerprint: Fingerprint) -> String {
+    format!("{:02x}{ENDING}", fingerprint.bits() >> 122)
+}
+
+/// Index and compressed lines of a shard; `None` where it is none.
+fn split(shard: &[u8]) -> Option<(&[[u8; PRINT_BYTES]], &[u8])> {
+    let (bytes, rest) = shard.strip_prefix(&SKIPPED)?.split_first_chunk::<4>()?;
+    let (index, frame) = rest.split_at_checked(u32::from_le_bytes(*bytes) as usize)?;
+    let (index, []) = index.as_chunks::<PRINT_BYTES>() else { return None };
+    Some((index, frame))
+}
+
+/// What [`merge`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Records that are new or newer than those of the folder.
+    pub taken: u64,
+    /// Names of the shards that were written.
+    pub written: Vec<String>,
+}
+
+/// Adds records to the shards in `folder`; a shard that gains nothing is not written.
+///
+/// A measurement takes the place of an earlier one of the same matrix, device, precision, basis and
+/// candidate, whatever driver and kernels that one ran with; a structure is completed from the one
+/// that is there. The same records give the same bytes.
+///
+/// # Errors
+/// [`Error::Io`], and [`Error::Input`] where a shard of the folder is damaged.
+pub fn merge(folder: &Path, records: impl IntoIterator<Item = Record>) -> Result<Merged> {
+    let mut of_shard: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+    for record in records {
+        of_shard.entry(name_of(record.fingerprint())).or_default().push(record);
+    }
+    let mut merged = Merged::default();
+    for (name, records) in of_shard {
+        let path = folder.join(&name);
+        let mut shard = Contents::read(&path)?;
+        let taken = records.into_iter().map(|record| u64::from(shard.add(record))).sum::<u64>();
+        if taken > 0 {
+            shard.write(&path)?;
+            merged.taken += taken;
+            merged.written.push(name);
+        }
+    }
+    Ok(merged)
+}
+
+/// A shard in memory: each record with its line, by what it is of.
+#[derive(Default)]
+struct Contents(BTreeMap<String, (Record, Vec<u8>)>);
+
+impl Contents {
+    /// Reads a shard; where there is no file, it is empty.
+    fn read(path: &Path) -> Result<Self> {
+        let io = |source| Error::Io { what: path.display().to_string(), source };
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(error) => return Err(io(error)),
+        };
+        let damaged = |why: &str| Error::input(format!("shard {}: {why}", path.display()));
+        let (_, frame) = split(&bytes).ok_or_else(|| damaged("it has no index of fingerprints"))?;
+        let lines = compress::decode(frame).map_err(io)?;
+        let mut contents = Contents::default();
+        for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            let record = Record::parse(line).map_err(|why| damaged(&why))?;
+            contents.0.insert(identity(&record), (record, line.to_vec()));
+        }
+        Ok(contents)
+    }
+
+    /// Adds a record; whether it changed anything.
+    fn add(&mut self, record: Record) -> bool {
+        let key = identity(&record);
+        let record = match (self.0.get(&key), record) {
+            (Some((Record::Measurement(there), _)), Record::Measurement(new))
+                if new.provenance.taken_at <= there.provenance.taken_at =>
+            {
+                return false;
+            }
+            (Some((Record::Structure(there), _)), Record::Structure(new)) => {
+                let both = new.with(there);
+                if both == *there {
+                    return false;
+                }
+                Record::Structure(both)
+            }
+            (_, record) => record,
+        };
+        let line = record.line();
+        self.0.insert(key, (record, line));
+        true
+    }
+
+    /// The bytes of the file.
+    fn bytes(&self) -> std::io::Result<Vec<u8>> {
+        let prints: BTreeSet<u128> =
+            self.0.values().map(|(record, _)| record.fingerprint().bits()).collect();
+        let mut lines: Vec<(bool, &[u8])> = self
+            .0
+            .values()
+            .map(|(record, line)| (matches!(record, Record::Measurement(_)), line.as_slice()))
+            .collect();
+        lines.sort_unstable();
+        let text: Vec<u8> =
+            lines.into_iter().flat_map(|(_, line)| [line, b"\n"].concat()).collect();
+        let index: Vec<u8> = prints.into_iter().flat_map(u128::to_le_bytes).collect();
+        let length = (index.len() as u32).to_le_bytes();
+        Ok([&SKIPPED[..], &length, &index, &compress::encode(&text, LEVEL)?].concat())
+    }
+
+    /// Writes the file, whole or not at all.
+    fn write(&self, path: &Path) -> Result<()> {
+        let io = |source| Error::Io { what: path.display().to_string(), source };
+        let part = path.with_extension("part");
+        fs::write(&part, self.bytes().map_err(io)?).map_err(io)?;
+        fs::rename(&part, path).map_err(io)
+    }
+}
+
+/// What a record is of: a shard has one record of each.
+fn identity(record: &Record) -> String {
+    match record {
+        Record::Structure(structure) => structure.fingerprint.to_string(),
+        Record::Measurement(m) => {
+            let (precision, basis) = (m.precision.to_string(), m.basis.to_string());
+            record::prefix(m.fingerprint, [m.device.as_str(), &precision, &basis, &m.candidate])
+        }
+    }
+}
+
+#[cfg(all(test, feature = "zstd"))]
+pub(super) mod tests {
+    use super::*;
+
+    /// Shards that hold these lines.
+    pub fn shipping(lines: &[String]) -> Shards {
+        let folder = tempfile::tempdir().expect("a folder");
+        let records = lines.iter().map(|line| Record::parse(line.as_bytes()).expect("a record"));
+        let mut shards: Vec<(&'static str, &'static [u8])> = Vec::new();
+        for name in merge(folder.path(), records).expect("written").written {
+            let bytes = fs::read(folder.path().join(&name)).expect("a shard");
+            shards.push((name.leak(), bytes.leak()));
+        }
+        Shards(shards.leak())
+    }
+
+    fn structure(fingerprint: u128, source: &str) -> Record {
+        let line = format!(
+            r#"{{"kind":"structure","fingerprint":"{fingerprint:032x}","source":"{source}","family":"",
+            "nrows":3,"ncols":3,"nnz":4,"features":{{"nnz":4}}}}"#
+        );
+        Record::parse(line.as_bytes()).expect("a record")
+    }
+
+    /// Names of the shards in a folder and their bytes.
+    fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+        let file = |entry: std::io::Result<fs::DirEntry>| {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            (name, fs::read(&path).expect("readable"))
+        };
+        fs::read_dir(folder).expect("a folder").map(file).collect()
+    }
+
+    #[test]
+    fn only_shards_that_gain_records_are_written_and_order_does_not_matter() {
+        let (first, second) = (tempfile::tempdir().expect("a"), tempfile::tempdir().expect("b"));
+        let [low, high, next] = [1, u128::MAX, 2].map(|print| structure(print, "a"));
+        let all = [low.clone(), high.clone(), next.clone()];
+        let merged = merge(first.path(), all).expect("written");
+        assert_eq!((merged.taken, merged.written.len()), (3, 2));
+        for record in [next, high, low.clone()] {
+            merge(second.path(), [record]).expect("written");
+        }
+        let before = files(first.path());
+        assert_eq!(before.keys().collect::<Vec<_>>(), ["00.jsonl.zst", "3f.jsonl.zst"]);
+        assert_eq!(before, files(second.path()));
+        assert_eq!(merge(first.path(), [low]).expect("read"), Merged::default());
+        let merged = merge(first.path(), [structure(1, "b")]).expect("written");
+        assert_eq!((merged.taken, merged.written), (1, vec!["00.jsonl.zst".to_string()]));
+        let after = files(first.path());
+        assert_eq!(after["3f.jsonl.zst"], before["3f.jsonl.zst"]);
+        assert_ne!(after["00.jsonl.zst"], before["00.jsonl.zst"]);
+        fs::write(first.path().join("00.jsonl.zst"), b"no shard").expect("writable");
+        let error = merge(first.path(), [structure(1, "c")]).expect_err("it is damaged");
+        assert!(error.to_string().contains("00.jsonl.zst"), "{error}");
+    }
+
+    #[test]
+    fn all_that_ships_is_valid_sorted_and_in_its_shard() {
+        let mut records = 0;
+        for (name, shard) in SHIPPED.0 {
+            let (index, frame) = split(shard).expect("a shard");
+            let text = compress::decode(frame).expect("compressed with zstd");
+            let mut prints = BTreeSet::new();
+            let mut before = (false, [].as_slice());
+            for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+                let record = Record::parse(line).expect("a valid record");
+                assert_eq!(name_of(record.fingerprint()), *name);
+                let after = (matches!(record, Record::Measurement(_)), line);
+                assert!(before < after, "{name} is sorted");
+                before = after;
+                prints.insert(record.fingerprint().bits());
+                records += 1;
+            }
+            let index: Vec<u128> = index.iter().map(|print| u128::from_le_bytes(*print)).collect();
+            assert_eq!(index, Vec::from_iter(prints), "{name}");
+        }
+        assert_eq!(SHIPPED.0.is_empty(), cfg!(not(feature = "shipped")));
+        assert_eq!(records == 0, SHIPPED.0.is_empty());
+    }
+}

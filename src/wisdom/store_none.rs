@@ -1,0 +1,75 @@
+//! Takes the place of `store.rs` in a build without the feature `wisdom`: no database opens.
+
+use std::path::Path;
+
+use crate::error::{Error, Result, WisdomFault};
+
+/// Which tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tree {
+    /// Fingerprint to structure.
+    Structures,
+    /// Key to measurement.
+    Measurements,
+}
+
+/// An open database: there is none.
+#[derive(Debug)]
+pub(super) enum Store {}
+
+impl Store {
+    /// Refuses.
+    ///
+    /// # Errors
+    /// [`WisdomFault::NotBuilt`].
+    pub fn open(path: &Path) -> Result<Self> {
+        Err(Error::Wisdom { path: path.to_path_buf(), fault: WisdomFault::NotBuilt })
+    }
+
+    pub fn get(&self, _: Tree, _: &str) -> Result<Option<Vec<u8>>> {
+        match *self {}
+    }
+
+    pub fn batch(&self) -> Batch<'_> {
+        match *self {}
+    }
+
+    pub fn scan(&self, _: Tree, _: &str, _: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        match *self {}
+    }
+}
+
+/// Changes of a [`Store`]: there are none.
+pub(super) struct Batch<'a>(&'a Store);
+
+impl Batch<'_> {
+    pub fn get(&self, _: Tree, _: &str) -> Result<Option<Vec<u8>>> {
+        match *self.0 {}
+    }
+
+    pub fn put(&mut self, _: Tree, _: &str, _: Vec<u8>) -> Result<()> {
+        match *self.0 {}
+    }
+
+    pub fn remove(&mut self, _: Tree, _: &[u8]) -> Result<()> {
+        match *self.0 {}
+    }
+
+    pub fn commit(self) -> Result<()> {
+        match *self.0 {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::Wisdom;
+
+    #[test]
+    fn no_database_opens_and_the_error_names_the_feature() {
+        let error = Wisdom::open(Path::new("nowhere")).expect_err("it is not built").to_string();
+        assert!(error.contains("feature `wisdom`"), "{error}");
+        assert!(!Wisdom::shipped().keeps());
+    }
+}
