@@ -129,7 +129,9 @@ impl Meter {
     pub fn gpu(&self) -> Result<&Arc<device::cuda::Gpu>> {
         self.gpu.as_ref().ok_or_else(|| {
             let name = &self.device.name;
-            Error::argument(format!("{name} is no GPU that this process opened; open one as cuda:0"))
+            Error::argument(format!(
+                "{name} is no GPU that this process opened; open one as cuda:0"
+            ))
         })
     }
 
