@@ -32,7 +32,9 @@ impl<T: Scalar, I: SpIndex, Iptr: SpIndex> TryFrom<CsMatI<T, I, Iptr>> for Csr<T
         let (nrows, ncols) = matrix.shape();
         check_dimensions(nrows, ncols)?;
         let (row_ptr, col_idx, values) = matrix.into_raw_storage();
-        let row_ptr = row_ptr.iter().map(|offset| offset.index()).collect();
+        // Offsets of a part of the rows go on from those before it.
+        let start = row_ptr.first().map_or(0, |first| first.index());
+        let row_ptr = row_ptr.iter().map(|offset| offset.index() - start).collect();
         let col_idx = col_idx.iter().map(|column| column.index() as u32).collect();
         Csr::new(nrows, ncols, row_ptr, col_idx, values)
     }

@@ -127,12 +127,14 @@ impl Meter {
     /// The GPU that this process opened.
     ///
     /// # Errors
-    /// [`Error::AbsentDevice`] where it opened none.
+    /// [`Error::Argument`] where it opened none.
     #[cfg(feature = "cuda")]
     pub fn gpu(&self) -> Result<&Arc<cuda::Gpu>> {
         self.gpu.as_ref().ok_or_else(|| {
-            let remedy = "open a GPU of it, as cuda:0".to_string();
-            Error::AbsentDevice { name: self.device.name.clone(), remedy }
+            let name = &self.device.name;
+            Error::argument(format!(
+                "{name} is no GPU that this process opened; open one as cuda:0"
+            ))
         })
     }
 

@@ -33,7 +33,7 @@ impl Tuner {
     /// least, or where values are to be replaced.
     ///
     /// # Errors
-    /// As [`Tuner::prepare`], and `Error::AbsentDevice` where the tuner opened no GPU.
+    /// As [`Tuner::prepare`], and `Error::Argument` where the tuner opened no GPU.
     pub fn prepare_on_gpu<T: Scalar>(
         &self,
         there: &Arc<DeviceCsr<T>>,

@@ -45,8 +45,8 @@ fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
                 let made = |of: usize| {
                     let (structure, _, csr, _) = &matrices[of];
                     candidate.work(structure, &target).ok()?;
-                    let there = Arc::new(DeviceCsr::upload(&gpu, csr).expect("memory suffices"));
-                    PreparedOperator::on_gpu(&gpu, &there, csr, structure, &candidate, &target)
+                    let there = Arc::new(DeviceCsr::upload(&gpu, *csr).expect("memory suffices"));
+                    PreparedOperator::on_gpu(&gpu, &there, *csr, structure, &candidate, &target)
                         .map(|operator| Some((of, operator)))
                         .unwrap_or_else(|error| panic!("{candidate}: {error}"))
                 };

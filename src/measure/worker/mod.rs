@@ -76,9 +76,11 @@ impl From<Error> for Unable {
     }
 }
 
-impl From<Unable> for Error {
-    fn from(why: Unable) -> Self {
-        match why {
+impl Unable {
+    /// The error again. No `From`: with two conversions to [`Error`], `?` in closures would not know
+    /// its type.
+    fn into_error(self) -> Error {
+        match self {
             Unable::Unknown { name, known, remedy } => Error::UnknownDevice { name, known, remedy },
             Unable::Absent { name, remedy } => Error::AbsentDevice { name, remedy },
             Unable::Device { fault, what } => Error::Device { fault, what },
@@ -329,7 +331,7 @@ impl Running {
         };
         match running.within(START_LIMIT, |_, from, _| receive::<Hello>(from)) {
             Ok(Hello::Ready { device, driver }) => Ok((running, *device, driver)),
-            Ok(Hello::Unable(why)) => Err(why.into()),
+            Ok(Hello::Unable(why)) => Err(why.into_error()),
             Err(end) => Err(unable(running.end(end))),
         }
     }
