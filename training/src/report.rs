@@ -130,7 +130,9 @@ impl Report {
                 percent(all.losses)
             );
         }
-        if let Some(Repeatability { cases, best_over_chosen, worst, worst_source }) = &self.repeatability {
+        if let Some(Repeatability { cases, best_over_chosen, worst, worst_source }) =
+            &self.repeatability
+        {
             text += &format!(
                 "\nTiming itself: of {cases} matrices where what is near the best was timed in two \
                  runs, what was fastest in the first reaches {best_over_chosen:.4} of the best in \
