@@ -106,7 +106,7 @@ pub fn looks_closer(nnz: u64, stay_s: f64, spmvs: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CSR;
+    use super::super::{CSR, INCUMBENTS};
     use super::*;
     use crate::cost::Source;
 
