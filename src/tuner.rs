@@ -327,8 +327,7 @@ impl Tuner {
         let Some(wisdom) = &self.wisdom else { return Ok((known, stale)) };
         let device = self.meter.device();
         let (print, version) = (structure.fingerprint(), self.protocol.version);
-        let wanted =
-            Wanted::of(&self.meter, print, workload.precision, workload.basis, version);
+        let wanted = Wanted::of(&self.meter, print, workload.precision, workload.basis, version);
         let target = choose::target(device, workload);
         for candidate in candidates(device.kind) {
             match remembered(wisdom, &wanted, &candidate, structure, &target)? {
@@ -362,7 +361,8 @@ impl Tuner {
             .keeping(self.wisdom.as_deref(), &self.source);
         let (mut known, total, mut done) = (Vec::new(), timed.len(), 0);
         session.run(timed.iter().map(Task::from), &mut |step| -> Result<()> {
-            if let Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } = step {
+            if let Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } = step
+            {
                 done += 1;
                 progress(Progress { done, total, measurement });
             }

@@ -58,6 +58,8 @@ fn what_measure_and_recommend_remember_holds_all_that_training_needs() {
     files(data, &["heat", "banded"]);
     let (lines, _) = ellect(data, &[&["measure", "heat.mtx", "--json"][..], &SOME].concat());
     assert!(lines.contains("\"candidate\":\"ehyb"), "{lines}");
+    // The keys that records have had since they were first written.
+    assert!(lines.contains("\"seen\":{\"sight\":{\"nrows\":"), "{lines}");
     assert_all_are_learned_from(&lines);
     ellect(data, &["recommend", "banded.mtx", "--effort", "measure"]);
     let (exported, _) = ellect(data, &["wisdom", "export"]);
@@ -79,7 +81,7 @@ fn what_the_library_measures_holds_all_that_training_needs() {
     let wisdom = std::sync::Arc::new(Wisdom::open(folder.path()).expect("a new database"));
     let protocol = Protocol { min_sample_s: 1e-5, max_samples: 5, ..Protocol::default() };
     let tuner = Tuner::new(cpu()).with_protocol(protocol).with_wisdom(wisdom.clone());
-    let csr = generate::by_name::<f64>("heat", 400, 1).expect("a class");
+    let csr = generate::by_name("heat", 400, 1).expect("a class");
     let workload = Workload { effort: Effort::Measure, ..Workload::default() };
     tuner.with_source("heat:400").recommend(&csr, &workload).expect("a choice");
     let (mut lines, mut timed) = (Vec::new(), 0);

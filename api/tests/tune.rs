@@ -99,16 +99,8 @@ fn goes_on(data: &Path) {
 }
 
 /// Arguments that evaluate the exported records, which hold all that this needs.
-const EVALUATE: [&str; 8] = [
-    "evaluate",
-    "--device",
-    "cpu",
-    "--precision",
-    "f64",
-    "--quick",
-    "--records",
-    "all.jsonl.zst",
-];
+const EVALUATE: [&str; 8] =
+    ["evaluate", "--device", "cpu", "--precision", "f64", "--quick", "--records", "all.jsonl.zst"];
 
 /// Evaluates the records by models made anew, and by those that the run wrote.
 fn is_evaluated(data: &Path) {

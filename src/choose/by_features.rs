@@ -74,8 +74,7 @@ pub fn most_trusted<'a>(
     margin: f64,
     workload: &Workload,
 ) -> Option<(&'a Candidate, &'a Cost)> {
-    let stay =
-        baseline(|name| sorted.iter().find(|(candidate, _)| candidate.to_string() == name));
+    let stay = baseline(|name| sorted.iter().find(|(candidate, _)| candidate.to_string() == name));
     let stay_s = stay.map_or(f64::INFINITY, |(_, cost)| cost.total_s(workload));
     let mut able = sorted.to_vec();
     able.retain(|(candidate, cost)| {
@@ -107,7 +106,7 @@ pub fn looks_closer(nnz: u64, stay_s: f64, spmvs: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CSR;
+    use super::super::{CSR, INCUMBENTS};
     use super::*;
     use crate::cost::Source;
 

@@ -9,7 +9,7 @@ use ellect::format::Candidate;
 use ellect::{Fingerprint, Precision};
 use serde::Serialize;
 
-use crate::corpus::{class_of, kin_of};
+use crate::corpus::{class_of, split_group_of};
 
 /// A candidate that was timed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -108,9 +108,9 @@ impl Case {
         class_of(&self.family)
     }
 
-    /// Matrices of one kin are never on both sides of a split: see [`kin_of`].
-    pub fn kin(&self) -> &str {
-        kin_of(&self.family)
+    /// Matrices of one group are never on both sides of a split: see [`split_group_of`].
+    pub fn split_group(&self) -> &str {
+        split_group_of(&self.family)
     }
 }
 

@@ -215,7 +215,7 @@ pub fn class_of(family: &str) -> &str {
 
 /// What is never on both sides of a split: a family without its class, as one source may give
 /// matrices of several, and of generated matrices the class whose pattern they have.
-pub fn kin_of(family: &str) -> &str {
+pub fn split_group_of(family: &str) -> &str {
     let name = family.split_once('/').map_or(family, |(_, name)| name);
     let class = generate::CLASSES.iter().find(|class| class.name == name);
     class.and_then(|class| class.like).unwrap_or(name)
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(families.of("bodyy4*100"), families.of("bodyy6"));
         assert_eq!(families.of("12345"), "12345");
         let kin = ["acoustics/fem-coil", "electromagnetics/fem-coil", "laplacian", "triangles"];
-        assert_eq!(kin.map(kin_of), ["fem-coil", "fem-coil", "triangles", "triangles"]);
+        assert_eq!(kin.map(split_group_of), ["fem-coil", "fem-coil", "triangles", "triangles"]);
         assert!(Families::parse("a,b\n").is_err());
     }
 

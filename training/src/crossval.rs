@@ -71,7 +71,7 @@ pub fn leave_classes_out(
 const ONE_FAMILY: &str = "all matrices are of one family: there is nothing to validate on";
 
 /// Cases that are left out, and all cases as they are seen without them.
-pub struct Fold<'a> {
+pub(crate) struct Fold<'a> {
     left_out: Vec<usize>,
     /// The others, without the kin of these.
     seen: Vec<usize>,
@@ -80,15 +80,15 @@ pub struct Fold<'a> {
 
 impl<'a> Fold<'a> {
     /// Families in so many folds.
-    pub fn all(cases: &'a [Case], settings: &Settings) -> Vec<Self> {
+    pub(crate) fn all(cases: &'a [Case], settings: &Settings) -> Vec<Self> {
         let folds = dataset::folds(cases, settings.folds).into_par_iter();
         folds.map(|fold| Fold::of(cases, fold, settings)).collect()
     }
 
     fn of(cases: &'a [Case], left_out: Vec<usize>, settings: &Settings) -> Self {
-        let kin: BTreeSet<&str> = left_out.iter().map(|&i| cases[i].kin()).collect();
+        let groups: BTreeSet<&str> = left_out.iter().map(|&i| cases[i].split_group()).collect();
         let (unseen, seen): (Vec<_>, Vec<_>) =
-            (0..cases.len()).partition(|&i| kin.contains(cases[i].kin()));
+            (0..cases.len()).partition(|&i| groups.contains(cases[i].split_group()));
         let cases = match &settings.fitted {
             Some(fitted) => Cow::Owned(fitted.without(cases, &unseen)),
             None => Cow::Borrowed(cases),
@@ -104,11 +104,16 @@ impl<'a> Fold<'a> {
     }
 }
 
-/// Predictions of every case by a model of this plan that saw the cases outside its fold.
+/// Predicts what each fold leaves out by a model of this plan that saw the rest of it, in the order of
+/// the cases.
 ///
 /// # Errors
-/// The learner's.
-pub fn split_by(folds: &[Fold<'_>], plan: Plan, settings: &Settings) -> Result<Vec<Predicted>> {
+/// Fewer than two folds, and what learners say.
+pub(crate) fn split_by(
+    folds: &[Fold<'_>],
+    plan: Plan,
+    settings: &Settings,
+) -> Result<Vec<Predicted>> {
     if folds.len() < 2 {
         bail!(ONE_FAMILY);
     }

@@ -91,7 +91,7 @@ pub fn groups<'a>(cases: &'a [Case], key: impl Fn(&'a Case) -> &'a str) -> Vec<V
 
 /// Folds of cases: every family wholly in one, each family with the fewest cases so far.
 pub fn folds(cases: &[Case], most: usize) -> Vec<Vec<usize>> {
-    let mut groups = groups(cases, Case::kin);
+    let mut groups = groups(cases, Case::split_group);
     groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
     let mut folds = vec![Vec::new(); most.min(groups.len())];
     for group in groups {
@@ -124,12 +124,12 @@ pub fn nearness(cases: &[&Case], features: &[String]) -> Result<Nearness> {
 /// How far the cases are from the nearest one of another family, as [`Nearness::distance`] is: root
 /// of the mean square over the coordinates.
 fn distances(cases: &[&Case], points: &Array2<f32>) -> Result<Vec<f32>> {
-    let families: BTreeSet<&str> = cases.iter().map(|case| case.kin()).collect();
+    let families: BTreeSet<&str> = cases.iter().map(|case| case.split_group()).collect();
     let width = points.ncols().max(1) as f32;
     let mut away = Vec::new();
     for family in families {
         let (own, others): (Vec<usize>, Vec<usize>) =
-            (0..cases.len()).partition(|&i| cases[i].kin() == family);
+            (0..cases.len()).partition(|&i| cases[i].split_group() == family);
         if others.is_empty() {
             continue;
         }
@@ -166,7 +166,8 @@ mod tests {
         let mut away: Vec<f32> = cases
             .iter()
             .map(|case| {
-                let others = (0..cases.len()).filter(|&j| cases[j].kin() != case.kin());
+                let others =
+                    (0..cases.len()).filter(|&j| cases[j].split_group() != case.split_group());
                 let width = features.len();
                 let points = others
                     .flat_map(|j| nearness.points[j * width..(j + 1) * width].to_vec())

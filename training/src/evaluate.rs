@@ -135,7 +135,7 @@ struct Made<'a> {
 fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
     let first = cases.first().context("there are no cases to evaluate on")?;
     let Made { predicted, asked, by_tree, counted, confidences, left_out } = made;
-    let families: BTreeSet<&str> = cases.iter().map(Case::kin).collect();
+    let families: BTreeSet<&str> = cases.iter().map(Case::split_group).collect();
     let rows = rows(cases, predicted, by_tree);
     let totals = amortized::on_host(cases, predicted, asked, counted.as_ref());
     let there = counted.map_or_else(Vec::new, |counted| amortized::there(cases, &counted, &SPMVS));
@@ -166,7 +166,7 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
 /// The confidence in each case of a model that saw all families but its own.
 fn confidences_without_families(cases: &[Case]) -> Result<Vec<f64>> {
     let mut confidences = vec![0.0; cases.len()];
-    for family in dataset::groups(cases, Case::kin) {
+    for family in dataset::groups(cases, Case::split_group) {
         let own: BTreeSet<usize> = family.into_iter().collect();
         let others = (0..cases.len()).filter(|i| !own.contains(i)).map(|i| &cases[i]);
         let others: Vec<&Case> = others.collect();

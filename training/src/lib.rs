@@ -35,8 +35,8 @@ mod tree;
 mod trees;
 pub mod tune;
 
-pub use case::Case;
 pub use amortized::Total;
+pub use case::Case;
 pub use evaluate::evaluate;
 pub use learner::Learner;
 pub use plan::Plan;

@@ -139,7 +139,9 @@ impl Report {
                 percent(all.losses)
             );
         }
-        if let Some(Repeatability { cases, best_over_chosen, worst, worst_source }) = &self.repeatability {
+        if let Some(Repeatability { cases, best_over_chosen, worst, worst_source }) =
+            &self.repeatability
+        {
             text += &format!(
                 "\nRepeatability of the timing: on {cases} matrices the candidates near the best \
                  were timed in two runs. The fastest of the first run reaches \

@@ -73,7 +73,7 @@ pub fn scores(cases: &[Case], predicted: &[Predicted]) -> BTreeMap<String, f64> 
     scores
 }
 
-/// Whether a case has at least [`LARGE_NNZ`] nonzeros.
+/// Whether a case counts among the large ones.
 pub fn is_large(case: &Case) -> bool {
     case.nnz >= LARGE_NNZ
 }
@@ -128,7 +128,7 @@ pub fn by_tree(cases: &[Case], settings: &Settings) -> Result<Choices> {
     }))
 }
 
-/// The scores of every rule of choice, each over all cases and over the large ones.
+/// The scores of all rules, the model first; `by_tree` is left out where there is none.
 pub fn rows(cases: &[Case], predicted: &[Predicted], by_tree: Option<Choices>) -> Vec<Row> {
     let always = |name: &str| Choices::of(format!("always {name}"), cases, |_, c| named(c, name));
     let mut rules = vec![
@@ -156,7 +156,7 @@ pub fn rows(cases: &[Case], predicted: &[Predicted], by_tree: Option<Choices>) -
     rules.into_iter().filter_map(row).collect()
 }
 
-/// Median relative error of the predicted times, over candidates within twice the best time.
+/// Median of the absolute error of predicted times, over candidates within twice the best time.
 pub fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {
     let mut errors = Vec::new();
     for (case, predicted) in cases.iter().zip(predicted) {

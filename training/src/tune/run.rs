@@ -208,21 +208,22 @@ impl<'a> Run<'a> {
         };
         let kept = earlier.kept(tuning.remembered);
         let mut tally = Tally { known: kept.len(), ..Tally::default() };
-        let decided = |candidate: &Candidate, inputs: Option<&CostInputs>, outcome: Outcome| Measurement {
-            fingerprint: prepared.record.fingerprint,
-            candidate: candidate.to_string(),
-            device: target.device.name.clone(),
-            threads: 1,
-            precision: T::PRECISION,
-            basis: target.basis,
-            protocol,
-            provenance: Provenance::now(
-                tuning.meter.driver().unwrap_or_default(),
-                all_kernels(target.device.kind, &candidate.to_string()),
-            ),
-            inputs: inputs.map(|inputs| Box::new(inputs.clone())),
-            outcome,
-        };
+        let decided =
+            |candidate: &Candidate, inputs: Option<&CostInputs>, outcome: Outcome| Measurement {
+                fingerprint: prepared.record.fingerprint,
+                candidate: candidate.to_string(),
+                device: target.device.name.clone(),
+                threads: 1,
+                precision: T::PRECISION,
+                basis: target.basis,
+                protocol,
+                provenance: Provenance::now(
+                    tuning.meter.driver().unwrap_or_default(),
+                    all_kernels(target.device.kind, &candidate.to_string()),
+                ),
+                inputs: inputs.map(|inputs| Box::new(inputs.clone())),
+                outcome,
+            };
         let Order { timed, hopeless, refused } = Order::of(survey, tuning, earlier, &kept);
         let mut records = Vec::new();
         for (candidate, reason) in refused {
