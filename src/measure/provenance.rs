@@ -1,8 +1,9 @@
 //! Where and when a measurement was taken, and by which code: what makes it comparable.
 //!
 //! `kernels` names what ran and its hash, `name=hash` with commas between: `host` (the sources of
-//! the host products), a `.cu` image, `cusparse` (its version), or `all` (every image) where a
-//! candidate failed before it launched anything.
+//! the host products), an image (the machine code of all its kernels, see `ellect_kernels`),
+//! `cusparse` (its version), or `all` (every image but those of features) where a candidate failed
+//! before it launched anything.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
