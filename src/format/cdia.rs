@@ -19,6 +19,7 @@ mod gpu;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::launch::Arrays;
@@ -38,10 +39,10 @@ use crate::structure::{Constants, Structure};
 pub struct CdiaFormat;
 
 /// Rows of a hack: eight for each of 128 threads of a GPU.
-const HACK: usize = 1024;
+const HACK: usize = shared("CDIA_HACK") as usize;
 
 /// Threads of a block, which takes a hack.
-const THREADS: usize = 128;
+const THREADS: usize = shared("CDIA_THREADS") as usize;
 
 /// Words of 32 row bits of a piece.
 const WORDS: usize = HACK / WARP;
