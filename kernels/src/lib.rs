@@ -1,24 +1,68 @@
-//! The CUDA kernels, one `.cu` file for each storage format, compiled by `build.rs` with the
-//! feature `cuda`. Without it the table of images is empty and nothing of CUDA is needed.
+//! The CUDA kernels, compiled by `build/main.rs` with the feature `cuda`. Without it the table of
+//! images is empty and nothing of CUDA is needed.
+//!
+//! - `products/`: kernels of products, a `.cu` file for each storage format;
+//! - `conversions/`: kernels that make layouts of a CSR matrix on the GPU;
+//! - `features/`: kernels that count features;
+//! - `common/`: headers that several of these include;
+//! - `primitives/`: sums and sorts, which call CUB.
 
 #[cfg(feature = "cuda")]
 pub mod driver;
 #[cfg(feature = "cuda")]
 pub mod primitives;
 
+/// The type of a kernel's parameter; an address is a [`Param::U64`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// A 32-bit whole number.
+    U32,
+    /// A 64-bit whole number or an address.
+    U64,
+    /// A number of single precision.
+    F32,
+    /// A number of double precision.
+    F64,
+    /// A structure of this many bytes.
+    Bytes(u32),
+}
+
+/// A compiled kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    /// Its symbol.
+    pub name: &'static str,
+    /// The types of its parameters, in order.
+    pub params: &'static [Param],
+}
+
 /// The compiled kernels of one `.cu` file.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
-    /// The file's name without its ending: the format's name.
+    /// The file's name without its ending; records of measurements name it.
     pub name: &'static str,
+    /// The folder of the file: `products`, `conversions` or `features`.
+    pub folder: &'static str,
     /// Machine code for every shipped architecture, and PTX for later ones.
     pub fatbin: &'static [u8],
-    /// What ptxas said of registers, shared memory and spills.
+    /// What ptxas says of registers, shared memory and spills.
     pub resources: &'static str,
-    /// Hash of its source, of the headers that it includes and of nvcc's version.
+    /// Hash of the machine code and of the facts of its launches, for every architecture. Names,
+    /// comments, lines and files do not count: see `build/cubin.rs`.
     pub hash: &'static str,
-    /// The kernels that have a form for launches whose blocks are all at work at once, named `_few`.
-    pub few: &'static [&'static str],
+    /// Its kernels, by name.
+    pub kernels: &'static [Kernel],
+    /// Kernels that have a second form, named `_resident`, for launches whose blocks are all resident
+    /// on the GPU at once.
+    pub resident: &'static [&'static str],
+}
+
+impl Image {
+    /// The kernel of this name.
+    pub fn kernel(&self, name: &str) -> Option<&'static Kernel> {
+        let at = self.kernels.binary_search_by(|kernel| kernel.name.cmp(name)).ok()?;
+        self.kernels.get(at)
+    }
 }
 
 /// Every image, by name; empty without the feature `cuda`.
@@ -27,4 +71,82 @@ pub static IMAGES: &[Image] = include!(concat!(env!("OUT_DIR"), "/images.rs"));
 /// The image of this name.
 pub fn find(name: &str) -> Option<&'static Image> {
     IMAGES.iter().find(|image| image.name == name)
+}
+
+/// The text of the numbers that kernels and Rust code share.
+const LAYOUT: &[u8] = include_bytes!("../common/layout.cuh");
+
+/// A number that kernels share with Rust code: the one that `common/layout.cuh` gives this name.
+///
+/// # Panics
+/// If there is no such number: when a constant is made of it, that is an error of compilation.
+pub const fn shared(name: &str) -> u64 {
+    let mut at = 0;
+    while at < LAYOUT.len() {
+        if LAYOUT[at] == b' ' && starts_with(at + 1, name.as_bytes()) {
+            let value = at + 1 + name.len();
+            if starts_with(value, b" = ") {
+                return number(value + 3);
+            }
+        }
+        at += 1;
+    }
+    panic!("common/layout.cuh has no number of this name")
+}
+
+/// Whether the text goes on with `word` at `at`.
+const fn starts_with(at: usize, word: &[u8]) -> bool {
+    let mut i = 0;
+    while i < word.len() {
+        if at + i >= LAYOUT.len() || LAYOUT[at + i] != word[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// The decimal or hexadecimal number at `at`, which a semicolon ends.
+const fn number(mut at: usize) -> u64 {
+    let base = if starts_with(at, b"0x") { 16 } else { 10 };
+    if base == 16 {
+        at += 2;
+    }
+    let mut value = 0;
+    while LAYOUT[at] != b';' {
+        let digit = match LAYOUT[at] {
+            digit @ b'0'..=b'9' => digit - b'0',
+            digit @ b'a'..=b'f' if base == 16 => digit - b'a' + 10,
+            _ => panic!("a number of common/layout.cuh is not written as one"),
+        };
+        value = value * base + digit as u64;
+        at += 1;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_numbers_are_read_as_the_compiler_reads_them() {
+        assert_eq!(shared("CSR_BATCH"), 6);
+        assert_eq!(shared("HUBS_SPLIT"), 1 << 31);
+        assert_eq!(shared("longest_at"), 0);
+        let text = std::str::from_utf8(LAYOUT).expect("text");
+        let names =
+            text.lines().filter_map(|line| line.strip_prefix("constexpr ")?.split(' ').nth(1));
+        let mut names: Vec<_> = names.collect();
+        assert!(names.len() > 30, "{names:?}");
+        names.iter().for_each(|name| assert!(shared(name) <= 1 << 31, "{name}"));
+        names.sort_unstable();
+        assert!(names.is_sorted_by(|a, b| a < b), "a name is given twice: {names:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "no number of this name")]
+    fn a_name_that_is_not_there_is_an_error() {
+        shared("CSR_BATC");
+    }
 }

@@ -1,15 +1,15 @@
 //! What ptxas says of the kernels that products run.
 #![cfg(feature = "cuda")]
 
-use ellect_kernels::IMAGES;
+use ellect_kernels::{IMAGES, Image};
 
-/// Kernels of conversions: they run once, and a few bytes on their stack cost nothing that shows.
-const CONVERSIONS: &str = "convert";
+/// The folder of conversions: they run once, and a few bytes on their stack cost nothing that shows.
+const CONVERSIONS: &str = "conversions";
 
 #[test]
 fn no_product_spills_registers() {
     let mut kernels = 0;
-    for image in IMAGES.iter().filter(|image| !image.name.starts_with(CONVERSIONS)) {
+    for image in IMAGES.iter().filter(|image| image.folder != CONVERSIONS) {
         let mut name = "";
         for line in image.resources.lines() {
             if let Some((_, rest)) = line.split_once("Compiling entry function '") {
@@ -27,16 +27,41 @@ fn no_product_spills_registers() {
     assert!(kernels > 100, "ptxas named only {kernels} kernels");
 }
 
-/// Forms for few threads are known with their long ones; every kernel of hll has one.
+/// Forms for resident grids are known by the kernels that they stand in for; every kernel of hll has
+/// one.
 #[test]
-fn short_forms_are_found_by_their_long_ones() {
-    let with_few = IMAGES.iter().filter(|image| !image.few.is_empty()).map(|image| image.name);
-    assert_eq!(with_few.collect::<Vec<_>>(), ["cdia", "diagonals", "hll"]);
+fn resident_forms_are_found_by_their_kernels() {
+    let with_forms = IMAGES.iter().filter(|image| !image.resident.is_empty());
+    let names = with_forms.map(|image| image.name).collect::<Vec<_>>();
+    assert_eq!(names, ["cdia", "diagonals", "hll"]);
     for image in IMAGES {
-        let compiled = |name: &str| image.resources.contains(&format!("'{name}'"));
-        for name in image.few {
-            assert!(compiled(name) && compiled(&format!("{name}_few")), "{name}");
+        for name in image.resident {
+            let form = image.kernel(&format!("{name}_resident"));
+            let (kernel, form) = (image.kernel(name).expect(name), form.expect(name));
+            assert_eq!(kernel.params, form.params, "{name} and its form take the same arguments");
         }
+    }
+}
+
+/// Images and their kernels are found by binary search, and every kernel that ptxas compiled is known.
+#[test]
+fn images_and_kernels_are_sorted_by_name() {
+    assert!(IMAGES.is_sorted_by(|a, b| a.name < b.name));
+    for image in IMAGES {
+        assert!(image.kernels.is_sorted_by(|a, b| a.name < b.name), "{}", image.name);
+        let lines = image.resources.lines();
+        let entries = lines
+            .filter_map(|line| line.split_once("Compiling entry function '")?.1.split('\'').next());
+        let mut compiled: Vec<_> = entries.collect();
+        compiled.sort_unstable();
+        compiled.dedup();
+        assert!(
+            compiled.iter().eq(image.kernels.iter().map(|kernel| &kernel.name)),
+            "{}",
+            image.name
+        );
+        let hashes = IMAGES.iter().filter(|other| other.hash == image.hash);
+        assert_eq!(hashes.count(), 1, "{} has the hash of another image", image.name);
     }
 }
 
@@ -44,20 +69,19 @@ fn short_forms_are_found_by_their_long_ones() {
 #[test]
 fn every_product_waits_for_what_is_ahead() {
     const CALL: &str = "await_previous();";
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |name: &str| {
-        let path = folder.join(name);
+    let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |folder: &str, name: &str| {
+        let path = package.join(folder).join(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     };
-    let others = |name: &str| name.starts_with(CONVERSIONS) || name == "features";
-    let products: Vec<&str> =
-        IMAGES.iter().map(|image| image.name).filter(|name| !others(name)).collect();
-    for name in &products {
-        let source = read(&format!("{name}.cu"));
+    let products: Vec<&Image> = IMAGES.iter().filter(|image| image.folder == "products").collect();
+    for image in &products {
+        let source = read(image.folder, &format!("{}.cu", image.name));
         let included =
             source.lines().filter_map(|line| line.strip_prefix("#include \"")?.split('"').next());
         let mut own = included.filter(|header| *header != "common.cuh");
-        assert!(source.contains(CALL) || own.any(|header| read(header).contains(CALL)), "{name}");
+        let in_header = own.any(|header| read("common", header).contains(CALL));
+        assert!(source.contains(CALL) || in_header, "{}", image.name);
     }
-    assert!(products.len() > 10, "{products:?}");
+    assert!(products.len() > 10, "{} products", products.len());
 }

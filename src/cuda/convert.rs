@@ -191,8 +191,8 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         let mut host = gpu.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         // A kernel writes them there: a copy would wait some microseconds for the engine of copies.
         let to = host.as_mut_ptr();
-        let args = [self.workspace()?.numbers(), to as u64].map(Arg::U64).to_vec();
-        self.launch(&Launch::over("convert", "tell_numbers", NUMBERS as u64, 256, args))?;
+        let from = self.workspace()?.numbers();
+        self.launch(&tell_numbers(from, to as u64))?;
         gpu.queue.synchronize().map_err(failed("a kernel"))?;
         // SAFETY: the kernel that writes them has ended, and the lock keeps others away.
         unsafe { to.copy_to_nonoverlapping(self.seen.as_mut_ptr(), NUMBERS) };
@@ -241,9 +241,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         let narrow = Memory::new(4 * n as u64, &self.gpu.queue)?;
         // Into 32 bits before it is known that they suffice: that is known by the wait for the sum.
         let total = self.workspace()?.numbers();
-        let to = [sums.address(), narrow.address(), total].map(Arg::U64);
-        let args = [Arg::U64(n as u64)].into_iter().chain(to).collect();
-        self.launch(&Launch::over("convert", "narrow_offsets", n as u64, 256, args))?;
+        self.launch(&narrow_offsets(n as u64, [sums.address(), narrow.address(), total]))?;
         self.look()?;
         let [low, high, ..] = self.seen;
         let total = u64::from(high) << 32 | u64::from(low);
@@ -262,6 +260,19 @@ impl<T> Drop for Conversion<'_, T> {
             *self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner) = Some(workspace);
         }
     }
+}
+
+/// A launch that writes all numbers of a conversion from one address to another.
+pub(super) fn tell_numbers(from: u64, to: u64) -> Launch {
+    let args = [from, to].map(Arg::U64).to_vec();
+    Launch::over("convert", "tell_numbers", NUMBERS as u64, 256, args)
+}
+
+/// A launch that writes `n` offsets of 64 bits as 32-bit ones and tells the last: the addresses of
+/// the wide and of the narrow offsets, and of the number.
+pub(super) fn narrow_offsets(n: u64, addresses: [u64; 3]) -> Launch {
+    let args = [n].into_iter().chain(addresses).map(Arg::U64).collect();
+    Launch::over("convert", "narrow_offsets", n, 256, args)
 }
 
 /// What stands for an argument that does not depend on the conversion.

@@ -8,6 +8,7 @@ use std::sync::PoisonError;
 
 use cust::memory::LockedBuffer;
 use cust::sys::CUstream;
+use ellect_kernels::shared;
 
 use super::convert::word;
 use super::memory::Memory;
@@ -23,15 +24,15 @@ use crate::structure::{
 };
 
 /// Threads of a block, its warps, and the mirror images that it looks for.
-const BLOCK: u64 = 256;
+const BLOCK: u64 = shared("FEATURES_THREADS");
 const WARPS: u64 = BLOCK / 32;
 const MIRRORS: u64 = BLOCK / 8;
 
 /// Rows whose lengths a block looks at.
-const WINDOW: u64 = 4096;
+const WINDOW: u64 = shared("FEATURES_WINDOW");
 
 /// Lengths that have a bin each; longer ones are listed.
-const BINS: u64 = 4096;
+const BINS: u64 = shared("FEATURES_BINS");
 
 /// Classes of columns that are read at once; there are rarely more.
 const CLASSES: u64 = 2048;
@@ -44,11 +45,11 @@ const WARP_STEPS: u64 = 16;
 const AT_ONCE: u64 = 5;
 
 /// The most tasks in each of the queues of what blocks leave to others.
-const MOST_TASKS: u64 = 1 << 17;
-const QUEUES: u64 = 2;
+const MOST_TASKS: u64 = shared("FEATURES_TASKS");
+const QUEUES: u64 = shared("FEATURES_QUEUES");
 
-/// The most blocks and warps that a queue counts (`Queue` of kernels/job.cuh).
-const MOST_LEAVERS: u64 = (1 << 20) - 1;
+/// The most blocks and warps that the upper bits of a queue's number count.
+const MOST_LEAVERS: u64 = (1 << (u64::BITS as u64 - shared("FEATURES_DECIDED_AT"))) - 1;
 
 /// The most bytes of counts of diagonals, and of a table of keys, in which each has a place of its
 /// own; it takes less time than a hash table, but for its size.
@@ -285,8 +286,8 @@ fn mean_entries(matrix: Matrix, rows: usize) -> u64 {
     ((rows.min(matrix.nrows) * matrix.nnz).div_ceil(matrix.nrows) as u64).max(1)
 }
 
-/// Counts in the list of the kernels, with rows of each length behind them.
-const COUNTS: u64 = 43;
+/// Counts in the list of the kernels; rows of each length follow them.
+const COUNTS: u64 = shared("bins_at");
 
 /// Where the arrays of the kernels lie in one of theirs, in bytes. All hold zeros at first.
 struct Places {
@@ -365,7 +366,7 @@ fn words(matrix: Matrix, samples: &Samples) -> [u64; 2] {
 }
 
 /// What is launched for a matrix, and how its results are read.
-struct Plan {
+pub(super) struct Plan {
     matrix: Matrix,
     samples: Samples,
     warps: Cut,
@@ -377,7 +378,7 @@ struct Plan {
 
 impl Plan {
     /// `None` where the host is to look.
-    fn of(matrix: Matrix) -> Option<Self> {
+    pub fn of(matrix: Matrix) -> Option<Self> {
         let Matrix { nrows, ncols, nnz, .. } = matrix;
         if (nrows + ncols) / MOST_PLACES >= nnz || ncols > MOST_COLUMNS {
             return None;
@@ -413,7 +414,7 @@ impl Plan {
 
     /// What counts on so many processors, into this memory: where there is place for more blocks at
     /// once, some more look for tasks.
-    fn launch(&self, memory: u64, processors: u32) -> Launch {
+    pub fn launch(&self, memory: u64, processors: u32) -> Launch {
         let (blocks, processors) = (self.blocks(), u64::from(processors));
         let helpers = (AT_ONCE * processors).saturating_sub(blocks).min(processors);
         let Matrix { nrows, ncols, nnz, .. } = self.matrix;
@@ -496,7 +497,7 @@ impl Plan {
     }
 }
 
-/// The list of counts of the kernels, in their order.
+/// The counts of the kernels, each from the place that `layout.cuh` gives it.
 struct Counts {
     longest: [u64; 4],
     sorted_longest: [u64; 2],
@@ -504,7 +505,7 @@ struct Counts {
     mirrored: u64,
     sectors: [u64; 2],
     of_warps: u64,
-    /// Of the groups of [`Samples::groups`]: entries, and what is distinct in them.
+    /// For each of [`Samples::groups`]: entries, and distinct keys among them.
     groups: [[u64; 2]; 8],
     pairs: u64,
     met: [u64; 3],
@@ -515,42 +516,35 @@ struct Counts {
 
 impl Counts {
     fn of(found: &[u64]) -> Self {
-        let mut list = List(found);
-        let (longest, sorted_longest) = (list.next(), list.next());
-        let [long_rows, mirrored] = list.next();
-        let sectors = list.next();
-        let [of_warps] = list.next();
-        let groups = [(); 8].map(|()| list.next());
-        let [pairs, near, nearer] = list.next();
-        let met = list.next();
-        let [profile, span_sum, spans_narrow, bandwidth, span_max] = list.next();
-        let [full] = list.next();
-        let inside = [nearer, near];
-        let hacks =
-            Hacks { profile, span_sum, spans_narrow, inside, entries: 0, bandwidth, span_max };
+        let one = |at: u64| found[at as usize];
+        let [f32_sectors, f64_sectors, of_warps] = several(found, const { shared("sectors_at") });
+        let groups: [u64; 16] = several(found, const { shared("groups_at") });
+        let [near, nearer] = several(found, const { shared("near_at") });
         Counts {
-            longest,
-            sorted_longest,
-            long_rows,
-            mirrored,
-            sectors,
+            longest: several(found, const { shared("longest_at") }),
+            sorted_longest: several(found, const { shared("sorted_at") }),
+            long_rows: one(const { shared("long_rows_at") }),
+            mirrored: one(const { shared("mirrored_at") }),
+            sectors: [f32_sectors, f64_sectors],
             of_warps,
-            groups,
-            pairs,
-            met,
-            hacks,
-            full,
+            groups: std::array::from_fn(|kind| [groups[2 * kind], groups[2 * kind + 1]]),
+            pairs: one(const { shared("pairs_at") }),
+            met: several(found, const { shared("met_at") }),
+            hacks: Hacks {
+                profile: one(const { shared("profile_at") }),
+                span_sum: one(const { shared("span_sum_at") }),
+                spans_narrow: one(const { shared("narrow_at") }),
+                inside: [nearer, near],
+                entries: 0,
+                bandwidth: one(const { shared("bandwidth_at") }),
+                span_max: one(const { shared("span_max_at") }),
+            },
+            full: one(const { shared("full_at") }),
         }
     }
 }
 
-/// A list that is read from its start.
-struct List<'a>(&'a [u64]);
-
-impl List<'_> {
-    fn next<const N: usize>(&mut self) -> [u64; N] {
-        let (first, rest) = self.0.split_first_chunk().expect("the list has as many counts");
-        self.0 = rest;
-        *first
-    }
+/// The counts from this place on.
+fn several<const N: usize>(found: &[u64], at: u64) -> [u64; N] {
+    std::array::from_fn(|i| found[at as usize + i])
 }

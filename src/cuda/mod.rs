@@ -19,6 +19,7 @@ mod nvml;
 mod operator;
 mod overlap;
 mod placed;
+mod signatures;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,6 +98,12 @@ fn failed(what: &str) -> impl Fn(cust::error::CudaError) -> Error + '_ {
         };
         Error::device(fault, format!("{what}: CUDA error {error:?}"))
     }
+}
+
+/// The launch of [`Gpu::fault`]: it scales a vector, whose address is that of no memory.
+fn faulty() -> Launch {
+    let args = vec![Arg::U32(256), Arg::Y, Arg::Beta];
+    Launch::over("coo", "coo_scale_f64", 256, 256, args)
 }
 
 /// Opens the driver; tells why where there is none, or no GPU for it.
@@ -314,10 +321,7 @@ impl Gpu {
     /// [`Error::Device`] where the launch fails.
     pub(crate) fn fault(&self) -> Result<()> {
         self.make_current()?;
-        let args = vec![Arg::U32(256), Arg::Y, Arg::Beta];
-        let kernel = "coo_scale_f64".to_string();
-        let launch = Launch { image: "coo", kernel, grid: 1, block: 256, shared_bytes: 0, args };
-        let step = operator::Step::new(self, &launch, operator::plain)?;
+        let step = operator::Step::new(self, &faulty(), operator::plain)?;
         // SAFETY: none of the process's memory is at the address that the kernel writes to, so it
         // changes none; the driver stops it.
         step.map_or(Ok(()), |step| unsafe { step.launch(NOWHERE, 1.0, 0.0, self.queue.as_inner()) })

@@ -9,7 +9,7 @@ use cust::sys as cuda;
 use super::convert::word;
 use super::memory::{Memory, Queue};
 use super::overlap::Overlap;
-use super::{DeviceCsr, Gpu, Kernels, check, cusparse, failed};
+use super::{DeviceCsr, Gpu, Kernels, check, cusparse, failed, signatures};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Built, Check, Launch, Layout, OnDevice, Refusal, Vendor};
 use crate::scalar::Scalar;
@@ -81,6 +81,7 @@ impl Step {
         if launch.grid == 0 {
             return Ok(None);
         }
+        debug_assert_eq!(signatures::check(launch, None), Ok(()));
         let grid = u32::try_from(launch.grid).map_err(|_| {
             let what = format!("{} blocks exceed a grid", launch.grid);
             Error::device(DeviceFault::Unsupported, what)
@@ -93,9 +94,9 @@ impl Step {
         };
         let mut function = find(&launch.kernel)?;
         let image = ellect_kernels::find(launch.image);
-        if image.is_some_and(|image| image.few.contains(&launch.kernel.as_str())) {
-            let few = find(&format!("{}_few", launch.kernel))?;
-            function = if gpu.holds(few, launch) { few } else { function };
+        if image.is_some_and(|image| image.resident.contains(&launch.kernel.as_str())) {
+            let resident = find(&format!("{}_resident", launch.kernel))?;
+            function = if gpu.holds(resident, launch) { resident } else { function };
         }
         if launch.shared_bytes > 0 {
             gpu.allow_shared(function, launch.shared_bytes)?;

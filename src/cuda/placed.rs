@@ -221,14 +221,8 @@ impl<T: Scalar> Placed<T> {
         let sources = self.sources.as_deref().unwrap_or(&[]);
         for (array, source) in self.operator.value_arrays().zip(sources) {
             let slots = source.bytes() / 4;
-            let kernel = format!("take_values_{}", T::PRECISION);
-            let args = vec![
-                Arg::U64(slots),
-                Arg::U64(source.address()),
-                Arg::U64(values),
-                Arg::U64(array.address()),
-            ];
-            let launch = Launch::over("convert", kernel, slots, 256, args);
+            let addresses = [source.address(), values, array.address()];
+            let launch = take_values(T::PRECISION, slots, addresses);
             let step = Step::new(&self.gpu, &launch, plain)?;
             if let Some(step) = step {
                 // SAFETY: the arrays have so many slots and live as long as `self`, the values by
@@ -317,6 +311,13 @@ fn sources<T: Scalar>(layout: &mut dyn Layout<T>, nnz: usize) -> Vec<Vec<u32>> {
         }
     }
     found
+}
+
+/// A launch that puts new values into the slots of an array: the addresses of the entry of each
+/// slot, of the values in the order of the CSR matrix, and of the array.
+pub(super) fn take_values(precision: Precision, slots: u64, addresses: [u64; 3]) -> Launch {
+    let args = [slots].into_iter().chain(addresses).map(Arg::U64).collect();
+    Launch::over("convert", format!("take_values_{precision}"), slots, 256, args)
 }
 
 fn low_bits(bits: u32) -> u32 {

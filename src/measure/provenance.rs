@@ -1,10 +1,11 @@
 //! Where and when a measurement was taken, and by which code: what makes it comparable.
 //!
 //! `kernels` names what ran and its identity, `name=identity` with commas between: `host.csr` (a
-//! format's product on a host, by [`Storage::HOST_VERSION`](crate::format::Storage::HOST_VERSION)), a
-//! `.cu` image (by a hash), `cusparse` (its version), or `all` (every image) where a candidate failed
-//! before it launched anything. Records of a host that were taken before formats had versions say
-//! `host` and a hash of source text: those are stale.
+//! format's product on a host, by [`Storage::HOST_VERSION`](crate::format::Storage::HOST_VERSION)), an
+//! image (a hash of the machine code of all its kernels, see `ellect_kernels`), `cusparse` (its
+//! version), or `all` (every image but those of features) where a candidate failed before it launched
+//! anything. Records of a host that were taken before formats had versions say `host` and a hash of
+//! source text: those are stale.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

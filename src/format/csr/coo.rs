@@ -12,6 +12,7 @@
 //! thread takes as many entries as the next.
 //! Bad for: all others, because 4 bytes of row index are read with every entry.
 
+use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::gpu::launch::Arrays;
@@ -177,8 +178,8 @@ impl<T: Scalar> Layout<T> for CooLayout<T> {
     }
 }
 
-/// Entries that one lane takes: `per_lane` of the kernel.
-const PER_LANE: u64 = 16;
+/// Entries that a lane takes.
+const PER_LANE: u64 = shared("COO_EACH");
 
 impl<T: Scalar> CooLayout<T> {
     /// The row of each entry.

@@ -11,6 +11,8 @@
 //! Good for: every matrix, no conversion but a copy. Bad for: regular ones, where the column
 //! indices are bytes that other formats need not read.
 
+use ellect_kernels::shared;
+
 use super::gpu::launch::Arrays;
 use super::row_order::WARP;
 use super::{
@@ -27,8 +29,8 @@ use crate::structure::{Sort, Structure, Walk};
 #[derive(Debug)]
 pub struct CsrFormat;
 
-/// Entries that a lane loads at a time (`batch` of kernels/csr.cu).
-const BATCH: usize = 6;
+/// Entries that a lane loads at a time.
+const BATCH: usize = shared("CSR_BATCH") as usize;
 
 impl Storage for CsrFormat {
     const NAME: &'static str = "csr";

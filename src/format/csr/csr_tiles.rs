@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ellect_kernels::shared;
+
 use super::{Arg, Builder, Launch, Matrix, Stop};
 use crate::csr::Pattern;
 use crate::structure::{Structure, probes};
@@ -63,7 +65,7 @@ impl Tiles {
         (sum as f64 / f64::from(looked_at.max(1)), most as f64)
     }
 
-    /// As `Items::sum` of kernels/tiles.cuh does it: threads take the rows in turns, several lanes
+    /// As `Items::sum` of kernels/common/tiles.cuh does it: threads take the rows in turns, several lanes
     /// a row; rows too long for their lanes take the whole warp, one after the other.
     fn steps_of(&self, t: usize, row_ptr: &[usize], threads: usize) -> usize {
         let (first, last) = (self.rows[t] as usize, self.rows[t + 1] as usize);
@@ -103,8 +105,8 @@ const WARP: usize = 32;
 /// The most lanes that a row has to itself: a warp.
 const MOST_SHIFT: u32 = 5;
 
-/// Entries of a row a lane, from which on a warp sums it: `LONG` of the kernels.
-const LONG: usize = 24;
+/// Entries of a row per lane from which on a whole warp sums the row.
+const LONG: usize = shared("TILE_LONG") as usize;
 
 /// Steps that it takes besides to pass a row to the whole warp and add up what its lanes found.
 const WARP_SUM: usize = 7;
@@ -185,8 +187,8 @@ impl FoundTiles {
 /// Tiles that one warp finds: at most, where all are full.
 const TILES_A_CHUNK: u64 = 16;
 
-/// Chunks of a block, a warp each: `warps` of the kernel.
-const CHUNKS_A_BLOCK: u64 = 8;
+/// Chunks of a block, a warp each.
+const CHUNKS_A_BLOCK: u64 = shared("TILE_CHUNKS");
 
 #[cfg(test)]
 mod tests {

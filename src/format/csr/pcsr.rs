@@ -17,6 +17,8 @@
 
 use std::ops::Range;
 
+use ellect_kernels::shared;
+
 use super::csr::dot;
 use super::csr_tiles::{FoundTiles, Tiles};
 use super::gpu::launch::{Arrays, NULL};
@@ -340,5 +342,5 @@ impl GpuTiles {
     }
 }
 
-/// Entries that a GPU thread takes of a tile: `each` of the kernel.
-const ENTRIES_A_THREAD: usize = 8;
+/// Entries that a GPU thread takes of a tile.
+const ENTRIES_A_THREAD: usize = shared("PCSR_EACH") as usize;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::gpu::launch::{Arrays, NULL};
@@ -247,8 +248,8 @@ fn product(
     Launch::over("diagonals", kernel, nrows.div_ceil(2) as u64, 256, args)
 }
 
-/// Rows of a small hack, at most: `ROWS` of the kernels.
-const SMALL: usize = 128;
+/// The most rows of a small hack.
+const SMALL: usize = shared("SMALL_HACK") as usize;
 
 /// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`].
 pub(super) fn build(

@@ -41,8 +41,8 @@ pub enum Arg {
 pub struct Launch {
     /// The `.cu` file, without its ending.
     pub image: &'static str,
-    /// The kernel's symbol. Where the image has one that is named `_few` besides, that one is taken
-    /// for a launch whose blocks are all at work at once.
+    /// The kernel's symbol. Where the image also has a kernel with this name and the ending
+    /// `_resident`, that one runs if all blocks of the launch fit on the GPU at once.
     pub kernel: String,
     /// Blocks; 0 launches nothing.
     pub grid: u64,

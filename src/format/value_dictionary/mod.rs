@@ -2,6 +2,8 @@
 
 mod distinct;
 
+use ellect_kernels::shared;
+
 use super::gpu::convert::Check;
 use super::gpu::launch::{Arrays, NULL};
 use super::{Arg, Builder, Launch, Refusal, Stop, Target};
@@ -121,8 +123,11 @@ impl<T: Scalar> Numbered<T> {
     }
 }
 
-/// Places that a GPU looks for distinct values in: `PLACES` of the kernels.
-const PLACES: u64 = 1024;
+/// Places in which a GPU looks for distinct values.
+const PLACES: u64 = shared("FEW_PLACES");
+
+/// Kernels hold as many distinct values as hosts.
+const _: () = assert!(FEW as u64 == shared("FEW_VALUES"));
 
 /// Puts the distinct values of a matrix that a GPU holds into places, and counts them up to one more
 /// than [`FEW`].

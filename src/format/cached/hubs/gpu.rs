@@ -1,5 +1,7 @@
 //! Hub-cached ELLPACK on a GPU: the launches of a product, and the conversion there.
 
+use ellect_kernels::shared;
+
 use super::{BLOCK, Size, check_rows, check_share, most_hubs};
 use crate::format::gpu::convert::{bits, step};
 use crate::format::gpu::launch::NULL;
@@ -219,5 +221,5 @@ pub(super) fn build(
     Ok(Built { launches, scratch, update: vec![fill(NULL, [NULL, NULL])], ..Built::default() })
 }
 
-/// Entries that a warp of the kernel `fill_hubs` takes: its `chunk`.
-const FILLED_BY_A_WARP: u64 = 1024;
+/// Entries that a warp of the kernel `fill_hubs` takes.
+const FILLED_BY_A_WARP: u64 = shared("HUBS_CHUNK");

@@ -22,6 +22,7 @@ mod gpu;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::gpu::launch::Arrays;
@@ -45,7 +46,7 @@ pub struct HubsFormat;
 const LEAST_SHARE: u64 = 4;
 
 /// Marks pieces of a row that has several.
-const SPLIT: u32 = 1 << 31;
+const SPLIT: u32 = shared("HUBS_SPLIT") as u32;
 
 /// Threads of a block.
 const BLOCK: u32 = 1024;

@@ -28,6 +28,7 @@
 mod gpu;
 mod plan;
 
+use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use self::plan::{GROUP, Shape};
@@ -46,23 +47,23 @@ use crate::structure::{Structure, inverse};
 pub struct SweepFormat;
 
 /// Entries of a step, and threads of a block.
-const STEP: usize = 1024;
+const STEP: usize = shared("SWEEP_STEP") as usize;
 
 /// Threads of a warp, whose columns are counted from one base.
 const LANES: usize = 32;
 
 /// Columns that are counted from one base.
-const REACH: u32 = 1 << 15;
+const REACH: u32 = shared("SWEEP_REACH") as u32;
 
 /// Marks a slot whose sum another slot of its step has too.
-const LATE: u32 = 1 << 15;
+const LATE: u32 = shared("SWEEP_LATE") as u32;
 
 /// The sum of a slot without an entry.
-const NO_SUM: u32 = 0xffff;
+const NO_SUM: u32 = shared("SWEEP_NO_SUM") as u32;
 
 /// Slots of the next step that an entry may change to, and how far they are apart.
-const TRIES: usize = 4;
-const SHIFT: usize = 341;
+const TRIES: usize = shared("SWEEP_TRIES") as usize;
+const SHIFT: usize = shared("SWEEP_SHIFT") as usize;
 
 impl Storage for SweepFormat {
     const NAME: &'static str = "sweep";
@@ -176,10 +177,10 @@ impl Block {
 }
 
 /// Words of a [`Block`].
-const WORDS: usize = 8;
+const WORDS: usize = shared("SWEEP_BLOCK_WORDS") as usize;
 
 /// A row of several sums: its place in its block, the first of its further sums, and their number.
-type Long = [u32; 3];
+type Long = [u32; shared("SWEEP_LONG_WORDS") as usize];
 
 /// The arrays of a matrix whose row blocks are swept by column.
 #[derive(Debug)]

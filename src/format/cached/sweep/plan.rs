@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::{LANES, Long, NO_SUM, REACH, STEP, WORDS};
@@ -10,7 +11,7 @@ use crate::format::{Matrix, Refusal, Target};
 use crate::structure::Structure;
 
 /// Neighbouring rows that stay together, so that y is written by whole sectors.
-pub(super) const GROUP: usize = 4;
+pub(super) const GROUP: usize = shared("SWEEP_GROUP") as usize;
 
 /// Shared memory of a processor that blocks leave: what is loaded needs a cache.
 const CACHE: u64 = 28 * 1024;

@@ -20,6 +20,7 @@ mod pieces;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::gpu::launch::Arrays;
@@ -40,10 +41,10 @@ use pieces::Constants;
 pub struct CdiaFormat;
 
 /// Rows of a hack: eight for each of 128 threads of a GPU.
-const HACK: usize = 1024;
+const HACK: usize = shared("CDIA_HACK") as usize;
 
 /// Threads of a block, which takes a hack.
-const THREADS: usize = 128;
+const THREADS: usize = shared("CDIA_THREADS") as usize;
 
 /// Words of 32 row bits of a piece.
 const WORDS: usize = HACK / WARP;

@@ -22,6 +22,7 @@ pub(super) mod gpu;
 
 use std::ops::Range;
 
+use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::csr_tiles::Tiles;
@@ -33,7 +34,7 @@ use crate::scalar::Scalar;
 use crate::structure::{REACH, REACH_OF, Structure, Walk};
 
 /// Slots of a thread.
-pub(super) const EACH: usize = 8;
+pub(super) const EACH: usize = shared("SORTED_EACH") as usize;
 
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;

@@ -9,7 +9,7 @@
 constexpr uint32_t full = 0xffffffffu, none = 0xffffffffu;
 
 // Rows of a hack, and words of 32 of their bits.
-constexpr uint32_t HACK = 1024, WORDS = HACK / 32;
+constexpr uint32_t HACK = CDIA_HACK, WORDS = HACK / 32;
 
 // Entries of a row that a warp takes at a time, and rows that it reads at once.
 constexpr uint32_t depth = 8, rows_a_part = 32 / depth;

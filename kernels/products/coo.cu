@@ -7,7 +7,7 @@
 // for every 32 * 16 entries. No shared memory. Sums come in any order.
 #include "common.cuh"
 
-constexpr int per_lane = 16;
+constexpr int per_lane = COO_EACH;
 
 template <class T> __device__ __forceinline__ void scale(uint32_t nrows, T* y, T beta) {
     await_previous();

@@ -159,7 +159,7 @@ __device__ __forceinline__ void find_tiles(uint32_t nrows, uint32_t most, uint64
                                            uint32_t chunks, const Offset* __restrict__ row_ptr,
                                            uint32_t* tile_rows, Offset* tile_ptr, uint32_t* found,
                                            uint32_t* taken, uint32_t* total, uint32_t* splits) {
-    constexpr uint32_t warps = 8;
+    constexpr uint32_t warps = TILE_CHUNKS;
     using Sum = cub::BlockReduce<uint32_t, 32 * warps>;
     __shared__ typename Sum::TempStorage storage;
     __shared__ uint32_t kept_rows[warps][KEPT], counts[warps], block, before;

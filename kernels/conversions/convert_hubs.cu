@@ -8,11 +8,11 @@
 // Launch: blocks of 256 threads. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
 #include "common.cuh"
 
-constexpr uint32_t full = 0xffffffffu, split = 0x80000000u;
+constexpr uint32_t full = 0xffffffffu, split = HUBS_SPLIT;
 constexpr uint16_t none = 0xffff;
 
 // Entries that a warp of fill_hubs takes.
-constexpr uint32_t chunk = 1024;
+constexpr uint32_t chunk = HUBS_CHUNK;
 
 // counts[c] += entries of column c.
 extern "C" __global__ void __launch_bounds__(256)

@@ -8,7 +8,7 @@
 #include "common.cuh"
 
 // Products that a thread sums.
-constexpr uint32_t OWN = 8;
+constexpr uint32_t OWN = SORTED_EACH;
 
 // The place of product `at` of a tile; of the product in a place, its number. Products lie in pieces
 // of 16 bytes, and a thread sums `own` of them, neighbours: their order among themselves is such that

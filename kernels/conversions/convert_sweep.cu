@@ -7,14 +7,13 @@
 //
 // Launch: blocks of 256 threads unless said otherwise. Row pointers are 32-bit (`*_narrow`) or 64-bit
 // (`*_wide`).
-#include <cstdint>
+#include "layout.cuh"
 
 #include <cub/block/block_scan.cuh>
 
 constexpr uint32_t full = 0xffffffffu;
-constexpr uint32_t STEP = 1024, GROUP = 4, REACH = 1 << 15, LATE = 1 << 15, NO_SUM = 0xffff;
-// Places that a late entry may change to, and how far they are apart (src/format/sweep.rs).
-constexpr uint32_t TRIES = 4, SHIFT = 341;
+constexpr uint32_t STEP = SWEEP_STEP, GROUP = SWEEP_GROUP, REACH = SWEEP_REACH, LATE = SWEEP_LATE;
+constexpr uint32_t NO_SUM = SWEEP_NO_SUM, TRIES = SWEEP_TRIES, SHIFT = SWEEP_SHIFT;
 constexpr int THREADS = 256;
 
 // A row block as the product reads it.
@@ -24,6 +23,8 @@ struct Block {
 struct Long {
     uint32_t row, first, further;
 };
+static_assert(sizeof(Block) == 4 * SWEEP_BLOCK_WORDS, "");
+static_assert(sizeof(Long) == 4 * SWEEP_LONG_WORDS, "");
 
 // Sums of a row of so many entries.
 struct Sums {

@@ -14,7 +14,7 @@ constexpr int32_t none = 0x7fffffff;  // larger than any offset
 constexpr int batch = 8;
 
 // Rows of a hack at most; offsets that are marked at a time, a bit each.
-template <bool small> constexpr uint32_t ROWS = small ? 128 : 1024;
+template <bool small> constexpr uint32_t ROWS = small ? SMALL_HACK : 1024;
 template <bool small> constexpr uint32_t MARKS = small ? 1 << 16 : 1 << 17;
 
 // Entries of a small hack's longest row, up to which other rows are compared with it: at most `keep`.

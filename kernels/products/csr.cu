@@ -15,7 +15,7 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
     const int lane = threadIdx.x % tpr;
     T sum = 0;
     if (row < nrows) {
-        constexpr int batch = 6;
+        constexpr int batch = CSR_BATCH;
         const Offset end = row_ptr[row + 1];
         Offset k = row_ptr[row] + lane;
         uint32_t column[batch];

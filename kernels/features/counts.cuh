@@ -6,7 +6,7 @@
 using Sum = unsigned long long;
 
 constexpr uint32_t full = 0xffffffffu;
-constexpr uint32_t threads = 256;  // of each block
+constexpr uint32_t threads = FEATURES_THREADS;  // of each block
 
 // The numbers 0, 1, 2, ... made random: `mix` of src/check.rs.
 __device__ __forceinline__ uint64_t mix(uint64_t seed) {

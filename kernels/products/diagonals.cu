@@ -121,6 +121,6 @@ __device__ __forceinline__ void diagonals(uint32_t nrows, uint32_t ncols, uint32
                                    y, alpha, beta);                                               \
     }
 KERNEL(diagonals_f64, double, 7, 4, false)
-KERNEL(diagonals_f64_few, double, 9, 2, true)
+KERNEL(diagonals_f64_resident, double, 9, 2, true)
 KERNEL(diagonals_f32, float, 4, 8, true)
-KERNEL(diagonals_f32_few, float, 9, 4, true)
+KERNEL(diagonals_f32_resident, float, 9, 4, true)

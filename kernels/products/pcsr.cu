@@ -9,7 +9,7 @@
 #include "tiles.cuh"
 
 // Entries that a thread takes of a tile.
-constexpr int EACH = 8;
+constexpr int EACH = PCSR_EACH;
 
 template <class T> struct Fused {
     const uint32_t* col_idx;

@@ -8,7 +8,7 @@
 constexpr __host__ __device__ int place_bits(int size) { return size == 1 ? 0 : 1 + place_bits(size / 2); }
 
 // Entries of an item a lane, from which on a warp sums it.
-constexpr uint32_t LONG = 24;
+constexpr uint32_t LONG = TILE_LONG;
 
 // log2 of the lanes that let `count` items go at once: at most a warp, at least one.
 template <int threads> __device__ __forceinline__ uint32_t lanes_shift(uint32_t count) {

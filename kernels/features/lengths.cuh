@@ -2,8 +2,8 @@
 #pragma once
 #include "counts.cuh"
 
-constexpr uint32_t windows = 4096;  // rows of a block that looks at lengths
-constexpr uint32_t bins = 4096;     // lengths that are counted by a bin each; others are listed
+constexpr uint32_t windows = FEATURES_WINDOW;  // rows of a block that looks at lengths
+constexpr uint32_t bins = FEATURES_BINS;       // lengths that have a bin each; others are listed
 constexpr uint32_t short_rows = 1024;
 
 // Stages `from` to `to` of a bitonic sort of `windows` numbers: runs of `to` are sorted afterwards,

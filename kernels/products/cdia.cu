@@ -2,13 +2,14 @@
 //
 // A block takes a hack of 1024 rows; it keeps offsets, values and row bits of up to `held` pieces in
 // shared memory at a time. A lane takes 8 rows that lie 32 apart, so that what it reads of a piece
-// serves them all; where every row of a warp has the piece, no bit is looked at. The form for few
-// blocks asks for x of several pieces at once.
+// serves them all; where every row of a warp has the piece, no bit is looked at. The form for blocks
+// that are all resident at once (`_resident`) asks for x of several pieces at a time.
 //
 // Launch: blocks of 128 threads, a block a hack; static shared memory.
 #include "common.cuh"
 
-constexpr uint32_t threads = 128, each = 8, words = threads * each / 32, held = 32;
+constexpr uint32_t threads = CDIA_THREADS, each = CDIA_HACK / threads;
+constexpr uint32_t words = threads * each / 32, held = 32;
 
 // Offsets, values and row bits of the pieces that a block holds.
 template <class T> struct Held {
@@ -127,5 +128,5 @@ __device__ __forceinline__ void pieces(uint32_t nrows, const uint32_t* narrow, c
     }
 KERNEL(cdia_f64, double, InTurn<double>)
 KERNEL(cdia_f32, float, InTurn<float>)
-KERNEL(cdia_f64_few, double, Batched<double, 7>)
-KERNEL(cdia_f32_few, float, Batched<float, 9>)
+KERNEL(cdia_f64_resident, double, Batched<double, 7>)
+KERNEL(cdia_f32_resident, float, Batched<float, 9>)

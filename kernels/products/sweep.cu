@@ -8,7 +8,8 @@
 // Launch: one block of 1024 threads for each row block, with dynamic shared memory for the most sums.
 #include "common.cuh"
 
-constexpr uint32_t STEP = 1024, GROUP = 4, LATE = 1 << 15, NO_SUM = 0xffff;
+constexpr uint32_t STEP = SWEEP_STEP, GROUP = SWEEP_GROUP, LATE = SWEEP_LATE;
+constexpr uint32_t NO_SUM = SWEEP_NO_SUM;
 
 struct Block {
     uint32_t first_step, steps, first_group, groups, first_long, longs, sums, unused;
@@ -18,6 +19,8 @@ struct Block {
 struct Long {
     uint32_t row, first, further;
 };
+static_assert(sizeof(Block) == 4 * SWEEP_BLOCK_WORDS, "");
+static_assert(sizeof(Long) == 4 * SWEEP_LONG_WORDS, "");
 
 // The entries of a thread in one batch of steps.
 template <class T, int BATCH> struct Entries {

@@ -9,7 +9,7 @@
 // threads for each processor, with dynamic shared memory for all hubs.
 #include "common.cuh"
 
-constexpr uint32_t split = 0x80000000u;
+constexpr uint32_t split = HUBS_SPLIT;
 
 template <class T>
 __device__ __forceinline__ void gather_hubs(uint32_t hubs, const uint32_t* columns, const T* x,

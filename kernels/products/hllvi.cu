@@ -29,7 +29,7 @@ template <> struct Four<uint32_t> {
 };
 
 // The most distinct values.
-constexpr uint32_t FEW = 256;
+constexpr uint32_t FEW = FEW_VALUES;
 
 template <class T, class Column, bool one>
 __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, const uint64_t* wide,

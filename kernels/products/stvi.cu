@@ -6,7 +6,7 @@
 #include "sorted.cuh"
 
 // The most distinct values.
-constexpr uint32_t FEW = 256;
+constexpr uint32_t FEW = FEW_VALUES;
 
 template <class T> struct Single {
     const T* __restrict__ few;

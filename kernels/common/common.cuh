@@ -4,7 +4,7 @@
 // Values and columns are read once a product: they pass by the L1 cache and leave L2 first
 // (ld.global.cs). x is read many times: it keeps the L1. y is written once.
 #pragma once
-#include <cstdint>
+#include "layout.cuh"
 
 // Waits for what is ahead in the stream, whose last blocks may still be at work: kernels of products
 // are launched so that their start overlaps with its end (programmatic dependent launch, from

@@ -7,7 +7,7 @@
 #include "common.cuh"
 
 // The most distinct values, and places that they are looked for in.
-constexpr uint32_t FEW = 256, PLACES = 1024;
+constexpr uint32_t FEW = FEW_VALUES, PLACES = FEW_PLACES;
 
 template <class Word> constexpr Word EMPTY = Word(~Word(0));
 

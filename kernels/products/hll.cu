@@ -93,12 +93,12 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
         hacks<T, Column, hack, tpr, batch, Order::order_of_loads>(                                \
             nrows, narrow, wide, base, order, columns, values, x, y, alpha, beta);                \
     }
-// For many rows, entries at a time and blocks that a processor holds. `_few`: as many entries at a
-// time as registers allow, for products that the GPU holds at once. `_deep`: for hacks of more than 8
-// entries a row on average.
-#define FORMS(name, T, Column, hack, tpr, batch, blocks, order_of_loads, few, few_blocks)         \
+// Kernels for many rows: `batch` entries at a time, `blocks` blocks a processor. `_resident`: as many
+// entries at a time as registers allow, for launches whose blocks are all resident on the GPU at once.
+// `_deep`: for hacks of more than 8 entries a row on average.
+#define FORMS(name, T, Column, hack, tpr, batch, blocks, order_of_loads, most, most_blocks)       \
     KERNEL(name, T, Column, hack, tpr, batch, blocks, order_of_loads)                             \
-    KERNEL(name##_few, T, Column, hack, tpr, few, few_blocks, fenced)
+    KERNEL(name##_resident, T, Column, hack, tpr, most, most_blocks, fenced)
 #define ALONE(hack, c, Column, batch)                                                             \
     FORMS(hll_##hack##_c##c##_t1_f64, double, Column, hack, 1, 8, 8, mixed, 8, 4)                 \
     FORMS(hll_##hack##_c##c##_t1_f32, float, Column, hack, 1, batch, 8, fenced, 12, 5)            \

@@ -2,29 +2,6 @@
 #pragma once
 #include "counts.cuh"
 
-// Places in the list of counts: as in src/device/cuda/features.rs.
-enum : int {
-    longest_at = 0,  // sums over slices of 32, 64, 128, 256 rows of their longest rows
-    sorted_at = 4,   // those of 32 rows where windows of 512 or 4096 rows are sorted
-    long_rows_at = 6,
-    mirrored_at,
-    sectors_at,                  // of f32, of f64, entries
-    groups_at = sectors_at + 3,  // of groups of each kind: entries, and what is distinct in them
-    pairs_at = groups_at + 16,   // pairs of sectors of loads
-    near_at,                     // entries of hacks in windows of 16384 and of 4096,
-    met_at = near_at + 2,        // diagonals that they met once, twice and three times,
-    profile_at = met_at + 3,
-    span_sum_at,
-    narrow_at,
-    bandwidth_at,                // and the largest
-    span_max_at,
-    full_at,                     // whether some place was too small
-    queues_at,                   // of each queue of tasks, what `Queue` says
-    waits_at = queues_at + 2,    // tasks of the first half of a sample that were left,
-    done_at,                     // blocks and tasks of it that are done
-    bins_at                      // from here on rows of each length, in 32 bits
-};
-
 // Groups of what: hacks of 32 and of 256 rows, blocks of 256 rows, block rows of sides 2 to 6, rows
 // drawn for the first half of a sample of columns and for the second.
 enum : uint32_t { hacks, hacks_256, loads, sides, first_half = sides + 5, second_half, kinds };
@@ -55,7 +32,7 @@ template <class Offset> struct Job {
 
 // The most tasks in a queue. One is of what waits for nothing, the second, late one of what waits
 // for the first half of a sample of columns.
-constexpr uint32_t most_tasks = 1 << 17;
+constexpr uint32_t most_tasks = FEATURES_TASKS;
 
 // A piece of the work of a block, which is counted over those of sectors and of groups.
 struct Task {
@@ -68,7 +45,7 @@ constexpr Sum no_task = full;
 // What is known of a queue, in one number: how many places were taken, how many were left, and how
 // many have decided what they will leave, blocks of groups and warps of sectors.
 struct Queue {
-    static constexpr int left_at = 22, decided_at = 44;
+    static constexpr int left_at = FEATURES_LEFT_AT, decided_at = FEATURES_DECIDED_AT;
     Sum all;
 
     __device__ __forceinline__ uint32_t taken() const {

@@ -1,0 +1,120 @@
+//! Compiles every `.cu` file with nvcc (feature `cuda` only) and writes the table of images and the
+//! table of the driver's entry points.
+
+mod cubin;
+mod nvcc;
+mod ptx;
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders of `.cu` files: kernels of products, of conversions, and those that count features.
+const FOLDERS: [&str; 3] = ["products", "conversions", "features"];
+
+/// Headers that several folders include.
+const COMMON: &str = "common";
+
+fn main() {
+    println!("cargo:rerun-if-changed=build");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let mut images = Vec::new();
+    if env::var_os("CARGO_FEATURE_CUDA").is_some() {
+        let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+        trampolines(&package, &out);
+        println!("cargo:rerun-if-env-changed=NVCC");
+        println!("cargo:rerun-if-env-changed=CUDA_PATH");
+        let nvcc = nvcc::find(&package);
+        let common = package.join(COMMON);
+        println!("cargo:rerun-if-changed={}", common.display());
+        for folder in FOLDERS {
+            // Cargo looks at all files of the folder, headers and new sources among them.
+            println!("cargo:rerun-if-changed={}", package.join(folder).display());
+            for source in sources(&package.join(folder)) {
+                let name = stem(&source);
+                let compiled = nvcc::compile(&nvcc, &source, &common, &out);
+                images.push((image(&name, folder, &compiled, &out), name));
+            }
+        }
+        primitives(&nvcc, &package, &out);
+    }
+    images.sort_by(|(_, a), (_, b)| a.cmp(b));
+    let images = images.into_iter().map(|(image, _)| image).collect::<Vec<_>>();
+    fs::write(out.join("images.rs"), format!("&[\n{}]", images.concat()))
+        .expect("OUT_DIR is writable");
+}
+
+fn stem(source: &Path) -> String {
+    source.file_stem().expect("a source has a name").to_string_lossy().into_owned()
+}
+
+/// The `.cu` files of a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the package's folders are readable");
+    let paths = entries.map(|entry| entry.expect("the package's folders are readable").path());
+    paths.filter(|path| path.extension().is_some_and(|ending| ending == "cu")).collect()
+}
+
+/// The image of one source as an expression of Rust.
+fn image(name: &str, folder: &str, compiled: &nvcc::Compiled, out: &Path) -> String {
+    fs::write(out.join(format!("{name}.ptxas")), &compiled.log).expect("OUT_DIR is writable");
+    let hash = cubin::digest(&compiled.cubins).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let kernels = ptx::kernels(&compiled.ptx).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let resident = kernels.iter().filter_map(|kernel| kernel.name.strip_suffix("_resident"));
+    let resident = resident.collect::<Vec<_>>();
+    let mut list = String::new();
+    for kernel in &kernels {
+        let params = kernel.params.iter().map(|param| format!("Param::{param}"));
+        let params = params.collect::<Vec<_>>().join(", ");
+        writeln!(list, "Kernel {{ name: {:?}, params: &[{params}] }},", kernel.name)
+            .expect("writing to a string");
+    }
+    format!(
+        "Image {{ name: {name:?}, folder: {folder:?}, fatbin: \
+         include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.fatbin\")), resources: \
+         include_str!(concat!(env!(\"OUT_DIR\"), \"/{name}.ptxas\")), hash: {hash:?}, kernels: \
+         &[{list}], resident: &{resident:?} }},\n"
+    )
+}
+
+/// The library of CUB's algorithms, linked with the CUDA runtime, which opens the driver when it
+/// is first called.
+fn primitives(nvcc: &Path, package: &Path, out: &Path) {
+    let source = package.join("primitives/primitives.cu");
+    println!("cargo:rerun-if-changed={}", source.display());
+    let mut command = nvcc::command(nvcc);
+    command.args(["-lib", "-Xcompiler", "-fPIC"]);
+    nvcc::run(command.arg("-o").arg(out.join("libellect_primitives.a")).arg(&source));
+    println!("cargo:rustc-link-search=native={}", out.display());
+    println!("cargo:rustc-link-lib=static=ellect_primitives");
+    let root = nvcc.canonicalize().ok().and_then(|nvcc| Some(nvcc.parent()?.parent()?.to_owned()));
+    let root = root.unwrap_or_else(|| PathBuf::from("/usr/local/cuda"));
+    for lib in ["lib", "lib64", "targets/x86_64-linux/lib"] {
+        println!("cargo:rustc-link-search=native={}", root.join(lib).display());
+    }
+    println!("cargo:rustc-link-lib=static=cudart_static");
+    for lib in ["stdc++", "rt", "dl", "pthread"] {
+        println!("cargo:rustc-link-lib={lib}");
+    }
+}
+
+/// One jump for each driver function, through a table that `driver::load` fills.
+fn trampolines(package: &Path, out: &Path) {
+    let list = package.join("driver_api.txt");
+    println!("cargo:rerun-if-changed={}", list.display());
+    let names = fs::read_to_string(&list).expect("driver_api.txt is part of the package");
+    let (mut table, mut code) = (String::from("&[\n"), String::new());
+    for (i, name) in names.lines().enumerate() {
+        writeln!(table, "{name:?},").expect("writing to a string");
+        writeln!(
+            code,
+            ".globl {name}\n.type {name},@function\n{name}:\njmp *ELLECT_DRIVER_TABLE+{}(%rip)",
+            8 * i
+        )
+        .expect("writing to a string");
+    }
+    table.push(']');
+    fs::write(out.join("driver_names.rs"), table).expect("OUT_DIR is writable");
+    fs::write(out.join("driver.s"), code).expect("OUT_DIR is writable");
+}

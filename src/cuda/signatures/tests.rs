@@ -1,0 +1,247 @@
+//! Every launch that is described anywhere, without a GPU: products of layouts that the host made,
+//! conversions that a dry [`Builder`] goes through, and the backend's own launches.
+
+use std::collections::BTreeSet;
+
+use ellect_kernels::IMAGES;
+
+use super::*;
+use crate::device::{Device, Kind};
+use crate::error::Result;
+use crate::format::{
+    Basis, Builder, Built, Candidate, Check, Matrix, Starts, Stop, Target, are_few, candidates,
+};
+use crate::generate;
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+
+/// The launches that were compared with signatures: their kernels, and what did not fit.
+#[derive(Default)]
+struct Compared {
+    kernels: BTreeSet<(&'static str, String)>,
+    wrong: BTreeSet<String>,
+}
+
+impl Compared {
+    fn add(&mut self, launch: &Launch, precision: Precision) {
+        if let Err(why) = check(launch, Some(precision)) {
+            self.wrong.insert(format!("{precision}: {why}"));
+        }
+        self.kernels.insert((launch.image, launch.kernel.clone()));
+    }
+
+    fn add_all<'a>(&mut self, launches: impl IntoIterator<Item = &'a Launch>, of: Precision) {
+        launches.into_iter().for_each(|launch| self.add(launch, of));
+    }
+
+    /// What a conversion gives.
+    fn add_built(&mut self, built: &Built, precision: Precision) {
+        self.add_all(built.launches.iter().chain(&built.update), precision);
+        self.add_all(built.check.iter().map(|Check { launch, .. }| launch), precision);
+    }
+
+    /// Kernels of these images that no launch named; those with the ending `_resident` stand in for
+    /// others, which have the same parameters.
+    fn missing(&self) -> Vec<String> {
+        let all =
+            IMAGES.iter().flat_map(|image| image.kernels.iter().map(|k| (image.name, k.name)));
+        let named = |image, kernel: &str| {
+            let kernel = kernel.strip_suffix("_resident").unwrap_or(kernel);
+            self.kernels.contains(&(image, kernel.to_string()))
+        };
+        let missing = all.filter(|(image, kernel)| !named(*image, kernel));
+        missing.map(|(image, kernel)| format!("{image}: {kernel}")).collect()
+    }
+}
+
+/// A conversion that launches nothing. Numbers that kernels would have found are drawn, so that
+/// conversions go this way and that.
+struct Dry<'a> {
+    matrix: Matrix,
+    precision: Precision,
+    arrays: usize,
+    temporaries: usize,
+    draws: u64,
+    compared: &'a mut Compared,
+}
+
+impl Dry<'_> {
+    /// A number below `n`.
+    fn draw(&mut self, n: usize) -> usize {
+        self.draws += 1;
+        (crate::check::mix(self.draws) % n as u64) as usize
+    }
+
+    /// A new array of the layout.
+    fn next(&mut self) -> Arg {
+        self.arrays += 1;
+        Arg::Array(self.arrays - 1)
+    }
+
+    /// A new array of the conversion.
+    fn next_temporary(&mut self) -> Arg {
+        self.temporaries += 1;
+        Arg::Temporary(self.temporaries - 1)
+    }
+
+    /// Offsets of either width, up to about the number of entries, or of rows, or a part of them.
+    fn total(&mut self, kept: Arg) -> Starts {
+        const NULL: Arg = Arg::U64(0);
+        let Matrix { nrows, nnz, .. } = self.matrix;
+        let most = [nnz, nrows, nnz + nnz / 8, 1][self.draw(4)];
+        let total = (most as u64).div_ceil([1, 2, 9, 32, 1024][self.draw(5)]);
+        let args = if self.draw(2) == 0 { [kept, NULL] } else { [NULL, kept] };
+        Starts { args, total }
+    }
+}
+
+impl Builder for Dry<'_> {
+    fn matrix(&self) -> Matrix {
+        self.matrix
+    }
+
+    fn array(&mut self, _bytes: u64) -> Result<Arg> {
+        Ok(self.next())
+    }
+
+    fn trim(&mut self, _array: Arg, _bytes: u64) {}
+
+    fn zeros(&mut self, _bytes: u64) -> Result<Arg> {
+        Ok(self.next())
+    }
+
+    fn temporary(&mut self, _bytes: u64) -> Result<Arg> {
+        Ok(self.next_temporary())
+    }
+
+    fn temporary_zeros(&mut self, _bytes: u64) -> Result<Arg> {
+        Ok(self.next_temporary())
+    }
+
+    fn number(&mut self) -> Result<Arg> {
+        Ok(self.next_temporary())
+    }
+
+    fn launch(&mut self, launch: &Launch) -> Result<()> {
+        self.compared.add(launch, self.precision);
+        Ok(())
+    }
+
+    fn starts(&mut self, _counts: Arg, _each: usize, _n: usize) -> Result<Starts> {
+        let kept = self.next();
+        Ok(self.total(kept))
+    }
+
+    fn temporary_starts(&mut self, _counts: Arg, _each: usize, _n: usize) -> Result<Starts> {
+        let kept = self.next_temporary();
+        Ok(self.total(kept))
+    }
+
+    fn sort_down(
+        &mut self,
+        _keys: Arg,
+        _rows: Arg,
+        _sorted: Arg,
+        _n: usize,
+        _bits: u32,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&mut self, _number: Arg) -> Result<u32> {
+        Ok([0, 1, 2, 3, 8, 16, 40, 200, 1000, 40_000][self.draw(10)])
+    }
+}
+
+/// Conversions of a candidate, by a number of draws each.
+fn convert(candidate: &Candidate, target: &Target<'_>, compared: &mut Compared) {
+    let sizes = [(4_000, 40_000), (3_000, 90_000), (200_000, 400_000), (70_000, 7_000_000)];
+    for (round, (nrows, nnz)) in sizes.into_iter().cycle().take(48).enumerate() {
+        let matrix = Matrix { nrows, ncols: nrows, nnz, wide: round / sizes.len() % 2 == 1 };
+        let mut dry = Dry {
+            matrix,
+            precision: target.precision,
+            arrays: 0,
+            temporaries: 0,
+            draws: 1000 * round as u64,
+            compared,
+        };
+        match candidate.format.build(&mut dry, &candidate.params, target) {
+            Ok(built) => compared.add_built(&built, target.precision),
+            Err(Stop::Refused(_) | Stop::OnHost) => {}
+            Err(Stop::Failed(error)) => panic!("{candidate}: {error}"),
+        }
+    }
+}
+
+/// Products of layouts that the host makes of a matrix.
+fn multiply<T: Scalar>(device: &Device, basis: Basis, all: &[Candidate], compared: &mut Compared) {
+    let classes = ["stencil27", "elasticity", "circuit", "rmat", "links", "holstein_hubbard"];
+    for class in classes {
+        let csr = generate::by_name(class, 1500, 1).expect("a class").cast::<T>();
+        let structure = Structure::of(&csr);
+        let target = Target { device, precision: T::PRECISION, basis, memory_limit: u64::MAX };
+        for candidate in all {
+            if candidate.work(&structure, &target).is_err() {
+                continue;
+            }
+            let layout = candidate.convert(&csr, &structure, &target);
+            let layout = layout.unwrap_or_else(|why| panic!("{candidate} of {class}: {why}"));
+            let described = layout.on_device();
+            compared.add_all(described.iter().flat_map(|d| &d.launches), T::PRECISION);
+        }
+    }
+}
+
+/// The launches that the backend describes itself.
+fn own(compared: &mut Compared) {
+    for precision in Precision::ALL {
+        compared.add(&super::super::placed::take_values(precision, 5, [8, 16, 24]), precision);
+        for (nrows, wide) in [(10_000, false), (10_000, true)] {
+            let matrix = Matrix { nrows, ncols: nrows, nnz: 90_000, wide };
+            let plan = super::super::features::Plan::of(matrix).expect("counted on the GPU");
+            compared.add(&plan.launch(8, 132), precision);
+            let (arrays, temporaries) = (0, 0);
+            let mut dry = Dry { matrix, precision, arrays, temporaries, draws: 0, compared };
+            are_few(&mut dry, precision).expect("nothing is launched");
+        }
+        compared.add(&super::super::convert::tell_numbers(8, 16), precision);
+        compared.add(&super::super::convert::narrow_offsets(5, [8, 16, 24]), precision);
+    }
+    compared.add(&super::super::faulty(), Precision::F64);
+}
+
+#[test]
+fn every_launch_passes_what_its_kernel_takes_and_every_kernel_has_a_launch() {
+    let mut compared = Compared::default();
+    let all = candidates(Kind::Gpu);
+    let device = crate::device::find("h200").expect("shipped");
+    for basis in [Basis::Original, Basis::Permuted] {
+        multiply::<f64>(&device, basis, &all, &mut compared);
+        multiply::<f32>(&device, basis, &all, &mut compared);
+        for precision in Precision::ALL {
+            let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
+            all.iter().for_each(|candidate| convert(candidate, &target, &mut compared));
+        }
+    }
+    own(&mut compared);
+    assert!(compared.wrong.is_empty(), "{:#?}", compared.wrong);
+    let missing = compared.missing();
+    assert!(missing.is_empty(), "no launch is known of {missing:#?}");
+}
+
+#[test]
+fn a_launch_that_does_not_fit_says_where() {
+    let args = vec![Arg::U32(256), Arg::Y, Arg::Beta];
+    let launch = |kernel: &str, args: &[Arg]| Launch::over("coo", kernel, 256, 256, args.to_vec());
+    assert_eq!(check(&launch("coo_scale_f64", &args), Some(Precision::F64)), Ok(()));
+    assert_eq!(check(&launch("coo_scale_f64", &args), None), Ok(()));
+    let why = |kernel: &str, args: &[Arg], precision| {
+        check(&launch(kernel, args), Some(precision)).expect_err("it does not fit")
+    };
+    assert!(why("coo_scale_f32", &args, Precision::F64).contains("argument 2"));
+    assert!(why("coo_scale_f64", &args[..2], Precision::F64).contains("takes 3 arguments"));
+    let swapped = [args[1], args[0], args[2]];
+    assert!(why("coo_scale_f64", &swapped, Precision::F64).contains("argument 0"));
+    assert!(why("coo_scale", &args, Precision::F64).contains("no kernel"));
+}
