@@ -14,8 +14,8 @@
 use super::launch::Arrays;
 use super::rows::WARP;
 use super::{
-    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Stop, Storage,
-    Target, Work, bytes_of, store,
+    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Role, Stop,
+    Storage, Target, Work, bytes_of, store,
 };
 use crate::csr::Csr;
 use crate::device::Kind;
@@ -36,6 +36,7 @@ impl Storage for CsrFormat {
     const SOURCE: &'static str = "Y. Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. \
         (2003), section 3.4";
     const SUITS: &'static str = "every matrix; nothing is converted";
+    const ROLE: Role = Role::Baseline;
 
     type Layout<T: Scalar> = CsrLayout<T>;
 

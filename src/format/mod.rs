@@ -4,6 +4,7 @@
 //! [`Work`] a product is (or a [`Refusal`]), and how to [`convert`](Storage::convert) the CSR
 //! matrix to its [`Layout`]. Nothing outside this folder names a format.
 
+mod baseline;
 mod bisection;
 mod blocks;
 mod build;
@@ -29,6 +30,7 @@ pub use crate::refusal::Refusal;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 pub use crate::target::{Basis, Target};
+pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 pub use build::{Builder, Built, Check, Matrix, Starts, Stop};
 #[cfg(feature = "cuda")]
 pub(crate) use few::are_few;
@@ -188,6 +190,11 @@ pub trait Storage: Sync {
     const PARAMS: &'static [Param] = &[];
     /// Whether it suits only where many entries have the same value, and so may refuse new ones.
     const BY_VALUES: bool = false;
+    /// What it is to a choice.
+    const ROLE: Role = Role::Converted;
+    /// Whether its default variant can be chosen without an analysis of the matrix: its conversion
+    /// takes about as long as one product.
+    const IMMEDIATE: bool = false;
 
     /// The arrays of this format.
     type Layout<T: Scalar>: Layout<T> + 'static;
@@ -242,6 +249,10 @@ pub trait Format: Sync {
     fn params(&self) -> &'static [Param];
     /// [`Storage::BY_VALUES`].
     fn by_values(&self) -> bool;
+    /// [`Storage::ROLE`].
+    fn role(&self) -> Role;
+    /// [`Storage::IMMEDIATE`].
+    fn immediate(&self) -> bool;
     /// [`Storage::work`].
     ///
     /// # Errors
@@ -309,6 +320,14 @@ impl<S: Storage> Format for S {
 
     fn by_values(&self) -> bool {
         S::BY_VALUES
+    }
+
+    fn role(&self) -> Role {
+        S::ROLE
+    }
+
+    fn immediate(&self) -> bool {
+        S::IMMEDIATE
     }
 
     fn work(

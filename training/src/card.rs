@@ -1,7 +1,7 @@
 //! Model cards: how a model was made, how well it chooses, and where it fails.
 
 use anyhow::Result;
-use ellect::model::AtSight;
+use ellect::model::QuickPick;
 
 use crate::case::Case;
 use crate::evaluate::{self, Report, rules};
@@ -62,19 +62,19 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
         + "```\n\n## When it looks\n\nA tree by linfa over the lengths of rows and the products to \
            come, trained on whether features, estimates and conversion paid beside what is taken \
            without a look; what is prepared by effort predict asks it first.\n\n```\n"
-        + &model.look.text()
+        + &model.gate.text()
         + "```\n"
-        + &at_sight(&model.sight)
+        + &at_sight(&model.quick_picks)
 }
 
 /// The trees of what is taken without a look, where there are any.
-fn at_sight(sight: &[AtSight]) -> String {
+fn at_sight(sight: &[QuickPick]) -> String {
     if sight.is_empty() {
         return String::new();
     }
     let text = "\n## What it takes without a look\n\nThe same where it does not look: the first of these \
                 that takes less, conversion counted, than what is taken without it.\n";
-    let tree = |at_sight: &AtSight| format!("\n```\n{}```\n", at_sight.rules.text());
+    let tree = |at_sight: &QuickPick| format!("\n```\n{}```\n", at_sight.rules.text());
     text.to_string() + &sight.iter().map(tree).collect::<String>()
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, bail};
-use ellect::choose::{Workload, is_csr, stay_s, target, target_of};
+use ellect::choose::{Workload, baseline_spmv_s};
 use ellect::cost::{Cost, Estimator, TERMS, relate, terms};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
@@ -43,7 +43,7 @@ impl Trial {
     /// The seconds of so many products, with the conversion, which what multiplies the CSR arrays
     /// needs none of.
     pub fn total_s(&self, spmvs: f64) -> f64 {
-        let convert_s = if is_csr(&self.candidate) { 0.0 } else { self.convert_s };
+        let convert_s = if self.candidate.is_baseline() { 0.0 } else { self.convert_s };
         convert_s + spmvs * self.spmv_s
     }
 
@@ -244,11 +244,12 @@ impl Records {
         for &i in measurements {
             let measurement = &mut self.measurements[i];
             let (precision, basis) = (measurement.precision, measurement.basis);
-            let target = target(device, &Workload { precision, basis, ..Workload::default() });
+            let workload = Workload { precision, basis, ..Workload::default() };
+            let target = workload.target(device);
             let estimator =
                 estimators.entry(precision).or_insert_with(|| Estimator::new(structure, &target));
             let Ok(candidate) = measurement.candidate.parse::<Candidate>() else { continue };
-            if let Ok(work) = candidate.work(structure, &target_of(&candidate, &target)) {
+            if let Ok(work) = candidate.work(structure, &candidate.target(&target)) {
                 measurement.seen = Some(Box::new(Seen { sight: estimator.sight(), work }));
             }
         }
@@ -307,7 +308,7 @@ impl Records {
                 precision,
                 nrows: structure.nrows,
                 nnz: structure.nnz,
-                stay_s: stay_s(size, device, &workload).unwrap_or(0.0),
+                stay_s: baseline_spmv_s(size, device, &workload).unwrap_or(0.0),
                 analysis_s: structure.analysis_s.unwrap_or(0.0),
                 features: structure.features.clone(),
                 trials,
@@ -326,7 +327,7 @@ fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
     match (&measurement.outcome, seen, candidate) {
         (Outcome::Cut { .. }, Some(seen), Some(candidate)) => {
             let workload = Workload { precision: measurement.precision, ..Workload::default() };
-            let estimator = Estimator::of(seen.sight, &target(device, &workload));
+            let estimator = Estimator::of(seen.sight, &workload.target(device));
             Untimed::Cut(estimator.cost(&candidate, &seen.work))
         }
         _ => Untimed::Refused,
@@ -340,7 +341,7 @@ fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
     let candidate: Candidate = measurement.candidate.parse().ok()?;
     let seen = measurement.seen.as_deref()?;
     let workload = Workload { precision: measurement.precision, ..Workload::default() };
-    let estimator = Estimator::of(seen.sight, &target(device, &workload));
+    let estimator = Estimator::of(seen.sight, &workload.target(device));
     let times = estimator.times(&candidate, &seen.work);
     Some(Trial {
         name: candidate.to_string(),

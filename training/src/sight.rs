@@ -1,19 +1,20 @@
 //! The trees that are asked at sight, learned from cases.
 
 use anyhow::Result;
-use ellect::choose::{CSR, PCSR};
-use ellect::model::{AtSight, LOOK, SPMVS as PRODUCTS, sectors};
+use ellect::format::{CSR, PCSR};
+use ellect::model::{ANALYZE, QuickPick, SPMVS as PRODUCTS, sectors};
 
 use crate::case::Case;
 use crate::dataset;
-use crate::replay::{AtAGlance, Trees, look_over_stay, named};
+use crate::policy_replay::{AtAGlance, look_over_stay};
+use crate::replay::{Trees, named};
 use crate::train::{Predicted, Settings};
 use crate::tree::{
     self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, known, row_statistics,
 };
 
 /// The products that the tree learns from which tells whether a look pays: fewer than
-/// [`ALWAYS_LOOK`](ellect::model::ALWAYS_LOOK), from where on nobody asks it.
+/// [`ALWAYS_ANALYZE`](ellect::model::ALWAYS_ANALYZE), from where on nobody asks it.
 pub const LOOK_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];
 
 fn with(names: Vec<&'static str>, more: &[&'static str]) -> Vec<&'static str> {
@@ -54,7 +55,7 @@ pub fn without_look(cases: &[Case], seen: &[usize]) -> Result<Trees> {
         // Where it is always the incumbent, nothing is asked.
         if rules != tree::stay() {
             let place = staying.sight.iter().filter(|asked| asked.candidate == bold).count();
-            staying.sight.insert(place, AtSight { candidate: bold.to_string(), rules });
+            staying.sight.insert(place, QuickPick { candidate: bold.to_string(), rules });
         }
     }
     Ok(staying)
@@ -74,7 +75,7 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
     };
     let looked = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| looked(i, n)).into_iter().flatten());
     let names = with(row_statistics(), &[PRODUCTS]);
-    let question = Question { bold: LOOK, names, bounds: vec![READ], caution: CAUTION, known };
+    let question = Question { bold: ANALYZE, names, bounds: vec![READ], caution: CAUTION, known };
     let look = tree::agreed(&looked.collect::<Vec<_>>(), &question)?;
     Ok(Trees { look, ..staying })
 }

@@ -1,8 +1,7 @@
 //! What estimates see of every candidate of a matrix: noted with its measurements, so that neither
 //! estimates nor models need the matrix again.
 
-use ellect::choose::works;
-use ellect::cost::{Cost, Estimator};
+use ellect::cost::{Cost, Estimator, works};
 use ellect::format::{Candidate, Refusal, Target, Work};
 use ellect::measure::Seen;
 use ellect::structure::Structure;

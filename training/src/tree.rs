@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
-use ellect::choose::{SAMPLE_S, read_s};
+use ellect::choose::{SAMPLE_S, row_scan_s};
 use ellect::features::{Needs, of_rows_alone};
-use ellect::model::{Glance, LONGEST, READING, Rule, Rules, SAMPLING, STAY};
+use ellect::model::{GateInputs, KEEP, LONGEST, READING, Rule, Rules, SAMPLING};
 use linfa::prelude::*;
 use linfa_trees::{DecisionTree, TreeNode};
 use ndarray::{Array1, Array2};
@@ -65,13 +65,14 @@ pub fn size() -> Vec<&'static str> {
 }
 
 /// An input of [`agreed`]: what is known at sight, or a feature.
-pub fn input(case: &Case, known: &Glance, name: &str) -> f64 {
+pub fn input(case: &Case, known: &GateInputs, name: &str) -> f64 {
     known.input(name, |name| case.features.get(name).copied()).unwrap_or(0.0)
 }
 
 /// What is known of a case at sight.
-pub fn known(case: &Case, spmvs: u64) -> Glance {
-    Glance { spmvs, stay_s: case.stay_s, read_s: read_s(case.nrows), sample_s: SAMPLE_S }
+pub fn known(case: &Case, spmvs: u64) -> GateInputs {
+    let row_scan_s = row_scan_s(case.nrows);
+    GateInputs { spmvs, baseline_spmv_s: case.stay_s, row_scan_s, sample_s: SAMPLE_S }
 }
 
 /// What was tried of a case for so many products: a bold answer, and how many times as long as the
@@ -123,7 +124,7 @@ pub struct Bound {
 /// Seconds of what is asked of a case where these bounds are kept.
 pub fn asking_s(case: &Case, bounds: &[Bound]) -> f64 {
     let seconds = |(bound, seconds)| if bounds.contains(&bound) { seconds } else { 0.0 };
-    [(READ, read_s(case.nrows)), (SAMPLE, SAMPLE_S)].into_iter().map(seconds).sum()
+    [(READ, row_scan_s(case.nrows)), (SAMPLE, SAMPLE_S)].into_iter().map(seconds).sum()
 }
 
 /// How a tree of [`agreed`] is grown.
@@ -158,10 +159,10 @@ pub struct Question<'a> {
     /// What gains an example counts by its logarithm, what loses so many times that.
     pub caution: f64,
     /// What is known of a case and so many products.
-    pub known: fn(&Case, u64) -> Glance,
+    pub known: fn(&Case, u64) -> GateInputs,
 }
 
-/// Rules that give the bold answer where two trees agree on it, and [`STAY`] elsewhere, also where an
+/// Rules that give the bold answer where two trees agree on it, and [`KEEP`] elsewhere, also where an
 /// input is out of bounds.
 ///
 /// # Errors
@@ -181,7 +182,7 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     let mut rules = Rules { nodes: vec![answer(bold)] };
     for Bound { input, least, below } in bounds {
         // Inputs are never negative, and always finite.
-        let ends = [(*least, [STAY, bold]), (*below, [bold, STAY])];
+        let ends = [(*least, [KEEP, bold]), (*below, [bold, KEEP])];
         for (end, [low, high]) in ends.into_iter().filter(|(end, _)| *end > 0.0 && *end < f64::MAX)
         {
             let split = Rule::Split { feature: input.to_string(), below: end, low: 1, high: 2 };
@@ -196,7 +197,7 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     for Growth { depth, leaf, least } in TREES {
         let example = |tried: &&Tried<'_>| {
             let pays = tried.over < PAYS;
-            let (label, caution) = if pays { (*bold, 1.0) } else { (STAY, *caution) };
+            let (label, caution) = if pays { (*bold, 1.0) } else { (KEEP, *caution) };
             let weight = caution * tried.over.ln().abs().clamp(least, MOST);
             let input = |name: &&str| at_sight(tried, name);
             // Sums of these are exact, in whatever order linfa's hash tables have them.
@@ -213,9 +214,9 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     Ok(rules)
 }
 
-/// Rules that ask nothing and say [`STAY`].
+/// Rules that ask nothing and say [`KEEP`].
 pub fn stay() -> Rules {
-    Rules { nodes: vec![Rule::Answer(STAY.to_string())] }
+    Rules { nodes: vec![Rule::Answer(KEEP.to_string())] }
 }
 
 /// Rules that give this answer where both do: the second are asked where the first say so.
@@ -332,33 +333,38 @@ pub fn usual(cases: &[&Case]) -> HashMap<&'static str, String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use ellect::Precision;
-    use ellect::choose::CSR;
     use ellect::features::Features;
-    use ellect::model::{LOOK, SPMVS};
+    use ellect::format::CSR;
+    use ellect::model::{ANALYZE, SPMVS};
     use ellect::structure::Structure;
 
     use super::*;
-    use crate::replay::{AtAGlance, Trees};
+    use crate::policy_replay::AtAGlance;
+    use crate::replay::Trees;
 
     #[test]
     fn a_matrix_is_looked_at_where_both_trees_say_so() {
         let split =
             |feature: &str| Rule::Split { feature: feature.into(), below: 1.0, low: 1, high: 2 };
         let answer = |word: &str| Rule::Answer(word.into());
-        let tree = |feature| Rules { nodes: vec![split(feature), answer(STAY), answer(LOOK)] };
-        let rules = both(tree("nrows"), tree("nnz"), LOOK);
-        rules.check(|name| !name.is_empty(), |word| [STAY, LOOK].contains(&word)).expect("sound");
-        for (nrows, nnz, expected) in [(0.0, 2.0, STAY), (2.0, 0.0, STAY), (2.0, 2.0, LOOK)] {
+        let tree = |feature| Rules { nodes: vec![split(feature), answer(KEEP), answer(ANALYZE)] };
+        let rules = both(tree("nrows"), tree("nnz"), ANALYZE);
+        rules
+            .check(|name| !name.is_empty(), |word| [KEEP, ANALYZE].contains(&word))
+            .expect("sound");
+        for (nrows, nnz, expected) in [(0.0, 2.0, KEEP), (2.0, 0.0, KEEP), (2.0, 2.0, ANALYZE)] {
             let value = |name: &str| Some(if name == "nrows" { nrows } else { nnz });
             assert_eq!(rules.walk(value).expect("an answer").1, expected);
         }
-        let always = Rules { nodes: vec![answer(LOOK)] };
-        assert_eq!(both(always.clone(), tree("nnz"), LOOK), tree("nnz"));
-        assert_eq!(both(tree("nnz"), always, LOOK).nodes.len(), 4);
+        let always = Rules { nodes: vec![answer(ANALYZE)] };
+        assert_eq!(both(always.clone(), tree("nnz"), ANALYZE), tree("nnz"));
+        assert_eq!(both(tree("nnz"), always, ANALYZE).nodes.len(), 4);
 
-        let rules = or_below(tree("nnz"), "nrows", 3.0, LOOK);
-        rules.check(|name| !name.is_empty(), |word| [STAY, LOOK].contains(&word)).expect("sound");
-        for (nrows, nnz, expected) in [(2.0, 0.0, LOOK), (4.0, 0.0, STAY), (4.0, 2.0, LOOK)] {
+        let rules = or_below(tree("nnz"), "nrows", 3.0, ANALYZE);
+        rules
+            .check(|name| !name.is_empty(), |word| [KEEP, ANALYZE].contains(&word))
+            .expect("sound");
+        for (nrows, nnz, expected) in [(2.0, 0.0, ANALYZE), (4.0, 0.0, KEEP), (4.0, 2.0, ANALYZE)] {
             let value = |name: &str| Some(if name == "nrows" { nrows } else { nnz });
             assert_eq!(rules.walk(value).expect("an answer").1, expected);
         }
@@ -407,19 +413,19 @@ pub(crate) mod tests {
             })
             .collect();
         let names: Vec<&str> = row_statistics().into_iter().chain([SPMVS]).collect();
-        let question = Question { bold: LOOK, names, bounds: vec![READ], caution: 30.0, known };
+        let question = Question { bold: ANALYZE, names, bounds: vec![READ], caution: 30.0, known };
         let trees = Trees { look: agreed(&tried, &question).expect("examples"), sight: Vec::new() };
         for Tried { case, spmvs, .. } in tried {
             let looks = AtAGlance::of(&trees, case, spmvs).looks;
             assert_eq!(looks, pays(case, spmvs), "{} {spmvs}", case.source);
         }
         let stencil = &cases[0];
-        assert_eq!(says(&trees.look, stencil, 10), (2, STAY), "size and products decide alone");
+        assert_eq!(says(&trees.look, stencil, 10), (2, KEEP), "size and products decide alone");
         assert_eq!(AtAGlance::of(&trees, stencil, 10).read_s, 0.0);
         assert!(AtAGlance::of(&trees, stencil, 10_000).read_s > 0.0);
         // Where products take no time, the lengths of rows are not read for them.
         let fast = Case { stay_s: 1e-9, ..cases[1].clone() };
-        assert_eq!(says(&trees.look, &fast, 10_000), (1, STAY));
+        assert_eq!(says(&trees.look, &fast, 10_000), (1, KEEP));
     }
 
     #[test]
@@ -432,14 +438,14 @@ pub(crate) mod tests {
             caution: 30.0,
             known,
         };
-        for (losing, expected) in [(0, CSR), (5, CSR), (20, STAY)] {
+        for (losing, expected) in [(0, CSR), (5, CSR), (20, KEEP)] {
             let over = |i: usize| if i < losing { 1.5 } else { 0.5 };
             let tried = cases.iter().enumerate();
             let tried = tried.map(|(i, case)| Tried { case, spmvs: 1000, over: over(i) });
             let tried: Vec<_> = tried.collect();
             let rules = agreed(&tried, &question).expect("examples");
             assert_eq!(says(&rules, &cases[0], 1000).1, expected, "{losing} lose");
-            assert_eq!(rules == stay(), expected == STAY);
+            assert_eq!(rules == stay(), expected == KEEP);
         }
         assert_eq!(agreed(&[], &question).expect("nothing to learn"), stay());
     }

@@ -12,10 +12,10 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ellect::choose::{INCUMBENTS, Workload, target, target_of};
+use ellect::choose::Workload;
 use ellect::device::Kind;
 use ellect::features::Features;
-use ellect::format::{Candidate, Target};
+use ellect::format::{BASELINES, Candidate, Target};
 use ellect::measure::provenance::all_kernels;
 use ellect::measure::{Measurement, Meter, Outcome, Protocol, Provenance, Seen};
 use ellect::structure::Structure;
@@ -167,7 +167,7 @@ impl Earlier {
         };
         let reruns = |(candidate, m): &(&String, &Measurement)| match (remembered, spmv_s(m)) {
             (Remembered::Rerun { near, most }, Some(spmv_s)) => {
-                let is_near = spmv_s <= near * best_s || INCUMBENTS.contains(&candidate.as_str());
+                let is_near = spmv_s <= near * best_s || BASELINES.contains(&candidate.as_str());
                 is_near && runs(m) < most
             }
             _ => false,
@@ -287,7 +287,7 @@ impl Tuning<'_> {
         let csr = entry.matrix()?;
         let survey_in = |structure: &Structure<'_>, precision| {
             let workload = Workload { precision, ..Workload::default() };
-            survey(structure, &target(self.meter.device(), &workload))
+            survey(structure, &workload.target(self.meter.device()))
         };
         let first = *self.precisions.first().context("no precision to tune in")?;
         // What a choice looks at, timed as often as it takes to have it once undisturbed.
@@ -447,7 +447,7 @@ impl Run<'_> {
     ) -> Result<Tally> {
         let tuning = self.tuning;
         let workload = Workload { precision: T::PRECISION, ..Workload::default() };
-        let target = target(tuning.meter.device(), &workload);
+        let target = workload.target(tuning.meter.device());
         let share_s = self.share_s();
         let protocol = Protocol {
             max_samples: 20,
@@ -487,13 +487,13 @@ impl Run<'_> {
         for (i, (candidate, suits)) in timed.into_iter().enumerate() {
             let spent_s = start.elapsed().as_secs_f64();
             let over = share_s.is_some_and(|share_s| spent_s > share_s);
-            if over && i >= INCUMBENTS.len() {
+            if over && i >= BASELINES.len() {
                 // Not remembered: a run that goes on has time for it.
                 tally.late += 1;
                 continue;
             }
             tell(Event::Timing { source: &prepared.entry.source, candidate });
-            let target: Target<'_> = target_of(candidate, &target);
+            let target: Target<'_> = candidate.target(&target);
             let measured =
                 tuning.meter.measure(csr, &structure, candidate, &target, &protocol, Some(MOST))?;
             let seen = Some(Box::new(suits.seen.clone()));
@@ -539,7 +539,7 @@ impl Run<'_> {
                     let over = suits.cost.spmv_s / best_s;
                     // What was timed and is near the best is not hopeless, whatever its estimate.
                     let timed_before = earlier.0.contains_key(&text);
-                    let spared = timed_before || INCUMBENTS.contains(&text.as_str());
+                    let spared = timed_before || BASELINES.contains(&text.as_str());
                     if over > self.tuning.cut && !spared {
                         let reason = format!(
                             "its estimate is {over:.1} times the best one, over the limit of {}",
@@ -555,7 +555,7 @@ impl Run<'_> {
         timed.sort_by(|a, b| a.1.cost.spmv_s.total_cmp(&b.1.cost.spmv_s));
         let mut formats = BTreeSet::new();
         let mut rank = |candidate: &Candidate| -> u8 {
-            let incumbent = INCUMBENTS.contains(&candidate.to_string().as_str());
+            let incumbent = BASELINES.contains(&candidate.to_string().as_str());
             let first = formats.insert(candidate.format.name());
             if incumbent { 0 } else { 1 + u8::from(!first) }
         };

@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use ellect::choose::Effort;
-use ellect::format::{Candidate, candidates};
+use ellect::format::{BASELINES, Candidate, candidates};
 use ellect::measure::{Measurement, Meter, Outcome, Protocol};
 use ellect::structure::Structure;
 use ellect::units::{bytes, time};
 use ellect::wisdom::{Answer as Answered, Record, StructureRecord, Wanted};
-use ellect::{Csr, Precision, Scalar, Wisdom, choose};
+use ellect::{Csr, Precision, Scalar, Wisdom};
 
 use super::{Answer, Home, read_matrix, source};
 use crate::cli::Input;
@@ -73,7 +73,7 @@ struct Job<'a> {
 impl Job<'_> {
     /// Measures one candidate after the other; JSON records are printed as they come.
     fn measure<T: Scalar>(&self, csr: &Csr<T>, source: &str) -> Result<Vec<Measurement>> {
-        let target = choose::target(self.meter.device(), &self.options.product.workload());
+        let target = self.options.product.workload().target(self.meter.device());
         let structure = Structure::sampled(csr);
         let protocol = Protocol::default();
         let driver = self.meter.driver();
@@ -104,7 +104,7 @@ impl Job<'_> {
                 Answered::Known(measurement) => *measurement,
                 Answered::Missing | Answered::Stale(_) => {
                     let limit = self.options.limit;
-                    let target = choose::target_of(candidate, &target);
+                    let target = candidate.target(&target);
                     let new = self
                         .meter
                         .measure(csr, &structure, candidate, &target, &protocol, limit)?;
@@ -135,7 +135,7 @@ impl Job<'_> {
 fn text(mut measured: Vec<Measurement>) -> String {
     let spmv_s = |m: &Measurement| m.cost().map_or(f64::INFINITY, |cost| cost.spmv_s);
     measured.sort_by(|a, b| spmv_s(a).total_cmp(&spmv_s(b)));
-    let csr_s = choose::INCUMBENTS
+    let csr_s = BASELINES
         .into_iter()
         .find_map(|name| measured.iter().find(|m| m.candidate == name && m.cost().is_some()))
         .map(spmv_s);

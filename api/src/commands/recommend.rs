@@ -1,7 +1,7 @@
 //! `ellect recommend`.
 
 use anyhow::Result;
-use ellect::choose::{Choice, is_csr};
+use ellect::choose::Choice;
 use ellect::model::Predictor;
 use ellect::units::{bytes, time};
 use ellect::{Precision, Scalar, Tuner};
@@ -68,7 +68,7 @@ fn text(choice: &Choice, top: usize) -> String {
             time(ranked.total_us * 1e-6),
             bytes(ranked.bytes),
             match ranked.break_even_spmvs {
-                _ if is_csr(&ranked.candidate) => "-".into(),
+                _ if ranked.candidate.is_baseline() => "-".into(),
                 Some(0) => "always".into(),
                 Some(spmvs) => spmvs.to_string(),
                 None => "never".into(),
