@@ -367,3 +367,6 @@ pub fn best_few<'a>(
     }
     few
 }
+
+#[cfg(test)]
+mod tests;

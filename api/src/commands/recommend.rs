@@ -86,7 +86,7 @@ fn text(choice: &Choice, top: usize) -> String {
     text += &table(&head, rows.collect(), &[0]);
     let hidden = choice.ranking.len().saturating_sub(shown);
     let more = if hidden > 0 { format!("{hidden} more candidates and ") } else { String::new() };
-    let matrix = choice.fingerprint.map_or("not looked at".into(), |print| print.to_string());
+    let matrix = choice.fingerprint.map_or("not analysed".into(), |print| print.to_string());
     let products = if choice.spmvs == 1 { "product" } else { "products" };
     text += &format!(
         "\n{more}{} refused; matrix {matrix}, {} {products} in {} on {}\n",
