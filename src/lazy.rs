@@ -11,12 +11,12 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Instant;
 
-use crate::choose::{self, Choice, NEAR_TIE, Ranked, Workload, is_csr};
+use crate::choose::{Choice, NEAR_TIE, Ranked, Workload};
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Basis, Candidate, Layout};
-use crate::model::ALWAYS_LOOK;
+use crate::model::ALWAYS_ANALYZE;
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
@@ -107,7 +107,7 @@ impl<T: Scalar> LazyOperator<T> {
         let workload = Workload { precision, basis, ..workload };
         let source = Source { tuner, csr, workload };
         let mut refused = None;
-        for candidate in source.tuner.incumbents(&Structure::of(&*source.csr), &workload) {
+        for candidate in source.tuner.baselines(&Structure::of(&*source.csr), &workload) {
             match source.prepare(&candidate) {
                 Ok(operator) => {
                     return Ok(LazyOperator {
@@ -250,22 +250,22 @@ impl<T: Scalar> LazyOperator<T> {
 impl<T: Scalar> Source<T> {
     fn prepare(&self, candidate: &Candidate) -> Result<PreparedOperator<T>> {
         let structure = Structure::sampled(&*self.csr).with_partitioning();
-        let target = choose::target(self.tuner.device(), &self.workload);
-        let target = choose::target_of(candidate, &target);
+        let target = self.workload.target(self.tuner.device());
+        let target = candidate.target(&target);
         self.tuner.meter().prepare(&self.csr, &structure, candidate, &target)
     }
 
     /// A candidate and its layout, on the host.
     fn convert(&self, candidate: &Candidate) -> Result<Converted<T>> {
         let structure = Structure::of(&*self.csr).with_partitioning();
-        let target = choose::target(self.tuner.device(), &self.workload);
-        let target = choose::target_of(candidate, &target);
+        let target = self.workload.target(self.tuner.device());
+        let target = candidate.target(&target);
         Ok((candidate.clone(), candidate.convert(&self.csr, &structure, &target)?))
     }
 
     /// Ranks the candidates beside the one that is held, for many products: nobody knows how many.
     fn look(&self, held: &Candidate) -> Result<Option<Plan>> {
-        let workload = Workload { spmvs: ALWAYS_LOOK, ..self.workload };
+        let workload = Workload { spmvs: ALWAYS_ANALYZE, ..self.workload };
         Ok(plan_of(&self.tuner.recommend(&self.csr, &workload)?, held))
     }
 }
@@ -275,7 +275,8 @@ impl<T: Scalar> Source<T> {
 fn plan_of(choice: &Choice, held: &Candidate) -> Option<Plan> {
     let held = choice.ranked(held)?;
     let much_s = (1.0 - NEAR_TIE) * held.spmv_s;
-    let faster = || choice.ranking.iter().filter(|r| r.spmv_s < much_s && !is_csr(&r.candidate));
+    let faster =
+        || choice.ranking.iter().filter(|r| r.spmv_s < much_s && !r.candidate.is_baseline());
     let fixed_s = |ranked: &Ranked| ranked.total_s - choice.spmvs as f64 * ranked.spmv_s;
     let pays_from = |ranked: &Ranked| {
         let more_s = fixed_s(ranked) - fixed_s(held);

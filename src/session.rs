@@ -6,7 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::choose::target_of;
 use crate::cost::CostInputs;
 use crate::csr::CsrRef;
 use crate::error::{Error, Result};
@@ -216,7 +215,7 @@ impl<'a, T: Scalar> Session<'a, T> {
         limit: Option<Duration>,
     ) -> Result<Measurement> {
         let Task { candidate, inputs, earlier } = *task;
-        let target = target_of(candidate, &self.target);
+        let target = candidate.target(&self.target);
         let measured =
             self.meter.measure(self.csr, structure, candidate, &target, &self.protocol, limit)?;
         let inputs = inputs.cloned().map(Box::new).or(measured.inputs);

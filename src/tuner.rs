@@ -1,49 +1,33 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
-#[cfg(feature = "cuda")]
-mod on_gpu;
+mod decide;
+mod subject;
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::choose::{
-    self, CSR, Choice, Effort, Known, Ranked, Refused, Thought, Verify, Workload, is_csr,
-};
-use crate::cost::Source;
+use crate::choose::policy::Mode;
+#[cfg(feature = "cuda")]
+use crate::choose::policy::may_keep;
+use crate::choose::{Choice, Effort, Known, Workload};
 use crate::csr::CsrRef;
 #[cfg(feature = "cuda")]
 use crate::cuda::DeviceCsr;
 use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::features::Features;
-use crate::format::{Basis, Candidate, Refusal, Target, candidates};
+use crate::error::Result;
+use crate::format::{Candidate, Refusal, candidates};
 use crate::measure::{Measurement, Meter, Outcome, Protocol};
-use crate::model::{CONFIDENT, Glance, Model, Predictor};
+use crate::model::Predictor;
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::session::{Limits, Session, Step, Task, remembered};
 use crate::structure::Structure;
 use crate::wisdom::{Answer, Stale, Wanted, Wisdom};
+use subject::Subject;
 
 /// Chooses and prepares for one device.
-///
-/// ```
-/// use ellect::choose::Workload;
-/// use ellect::{Tuner, device, generate};
-///
-/// # fn main() -> ellect::Result<()> {
-/// let csr = generate::by_name("heat", 500, 1)?;
-/// let workload = Workload { spmvs: 10_000, ..Workload::default() };
-///
-/// // For a GPU that is not here, a choice; for this machine, an operator too.
-/// let choice = Tuner::new(device::find("h200")?).recommend(&csr, &workload)?;
-/// println!("on an H200: {}", choice.candidate);
-/// let operator = Tuner::new(device::find("cpu")?).prepare(&csr, &workload)?;
-/// assert_eq!((operator.nrows(), operator.nnz()), (csr.nrows(), csr.nnz()));
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
 pub struct Tuner {
     meter: Arc<Meter>,
@@ -77,7 +61,7 @@ impl Tuner {
     /// (feature `cuda`), or a profile as [`crate::device::find`] finds it.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] where there is none; [`Error::Device`] where it does not open.
+    /// [`Error::Device`] where there is none.
     pub fn open(name: &str) -> Result<Self> {
         Ok(Tuner::with_meter(Meter::open(name, &crate::device::data_dir())?))
     }
@@ -141,11 +125,11 @@ impl Tuner {
         self.meter.device()
     }
 
-    /// Ranks every candidate for this matrix, however few products are to come: only [`Tuner::prepare`]
-    /// counts what looking at it takes.
+    /// Ranks every candidate for this matrix, however few products are to come. [`Tuner::decide`] counts
+    /// the time of the ranking itself, and so may choose otherwise.
     ///
     /// # Errors
-    /// [`Error::AbsentDevice`] where the effort asks for timing on a device that is not here.
+    /// [`Error::Device`] where the effort asks for timing on a device that is not here.
     pub fn recommend<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -164,150 +148,96 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let csr = csr.into();
-        let structure = Structure::sampled(csr);
         let workload = Workload { precision: T::PRECISION, ..*workload };
-        self.decide(csr, &structure, &workload, progress)
+        let subject = Subject::on_host(csr.into());
+        let decided =
+            self.decide_about(&subject, &OnceCell::new(), &workload, Mode::Rank, progress)?;
+        Ok(decided.choice)
     }
 
-    /// Chooses, converts and hands out the operator. Where the conversion refuses what estimates
-    /// from samples of a large matrix took to suit, the next best is taken, and the operator's choice
-    /// says so.
+    /// The choice that [`Tuner::prepare`] makes for this matrix, without the conversion.
     ///
-    /// With effort [`Effort::Predict`], models may say that for few products a look does not pay
-    /// ([`choose::stay()`]). Where the tuner opened a GPU, the matrix is uploaded first and prepared as
-    /// by `prepare_on_gpu`: what the GPU counts takes a small part of a look by the host, which
-    /// [`Tuner::recommend`] takes.
+    /// The time of the decision counts: with effort [`Effort::Predict`] the model may keep the baseline
+    /// without an analysis of the matrix, or choose from features that a GPU counts; such a choice
+    /// ranks few candidates and has no fingerprint. Where the tuner opened a GPU, the matrix is
+    /// uploaded; for a GPU that is not on this machine, the host finds the features that it would
+    /// count. A conversion may still refuse the choice; `prepare` then takes the next best.
     ///
     /// # Errors
-    /// As [`Tuner::recommend`], and [`Error::WrongProduct`] where [`Verify`] asked for a check and
-    /// it failed.
+    /// As [`Tuner::recommend`], and [`Error::Device`](crate::Error::Device) by a GPU.
+    pub fn decide<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        workload: &Workload,
+    ) -> Result<Choice> {
+        self.decide_with(csr, workload, &mut |_| ())
+    }
+
+    /// Like [`Tuner::decide`], telling `progress` of each candidate that was measured.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn decide_with<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        workload: &Workload,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Choice> {
+        let workload = Workload { precision: T::PRECISION, ..*workload };
+        let subject = self.subject(csr.into(), &workload)?;
+        let decided =
+            self.decide_about(&subject, &OnceCell::new(), &workload, Mode::Prepare, progress)?;
+        Ok(decided.choice)
+    }
+
+    /// Decides as [`Tuner::decide`], converts the matrix and hands out the operator. Where the conversion
+    /// refuses a candidate that estimates from samples of a large matrix expected to apply, the next
+    /// best is chosen, and the operator's choice says so.
+    ///
+    /// Where the tuner opened a GPU, the matrix is uploaded first and prepared as by
+    /// `prepare_on_gpu`: counting features there takes a small part of an analysis by the host.
+    ///
+    /// # Errors
+    /// As [`Tuner::decide`], and [`Error::WrongProduct`](crate::Error::WrongProduct) where
+    /// [`Verify`](crate::choose::Verify) asked for a check and it failed.
     pub fn prepare<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
-        let csr = csr.into();
-        #[cfg(feature = "cuda")]
-        if let (true, Ok(gpu)) = (may_stay(workload), self.meter.gpu()) {
-            let there = Arc::new(DeviceCsr::upload(gpu, csr)?);
-            return self.prepare_there(&there, Some(csr), workload);
-        }
-        self.prepare_by(csr, workload, false, |structure, candidate, target| {
-            self.meter.prepare(csr, structure, candidate, target)
-        })
+        self.prepare_subject(&self.subject(csr.into(), workload)?, workload)
     }
 
-    /// Chooses, with a look at the matrix where `closer` asks for one or that pays, and prepares.
-    fn prepare_by<T: Scalar>(
+    /// Like [`Tuner::prepare`], for a matrix that is on the GPU that this tuner opened: features are
+    /// counted there, and effort [`Effort::Predict`] chooses from them alone. The matrix is copied to
+    /// the host only where an analysis pays, for 100,000 products at least, or where values are to be
+    /// replaced.
+    ///
+    /// # Errors
+    /// As [`Tuner::prepare`], and [`Error::Device`](crate::Error::Device) where the tuner opened no
+    /// GPU.
+    #[cfg(feature = "cuda")]
+    pub fn prepare_on_gpu<T: Scalar>(
         &self,
-        csr: CsrRef<'_, T>,
+        csr: &Arc<DeviceCsr<T>>,
         workload: &Workload,
-        closer: bool,
-        prepare: impl Fn(&Structure<'_>, &Candidate, &Target<'_>) -> Result<PreparedOperator<T>>,
     ) -> Result<PreparedOperator<T>> {
-        let structure = Structure::sampled(csr);
-        let workload = Workload { precision: T::PRECISION, ..*workload };
-        let stays = || self.stay(&structure, &workload);
-        let mut choice = match (!closer).then(stays).flatten() {
-            Some(choice) => choice,
-            None => self.decide(csr, &structure, &workload, &mut |_| ())?,
-        };
-        // Only the choice may ask for the partition that only measuring tried.
-        let structure = structure.with_partitioning();
-        let target = choose::target(self.meter.device(), &workload);
-        let operator = first_that_suits(&mut choice, |candidate| {
-            prepare(&structure, candidate, &choose::target_of(candidate, &target))
-        })?;
-        let operator = operator.with_choice(choice);
-        match workload.verify {
-            Verify::No => {}
-            Verify::OnPrepare => operator.verify(csr, VERIFY_SEED)?,
-        }
-        Ok(operator)
+        let subject = Subject::on_gpu(self.meter.gpu()?, csr.clone(), None);
+        self.prepare_subject(&subject, workload)
     }
 
-    /// Looks at the matrix and ranks every candidate.
-    fn decide<T: Scalar>(
-        &self,
-        csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+    /// The matrix where a decision about it is made: uploaded to a GPU that may count its features.
+    fn subject<'a, T: Scalar>(
+        &'a self,
+        csr: CsrRef<'a, T>,
         workload: &Workload,
-        progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Choice> {
-        if workload.effort >= Effort::Measure {
-            self.meter.check()?;
+    ) -> Result<Subject<'a, T>> {
+        #[cfg(feature = "cuda")]
+        if let (true, Ok(gpu)) = (may_keep(workload), self.meter.gpu()) {
+            return Ok(Subject::on_gpu(gpu, Arc::new(DeviceCsr::upload(gpu, csr)?), Some(csr)));
         }
-        let model = self.model(workload);
-        let device = self.meter.device();
-        let target = choose::target(device, workload);
-        let predict = || model.map(|model| model.predict(structure, &target));
-        let (prediction, _) = rayon::join(predict, || structure.fingerprint());
-        let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
-        let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
-        let untimed = || choose::choose(structure, device, workload, &predicted);
-        let mut timed = match workload.effort {
-            Effort::Estimate => return Ok(untimed()),
-            Effort::Predict => Vec::new(),
-            Effort::Measure => few(&untimed(), &choose::choose(structure, device, workload, &[])),
-            Effort::Exhaustive => {
-                let choice = untimed();
-                csr_first(&choice).chain(untried(&choice)).cloned().collect()
-            }
-        };
-        let (mut known, stale) = self.remembered(structure, workload)?;
-        timed.retain(|candidate| known.iter().all(|known| known.candidate != *candidate));
-        known.extend(self.measure(csr, structure, &timed, workload, progress)?);
-        // Of two that know a candidate the first one counts: what was measured.
-        known.extend(predicted);
-        let mut choice = choose::choose(structure, device, workload, &known);
-        choice.explanation.extend(model.and_then(|p| rule_of_thumb(p.model(), &choice)));
-        choice.explanation.extend(model.and_then(|p| of_kin(p.model(), device)));
-        choice.explanation.extend(doubt.map(doubtful));
-        if let Some(first) = stale.first() {
-            let count = stale.len();
-            choice.explanation.push(format!(
-                "Of {count} candidates what is remembered, or ships with this program, is not used: the \
-                 first was {first}."
-            ));
-        }
-        Ok(choice)
-    }
-
-    /// What is prepared at sight, where the model says that a look does not pay.
-    fn stay(&self, structure: &Structure<'_>, workload: &Workload) -> Option<Choice> {
-        let model = self.model(workload).filter(|_| may_stay(workload))?.model();
-        let (features, device) = (Features::of_size(structure), self.meter.device());
-        let read_s = choose::read_s(structure.pattern().nrows() as u64);
-        let stay_s = self.stay_s(structure, workload)?;
-        let (spmvs, sample_s) = (workload.spmvs, choose::SAMPLE_S);
-        let stays = model.stays(structure, &Glance { spmvs, stay_s, read_s, sample_s })?;
-        choose::stay(features, device, workload, &stays)
-    }
-
-    /// [`choose::stay_s`] of this matrix.
-    fn stay_s(&self, structure: &Structure<'_>, workload: &Workload) -> Option<f64> {
-        let pattern = structure.pattern();
-        let size = [pattern.nrows(), pattern.ncols(), pattern.nnz()];
-        choose::stay_s(size, self.meter.device(), workload)
-    }
-
-    /// What multiplies the CSR arrays as they are, in the order to try: `csr` first where the model says
-    /// that it takes less than the incumbent.
-    pub(crate) fn incumbents(
-        &self,
-        structure: &Structure<'_>,
-        workload: &Workload,
-    ) -> Vec<Candidate> {
-        let mut all: Vec<Candidate> = choose::incumbents(self.meter.device().kind).collect();
-        let in_csr = |p: &Predictor| {
-            let stay_s = self.stay_s(structure, workload);
-            stay_s.is_some_and(|stay_s| p.model().in_csr(structure, stay_s))
-        };
-        if self.model(workload).is_some_and(in_csr) {
-            all.sort_by_key(|candidate| candidate.to_string() != CSR);
-        }
-        all
+        let _ = workload;
+        Ok(Subject::on_host(csr))
     }
 
     /// The model, where there is one of this precision and the effort asks for it.
@@ -328,7 +258,7 @@ impl Tuner {
         let device = self.meter.device();
         let (print, version) = (structure.fingerprint(), self.protocol.version);
         let wanted = Wanted::of(&self.meter, print, workload.precision, workload.basis, version);
-        let target = choose::target(device, workload);
+        let target = workload.target(device);
         for candidate in candidates(device.kind) {
             match remembered(wisdom, &wanted, &candidate, structure, &target)? {
                 Answer::Known(measured) => known.push(known_of(candidate, measured.outcome)),
@@ -339,8 +269,8 @@ impl Tuner {
         Ok((known, stale))
     }
 
-    /// Measures candidates in order until the budget is spent; the first one always, however long it
-    /// takes.
+    /// Measures candidates in order until the budget is spent; the first one always, whatever it
+    /// takes. Of one that the end of the budget cuts off nothing is known.
     fn measure<T: Scalar>(
         &self,
         csr: CsrRef<'_, T>,
@@ -352,7 +282,7 @@ impl Tuner {
         if timed.is_empty() {
             return Ok(Vec::new());
         }
-        let target = choose::target(self.meter.device(), workload);
+        let target = workload.target(self.meter.device());
         let budget = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0));
         let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
         let session = Session::new(&self.meter, csr, structure, target)
@@ -375,42 +305,6 @@ impl Tuner {
     }
 }
 
-/// Whether a model may say that a look does not pay: it was trained in the original basis, and who
-/// asks for timing has the time.
-fn may_stay(workload: &Workload) -> bool {
-    workload.effort == Effort::Predict && workload.basis == Basis::Original
-}
-
-/// What `prepare` makes of the first of the ranking that it does not refuse, which the choice then
-/// is; after one that was timed, of the first that was.
-fn first_that_suits<O>(
-    choice: &mut Choice,
-    mut prepare: impl FnMut(&Candidate) -> Result<O>,
-) -> Result<O> {
-    loop {
-        match prepare(&choice.candidate) {
-            Err(Error::Refused { candidate, reason }) if choice.ranking.len() > 1 => {
-                let Ranked { candidate: refused, source, .. } = choice.ranking.remove(0);
-                let timed = |ranked: &Ranked| ranked.source == Source::Measured;
-                if source == Source::Measured
-                    && let Some(next) = choice.ranking.iter().position(timed)
-                {
-                    choice.ranking[..=next].rotate_right(1);
-                }
-                choice.explanation.push(format!(
-                    "{candidate} was taken to suit and refused when it was made ({reason}): the next \
-                     best is {}.",
-                    choice.ranking[0].candidate
-                ));
-                let reason = Refusal::new(reason);
-                choice.refused.push(Refused { candidate: refused, reason });
-                choice.candidate = choice.ranking[0].candidate.clone();
-            }
-            made => return made,
-        }
-    }
-}
-
 /// What a measurement tells the choice.
 fn known_of(candidate: Candidate, outcome: Outcome) -> Known {
     let cost = match outcome {
@@ -423,68 +317,13 @@ fn known_of(candidate: Candidate, outcome: Outcome) -> Known {
     Known { candidate, cost }
 }
 
-/// The sentence on a matrix unlike those that the model was trained on.
-fn doubtful(confidence: f64) -> String {
-    format!(
-        "The model was trained on no matrix like this one (confidence {confidence:.2} of 1): trust its \
-         times only where they were measured; effort measure times the best few."
-    )
-}
-
-/// The sentence on a model of another device.
-fn of_kin(model: &Model, device: &Device) -> Option<String> {
-    (model.device != device.name).then(|| {
-        format!(
-            "No model of {} is there: that of {} predicts, whose processors are of the same make. What \
-             was not timed is taken where it is thought to save {:.0} %; effort measure needs no such \
-             margin, and `ellect tune` makes a model.",
-            device.name,
-            model.device,
-            100.0 * device.margin
-        )
-    })
-}
-
-/// The sentence on what usually wins among matrices like this one.
-fn rule_of_thumb(model: &Model, choice: &Choice) -> Option<String> {
-    let (met, format) = model.rules.walk(|name| choice.features.get(name))?;
-    let usual = match format == choice.candidate.format.name() {
-        true => "usually wins, as here",
-        false => "usually wins; this matrix differs",
-    };
-    match met.as_slice() {
-        [] => None,
-        met => Some(format!("Where {}, {format} {usual}.", met.join(" and "))),
-    }
-}
-
-/// CSR, then all others in the order of the ranking.
-fn csr_first(choice: &Choice) -> impl Iterator<Item = &Candidate> {
-    let all = || choice.ranking.iter().map(|ranked| &ranked.candidate);
-    all().filter(|candidate| is_csr(candidate)).chain(all().filter(|candidate| !is_csr(candidate)))
-}
-
-/// What only measuring finds out: the process that measures partitions and reorders, not this one.
-fn untried(choice: &Choice) -> impl Iterator<Item = &Candidate> {
-    let untried = choice.refused.iter().filter(|refused| refused.reason.is_untried());
-    untried.map(|refused| &refused.candidate)
-}
-
-/// What effort measure times of a ranking, and the ranking by estimates alone.
-fn few(choice: &Choice, estimated: &Choice) -> Vec<Candidate> {
-    let all = choice.ranking.iter().map(|ranked| {
-        let same = |other: &&Ranked| other.candidate == ranked.candidate;
-        let by_estimate = estimated.ranking.iter().find(same).unwrap_or(ranked);
-        let [predicted_s, estimated_s] = [ranked, by_estimate].map(|ranked| ranked.total_s);
-        (&ranked.candidate, Thought { predicted_s, estimated_s })
-    });
-    choose::best_few(all, choose::FEW).into_iter().cloned().collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::decide::first_that_suits;
     use super::*;
+    use crate::cost::Source;
     use crate::csr::Csr;
+    use crate::error::Error;
     use crate::generate;
 
     #[test]

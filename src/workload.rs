@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::scalar::Precision;
-use crate::target::Basis;
+use crate::target::{Basis, Target};
 
 /// What the caller means to do with the matrix.
 ///
@@ -39,6 +40,19 @@ pub struct Workload {
     pub verify: Verify,
     /// The most seconds that measuring may take, checked between candidates; `None` for no limit.
     pub budget_s: Option<f64>,
+}
+
+impl Workload {
+    /// What layouts on this device are made for: precision, basis and memory limit of the workload,
+    /// the device's memory where it sets no limit.
+    pub fn target<'a>(&self, device: &'a Device) -> Target<'a> {
+        Target {
+            device,
+            precision: self.precision,
+            basis: self.basis,
+            memory_limit: self.memory_limit.unwrap_or(device.memory_bytes),
+        }
+    }
 }
 
 impl Default for Workload {
@@ -90,7 +104,7 @@ pub enum Effort {
     /// The trained model of the device, or the formulas where none is loaded, and what is remembered of
     /// earlier measurements. Times nothing: where the model was trained on no matrix like this one, it
     /// says so and leans towards the formulas. Where a matrix is prepared for few products, the model
-    /// may say to stay in CSR before it is looked at ([`stay`](crate::choose::stay())).
+    /// may keep the baseline without an analysis ([`Tuner::decide`](crate::Tuner::decide)).
     #[default]
     Predict,
     /// Time CSR, the best few by the model and the best by the formulas on the device.

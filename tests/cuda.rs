@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use corpus::edges;
-use ellect::choose::{Choice, Effort, INCUMBENTS, Verify, Workload};
+use ellect::choose::{Choice, Effort, Verify, Workload};
 use ellect::cuda::{DeviceCsr, Gpu};
 use ellect::device::{Device, Kind};
 use ellect::features::Features;
@@ -307,7 +307,7 @@ fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
         let choice = operator.choice().expect("a choice was made");
         let what = format!("{spec}: {} for {spmvs} products", choice.candidate);
         println!("{what} in {took:?}");
-        let in_csr = INCUMBENTS.contains(&choice.candidate.to_string().as_str());
+        let in_csr = choice.candidate.is_baseline();
         assert!(spmvs == 10_000 || in_csr == (spmvs == 1), "{what}");
         // The H200 has models: one product is not worth counting features, thousands are, and a look
         // by the host is for millions.

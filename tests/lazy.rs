@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use ellect::choose::{Effort, INCUMBENTS, Workload};
+use ellect::choose::{Effort, Workload};
+use ellect::format::BASELINES;
 use ellect::generate::Spec;
 use ellect::lazy::{Conversion, LazyOperator};
 use ellect::measure::Meter;
@@ -37,7 +38,7 @@ fn a_lazy_operator_on_the_gpu_converts_and_stays_right() {
             let mut lazy = lazy.expect("CSR suits");
             let first = lazy.operator().candidate().to_string();
             assert!(
-                first == "csr" || INCUMBENTS.contains(&first.as_str()),
+                first == "csr" || BASELINES.contains(&first.as_str()),
                 "{first} at first: nothing was looked at"
             );
             right(&mut lazy, &csr);

@@ -70,7 +70,7 @@ fn conjugate_gradients_solve_in_the_original_and_in_the_permuted_basis() {
     // A format that sorts rows, so that there is a basis to permute to.
     let workload = workload(Basis::Permuted);
     let device = cpu();
-    let target = ellect::choose::target(&device, &workload);
+    let target = workload.target(&device);
     let candidate = "pjds".parse().expect("a candidate");
     let operator = PreparedOperator::new(&csr, &candidate, &target).expect("prepared");
     let order = operator.permutation().expect("the rows are sorted").to_vec();

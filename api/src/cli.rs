@@ -224,7 +224,8 @@ const RECOMMEND_JSON: &str = "\
   refused            the candidates that do not suit: candidate, reason
   features           an object of numbers, as `ellect features --json` prints it
   device, precision, spmvs
-  fingerprint        of the pattern, 32 hexadecimal digits
+  fingerprint        of the pattern, 32 hexadecimal digits; null where --mode prepare chooses
+                     without an analysis of the matrix
   explanation        a list of sentences";
 
 const FEATURES_JSON: &str = "\

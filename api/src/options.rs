@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser};
+use ellect::choose::policy::Mode;
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::error::At;
 use ellect::format::Basis;
@@ -84,6 +85,10 @@ pub struct Options {
     /// What may be spent on the choice: estimate, predict, measure or exhaustive
     #[arg(long, default_value_t = Effort::default())]
     pub effort: Effort,
+    /// What to show: rank every candidate, or what a program that prepares the matrix would use, where
+    /// the time of the decision counts: rank or prepare
+    #[arg(long, default_value_t = Mode::default())]
+    pub mode: Mode,
     /// The most that measuring may take, 90s or 2m for instance
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
@@ -208,17 +213,21 @@ impl Options {
         Csr::new(nrows, ncols, row_ptr, col_idx, values).map(Some)
     }
 
-    /// The choice for a matrix, with as many candidates listed as were asked for.
+    /// The choice for a matrix in this mode, with as many candidates listed as were asked for.
     ///
     /// # Errors
-    /// As [`Tuner::recommend`].
+    /// As [`Tuner::decide`].
     pub fn recommend<T: Scalar>(
         &self,
         csr: &Csr<T>,
         tuner: Tuner,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let mut choice = tuner.recommend_with(csr, &self.workload(), progress)?;
+        let workload = self.workload();
+        let mut choice = match self.mode {
+            Mode::Rank => tuner.recommend_with(csr, &workload, progress)?,
+            Mode::Prepare => tuner.decide_with(csr, &workload, progress)?,
+        };
         if self.top > 0 {
             choice.ranking.truncate(self.top);
         }

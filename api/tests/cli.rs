@@ -99,6 +99,33 @@ fn recommend_takes_a_generated_matrix_by_name() {
 }
 
 #[test]
+fn recommend_shows_what_a_program_that_prepares_would_use() {
+    let file = sample("elasticity");
+    let ask = |mode: &[&str], spmvs: &str| {
+        let args = ["recommend", &file, "--device", "h200", "--spmvs", spmvs, "--json"];
+        json(&[&args[..], mode].concat())
+    };
+    let (rank, prepare) = (["--mode", "rank"], ["--mode", "prepare"]);
+    for spmvs in ["10", "10000000"] {
+        assert_eq!(ask(&[], spmvs), ask(&rank, spmvs), "all are ranked by default");
+    }
+    // For few products nothing but the baseline and what needs no analysis is looked at.
+    let few = ask(&prepare, "10");
+    assert_eq!(few["ranking"].as_array().map(Vec::len), Some(3), "{few}");
+    assert_eq!(
+        (&few["fingerprint"], &few["choice"]),
+        (&Value::Null, &few["ranking"][0]["candidate"])
+    );
+    // For very many an analysis pays: all are ranked.
+    assert_eq!(ask(&prepare, "10000000"), ask(&rank, "10000000"));
+    let shown =
+        text(&["recommend", &file, "--device", "h200", "--spmvs", "10", "--mode", "prepare"]);
+    assert!(shown.contains("matrix not analysed"), "{shown}");
+    let stderr = error(&["recommend", &file, "--mode", "plan"], 2);
+    assert!(stderr.contains("it must be rank or prepare"), "{stderr}");
+}
+
+#[test]
 fn recommend_measures_on_this_machine() {
     let file = sample("circuit");
     let answer = json(&["recommend", &file, "--effort", "measure", "--precision", "f32", "--json"]);

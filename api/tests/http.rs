@@ -159,7 +159,11 @@ fn all_candidates_are_ranked_by_the_model_for_few_products_too() {
         assert!(!query.contains("h200") || predicted.len() == all.len(), "{query}");
     }
     let (_, told) = service.send("GET", "/", "", b"");
-    assert!(String::from_utf8_lossy(&told).contains("[default: predict]"));
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.contains("[default: predict]") && told.contains("[default: rank]"), "{told}");
+    // A program that prepares the matrix would analyse nothing for so few.
+    assert_eq!(ranked("?device=h200&spmvs=10&mode=rank").len(), all.len());
+    assert_eq!(ranked("?device=h200&spmvs=10&mode=prepare").len(), 3);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ellect::choose::{Effort, Workload, target};
+use ellect::choose::{Effort, Workload};
 use ellect::cost::Source;
 use ellect::device::{Device, Kind};
 use ellect::format::{Candidate, candidates};
@@ -43,7 +43,7 @@ fn tridiagonal(n: usize) -> Csr<f64> {
 
 fn measure(worker: &mut Worker, csr: &Csr<f64>, candidate: &str) -> Result<Measurement> {
     let device: Device = worker.device().clone();
-    let target = target(&device, &Workload::default());
+    let target = Workload::default().target(&device);
     worker.measure(csr, candidate, &target, &protocol(), None)
 }
 
@@ -66,7 +66,7 @@ fn a_worker_finds_what_measuring_in_this_process_finds() {
     let there = measure(&mut worker, &csr, "csr").expect("it runs");
     assert_timed(&there);
     let device = worker.device().clone();
-    let target = target(&device, &Workload::default());
+    let target = Workload::default().target(&device);
     let (structure, candidate) = (Structure::sampled(&csr), "csr".parse().expect("a format"));
     let here = Meter::of(device.clone());
     let here = here.measure(&csr, &structure, &candidate, &target, &protocol(), None);
@@ -136,7 +136,7 @@ fn a_candidate_that_hangs_is_failed_after_its_time() {
         let mut worker = worker.with_time_limit(Duration::from_secs(60));
         assert_timed(&measure(&mut worker, &csr, "csr").expect("it starts again"));
         let (device, short) = (worker.device().clone(), Some(Duration::from_millis(300)));
-        let target = target(&device, &Workload::default());
+        let target = Workload::default().target(&device);
         // However often: that is what the shorter limit asks for, not a device that is gone.
         for _ in 0..10 {
             let cut = worker.measure(&csr, "debug:hang", &target, &protocol(), short);
@@ -177,7 +177,7 @@ fn a_process_killed_at_work_fails_that_candidate_alone() {
     for name in devices() {
         let (mut worker, csr) = (start(&name), tridiagonal(300));
         let device = worker.device().clone();
-        let target = target(&device, &Workload::default());
+        let target = Workload::default().target(&device);
         let process = worker.process_id().expect("it runs");
         // Far longer than the time until it is killed.
         let long =

@@ -1,6 +1,7 @@
 //! The reasons of a choice, in sentences for the author of a solver.
 
-use super::{Effort, Entry, NEAR_TIE, Refused, Workload, is_csr};
+use super::rank::{Entry, NEAR_TIE};
+use super::{Effort, Refused, Workload};
 use crate::cost::{Estimator, Source, balance};
 use crate::device::Kind;
 use crate::format::{Basis, Target};
@@ -33,7 +34,7 @@ fn verdict(case: &Case<'_>) -> String {
     let Case { workload, entries, csr, .. } = case;
     let winner = &entries[0];
     let products = products(workload.spmvs);
-    if is_csr(&winner.candidate) {
+    if winner.candidate.is_baseline() {
         return stay_in_csr(case);
     }
     let pays = match winner.cost.break_even(&csr.cost, workload) {
@@ -115,7 +116,7 @@ fn reasons(case: &Case<'_>) -> Option<String> {
     let estimate = winner.estimate.as_ref()?;
     let nnz = case.structure.pattern().nnz().max(1) as f64;
     let mut text = format!("A product moves {}", bytes(estimate.times.bytes as u64));
-    if !is_csr(&winner.candidate) {
+    if !winner.candidate.is_baseline() {
         if let Some(csr) = &case.csr.estimate {
             text += &format!(" where CSR moves {}", bytes(csr.times.bytes as u64));
         }
@@ -144,7 +145,7 @@ fn next_best(case: &Case<'_>) -> Option<String> {
     Some(if more <= NEAR_TIE {
         let decided = if winner.cost.convert_s < next.cost.convert_s {
             ": the cheaper conversion decided"
-        } else if is_csr(&winner.candidate) {
+        } else if winner.candidate.is_baseline() {
             ": CSR is there already"
         } else if winner.cost.bytes < next.cost.bytes {
             ": the smaller layout decided"

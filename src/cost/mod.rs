@@ -3,6 +3,7 @@
 pub mod balance;
 mod estimate;
 mod terms;
+mod works;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,7 @@ use crate::format::Candidate;
 use crate::workload::Workload;
 pub use estimate::{CostInputs, Estimator, MatrixTerms, Times};
 pub use terms::{TERMS, relate, terms};
+pub use works::{Known, works};
 
 /// Where a number comes from, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

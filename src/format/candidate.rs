@@ -52,6 +52,12 @@ impl Params {
         Params(format.params().iter().map(|p| (p.name, p.values[0])).collect())
     }
 
+    /// Whether every parameter of this format has its default.
+    pub fn are_defaults(&self, format: &dyn Format) -> bool {
+        let default = |(param, (_, value)): (&Param, &(_, Value))| *value == param.values[0];
+        format.params().iter().zip(&self.0).all(default)
+    }
+
     /// Names and values in table order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
         self.0.iter().copied()

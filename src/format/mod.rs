@@ -4,6 +4,7 @@
 //! [`Work`] a product is (or a [`Refusal`]), and how to [`convert`](Storage::convert) the CSR
 //! matrix to its [`Layout`]. Nothing outside this folder names a format.
 
+mod baseline;
 mod candidate;
 mod fill_marker;
 mod gpu;
@@ -39,6 +40,7 @@ pub use crate::refusal::Refusal;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 pub use crate::target::{Basis, Target};
+pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 pub use candidate::{Candidate, Param, Params, Value, candidates};
 pub use gpu::convert::{Builder, Built, Check, Matrix, Starts, Stop};
 pub use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
@@ -205,6 +207,11 @@ pub trait Storage: Sync {
     /// Raise it where the arrays change (`tests/layouts.rs` fails until then) or the product is
     /// written anew and may take another time.
     const HOST_VERSION: u32 = 1;
+    /// What it is to a choice.
+    const ROLE: Role = Role::Converted;
+    /// Whether its default variant can be chosen without an analysis of the matrix: its conversion
+    /// takes about as long as one product.
+    const IMMEDIATE: bool = false;
 
     /// The arrays of this format.
     type Layout<T: Scalar>: Layout<T> + 'static;
@@ -261,6 +268,10 @@ pub trait Format: Sync {
     fn by_values(&self) -> bool;
     /// [`Storage::HOST_VERSION`].
     fn host_version(&self) -> u32;
+    /// [`Storage::ROLE`].
+    fn role(&self) -> Role;
+    /// [`Storage::IMMEDIATE`].
+    fn immediate(&self) -> bool;
     /// [`Storage::work`].
     ///
     /// # Errors
@@ -332,6 +343,14 @@ impl<S: Storage> Format for S {
 
     fn host_version(&self) -> u32 {
         S::HOST_VERSION
+    }
+
+    fn role(&self) -> Role {
+        S::ROLE
+    }
+
+    fn immediate(&self) -> bool {
+        S::IMMEDIATE
     }
 
     fn work(

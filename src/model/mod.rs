@@ -8,37 +8,37 @@
 //! A prediction is never below the byte floor, nor far below the time of a row that few threads
 //! walk. A format that the model does not know keeps its estimate.
 
-mod by_features;
 mod forest;
+mod gate;
 mod nearness;
 mod predictor;
+mod quick;
 mod rules;
-mod sight;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::choose::{CSR, Known, Stays};
 use crate::compress;
-use crate::cost::TERMS;
+use crate::cost::{Known, TERMS};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::features::{FEATURES, Features};
 use crate::format::{Candidate, find};
 use crate::scalar::Precision;
 use crate::structure::Structure;
-pub use by_features::{ByFeatures, Conversion, OfCandidate};
 pub use forest::{Forest, LEAF};
+pub(crate) use gate::gate_feature;
+use gate::is_gate_input;
+pub use gate::{
+    ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, LONGEST, QuickPick,
+    READING, SAMPLING, SPMVS, keeps, needs, quick_pick, sectors,
+};
 pub use nearness::{Nearness, coordinate};
 pub use predictor::{Inputs, Predictor, input};
+pub use quick::{Conversion, QuickCandidate, QuickModel};
 pub use rules::{Rule, Rules};
-pub use sight::{
-    ALWAYS_LOOK, AtSight, Glance, LONGEST, LOOK, READING, SAMPLING, SPMVS, STAY, sectors, staying,
-    taken,
-};
-use sight::{feature_at_sight, is_known_at_sight};
 
 /// The version of model files that this program reads and writes.
 pub const SCHEMA: u32 = 4;
@@ -135,16 +135,18 @@ pub struct Model {
     pub nearness: Nearness,
     /// Which format usually wins, to explain.
     pub rules: Rules,
-    /// Whether features, estimates and a conversion pay for the products that are to come, told by
-    /// what is known [at sight](Glance), the size of the matrix and the lengths of its rows:
-    /// [`LOOK`] or [`STAY`].
-    pub look: Rules,
-    /// What a matrix that is not looked at is multiplied by, told by the same and by a few of its
-    /// entries: the first candidate whose rules say so, the incumbent where none do.
-    pub sight: Vec<AtSight>,
-    /// What features alone tell, where the device counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by_features: Option<ByFeatures>,
+    /// Whether features, estimates and a conversion pay for the products to come, decided from
+    /// [inputs](GateInputs) that are known before an analysis, the size of the matrix and the lengths
+    /// of its rows: [`ANALYZE`] or [`KEEP`].
+    #[serde(rename = "look")]
+    pub gate: Rules,
+    /// Candidates usable without analysing the matrix, each with the rules that select it, over the
+    /// gate's inputs and a few entries; the first match wins, else the baseline.
+    #[serde(rename = "sight")]
+    pub quick_picks: Vec<QuickPick>,
+    /// Predicts from features alone, where the device counts them.
+    #[serde(default, rename = "by_features", skip_serializing_if = "Option::is_none")]
+    pub quick: Option<QuickModel>,
 }
 
 /// Predictions of one matrix.
@@ -280,43 +282,36 @@ impl Model {
         let format = |name: &str| find(name).is_ok();
         self.rules.check(feature, format).map_err(|what| damaged("rules", what))?;
         let ends_in = |word: &str, rules: &Rules| {
-            rules.check(is_known_at_sight, |answer| [word, STAY].contains(&answer))
+            rules.check(is_gate_input, |answer| [word, KEEP].contains(&answer))
         };
-        ends_in(LOOK, &self.look).map_err(|what| damaged("look", what))?;
-        for AtSight { candidate, rules } in &self.sight {
+        ends_in(ANALYZE, &self.gate).map_err(|what| damaged("look", what))?;
+        for QuickPick { candidate, rules } in &self.quick_picks {
             candidate.parse::<Candidate>().map_err(|_| unknown("candidate", candidate))?;
             ends_in(candidate, rules).map_err(|what| damaged(candidate, what))?;
         }
-        self.by_features.as_ref().map_or(Ok(()), |by| by.check(self.features.len()))?;
+        self.quick.as_ref().map_or(Ok(()), |quick| quick.check(self.features.len()))?;
         self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
     }
 
-    /// Why looking closer at this matrix does not pay, and what it is to be multiplied by then; none
-    /// where a look may pay. Of the matrix, at most the lengths of rows and a few entries are read,
-    /// and those only where the trees ask for them.
-    pub fn stays(&self, structure: &Structure<'_>, glance: &Glance) -> Option<Stays> {
-        let look = staying(&self.look, glance, |name| feature_at_sight(structure, name))?;
-        Some(Stays { look, taken: self.taken(structure, glance) })
+    /// The gates that decide whether an analysis pays.
+    pub fn gates(&self) -> Gates<'_> {
+        Gates {
+            analysis: &self.gate,
+            picks: &self.quick_picks,
+            counting: self.quick.as_ref().map(|quick| &quick.gate),
+        }
     }
 
-    /// What this matrix is to be multiplied by where it is not looked at, and why; none for the
-    /// incumbent. Reads of it no more than [`Model::stays`].
-    pub fn taken(
-        &self,
-        structure: &Structure<'_>,
-        glance: &Glance,
-    ) -> Option<(String, Vec<String>)> {
-        taken(&self.sight, glance, |name| feature_at_sight(structure, name))
-    }
-
-    /// Whether this matrix is to be multiplied by [`CSR`] rather than by the incumbent, which takes
-    /// `stay_s` seconds a product, as long as it is not looked at, however many products are to come.
-    /// Reads the lengths of rows.
-    pub fn in_csr(&self, structure: &Structure<'_>, stay_s: f64) -> bool {
-        let glance = Glance { spmvs: u64::MAX, stay_s, read_s: 0.0, sample_s: 0.0 };
-        let input = |name: &str| glance.input(name, |name| feature_at_sight(structure, name));
-        let mut csr = self.sight.iter().filter(|at_sight| at_sight.candidate == CSR);
-        csr.any(|csr| csr.rules.walk(input).is_some_and(|(_, answer)| answer == CSR))
+    /// Whether to multiply by [`CSR`](crate::format::CSR) rather than by the vendor's library, which
+    /// takes `baseline_spmv_s` seconds a product, until the matrix is analysed, however many products
+    /// are to come. Reads the lengths of rows.
+    pub fn prefers_csr(&self, structure: &Structure<'_>, baseline_spmv_s: f64) -> bool {
+        let inputs =
+            GateInputs { spmvs: u64::MAX, baseline_spmv_s, row_scan_s: 0.0, sample_s: 0.0 };
+        let input = |name: &str| inputs.input(name, |name| gate_feature(structure, name));
+        let is_csr = |pick: &&QuickPick| pick.candidate().is_some_and(|pick| pick.is_csr());
+        let mut csr = self.quick_picks.iter().filter(is_csr);
+        csr.any(|pick| pick.rules.walk(input).is_some_and(|(_, answer)| answer == pick.candidate))
     }
 
     /// The model's features of a matrix, in its order; 0 where one is not finite.

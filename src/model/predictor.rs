@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::{Conversion, Forest, LEAF, Model, Prediction};
-use crate::choose::{Known, works};
-use crate::cost::{Cost, Estimator, Source, TERMS, relate, terms};
+use crate::cost::{Cost, Estimator, Known, Source, TERMS, relate, terms, works};
 use crate::device::Device;
 use crate::error::Result;
 use crate::features::Features;
@@ -126,8 +125,8 @@ pub struct Predictor {
     /// Places of the model's terms in [`TERMS`].
     terms: Vec<usize>,
     formats: HashMap<String, Packed>,
-    /// Candidates of [`ByFeatures`](super::ByFeatures), their conversions and trees.
-    by_features: Vec<(Candidate, Conversion, Packed)>,
+    /// Candidates of the [`QuickModel`](super::QuickModel), their conversions and trees.
+    quick: Vec<(Candidate, Conversion, Packed)>,
 }
 
 /// What a model is asked with of one matrix; see [`Predictor::inputs`].
@@ -160,18 +159,18 @@ impl Predictor {
         let pack = |(name, regressor): (&String, &super::Regressor)| {
             (name.clone(), Packed::new(&regressor.parameters, &regressor.forest))
         };
-        let told = |of: &super::OfCandidate| {
+        let packed = |of: &super::QuickCandidate| {
             let candidate = of.candidate.parse().ok()?;
             Some((candidate, of.conversion, Packed::new(&[], &of.forest)))
         };
         Predictor {
             terms: model.terms.iter().filter_map(place).collect(),
             formats: model.formats.iter().map(pack).collect(),
-            by_features: model
-                .by_features
+            quick: model
+                .quick
                 .iter()
-                .flat_map(|by| &by.candidates)
-                .filter_map(told)
+                .flat_map(|quick| &quick.candidates)
+                .filter_map(packed)
                 .collect(),
             model,
         }
@@ -214,18 +213,19 @@ impl Predictor {
         Some((estimate_s * trusted.exp()).max(least_s))
     }
 
-    /// What [`ByFeatures`](super::ByFeatures) tells of a matrix with these features, those of
-    /// [`Model::features_of`], and so many seconds of a product with the incumbent as they are
-    /// estimated at sight: costs with no bytes, and an update for a conversion.
-    pub fn by_features(&self, features: &[f64], stay_s: f64) -> Vec<(&Candidate, Cost)> {
+    /// The costs that the [`QuickModel`](super::QuickModel) predicts for a matrix with these features,
+    /// those of [`Model::features_of`], where a product with the baseline is estimated from the size
+    /// to take `baseline_spmv_s` seconds. Their bytes are 0; an update is taken to cost as much as a
+    /// conversion.
+    pub fn quick_costs(&self, features: &[f64], baseline_spmv_s: f64) -> Vec<(&Candidate, Cost)> {
         let values: Vec<f32> = features.iter().map(|&value| value as f32).collect();
         let cost = |(_, conversion, packed): &(Candidate, Conversion, Packed)| {
-            let (convert_s, spmv_s) =
-                (conversion.seconds(stay_s), packed.sum(&values).exp() * stay_s);
+            let convert_s = conversion.seconds(baseline_spmv_s);
+            let spmv_s = packed.sum(&values).exp() * baseline_spmv_s;
             let source = Source::Predicted;
             Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source }
         };
-        self.by_features.iter().map(|told| (&told.0, cost(told))).collect()
+        self.quick.iter().map(|quick| (&quick.0, cost(quick))).collect()
     }
 
     /// Predicts every candidate that suits the matrix.

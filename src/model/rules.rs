@@ -1,6 +1,8 @@
 //! Rules: a small tree over features that says which format usually wins, to explain, or whether to
 //! look closer at a matrix.
 
+use std::convert::Infallible;
+
 use serde::{Deserialize, Serialize};
 
 /// A tree of comparisons; the first node is its root, every child comes after its parent.
@@ -46,26 +48,39 @@ impl Rules {
     /// The comparisons that these features meet, in words, and the answer at their end; none where
     /// there are no rules. Asks for no other features than those on its way.
     pub fn walk(&self, feature: impl Fn(&str) -> Option<f64>) -> Option<(Vec<String>, &str)> {
+        let Ok(end) = self.try_walk(|name| Ok::<_, Infallible>(feature(name)));
+        end
+    }
+
+    /// Like [`Rules::walk`], of features that may not be known yet.
+    ///
+    /// # Errors
+    /// The error of the first feature on the way that has one.
+    pub fn try_walk<E>(
+        &self,
+        feature: impl Fn(&str) -> Result<Option<f64>, E>,
+    ) -> Result<Option<(Vec<String>, &str)>, E> {
         let mut met = Vec::new();
-        let mut node = self.nodes.first()?;
-        loop {
+        let mut next = self.nodes.first();
+        while let Some(node) = next {
             match node {
                 Rule::Answer(answer) => {
                     let said = |(name, sign, below): (&str, &str, f64)| {
                         format!("{name} {sign} {}", figure(below))
                     };
-                    return Some((met.into_iter().map(said).collect(), answer));
+                    return Ok(Some((met.into_iter().map(said).collect(), answer)));
                 }
                 Rule::Split { feature: name, below, low, high } => {
-                    let value = feature(name).unwrap_or(0.0);
-                    let (next, sign) = if value < *below { (low, "<") } else { (high, ">=") };
+                    let value = feature(name)?.unwrap_or(0.0);
+                    let (place, sign) = if value < *below { (low, "<") } else { (high, ">=") };
                     // What comes later on the way says more than what is ahead of it.
                     met.retain(|&(known, side, _)| (known, side) != (name.as_str(), sign));
                     met.push((name.as_str(), sign, *below));
-                    node = self.nodes.get(*next as usize)?;
+                    next = self.nodes.get(*place as usize);
                 }
             }
         }
+        Ok(None)
     }
 
     /// Whether every walk ends in a known answer, asking for none but known features.

@@ -187,11 +187,11 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choose::{Workload, target};
     use crate::csr::Pattern;
     use crate::device::Device;
     use crate::generate;
     use crate::structure::Sort;
+    use crate::workload::Workload;
 
     #[test]
     fn a_cache_loses_what_was_asked_for_longest_ago() {
@@ -226,7 +226,7 @@ mod tests {
         // Rows of 64 entries all over an x much larger than a nearest cache.
         let csr = generate::uniform(100_000, 64, 1);
         let structure = Structure::of(&csr);
-        let target = target(gpu, &Workload::default());
+        let target = Workload::default().target(gpu);
         let loaded = |threads| {
             let walk = Walk::Rows { threads, sort: Sort::None };
             structure.x_loaded(walk, &target).expect("a GPU") / csr.nnz() as f64
@@ -245,7 +245,7 @@ mod tests {
         };
         assert_eq!([Precision::F64, Precision::F32].map(lines), [Some(256.0), Some(128.0)]);
         let host = devices.iter().find(|device| device.kind == Kind::Host).expect("ships");
-        let target = crate::choose::target(host, &Workload::default());
+        let target = Workload::default().target(host);
         assert_eq!(structure.x_loaded(Walk::Entries, &target), None);
     }
 }

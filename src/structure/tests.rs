@@ -1,5 +1,5 @@
 use super::*;
-use crate::choose::{Workload, target, works};
+use crate::choose::{Workload, works};
 use crate::csr::Csr;
 use crate::device;
 use crate::features::Features;
@@ -35,7 +35,7 @@ fn what_lengths_tell_is_exact_in_a_sample() {
         assert_eq!(seen.get(name), known.get(name), "{name}");
     }
     let h200 = device::find("h200").expect("shipped");
-    let target = target(&h200, &Workload::default());
+    let target = Workload::default().target(&h200);
     for name in ["csr", "jad", "pjds:br=32", "biell", "hyb", "pcsr:kernel=fused,tile=1024"] {
         let candidate: Candidate = name.parse().expect("a candidate");
         let bytes = |structure| candidate.work(structure, &target).map(|work| work.layout_bytes);
@@ -46,7 +46,7 @@ fn what_lengths_tell_is_exact_in_a_sample() {
 #[test]
 fn estimates_from_a_sample_are_near() {
     let h200 = device::find("h200").expect("shipped");
-    let target = target(&h200, &Workload::default());
+    let target = Workload::default().target(&h200);
     for (class, rows) in [("elasticity", 20_000), ("stencil27", 40_000), ("p2", 40_000)] {
         let csr = matrix(class, rows);
         let (some, whole) = (Structure::sampled(&csr), Structure::of(&csr));
@@ -98,7 +98,7 @@ fn full_columns_are_told_from_a_sample() {
 fn layouts_are_made_from_all_entries_whatever_was_estimated() {
     let csr = matrix("elasticity", 10_000);
     let cpu = device::find("cpu").expect("shipped");
-    let target = target(&cpu, &Workload::default());
+    let target = Workload::default().target(&cpu);
     for candidate in candidates(cpu.kind) {
         let bytes = |structure: &Structure<'_>| {
             let layout = candidate.convert(&csr, structure, &target).map_err(|e| e.to_string());
@@ -117,7 +117,7 @@ fn what_a_sample_has_missed_is_refused_when_the_layout_is_made() {
             .expect("indices are in range")
     };
     let cpu = device::find("cpu").expect("shipped");
-    let target = Target { basis: Basis::Original, ..target(&cpu, &Workload::default()) };
+    let target = Target { basis: Basis::Original, ..Workload::default().target(&cpu) };
     let narrow: Candidate = "hll:col=16".parse().expect("a candidate");
     let missed = (0..32)
         .map(|hack| far(32 * hack))

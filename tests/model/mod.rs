@@ -64,9 +64,9 @@ pub fn model() -> Model {
             radius: 1.0,
         },
         rules: Rules::default(),
-        look: Rules::default(),
-        sight: Vec::new(),
-        by_features: None,
+        gate: Rules::default(),
+        quick_picks: Vec::new(),
+        quick: None,
         features,
     }
 }

@@ -1,13 +1,14 @@
 //! Totals of so many products with all that comes before them, replayed on cases: looking at the
 //! matrix, or not, and its conversion.
 
-use ellect::choose::{CSR, PCSR, looks_closer};
+use ellect::choose::policy::Place;
+use ellect::format::{CSR, PCSR};
 use serde::Serialize;
 
 use crate::case::{Case, incumbent};
 use crate::crossval::Predicted;
-use crate::replay::{AtAGlance, look_over_stay};
-use crate::stats::{Counted, LOSS, geometric_mean};
+use crate::policy_replay::{Asked, Quick, Way, replay};
+use crate::stats::{LOSS, geometric_mean};
 use crate::trees::Trees;
 
 /// The products that totals are reported for.
@@ -64,51 +65,44 @@ fn best(case: &Case, spmvs: u64) -> Option<f64> {
     Some(n * incumbent(case)?.spmv_s / least_s)
 }
 
-/// Totals of matrices that a GPU holds: of those whose features are not counted nothing is known but
-/// the size, and they stay with the incumbent.
-pub fn there(cases: &[Case], counted: &Counted, spmvs: &[u64]) -> Vec<Total> {
-    let done = |over: &Option<f64>| Done {
-        over: over.unwrap_or(1.0),
-        looked: over.is_some(),
-        taken: None,
-    };
-    let one = |(counted, &spmvs): (&Vec<_>, _)| {
-        total(cases, spmvs, &counted.iter().map(done).collect::<Vec<_>>())
-    };
-    counted.iter().zip(spmvs).map(one).collect()
+/// What the policy does with a case, over what the baseline takes.
+fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Done {
+    let kept = Done { over: 1.0, looked: false, taken: None };
+    let Some(replayed) = replay(case, place, spmvs, asked) else { return kept };
+    let looked = replayed.way != Way::Kept;
+    let over = replayed.over_baseline(case, spmvs).unwrap_or(1.0);
+    Done { over, looked, taken: replayed.candidate.filter(|_| !looked) }
 }
 
-/// Totals of matrices that a host holds, for [`SPMVS`]. On a GPU features are `counted`, once the
-/// matrix was uploaded as it is for every product, unless so many products are to come that the host
-/// looks closer, and of matrices whose features are not, trees tell what is taken without a look. On
-/// a host they also tell whether to look.
+/// Totals of matrices that a GPU holds, and no host.
+pub fn there(cases: &[Case], quick: &Quick, spmvs: &[u64]) -> Vec<Total> {
+    let trees = Trees::default();
+    let one = |&spmvs: &u64| {
+        let one = |(i, case): (usize, &Case)| {
+            let asked = Asked { trees: &trees, quick: Some(quick.of(i)), predicted: None };
+            done(case, Place::Gpu, spmvs, &asked)
+        };
+        total(cases, spmvs, &cases.iter().enumerate().map(one).collect::<Vec<_>>())
+    };
+    spmvs.iter().map(one).collect()
+}
+
+/// Totals of matrices that a host holds, for [`SPMVS`]; on a device that counts features, where `quick`
+/// is given, they were uploaded as they are for every product.
 pub fn on_host(
     cases: &[Case],
     predicted: &[Predicted],
     asked: &[Trees],
-    counted: Option<&Counted>,
+    quick: Option<&Quick>,
 ) -> Vec<Total> {
-    let done = |k: usize, i: usize| {
-        let (case, spmvs) = (&cases[i], SPMVS[k]);
-        if counted.is_some() && looks_closer(case.nnz, case.stay_s, spmvs) {
-            let over = look_over_stay(case, &predicted[i], spmvs);
-            return Done { over: over.unwrap_or(1.0), looked: true, taken: None };
-        }
-        if let Some(over) = counted.and_then(|counted| counted[k][i]) {
-            return Done { over, looked: true, taken: None };
-        }
-        let glance = match counted {
-            Some(_) => AtAGlance::of(&asked[i].without_look(), case, spmvs),
-            None => AtAGlance::of(&asked[i], case, spmvs),
+    let place = if quick.is_some() { Place::HostAndGpu } else { Place::Host };
+    let one = |&spmvs: &u64| {
+        let one = |(i, case): (usize, &Case)| {
+            let (trees, predicted) = (&asked[i], Some(&predicted[i]));
+            let asked = Asked { trees, quick: quick.map(|quick| quick.of(i)), predicted };
+            done(case, place, spmvs, &asked)
         };
-        let over = match glance.looks {
-            true => look_over_stay(case, &predicted[i], spmvs),
-            false => glance.over_stay(case, spmvs),
-        };
-        Done { over: over.unwrap_or(1.0), looked: glance.looks, taken: glance.taken }
+        total(cases, spmvs, &cases.iter().enumerate().map(one).collect::<Vec<_>>())
     };
-    let one = |(k, &spmvs): (usize, &u64)| {
-        total(cases, spmvs, &(0..cases.len()).map(|i| done(k, i)).collect::<Vec<_>>())
-    };
-    SPMVS.iter().enumerate().map(one).collect()
+    SPMVS.iter().map(one).collect()
 }

@@ -2,19 +2,21 @@
 //! counts features itself; and what is taken by it, replayed on cases.
 
 use anyhow::{Context, Result};
-use ellect::choose::{INCUMBENTS, Workload, counted_s, is_csr, most_trusted};
+use ellect::choose::feature_count_s;
 use ellect::cost::{Cost, Source};
-use ellect::format::Candidate;
+use ellect::format::{BASELINES, Candidate};
 use ellect::model::{
-    ByFeatures, Conversion, Glance, LOOK, Model, OfCandidate, Predictor, READING, Rules, SPMVS,
+    ANALYZE, Conversion, GateInputs, Model, Predictor, QuickCandidate, QuickModel, READING, Rules,
+    SPMVS,
 };
 use rayon::prelude::*;
 
 use crate::case::{Case, Untimed, incumbent, named};
 use crate::dataset;
 use crate::learner::Learner;
+use crate::policy_replay::{Quick, count_s, quick_s};
 use crate::settings::{LOOK_SPMVS, Settings};
-use crate::stats::{Counted, LOSS};
+use crate::stats::LOSS;
 use crate::tree::{self, Question, Tried};
 
 /// The most candidates besides those that multiply the CSR arrays, and the least that one more has
@@ -44,17 +46,17 @@ pub type Told = Vec<(Candidate, Cost)>;
 ///
 /// # Errors
 /// What learners say.
-pub fn learn(cases: &[Case], settings: &Settings) -> Result<Option<(ByFeatures, Vec<Told>)>> {
+pub fn learn(cases: &[Case], settings: &Settings) -> Result<Option<(QuickModel, Vec<Told>)>> {
     let all: Vec<&Case> = cases.iter().collect();
-    let on_gpu = cases.iter().any(|case| named(case, INCUMBENTS[0]).is_some());
+    let on_gpu = cases.iter().any(|case| named(case, BASELINES[0]).is_some());
     if !on_gpu || cases.iter().any(|case| case.stay_s <= 0.0) {
         return Ok(None);
     }
     let told = told_without_families(cases, settings)?;
     let everywhere: Vec<usize> = (0..cases.len()).collect();
-    let look = look(cases, &told, &everywhere)?;
+    let gate = look(cases, &told, &everywhere)?;
     let candidates = candidates(&all, settings)?;
-    Ok(Some((ByFeatures { look, candidates }, told)))
+    Ok(Some((QuickModel { gate, candidates }, told)))
 }
 
 /// What is told of each case by candidates that were learned without its family.
@@ -68,7 +70,7 @@ fn told_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<Told
         for i in fold {
             let values = dataset::values(&cases[i], &features);
             let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
-            let one = |of: &OfCandidate| {
+            let one = |of: &QuickCandidate| {
                 let candidate: Candidate = of.candidate.parse().ok()?;
                 let stay_s = cases[i].stay_s;
                 let convert_s = of.conversion.seconds(stay_s);
@@ -85,10 +87,10 @@ fn told_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<Told
 /// alone.
 pub fn told_as_is(cases: &[Case], predictor: &Predictor) -> Option<Vec<Told>> {
     let model: &Model = predictor.model();
-    model.by_features.as_ref()?;
+    model.quick.as_ref()?;
     let told = |case: &Case| {
         let values = dataset::values(case, &model.features);
-        let told = predictor.by_features(&values, case.stay_s);
+        let told = predictor.quick_costs(&values, case.stay_s);
         let told = told.into_iter().filter(|(candidate, _)| may_suit(case, candidate));
         told.map(|(candidate, cost)| (candidate.clone(), cost)).collect()
     };
@@ -112,15 +114,15 @@ fn names(cases: &[&Case]) -> Vec<String> {
     all.sort_unstable();
     all.dedup();
     let mut taken: Vec<String> =
-        INCUMBENTS.iter().filter(|name| all.contains(*name)).map(ToString::to_string).collect();
-    all.retain(|name| !INCUMBENTS.contains(name));
+        BASELINES.iter().filter(|name| all.contains(*name)).map(ToString::to_string).collect();
+    all.retain(|name| !BASELINES.contains(name));
     let column = |name: &&str| -> Vec<f64> {
         let one = |case: &&Case| named(case, name).map_or(f64::INFINITY, |t| t.total_s(PRODUCTS));
         cases.iter().map(one).collect()
     };
     let columns: Vec<Vec<f64>> = all.par_iter().map(column).collect();
     let stays = |case: &&Case| {
-        let csr = case.trials.iter().filter(|trial| is_csr(&trial.candidate));
+        let csr = case.trials.iter().filter(|trial| trial.candidate.is_baseline());
         csr.map(|trial| trial.total_s(PRODUCTS)).fold(f64::INFINITY, f64::min)
     };
     let mut best: Vec<f64> = cases.iter().map(stays).collect();
@@ -142,7 +144,7 @@ fn names(cases: &[&Case]) -> Vec<String> {
 }
 
 /// Learns what features tell of each candidate.
-fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<OfCandidate>> {
+fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<QuickCandidate>> {
     let features = dataset::features(cases);
     let row = |case: &&Case| -> Vec<f64> {
         let values = dataset::values(case, &features);
@@ -172,14 +174,14 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<OfCandidate>> 
         let forest = Learner::ExtraTrees.fit(&rows, &targets, settings.seed);
         let forest = forest.with_context(|| format!("trees of {name}"))?;
         let conversion = conversion(cases, &name);
-        Ok(OfCandidate { candidate: name, conversion, forest })
+        Ok(QuickCandidate { candidate: name, conversion, forest })
     });
     learned.collect()
 }
 
 /// What conversions to a candidate took.
 fn conversion(cases: &[&Case], name: &str) -> Conversion {
-    if INCUMBENTS.contains(&name) {
+    if BASELINES.contains(&name) {
         return Conversion::default();
     }
     let one = |case: &&Case| Some((named(case, name)?.convert_s, case.stay_s));
@@ -194,36 +196,16 @@ fn conversion(cases: &[&Case], name: &str) -> Conversion {
     Conversion { least_s, products: quantile(all.iter().map(beyond).collect(), USUAL) }
 }
 
-/// Seconds that all takes for so many products where features are counted, over the seconds of
-/// staying with the incumbent. What a matrix refuses is found out by its conversion, what was not
-/// worth timing takes its estimate, and what there was no time for is not there.
+/// Seconds of counting features, of the conversion and of all products, over those of all products with
+/// the baseline.
 fn over_stay(case: &Case, told: &Told, spmvs: u64) -> Option<f64> {
-    let stay = incumbent(case)?;
-    let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
-    let mut left: Vec<(&Candidate, &Cost)> = told.iter().map(|(name, cost)| (name, cost)).collect();
-    left.sort_by(|a, b| a.1.total_s(&workload).total_cmp(&b.1.total_s(&workload)));
-    let cv = case.features.get("row_nnz_cv").copied().unwrap_or(0.0);
-    let mut spent_s = counted_s(case.nnz, cv);
-    while let Some((candidate, cost)) = most_trusted(&left, case.margin, &workload) {
-        if let Some(trial) = case.trials.iter().find(|trial| trial.candidate == *candidate) {
-            return Some((spent_s + trial.total_s(spmvs as f64)) / (spmvs as f64 * stay.spmv_s));
-        }
-        match case.untimed.get(&candidate.to_string()) {
-            Some(Untimed::Cut(estimate)) => {
-                let all_s = spent_s + estimate.convert_s + spmvs as f64 * estimate.spmv_s;
-                return Some(all_s / (spmvs as f64 * stay.spmv_s));
-            }
-            Some(Untimed::Refused) => spent_s += cost.convert_s,
-            None => {}
-        }
-        left.retain(|(other, _)| *other != candidate);
-    }
-    Some((spent_s + stay.total_s(spmvs as f64)) / (spmvs as f64 * stay.spmv_s))
+    let (_, quick_s) = quick_s(case, told, spmvs)?;
+    Some((count_s(case) + quick_s) / (spmvs as f64 * incumbent(case)?.spmv_s))
 }
 
 /// What is known of a case that a device holds.
-fn known(case: &Case, spmvs: u64) -> Glance {
-    Glance { read_s: counted_s(case.nnz, f64::MAX), ..tree::known(case, spmvs) }
+fn known(case: &Case, spmvs: u64) -> GateInputs {
+    GateInputs { row_scan_s: feature_count_s(case.nnz, f64::MAX), ..tree::known(case, spmvs) }
 }
 
 /// What a loss counts beside a gain in the tree that tells whether to count features.
@@ -248,54 +230,40 @@ fn look(cases: &[Case], told: &[Told], seen: &[usize]) -> Result<Rules> {
     let mut names = tree::size();
     names.extend([SPMVS, READING]);
     let bounds = vec![tree::COUNTED];
-    let question = Question { bold: LOOK, names, bounds, caution: CAUTION, known };
+    let question = Question { bold: ANALYZE, names, bounds, caution: CAUTION, known };
     let rules = tree::agreed(&tried.collect::<Vec<_>>(), &question)?;
-    Ok(tree::or_below(rules, READING, CHEAP, LOOK))
+    Ok(tree::or_below(rules, READING, CHEAP, ANALYZE))
 }
 
-/// For each number of products and each case the seconds that all takes where features are counted,
-/// over those of staying with the incumbent; none where rules say not to count them that were learned
-/// without the family, or these ones.
+/// What the policy asks of each case: these rules and costs, or rules that were learned without the
+/// case's family.
 ///
 /// # Errors
 /// What linfa says.
-pub fn counted(
+pub fn quick(
     cases: &[Case],
-    told: &[Told],
+    told: Vec<Told>,
     rules: Option<&Rules>,
     settings: &Settings,
-    spmvs: &[u64],
-) -> Result<Counted> {
-    let folds = match rules {
-        Some(_) => vec![(0..cases.len()).collect()],
-        None => dataset::folds(cases, settings.folds),
-    };
-    let mut counted = vec![vec![None; cases.len()]; spmvs.len()];
-    for fold in folds {
-        let rules = match rules {
-            Some(rules) => rules.clone(),
-            None => {
-                let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
-                look(cases, told, &seen)?
-            }
-        };
+) -> Result<Quick> {
+    if let Some(rules) = rules {
+        return Ok(Quick { gates: vec![rules.clone(); cases.len()], costs: told });
+    }
+    let mut gates = vec![Rules::default(); cases.len()];
+    for fold in dataset::folds(cases, settings.folds) {
+        let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
+        let rules = look(cases, &told, &seen)?;
         for i in fold {
-            for (k, &n) in spmvs.iter().enumerate() {
-                let looks =
-                    rules.walk(|name| Some(tree::input(&cases[i], &known(&cases[i], n), name)));
-                if looks.is_some_and(|(_, answer)| answer == LOOK) {
-                    counted[k][i] = over_stay(&cases[i], &told[i], n);
-                }
-            }
+            gates[i] = rules.clone();
         }
     }
-    Ok(counted)
+    Ok(Quick { gates, costs: told })
 }
 
 #[cfg(test)]
 mod tests {
-    use ellect::choose::CSR;
     use ellect::cost::TERMS;
+    use ellect::format::CSR;
 
     use super::*;
     use crate::amortized;
@@ -321,7 +289,7 @@ mod tests {
             let mut case = case(class, 400 + 2 * i);
             case.family = format!("{class}/{}", i / 2 % 5);
             case.stay_s = 1e-4;
-            case.trials = vec![trial(INCUMBENTS[0], 1e-4, 0.0), trial(CSR, 2e-4, 1e-3)];
+            case.trials = vec![trial(BASELINES[0], 1e-4, 0.0), trial(CSR, 2e-4, 1e-3)];
             if class == "stencil5" {
                 case.trials.push(trial(HLL, 5e-5, 5e-4));
             }
@@ -335,7 +303,7 @@ mod tests {
         let (cases, settings) = (cases(), Settings::default());
         let (learned, told) = learn(&cases, &settings).expect("families").expect("cuSPARSE");
         let names: Vec<&str> = learned.candidates.iter().map(|of| of.candidate.as_str()).collect();
-        assert_eq!(names, [INCUMBENTS[0], CSR, HLL]);
+        assert_eq!(names, [BASELINES[0], CSR, HLL]);
         let convert_s: Vec<f64> =
             learned.candidates.iter().map(|of| of.conversion.seconds(1e-4)).collect();
         assert_eq!(convert_s[..2], [0.0, 0.0], "the arrays are there");
@@ -343,8 +311,8 @@ mod tests {
         let features = dataset::features(&cases.iter().collect::<Vec<_>>());
         learned.check(features.len()).expect("sound");
 
-        let counted = counted(&cases, &told, None, &settings, &[1, 10_000]).expect("examples");
-        let totals = amortized::there(&cases, &counted, &[1, 10_000]);
+        let quick = quick(&cases, told.clone(), None, &settings).expect("examples");
+        let totals = amortized::there(&cases, &quick, &[1, 10_000]);
         let [one, many] = &totals[..] else { panic!("{totals:?}") };
         assert_eq!((one.looked, one.losses, one.speedup), (0.0, 0.0, 1.0));
         // Half of the matrices take half of the time.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use ellect::Precision;
-use ellect::model::AtSight;
+use ellect::model::QuickPick;
 
 use crate::case::{Case, best_s, least};
 use crate::crossval::Predicted;
@@ -82,9 +82,9 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
            products; `reading_share`: time to read all row lengths / time of all products with the \
            baseline; `sampling_share`: the same for sampling entries; `longest_row_a_us`: nonzeros of \
            the longest row per microsecond of a product.\n\n```\n"
-        + &model.look.text()
+        + &model.gate.text()
         + "```\n"
-        + &at_sight(&model.sight)
+        + &at_sight(&model.quick_picks)
 }
 
 /// The command that draws the plots of a model.
@@ -96,7 +96,7 @@ fn how_to_plot(device: &str, precision: Precision) -> String {
 }
 
 /// The trees of what is taken without a look, where there are any.
-fn at_sight(sight: &[AtSight]) -> String {
+fn at_sight(sight: &[QuickPick]) -> String {
     if sight.is_empty() {
         return String::new();
     }
@@ -104,7 +104,7 @@ fn at_sight(sight: &[AtSight]) -> String {
                 analysed. The first tree that names a candidate decides; `stay` passes on to the next, \
                 and the last `stay` keeps the baseline. A tree names its candidate where that takes \
                 less time, conversion included, than the choice without the tree.\n";
-    let tree = |at_sight: &AtSight| format!("\n```\n{}```\n", at_sight.rules.text());
+    let tree = |at_sight: &QuickPick| format!("\n```\n{}```\n", at_sight.rules.text());
     text.to_string() + &sight.iter().map(tree).collect::<String>()
 }
 

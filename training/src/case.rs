@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ellect::choose::{baseline, is_csr};
 use ellect::cost::{Cost, TERMS};
-use ellect::format::Candidate;
+use ellect::format::{Candidate, baseline};
 use ellect::{Fingerprint, Precision};
 use serde::Serialize;
 
@@ -36,7 +35,7 @@ impl Trial {
     /// The seconds of so many products, with the conversion, which what multiplies the CSR arrays
     /// needs none of.
     pub fn total_s(&self, spmvs: f64) -> f64 {
-        let convert_s = if is_csr(&self.candidate) { 0.0 } else { self.convert_s };
+        let convert_s = if self.candidate.is_baseline() { 0.0 } else { self.convert_s };
         convert_s + spmvs * self.spmv_s
     }
 
@@ -116,7 +115,7 @@ impl Case {
 
 /// What a program has without a choice.
 pub fn incumbent(case: &Case) -> Option<&Trial> {
-    baseline(|name| named(case, name))
+    baseline(&case.trials, |trial| &trial.candidate)
 }
 
 /// The trial of this candidate.

@@ -1,7 +1,6 @@
 //! Estimates of every candidate of a matrix, with their inputs.
 
-use ellect::choose::works;
-use ellect::cost::{Cost, CostInputs, Estimator};
+use ellect::cost::{Cost, CostInputs, Estimator, works};
 use ellect::format::{Candidate, Refusal, Target, Work};
 use ellect::structure::Structure;
 

@@ -16,12 +16,12 @@ use crate::crossval::{Predicted, cross_validate, leave_classes_out, predict};
 use crate::dataset;
 use crate::gate::{trees, without_families};
 use crate::plan::Plan;
+use crate::policy_replay::Quick;
 use crate::repeatability::Repeatability;
 use crate::replay::Choices;
 use crate::report::{Class, Report};
 use crate::rules::{by_model, by_tree, is_large, median_error, rows};
 use crate::settings::Settings;
-use crate::stats::Counted;
 use crate::targets::Figures;
 use crate::trees::Trees;
 
@@ -67,12 +67,12 @@ pub fn report(
     let left_out = left_out.as_deref();
     let asked = without_families(cases, settings, |seen| trees(cases, predicted, seen))?;
     let by_tree = Some(by_tree(cases, settings)?);
-    let counted = match by_features::learn(cases, settings)? {
-        Some((_, told)) => Some(by_features::counted(cases, &told, None, settings, &SPMVS)?),
+    let quick = match by_features::learn(cases, settings)? {
+        Some((_, told)) => Some(by_features::quick(cases, told, None, settings)?),
         None => None,
     };
     let confidences = &confidences;
-    let made = Made { predicted, asked: &asked, by_tree, counted, confidences, left_out };
+    let made = Made { predicted, asked: &asked, by_tree, quick, confidences, left_out };
     let profile_too = settings.fitted.is_some();
     Ok(Report { plan: plan.to_string(), profile_too, ..tables(cases, made)? })
 }
@@ -97,21 +97,19 @@ pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<R
     let predictor = Predictor::new(model);
     let predicted: Vec<Predicted> = cases.iter().map(|case| predict(&predictor, case)).collect();
     let model = predictor.model();
-    let trees = Trees { look: model.look.clone(), sight: model.sight.clone() };
+    let trees = Trees { look: model.gate.clone(), sight: model.quick_picks.clone() };
     let asked = vec![trees; cases.len()];
     let confidences: Vec<f64> = predicted.iter().map(|p| p.confidence).collect();
-    let rules = model.by_features.as_ref().map(|by| &by.look);
-    let counted = match by_features::told_as_is(cases, &predictor) {
-        Some(told) => {
-            Some(by_features::counted(cases, &told, rules, &Settings::default(), &SPMVS)?)
-        }
+    let rules = model.quick.as_ref().map(|quick| &quick.gate);
+    let quick = match by_features::told_as_is(cases, &predictor) {
+        Some(told) => Some(by_features::quick(cases, told, rules, &Settings::default())?),
         None => None,
     };
     let made = Made {
         predicted: &predicted,
         asked: &asked,
         by_tree: None,
-        counted,
+        quick,
         confidences: &confidences,
         left_out: None,
     };
@@ -125,8 +123,8 @@ struct Made<'a> {
     asked: &'a [Trees],
     /// What a tree over row statistics chooses.
     by_tree: Option<Choices>,
-    /// What is done with matrices whose features a GPU counts.
-    counted: Option<Counted>,
+    /// What the policy asks where a GPU counts features.
+    quick: Option<Quick>,
     confidences: &'a [f64],
     /// Predictions by models that saw none of the class.
     left_out: Option<&'a [Predicted]>,
@@ -134,11 +132,11 @@ struct Made<'a> {
 
 fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
     let first = cases.first().context("there are no cases to evaluate on")?;
-    let Made { predicted, asked, by_tree, counted, confidences, left_out } = made;
+    let Made { predicted, asked, by_tree, quick, confidences, left_out } = made;
     let families: BTreeSet<&str> = cases.iter().map(Case::split_group).collect();
     let rows = rows(cases, predicted, by_tree);
-    let totals = amortized::on_host(cases, predicted, asked, counted.as_ref());
-    let there = counted.map_or_else(Vec::new, |counted| amortized::there(cases, &counted, &SPMVS));
+    let totals = amortized::on_host(cases, predicted, asked, quick.as_ref());
+    let there = quick.map_or_else(Vec::new, |quick| amortized::there(cases, &quick, &SPMVS));
     let median_error = median_error(cases, predicted);
     let sum = |left_out: &[Predicted]| left_out.iter().map(|p| p.confidence).sum::<f64>();
     let confidence = left_out.map(|out| sum(out) / confidences.iter().sum::<f64>());

@@ -1,13 +1,13 @@
 //! The trees that are asked at sight, learned from cases.
 
 use anyhow::Result;
-use ellect::choose::{CSR, PCSR};
-use ellect::model::{AtSight, LOOK, SPMVS as PRODUCTS, sectors};
+use ellect::format::{CSR, PCSR};
+use ellect::model::{ANALYZE, QuickPick, SPMVS as PRODUCTS, sectors};
 
 use crate::case::{Case, named};
 use crate::crossval::Predicted;
 use crate::dataset;
-use crate::replay::{AtAGlance, look_over_stay};
+use crate::policy_replay::{AtAGlance, look_over_stay};
 use crate::settings::{LOOK_SPMVS, Settings};
 use crate::tree::{
     self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, known, row_statistics,
@@ -52,7 +52,7 @@ pub fn without_look(cases: &[Case], seen: &[usize]) -> Result<Trees> {
         // Where it is always the incumbent, nothing is asked.
         if rules != tree::stay() {
             let place = staying.sight.iter().filter(|asked| asked.candidate == bold).count();
-            staying.sight.insert(place, AtSight { candidate: bold.to_string(), rules });
+            staying.sight.insert(place, QuickPick { candidate: bold.to_string(), rules });
         }
     }
     Ok(staying)
@@ -72,7 +72,7 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
     };
     let looked = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| looked(i, n)).into_iter().flatten());
     let names = with(row_statistics(), &[PRODUCTS]);
-    let question = Question { bold: LOOK, names, bounds: vec![READ], caution: CAUTION, known };
+    let question = Question { bold: ANALYZE, names, bounds: vec![READ], caution: CAUTION, known };
     let look = tree::agreed(&looked.collect::<Vec<_>>(), &question)?;
     Ok(Trees { look, ..staying })
 }
@@ -104,8 +104,8 @@ const MORE_CAUTION: f64 = 100.0;
 
 #[cfg(test)]
 mod tests {
-    use ellect::choose::INCUMBENTS;
-    use ellect::model::STAY;
+    use ellect::format::BASELINES;
+    use ellect::model::KEEP;
 
     use super::*;
     use crate::sample_cases::{case, trial};
@@ -126,19 +126,19 @@ mod tests {
             })
             .collect();
         let names: Vec<&str> = row_statistics().into_iter().chain([PRODUCTS]).collect();
-        let question = Question { bold: LOOK, names, bounds: vec![READ], caution: 30.0, known };
+        let question = Question { bold: ANALYZE, names, bounds: vec![READ], caution: 30.0, known };
         let trees = Trees { look: agreed(&tried, &question).expect("examples"), sight: Vec::new() };
         for Tried { case, spmvs, .. } in tried {
             let looks = AtAGlance::of(&trees, case, spmvs).looks;
             assert_eq!(looks, pays(case, spmvs), "{} {spmvs}", case.source);
         }
         let stencil = &cases[0];
-        assert_eq!(says(&trees.look, stencil, 10), (2, STAY), "size and products decide alone");
+        assert_eq!(says(&trees.look, stencil, 10), (2, KEEP), "size and products decide alone");
         assert_eq!(AtAGlance::of(&trees, stencil, 10).read_s, 0.0);
         assert!(AtAGlance::of(&trees, stencil, 10_000).read_s > 0.0);
         // Where products take no time, the lengths of rows are not read for them.
         let fast = Case { stay_s: 1e-9, ..cases[1].clone() };
-        assert_eq!(says(&trees.look, &fast, 10_000), (1, STAY));
+        assert_eq!(says(&trees.look, &fast, 10_000), (1, KEEP));
     }
 
     #[test]
@@ -150,8 +150,7 @@ mod tests {
             let mut case = case(class, 400 + 2 * i);
             case.stay_s = 4e-6;
             case.analysis_s = 1e-3;
-            case.trials =
-                vec![trial(INCUMBENTS[0], 4.0), trial(CSR, csr_us), trial("hll", best_us)];
+            case.trials = vec![trial(BASELINES[0], 4.0), trial(CSR, csr_us), trial("hll", best_us)];
             case
         };
         let cases: Vec<Case> = (0..200).map(of).collect();

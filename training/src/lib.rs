@@ -18,6 +18,7 @@ mod gate;
 mod learner;
 pub mod plan;
 mod plot;
+pub mod policy_replay;
 pub mod profile;
 pub mod records;
 mod regressors;
@@ -32,7 +33,7 @@ mod stats;
 pub mod targets;
 pub mod train;
 mod tree;
-mod trees;
+pub mod trees;
 pub mod tune;
 
 pub use amortized::Total;

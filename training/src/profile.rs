@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ellect::choose::{Workload, target};
+use ellect::choose::Workload;
 use ellect::cost::{CostInputs, Estimator};
 use ellect::device::{Device, Kind, PerPrecision, Reach};
 use ellect::format::Candidate;
@@ -293,7 +293,8 @@ impl<'a> Group<'a> {
         precision: Precision,
         device: &Device,
     ) -> impl Iterator<Item = (&Sample<'a>, f64)> {
-        let target = target(device, &Workload { precision, ..Workload::default() });
+        let workload = Workload { precision, ..Workload::default() };
+        let target = workload.target(device);
         self.samples.iter().map(move |sample| {
             let estimator = Estimator::of(sample.inputs.matrix, &target);
             (sample, estimator.times_at(*reach, &sample.inputs.work).total_s())
@@ -412,7 +413,7 @@ mod tests {
             .collect();
         let precision = Precision::F64;
         let workload = Workload { precision, ..Workload::default() };
-        let target = target(&device, &workload);
+        let target = workload.target(&device);
         let known: Vec<CostInputs> = cases
             .iter()
             .map(|(class, rows)| {
@@ -423,12 +424,12 @@ mod tests {
                 CostInputs::of(&structure, &candidate, &target).expect("csr suits")
             })
             .collect();
-        let mut real = ellect::cost::reach(device, &candidate);
+        let mut real = ellect::cost::reach(&device, &candidate);
         real.bandwidth.f64 = 0.7;
         real.fixed_us.f64 = 1.7;
         let made =
             Device { kernels: BTreeMap::from([("csr".to_string(), real)]), ..device.clone() };
-        let target = ellect::choose::target(&made, &workload);
+        let target = workload.target(&made);
         let samples: Vec<Sample<'_>> = known
             .iter()
             .enumerate()

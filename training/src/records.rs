@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, bail};
-use ellect::choose::{Workload, stay_s, target, target_of};
+use ellect::choose::{Workload, baseline_spmv_s};
 use ellect::cost::{Cost, CostInputs, Estimator, relate, terms};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
@@ -139,11 +139,12 @@ impl Records {
         for &i in measurements {
             let measurement = &mut self.measurements[i];
             let (precision, basis) = (measurement.precision, measurement.basis);
-            let target = target(device, &Workload { precision, basis, ..Workload::default() });
+            let workload = Workload { precision, basis, ..Workload::default() };
+            let target = workload.target(device);
             let estimator =
                 estimators.entry(precision).or_insert_with(|| Estimator::new(structure, &target));
             let Ok(candidate) = measurement.candidate.parse::<Candidate>() else { continue };
-            if let Ok(work) = candidate.work(structure, &target_of(&candidate, &target)) {
+            if let Ok(work) = candidate.work(structure, &candidate.target(&target)) {
                 let inputs = CostInputs { matrix: estimator.matrix_terms(), work };
                 measurement.inputs = Some(Box::new(inputs));
             }
@@ -203,7 +204,7 @@ impl Records {
                 precision,
                 nrows: structure.nrows,
                 nnz: structure.nnz,
-                stay_s: stay_s(size, device, &workload).unwrap_or(0.0),
+                stay_s: baseline_spmv_s(size, device, &workload).unwrap_or(0.0),
                 analysis_s: structure.analysis_s.unwrap_or(0.0),
                 features: structure.features.clone(),
                 trials,
@@ -222,7 +223,7 @@ fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
     match (&measurement.outcome, inputs, candidate) {
         (Outcome::Cut { .. }, Some(inputs), Some(candidate)) => {
             let workload = Workload { precision: measurement.precision, ..Workload::default() };
-            let estimator = Estimator::of(inputs.matrix, &target(device, &workload));
+            let estimator = Estimator::of(inputs.matrix, &workload.target(device));
             Untimed::Cut(estimator.cost(&candidate, &inputs.work))
         }
         _ => Untimed::Refused,
@@ -236,7 +237,7 @@ fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
     let candidate: Candidate = measurement.candidate.parse().ok()?;
     let inputs = measurement.inputs.as_deref()?;
     let workload = Workload { precision: measurement.precision, ..Workload::default() };
-    let estimator = Estimator::of(inputs.matrix, &target(device, &workload));
+    let estimator = Estimator::of(inputs.matrix, &workload.target(device));
     let times = estimator.times(&candidate, &inputs.work);
     Some(Trial {
         name: candidate.to_string(),

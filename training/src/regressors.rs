@@ -39,9 +39,9 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         floor_share: plan.floor_share,
         formats: forests.map(regressor).collect(),
         rules: Rules::default(),
-        look: Rules::default(),
-        sight: Vec::new(),
-        by_features: None,
+        gate: Rules::default(),
+        quick_picks: Vec::new(),
+        quick: None,
     };
     model.check()?;
     Ok(model)

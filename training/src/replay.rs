@@ -1,18 +1,12 @@
 //! Rules that choose, replayed on cases: what each would have taken, and how good that was.
 
-use std::cell::Cell;
-
-use ellect::choose::{SAMPLE_S, Thought, Workload, best_few, is_csr, read_s, settle};
+use ellect::choose::{By, Thought, Workload, best_few, trusted};
 use ellect::cost::Cost;
-use ellect::features::{Needs, of_rows_alone};
-use ellect::model::{sectors, staying, taken};
 use serde::Serialize;
 
-use crate::case::{Case, Trial, best_s, incumbent, least, named};
+use crate::case::{Case, Trial, best_s, incumbent, least};
 use crate::crossval::Predicted;
 use crate::stats::{LOSS, by_class, geometric_mean, rms};
-use crate::tree;
-use crate::trees::Trees;
 
 /// How well a rule chooses, over some cases.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -91,7 +85,13 @@ pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
     let best = least(case, |i, _| spmv_s[i])?;
     let Some(stay) = incumbent(case) else { return Some(best) };
     let (best_s, stay_s) = (time_s(best)?, time_s(stay)?);
-    Some(if best_s * (1.0 + case.margin) <= stay_s { best } else { stay })
+    // As if no conversion took any time.
+    let cost = |trial: &Trial, spmv_s| Cost { convert_s: 0.0, spmv_s, ..trial.estimate };
+    let [best_cost, stay_cost] = [cost(best, best_s), cost(stay, stay_s)];
+    let (of_best, of_stay) = ((&best.candidate, &best_cost), (&stay.candidate, &stay_cost));
+    let workload = Workload { spmvs: 1, precision: case.precision, ..Workload::default() };
+    let trusts = trusted(of_best, of_stay, By::Analysis, case.margin, &workload);
+    Some(if trusts { best } else { stay })
 }
 
 /// The best of what is timed where so many by prediction and by estimate are: see [`best_few`].
@@ -107,102 +107,4 @@ pub fn best_of_few<'a>(
     let timed = best_few(thought, few);
     let timed = case.trials.iter().filter(|trial| timed.contains(&&trial.candidate));
     timed.min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
-}
-
-/// What is taken for so many products by predicted times and estimated conversions.
-pub fn for_total<'a>(case: &'a Case, predicted: &Predicted, spmvs: u64) -> Option<&'a Trial> {
-    let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
-    let cost = |(trial, &spmv_s): (&'a Trial, &f64)| {
-        let free = is_csr(&trial.candidate);
-        let convert_s = if free { 0.0 } else { trial.estimate.convert_s };
-        (trial, Cost { spmv_s, convert_s, ..trial.estimate })
-    };
-    let mut costs: Vec<_> = case.trials.iter().zip(&predicted.spmv_s).map(cost).collect();
-    if let Some(stay) = incumbent(case) {
-        let stay_s = costs.iter().find(|(trial, _)| trial.name == stay.name);
-        let stay_s = stay_s.map_or(f64::INFINITY, |(_, cost)| cost.total_s(&workload));
-        costs.retain(|(trial, cost)| {
-            is_csr(&trial.candidate) || cost.total_s(&workload) * (1.0 + case.margin) <= stay_s
-        });
-    }
-    costs.sort_by(|a, b| a.1.total_s(&workload).total_cmp(&b.1.total_s(&workload)));
-    let taken = settle(&costs, |(trial, cost)| (&trial.candidate, cost), &workload);
-    costs.get(taken).map(|(trial, _)| *trial)
-}
-
-/// Seconds that all takes for so many products where the matrix is looked at, over the seconds of
-/// staying with the incumbent.
-pub fn look_over_stay(case: &Case, predicted: &Predicted, spmvs: u64) -> Option<f64> {
-    let n = spmvs as f64;
-    let stay = incumbent(case)?;
-    let taken = for_total(case, predicted, spmvs)?;
-    let convert_s = if taken.name == stay.name { 0.0 } else { taken.convert_s };
-    Some((case.analysis_s + convert_s + n * taken.spmv_s) / (n * stay.spmv_s))
-}
-
-/// What trees say of a case, and what they asked for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AtAGlance {
-    /// Whether the matrix is to be looked at.
-    pub looks: bool,
-    /// The candidate that it is multiplied by, where it is not; none for the incumbent.
-    pub taken: Option<String>,
-    /// Seconds of reading the lengths of rows and of sampling entries, where a tree asked for any.
-    pub read_s: f64,
-}
-
-impl AtAGlance {
-    /// Walks the trees.
-    pub fn of(trees: &Trees, case: &Case, spmvs: u64) -> AtAGlance {
-        let of_rows =
-            |name: &str| of_rows_alone().any(|f| f.name == name && f.needs() == Needs::Rows);
-        let (read, sampled) = (Cell::new(false), Cell::new(false));
-        let feature = |name: &str| {
-            read.set(read.get() || of_rows(name));
-            sampled.set(sampled.get() || name == sectors(case.precision));
-            case.features.get(name).copied()
-        };
-        let known = tree::known(case, spmvs);
-        let looks = staying(&trees.look, &known, feature).is_none();
-        let taken = if looks { None } else { taken(&trees.sight, &known, feature) };
-        let read_s = if read.get() { read_s(case.nrows) } else { 0.0 };
-        let sample_s = if sampled.get() { SAMPLE_S } else { 0.0 };
-        AtAGlance { looks, taken: taken.map(|(name, _)| name), read_s: read_s + sample_s }
-    }
-
-    /// Seconds of so many products without a look after this glance, over those with the incumbent
-    /// without it.
-    pub fn over_stay(&self, case: &Case, spmvs: u64) -> Option<f64> {
-        let stay = incumbent(case)?;
-        let taken = self.taken.as_deref().and_then(|name| named(case, name));
-        let (convert_s, spmv_s) =
-            taken.map_or((0.0, stay.spmv_s), |taken| (taken.convert_s, taken.spmv_s));
-        let n = spmvs as f64;
-        Some((self.read_s + convert_s + n * spmv_s) / (n * stay.spmv_s))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ellect::choose::{CSR, INCUMBENTS};
-
-    use super::*;
-    use crate::sample_cases::{case, trial};
-
-    #[test]
-    fn what_staying_takes_is_told_beside_the_incumbent() {
-        let mut case = case("stencil5", 400);
-        case.trials = vec![trial("csr", 2.0), trial(INCUMBENTS[0], 4.0)];
-        let over = |csr: bool, read_s, case: &Case| {
-            let taken = csr.then(|| CSR.to_string());
-            let glance = AtAGlance { looks: false, taken, read_s };
-            glance.over_stay(case, 100).expect("an incumbent")
-        };
-        // The incumbent is there already: 400 us.
-        assert!((over(false, 0.0, &case) - 1.0).abs() < 1e-12);
-        assert!((over(false, 40e-6, &case) - 1.1).abs() < 1e-12);
-        assert!((over(true, 40e-6, &case) - 0.6).abs() < 1e-12);
-        case.trials.remove(0);
-        assert!((over(true, 40e-6, &case) - 1.1).abs() < 1e-12, "there is no csr");
-    }
 }

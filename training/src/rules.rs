@@ -9,7 +9,8 @@ use serde::Serialize;
 use crate::case::{Case, best_s, named};
 use crate::crossval::Predicted;
 use crate::dataset;
-use crate::replay::{Choices, Score, best_of_few, for_total, untimed};
+use crate::policy_replay::for_total;
+use crate::replay::{Choices, Score, best_of_few, untimed};
 use crate::settings::Settings;
 use crate::tree::{self, row_statistics};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use ellect::Precision;
-use ellect::choose::CSR;
 use ellect::cost::{Cost, Source, TERMS};
 use ellect::features::Features;
+use ellect::format::CSR;
 use ellect::structure::Structure;
 
 use crate::case::{Case, Trial};

@@ -25,5 +25,5 @@ impl Default for Settings {
 }
 
 /// The products that the tree learns from which tells whether a look pays: fewer than
-/// [`ALWAYS_LOOK`](ellect::model::ALWAYS_LOOK), from where on nobody asks it.
+/// [`ALWAYS_ANALYZE`](ellect::model::ALWAYS_ANALYZE), from where on nobody asks it.
 pub const LOOK_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];

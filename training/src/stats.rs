@@ -5,10 +5,6 @@ use std::collections::BTreeMap;
 /// Slower than the incumbent by more than this share counts as a loss.
 pub const LOSS: f64 = 0.02;
 
-/// For each number of products and each case, the total time with counted features over the total of
-/// the incumbent; none where features are not counted.
-pub type Counted = Vec<Vec<Option<f64>>>;
-
 /// The geometric mean; 1 of nothing.
 pub fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0usize), |(sum, n), value| (sum + value.ln(), n + 1));

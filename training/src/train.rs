@@ -44,9 +44,9 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     let all: Vec<&Case> = cases.iter().collect();
     let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
     let everywhere: Vec<usize> = (0..cases.len()).collect();
-    let Trees { look, sight } = gate::trees(cases, &predicted, &everywhere)?;
-    let by_features = by_features::learn(cases, settings)?.map(|(learned, _)| learned);
-    let model = Model { scores, rules, look, sight, by_features, ..fit(&all, plan, settings)? };
+    let Trees { look: gate, sight: quick_picks } = gate::trees(cases, &predicted, &everywhere)?;
+    let quick = by_features::learn(cases, settings)?.map(|(learned, _)| learned);
+    let model = Model { scores, rules, gate, quick_picks, quick, ..fit(&all, plan, settings)? };
     model.check()?;
     Ok(Trained { model, plan, predicted })
 }
@@ -67,14 +67,14 @@ pub fn with_by_features(
     }
     let learned = by_features::learn(cases, settings)?;
     let (learned, told) = learned.context("nothing was timed here with cuSPARSE")?;
-    let counted = by_features::counted(cases, &told, None, settings, &SPMVS)?;
+    let quick = by_features::quick(cases, told, None, settings)?;
     let asked = gate::without_families(cases, settings, |seen| gate::without_look(cases, seen))?;
     let predicted = cross_validate(cases, Plan::of(&model)?, settings)?;
-    let on_host = amortized::on_host(cases, &predicted, &asked, Some(&counted));
-    let there = amortized::there(cases, &counted, &SPMVS);
+    let on_host = amortized::on_host(cases, &predicted, &asked, Some(&quick));
+    let there = amortized::there(cases, &quick, &SPMVS);
     let mut scores = model.scores.clone();
     scores.extend(targets::scores_of_totals(&on_host, &there));
-    let model = Model { by_features: Some(learned), scores, ..model };
+    let model = Model { quick: Some(learned), scores, ..model };
     model.check()?;
     Ok((model, [on_host, there]))
 }

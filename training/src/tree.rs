@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
-use ellect::choose::{SAMPLE_S, read_s};
+use ellect::choose::{SAMPLE_S, row_scan_s};
 use ellect::features::{Needs, of_rows_alone};
-use ellect::model::{Glance, LONGEST, READING, Rule, Rules, SAMPLING, STAY};
+use ellect::model::{GateInputs, KEEP, LONGEST, READING, Rule, Rules, SAMPLING};
 use linfa::prelude::*;
 use linfa_trees::{DecisionTree, TreeNode};
 use ndarray::{Array1, Array2};
@@ -64,13 +64,14 @@ pub fn size() -> Vec<&'static str> {
 }
 
 /// An input of [`agreed`]: what is known at sight, or a feature.
-pub fn input(case: &Case, known: &Glance, name: &str) -> f64 {
+pub fn input(case: &Case, known: &GateInputs, name: &str) -> f64 {
     known.input(name, |name| case.features.get(name).copied()).unwrap_or(0.0)
 }
 
 /// What is known of a case at sight.
-pub fn known(case: &Case, spmvs: u64) -> Glance {
-    Glance { spmvs, stay_s: case.stay_s, read_s: read_s(case.nrows), sample_s: SAMPLE_S }
+pub fn known(case: &Case, spmvs: u64) -> GateInputs {
+    let row_scan_s = row_scan_s(case.nrows);
+    GateInputs { spmvs, baseline_spmv_s: case.stay_s, row_scan_s, sample_s: SAMPLE_S }
 }
 
 /// What was tried of a case for so many products: a bold answer, and how many times as long as the
@@ -122,7 +123,7 @@ pub struct Bound {
 /// Seconds of what is asked of a case where these bounds are kept.
 pub fn asking_s(case: &Case, bounds: &[Bound]) -> f64 {
     let seconds = |(bound, seconds)| if bounds.contains(&bound) { seconds } else { 0.0 };
-    [(READ, read_s(case.nrows)), (SAMPLE, SAMPLE_S)].into_iter().map(seconds).sum()
+    [(READ, row_scan_s(case.nrows)), (SAMPLE, SAMPLE_S)].into_iter().map(seconds).sum()
 }
 
 /// How a tree of [`agreed`] is grown.
@@ -157,10 +158,10 @@ pub struct Question<'a> {
     /// What gains an example counts by its logarithm, what loses so many times that.
     pub caution: f64,
     /// What is known of a case and so many products.
-    pub known: fn(&Case, u64) -> Glance,
+    pub known: fn(&Case, u64) -> GateInputs,
 }
 
-/// Rules that give the bold answer where two trees agree on it, and [`STAY`] elsewhere, also where an
+/// Rules that give the bold answer where two trees agree on it, and [`KEEP`] elsewhere, also where an
 /// input is out of bounds.
 ///
 /// # Errors
@@ -180,7 +181,7 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     let mut rules = Rules { nodes: vec![answer(bold)] };
     for Bound { input, least, below } in bounds {
         // Inputs are never negative, and always finite.
-        let ends = [(*least, [STAY, bold]), (*below, [bold, STAY])];
+        let ends = [(*least, [KEEP, bold]), (*below, [bold, KEEP])];
         for (end, [low, high]) in ends.into_iter().filter(|(end, _)| *end > 0.0 && *end < f64::MAX)
         {
             let split = Rule::Split { feature: input.to_string(), below: end, low: 1, high: 2 };
@@ -195,7 +196,7 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     for Growth { depth, leaf, least } in TREES {
         let example = |tried: &&Tried<'_>| {
             let pays = tried.over < PAYS;
-            let (label, caution) = if pays { (*bold, 1.0) } else { (STAY, *caution) };
+            let (label, caution) = if pays { (*bold, 1.0) } else { (KEEP, *caution) };
             let weight = caution * tried.over.ln().abs().clamp(least, MOST);
             let input = |name: &&str| at_sight(tried, name);
             // Sums of these are exact, in whatever order linfa's hash tables have them.
@@ -212,9 +213,9 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     Ok(rules)
 }
 
-/// Rules that ask nothing and say [`STAY`].
+/// Rules that ask nothing and say [`KEEP`].
 pub fn stay() -> Rules {
-    Rules { nodes: vec![Rule::Answer(STAY.to_string())] }
+    Rules { nodes: vec![Rule::Answer(KEEP.to_string())] }
 }
 
 /// Rules that give this answer where both do: the second are asked where the first say so.
@@ -330,8 +331,8 @@ pub fn usual(cases: &[&Case]) -> HashMap<&'static str, String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use ellect::choose::CSR;
-    use ellect::model::LOOK;
+    use ellect::format::CSR;
+    use ellect::model::ANALYZE;
 
     use super::*;
     use crate::sample_cases::case;
@@ -341,20 +342,24 @@ pub(crate) mod tests {
         let split =
             |feature: &str| Rule::Split { feature: feature.into(), below: 1.0, low: 1, high: 2 };
         let answer = |word: &str| Rule::Answer(word.into());
-        let tree = |feature| Rules { nodes: vec![split(feature), answer(STAY), answer(LOOK)] };
-        let rules = both(tree("nrows"), tree("nnz"), LOOK);
-        rules.check(|name| !name.is_empty(), |word| [STAY, LOOK].contains(&word)).expect("sound");
-        for (nrows, nnz, expected) in [(0.0, 2.0, STAY), (2.0, 0.0, STAY), (2.0, 2.0, LOOK)] {
+        let tree = |feature| Rules { nodes: vec![split(feature), answer(KEEP), answer(ANALYZE)] };
+        let rules = both(tree("nrows"), tree("nnz"), ANALYZE);
+        rules
+            .check(|name| !name.is_empty(), |word| [KEEP, ANALYZE].contains(&word))
+            .expect("sound");
+        for (nrows, nnz, expected) in [(0.0, 2.0, KEEP), (2.0, 0.0, KEEP), (2.0, 2.0, ANALYZE)] {
             let value = |name: &str| Some(if name == "nrows" { nrows } else { nnz });
             assert_eq!(rules.walk(value).expect("an answer").1, expected);
         }
-        let always = Rules { nodes: vec![answer(LOOK)] };
-        assert_eq!(both(always.clone(), tree("nnz"), LOOK), tree("nnz"));
-        assert_eq!(both(tree("nnz"), always, LOOK).nodes.len(), 4);
+        let always = Rules { nodes: vec![answer(ANALYZE)] };
+        assert_eq!(both(always.clone(), tree("nnz"), ANALYZE), tree("nnz"));
+        assert_eq!(both(tree("nnz"), always, ANALYZE).nodes.len(), 4);
 
-        let rules = or_below(tree("nnz"), "nrows", 3.0, LOOK);
-        rules.check(|name| !name.is_empty(), |word| [STAY, LOOK].contains(&word)).expect("sound");
-        for (nrows, nnz, expected) in [(2.0, 0.0, LOOK), (4.0, 0.0, STAY), (4.0, 2.0, LOOK)] {
+        let rules = or_below(tree("nnz"), "nrows", 3.0, ANALYZE);
+        rules
+            .check(|name| !name.is_empty(), |word| [KEEP, ANALYZE].contains(&word))
+            .expect("sound");
+        for (nrows, nnz, expected) in [(2.0, 0.0, ANALYZE), (4.0, 0.0, KEEP), (4.0, 2.0, ANALYZE)] {
             let value = |name: &str| Some(if name == "nrows" { nrows } else { nnz });
             assert_eq!(rules.walk(value).expect("an answer").1, expected);
         }
@@ -377,14 +382,14 @@ pub(crate) mod tests {
             caution: 30.0,
             known,
         };
-        for (losing, expected) in [(0, CSR), (5, CSR), (20, STAY)] {
+        for (losing, expected) in [(0, CSR), (5, CSR), (20, KEEP)] {
             let over = |i: usize| if i < losing { 1.5 } else { 0.5 };
             let tried = cases.iter().enumerate();
             let tried = tried.map(|(i, case)| Tried { case, spmvs: 1000, over: over(i) });
             let tried: Vec<_> = tried.collect();
             let rules = agreed(&tried, &question).expect("examples");
             assert_eq!(says(&rules, &cases[0], 1000).1, expected, "{losing} lose");
-            assert_eq!(rules == stay(), expected == STAY);
+            assert_eq!(rules == stay(), expected == KEEP);
         }
         assert_eq!(agreed(&[], &question).expect("nothing to learn"), stay());
     }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use ellect::choose::{CSR, Effort, PCSR, Workload, target};
+use ellect::choose::policy::{Decision, Found, Knowledge, Mode, Place, Policy, Step};
+use ellect::choose::{Effort, Workload};
 use ellect::cost::Source;
 use ellect::device::Device;
-use ellect::format::candidates;
+use ellect::format::{CSR, PCSR, candidates};
 use ellect::measure::{Meter, Protocol};
 use ellect::model::{
-    ALWAYS_LOOK, AtSight, Glance, LoadFault, Model, Predictor, Rule, Rules, file_name,
+    ALWAYS_ANALYZE, GateReason, LoadFault, Model, Predictor, QuickPick, Rule, Rules, file_name,
 };
 use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
@@ -34,7 +35,7 @@ fn records() -> Records {
     let protocol =
         Protocol { min_sample_s: 1e-5, max_samples: 5, max_copies: 1, ..Protocol::default() };
     let workload = Workload::default();
-    let target = target(meter.device(), &workload);
+    let target = workload.target(meter.device());
     let mut lines = String::new();
     for source in SOURCES {
         let csr = generate::by_name(source, 300, 1).expect("a class");
@@ -92,7 +93,7 @@ fn made() -> &'static Made {
         let cases = records.cases(&cpu());
         assert_eq!(cases.len(), SOURCES.len());
         let trained = train(&cases, &settings()).expect("five families");
-        let model = Model { look: Rules::default(), ..trained.model.clone() };
+        let model = Model { gate: Rules::default(), ..trained.model.clone() };
         Made { records, cases, trained, model }
     })
 }
@@ -114,10 +115,10 @@ fn answer(word: &str) -> Rule {
 fn training_again_makes_the_same_model() {
     let Made { cases, trained, model, .. } = made();
     let again = train(cases, &settings()).expect("the same").model;
-    assert!(!trained.model.look.nodes.is_empty());
-    assert!(model.sight.is_empty(), "a host's incumbent is csr");
+    assert!(!trained.model.gate.nodes.is_empty());
+    assert!(model.quick_picks.is_empty(), "a host's baseline is csr");
     // linfa settles ties of a split by chance.
-    assert_eq!(Model { rules: model.rules.clone(), look: Rules::default(), ..again }, *model);
+    assert_eq!(Model { rules: model.rules.clone(), gate: Rules::default(), ..again }, *model);
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn the_tuner_predicts_with_a_model_that_is_sure_of_what_it_was_shown() {
         choice.ranking.iter().map(|ranked| (ranked.format, ranked.source)).collect();
     assert_eq!((sources["csr"], sources["coo"]), (Source::Predicted, Source::Estimated));
     let structure = Structure::of(&csr);
-    let target = target(tuner.device(), &workload);
+    let target = workload.target(tuner.device());
     let predictor = Predictor::new(model.clone());
     assert!(predictor.predict(&structure, &target).confidence > 0.99);
 
@@ -174,8 +175,8 @@ fn for_few_products_prepare_stays_in_csr_where_the_rules_say_so() {
     let choice = tuner.recommend(&csr, &workload).expect("a choice");
 
     let split = Rule::Split { feature: "spmvs".into(), below: 500.0, low: 1, high: 2 };
-    let look = Rules { nodes: vec![split, answer("stay"), answer("look")] };
-    let data = with_model(&Model { look, ..model.clone() });
+    let gate = Rules { nodes: vec![split, answer("stay"), answer("look")] };
+    let data = with_model(&Model { gate, ..model.clone() });
     let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
     let few = Workload { spmvs: 100, ..workload };
     let prepared = |workload: &Workload| {
@@ -200,12 +201,19 @@ fn for_few_products_prepare_stays_in_csr_where_the_rules_say_so() {
 fn for_very_many_products_a_matrix_is_analysed_whatever_the_rules_say() {
     let model = &made().model;
     let csr = generate::by_name("stencil5", 300, 1).expect("a class");
-    let structure = Structure::of(&csr);
-    let never = Model { look: Rules { nodes: vec![answer("stay")] }, ..model.clone() };
-    let at_sight = |spmvs| Glance { spmvs, stay_s: 1e-3, read_s: 0.0, sample_s: 0.0 };
-    assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK - 1)).is_some());
-    assert!(never.stays(&structure, &at_sight(ALWAYS_LOOK)).is_none());
-    let damaged = |nodes: Vec<Rule>| Model { look: Rules { nodes }, ..model.clone() }.check();
+    let never = Model { gate: Rules { nodes: vec![answer("stay")] }, ..model.clone() };
+    let first = |spmvs| {
+        let workload = Workload { spmvs, ..Workload::default() };
+        let size = [csr.nrows() as u64, csr.nnz() as u64];
+        let gates = Some(never.gates());
+        let policy = Policy::new(Mode::Prepare, Place::Host, &workload, size, Some(1e-3), gates);
+        let nothing = |_: &str| None;
+        policy.next(&Knowledge { found: Found::default(), feature: &nothing, analysis: None })
+    };
+    let kept = Step::Choose(Decision::KeepBaseline(GateReason::default()));
+    assert_eq!(first(ALWAYS_ANALYZE - 1), kept);
+    assert_eq!(first(ALWAYS_ANALYZE), Step::Analyse);
+    let damaged = |nodes: Vec<Rule>| Model { gate: Rules { nodes }, ..model.clone() }.check();
     assert!(matches!(damaged(vec![answer("hll")]), Err(LoadFault::Damaged { .. })));
     let of_entries = Rule::Split { feature: "bandwidth".into(), below: 1.0, low: 1, high: 2 };
     let dear = vec![of_entries, answer("stay"), answer("look")];
@@ -227,15 +235,15 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     let [sampled, many] = [split("sampling_share", 0.01, [1, 3]), split("spmvs", 5000.0, [3, 2])];
     let near = split("x_sectors_f64", 0.5, [4, 3]);
     let pcsr = Rules { nodes: vec![sampled, many, near, answer("stay"), answer(PCSR)] };
-    let taken = |candidate: &str, rules: Rules| AtSight { candidate: candidate.into(), rules };
-    let sight = vec![taken(PCSR, pcsr), taken(CSR, csr)];
-    let look = Rules { nodes: vec![answer("stay")] };
-    let model = Model { device: "h200".into(), look, sight, ..model.clone() };
+    let taken = |candidate: &str, rules: Rules| QuickPick { candidate: candidate.into(), rules };
+    let quick_picks = vec![taken(PCSR, pcsr), taken(CSR, csr)];
+    let gate = Rules { nodes: vec![answer("stay")] };
+    let model = Model { device: "h200".into(), gate, quick_picks, ..model.clone() };
     let looks = taken(CSR, Rules { nodes: vec![answer("look")] });
-    let looks = Model { sight: vec![looks], ..model.clone() };
+    let looks = Model { quick_picks: vec![looks], ..model.clone() };
     assert!(matches!(looks.check(), Err(LoadFault::Damaged { part, .. }) if part == "csr"));
     let unknown = taken("csr2", Rules { nodes: vec![answer("csr2")] });
-    let unknown = Model { sight: vec![unknown], ..model.clone() };
+    let unknown = Model { quick_picks: vec![unknown], ..model.clone() };
     assert!(matches!(unknown.check(), Err(LoadFault::Name { what: "candidate", .. })));
 
     let data = tempfile::tempdir().expect("a folder");

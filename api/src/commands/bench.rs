@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ellect::choose::{self, Workload};
-use ellect::format::{Basis, Candidate, candidates};
+use ellect::choose::Workload;
+use ellect::format::{BASELINES, Basis, Candidate, candidates};
 use ellect::generate::{self, Spec};
 use ellect::measure::{Measurement, Meter, Outcome, Protocol};
 use ellect::read;
@@ -98,7 +98,7 @@ impl Record {
 /// the first that has one.
 fn incumbent<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a Record, f64)> {
     let of_run = |r: &&&Record| run.is_none_or(|run| r.run == run);
-    choose::baseline(|name| {
+    BASELINES.into_iter().find_map(|name| {
         let mut named = group.iter().filter(|r| r.measurement.candidate == name);
         named.find(of_run).and_then(|r| Some((*r, r.spmv_s()?)))
     })
@@ -175,7 +175,7 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
         .filter(|c| {
             let text = c.to_string();
             bench.only.is_empty()
-                || choose::is_csr(c)
+                || BASELINES.contains(&text.as_str())
                 || bench.only.iter().any(|only| text.starts_with(only))
         })
         .collect();
@@ -253,7 +253,7 @@ fn one<T: Scalar>(
     records: &mut Vec<Record>,
 ) -> Result<()> {
     let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
-    let target = choose::target(meter.device(), &workload);
+    let target = workload.target(meter.device());
     let structure = Structure::sampled(csr);
     let session = Session::new(meter, csr, &structure, target)
         .with_protocol(protocol())
@@ -291,8 +291,6 @@ fn one<T: Scalar>(
 
 #[cfg(test)]
 mod tests {
-    use ellect::choose::INCUMBENTS;
-
     use super::page::{head, summary, table};
     use super::*;
 
@@ -318,7 +316,7 @@ mod tests {
             let found = records.iter().find(|record| record.measurement.candidate == name);
             found.expect("timed").clone()
         };
-        let (csr, own) = (of(INCUMBENTS[0]), of("coo"));
+        let (csr, own) = (of(BASELINES[0]), of("coo"));
         assert_eq!((&csr.matrix, csr.measurement.precision), (&own.matrix, Precision::F64));
         // In a slower run another format beats CSR as this one does.
         let slower = |record: &Record, candidate: &str| {
@@ -329,7 +327,7 @@ mod tests {
             }
             record
         };
-        let both = [csr.clone(), own.clone(), slower(&csr, INCUMBENTS[0]), slower(&own, "jad")];
+        let both = [csr.clone(), own.clone(), slower(&csr, BASELINES[0]), slower(&own, "jad")];
         let table = table(&both);
         let over = |name: &str| {
             let mut rows = table.lines().filter(|row| row.starts_with(&format!("| {name} ")));
@@ -337,7 +335,7 @@ mod tests {
             assert_eq!(rows.next(), None, "{name}: {table}");
             row.split('|').nth(3).expect("a column").trim().to_string()
         };
-        assert_eq!(over(INCUMBENTS[0]), "1.00");
+        assert_eq!(over(BASELINES[0]), "1.00");
         assert_eq!(over("jad"), over("coo"));
         assert_ne!(over("coo"), "1.00");
         assert_eq!(summary(&both), summary(&both[..2]));

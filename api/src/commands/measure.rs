@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use ellect::choose::Effort;
-use ellect::format::{Candidate, candidates};
+use ellect::format::{BASELINES, Candidate, candidates};
 use ellect::measure::{Measurement, Meter, Outcome};
 use ellect::session::{Limits, Session, Step, Task};
 use ellect::structure::Structure;
 use ellect::units::{bytes, time};
 use ellect::wisdom::{Record, StructureRecord};
-use ellect::{Csr, Precision, Scalar, Wisdom, choose};
+use ellect::{Csr, Precision, Scalar, Wisdom};
 
 use super::{Answer, Home, read_matrix, source};
 use crate::cli::Input;
@@ -75,7 +75,7 @@ struct Job<'a> {
 impl Job<'_> {
     /// Measures one candidate after the other; JSON records are printed as they come.
     fn measure<T: Scalar>(&self, csr: &Csr<T>, source: &str) -> Result<Vec<Measurement>> {
-        let target = choose::target(self.meter.device(), &self.options.product.workload());
+        let target = self.options.product.workload().target(self.meter.device());
         let structure = Structure::sampled(csr);
         if self.options.json {
             self.tell(&Record::Structure(StructureRecord::of(&structure, source, "")))?;
@@ -114,7 +114,7 @@ fn text(mut measured: Vec<Measurement>) -> String {
     let spmv_s = |m: &Measurement| m.cost().map_or(f64::INFINITY, |cost| cost.spmv_s);
     measured.sort_by(|a, b| spmv_s(a).total_cmp(&spmv_s(b)));
     let timed = |name: &str| measured.iter().find(|m| m.candidate == name && m.cost().is_some());
-    let csr_s = choose::baseline(timed).map(spmv_s);
+    let csr_s = BASELINES.into_iter().find_map(timed).map(spmv_s);
     let (mut rows, mut others) = (Vec::new(), String::new());
     for m in &measured {
         match &m.outcome {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use ellect::choose::{Choice, is_csr};
+use ellect::choose::Choice;
 use ellect::model::Predictor;
 use ellect::units::{bytes, time};
 use ellect::{Precision, Scalar, Tuner};
@@ -79,7 +79,7 @@ fn text(choice: &Choice, top: usize) -> String {
             time(ranked.total_s),
             bytes(ranked.bytes),
             match ranked.break_even_spmvs {
-                _ if is_csr(&ranked.candidate) => "-".into(),
+                _ if ranked.candidate.is_baseline() => "-".into(),
                 Some(0) => "always".into(),
                 Some(spmvs) => spmvs.to_string(),
                 None => "never".into(),
@@ -97,7 +97,7 @@ fn text(choice: &Choice, top: usize) -> String {
     text += &table(&head, rows.collect(), &[0]);
     let hidden = choice.ranking.len().saturating_sub(shown);
     let more = if hidden > 0 { format!("{hidden} more candidates and ") } else { String::new() };
-    let matrix = choice.fingerprint.map_or("not looked at".into(), |print| print.to_string());
+    let matrix = choice.fingerprint.map_or("not analysed".into(), |print| print.to_string());
     let products = if choice.spmvs == 1 { "product" } else { "products" };
     text += &format!(
         "\n{more}{} refused; matrix {matrix}, {} {products} in {} on {}\n",

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
-use ellect::choose::INCUMBENTS;
 use ellect::device::Device;
+use ellect::format::BASELINES;
 use ellect::generate::Spec;
 use ellect::model::Model;
 use ellect::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
 use ellect_training::corpus::{self, Families, Ones};
+use ellect_training::crossval::{Predicted, cross_validate};
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::plan::Plan;
 use ellect_training::profile::{self, Fitted};
-use ellect_training::crossval::{Predicted, cross_validate};
 use ellect_training::train::{of_precision, with_by_features};
 use ellect_training::{Case, Records, Report, Settings, card};
 
@@ -152,7 +152,7 @@ fn with_incumbent(cases: Vec<Case>) -> Vec<Case> {
         note(&format!(
             "left out: {} cases without a time of {}",
             bare.len(),
-            INCUMBENTS.join(" or ")
+            BASELINES.join(" or ")
         ));
     }
     cases

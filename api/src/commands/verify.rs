@@ -8,7 +8,7 @@ use ellect::device::Kind;
 use ellect::format::{Candidate, candidates};
 use ellect::measure::Meter;
 use ellect::structure::Structure;
-use ellect::{Csr, Error, Precision, Scalar, choose, units};
+use ellect::{Csr, Error, Precision, Scalar, units};
 
 use super::{Answer, read_matrix};
 use crate::cli::Input;
@@ -33,7 +33,8 @@ pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
 fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<Answer> {
     let structure = Structure::of(csr).with_partitioning();
     let device = meter.device();
-    let target = choose::target(device, &product.workload());
+    let workload = product.workload();
+    let target = workload.target(device);
     let on_gpu = device.kind == Kind::Gpu && meter.check().is_ok();
     let all = if on_gpu { candidates(Kind::Gpu) } else { all() };
     let width = all.iter().map(|candidate| candidate.to_string().len()).max().unwrap_or(0);
@@ -54,7 +55,7 @@ fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<A
         bar.set_message(candidate.to_string());
         let start = Instant::now();
         let outcome = meter
-            .prepare(csr, &structure, candidate, &choose::target_of(candidate, &target))
+            .prepare(csr, &structure, candidate, &candidate.target(&target))
             .and_then(|operator| operator.verify(csr, SEED));
         let time = units::time(start.elapsed().as_secs_f64());
         let (word, reason) = match outcome {

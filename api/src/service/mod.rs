@@ -22,7 +22,6 @@ use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ellect::choose::Choice;
-use ellect::device;
 use ellect::measure::Meter;
 use ellect::read::{self, Limits};
 use ellect::{Precision, Scalar, Wisdom};

@@ -16,8 +16,8 @@ use ellect_kernels::shared;
 use super::gpu::launch::Arrays;
 use super::row_order::WARP;
 use super::{
-    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Stop, Storage,
-    Target, Work, bytes_of, store,
+    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Role, Stop,
+    Storage, Target, Work, bytes_of, store,
 };
 use crate::csr::{Csr, CsrRef};
 use crate::device::Kind;
@@ -38,6 +38,7 @@ impl Storage for CsrFormat {
     const SOURCE: &'static str = "Y. Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. \
         (2003), section 3.4";
     const SUITS: &'static str = "every matrix; nothing is converted";
+    const ROLE: Role = Role::Baseline;
 
     type Layout<T: Scalar> = CsrLayout<T>;
 

@@ -11,7 +11,7 @@
 use super::csr::CsrFormat;
 use super::hll::HllFormat;
 use super::{
-    Algorithm, Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage,
+    Algorithm, Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Role, Stop, Storage,
     Target, Value, Vendor, Work,
 };
 use crate::csr::{Csr, CsrRef};
@@ -27,6 +27,7 @@ impl Storage for CusparseFormat {
     const TITLE: &'static str = "cuSPARSE";
     const SOURCE: &'static str = "NVIDIA, cuSPARSE library, cusparseSpMV (CUDA 13, 2025)";
     const SUITS: &'static str = "what a program has without a choice; nothing is converted for CSR";
+    const ROLE: Role = Role::Vendor;
     const PARAMS: &'static [Param] = &[Param {
         name: "alg",
         doc: "cusparseSpMVAlg_t: CSR algorithm 1 or 2, or sliced ELLPACK",

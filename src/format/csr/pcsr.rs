@@ -42,6 +42,7 @@ impl Storage for PcsrFormat {
     const SOURCE: &'static str = "G. He, J. Gao, A Novel CSR-Based Sparse Matrix-Vector \
         Multiplication on GPUs (2016), section 3";
     const SUITS: &'static str = "row lengths of every size, few products; bad for regular rows";
+    const IMMEDIATE: bool = true;
     const PARAMS: &'static [Param] = &[
         Param {
             name: "kernel",

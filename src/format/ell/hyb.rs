@@ -78,7 +78,8 @@ impl Storage for HybFormat {
         let head_structure = Structure::new(head.pattern());
         let starts = Starts::Pitch(csr.nrows());
         let sort = Sort::None;
-        let ell = Columns::new(head.as_ref(), &head_structure, target, sort, starts, Lengths::none());
+        let ell =
+            Columns::new(head.as_ref(), &head_structure, target, sort, starts, Lengths::none());
         Ok(HybLayout { ell, coo: CooLayout::new(tail.as_ref()) })
     }
 }

@@ -246,7 +246,8 @@ mod tests {
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
         let params = Params::defaults(&HllviFormat);
         let structure = Structure::of(&csr);
-        let stored = HllviFormat::convert(csr.as_ref(), &structure, &params, &target).expect("two values");
+        let stored =
+            HllviFormat::convert(csr.as_ref(), &structure, &params, &target).expect("two values");
         assert_eq!(stored.to_csr(), csr);
         let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();
         assert_eq!(slots, [16, 17, 18, 19, 128 + 16]);

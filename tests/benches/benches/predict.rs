@@ -3,7 +3,7 @@
 //! `cargo bench -p ellect-benches --bench predict`; allocations are counted.
 
 use divan::{AllocProfiler, Bencher, black_box};
-use ellect::choose::{Workload, target};
+use ellect::Workload;
 use ellect::device::{Device, Kind};
 use ellect::format::candidates;
 use ellect::model::{Model, Predictor};
@@ -65,6 +65,6 @@ fn from_the_pattern(bencher: Bencher<'_, '_>) {
     let csr = generate::by_name("stencil7", 1_000_000, 1).expect("a class");
     let devices = Device::shipped();
     let device = devices.iter().find(|device| device.kind == Kind::Gpu).expect("shipped");
-    let target = target(device, &Workload::default());
+    let target = Workload::default().target(device);
     bencher.bench_local(|| predictor.predict(&Structure::sampled(black_box(&csr)), &target));
 }

@@ -14,10 +14,10 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ellect::choose::{Workload, is_baseline, target};
+use ellect::choose::Workload;
 use ellect::device::Kind;
 use ellect::features::Features;
-use ellect::format::Candidate;
+use ellect::format::{BASELINES, Candidate};
 use ellect::measure::{Measurement, Meter, Outcome, Protocol};
 use ellect::structure::Structure;
 use ellect::wisdom::{StructureRecord, Wanted};
@@ -82,7 +82,7 @@ impl Earlier {
         };
         let reruns = |(candidate, m): &(&String, &Measurement)| match (remembered, spmv_s(m)) {
             (Remembered::Rerun { near, most }, Some(spmv_s)) => {
-                let is_near = spmv_s <= near * best_s || is_baseline(candidate);
+                let is_near = spmv_s <= near * best_s || BASELINES.contains(&candidate.as_str());
                 is_near && runs(m) < most
             }
             _ => false,
@@ -176,7 +176,7 @@ impl Tuning<'_> {
         let csr = entry.matrix()?;
         let survey_in = |structure: &Structure<'_>, precision| {
             let workload = Workload { precision, ..Workload::default() };
-            estimates(structure, &target(self.meter.device(), &workload))
+            estimates(structure, &workload.target(self.meter.device()))
         };
         let first = *self.precisions.first().context("no precision to tune in")?;
         // What a choice looks at, timed as often as it takes to have it once undisturbed.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use ellect::choose::is_csr;
 use ellect::format::Candidate;
 
 use super::{Earlier, Survey, Tuning};
@@ -44,7 +43,7 @@ impl<'s> Order<'s> {
                 Ok(suits) => {
                     let over = suits.cost.spmv_s / best_s;
                     // What was timed and is near the best is not hopeless, whatever its estimate.
-                    let spared = earlier.0.contains_key(&text) || is_csr(candidate);
+                    let spared = earlier.0.contains_key(&text) || candidate.is_baseline();
                     if over > tuning.cut && !spared {
                         let reason = format!(
                             "its estimate is {over:.1} times the best one, over the limit of {}",
@@ -61,7 +60,7 @@ impl<'s> Order<'s> {
         let mut formats = BTreeSet::new();
         let mut rank = |candidate: &Candidate| -> u8 {
             let first = formats.insert(candidate.format.name());
-            if is_csr(candidate) { 0 } else { 1 + u8::from(!first) }
+            if candidate.is_baseline() { 0 } else { 1 + u8::from(!first) }
         };
         let ranked = order.timed.into_iter().map(|pair| (rank(pair.0), pair));
         let mut ranked: Vec<_> = ranked.collect();

@@ -6,9 +6,9 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use ellect::choose::{INCUMBENTS, Workload, target};
+use ellect::choose::Workload;
 use ellect::cost::CostInputs;
-use ellect::format::Candidate;
+use ellect::format::{BASELINES, Candidate};
 use ellect::measure::provenance::all_kernels;
 use ellect::measure::{Measurement, Outcome, Protocol, Provenance};
 use ellect::session::{Limits, Overrun, Session, Step, Task};
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
     ) -> Result<Tally> {
         let tuning = self.tuning;
         let workload = Workload { precision: T::PRECISION, ..Workload::default() };
-        let target = target(tuning.meter.device(), &workload);
+        let target = workload.target(tuning.meter.device());
         let share_s = self.share_s();
         let protocol = Protocol {
             max_samples: 20,
@@ -237,7 +237,7 @@ impl<'a> Run<'a> {
         let limits = Limits {
             each: Some(MOST),
             all: share_s.map(Duration::from_secs_f64),
-            always: INCUMBENTS.len(),
+            always: BASELINES.len(),
             overrun: Overrun::Failed,
         };
         let session = Session::new(tuning.meter, csr, &structure, target)

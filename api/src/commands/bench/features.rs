@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use ellect::choose::{self, INCUMBENTS, Workload};
+use ellect::choose::Workload;
 use ellect::features::Features;
-use ellect::format::Candidate;
+use ellect::format::{BASELINES, Candidate};
 use ellect::measure::{Meter, Outcome};
 use ellect::structure::Structure;
 use ellect::{Csr, Precision, Scalar};
@@ -66,14 +66,14 @@ fn row<T: Scalar>(meter: &Meter, name: &str, csr: &Csr<T>) -> Result<(Features, 
     Ok((features, row))
 }
 
-/// Seconds of a product by the first of [`INCUMBENTS`] that is here.
+/// Seconds of a product by the first of [`BASELINES`] that is here.
 fn product_s<T: Scalar>(meter: &Meter, csr: &Csr<T>) -> Result<f64> {
     let workload = Workload { precision: T::PRECISION, ..Workload::default() };
-    let target = choose::target(meter.device(), &workload);
+    let target = workload.target(meter.device());
     let structure = Structure::sampled(csr);
-    for name in INCUMBENTS {
+    for name in BASELINES {
         let candidate: Candidate = name.parse()?;
-        let target = choose::target_of(&candidate, &target);
+        let target = candidate.target(&target);
         let measured = meter.measure(csr, &structure, &candidate, &target, &protocol(), None)?;
         if let Outcome::Timed(timing) = measured.outcome {
             return Ok(timing.spmv.median_s);

@@ -368,7 +368,14 @@ impl<T: Scalar> Hubs<T> {
     }
 
     /// Puts the entries of a row in the slots of its pieces.
-    fn place(&mut self, csr: CsrRef<'_, T>, places: &[u16], longest: usize, row: u32, pieces: &[usize]) {
+    fn place(
+        &mut self,
+        csr: CsrRef<'_, T>,
+        places: &[u16],
+        longest: usize,
+        row: u32,
+        pieces: &[usize],
+    ) {
         let (columns, values) = csr.row(row as usize);
         let (mut near, mut far) = (0, 0);
         for (&column, &value) in columns.iter().zip(values) {

@@ -507,7 +507,8 @@ mod tests {
                 memory_limit: u64::MAX,
             };
             let params = Params::defaults(&SweepFormat);
-            let layout = SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+            let layout =
+                SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
             assert!(layout.blocks.len() > 2, "{} blocks", layout.blocks.len());
             let mut late = 0;
             for (step, keys) in layout.keys.chunks(STEP).enumerate() {

@@ -324,7 +324,8 @@ mod tests {
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
         let params = Params::defaults(&HllduFormat);
         let structure = Structure::of(&csr);
-        let mut stored = HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+        let mut stored =
+            HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
         assert_eq!(stored.to_csr(), csr);
         let Sliced { columns, .. } = &stored.sliced;
         assert_eq!(columns.units, [0, 2, 4, 6, 10, 14, 22]);

@@ -450,7 +450,8 @@ mod tests {
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
             let params = Params::defaults(&SlabsFormat);
             let structure = Structure::of(&csr);
-            let layout = SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+            let layout =
+                SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
             let described = layout.on_device().expect("kernels");
             let betas = described.launches.iter().map(|launch| {
                 assert_eq!(launch.image, kernel);

@@ -1,0 +1,248 @@
+use super::*;
+use crate::format::{BASELINES, CSR, PCSR};
+use crate::model::{ANALYZE, KEEP, QuickPick, READING, Rule, SPMVS};
+
+fn answer(word: &str) -> Rules {
+    Rules { nodes: vec![Rule::Answer(word.into())] }
+}
+
+/// Rules that give the first answer where the input is below this, else the second.
+fn split(feature: &str, below: f64, words: [&str; 2]) -> Rules {
+    let first = Rule::Split { feature: feature.into(), below, low: 1, high: 2 };
+    let ends = words.map(|word| Rule::Answer(word.into()));
+    Rules { nodes: std::iter::once(first).chain(ends).collect() }
+}
+
+fn pick(candidate: &str, feature: &str) -> QuickPick {
+    QuickPick { candidate: candidate.into(), rules: split(feature, 5.0, [candidate, KEEP]) }
+}
+
+fn candidate(name: &str) -> Candidate {
+    name.parse().expect("a candidate")
+}
+
+/// The size of the matrices of these tests, and the seconds of a product with the baseline.
+const SIZE: [u64; 2] = [1000, 5000];
+const BASELINE_S: f64 = 1e-5;
+
+/// Everything that a policy is made from.
+struct Asked {
+    mode: Mode,
+    place: Place,
+    workload: Workload,
+    analysis: Rules,
+    picks: Vec<QuickPick>,
+    counting: Option<Rules>,
+    baseline_s: Option<f64>,
+}
+
+/// A matrix on the host for 1,000 products, where the gate keeps the baseline.
+fn asked() -> Asked {
+    Asked {
+        mode: Mode::Prepare,
+        place: Place::Host,
+        workload: Workload::default(),
+        analysis: answer(KEEP),
+        picks: Vec::new(),
+        counting: None,
+        baseline_s: Some(BASELINE_S),
+    }
+}
+
+impl Asked {
+    /// The next step where every feature that is known is 1.
+    fn next(&self, found: Found, analysis: Option<&Analysis>) -> Step {
+        let Asked { analysis: gate, picks, counting, .. } = self;
+        let gates = Gates { analysis: gate, picks, counting: counting.as_ref() };
+        let (place, baseline_s) = (self.place, self.baseline_s);
+        let policy = Policy::new(self.mode, place, &self.workload, SIZE, baseline_s, Some(gates));
+        policy.next(&Knowledge { found, feature: &|_| Some(1.0), analysis })
+    }
+
+    fn first(&self) -> Step {
+        self.next(Found::default(), None)
+    }
+
+    fn spmvs(self, spmvs: u64) -> Self {
+        Asked { workload: Workload { spmvs, ..self.workload }, ..self }
+    }
+
+    fn effort(self, effort: Effort) -> Self {
+        Asked { workload: Workload { effort, ..self.workload }, ..self }
+    }
+}
+
+const ROWS: Found = Found { row_lengths: true, columns: false, features: false };
+const COUNTED: Found = Found { row_lengths: false, columns: false, features: true };
+
+fn kept(gate: &[&str], pick: Option<(&str, &str)>) -> Step {
+    let gate = gate.iter().map(ToString::to_string).collect();
+    let pick = pick.map(|(name, met)| (name.to_string(), vec![met.to_string()]));
+    Step::Choose(Decision::KeepBaseline(GateReason { gate, pick }))
+}
+
+#[test]
+fn a_gate_that_keeps_the_baseline_ends_it_at_once() {
+    assert_eq!(asked().first(), kept(&[], None));
+    assert_eq!(Asked { analysis: answer(ANALYZE), ..asked() }.first(), Step::Analyse);
+    let few = Asked { analysis: split(SPMVS, 500.0, [KEEP, ANALYZE]), ..asked() };
+    assert_eq!(few.spmvs(499).first(), kept(&["spmvs < 500"], None));
+    assert_eq!(asked().spmvs(ALWAYS_ANALYZE - 1).first(), kept(&[], None));
+    assert_eq!(asked().spmvs(ALWAYS_ANALYZE).first(), Step::Analyse, "whatever the gate says");
+}
+
+#[test]
+fn nothing_is_chosen_without_an_analysis_where_no_gate_may_say_so() {
+    assert_eq!(Asked { mode: Mode::Rank, ..asked() }.first(), Step::Analyse);
+    for effort in [Effort::Estimate, Effort::Measure, Effort::Exhaustive] {
+        assert_eq!(asked().effort(effort).first(), Step::Analyse, "{effort}");
+    }
+    let workload = Workload { basis: Basis::Permuted, ..Workload::default() };
+    assert_eq!(Asked { workload, ..asked() }.first(), Step::Analyse);
+    // A baseline may refuse the size.
+    assert_eq!(Asked { baseline_s: None, ..asked() }.first(), Step::Analyse);
+    let workload = Workload::default();
+    let policy = Policy::new(Mode::Prepare, Place::Host, &workload, SIZE, Some(BASELINE_S), None);
+    let known = Knowledge { found: Found::default(), feature: &|_| None, analysis: None };
+    assert_eq!(policy.next(&known), Step::Analyse, "there is no model");
+}
+
+#[test]
+fn row_lengths_and_columns_are_read_only_where_rules_on_the_way_ask_for_them() {
+    let longest = || split("row_nnz_max", 5.0, [KEEP, ANALYZE]);
+    let gate = Asked { analysis: longest(), ..asked() };
+    assert_eq!(gate.first(), Step::ReadRowLengths);
+    assert_eq!(gate.next(ROWS, None), kept(&["row_nnz_max < 5"], None));
+    // The size is known, and so are the shares of the time that reading would take.
+    for input in ["nnz", READING] {
+        let gate = Asked { analysis: split(input, 5.0, [KEEP, ANALYZE]), ..asked() };
+        assert_eq!(gate.first(), kept(&[&format!("{input} < 5")], None));
+    }
+    // A gate that lets the matrix through asks nothing for the picks.
+    let picks = || vec![pick(PCSR, "x_sectors_f64"), pick(CSR, "row_nnz_max")];
+    let through = Asked { analysis: answer(ANALYZE), picks: picks(), ..asked() };
+    assert_eq!(through.first(), Step::Analyse);
+    let picking = Asked { picks: picks(), ..asked() };
+    assert_eq!(picking.first(), Step::SampleColumns);
+    let columns = Found { columns: true, ..Found::default() };
+    assert_eq!(picking.next(columns, None), kept(&[], Some((PCSR, "x_sectors_f64 < 5"))));
+    // The first pick does not match: the second one asks.
+    let second = QuickPick { candidate: PCSR.into(), rules: answer(KEEP) };
+    let second = Asked { picks: vec![second, pick(CSR, "row_nnz_max")], ..asked() };
+    assert_eq!(second.first(), Step::ReadRowLengths);
+    assert_eq!(second.next(ROWS, None), kept(&[], Some((CSR, "row_nnz_max < 5"))));
+}
+
+#[test]
+fn a_gpu_counts_features_where_its_gate_lets_the_matrix_through() {
+    for place in [Place::HostAndGpu, Place::Gpu] {
+        let counting = |rules| Asked { place, counting: Some(rules), ..asked() };
+        let few = |n| counting(split(SPMVS, 500.0, [KEEP, ANALYZE])).spmvs(n).first();
+        assert_eq!(few(499), kept(&["spmvs < 500"], None));
+        assert_eq!(few(500), Step::CountFeatures);
+        let counted = counting(answer(ANALYZE)).next(COUNTED, None);
+        assert_eq!(counted, Step::Choose(Decision::Quick));
+        // Nothing is predicted of updates, so the gate before an analysis is asked instead.
+        let workload = Workload { values: super::super::ValuesUse::Change(1), ..asked().workload };
+        let updated = Asked { workload, ..counting(answer(ANALYZE)) };
+        let first = if place == Place::Gpu { Step::CountFeatures } else { kept(&[], None) };
+        assert_eq!(updated.first(), first, "{place:?}");
+        assert_eq!(updated.next(COUNTED, None), kept(&[], None), "{place:?}");
+    }
+    // On the host nothing is counted.
+    let host = Asked { counting: Some(answer(ANALYZE)), ..asked() };
+    assert_eq!(host.first(), kept(&[], None));
+}
+
+#[test]
+fn a_quick_pick_of_a_kept_matrix_needs_the_copy_on_the_host() {
+    let on = |place| Asked {
+        place,
+        picks: vec![pick(CSR, "row_nnz_max")],
+        counting: Some(answer(KEEP)),
+        ..asked()
+    };
+    assert_eq!(on(Place::HostAndGpu).first(), Step::ReadRowLengths);
+    let picked = kept(&[], Some((CSR, "row_nnz_max < 5")));
+    assert_eq!(on(Place::HostAndGpu).next(ROWS, None), picked);
+    assert_eq!(on(Place::Gpu).first(), kept(&[], None));
+}
+
+#[test]
+fn a_matrix_on_a_gpu_is_analysed_where_that_pays_in_addition() {
+    let on = |place, spmvs| {
+        let counting = Some(answer(ANALYZE));
+        Asked { place, counting, ..asked() }.spmvs(spmvs).first()
+    };
+    // 3 % of the products take longer than an analysis from some 15,000 on.
+    assert_eq!(on(Place::HostAndGpu, 10_000), Step::CountFeatures);
+    assert_eq!(on(Place::HostAndGpu, 20_000), Step::Analyse);
+    // It is copied to the host for more only.
+    assert_eq!(on(Place::Gpu, 20_000), Step::CountFeatures);
+    assert_eq!(on(Place::Gpu, ALWAYS_ANALYZE), Step::Analyse);
+}
+
+#[test]
+fn without_a_quick_model_a_gpu_counts_for_the_gate_of_an_analysis() {
+    let gate = || split("row_nnz_max", 5.0, [KEEP, ANALYZE]);
+    let gpu = Asked { place: Place::Gpu, analysis: gate(), ..asked() };
+    assert_eq!(gpu.first(), Step::CountFeatures);
+    assert_eq!(gpu.next(COUNTED, None), kept(&["row_nnz_max < 5"], None));
+    let through = Asked { place: Place::Gpu, analysis: answer(ANALYZE), ..asked() };
+    assert_eq!(through.next(COUNTED, None), Step::Analyse);
+    // Counting would change nothing.
+    let many = Asked { place: Place::Gpu, ..asked() }.spmvs(ALWAYS_ANALYZE);
+    assert_eq!(many.first(), Step::Analyse);
+    let both = Asked { place: Place::HostAndGpu, analysis: gate(), ..asked() };
+    assert_eq!(both.first(), Step::ReadRowLengths, "the host has it");
+}
+
+#[test]
+fn what_is_timed_after_an_analysis_depends_on_the_effort() {
+    let names = ["hdia:hack=32", CSR, "ell", "jad", "coo", "pjds", BASELINES[0]].map(candidate);
+    let thought = |(i, candidate): (usize, &Candidate)| {
+        let (predicted_s, estimated_s) = (1.0 + i as f64, 10.0 - i as f64);
+        (candidate.clone(), Thought { predicted_s, estimated_s })
+    };
+    let untried = vec![candidate("ehyb:part=metis,share=2")];
+    let analysis = Analysis {
+        candidates: names.iter().enumerate().map(thought).collect(),
+        untried,
+        ..Analysis::default()
+    };
+    let step = |effort: Effort, analysis: &Analysis| {
+        asked().effort(effort).next(Found::default(), Some(analysis))
+    };
+    let timed = |effort: Effort, analysis: &Analysis| match step(effort, analysis) {
+        Step::Time(candidates) => candidates.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        other => panic!("{effort}: {other:?}"),
+    };
+    for effort in [Effort::Estimate, Effort::Predict] {
+        assert_eq!(step(effort, &analysis), Step::Choose(Decision::Ranked), "{effort}");
+    }
+    // The baselines in the order of the ranking, the best three predicted, the best estimated.
+    let few = [CSR, BASELINES[0], "hdia:hack=32", "ell", "jad", "pjds"];
+    assert_eq!(timed(Effort::Measure, &analysis), few);
+    let all = timed(Effort::Exhaustive, &analysis);
+    let last = ["coo", "pjds", "ehyb:part=metis,share=2"];
+    assert_eq!(
+        (all.len(), &all[..2], &all[5..]),
+        (8, &few.map(String::from)[..2], &last.map(String::from)[..])
+    );
+    // What is remembered is not timed again, and what was timed is chosen from.
+    let remembered = names.to_vec();
+    let known = Analysis { remembered, ..analysis.clone() };
+    assert_eq!(timed(Effort::Exhaustive, &known), ["ehyb:part=metis,share=2"]);
+    assert_eq!(step(Effort::Measure, &known), Step::Choose(Decision::Ranked));
+    let done = Analysis { timed: true, ..analysis };
+    assert_eq!(step(Effort::Exhaustive, &done), Step::Choose(Decision::Ranked));
+}
+
+#[test]
+fn a_mode_is_read_as_it_is_written() {
+    for mode in Mode::ALL {
+        assert_eq!(mode.to_string().parse::<Mode>().ok(), Some(mode));
+    }
+    let error = "plan".parse::<Mode>().expect_err("there is none").to_string();
+    assert!(error.contains("must be rank or prepare"), "{error}");
+}

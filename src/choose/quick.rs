@@ -1,0 +1,125 @@
+//! Choosing from features alone, of a matrix that a GPU holds.
+
+use super::gate::entries;
+use super::rank::{By, Entry, baseline_of, choice_first, ranked};
+use super::{Choice, Workload};
+use crate::cost::Cost;
+use crate::device::Device;
+use crate::features::Features;
+use crate::format::Candidate;
+
+/// Ranks the candidates that the quick model knows by predicted total cost; a candidate that refuses
+/// the matrix is found out when it is converted. `None` for sizes that a baseline may refuse.
+///
+/// No layout was computed: all are said to take the bytes of CSR.
+pub fn rank_quick(
+    features: Features,
+    device: &Device,
+    workload: &Workload,
+    predicted: &[(&Candidate, Cost)],
+) -> Option<Choice> {
+    let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
+    let size = [nrows? as usize, ncols? as usize, nnz? as usize];
+    // Baselines are always there.
+    let mut all = entries(size, device, workload)?;
+    all.retain(|entry| entry.candidate.is_baseline());
+    let bytes = all.first()?.cost.bytes;
+    for &(candidate, cost) in predicted {
+        let cost = Cost { bytes, ..cost };
+        match all.iter_mut().find(|entry| entry.candidate == *candidate) {
+            Some(entry) => entry.cost = Cost { convert_s: 0.0, update_s: 0.0, ..cost },
+            None => all.push(Entry { candidate: candidate.clone(), cost, estimate: None }),
+        }
+    }
+    let all = choice_first(all, By::Features, device.margin, workload);
+    let (base, winner) = (baseline_of(&all)?, all.first()?);
+    let explanation = format!(
+        "{} for {} products: by features alone, which {} counts itself, a product is thought to take \
+         {:.2} us of {:.2} us in {}, and its conversion {:.0} us. No layout was reckoned, so that \
+         bytes are those of CSR; a closer look would take longer than it is thought to save.",
+        winner.candidate,
+        workload.spmvs,
+        device.name,
+        winner.cost.spmv_s * 1e6,
+        base.cost.spmv_s * 1e6,
+        base.candidate,
+        winner.cost.convert_s * 1e6,
+    );
+    Some(Choice {
+        candidate: winner.candidate.clone(),
+        ranking: all.iter().map(|entry| ranked(entry, &base.cost, workload)).collect(),
+        refused: Vec::new(),
+        features,
+        device: device.name.clone(),
+        precision: workload.precision,
+        spmvs: workload.spmvs,
+        fingerprint: None,
+        explanation: vec![explanation],
+    })
+}
+
+/// Seconds until the features of a matrix that a GPU holds are counted there and the quick model has
+/// predicted: on an H200 (`tests/results/features.md`), where row lengths differ with `cv` (standard
+/// deviation over mean) more than 0.5 up to this.
+pub fn feature_count_s(nnz: u64, cv: f64) -> f64 {
+    const ALL_S: f64 = 115e-6;
+    const ENTRY_S: f64 = 1.5e-12;
+    const UNEVEN_S: f64 = 60e-6;
+    ALL_S + ENTRY_S * nnz as f64 + if cv > 0.5 { UNEVEN_S } else { 0.0 }
+}
+
+/// Whether an analysis by the host may pay in addition to the features that a GPU counts, for a matrix
+/// of `nnz` nonzeros with `baseline_spmv_s` seconds a product: its pattern is copied to the host, which
+/// computes the contents of all layouts. The time is the median on 16 processors of the matrices that
+/// ship, the saving their mean.
+pub fn analysis_pays(nnz: u64, baseline_spmv_s: f64, spmvs: u64) -> bool {
+    const ALL_S: f64 = 4.5e-3;
+    const ENTRY_S: f64 = 1e-9;
+    const SAVES: f64 = 0.03;
+    spmvs as f64 * baseline_spmv_s * SAVES > ALL_S + ENTRY_S * nnz as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Source;
+    use crate::format::{BASELINES, CSR};
+
+    fn predicted(spmv_us: f64, convert_us: f64) -> Cost {
+        let [spmv_s, convert_s] = [spmv_us, convert_us].map(|us| us * 1e-6);
+        Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source: Source::Predicted }
+    }
+
+    #[test]
+    fn the_least_total_is_chosen_and_csr_is_always_there() {
+        let device = crate::device::find("h200").expect("shipped");
+        let hll: Candidate = "hll:hack=32,sort=none,tpr=1,col=32".parse().expect("a candidate");
+        let csr: Candidate = CSR.parse().expect("a candidate");
+        let costs = [(&hll, predicted(4.0, 300.0)), (&csr, predicted(6.0, 500.0))];
+        for (spmvs, first) in [(100, CSR), (1000, &hll.to_string())] {
+            let workload = Workload { spmvs, ..Workload::default() };
+            let features = Features::at_size([30_000, 30_000, 2_000_000]);
+            let choice = rank_quick(features, &device, &workload, &costs).expect("entries");
+            assert_eq!(choice.candidate.to_string(), first, "{choice:?}");
+            assert_eq!((choice.ranking.len(), choice.fingerprint), (3, None));
+            assert_eq!(choice.ranking[0].candidate, choice.candidate);
+            assert!(choice.ranking.iter().any(|r| r.candidate.to_string() == BASELINES[0]));
+            let csr = choice.ranked(&csr).expect("it is there");
+            assert_eq!(csr.convert_s, 0.0, "the arrays are there already");
+            assert!(choice.explanation[0].contains("by features alone"), "{choice:?}");
+        }
+        let huge = Features::at_size([1 << 20, 1 << 20, 1 << 40]);
+        assert_eq!(rank_quick(huge, &device, &Workload::default(), &costs), None);
+    }
+
+    #[test]
+    fn an_analysis_beside_counted_features_is_for_many_products() {
+        assert!(
+            !analysis_pays(2_000_000, 12e-6, 10_000) && analysis_pays(2_000_000, 12e-6, 100_000)
+        );
+        assert!(
+            !analysis_pays(30_000_000, 100e-6, 1000) && analysis_pays(30_000_000, 100e-6, 20_000)
+        );
+        assert!(feature_count_s(1000, 2.0) > feature_count_s(1000, 0.1));
+    }
+}

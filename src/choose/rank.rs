@@ -1,0 +1,291 @@
+//! Ranking: all candidates by their total time, and which of them is chosen.
+
+use super::{Choice, Ranked, Refused, Workload, explain};
+use crate::cost::{Cost, Estimator, Known, Source, Times, works};
+use crate::device::Device;
+use crate::features::Features;
+use crate::format::{Candidate, Refusal, Target, Work, baseline};
+use crate::structure::Structure;
+
+/// Totals that differ by at most this share are settled by conversion and memory.
+pub const NEAR_TIE: f64 = 0.02;
+
+/// A difference of this many seconds a product is none.
+const NOTHING_S: f64 = 1e-9;
+
+/// A candidate with all that is known of it.
+pub(super) struct Entry {
+    pub candidate: Candidate,
+    pub cost: Cost,
+    pub estimate: Option<Estimate>,
+}
+
+/// What an estimate found of a candidate; none where only measuring could tell that it applies.
+pub(super) struct Estimate {
+    pub work: Work,
+    pub times: Times,
+}
+
+/// Every candidate ranked for one matrix, device and workload.
+pub struct Ranking<'a> {
+    pub(super) structure: &'a Structure<'a>,
+    pub(super) target: Target<'a>,
+    pub(super) workload: &'a Workload,
+    /// The one that is chosen, then the others by their total time.
+    pub(super) entries: Vec<Entry>,
+    pub(super) refused: Vec<Refused>,
+}
+
+impl<'a> Ranking<'a> {
+    /// Ranks every candidate for a device of `device`'s kind; `known` costs replace the estimates.
+    ///
+    /// The choice has the least total (conversion, updates of values, and all products) under the
+    /// memory limit; among totals within [`NEAR_TIE`] of it, the cheapest conversion, then the
+    /// smallest layout. What was not timed must beat CSR by [`Device::margin`]. Where CSR was
+    /// measured, the choice is one of the measured candidates, and the estimates of the others are
+    /// scaled by how far the estimate of CSR was off.
+    ///
+    /// Where values are to change, formats that apply by values are refused: they may refuse new ones.
+    ///
+    /// CSR is never refused: it is what the caller already has. What was measured is not refused
+    /// where an estimate alone may not find out whether it applies ([`Refusal::is_untried`]).
+    pub fn of(
+        structure: &'a Structure<'a>,
+        device: &'a Device,
+        workload: &'a Workload,
+        known: &[Known],
+    ) -> Self {
+        let target = workload.target(device);
+        let (entries, refused) = enter(structure, &target, workload, known);
+        let entries = choice_first(entries, By::Analysis, device.margin, workload);
+        Ranking { structure, target, workload, entries, refused }
+    }
+
+    /// The places of all candidates that apply, the choice first, then by total time.
+    pub fn ranked(&self) -> Vec<Ranked> {
+        self.entries.iter().map(|entry| ranked(entry, &self.csr().cost, self.workload)).collect()
+    }
+
+    /// The candidates that do not apply, and why.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// The choice with its reasons.
+    pub fn explained(self) -> Choice {
+        let explanation = explain::explain(&explain::Case {
+            structure: self.structure,
+            target: &self.target,
+            workload: self.workload,
+            entries: &self.entries,
+            csr: self.csr(),
+            refused: &self.refused,
+        });
+        Choice {
+            candidate: self.entries[0].candidate.clone(),
+            ranking: self.ranked(),
+            features: Features::of(self.structure),
+            device: self.target.device.name.clone(),
+            precision: self.workload.precision,
+            spmvs: self.workload.spmvs,
+            fingerprint: Some(self.structure.fingerprint()),
+            explanation,
+            refused: self.refused,
+        }
+    }
+
+    /// The baseline.
+    fn csr(&self) -> &Entry {
+        baseline_of(&self.entries).expect("CSR always suits")
+    }
+}
+
+/// The entry that everything is compared with.
+pub(super) fn baseline_of(entries: &[Entry]) -> Option<&Entry> {
+    baseline(entries, |entry| &entry.candidate)
+}
+
+/// Every candidate that applies, and every one that does not.
+fn enter(
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+    workload: &Workload,
+    known: &[Known],
+) -> (Vec<Entry>, Vec<Refused>) {
+    let estimator = Estimator::new(structure, target);
+    let mut entries = Vec::new();
+    let mut refused = Vec::new();
+    let changes = workload.values.updates() > 0;
+    for (candidate, work) in works(structure, target).iter().cloned() {
+        if changes && candidate.format.by_values() {
+            let reason = Refusal::new(
+                "values are to change, and it holds only values that are the same where these are; \
+                 name it, or say that they stay, if the new ones will be",
+            );
+            refused.push(Refused { candidate, reason });
+            continue;
+        }
+        let known = known.iter().find(|known| known.candidate == candidate).map(|k| &k.cost);
+        match (work, known) {
+            (Err(reason), Some(&Ok(cost)))
+                if reason.is_untried() && cost.bytes <= target.memory_limit =>
+            {
+                entries.push(Entry { candidate, cost, estimate: None });
+            }
+            (Err(_), Some(Err(reason))) => {
+                refused.push(Refused { candidate, reason: reason.clone() });
+            }
+            (Err(reason), _) => refused.push(Refused { candidate, reason }),
+            // Of the baselines only this program's own is always there.
+            (Ok(_), Some(Err(reason))) if !candidate.is_csr() => {
+                refused.push(Refused { candidate, reason: reason.clone() });
+            }
+            (Ok(_), Some(Ok(cost)))
+                if !candidate.is_baseline() && cost.bytes > target.memory_limit =>
+            {
+                let checked = target.check_bytes(cost.bytes);
+                refused.extend(checked.err().map(|reason| Refused { candidate, reason }));
+            }
+            (Ok(work), known) => {
+                let times = estimator.times(&candidate, &work);
+                let estimate = || estimator.cost(&candidate, &work);
+                let known = known.and_then(|k| k.as_ref().ok()).copied();
+                let mut cost = known.unwrap_or_else(estimate);
+                if work.convert_bytes == 0 {
+                    // A measured operator copied the arrays; the caller has them already.
+                    cost.convert_s = 0.0;
+                }
+                entries.push(Entry { candidate, cost, estimate: Some(Estimate { work, times }) });
+            }
+        }
+    }
+    scale_to_measured(&mut entries);
+    (entries, refused)
+}
+
+/// Scales estimates by how far that of CSR was off, where CSR was measured.
+fn scale_to_measured(entries: &mut [Entry]) {
+    let measured = |csr: &&Entry| csr.cost.source == Source::Measured;
+    let csr = baseline_of(entries).filter(measured);
+    let Some((csr, estimate)) = csr.and_then(|csr| Some((csr, csr.estimate.as_ref()?))) else {
+        return;
+    };
+    let factor = csr.cost.spmv_s / estimate.times.total_s();
+    for entry in entries.iter_mut().filter(|entry| entry.cost.source == Source::Estimated) {
+        entry.cost.spmv_s *= factor;
+    }
+}
+
+/// What costs were found by, which decides how large a predicted gain must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The analysis of the matrix: the work of every candidate is known.
+    Analysis,
+    /// Features alone.
+    Features,
+}
+
+impl By {
+    /// The least share that the baseline must take longer than an untimed candidate, on a device with
+    /// this [`Device::margin`].
+    fn margin(self, device: f64) -> f64 {
+        /// In an H200's records in single precision, choices for 100 products by features alone are
+        /// slower by over 2 % in 0.42 % of the matrices with this, in 0.58 % with 0.06.
+        const QUICK_ERROR: f64 = 0.1;
+        match self {
+            By::Analysis => device,
+            By::Features => device.max(QUICK_ERROR),
+        }
+    }
+}
+
+/// Whether a candidate may be chosen instead of the baseline `base`: it was timed, or nothing was
+/// timed and it takes so much less in all that the margin for error is left. After an analysis every
+/// baseline may.
+pub fn trusted(
+    (candidate, cost): (&Candidate, &Cost),
+    (base, base_cost): (&Candidate, &Cost),
+    by: By,
+    margin: f64,
+    workload: &Workload,
+) -> bool {
+    let needs_no_margin = match by {
+        By::Analysis => candidate.is_baseline(),
+        By::Features => candidate == base,
+    };
+    match (cost.source, base_cost.source) {
+        (Source::Measured, _) => true,
+        (_, Source::Measured) => false,
+        _ => {
+            let with_margin_s = cost.total_s(workload) * (1.0 + by.margin(margin));
+            needs_no_margin || with_margin_s <= base_cost.total_s(workload)
+        }
+    }
+}
+
+/// Sorts candidates by their total time and puts the one that is chosen first: the least total among
+/// those that are [trusted] on a device with this [`Device::margin`], near ties settled by conversion
+/// and memory. The order is that in which they are tried where a conversion refuses the matrix.
+pub fn order<T>(
+    mut all: Vec<T>,
+    of: impl Fn(&T) -> (&Candidate, &Cost),
+    by: By,
+    margin: f64,
+    workload: &Workload,
+) -> Vec<T> {
+    let total_s = |item: &T| of(item).1.total_s(workload);
+    all.sort_by(|a, b| total_s(a).total_cmp(&total_s(b)));
+    let base = baseline(&all, |item| of(item).0).map(&of);
+    let may_win = |item: &T| base.is_none_or(|base| trusted(of(item), base, by, margin, workload));
+    let able: Vec<usize> = (0..all.len()).filter(|&i| may_win(&all[i])).collect();
+    let chosen = able.get(settle(&able, |&i| of(&all[i]), workload)).copied().unwrap_or(0);
+    if chosen < all.len() {
+        all[..=chosen].rotate_right(1);
+    }
+    all
+}
+
+/// [`order`] of entries.
+pub(super) fn choice_first(
+    entries: Vec<Entry>,
+    by: By,
+    margin: f64,
+    workload: &Workload,
+) -> Vec<Entry> {
+    order(entries, |entry| (&entry.candidate, &entry.cost), by, margin, workload)
+}
+
+/// The place of the choice among candidates sorted by their total: of totals within [`NEAR_TIE`] of
+/// the first, the cheapest conversion, then the smallest layout.
+fn settle<'a, T>(
+    sorted: &'a [T],
+    of: impl Fn(&'a T) -> (&'a Candidate, &'a Cost),
+    workload: &Workload,
+) -> usize {
+    let best_s = sorted.first().map_or(0.0, |first| of(first).1.total_s(workload));
+    let near_s = best_s * (1.0 + NEAR_TIE) + workload.spmvs as f64 * NOTHING_S;
+    (0..sorted.len())
+        .take_while(|&i| of(&sorted[i]).1.total_s(workload) <= near_s)
+        .min_by(|&a, &b| {
+            let ((a, a_cost), (b, b_cost)) = (of(&sorted[a]), of(&sorted[b]));
+            let conversion = a_cost.convert_s.total_cmp(&b_cost.convert_s);
+            let csr_first = b.is_baseline().cmp(&a.is_baseline());
+            conversion.then(csr_first).then(a_cost.bytes.cmp(&b_cost.bytes))
+        })
+        .unwrap_or(0)
+}
+
+pub(super) fn ranked(entry: &Entry, csr: &Cost, workload: &Workload) -> Ranked {
+    let Entry { candidate, cost, .. } = entry;
+    Ranked {
+        candidate: candidate.clone(),
+        format: candidate.format.name(),
+        parameters: candidate.params.clone(),
+        spmv_s: cost.spmv_s,
+        convert_s: cost.convert_s,
+        total_s: cost.total_s(workload),
+        bytes: cost.bytes,
+        source: cost.source,
+        break_even_spmvs: cost.break_even(csr, workload),
+    }
+}

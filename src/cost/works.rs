@@ -1,0 +1,78 @@
+//! The work of all candidates of a matrix, and what is known of their costs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use super::Cost;
+use crate::device::Device;
+use crate::format::{Basis, Candidate, Refusal, Target, Value, Work, candidates};
+use crate::scalar::Precision;
+use crate::structure::{Structure, probes};
+
+/// The cost of a candidate as it is known better than by estimate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// The candidate.
+    pub candidate: Candidate,
+    /// Its cost; or why it must not be chosen, a wrong product for instance.
+    pub cost: std::result::Result<Cost, Refusal>,
+}
+
+/// The work of every candidate, or why it does not apply, in table order.
+pub type Works = Arc<[(Candidate, std::result::Result<Work, Refusal>)]>;
+
+/// The target that works were found for: device, precision, basis, memory limit, and whether METIS
+/// may run.
+type Aim = (Device, Precision, Basis, u64, bool);
+
+probes! {
+    /// The works of all candidates, for each target so far.
+    AllWorks() -> Arc<Mutex<Vec<(Aim, Works)>>>;
+}
+
+/// The work of every candidate of the target's device, or why it does not apply, in table order.
+///
+/// Candidates that analyse the matrix in different ways run in parallel on rayon's threads. The
+/// structure keeps the result.
+pub fn works(structure: &Structure<'_>, target: &Target<'_>) -> Works {
+    let Target { device, precision, basis, memory_limit } = *target;
+    let aim = (device.clone(), precision, basis, memory_limit, structure.may_partition());
+    let kept = structure.memo().get(AllWorks(), Arc::default);
+    let lock = || kept.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, works)) = lock().iter().find(|(known, _)| *known == aim) {
+        return works.clone();
+    }
+    let works = find_works(structure, target);
+    lock().push((aim, works.clone()));
+    works
+}
+
+fn find_works(structure: &Structure<'_>, target: &Target<'_>) -> Works {
+    let all = candidates(target.device.kind);
+    let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (i, candidate) in all.iter().enumerate() {
+        groups.entry((candidate.format.name(), analysis_of(candidate))).or_default().push(i);
+    }
+    let work = |i: usize| {
+        let candidate = &all[i];
+        (i, (candidate.clone(), candidate.work(structure, &candidate.target(target))))
+    };
+    let groups: Vec<Vec<usize>> = groups.into_values().collect();
+    let groups = groups.into_par_iter().with_max_len(1);
+    let mut works: Vec<_> = groups.flat_map_iter(|group| group.into_iter().map(work)).collect();
+    works.sort_by_key(|(i, _)| *i);
+    works.into_iter().map(|(_, work)| work).collect()
+}
+
+/// The parameters that decide which analyses a candidate needs: candidates of one format that are
+/// equal in these share cached results.
+fn analysis_of(candidate: &Candidate) -> Vec<(&'static str, Value)> {
+    let of = |names: &[&str]| -> Vec<_> {
+        candidate.params.iter().filter(|(name, _)| names.contains(name)).collect()
+    };
+    // Blocks are found once for all orders of rows.
+    let blocks = of(&["b"]);
+    if blocks.is_empty() { of(&["sort", "tpr", "tile"]) } else { blocks }
+}

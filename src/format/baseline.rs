@@ -1,0 +1,126 @@
+//! The baseline: what a program has before any choice, its CSR arrays and what multiplies them.
+
+use super::{Candidate, candidates};
+use crate::device::Kind;
+use crate::target::Target;
+
+/// What a format is to a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The device vendor's library multiplies the caller's CSR arrays, where it is installed.
+    Vendor,
+    /// This program's kernels multiply the caller's CSR arrays, on every device.
+    Baseline,
+    /// A conversion fills arrays of the format's own.
+    Converted,
+}
+
+/// The text of every baseline, in the order in which the first one that is there becomes what choices
+/// are compared with.
+pub const BASELINES: [&str; 2] = ["cusparse:alg=csr_alg1", CSR];
+
+/// The text of the baseline that exists on every device.
+pub const CSR: &str = "csr";
+
+/// The text of the candidate that needs no analysis on a GPU: see [`Storage::IMMEDIATE`].
+///
+/// [`Storage::IMMEDIATE`]: super::Storage::IMMEDIATE
+pub const PCSR: &str = "pcsr:kernel=fused,tile=1024";
+
+impl Candidate {
+    /// Whether it multiplies the caller's CSR arrays as they are: the default variant of a format
+    /// whose [`Role`] is not [`Role::Converted`].
+    pub fn is_baseline(&self) -> bool {
+        self.format.role() != Role::Converted && self.params.are_defaults(self.format)
+    }
+
+    /// Whether it is [`CSR`], the baseline that exists on every device.
+    pub fn is_csr(&self) -> bool {
+        self.format.role() == Role::Baseline
+    }
+
+    /// The target of this candidate: a baseline is exempt from the memory limit, because its arrays
+    /// are there already.
+    pub fn target<'a>(&self, target: &Target<'a>) -> Target<'a> {
+        match self.is_baseline() {
+            true => Target { memory_limit: u64::MAX, ..*target },
+            false => *target,
+        }
+    }
+}
+
+/// The baselines of devices of this kind, in the order of [`BASELINES`].
+pub fn baselines(kind: Kind) -> Vec<Candidate> {
+    let mut all = candidates(kind);
+    all.retain(Candidate::is_baseline);
+    all.sort_by_key(|candidate| candidate.format.role());
+    all
+}
+
+/// The candidates of devices of this kind that need no analysis although they are converted: the
+/// default variants of formats with [`Storage::IMMEDIATE`](super::Storage::IMMEDIATE).
+pub fn immediate(kind: Kind) -> Vec<Candidate> {
+    let mut all = candidates(kind);
+    all.retain(|candidate| {
+        candidate.format.immediate() && candidate.params.are_defaults(candidate.format)
+    });
+    all
+}
+
+/// The item whose candidate choices are compared with: the first of [`BASELINES`] that is there.
+pub fn baseline<'a, T>(
+    items: impl IntoIterator<Item = &'a T>,
+    candidate: impl Fn(&T) -> &Candidate,
+) -> Option<&'a T> {
+    let baselines = items.into_iter().filter(|item| candidate(item).is_baseline());
+    baselines.min_by_key(|item| candidate(item).format.role())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(candidates: Vec<Candidate>) -> Vec<String> {
+        candidates.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn baselines_are_those_of_the_format_table() {
+        assert_eq!(texts(baselines(Kind::Gpu)), BASELINES);
+        assert_eq!(texts(baselines(Kind::Host)), [CSR]);
+        assert_eq!(texts(immediate(Kind::Gpu)), [PCSR]);
+        assert_eq!(texts(immediate(Kind::Host)), [""; 0]);
+        for kind in [Kind::Gpu, Kind::Host] {
+            for candidate in candidates(kind) {
+                let text = candidate.to_string();
+                assert_eq!(candidate.is_baseline(), BASELINES.contains(&text.as_str()), "{text}");
+                assert_eq!(candidate.is_csr(), text == CSR, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_vendor_library_is_what_choices_are_compared_with_where_it_is_there() {
+        let of = |names: &[&str]| -> Option<String> {
+            let all: Vec<Candidate> =
+                names.iter().map(|name| name.parse().expect("a candidate")).collect();
+            baseline(&all, |candidate| candidate).map(ToString::to_string)
+        };
+        assert_eq!(of(&["ell", CSR, BASELINES[0]]).as_deref(), Some(BASELINES[0]));
+        assert_eq!(of(&["cusparse:alg=csr_alg2", CSR]).as_deref(), Some(CSR));
+        assert_eq!(of(&["ell"]), None);
+    }
+
+    #[test]
+    fn a_baseline_is_exempt_from_the_memory_limit() {
+        let device = crate::device::find("h200").expect("shipped");
+        let target =
+            crate::Workload { memory_limit: Some(1), ..Default::default() }.target(&device);
+        let limit = |name: &str| {
+            let candidate: Candidate = name.parse().expect("a candidate");
+            candidate.target(&target).memory_limit
+        };
+        assert_eq!([CSR, BASELINES[0]].map(limit), [u64::MAX; 2]);
+        assert_eq!(["cusparse:alg=sell", "ell", PCSR].map(limit), [1; 3]);
+    }
+}

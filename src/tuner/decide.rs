@@ -1,0 +1,355 @@
+//! Performs the steps of a [`Policy`]: the loop behind every choice, for matrices on the host and on
+//! GPUs alike.
+
+use std::cell::OnceCell;
+
+use super::subject::Subject;
+use super::{Progress, Tuner, VERIFY_SEED};
+use crate::choose::policy::{Analysis, Decision, Found, Knowledge, Mode, Policy, Step};
+use crate::choose::{
+    self, Choice, Effort, Known, Ranked, Ranking, Thought, Verify, Workload, baseline_spmv_s,
+};
+use crate::cost::Cost;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::features::Features;
+use crate::format::Candidate;
+use crate::model::{CONFIDENT, Model, Predictor, gate_feature};
+use crate::operator::PreparedOperator;
+use crate::scalar::Scalar;
+use crate::structure::Structure;
+use crate::wisdom::Stale;
+
+/// The choice for a matrix, and how it was reached.
+pub(super) struct Decided {
+    pub(super) choice: Choice,
+    /// Whether the host analysed the matrix.
+    analysed: bool,
+    /// Whether the GPU's counts, or the size alone, decided.
+    counted: bool,
+}
+
+/// What the steps before an analysis found out.
+struct Findings {
+    found: Found,
+    /// The features that are known: of the size, or those that a GPU counted.
+    features: Features,
+}
+
+/// What an analysis found out.
+struct Analysed {
+    predicted: Vec<Known>,
+    /// Confidence of the model in a matrix that it is not sure of.
+    doubt: Option<f64>,
+    measured: Vec<Known>,
+    stale: Vec<Stale>,
+    /// What the policy reads of it.
+    analysis: Analysis,
+}
+
+impl Tuner {
+    /// Decides about a matrix. `structure` is filled where the host looks at the matrix.
+    pub(super) fn decide_about<'s, T: Scalar>(
+        &self,
+        subject: &'s Subject<'_, T>,
+        structure: &OnceCell<Structure<'s>>,
+        workload: &Workload,
+        mode: Mode,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Decided> {
+        if workload.effort >= Effort::Measure {
+            self.meter.check()?;
+        }
+        let (device, model, size) = (self.meter.device(), self.model(workload), subject.size());
+        let [nrows, _, nnz] = size.map(|n| n as u64);
+        let baseline_s = baseline_spmv_s(size, device, workload);
+        let gates = model.map(|model| model.model().gates());
+        let place = subject.place(device.kind);
+        let mut policy = Policy::new(mode, place, workload, [nrows, nnz], baseline_s, gates);
+        // Whether the host has no part in the decision, unless it analyses the matrix.
+        let counted = policy.counts_features() || !place.on_host();
+        let mut findings = Findings { found: Found::default(), features: Features::at_size(size) };
+        let mut analysed: Option<Analysed> = None;
+        loop {
+            let feature = |name: &str| findings.feature(structure.get(), name);
+            let analysis = analysed.as_ref().map(|analysed| &analysed.analysis);
+            let step =
+                policy.next(&Knowledge { found: findings.found, feature: &feature, analysis });
+            let choice = match (step, &mut analysed) {
+                (Step::ReadRowLengths, _) => {
+                    findings.found.row_lengths = true;
+                    look_at(subject, structure)?;
+                    continue;
+                }
+                (Step::SampleColumns, _) => {
+                    findings.found.columns = true;
+                    look_at(subject, structure)?;
+                    continue;
+                }
+                (Step::CountFeatures, _) => {
+                    findings.features = match subject.count_features()? {
+                        Some(counted) => counted,
+                        None => Features::of(look_at(subject, structure)?),
+                    };
+                    findings.found.features = true;
+                    continue;
+                }
+                (Step::Time(candidates), Some(analysed)) => {
+                    let structure = look_at(subject, structure)?;
+                    let csr = subject.csr()?;
+                    let known = self.measure(csr, structure, &candidates, workload, progress)?;
+                    analysed.measured.extend(known);
+                    analysed.analysis.timed = true;
+                    continue;
+                }
+                (Step::Choose(Decision::KeepBaseline(reason)), _) => {
+                    choose::keep_baseline(findings.features.clone(), device, workload, &reason)
+                }
+                (Step::Choose(Decision::Quick), _) => {
+                    let few_values = || match subject.has_few_values()? {
+                        Some(few) => Ok(few),
+                        None => Ok(look_at(subject, structure)?.few_values().is_some()),
+                    };
+                    self.rank_quick(&findings.features, workload, baseline_s, few_values)?
+                }
+                (Step::Choose(Decision::Ranked), Some(analysed)) => {
+                    let structure = look_at(subject, structure)?;
+                    Some(self.ranked(structure, workload, analysed))
+                }
+                // What cannot be chosen or timed without an analysis is analysed.
+                (Step::Analyse | Step::Time(_) | Step::Choose(Decision::Ranked), _) => {
+                    analysed = Some(self.analyse(look_at(subject, structure)?, workload)?);
+                    continue;
+                }
+            };
+            match choice {
+                Some(choice) => {
+                    let analysed = analysed.is_some();
+                    return Ok(Decided { choice, analysed, counted });
+                }
+                // A baseline may refuse the size: every candidate is ranked.
+                None => policy = policy.analysing(),
+            }
+        }
+    }
+
+    /// Decides about a matrix, converts it, and hands out the operator.
+    pub(super) fn prepare_subject<T: Scalar>(
+        &self,
+        subject: &Subject<'_, T>,
+        workload: &Workload,
+    ) -> Result<PreparedOperator<T>> {
+        let workload = Workload { precision: T::PRECISION, ..*workload };
+        let structure = OnceCell::new();
+        let decided =
+            self.decide_about(subject, &structure, &workload, Mode::Prepare, &mut |_| ())?;
+        let Decided { mut choice, analysed, counted } = decided;
+        let target = workload.target(self.meter.device());
+        let mut operator = None;
+        if counted && !analysed {
+            operator = first_that_suits(&mut choice, |candidate| {
+                subject.convert_on_gpu(candidate, &candidate.target(&target))
+            })?;
+        }
+        let operator = match operator {
+            Some(operator) => operator,
+            None => {
+                let csr = subject.csr()?;
+                let structure = structure.into_inner().unwrap_or_else(|| Structure::sampled(csr));
+                // Only the choice may ask for the partition that only measuring tried.
+                let structure = structure.with_partitioning();
+                first_that_suits(&mut choice, |candidate| {
+                    let target = candidate.target(&target);
+                    subject.convert(&self.meter, &structure, candidate, &target)
+                })?
+            }
+        };
+        let operator = operator.with_choice(choice);
+        match workload.verify {
+            Verify::No => {}
+            Verify::OnPrepare => operator.verify(subject.csr()?, VERIFY_SEED)?,
+        }
+        Ok(operator)
+    }
+
+    /// Predicts every candidate and asks the wisdom for what was measured.
+    fn analyse(&self, structure: &Structure<'_>, workload: &Workload) -> Result<Analysed> {
+        let (model, device) = (self.model(workload), self.meter.device());
+        let target = workload.target(device);
+        let predict = || model.map(|model| model.predict(structure, &target));
+        let (prediction, _) = rayon::join(predict, || structure.fingerprint());
+        let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
+        let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
+        let (measured, stale) = match workload.effort {
+            Effort::Estimate => (Vec::new(), Vec::new()),
+            _ => self.remembered(structure, workload)?,
+        };
+        let remembered = measured.iter().map(|known| known.candidate.clone()).collect();
+        let mut analysis = Analysis { remembered, ..Analysis::default() };
+        if workload.effort >= Effort::Measure {
+            let ranking = Ranking::of(structure, device, workload, &predicted);
+            let untried = ranking.refused().iter().filter(|refused| refused.reason.is_untried());
+            analysis.untried = untried.map(|refused| refused.candidate.clone()).collect();
+            let estimated = Ranking::of(structure, device, workload, &[]).ranked();
+            analysis.candidates = thoughts(&ranking.ranked(), &estimated);
+        }
+        Ok(Analysed { predicted, doubt, measured, stale, analysis })
+    }
+
+    /// The choice from an analysis and all that was measured.
+    fn ranked(
+        &self,
+        structure: &Structure<'_>,
+        workload: &Workload,
+        analysed: &Analysed,
+    ) -> Choice {
+        let (model, device) = (self.model(workload).map(Predictor::model), self.meter.device());
+        // Of two that know a candidate the first one counts: what was measured.
+        let known = [&analysed.measured[..], &analysed.predicted].concat();
+        let mut choice = choose::choose(structure, device, workload, &known);
+        choice.explanation.extend(model.and_then(|model| rule_of_thumb(model, &choice)));
+        choice.explanation.extend(model.and_then(|model| of_kin(model, device)));
+        choice.explanation.extend(analysed.doubt.map(doubtful));
+        if let Some(first) = analysed.stale.first() {
+            let count = analysed.stale.len();
+            choice.explanation.push(format!(
+                "Of {count} candidates what is remembered, or ships with this program, is not used: the \
+                 first was {first}."
+            ));
+        }
+        choice
+    }
+
+    /// The choice from features alone, by the quick model; `few_values` tells whether few values of the
+    /// matrix are distinct.
+    fn rank_quick(
+        &self,
+        features: &Features,
+        workload: &Workload,
+        baseline_s: Option<f64>,
+        few_values: impl Fn() -> Result<bool>,
+    ) -> Result<Option<Choice>> {
+        let Some((predictor, baseline_s)) = self.model(workload).zip(baseline_s) else {
+            return Ok(None);
+        };
+        let model = predictor.model();
+        let values = model.features_of(features);
+        let mut predicted = predictor.quick_costs(&values, baseline_s);
+        // Features are of the pattern.
+        let by_values = |(candidate, _): &(&Candidate, Cost)| candidate.format.by_values();
+        if predicted.iter().any(by_values) && !few_values()? {
+            predicted.retain(|one| !by_values(one));
+        }
+        let device = self.meter.device();
+        let mut choice = choose::rank_quick(features.clone(), device, workload, &predicted);
+        let confidence = model.nearness.confidence(&values);
+        if let Some(choice) = choice.as_mut().filter(|_| confidence < CONFIDENT) {
+            choice.explanation.push(doubtful(confidence));
+        }
+        Ok(choice)
+    }
+
+    /// The baselines in the order to try them: `csr` first where the model expects it to take less
+    /// than the vendor's library.
+    pub(crate) fn baselines(
+        &self,
+        structure: &Structure<'_>,
+        workload: &Workload,
+    ) -> Vec<Candidate> {
+        let device = self.meter.device();
+        let mut all = crate::format::baselines(device.kind);
+        let pattern = structure.pattern();
+        let size = [pattern.nrows(), pattern.ncols(), pattern.nnz()];
+        let prefers_csr = |predictor: &Predictor| {
+            let baseline_s = baseline_spmv_s(size, device, workload);
+            baseline_s.is_some_and(|s| predictor.model().prefers_csr(structure, s))
+        };
+        if self.model(workload).is_some_and(prefers_csr) {
+            all.sort_by_key(|candidate| !candidate.is_csr());
+        }
+        all
+    }
+}
+
+impl Findings {
+    /// A feature that was counted, that the size tells, or that the gate finds in the structure.
+    fn feature(&self, structure: Option<&Structure<'_>>, name: &str) -> Option<f64> {
+        self.features.get(name).or_else(|| gate_feature(structure?, name))
+    }
+}
+
+/// The structure of a matrix on the host, which is made when it is first needed.
+fn look_at<'c, 's, T: Scalar>(
+    subject: &'s Subject<'_, T>,
+    structure: &'c OnceCell<Structure<'s>>,
+) -> Result<&'c Structure<'s>> {
+    if let Some(structure) = structure.get() {
+        return Ok(structure);
+    }
+    let csr = subject.csr()?;
+    Ok(structure.get_or_init(|| Structure::sampled(csr)))
+}
+
+/// The candidates of a ranking with their expected times: as ranked, and by estimate alone.
+fn thoughts(ranking: &[Ranked], estimated: &[Ranked]) -> Vec<(Candidate, Thought)> {
+    let thought = |ranked: &Ranked| {
+        let same = |other: &&Ranked| other.candidate == ranked.candidate;
+        let by_estimate = estimated.iter().find(same).unwrap_or(ranked);
+        let [predicted_s, estimated_s] = [ranked, by_estimate].map(|ranked| ranked.total_s);
+        (ranked.candidate.clone(), Thought { predicted_s, estimated_s })
+    };
+    ranking.iter().map(thought).collect()
+}
+
+/// The operator that `prepare` makes of the first candidate of the ranking that it does not refuse;
+/// the choice is changed to that candidate.
+pub(super) fn first_that_suits<O>(
+    choice: &mut Choice,
+    mut prepare: impl FnMut(&Candidate) -> Result<O>,
+) -> Result<O> {
+    loop {
+        match prepare(&choice.candidate) {
+            Err(Error::Refused { candidate, reason }) => {
+                if !choice.refuse(&reason) {
+                    return Err(Error::Refused { candidate, reason });
+                }
+            }
+            made => return made,
+        }
+    }
+}
+
+/// The sentence on a matrix unlike those that the model was trained on.
+fn doubtful(confidence: f64) -> String {
+    format!(
+        "The model was trained on no matrix like this one (confidence {confidence:.2} of 1): trust its \
+         times only where they were measured; effort measure times the best few."
+    )
+}
+
+/// The sentence on a model of another device.
+fn of_kin(model: &Model, device: &Device) -> Option<String> {
+    (model.device != device.name).then(|| {
+        format!(
+            "No model of {} is there: that of {} predicts, whose processors are of the same make. What \
+             was not timed is taken where it is thought to save {:.0} %; effort measure needs no such \
+             margin, and `ellect tune` makes a model.",
+            device.name,
+            model.device,
+            100.0 * device.margin
+        )
+    })
+}
+
+/// The sentence on what usually wins among matrices like this one.
+fn rule_of_thumb(model: &Model, choice: &Choice) -> Option<String> {
+    let (met, format) = model.rules.walk(|name| choice.features.get(name))?;
+    let usual = match format == choice.candidate.format.name() {
+        true => "usually wins, as here",
+        false => "usually wins; this matrix differs",
+    };
+    match met.as_slice() {
+        [] => None,
+        met => Some(format!("Where {}, {format} {usual}.", met.join(" and "))),
+    }
+}

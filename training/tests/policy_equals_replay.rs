@@ -1,0 +1,125 @@
+//! Training's replay and the tuner are driven by one policy: on the same matrix they decide alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ellect::choose::policy::Place;
+use ellect::choose::{Choice, Workload, baseline_spmv_s};
+use ellect::cost::{Estimator, relate, terms, works};
+use ellect::device::Device;
+use ellect::features::Features;
+use ellect::format::Candidate;
+use ellect::model::Predictor;
+use ellect::structure::Structure;
+use ellect::{Csr, Precision, Tuner, generate};
+use ellect_training::Case;
+use ellect_training::case::Trial;
+use ellect_training::crossval::predict;
+use ellect_training::policy_replay::{Asked, Replayed, Way, replay};
+use ellect_training::trees::Trees;
+
+/// Small matrices, whose features a record holds as the gates see them.
+const SOURCES: [&str; 6] = ["stencil5", "uniform", "banded", "power_law", "blocks4", "circuit"];
+
+/// Products from those that nothing pays for to those that an analysis pays for.
+const SPMVS: [u64; 6] = [1, 100, 1000, 10_000, 100_000, 1_000_000];
+
+/// The record of a matrix on which every candidate was timed, by chance as its estimate tells.
+fn case(csr: &Csr<f64>, device: &Device) -> Case {
+    let (structure, workload) = (Structure::sampled(csr), Workload::default());
+    let target = workload.target(device);
+    let estimator = Estimator::new(&structure, &target);
+    let trial = |(candidate, work): &(Candidate, Result<_, _>)| {
+        let work = work.as_ref().ok()?;
+        let estimate = estimator.cost(candidate, work);
+        Some(Trial {
+            candidate: candidate.clone(),
+            name: candidate.to_string(),
+            terms: terms(work, &estimator.times(candidate, work), &estimator.matrix_terms()),
+            estimate,
+            convert_s: if work.convert_bytes == 0 { 0.0 } else { estimate.convert_s },
+            spmv_s: estimate.spmv_s,
+            runs_s: Vec::new(),
+        })
+    };
+    let mut trials: Vec<Trial> = works(&structure, &target).iter().filter_map(trial).collect();
+    relate(trials.iter_mut().map(|trial| (&trial.candidate, &mut trial.terms)));
+    let size = [csr.nrows(), csr.ncols(), csr.nnz()];
+    let features = Features::of(&structure);
+    Case {
+        source: String::new(),
+        family: String::new(),
+        fingerprint: structure.fingerprint(),
+        device: device.name.clone(),
+        margin: device.margin,
+        precision: Precision::F64,
+        nrows: csr.nrows() as u64,
+        nnz: csr.nnz() as u64,
+        stay_s: baseline_spmv_s(size, device, &workload).unwrap_or(0.0),
+        analysis_s: 1e-3,
+        features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
+        trials,
+        untimed: BTreeMap::new(),
+    }
+}
+
+/// How a choice was reached.
+fn way(choice: &Choice, place: Place) -> Way {
+    let counted = choice.features.iter().count() > Features::at_size([1; 3]).iter().count();
+    match (choice.fingerprint, counted && place == Place::HostAndGpu) {
+        (Some(_), _) => Way::Analysed,
+        (None, true) => Way::Counted,
+        (None, false) => Way::Kept,
+    }
+}
+
+/// The ways of this device on which both decided alike.
+fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
+    let devices = Device::shipped();
+    let device = devices.into_iter().find(|d| d.name == device_name).expect("shipped");
+    let data = tempfile::tempdir().expect("a folder");
+    let open = || Predictor::open(data.path(), &device, Precision::F64).expect("it is sound");
+    let predictor = open().expect("it ships");
+    let tuner = Tuner::new(device.clone()).with_model(open().expect("it ships"));
+    let model = predictor.model();
+    let trees = Trees { look: model.gate.clone(), sight: model.quick_picks.clone() };
+    let mut ways = BTreeSet::new();
+    for source in SOURCES {
+        let csr: Csr<f64> = generate::by_name(source, 500, 1).expect("a class");
+        let case = case(&csr, &device);
+        let predicted = predict(&predictor, &case);
+        let values = model.features_of(&Features::of(&Structure::sampled(&csr)));
+        let few_values = Structure::sampled(&csr).few_values().is_some();
+        let costs = predictor.quick_costs(&values, case.stay_s).into_iter();
+        let costs = costs.filter(|(candidate, _)| few_values || !candidate.format.by_values());
+        let costs: Vec<_> = costs.map(|(candidate, cost)| (candidate.clone(), cost)).collect();
+        let quick = model.quick.as_ref().map(|quick| (&quick.gate, &costs[..]));
+        let asked = Asked { trees: &trees, quick, predicted: Some(&predicted) };
+        for spmvs in SPMVS {
+            let workload = Workload { spmvs, ..Workload::default() };
+            let choice = tuner.decide(&csr, &workload).expect("a choice");
+            let what = format!("{source} on {device_name} for {spmvs}: {choice:?}");
+            let replayed = replay(&case, place, spmvs, &asked).expect("the baseline was timed");
+            let Replayed { way: replayed_way, candidate, total_s } = replayed;
+            assert_eq!(replayed_way, way(&choice, place), "{what}");
+            let base = ellect::format::baselines(device.kind)[0].to_string();
+            assert_eq!(candidate.unwrap_or(base), choice.candidate.to_string(), "{what}");
+            assert!(total_s > 0.0, "{what}");
+            // What is decided is what is prepared.
+            let operator = tuner.prepare(&csr, &workload).expect("CSR suits");
+            assert_eq!(operator.choice(), Some(&choice), "{what}");
+            ways.insert(format!("{replayed_way:?}"));
+        }
+    }
+    ways
+}
+
+#[test]
+fn the_tuner_and_the_replay_decide_alike_on_a_host() {
+    assert_eq!(ways("cpu", Place::Host), ["Analysed", "Kept"].map(String::from).into());
+}
+
+#[test]
+fn the_tuner_and_the_replay_decide_alike_for_a_gpu_whose_features_the_host_finds() {
+    let all = ["Analysed", "Counted", "Kept"].map(String::from).into();
+    assert_eq!(ways("h200", Place::HostAndGpu), all);
+}
