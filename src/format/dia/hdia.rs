@@ -7,10 +7,11 @@
 //!     | 2 . . 6 |      values  =  4 5 | 1 *   |  * 2 | * 6
 //! ```
 //!
-//! Within a hack, diagonal by diagonal, `hackSize` places each. Fill (`*`) has the value -0.0 and
-//! is never multiplied into a result. Good for: stencils and banded matrices, also where
-//! diagonals begin, end or shift from place to place. Bad for: unstructured meshes and graphs;
-//! refused where there are more than three places for each entry.
+//! Values are stored hack by hack and, within a hack, diagonal by diagonal, with `hackSize` places
+//! each. Fill (`*`) has the value -0.0 and is never multiplied into a result.
+//! Good for: stencils and banded matrices, also where diagonals begin, end or shift along the rows.
+//! Bad for: unstructured meshes and graphs; refused where there are more than three places per
+//! entry.
 
 use super::diagonals::{self, Diagonals};
 use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};

@@ -1,7 +1,7 @@
 //! Layouts stored column by column over all rows: ell, ellr, ellg, pellr, jad and pjds.
 //!
 //! Entry `k` of stored row `i` is at slot `starts[k] + i`. The formats differ in the order of the
-//! rows, in where the columns start, and in what they keep of the row lengths.
+//! rows, in the starts of the columns, and in the row lengths that they store.
 
 use rayon::prelude::*;
 
@@ -15,12 +15,12 @@ use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::{Sort, Structure};
 
-/// Where the columns of slots start.
+/// Starts of the columns, in slots.
 #[derive(Debug)]
 pub(super) enum Starts {
     /// All columns have this many rows.
     Pitch(usize),
-    /// One offset a column, and the end.
+    /// One offset per column, and the end.
     List(Offsets),
 }
 
@@ -39,14 +39,14 @@ impl Starts {
         }
     }
 
-    /// Rows of column `k`.
+    /// Number of rows of column `k`.
     fn rows(&self, k: usize) -> usize {
         self.get(k + 1) - self.get(k)
     }
 }
 
-/// Starts of the columns where rows are sorted, longest first, and each column is as long as the
-/// number of rows that reach it, rounded up to `br`.
+/// Starts of the columns where rows are sorted by descending length and each column is as long as
+/// the number of rows that reach it, rounded up to a multiple of `br`.
 pub(super) fn jagged_starts(structure: &Structure<'_>, br: usize) -> Vec<usize> {
     let mut rows = vec![0usize; structure.max_length()];
     for &length in structure.lengths() {
@@ -62,7 +62,7 @@ pub(super) fn jagged_starts(structure: &Structure<'_>, br: usize) -> Vec<usize> 
     offsets(rows)
 }
 
-/// The lengths that a layout keeps: none, one a row, or one a warp (its longest).
+/// The row lengths that a layout stores: none, one per row, or one per warp (its longest).
 #[derive(Debug)]
 pub(super) struct Lengths {
     rows_each: usize,
@@ -70,12 +70,12 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// No lengths: the padding column alone ends a row.
+    /// Stores no lengths: the padding column alone ends a row.
     pub fn none() -> Self {
         Lengths { rows_each: 1, list: Vec::new() }
     }
 
-    /// One for every stored row.
+    /// Stores the length of every stored row.
     pub fn of_rows(structure: &Structure<'_>, sort: Sort) -> Self {
         let lengths = structure.lengths();
         let list = match sort {
@@ -85,14 +85,14 @@ impl Lengths {
         Lengths { rows_each: 1, list }
     }
 
-    /// The longest of every warp of stored rows.
+    /// Stores the longest length of every warp of stored rows.
     pub fn of_warps(structure: &Structure<'_>, sort: Sort) -> Self {
         let offsets = structure.slice_offsets(WARP, sort);
         let list = offsets.windows(2).map(|w| ((w[1] - w[0]) / WARP as u64) as u32).collect();
         Lengths { rows_each: WARP, list }
     }
 
-    /// Whether stored row `i` is known to have no entry `k`.
+    /// True if the stored lengths show that row `i` has no entry `k`.
     fn ends_before(&self, i: usize, k: usize) -> bool {
         self.list.get(i / self.rows_each).is_some_and(|&length| length as usize <= k)
     }
@@ -113,7 +113,7 @@ pub struct Columns<T> {
 }
 
 impl<T: Scalar> Columns<T> {
-    /// Converts: one pass over columns and one over values, in parallel over parts of the rows.
+    /// Converts with one pass over columns and one over values, in parallel over parts of the rows.
     pub(super) fn new(
         csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
@@ -138,7 +138,7 @@ impl<T: Scalar> Columns<T> {
         Columns { rows, threads: 1, width, starts, lengths, col_idx, values, scratch }
     }
 
-    /// The same layout, for so many GPU threads a row.
+    /// Sets the number of GPU threads per row.
     pub(super) fn with_threads(self, threads: usize) -> Self {
         Columns { threads, ..self }
     }
@@ -228,7 +228,7 @@ impl<T: Scalar> Layout<T> for Columns<T> {
     }
 }
 
-/// What a product of columns over all rows reads on a GPU.
+/// Kernel arguments of a product on a GPU with columns that span all rows.
 struct Product {
     width: usize,
     pitch: usize,
@@ -253,15 +253,15 @@ impl Product {
     }
 }
 
-/// How columns of slots are laid out by a GPU.
+/// Shape of the columns of slots that a GPU fills.
 pub(super) enum Plan {
-    /// Every row of a column, in columns of a multiple of so many rows.
+    /// Every column has all rows, rounded up to a multiple of this number.
     Full(usize),
-    /// Columns as long as the rows that reach them, to a multiple of so many.
+    /// Columns have as many rows as reach them, rounded up to a multiple of this number.
     Jagged(usize),
 }
 
-/// Which lengths are kept.
+/// The row lengths that the layout stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Nothing,
@@ -327,7 +327,7 @@ pub(super) fn build(
     Ok(Built { launches: vec![launch], update, order, ..Built::default() })
 }
 
-/// Where the entries of a CSR matrix go.
+/// Maps the entries of a CSR matrix to their slots.
 struct Place<'a> {
     rows: &'a Rows,
     width: usize,
@@ -336,7 +336,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Puts `map(entry)` of every entry of `source` in its slot, and `padding` in all others.
+    /// Writes `map(entry)` of every entry of `source` to its slot, and `padding` to all other
+    /// slots.
     fn fill<S: Copy + Sync, E: Copy + Send + Sync>(
         &self,
         source: &[S],
@@ -345,7 +346,7 @@ impl Place<'_> {
         map: impl Fn(S) -> E + Sync,
     ) {
         let mut bounds = self.rows.parts().to_vec();
-        // The last part takes the padding below the last row, too.
+        // The last part also fills the padding below the last row.
         if let (Some(last), true) = (bounds.last_mut(), self.width > 0) {
             *last = self.starts.rows(0).max(*last);
         }
@@ -370,7 +371,8 @@ impl Place<'_> {
         });
     }
 
-    /// Cuts every column at the bounds of the parts: for each part, its piece of each column.
+    /// Cuts every column at the bounds of the parts; returns, for each part, its piece of each
+    /// column.
     fn cut<'s, E>(&self, mut slots: &'s mut [E], bounds: &[usize]) -> Vec<Vec<&'s mut [E]>> {
         let mut pieces: Vec<Vec<&mut [E]>> = bounds.windows(2).map(|_| Vec::new()).collect();
         for k in 0..self.width {

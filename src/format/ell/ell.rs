@@ -7,10 +7,10 @@
 //!     | 2 . . 6 |
 //! ```
 //!
-//! Padding (`-`): column `u32::MAX` and value 0. The format keeps no row lengths, so this column is
-//! what ends a row; it is never multiplied.
+//! Padding (`-`): column `u32::MAX` and value 0. The format stores no row lengths, so this column
+//! ends a row; padding is never multiplied.
 //! Good for: rows of nearly the same length. Bad for: a few long rows, each of which lengthens all
-//! others; refused where there are more than three slots for each entry.
+//! others; refused where there are more than three slots per entry.
 
 use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::row_order::{self, Arrays, WARP};

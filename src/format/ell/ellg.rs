@@ -7,13 +7,13 @@
 //!     | 2 . . 6 |      values  =  4 5 0 2 0 0 ... 0  |  1 0 0 6 0 0 ... 0
 //! ```
 //!
-//! The pitch is the number of rows rounded up to 32: then columns of 4-byte indices and of 4- or
-//! 8-byte values are all aligned. `tpr` threads share a row, each taking every `tpr`-th entry; the
-//! arrays do not depend on it, and the host takes rows whole.
-//! Padding (`-`): column `u32::MAX` and value 0, held but not read.
-//! Good for: rows of nearly the same length; several threads a row where there are too few rows to
-//! fill the device. Bad for: memory, which is that of ELLPACK; refused where there are more than
-//! three slots for each entry.
+//! The pitch is the number of rows rounded up to a multiple of 32, so that columns of 4-byte
+//! indices and of 4- or 8-byte values are all aligned. `tpr` threads share a row, each processing
+//! every `tpr`-th entry; the arrays do not depend on it, and the host processes whole rows.
+//! Padding (`-`): column `u32::MAX` and value 0, stored but not read.
+//! Good for: rows of nearly the same length; several threads per row where there are too few rows
+//! to fill the device. Bad for: memory, which equals that of ELLPACK; refused where there are more
+//! than three slots per entry.
 
 use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::ellr::padded_work;

@@ -1,4 +1,4 @@
-//! ELLPACK-R: ELLPACK with the length of each row, so that no thread reads past its own.
+//! ELLPACK-R: ELLPACK with the length of each row, so that no thread reads past the end of its row.
 //!
 //! ```text
 //!     | 4 . 1 . |      rl = 2 1 0 2
@@ -7,11 +7,11 @@
 //!     | 2 . . 6 |      values  =  4 5 0 2  |  1 0 0 6
 //! ```
 //!
-//! Padding (`-`): column `u32::MAX` and value 0, held but not read. One thread a row; a warp is
-//! busy until its longest row ends. Of the arrays a product reads whole 32-byte sectors, each as
-//! often as the longest of its rows has entries.
-//! Good for: rows of nearly the same length within a warp. Bad for: memory, which is that of
-//! ELLPACK; refused where there are more than three slots for each entry.
+//! Padding (`-`): column `u32::MAX` and value 0, stored but not read. One thread processes one row,
+//! and a warp is busy until its longest row ends. A product reads the arrays in whole 32-byte
+//! sectors, each up to the longest of its rows.
+//! Good for: rows of nearly the same length within a warp. Bad for: memory, which equals that of
+//! ELLPACK; refused where there are more than three slots per entry.
 
 use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::row_order::{self, Arrays, WARP};

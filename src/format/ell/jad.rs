@@ -7,10 +7,10 @@
 //!     | 2 . . 6 |      values  =  4 2 5     |  1 6
 //! ```
 //!
-//! Jagged diagonal `k` holds entry `k` of every row that has one; rows go longest first, so these
-//! are the first `jd_ptr[k + 1] - jd_ptr[k]`. No padding.
-//! Good for: row lengths of any spread, in the memory of CSR. Bad for: rows that lose the
-//! neighbours they share x with; diagonals start where they may, so reads are not aligned.
+//! Jagged diagonal `k` holds entry `k` of every row that has one; rows are in descending order of
+//! length, so these are the first `jd_ptr[k + 1] - jd_ptr[k]` rows. No padding.
+//! Good for: row lengths of any spread, in the memory of CSR. Bad for: rows that share x with their
+//! neighbours, which sorting separates; diagonals start at any slot, so reads are not aligned.
 
 use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
 use super::row_order::{self, Arrays, WARP};

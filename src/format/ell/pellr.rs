@@ -7,13 +7,14 @@
 //!     | 2 . . 6 |      values  =  4 2 5 0  |  1 6 0 0
 //! ```
 //!
-//! Rows go longest first, those of the same length in the matrix's order. `rl` holds one length a
-//! warp, that of its longest row, as the paper proposes for practice: the lanes of a warp run
-//! together anyway, and shorter rows meet padding (`-`: column `u32::MAX`, value 0), which is not
-//! multiplied.
+//! Rows are in descending order of length, rows of equal length in the matrix's order. `rl` holds
+//! one length per warp, that of its longest row, as the paper proposes for practice: the lanes of a
+//! warp run together anyway, and shorter rows meet padding (`-`: column `u32::MAX`, value 0), which
+//! is not multiplied.
 //! Good for: row lengths that vary between neighbours but have no long tail. Bad for: memory, which
-//! is that of ELLPACK (refused where there are more than three slots for each entry; pjds holds the
-//! same rows without it), and rows that lose the neighbours they share x with.
+//! equals that of ELLPACK (refused where there are more than three slots per entry; pjds stores the
+//! same rows without that padding), and rows that share x with their neighbours, which sorting
+//! separates.
 
 use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
 use super::row_order::{self, Arrays, WARP};

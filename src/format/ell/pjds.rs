@@ -1,4 +1,5 @@
-//! pJDS, padded jagged diagonals: jagged diagonals in blocks of `br` rows padded to their longest.
+//! pJDS, padded jagged diagonals: jagged diagonals in blocks of `br` rows, each padded to its
+//! longest.
 //!
 //! ```text
 //!     | 4 . 1 . |      perm = 0 3 1 2    rowmax = 2 2 1 0    br = 2    col_start = 0 4 6
@@ -7,11 +8,12 @@
 //!     | 2 . . 6 |      values  =  4 2 5 0  |  1 6
 //! ```
 //!
-//! Rows go longest first, those of the same length in the matrix's order. Entry `j` of row `i` is
-//! at `col_start[j] + i`; every column is a multiple of `br` rows long, so reads stay aligned.
-//! Padding (`-`): column `u32::MAX` and value 0, held but not read: `rowmax` ends each row.
-//! Good for: a wide spread of row lengths, in hardly more memory than CSR. Bad for: rows that lose
-//! the neighbours they share x with.
+//! Rows are in descending order of length, rows of equal length in the matrix's order. Entry `j` of
+//! row `i` is at `col_start[j] + i`; every column is a multiple of `br` rows long, so reads stay
+//! aligned.
+//! Padding (`-`): column `u32::MAX` and value 0, stored but not read: `rowmax` ends each row.
+//! Good for: a wide spread of row lengths, in hardly more memory than CSR. Bad for: rows that share
+//! x with their neighbours, which sorting separates.
 
 use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
 use super::row_order::{self, Arrays, WARP};

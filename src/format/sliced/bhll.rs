@@ -9,12 +9,13 @@
 //!                              element 3 =  5 | 7   * | 8
 //! ```
 //!
-//! One column index serves `b * b` values, and a lane reads `b` neighbours in x. With `sort`,
-//! block rows go longest first within windows of so many of them. With `col=16`, a block column is
-//! held as its distance from the first one of the hack, in 2 bytes. Padding (`-`) is the largest
-//! index of 16 or 32 bits; fill (`*`) has the value -0.0 and is never multiplied into a result.
-//! Good for: finite elements with several unknowns a node. Bad for: matrices without dense blocks;
-//! refused where there are more than three places for each entry.
+//! One column index serves `b * b` values, and a lane reads `b` consecutive elements of x. With
+//! `sort`, block rows are sorted by descending length within windows of that many block rows. With
+//! `col=16`, a block column is stored as its distance from the first block column of the hack, in 2
+//! bytes. Padding (`-`) is the largest index of 16 or 32 bits; fill (`*`) has the value -0.0 and is
+//! never multiplied into a result.
+//! Good for: finite elements with several unknowns per node. Bad for: matrices without dense
+//! blocks; refused where there are more than three places per entry.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ use crate::structure::{Blocks, Sort, Structure, Walk, inverse};
 #[derive(Debug)]
 pub struct BhllFormat;
 
-/// Block rows of a hack: one a lane.
+/// Block rows of a hack: one per lane.
 pub(super) const HACK: usize = WARP;
 
 /// The largest block.
@@ -121,8 +122,9 @@ impl Storage for BhllFormat {
             layout_bytes: bytes,
             stream_bytes: bytes - if scatters { 0 } else { order_bytes },
             entries,
-            // A lane asks for `b` elements a block where a row a lane asks for one an entry, but
-            // rows of a block ask for the same ones.
+            // With one lane per block row, a lane requests `b` elements per block; with one lane
+            // per row it requests one element per entry. But rows of a block request the same
+            // elements.
             x_sectors: structure.x_sectors(across, target.precision),
             x_loaded: structure.x_loaded(across, target),
             scattered_rows: if scatters { nrows } else { 0 },
@@ -160,7 +162,7 @@ impl Storage for BhllFormat {
     }
 }
 
-/// Refuses more rows than whole block rows are counted of in 32 bits.
+/// Refuses matrices with too many rows: 32 bits must hold the rows of all whole block rows.
 fn check_rows(nrows: usize) -> Result<(), Refusal> {
     const MOST: usize = u32::MAX as usize - 256;
     if nrows <= MOST {
@@ -176,12 +178,12 @@ fn sort(params: &Params) -> Sort {
     }
 }
 
-/// Whether the basis may be permuted: a block row must move as a whole.
+/// True if the basis may be permuted: a block row must move as a whole.
 fn movable(nrows: usize, ncols: usize, b: usize, sort: Sort) -> bool {
     sort != Sort::None && nrows == ncols && nrows.is_multiple_of(b)
 }
 
-/// What is to be made of the blocks of a matrix.
+/// Parameters of the conversion of a matrix to blocks.
 struct Plan {
     b: usize,
     sort: Sort,
@@ -203,7 +205,8 @@ impl Plan {
         }
     }
 
-    /// Bytes of the order: of block rows to scatter y, of rows for the caller to permute by.
+    /// Bytes of the order: of block rows where y is scattered, of rows where the caller permutes by
+    /// it.
     fn order_bytes(&self, nrows: usize) -> u64 {
         match (self.sort, self.basis) {
             (Sort::None, _) => 0,
@@ -219,7 +222,7 @@ impl Plan {
     }
 }
 
-/// The blocks of a matrix, hack by hack.
+/// The blocks of a matrix, stored hack by hack.
 #[derive(Debug)]
 pub struct Blocked<T> {
     nrows: usize,
@@ -231,7 +234,7 @@ pub struct Blocked<T> {
     /// Element `e` of the block of lane `l` in slot `s` is at `(s * b * b + e) * HACK + l`.
     values: Vec<T>,
     order: Order,
-    /// Bounds of the parts that threads take, in hacks.
+    /// Bounds, in hacks, of the parts that threads process.
     parts: Vec<usize>,
 }
 
@@ -241,14 +244,14 @@ enum BlockColumns {
     Narrow { base: Vec<u32>, offset: Vec<u16> },
 }
 
-/// Where the stored block rows belong.
+/// Order of the stored block rows.
 #[derive(Debug)]
 enum Order {
     /// In the matrix's own order.
     Own,
-    /// Block row of the matrix of each stored one.
+    /// Block row of the matrix that each stored block row is.
     Blocks(Arc<[u32]>),
-    /// Row of the matrix of each row of the permuted basis.
+    /// Row of the matrix that each row of the permuted basis is.
     Rows(Vec<u32>),
 }
 
@@ -338,7 +341,7 @@ impl<T: Scalar> Blocked<T> {
         })
     }
 
-    /// The block row of y that stored block row `i` adds up.
+    /// The block row of y that stored block row `i` contributes to.
     fn target(&self, i: usize) -> usize {
         match &self.order {
             Order::Blocks(order) => order[i] as usize,
@@ -346,7 +349,7 @@ impl<T: Scalar> Blocked<T> {
         }
     }
 
-    /// The row of the matrix that row `row` of y is.
+    /// The row of the matrix that corresponds to row `row` of y.
     fn old(&self, row: usize) -> usize {
         match &self.order {
             Order::Rows(order) => order[row] as usize,
@@ -354,7 +357,7 @@ impl<T: Scalar> Blocked<T> {
         }
     }
 
-    /// The column of the matrix that column `column` of x is.
+    /// The column of the matrix that corresponds to column `column` of x.
     fn old_column(&self, column: u32) -> u32 {
         match &self.order {
             Order::Rows(order) => order[column as usize],
@@ -362,7 +365,7 @@ impl<T: Scalar> Blocked<T> {
         }
     }
 
-    /// Block column in a slot of hack `h`; none for padding.
+    /// Block column in slot `slot` of hack `h`; `None` for padding.
     fn column(&self, h: usize, slot: usize) -> Option<u32> {
         match &self.columns {
             BlockColumns::Wide(list) => Some(list[slot]).filter(|&column| column != u32::PADDING),
@@ -381,7 +384,7 @@ impl<T: Scalar> Blocked<T> {
         h * HACK..((h + 1) * HACK).min(self.nrows.div_ceil(self.b))
     }
 
-    /// Row of y, column of x and value of the entries of row `p` of stored block row `i`.
+    /// Column of x and value of the entries in row `p` of stored block row `i`.
     fn entries(&self, i: usize, p: usize) -> impl Iterator<Item = (u32, T)> {
         let (h, l, b) = (i / HACK, i % HACK, self.b);
         (self.hack_ptr.get(h)..self.hack_ptr.get(h + 1))
@@ -395,7 +398,7 @@ impl<T: Scalar> Blocked<T> {
             .filter(|(_, value)| !value.is_negative_zero())
     }
 
-    /// Entries of each row of the matrix as row pointers.
+    /// Row pointers of the CSR matrix.
     fn row_ptr(&self) -> Vec<usize> {
         let mut row_ptr = vec![0; self.nrows + 1];
         for i in 0..self.nrows.div_ceil(self.b) {
@@ -408,7 +411,7 @@ impl<T: Scalar> Blocked<T> {
         row_ptr
     }
 
-    /// Adds the products of hack `h` to `sums`, element `p` of lane `l` at `p * HACK + l`.
+    /// Adds the products of hack `h` to `sums`, where element `p` of lane `l` is at `p * HACK + l`.
     #[inline(always)]
     fn add<const B: usize>(
         &self,
@@ -418,7 +421,7 @@ impl<T: Scalar> Blocked<T> {
         product: impl Fn(T, T) -> T,
     ) {
         for slot in self.hack_ptr.get(h)..self.hack_ptr.get(h + 1) {
-            // x of each lane; 0 where it has no block or the block ends past the last column.
+            // x of each lane; 0 where the lane has no block or the block ends past the last column.
             let mut near = [[T::ZERO; HACK]; B];
             for l in 0..HACK {
                 if let Some(column) = self.column(h, slot * HACK + l) {
@@ -446,7 +449,7 @@ impl<T: Scalar> Blocked<T> {
             for h in part.start / (HACK * B)..part.end.div_ceil(HACK * B) {
                 let mut sums = [[T::ZERO; HACK]; LARGEST];
                 self.add::<B>(h, x, &mut sums, |value, x| value * x);
-                // Fill adds nothing to a sum, but makes it NaN where x is not finite.
+                // Fill adds nothing to a sum, except that it yields NaN where x is not finite.
                 if sums.iter().flatten().any(|sum| sum.is_nan()) {
                     sums = [[T::ZERO; HACK]; LARGEST];
                     self.add::<B>(h, x, &mut sums, fill_marker::product);

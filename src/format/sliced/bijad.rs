@@ -8,13 +8,13 @@
 //!                      A  =  4 2 5 0   ||  3 6 1 0   ||  7 0 0 0
 //! ```
 //!
-//! The arrays are those of [`super::biell`], here for rows that go longest first over the whole
-//! matrix; so the rows of a warp are of nearly the same length, and only the first warps need
+//! The arrays are those of [`super::biell`], but rows are sorted by descending length over the
+//! whole matrix. So the rows of a warp have nearly the same length, and only the first warps need
 //! their later groups.
 //!
 //! Padding (`-`): column `u32::MAX` and value 0, read but not multiplied.
-//! Good for: a few very long rows, whose warps share their work evenly. Bad for: rows that lose the
-//! neighbours they share x with.
+//! Good for: a few very long rows, whose warps share their work evenly. Bad for: rows that share x
+//! with their neighbours, which sorting separates.
 
 use super::bisection::{self, Bisection};
 use super::sliced::Slices;

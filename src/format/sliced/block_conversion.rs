@@ -1,4 +1,4 @@
-//! Dense blocks on a GPU: the launch of a bhll product, and the conversion to it.
+//! Dense blocks on a GPU: the launch of a bhll product, and the conversion to bhll.
 
 use super::bhll::HACK;
 use super::gpu::launch::NULL;
@@ -27,7 +27,7 @@ pub(super) fn product(
     Launch::over("bhll", kernel, lanes as u64, 128, args)
 }
 
-/// Converts on a GPU, block rows in `sort` order: see [`super::Storage::build`].
+/// Converts on a GPU, with block rows in `sort` order: see [`super::Storage::build`].
 pub(super) fn build(
     builder: &mut dyn Builder,
     target: &Target<'_>,

@@ -7,15 +7,16 @@
 //!     | 2 . . 6 |      values  =  4 5 | 1 0   ||  0 2 | 0 6
 //! ```
 //!
-//! Within a hack, column by column. With `sort`, rows go longest first within windows of so many
-//! rows (or over all of them) and `rIdx` holds the row of the matrix that each stored row is.
-//! With `col=16`, a column is held as its distance from the first column of the hack, in 2 bytes;
-//! hacks that span more than 65,535 columns are refused. `sort=rcm` puts rows and columns in reverse
-//! Cuthill-McKee order, in the permuted basis alone. `tpr` threads share a row on a GPU, each
-//! taking every `tpr`-th entry; the arrays do not depend on it, and the host takes rows whole.
+//! Slots of a hack are stored column by column. With `sort`, rows are sorted by descending length
+//! within windows of that many rows (or over all rows), and `rIdx` holds the row of the matrix that
+//! each stored row is. With `col=16`, a column is stored as its distance from the first column of
+//! the hack, in 2 bytes; hacks that span more than 65,535 columns are refused. `sort=rcm` puts rows
+//! and columns in reverse Cuthill-McKee order, only in the permuted basis. `tpr` threads share a
+//! row on a GPU, each processing every `tpr`-th entry; the arrays do not depend on it, and the host
+//! processes whole rows.
 //!
 //! Padding (`-`): value 0 and the largest column index of 16 or 32 bits, which is no column. It
-//! ends a row, so that no row lengths are held, and is not multiplied; but it is read.
+//! ends a row, so that no row lengths are stored; it is read but not multiplied.
 //! Good for: most matrices, meshes above all. Bad for: row lengths that vary within each hack;
 //! sorting then helps where y may be written out of order and neighbours need not share x.
 
@@ -153,20 +154,22 @@ impl Storage for HllFormat {
     }
 }
 
-/// The kernel for hacks of so many rows, columns of so many bits and so many threads a row, without
-/// the precision; one thread loads the columns of rows ahead that have many of the `slots`.
+/// Name of the kernel without the precision, for hacks of `hack` rows, columns of `column_bits`
+/// bits and `threads` threads per row. With one thread per row and many `slots` per row, the kernel
+/// loads columns ahead.
 fn stem(hack: usize, column_bits: usize, threads: usize, [slots, rows]: [u64; 2]) -> String {
     let deep = if threads == 1 && slots > FLAT * rows { "_deep" } else { "" };
     format!("hll_{hack}_c{column_bits}_t{threads}{deep}")
 }
 
-/// Slots of a row that the kernel for short ones loads at a time.
+/// Slots of a row that the kernel for short rows loads at a time.
 const FLAT: u64 = 8;
 
-/// Whether rows and columns may be reordered by the graph: it pays where vectors stay in that order.
+/// Checks that a graph ordering may reorder rows and columns: it pays only where vectors stay in
+/// that order.
 ///
 /// # Errors
-/// [`Refusal`] in the original basis, for a matrix that is not square, or one too large.
+/// [`Refusal`] in the original basis, and for a matrix that is not square or is too large.
 fn check_reordering(structure: &Structure<'_>, target: &Target<'_>) -> Result<(), Refusal> {
     let (nrows, ncols) = (structure.pattern().nrows(), structure.pattern().ncols());
     if target.basis == Basis::Original {
@@ -174,7 +177,7 @@ fn check_reordering(structure: &Structure<'_>, target: &Target<'_>) -> Result<()
     }
     if nrows != ncols {
         return Err(Refusal::new(format!(
-            "reordering needs a square matrix, this one has {nrows} rows and {ncols} columns"
+            "reordering needs a square matrix; this one has {nrows} rows and {ncols} columns"
         )));
     }
     structure.check_patience()
@@ -193,7 +196,7 @@ fn width(params: &Params) -> Width {
     if params.int("col") == 16 { Width::Narrow } else { Width::Wide }
 }
 
-/// Hacks of the same number of rows, column by column.
+/// Hacks of a fixed number of rows, stored column by column.
 #[derive(Debug)]
 pub struct Hacks {
     size: usize,
@@ -203,7 +206,7 @@ pub struct Hacks {
 }
 
 impl Hacks {
-    /// Slots of all hacks, and rows with those that fill the last one up.
+    /// Slots of all hacks, and the number of rows including those that pad the last hack.
     fn slots_and_rows(&self) -> [u64; 2] {
         let hacks = self.offsets.len() - 1;
         [self.offsets.get(hacks) as u64, (hacks * self.size) as u64]

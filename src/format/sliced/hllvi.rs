@@ -1,4 +1,4 @@
-//! HLL-VI, HLL with indexed values: hacks of a matrix of few distinct values.
+//! HLL-VI, HLL with indexed values: hacks of a matrix with few distinct values.
 //!
 //! ```text
 //!     | 4 . 1 . |      hacks of 2 rows          hack 0                        hack 1
@@ -7,16 +7,16 @@
 //!     | 1 . . 4 |      values = 1 4
 //! ```
 //!
-//! Each distinct value is held once, and of each slot its number among them, in 8 bits; none where
-//! there is but one. With columns of 16 bits an entry takes 2 or 3 bytes, whatever the precision, where
-//! CSR takes 8 or 12. (Hacks have 32 rows; they have 2 above for the eye.) Rows are as in
-//! [`super::hll`], sorted or not, but four slots of a row lie side by side, so that a lane loads four
-//! columns, or numbers, at once; rows are padded to a multiple of four. A block of threads keeps the
-//! values in shared memory.
+//! Each distinct value is stored once, and each slot stores the 8-bit number of its value; the
+//! numbers are omitted where there is only one value. With columns of 16 bits an entry takes 2 or 3
+//! bytes in any precision, where CSR takes 8 or 12. (Hacks have 32 rows; the drawing shows 2.) Rows
+//! are sorted as in [`super::hll`], but four consecutive slots of a row are stored next to each
+//! other, so that a lane loads four columns, or four numbers, at once; rows are padded to a
+//! multiple of four. A block of threads keeps the values in shared memory.
 //!
-//! Padding (`-`): the largest column index of 16 or 32 bits; read, but not multiplied. New values must
-//! be alike where the values before were, otherwise they are refused.
-//! Good for: Laplacians, adjacency matrices of meshes, coefficients that are constant by parts. Bad for:
+//! Padding (`-`): the largest column index of 16 or 32 bits; read, but not multiplied. New values
+//! must be equal wherever the old values were equal; otherwise they are refused.
+//! Good for: Laplacians, adjacency matrices of meshes, piecewise constant coefficients. Bad for:
 //! rows of very different lengths. Refused where there are more than 256 distinct values.
 
 use super::gpu::launch::{Arrays, NULL};
@@ -147,12 +147,13 @@ fn width(params: &Params) -> Width {
     if params.int("col") == 16 { Width::Narrow } else { Width::Wide }
 }
 
-/// The kernel for columns of so many bits, and several distinct values or one, without the precision.
+/// Name of the kernel without the precision, for columns of `column_bits` bits and `several`
+/// distinct values or one.
 fn stem(column_bits: usize, several: bool) -> String {
     format!("hllvi_c{column_bits}{}", value_dictionary::suffix(several))
 }
 
-/// A matrix in hacks, with the number of the value of each slot.
+/// A matrix in hacks, with the number of each slot's value.
 #[derive(Debug)]
 pub struct HllviLayout<T> {
     sliced: Sliced<Quads>,
@@ -161,7 +162,7 @@ pub struct HllviLayout<T> {
 }
 
 impl<T: Scalar> HllviLayout<T> {
-    /// The distinct ones among these values of all entries.
+    /// The distinct values among the new values of all entries.
     fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
         let (rows, row_ptr) = (&self.sliced.rows, self.sliced.row_ptr());
         let places = |f: &mut dyn FnMut(usize, usize)| {
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn four_slots_of_a_row_lie_side_by_side() {
-        // Rows of 1 to 5 entries: the second run of the hack is the fifth entries' alone.
+        // Rows of 1 to 5 entries: the second run of the hack holds only the fifth entries.
         let row =
             |i: usize| (0..=i % 5).map(move |k| (i, (i + k) % 40, if k < 2 { 1.0 } else { 2.0 }));
         let csr: Csr<f64> =

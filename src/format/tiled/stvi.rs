@@ -1,4 +1,5 @@
-//! ST-CSR-VI, sorted-tile CSR with indexed values: sorted tiles of a matrix of few distinct values.
+//! ST-CSR-VI, sorted-tile CSR with indexed values: sorted tiles of a matrix with few distinct
+//! values.
 //!
 //! ```text
 //!     | 4 . 1 . |      tile = 4 entries         tiles, sorted    = 4 4 1 | 1 4
@@ -7,15 +8,15 @@
 //!     | 1 . . 4 |                               places in tile   = 0 2 1 | 0 1
 //! ```
 //!
-//! Each distinct value is held once, and of each entry its number among them, in 8 bits; none where
-//! there is but one, as in the adjacency matrix of a graph without weights. An entry then takes 2.6 to
-//! 5 bytes, whatever the precision, where CSR takes 8 or 12. The module `sorted` says how columns and
-//! places are held, [`super::stcsr`] how they are multiplied; a block of threads keeps the values in
-//! shared memory.
+//! Each distinct value is stored once, and each entry stores the 8-bit number of its value; the
+//! numbers are omitted where there is only one value, as in the adjacency matrix of a graph without
+//! weights. An entry then takes 2.6 to 5 bytes in any precision, where CSR takes 8 or 12. The
+//! module `sorted_tiles` documents how columns and places are stored, [`super::stcsr`] how products
+//! are computed; a block of threads keeps the values in shared memory.
 //!
-//! New values must be alike where the values before were, otherwise they are refused.
+//! New values must be equal wherever the old values were equal; otherwise they are refused.
 //! Good for: graphs, incidence and constraint matrices. Bad for: regular rows of few values, which
-//! hllvi holds in less. Refused where there are more than 256 distinct values.
+//! hllvi stores in fewer bytes. Refused where there are more than 256 distinct values.
 
 use super::gpu::launch::{Arrays, NULL};
 use super::sorted_tiles::gpu::{Plan, Sorted};
@@ -108,7 +109,8 @@ impl Storage for StviFormat {
     }
 }
 
-/// The launches of a product with these numbers, so many distinct values, and these.
+/// The launches of a product; `told` holds the numbers, the number of distinct values, and the
+/// values.
 fn launches(plan: &Plan, told: [Arg; 3], precision: Precision) -> Vec<Launch> {
     let [numbers, ..] = told;
     let suffix = value_dictionary::suffix(numbers != NULL);
@@ -116,7 +118,7 @@ fn launches(plan: &Plan, told: [Arg; 3], precision: Precision) -> Vec<Launch> {
     plan.launches("stvi", kernel, &told, precision)
 }
 
-/// A matrix in sorted tiles, with the number of the value of each slot.
+/// A matrix in sorted tiles, with the number of each slot's value.
 #[derive(Debug)]
 pub struct StviLayout<T> {
     tiles: SortedTiles,
@@ -125,7 +127,7 @@ pub struct StviLayout<T> {
 }
 
 impl<T: Scalar> StviLayout<T> {
-    /// The distinct ones among these values of all entries.
+    /// The distinct values among the new values of all entries.
     fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
         let row_of = |k| self.tiles.row_ptr().partition_point(|&start| start <= k) - 1;
         self.values.take(values, |f| self.tiles.over_slots(|slot, _, k| f(slot, k)), row_of)
@@ -188,7 +190,7 @@ mod tests {
     }
 
     fn matrix(values: &[f64]) -> Csr<f64> {
-        // The example of the module.
+        // The matrix drawn in the module's documentation.
         Csr::new(4, 4, vec![0, 2, 3, 3, 5], vec![0, 2, 1, 0, 3], values.to_vec()).expect("valid")
     }
 

@@ -1,4 +1,4 @@
-//! Matrices that have few distinct values.
+//! The distinct values of a matrix, where 8-bit numbers can index them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use rayon::prelude::*;
 use crate::scalar::ValuesOf;
 use crate::structure::{Detail, Structure, probes, spread};
 
-/// The most distinct values that numbers of 8 bits tell apart.
+/// The maximum number of distinct values: those that an 8-bit number can index.
 pub const FEW: usize = 256;
 
-/// Entries that a thread looks at in a row.
+/// Entries that a thread examines in one step.
 const CHUNK: usize = 1 << 14;
 
-/// Entries that an estimate looks at: so many neighbours in so many places.
+/// Sample of an estimate: `[places, entries in a row at each place]`.
 const SAMPLED: [usize; 2] = [256, 256];
 
-/// The distinct values of a matrix, at most [`FEW`]; told apart by their bits, so that 0.0 and -0.0
-/// are two. None is the NaN whose bits are all ones, which marks empty places where a GPU looks
-/// for them.
+/// The distinct values of a matrix, at most [`FEW`]. Values are compared by their bits, so 0.0 and
+/// -0.0 are two values. The NaN whose bits are all ones is never among them: it marks empty places
+/// in the hash table of a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FewValues {
-    /// Their bits, rising.
+    /// Bits of the values, in ascending order.
     pub bits: Vec<u64>,
-    /// An entry of each, by its number in the CSR arrays.
+    /// Position in the CSR arrays of one entry with each value.
     pub entries: Vec<usize>,
 }
 
 impl FewValues {
-    /// The values of `nnz` entries; `None` where they are not few.
+    /// Collects the values of `nnz` entries; `None` where there are more than [`FEW`].
     pub(super) fn of(values: ValuesOf<'_>, nnz: usize) -> Option<Self> {
         let chunks = (0..nnz.div_ceil(CHUNK)).into_par_iter();
         chunks
@@ -41,7 +41,7 @@ impl FewValues {
             })
     }
 
-    /// How many distinct values a sample of `nnz` entries has, evenly spread; `None` as in
+    /// Number of distinct values in an evenly spread sample of `nnz` entries; `None` as in
     /// [`FewValues::of`].
     pub(super) fn count_sampled(values: ValuesOf<'_>, nnz: usize) -> Option<usize> {
         let [places, each] = SAMPLED;
@@ -52,7 +52,7 @@ impl FewValues {
         Some(found.bits.len())
     }
 
-    /// With those of these entries too.
+    /// Adds the values of `entries`; `None` as in [`FewValues::of`].
     fn with(mut self, values: ValuesOf<'_>, entries: Range<usize>) -> Option<Self> {
         let mut last = None;
         for k in entries {
@@ -72,30 +72,30 @@ impl FewValues {
         Some(self)
     }
 
-    /// The number of the value of these bits; 0 where there is none.
+    /// The number of the value with these bits; 0 where there is none.
     pub fn number(&self, bits: u64) -> u8 {
         self.bits.binary_search(&bits).unwrap_or(0) as u8
     }
 }
 
 probes! {
-    /// The distinct values, if few.
+    /// The distinct values, if at most [`FEW`].
     DistinctValues() -> Option<Arc<FewValues>>;
-    /// The number of distinct values, if few.
+    /// The number of distinct values, if at most [`FEW`].
     ValueCount() -> Option<usize>;
 }
 
 impl Structure<'_> {
-    /// The distinct values, where they are few; `None` where they are not, or unknown. One pass over
-    /// the values, or less where they are many.
+    /// The distinct values; `None` where there are more than [`FEW`], or the values are unknown.
+    /// One pass over the values; it stops early where the limit is exceeded.
     pub fn few_values(&self) -> Option<Arc<FewValues>> {
         let values = self.values()?;
         let find = || FewValues::of(values, self.pattern().nnz()).map(Arc::new);
         self.memo().get(DistinctValues(), find)
     }
 
-    /// How many values [`Structure::few_values`] are; of a large matrix, where this structure is for
-    /// estimates, those of a sample of the entries.
+    /// The number of distinct values, `None` as in [`Structure::few_values`]. For a large matrix
+    /// whose structure serves estimates, the number is that of a sample of the entries.
     pub fn value_count(&self) -> Option<usize> {
         let values = self.values()?;
         self.memo().get(ValueCount(), || match self.detail() {

@@ -1,4 +1,4 @@
-//! Row blocks on a GPU: the launch of a product, and the conversion there.
+//! Row blocks swept by column on a GPU: the launch of a product, and the conversion.
 
 use super::plan::{GROUP, Shape};
 use super::{LANES, Long, STEP, WORDS};
@@ -7,11 +7,11 @@ use crate::format::{Arg, Builder, Built, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 use crate::structure::Sort;
 
-/// What the launch of a product takes.
+/// Arrays and sizes from which the launch of a product is made.
 pub(super) struct Plan {
     pub nrows: usize,
     pub blocks: usize,
-    /// The most sums of a block.
+    /// The maximum number of sums per block.
     pub sums: usize,
     /// Blocks, groups, long rows, bases, keys and values.
     pub arrays: [Arg; 6],
@@ -33,21 +33,21 @@ impl Plan {
     }
 }
 
-/// The most blocks that are dealt on a GPU.
+/// The maximum number of blocks that a GPU conversion distributes.
 const MOST_BLOCKS: usize = 4096;
 
-/// A group that has so small a part of what a block is to have is light: many of them are dealt by a
-/// table, not one by one.
+/// A group whose weight is at most this fraction of a block's share is light. Light groups are
+/// assigned to blocks through a table instead of one by one.
 const LIGHT: u64 = 64;
 
-/// Places of the table for each block.
+/// Places of the table per block.
 const PLACES: usize = 256;
 
 fn launch(kernel: impl Into<String>, threads: usize, args: Vec<Arg>) -> Launch {
     Launch::over("convert_sweep", kernel, threads as u64, 256, args)
 }
 
-/// So many blocks of `block` threads, with shared memory.
+/// A launch of `grid` blocks of `block` threads, with shared memory.
 fn blocks(kernel: &str, grid: usize, block: usize, shared_bytes: usize, args: Vec<Arg>) -> Launch {
     let (kernel, grid, block) = (kernel.to_string(), grid as u64, block as u32);
     let shared_bytes = shared_bytes as u32;
@@ -59,7 +59,8 @@ fn count(n: usize) -> Arg {
     Arg::U32(n as u32)
 }
 
-/// Numbers around the golden section of `n` go round it evenly; the first that meets all.
+/// Step width that visits all `n` places and spreads consecutive visits evenly: the first number
+/// from the golden section of `n` upward that is coprime to `n`.
 fn stride(n: usize) -> usize {
     let common = |mut a: usize, mut b: usize| {
         while b > 0 {
@@ -71,18 +72,18 @@ fn stride(n: usize) -> usize {
     (first.max(1)..).find(|&stride| common(stride, n) == 1).expect("n + 1 does")
 }
 
-/// Which rows are whose.
+/// Assignment of row groups to blocks.
 struct Dealt {
-    /// Groups, those of a block next to each other.
+    /// Groups, sorted by block.
     groups: Arg,
-    /// Where those of each block start.
+    /// Start of each block's groups.
     starts: Arg,
-    /// Rows of several sums.
+    /// Number of rows with several sums.
     longs: usize,
 }
 
 impl Dealt {
-    /// Deals groups of rows of these lengths.
+    /// Distributes groups of rows with these lengths over blocks.
     fn new(builder: &mut dyn Builder, shape: &Shape, rows: &Rows) -> Result<Self, Stop> {
         let longest = builder.read(rows.longest)? as usize;
         let n = shape.nrows.div_ceil(GROUP);
@@ -181,12 +182,13 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     ];
     builder.launch(&blocks("place_rows", shape.blocks, 256, 0, args))?;
     let sums = builder.read(most)? as usize;
-    // Few heavy rows beside very many light ones: the host finds places one by one.
+    // With few heavy rows and very many light ones, only the host, which places groups one by one,
+    // finds room for all sums.
     if sums > shape.most {
         return Err(Stop::OnHost);
     }
 
-    // Entries by block and column.
+    // Sort entries by block and column.
     let keys = builder.temporary(8 * nnz as u64)?;
     let [own, sorted] = [builder.temporary(4 * nnz as u64)?, builder.temporary(4 * nnz as u64)?];
     let column_bits = bits(ncols - 1);
@@ -197,7 +199,7 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     builder.launch(&launch(kernel, n * LANES, args))?;
     builder.sort_down(keys, own, sorted, nnz, column_bits + bits(shape.blocks - 1))?;
 
-    // Where pieces of columns start, in entries and in warps.
+    // Starts of the pieces of columns, in entries and in warps.
     let pieces = shape.blocks * shape.pieces;
     let firsts = builder.temporary(4 * (pieces as u64 + 1))?;
     let sizes = [Arg::U64(nnz as u64), count(ncols), count(shape.blocks), count(shape.pieces)];

@@ -1,5 +1,5 @@
-//! Row blocks swept by column: each block of threads sums rows of its own, entry by entry, in the
-//! order of their columns.
+//! Row blocks swept by column: each block of threads sums its own rows, entry by entry, in the
+//! order of the columns.
 //!
 //! ```text
 //!     | 4 . 1 . |      two blocks, one of rows 0 1 and one of rows 2 3
@@ -8,22 +8,23 @@
 //!     | 2 . . 6 |      columns = 0 1 2 | 0 3
 //! ```
 //!
-//! Blocks hold the sums of all their rows in shared memory, as many as fit for one block a
-//! processor, and go over their entries in steps of 1,024, a thread an entry. Sorted by column, as
-//! many entries as a processor has at all share what they load: with columns anywhere, lanes read
-//! neighbouring elements of x, a sector serves several of them, and all blocks pass over x at the
-//! same pace, so that it comes from memory once.
+//! Blocks hold the sums of all their rows in shared memory. There are as few blocks as memory
+//! allows, one per processor at a time, and each processes its entries in steps of 1,024, one
+//! thread per entry. Because all entries of a processor are sorted by column, they share loads even
+//! if columns are scattered: lanes read neighbouring elements of x, a sector serves several of
+//! them, and all blocks pass over x at the same pace, so that x comes from memory once.
 //!
-//! Rows are dealt in groups of four neighbours, the heaviest first, each to the block that has
-//! least; so blocks take equally long whatever the order of rows. Where two entries of a step go to one
-//! sum, the second changes places with an entry of the next step that goes to a sum that is free. One
-//! that finds none is *late*, added atomically when all others of some steps have been. Rows so long
-//! that this would be common get several sums, which are added up at the end.
+//! Rows are distributed in groups of four neighbours, the heaviest first, each to the block with
+//! the least work so far; so blocks take equally long for any order of rows. Where two entries of a
+//! step have the same sum, the second swaps places with an entry of the next step whose sum is
+//! free. An entry that finds no partner is *late*: it is added atomically after all other entries
+//! of some steps. Rows that are so long that this would be common get several sums, which are added
+//! up at the end.
 //!
-//! A slot holds a value and a key of 32 bits: 16 for its sum, one for late, 15 for its column, counted
-//! from the base of its warp, a multiple of 32,768. Padding: no sum; read, not added.
+//! A slot holds a value and a key of 32 bits: 16 for its sum, one for late, 15 for its column,
+//! counted from the base of its warp, a multiple of 32,768. Padding: no sum; read, not added.
 //! Good for: columns anywhere, graphs, meshes in random order. Bad for: rows whose neighbours share
-//! columns, which caches serve as well from any layout.
+//! columns, which caches serve equally well from any layout.
 
 mod gpu;
 mod plan;
@@ -46,22 +47,22 @@ use crate::structure::{Structure, inverse};
 #[derive(Debug)]
 pub struct SweepFormat;
 
-/// Entries of a step, and threads of a block.
+/// Entries per step, and threads per block.
 const STEP: usize = shared("SWEEP_STEP") as usize;
 
-/// Threads of a warp, whose columns are counted from one base.
+/// Threads of a warp, which share one base for their columns.
 const LANES: usize = 32;
 
-/// Columns that are counted from one base.
+/// Number of columns that are counted from one base.
 const REACH: u32 = shared("SWEEP_REACH") as u32;
 
-/// Marks a slot whose sum another slot of its step has too.
+/// Marks a slot whose sum another slot of its step also uses.
 const LATE: u32 = shared("SWEEP_LATE") as u32;
 
 /// The sum of a slot without an entry.
 const NO_SUM: u32 = shared("SWEEP_NO_SUM") as u32;
 
-/// Slots of the next step that an entry may change to, and how far they are apart.
+/// Number of slots in the next step that an entry may swap with, and the distance between them.
 const TRIES: usize = shared("SWEEP_TRIES") as usize;
 const SHIFT: usize = shared("SWEEP_SHIFT") as usize;
 
@@ -87,16 +88,17 @@ impl Storage for SweepFormat {
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let bytes = shape.bytes(shape.longs(structure), w);
-        // Of the last step of each block, and of the last warp of each piece of its columns, a half.
+        // On average half of the last step of each block is empty, and half of the last warp of
+        // each piece of its columns.
         let ends = shape.blocks * (STEP + shape.pieces * LANES) / 2;
         let unread = ((shape.steps * STEP) as u64).saturating_sub(nnz + ends as u64);
         let read = (shape.steps * STEP) as u64 - unread;
         let x_bytes = w * pattern.ncols() as u64;
-        // Blocks that follow others read x again, where no cache has kept it.
+        // Later waves of blocks read x again where no cache has kept it.
         let again =
             if 2 * x_bytes > target.device.cache_bytes { shape.waves as u64 - 1 } else { 0 };
         let sectors = structure.swept_sectors(shape.blocks, target.precision);
-        // What the longest row has more than a block is to have.
+        // Entries of the longest row beyond a block's average share.
         let over = structure.max_length().saturating_sub(pattern.nnz() / shape.blocks);
         Ok(Work {
             layout_bytes: bytes,
@@ -135,29 +137,29 @@ impl Storage for SweepFormat {
     }
 }
 
-/// A matrix of this structure.
+/// Dimensions of the matrix of this structure.
 fn matrix(structure: &Structure<'_>) -> Matrix {
     let pattern = structure.pattern();
     let (nrows, ncols, nnz) = (pattern.nrows(), pattern.ncols(), pattern.nnz());
     Matrix { nrows, ncols, nnz, wide: false }
 }
 
-/// What a block of threads does.
+/// Rows, steps and sums of a block of threads.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     first_step: u32,
     steps: u32,
     first_group: u32,
     groups: u32,
-    /// Rows of several sums.
+    /// Index of the first row with several sums; `longs` is their number.
     first_long: u32,
     longs: u32,
-    /// Sums in all, those of long rows after one for each row.
+    /// Total number of sums; those of long rows follow one sum per row.
     sums: u32,
 }
 
 impl Block {
-    /// As a GPU reads it.
+    /// The block's words in the order that kernels read.
     fn words(self) -> [u32; WORDS] {
         [
             self.first_step,
@@ -179,7 +181,8 @@ impl Block {
 /// Words of a [`Block`].
 const WORDS: usize = shared("SWEEP_BLOCK_WORDS") as usize;
 
-/// A row of several sums: its place in its block, the first of its further sums, and their number.
+/// A row with several sums: its place in its block, the first of its further sums, and their
+/// number.
 type Long = [u32; shared("SWEEP_LONG_WORDS") as usize];
 
 /// The arrays of a matrix whose row blocks are swept by column.
@@ -188,14 +191,14 @@ pub struct Sweep<T> {
     nrows: usize,
     ncols: usize,
     blocks: Vec<[u32; WORDS]>,
-    /// Groups of rows, those of a block next to each other.
+    /// Groups of rows, sorted by block.
     groups: Vec<u32>,
     longs: Vec<Long>,
     keys: Vec<u32>,
-    /// What the columns of each warp of slots are counted from.
+    /// Base column of each warp of slots.
     bases: Vec<u32>,
     values: Vec<T>,
-    /// Where each group is among those of all blocks.
+    /// Index in `groups` of each group.
     places: Vec<u32>,
     /// Bounds of the rows of the blocks, in that order.
     bounds: Vec<usize>,
@@ -203,7 +206,7 @@ pub struct Sweep<T> {
     stored: Scratch<T>,
 }
 
-/// The slots of one block, as they are filled.
+/// The slots of one block during conversion.
 struct Slots<T> {
     keys: Vec<u32>,
     bases: Vec<u32>,
@@ -213,7 +216,7 @@ struct Slots<T> {
 }
 
 impl<T: Scalar> Slots<T> {
-    /// Entries of these groups, by column.
+    /// Collects the entries of these groups, sorted by column.
     fn new(csr: CsrRef<'_, T>, shape: &Shape, groups: &[u32]) -> Self {
         let mut longs = Vec::new();
         let mut sums = (groups.len() * GROUP) as u32;
@@ -229,7 +232,7 @@ impl<T: Scalar> Slots<T> {
             }
             sums += own - 1;
         }
-        // Rows rise, so that entries of a column keep their order.
+        // Rows ascend and the sort is stable, so entries of a column keep their order.
         entries.par_sort_by_key(|&(column, ..)| column);
         let (keys, bases, values) = (Vec::new(), Vec::new(), Vec::new());
         let mut slots = Slots { keys, bases, values, longs, sums };
@@ -237,7 +240,7 @@ impl<T: Scalar> Slots<T> {
         slots
     }
 
-    /// Puts in columns, sums and values; each piece of the columns begins with a warp.
+    /// Writes columns, sums and values; each piece of the columns begins with a warp.
     fn fill(&mut self, entries: &[(u32, u32, T)]) {
         for piece in entries.chunk_by(|a, b| a.0 / REACH == b.0 / REACH) {
             self.keys.extend(piece.iter().map(|&(column, sum, _)| (sum << 16) | (column % REACH)));
@@ -250,11 +253,11 @@ impl<T: Scalar> Slots<T> {
         self.move_late();
     }
 
-    /// Entries of a step whose sum an earlier one of it has change places with entries of the next
-    /// step that suit, or are marked as late.
+    /// Resolves conflicts within a step: an entry whose sum an earlier entry of its step also has
+    /// swaps places with an entry of the next step where possible, and is marked as late otherwise.
     fn move_late(&mut self) {
         let sum = |key: u32| (key >> 16 != NO_SUM).then_some(key as usize >> 16);
-        // The step that each sum was taken in last.
+        // The last step in which each sum was used.
         let mut taken = vec![usize::MAX; self.sums as usize];
         for first in (0..self.keys.len()).step_by(STEP) {
             for slot in first..first + STEP {
@@ -287,7 +290,7 @@ impl<T: Scalar> Slots<T> {
     }
 }
 
-/// The rows of these groups, each with its place among them.
+/// The rows of these groups, each with its place in the block.
 fn rows_of(groups: &[u32], nrows: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
     groups.iter().zip(0..).flat_map(move |(&group, k)| {
         let first = group as usize * GROUP;
@@ -353,7 +356,7 @@ impl<T: Scalar> Sweep<T> {
         &self.groups[block.first_group as usize..][..block.groups as usize]
     }
 
-    /// The column of a slot; its sum and whether it is late are in the key.
+    /// The column of the entry in a slot.
     fn column(&self, slot: usize) -> u32 {
         self.bases[slot / LANES] + self.keys[slot] % REACH
     }
@@ -366,7 +369,7 @@ impl<T: Scalar> Sweep<T> {
         slots.filter(|slot| slot.1 != NO_SUM).map(|(slot, sum)| (slot, sum as usize))
     }
 
-    /// The sums of the rows of a block.
+    /// Computes the sums of the rows of a block.
     fn multiply(&self, block: Block, x: &[T], rows: &mut [T]) {
         self.sums.with(block.sums as usize, |sums| {
             sums.fill(T::ZERO);
@@ -382,7 +385,7 @@ impl<T: Scalar> Sweep<T> {
         });
     }
 
-    /// The entries of a block, by row and column.
+    /// The entries of a block, sorted by row and column.
     fn entries(&self, block: Block) -> Vec<Entry> {
         let groups = self.groups(block);
         let mut rows = vec![0; block.sums as usize];
@@ -421,7 +424,7 @@ impl<T: Scalar> Layout<T> for Sweep<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.stored.with(self.groups.len() * GROUP, |stored| {
             over_parts(&self.bounds, stored, &|part, rows| {
-                // Of the blocks that begin here only the last has rows.
+                // Of the blocks that begin here, only the last one has rows.
                 let block = self.bounds.partition_point(|&first| first <= part.start) - 1;
                 if !rows.is_empty() {
                     self.multiply(Block::of(self.blocks[block]), x, rows);

@@ -1,4 +1,4 @@
-//! Sorted tiles on a GPU: their conversion there, and the launches of a product.
+//! Sorted tiles on a GPU: the conversion, and the launches of a product.
 
 use super::{EACH, WARP, no_entries};
 use crate::format::csr_tiles::FoundTiles;
@@ -6,21 +6,21 @@ use crate::format::gpu::launch::NULL;
 use crate::format::{Arg, Builder, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 
-/// What the launches of a product take.
+/// Arrays and sizes from which the launches of a product are made.
 pub(in crate::format) struct Plan {
     pub tile: usize,
     pub tiles: u64,
     /// One of [`EXTRA`](super::EXTRA).
     pub extra: u32,
     pub splits: bool,
-    /// Tiles, ends, lasts, bases, the bits of columns with places, those besides, and those of wide
-    /// warps.
+    /// Tiles, ends, lasts, bases, low bits of columns with places, further bits of columns, and the
+    /// upper bits of wide warps.
     pub arrays: [Arg; 7],
 }
 
 impl Plan {
-    /// The launches of a product by this kernel of an image, which takes `values` between columns and
-    /// vectors.
+    /// The launches of a product with the kernel `kernel` of `image`, which takes `values` between
+    /// the columns and the vectors.
     pub fn launches(
         &self,
         image: &'static str,
@@ -42,7 +42,7 @@ impl Plan {
         launches
     }
 
-    /// Bytes of the buffers that a product needs besides.
+    /// Bytes of the scratch buffers that a product needs.
     pub fn scratch(&self, precision: Precision) -> Vec<u64> {
         vec![precision.bytes() as u64 * self.tiles]
     }
@@ -64,14 +64,14 @@ impl Plan {
 /// Tiles that a GPU has sorted.
 pub(in crate::format) struct Sorted {
     pub plan: Plan,
-    /// Values of the slots; null where they are not asked for.
+    /// Values of the slots; null where they are not requested.
     pub values: Arg,
-    /// Where tiles begin.
+    /// First entry of each tile.
     entries: Arg,
 }
 
 impl Sorted {
-    /// Sorts tiles of at most `tile` entries; `with_values` puts the values in their slots too.
+    /// Sorts tiles of at most `tile` entries; `with_values` also stores the values in their slots.
     pub fn new(
         builder: &mut dyn Builder,
         tile: usize,
@@ -103,7 +103,7 @@ impl Sorted {
         let kernel = format!("sort_tiles{tile}_{width}_{}", target.precision);
         builder.launch(&launch(kernel, threads, tile / EACH, args))?;
 
-        // How many bits columns take besides, and where those of wide warps go.
+        // Number of further bits of columns, and starts of the upper bits of wide warps.
         let counts = builder.temporary(4 * (count + 1))?;
         let extra = builder.number()?;
         let sizes = [Arg::U32(count as u32), Arg::U32(warps as u32)];
@@ -122,8 +122,8 @@ impl Sorted {
         Ok(Sorted { plan, values, entries: found.entries })
     }
 
-    /// A launch of the kernel of this stem, for the width of row pointers and the precision, over the
-    /// threads of a product: what it takes of tiles, then `rest`.
+    /// A launch over the threads of a product, with the kernel `stem` for the width of row pointers
+    /// and the precision. Its arguments describe the tiles, followed by `rest`.
     pub fn step(&self, stem: &str, matrix: Matrix, precision: Precision, rest: &[Arg]) -> Launch {
         let Plan { tiles, arrays: [.., low, _, _], .. } = self.plan;
         let sizes = [Arg::U64(matrix.nnz as u64), Arg::U32(tiles as u32)];
