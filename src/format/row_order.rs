@@ -65,7 +65,7 @@ pub(super) fn add_column<T: Scalar, C: Column>(
 
 /// The rows of a layout: their order, the basis of the vectors, and the parts that threads process.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct StoredRows {
     nrows: usize,
     ncols: usize,
     order: Option<Arc<[u32]>>,
@@ -75,7 +75,7 @@ pub(super) struct Rows {
     inverse: Vec<u32>,
 }
 
-impl Rows {
+impl StoredRows {
     /// Orders the rows by `sort`; inner bounds of parts are multiples of `slice` and of the sort
     /// window.
     pub fn new(structure: &Structure<'_>, sort: Sort, slice: usize, target: &Target<'_>) -> Self {
@@ -97,7 +97,7 @@ impl Rows {
             }
             _ => Vec::new(),
         };
-        Rows { nrows: pattern.nrows(), ncols: pattern.ncols(), order, basis, parts, inverse }
+        StoredRows { nrows: pattern.nrows(), ncols: pattern.ncols(), order, basis, parts, inverse }
     }
 
     /// Number of rows.
@@ -259,7 +259,7 @@ pub(super) fn basis(structure: &Structure<'_>, sort: Sort, target: &Target<'_>) 
 }
 
 /// Memory and work of a format's own arrays, without the row order.
-pub(super) struct Arrays {
+pub(super) struct ArrayCosts {
     /// Bytes held.
     pub layout_bytes: u64,
     /// Bytes that one product reads.
@@ -276,7 +276,7 @@ pub(super) fn work(
     target: &Target<'_>,
     sort: Sort,
     threads: usize,
-    arrays: Arrays,
+    arrays: ArrayCosts,
 ) -> Work {
     let pattern = structure.pattern();
     let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);

@@ -25,7 +25,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::gpu::launch::{Arrays, NULL};
-use super::partition::{Plan, Size, last, places};
+use super::partition::{EhybPlan, EhybSize, last, places};
 use super::row_order::{Column, WARP, add_column, allowed_slots};
 use super::{
     Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
@@ -71,7 +71,7 @@ impl Storage for EhybFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let size = Size::of(structure, params, target)?;
+        let size = EhybSize::of(structure, params, target)?;
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
@@ -118,7 +118,7 @@ impl Storage for EhybFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Ehyb<T>, Refusal> {
-        let plan = Plan::new(structure, params, target)?;
+        let plan = EhybPlan::new(structure, params, target)?;
         check_slots((last(&plan.near_ptr()) + last(&plan.far_ptr())) as u64, csr.nnz() as u64)?;
         Ok(Ehyb::new(csr, plan))
     }
@@ -137,17 +137,17 @@ fn check_slots(slots: u64, nnz: u64) -> Result<(), Refusal> {
 
 /// Slices of 32 rows, each as wide as its longest row, stored column by column.
 #[derive(Debug)]
-struct Slices<T, C> {
+struct PartSlices<T, C> {
     ptr: Offsets,
     columns: Vec<C>,
     values: Vec<T>,
 }
 
-impl<T: Scalar, C: Column> Slices<T, C> {
+impl<T: Scalar, C: Column> PartSlices<T, C> {
     fn new(ptr: &[usize]) -> Self {
         let slots = last(ptr);
         let (columns, values) = (vec![C::PADDING; slots], vec![T::ZERO; slots]);
-        Slices { ptr: Offsets::new(ptr), columns, values }
+        PartSlices { ptr: Offsets::new(ptr), columns, values }
     }
 
     /// Slots of row `r` of slice `s`.
@@ -190,8 +190,8 @@ pub struct Ehyb<T> {
     first_slices: Vec<u32>,
     pieces: Vec<u32>,
     order: Vec<u32>,
-    near: Slices<T, u16>,
-    far: Slices<T, u32>,
+    near: PartSlices<T, u16>,
+    far: PartSlices<T, u32>,
     /// yIdxER, in stored rows.
     far_rows: Vec<u32>,
     host: Host<T>,
@@ -215,7 +215,7 @@ struct Host<T> {
 }
 
 impl<T: Scalar> Host<T> {
-    fn new(plan: &Plan, near_ptr: &[usize], far_ptr: &[usize]) -> Self {
+    fn new(plan: &EhybPlan, near_ptr: &[usize], far_ptr: &[usize]) -> Self {
         let nrows = plan.near.len();
         let starts: Vec<usize> =
             plan.first_slices().iter().map(|&s| near_ptr[s as usize]).collect();
@@ -245,16 +245,16 @@ impl<T: Scalar> Host<T> {
 
 /// A slot of the in-part entries or of the ER part.
 #[derive(Clone, Copy)]
-enum Slot {
+enum EhybSlot {
     Near(usize),
     Far(usize),
 }
 
 impl<T: Scalar> Ehyb<T> {
-    fn new(csr: CsrRef<'_, T>, plan: Plan) -> Self {
+    fn new(csr: CsrRef<'_, T>, plan: EhybPlan) -> Self {
         let (near_ptr, far_ptr) = (plan.near_ptr(), plan.far_ptr());
-        let mut near = Slices::<T, u16>::new(&near_ptr);
-        let mut far = Slices::<T, u32>::new(&far_ptr);
+        let mut near = PartSlices::<T, u16>::new(&near_ptr);
+        let mut far = PartSlices::<T, u32>::new(&far_ptr);
         let old = |i: usize| plan.order.as_ref().map_or(i, |order| order[i] as usize);
         // Position of a column in the order in which pieces are counted, and in x.
         let place = |column: u32| plan.new.as_ref().map_or(column, |new| new[column as usize]);
@@ -326,7 +326,7 @@ impl<T: Scalar> Ehyb<T> {
 
     /// Calls `f(row, entries)` for every row with the column in the matrix and the slot of its
     /// entries, sorted by column.
-    fn for_rows(&self, mut f: impl FnMut(usize, &[(u32, Slot)])) {
+    fn for_rows(&self, mut f: impl FnMut(usize, &[(u32, EhybSlot)])) {
         let permuted = self.basis == Basis::Permuted;
         // Map columns back from the order in which pieces are counted, and from x.
         let reordered = permuted || self.gathers;
@@ -338,13 +338,13 @@ impl<T: Scalar> Ehyb<T> {
                     for slot in self.near.entries(s, r) {
                         let placed = self.pieces[p] + u32::from(self.near.columns[slot]);
                         let old = if reordered { self.order[placed as usize] } else { placed };
-                        entries.push((old, Slot::Near(slot)));
+                        entries.push((old, EhybSlot::Near(slot)));
                     }
                     if let Some(at) = self.host.far(i) {
                         for slot in self.far.entries(at / WARP, at % WARP) {
                             let at = self.far.columns[slot];
                             let old = if permuted { self.order[at as usize] } else { at };
-                            entries.push((old, Slot::Far(slot)));
+                            entries.push((old, EhybSlot::Far(slot)));
                         }
                     }
                     entries.sort_unstable_by_key(|entry| entry.0);
@@ -465,8 +465,8 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
         self.for_rows(|row, entries| {
             for (&(_, slot), &value) in entries.iter().zip(&values[row_ptr[row]..]) {
                 match slot {
-                    Slot::Near(slot) => near[slot] = value,
-                    Slot::Far(slot) => far[slot] = value,
+                    EhybSlot::Near(slot) => near[slot] = value,
+                    EhybSlot::Far(slot) => far[slot] = value,
                 }
             }
         });
@@ -481,8 +481,8 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
             for (at, &(column, slot)) in (row_ptr[row]..).zip(entries) {
                 columns[at] = column;
                 values[at] = match slot {
-                    Slot::Near(slot) => self.near.values[slot],
-                    Slot::Far(slot) => self.far.values[slot],
+                    EhybSlot::Near(slot) => self.near.values[slot],
+                    EhybSlot::Far(slot) => self.far.values[slot],
                 };
             }
         });

@@ -41,7 +41,7 @@ fn parts_of(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> 
 }
 
 /// Size of the layout.
-pub(super) struct Size {
+pub(super) struct EhybSize {
     pub parts: u64,
     /// Number of slices of in-part entries.
     pub slices: usize,
@@ -58,7 +58,7 @@ pub(super) struct Size {
     pub gathers: bool,
 }
 
-impl Size {
+impl EhybSize {
     /// The size that [`EhybPlan::new`] leads to; where the structure is for estimates, computed
     /// from a sample of the slices.
     pub fn of(
@@ -67,11 +67,11 @@ impl Size {
         target: &Target<'_>,
     ) -> Result<Self, Refusal> {
         if !structure.is_whole() && !params.is("part", "metis") {
-            return Ok(Size::of_sample(structure, params, target));
+            return Ok(EhybSize::of_sample(structure, params, target));
         }
-        let plan = Plan::new(structure, params, target)?;
+        let plan = EhybPlan::new(structure, params, target)?;
         let (near, far) = (last(&plan.near_ptr()) as u64, last(&plan.far_ptr()) as u64);
-        Ok(Size {
+        Ok(EhybSize {
             parts: plan.bounds.len() as u64 - 1,
             slices: plan.slices().count(),
             near,
@@ -133,7 +133,7 @@ impl Size {
         let scaled = |count: u64| (count as f64 / share) as u64;
         let nnz = pattern.nnz() as u64;
         let inside_share = inside as f64 / (inside + outside).max(1) as f64;
-        Size {
+        EhybSize {
             parts: parts as u64,
             slices: all,
             near: scaled(slots),
@@ -156,7 +156,7 @@ fn padded(lengths: &[u32], step: usize) -> u64 {
 }
 
 /// Placement of the entries of a matrix.
-pub(super) struct Plan {
+pub(super) struct EhybPlan {
     /// First stored row of each part, and the end.
     pub bounds: Vec<usize>,
     /// First column of each part's piece of x, and the end.
@@ -178,7 +178,7 @@ pub(super) struct Plan {
     pub far: Vec<u32>,
 }
 
-impl Plan {
+impl EhybPlan {
     pub fn new(
         structure: &Structure<'_>,
         params: &Params,
@@ -237,7 +237,7 @@ impl Plan {
         let far = far_rows.iter().map(|&i| outside(i)).collect();
         let permuted = basis == Basis::Permuted;
         let new = (permuted || metis).then(|| inverse(&order));
-        Ok(Plan {
+        Ok(EhybPlan {
             pieces,
             basis,
             new,
@@ -345,7 +345,7 @@ mod tests {
         };
         let plan = |text: &str| {
             let candidate: super::super::Candidate = text.parse().expect("a candidate");
-            Plan::new(&structure, &candidate.params, &target).expect("it suits")
+            EhybPlan::new(&structure, &candidate.params, &target).expect("it suits")
         };
         assert!(plan("ehyb:part=window").inside as f64 > 0.85 * csr.nnz() as f64);
         #[cfg(feature = "metis")]

@@ -14,7 +14,7 @@
 //! Good for: stencils on regular grids with fixed neighbours. Bad for: everything else; refused
 //! where there are more than three places per entry.
 
-use super::diagonals::{self, Diagonals};
+use super::diagonals::{self, DiagonalLayout};
 use super::{Params, Refusal, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -32,7 +32,7 @@ impl Storage for DiaFormat {
         on CUDA (2008), section 3.1";
     const SUITS: &'static str = "stencils with few, nearly full diagonals; bad for all else";
 
-    type Layout<T: Scalar> = Diagonals<T>;
+    type Layout<T: Scalar> = DiagonalLayout<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -47,8 +47,8 @@ impl Storage for DiaFormat {
         structure: &Structure<'_>,
         _params: &Params,
         _target: &Target<'_>,
-    ) -> Result<Diagonals<T>, Refusal> {
-        Diagonals::new(csr, structure, rows(structure))
+    ) -> Result<DiagonalLayout<T>, Refusal> {
+        DiagonalLayout::new(csr, structure, rows(structure))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::structure::Structure;
 
 /// The diagonals of each hack of rows; every diagonal has a place for each row of the hack.
 #[derive(Debug)]
-pub struct Diagonals<T> {
+pub struct DiagonalLayout<T> {
     nrows: usize,
     ncols: usize,
     /// Rows of a hack: an even number.
@@ -76,7 +76,7 @@ pub(super) fn work(
     })
 }
 
-impl<T: Scalar> Diagonals<T> {
+impl<T: Scalar> DiagonalLayout<T> {
     /// Converts with one pass to find the diagonals and one to place the entries, in parallel over
     /// hacks.
     ///
@@ -98,7 +98,7 @@ impl<T: Scalar> Diagonals<T> {
         let parts = par::split(csr.row_ptr(), hack.min(BLOCK), par::GRAIN);
         let hack_ptr = Offsets::new(&hack_ptr);
         let (nrows, ncols) = (csr.nrows(), csr.ncols());
-        let mut layout = Diagonals { nrows, ncols, hack, hack_ptr, offsets, values, parts };
+        let mut layout = DiagonalLayout { nrows, ncols, hack, hack_ptr, offsets, values, parts };
         layout.over_hacks(|rows, offsets, values| {
             values.fill(fill_marker::fill());
             for (r, row) in rows.enumerate() {
@@ -170,7 +170,7 @@ impl<T: Scalar> Diagonals<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for Diagonals<T> {
+impl<T: Scalar> Layout<T> for DiagonalLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         par::over_parts(&self.parts, y, &|part, y| {
             let mut buffer = [T::ZERO; BLOCK];

@@ -13,7 +13,7 @@
 //! Bad for: unstructured meshes and graphs; refused where there are more than three places per
 //! entry.
 
-use super::diagonals::{self, Diagonals};
+use super::diagonals::{self, DiagonalLayout};
 use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -44,7 +44,7 @@ impl Storage for HdiaFormat {
         host: &[Value::Int(32), Value::Int(256)],
     }];
 
-    type Layout<T: Scalar> = Diagonals<T>;
+    type Layout<T: Scalar> = DiagonalLayout<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -59,8 +59,8 @@ impl Storage for HdiaFormat {
         structure: &Structure<'_>,
         params: &Params,
         _target: &Target<'_>,
-    ) -> Result<Diagonals<T>, Refusal> {
-        Diagonals::new(csr, structure, params.int("hack"))
+    ) -> Result<DiagonalLayout<T>, Refusal> {
+        DiagonalLayout::new(csr, structure, params.int("hack"))
     }
 
     fn build(

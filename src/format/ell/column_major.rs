@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::gpu::launch::{Arrays, NULL};
-use super::row_order::{Column, Rows, WARP, add_column, full_columns};
+use super::row_order::{Column, StoredRows, WARP, add_column, full_columns};
 use super::{
     Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Stop, Target, bytes_of, gpu::convert,
 };
@@ -17,25 +17,25 @@ use crate::structure::{Sort, Structure};
 
 /// Starts of the columns, in slots.
 #[derive(Debug)]
-pub(super) enum Starts {
+pub(super) enum ColumnStarts {
     /// All columns have this many rows.
     Pitch(usize),
     /// One offset per column, and the end.
     List(Offsets),
 }
 
-impl Starts {
+impl ColumnStarts {
     fn get(&self, k: usize) -> usize {
         match self {
-            Starts::Pitch(rows) => k * rows,
-            Starts::List(offsets) => offsets.get(k),
+            ColumnStarts::Pitch(rows) => k * rows,
+            ColumnStarts::List(offsets) => offsets.get(k),
         }
     }
 
     fn bytes(&self) -> u64 {
         match self {
-            Starts::Pitch(_) => 0,
-            Starts::List(offsets) => offsets.bytes(),
+            ColumnStarts::Pitch(_) => 0,
+            ColumnStarts::List(offsets) => offsets.bytes(),
         }
     }
 
@@ -64,15 +64,15 @@ pub(super) fn jagged_starts(structure: &Structure<'_>, br: usize) -> Vec<usize> 
 
 /// The row lengths that a layout stores: none, one per row, or one per warp (its longest).
 #[derive(Debug)]
-pub(super) struct Lengths {
+pub(super) struct StoredLengths {
     rows_each: usize,
     list: Vec<u32>,
 }
 
-impl Lengths {
+impl StoredLengths {
     /// Stores no lengths: the padding column alone ends a row.
     pub fn none() -> Self {
-        Lengths { rows_each: 1, list: Vec::new() }
+        StoredLengths { rows_each: 1, list: Vec::new() }
     }
 
     /// Stores the length of every stored row.
@@ -82,14 +82,14 @@ impl Lengths {
             Sort::None => lengths.to_vec(),
             _ => structure.order(sort).iter().map(|&row| lengths[row as usize]).collect(),
         };
-        Lengths { rows_each: 1, list }
+        StoredLengths { rows_each: 1, list }
     }
 
     /// Stores the longest length of every warp of stored rows.
     pub fn of_warps(structure: &Structure<'_>, sort: Sort) -> Self {
         let offsets = structure.slice_offsets(WARP, sort);
         let list = offsets.windows(2).map(|w| ((w[1] - w[0]) / WARP as u64) as u32).collect();
-        Lengths { rows_each: WARP, list }
+        StoredLengths { rows_each: WARP, list }
     }
 
     /// True if the stored lengths show that row `i` has no entry `k`.
@@ -100,33 +100,33 @@ impl Lengths {
 
 /// The arrays of a layout stored column by column.
 #[derive(Debug)]
-pub struct Columns<T> {
-    rows: Rows,
+pub struct ColumnMajor<T> {
+    rows: StoredRows,
     /// GPU threads that share a row.
     threads: usize,
     width: usize,
-    starts: Starts,
-    lengths: Lengths,
+    starts: ColumnStarts,
+    lengths: StoredLengths,
     col_idx: Vec<u32>,
     values: Vec<T>,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar> Columns<T> {
+impl<T: Scalar> ColumnMajor<T> {
     /// Converts with one pass over columns and one over values, in parallel over parts of the rows.
     pub(super) fn new(
         csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         target: &Target<'_>,
         sort: Sort,
-        starts: Starts,
-        lengths: Lengths,
+        starts: ColumnStarts,
+        lengths: StoredLengths,
     ) -> Self {
-        let rows = Rows::new(structure, sort, WARP, target);
+        let rows = StoredRows::new(structure, sort, WARP, target);
         let width = structure.max_length();
         let slots = starts.get(width);
         let (mut col_idx, mut values) = (vec![0u32; slots], vec![T::ZERO; slots]);
-        let place = Place { rows: &rows, width, starts: &starts, row_ptr: csr.row_ptr() };
+        let place = SlotMap { rows: &rows, width, starts: &starts, row_ptr: csr.row_ptr() };
         match rows.relabelled() {
             Some(new) => {
                 place.fill(csr.col_idx(), &mut col_idx, u32::PADDING, |old| new[old as usize]);
@@ -135,12 +135,12 @@ impl<T: Scalar> Columns<T> {
         }
         place.fill(csr.values(), &mut values, T::ZERO, |value| value);
         let scratch = Scratch::default();
-        Columns { rows, threads: 1, width, starts, lengths, col_idx, values, scratch }
+        ColumnMajor { rows, threads: 1, width, starts, lengths, col_idx, values, scratch }
     }
 
     /// Sets the number of GPU threads per row.
     pub(super) fn with_threads(self, threads: usize) -> Self {
-        Columns { threads, ..self }
+        ColumnMajor { threads, ..self }
     }
 
     /// Entries of each stored row.
@@ -156,7 +156,7 @@ impl<T: Scalar> Columns<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for Columns<T> {
+impl<T: Scalar> Layout<T> for ColumnMajor<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
             let mut active = sums.len();
@@ -187,7 +187,7 @@ impl<T: Scalar> Layout<T> for Columns<T> {
     fn set_values(&mut self, values: &[T]) {
         let row_ptr = self.rows.row_ptr(&self.counts());
         let (rows, starts) = (&self.rows, &self.starts);
-        let place = Place { rows, width: self.width, starts, row_ptr: &row_ptr };
+        let place = SlotMap { rows, width: self.width, starts, row_ptr: &row_ptr };
         place.fill(values, &mut self.values, T::ZERO, |value| value);
     }
 
@@ -208,12 +208,12 @@ impl<T: Scalar> Layout<T> for Columns<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let (pitch, [narrow, wide]) = match &self.starts {
-            Starts::Pitch(rows) => (*rows, [NULL, NULL]),
-            Starts::List(offsets) => (0, arrays.add_offsets(offsets)),
+            ColumnStarts::Pitch(rows) => (*rows, [NULL, NULL]),
+            ColumnStarts::List(offsets) => (0, arrays.add_offsets(offsets)),
         };
         let lengths = Some(&self.lengths.list[..]).filter(|list| !list.is_empty());
         let values = arrays.add(&self.values);
-        let product = Product {
+        let product = ColumnsProduct {
             width: self.width,
             pitch,
             starts: [narrow, wide],
@@ -229,7 +229,7 @@ impl<T: Scalar> Layout<T> for Columns<T> {
 }
 
 /// Kernel arguments of a product on a GPU with columns that span all rows.
-struct Product {
+struct ColumnsProduct {
     width: usize,
     pitch: usize,
     starts: [Arg; 2],
@@ -240,7 +240,7 @@ struct Product {
     values: Arg,
 }
 
-impl Product {
+impl ColumnsProduct {
     fn launch(self, nrows: usize, threads: usize, precision: Precision) -> Launch {
         let mut args =
             vec![Arg::U32(nrows as u32), Arg::U32(self.width as u32), Arg::U64(self.pitch as u64)];
@@ -254,7 +254,7 @@ impl Product {
 }
 
 /// Shape of the columns of slots that a GPU fills.
-pub(super) enum Plan {
+pub(super) enum ColumnPlan {
     /// Every column has all rows, rounded up to a multiple of this number.
     Full(usize),
     /// Columns have as many rows as reach them, rounded up to a multiple of this number.
@@ -263,7 +263,7 @@ pub(super) enum Plan {
 
 /// The row lengths that the layout stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum KeptLengths {
     Nothing,
     Rows,
     Warps,
@@ -274,29 +274,29 @@ pub(super) fn build(
     builder: &mut dyn Builder,
     target: &Target<'_>,
     sort: Sort,
-    plan: Plan,
-    kept: Kept,
+    plan: ColumnPlan,
+    kept: KeptLengths,
     threads: usize,
 ) -> Result<Built, Stop> {
     let matrix = builder.matrix();
-    let rows = convert::Rows::new(builder, sort, target)?;
+    let rows = convert::GpuRows::new(builder, sort, target)?;
     let width = builder.read(rows.longest)? as usize;
     let (lengths, rows_each) = match kept {
-        Kept::Nothing => (NULL, 1),
-        Kept::Rows => (rows.sorted_lengths(builder)?, 1),
-        Kept::Warps => (rows.warp_lengths(builder)?, WARP),
+        KeptLengths::Nothing => (NULL, 1),
+        KeptLengths::Rows => (rows.sorted_lengths(builder)?, 1),
+        KeptLengths::Warps => (rows.warp_lengths(builder)?, WARP),
     };
     let (pitch, starts, total, stored) = match plan {
-        Plan::Full(multiple) => {
+        ColumnPlan::Full(multiple) => {
             let pitch = matrix.nrows.next_multiple_of(multiple);
             let total = full_columns(matrix.nnz, pitch, width)?;
             (pitch, [NULL, NULL], total, pitch)
         }
-        Plan::Jagged(br) => {
+        ColumnPlan::Jagged(br) => {
             let counts = builder.temporary(4 * (width as u64 + 1))?;
             let sorted = match kept {
-                Kept::Rows => lengths,
-                Kept::Nothing | Kept::Warps => rows.sorted_lengths(builder)?,
+                KeptLengths::Rows => lengths,
+                KeptLengths::Nothing | KeptLengths::Warps => rows.sorted_lengths(builder)?,
             };
             let args = vec![Arg::U32(matrix.nrows as u32), Arg::U32(br as u32), sorted, counts];
             builder.launch(&convert::step("jagged_counts".to_string(), matrix.nrows, args))?;
@@ -308,7 +308,7 @@ pub(super) fn build(
     target.check_bytes(total * (4 + value_bytes))?;
     let columns = builder.array(4 * total)?;
     let values = builder.array(total * value_bytes)?;
-    let slots = convert::Slots {
+    let slots = convert::SlotFill {
         slice: 0,
         run: 1,
         stored,
@@ -321,21 +321,22 @@ pub(super) fn build(
     };
     let update = slots.fill(builder, &rows, target)?;
     let scatter = rows.scatter;
-    let product = Product { width, pitch, starts, lengths, rows_each, scatter, columns, values };
+    let product =
+        ColumnsProduct { width, pitch, starts, lengths, rows_each, scatter, columns, values };
     let launch = product.launch(matrix.nrows, threads, target.precision);
     let order = rows.basis_order();
     Ok(Built { launches: vec![launch], update, order, ..Built::default() })
 }
 
 /// Maps the entries of a CSR matrix to their slots.
-struct Place<'a> {
-    rows: &'a Rows,
+struct SlotMap<'a> {
+    rows: &'a StoredRows,
     width: usize,
-    starts: &'a Starts,
+    starts: &'a ColumnStarts,
     row_ptr: &'a [usize],
 }
 
-impl Place<'_> {
+impl SlotMap<'_> {
     /// Writes `map(entry)` of every entry of `source` to its slot, and `padding` to all other
     /// slots.
     fn fill<S: Copy + Sync, E: Copy + Send + Sync>(

@@ -12,8 +12,10 @@
 //! Good for: rows of nearly the same length. Bad for: a few long rows, each of which lengthens all
 //! others; refused where there are more than three slots per entry.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
-use super::row_order::{self, Arrays, WARP};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
+};
+use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -31,7 +33,7 @@ impl Storage for EllFormat {
         section 3.2";
     const SUITS: &'static str = "rows of nearly the same length; bad where few rows are long";
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -41,7 +43,7 @@ impl Storage for EllFormat {
         let (nrows, width) = (structure.pattern().nrows(), structure.max_length());
         let slots = row_order::full_columns(structure.pattern().nnz(), nrows, width)?;
         let bytes = slots * (4 + target.precision.bytes() as u64);
-        let arrays = Arrays {
+        let arrays = ArrayCosts {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: slots,
@@ -55,9 +57,9 @@ impl Storage for EllFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
-        let starts = Starts::Pitch(csr.nrows());
-        Ok(Columns::new(csr, structure, target, Sort::None, starts, Lengths::none()))
+    ) -> Result<ColumnMajor<T>, Refusal> {
+        let starts = ColumnStarts::Pitch(csr.nrows());
+        Ok(ColumnMajor::new(csr, structure, target, Sort::None, starts, StoredLengths::none()))
     }
 
     fn build(
@@ -65,6 +67,13 @@ impl Storage for EllFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
-        column_major::build(builder, target, Sort::None, Plan::Full(1), Kept::Nothing, 1)
+        column_major::build(
+            builder,
+            target,
+            Sort::None,
+            ColumnPlan::Full(1),
+            KeptLengths::Nothing,
+            1,
+        )
     }
 }

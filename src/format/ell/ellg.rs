@@ -15,7 +15,9 @@
 //! to fill the device. Bad for: memory, which equals that of ELLPACK; refused where there are more
 //! than three slots per entry.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
+};
 use super::ellr::padded_work;
 use super::row_order::WARP;
 use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
@@ -42,7 +44,7 @@ impl Storage for EllgFormat {
         host: &[Value::Int(1)],
     }];
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -58,10 +60,10 @@ impl Storage for EllgFormat {
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
-        let starts = Starts::Pitch(csr.nrows().next_multiple_of(WARP));
-        let lengths = Lengths::of_rows(structure, Sort::None);
-        let columns = Columns::new(csr, structure, target, Sort::None, starts, lengths);
+    ) -> Result<ColumnMajor<T>, Refusal> {
+        let starts = ColumnStarts::Pitch(csr.nrows().next_multiple_of(WARP));
+        let lengths = StoredLengths::of_rows(structure, Sort::None);
+        let columns = ColumnMajor::new(csr, structure, target, Sort::None, starts, lengths);
         Ok(columns.with_threads(params.int("tpr")))
     }
 
@@ -74,8 +76,8 @@ impl Storage for EllgFormat {
             builder,
             target,
             Sort::None,
-            Plan::Full(WARP),
-            Kept::Rows,
+            ColumnPlan::Full(WARP),
+            KeptLengths::Rows,
             params.int("tpr"),
         )
     }

@@ -13,8 +13,10 @@
 //! Good for: rows of nearly the same length within a warp. Bad for: memory, which equals that of
 //! ELLPACK; refused where there are more than three slots per entry.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
-use super::row_order::{self, Arrays, WARP};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
+};
+use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -32,7 +34,7 @@ impl Storage for EllrFormat {
     const SUITS: &'static str = "neighbouring rows of about the same length; bad where few rows \
         are long";
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -48,10 +50,10 @@ impl Storage for EllrFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
-        let starts = Starts::Pitch(csr.nrows());
-        let lengths = Lengths::of_rows(structure, Sort::None);
-        Ok(Columns::new(csr, structure, target, Sort::None, starts, lengths))
+    ) -> Result<ColumnMajor<T>, Refusal> {
+        let starts = ColumnStarts::Pitch(csr.nrows());
+        let lengths = StoredLengths::of_rows(structure, Sort::None);
+        Ok(ColumnMajor::new(csr, structure, target, Sort::None, starts, lengths))
     }
 
     fn build(
@@ -59,7 +61,7 @@ impl Storage for EllrFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
-        column_major::build(builder, target, Sort::None, Plan::Full(1), Kept::Rows, 1)
+        column_major::build(builder, target, Sort::None, ColumnPlan::Full(1), KeptLengths::Rows, 1)
     }
 }
 
@@ -73,7 +75,7 @@ pub(super) fn padded_work(
     let pattern = structure.pattern();
     let slots = row_order::full_columns(pattern.nnz(), pitch, structure.max_length())?;
     let length_bytes = 4 * pattern.nrows() as u64;
-    let arrays = Arrays {
+    let arrays = ArrayCosts {
         layout_bytes: slots * (4 + target.precision.bytes() as u64) + length_bytes,
         stream_bytes: row_order::sector_bytes(structure, target, Sort::None) + length_bytes,
         entries: pattern.nnz() as u64,

@@ -12,7 +12,7 @@
 //! Good for: rows of nearly the same length except for some long ones. Bad for: row lengths without
 //! a common size, where most entries are stored as coordinates.
 
-use super::column_major::{Columns, Lengths, Starts};
+use super::column_major::{ColumnMajor, ColumnStarts, StoredLengths};
 use super::coo::CooLayout;
 use super::row_order::{self, WARP};
 use super::{Layout, OnDevice, Params, Refusal, Storage, Target, Work};
@@ -77,9 +77,16 @@ impl Storage for HybFormat {
         let width = width(structure);
         let (head, tail) = split(csr, width);
         let head_structure = Structure::new(head.pattern());
-        let starts = Starts::Pitch(csr.nrows());
+        let starts = ColumnStarts::Pitch(csr.nrows());
         let sort = Sort::None;
-        let ell = Columns::new(head.as_ref(), &head_structure, target, sort, starts, Lengths::none());
+        let ell = ColumnMajor::new(
+            head.as_ref(),
+            &head_structure,
+            target,
+            sort,
+            starts,
+            StoredLengths::none(),
+        );
         Ok(HybLayout { ell, coo: CooLayout::new(tail.as_ref()) })
     }
 }
@@ -112,7 +119,7 @@ fn split<T: Scalar>(csr: CsrRef<'_, T>, width: usize) -> (Csr<T>, Csr<T>) {
 /// The ELLPACK part and the coordinates part of a matrix.
 #[derive(Debug)]
 pub struct HybLayout<T> {
-    ell: Columns<T>,
+    ell: ColumnMajor<T>,
     coo: CooLayout<T>,
 }
 

@@ -16,8 +16,10 @@
 //! same rows without that padding), and rows that share x with their neighbours, which sorting
 //! separates.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
-use super::row_order::{self, Arrays, WARP};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
+};
+use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -35,7 +37,7 @@ impl Storage for PellrFormat {
     const SUITS: &'static str = "row lengths that vary between neighbours without a long tail; \
         bad where few rows are long";
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -48,7 +50,7 @@ impl Storage for PellrFormat {
         let entry_bytes = 4 + target.precision.bytes() as u64;
         let length_bytes = 4 * nrows.div_ceil(WARP) as u64;
         let read = structure.slots(WARP, Sort::All);
-        let arrays = Arrays {
+        let arrays = ArrayCosts {
             layout_bytes: slots * entry_bytes + length_bytes,
             stream_bytes: read * entry_bytes + length_bytes,
             entries: read,
@@ -62,10 +64,10 @@ impl Storage for PellrFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
-        let starts = Starts::Pitch(csr.nrows());
-        let lengths = Lengths::of_warps(structure, Sort::All);
-        Ok(Columns::new(csr, structure, target, Sort::All, starts, lengths))
+    ) -> Result<ColumnMajor<T>, Refusal> {
+        let starts = ColumnStarts::Pitch(csr.nrows());
+        let lengths = StoredLengths::of_warps(structure, Sort::All);
+        Ok(ColumnMajor::new(csr, structure, target, Sort::All, starts, lengths))
     }
 
     fn build(
@@ -73,6 +75,6 @@ impl Storage for PellrFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
-        column_major::build(builder, target, Sort::All, Plan::Full(1), Kept::Warps, 1)
+        column_major::build(builder, target, Sort::All, ColumnPlan::Full(1), KeptLengths::Warps, 1)
     }
 }

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::structure::Sort;
 
 /// The result of one step of a conversion.
-type Step<T> = std::result::Result<T, Error>;
+type StepResult<T> = std::result::Result<T, Error>;
 
 /// Executes the steps of a conversion on a GPU.
 pub trait Builder {
@@ -22,7 +22,7 @@ pub trait Builder {
     ///
     /// # Errors
     /// [`Error::Device`] where memory does not suffice.
-    fn array(&mut self, bytes: u64) -> Step<Arg>;
+    fn array(&mut self, bytes: u64) -> StepResult<Arg>;
 
     /// Shrinks an array of the layout to its first `bytes` bytes, once the size needed is known.
     fn trim(&mut self, array: Arg, bytes: u64);
@@ -31,31 +31,31 @@ pub trait Builder {
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn zeros(&mut self, bytes: u64) -> Step<Arg>;
+    fn zeros(&mut self, bytes: u64) -> StepResult<Arg>;
 
     /// Allocates an uninitialised array that is freed after the conversion.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn temporary(&mut self, bytes: u64) -> Step<Arg>;
+    fn temporary(&mut self, bytes: u64) -> StepResult<Arg>;
 
     /// Allocates an array that is filled with zeros and freed after the conversion.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn temporary_zeros(&mut self, bytes: u64) -> Step<Arg>;
+    fn temporary_zeros(&mut self, bytes: u64) -> StepResult<Arg>;
 
     /// Allocates a 32-bit number, initially 0, that kernels write and [`Builder::read`] reads.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn number(&mut self) -> Step<Arg>;
+    fn number(&mut self) -> StepResult<Arg>;
 
     /// Queues a kernel launch.
     ///
     /// # Errors
     /// [`Error::Device`] where the launch fails.
-    fn launch(&mut self, launch: &Launch) -> Step<()>;
+    fn launch(&mut self, launch: &Launch) -> StepResult<()>;
 
     /// Computes the start of each of `n` runs, where run `i` has `each * counts[i]` slots. The
     /// offsets are an array of the layout: 32-bit where the last one fits, otherwise 64-bit; the
@@ -63,27 +63,34 @@ pub trait Builder {
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Step<Starts>;
+    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> StepResult<Starts>;
 
     /// As [`Builder::starts`], with offsets that are freed after the conversion.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> Step<Starts>;
+    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> StepResult<Starts>;
 
     /// Sorts `rows` into `sorted` by descending 64-bit `keys`, of which only the low `bits` count.
     /// The sort is stable.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn sort_down(&mut self, keys: Arg, rows: Arg, sorted: Arg, n: usize, bits: u32) -> Step<()>;
+    fn sort_down(
+        &mut self,
+        keys: Arg,
+        rows: Arg,
+        sorted: Arg,
+        n: usize,
+        bits: u32,
+    ) -> StepResult<()>;
 
     /// Reads a number that kernels wrote. Synchronises only if a kernel that may write it was
     /// queued since the last read or the last computation of offsets.
     ///
     /// # Errors
     /// [`Error::Device`] where a kernel faulted.
-    fn read(&mut self, number: Arg) -> Step<u32>;
+    fn read(&mut self, number: Arg) -> StepResult<u32>;
 }
 
 /// The CSR matrix that is converted.
@@ -193,7 +200,7 @@ pub(in crate::format) fn step(kernel: String, threads: usize, args: Vec<Arg>) ->
 }
 
 /// The rows of a matrix on a GPU in the order of a layout.
-pub(in crate::format) struct Rows {
+pub(in crate::format) struct GpuRows {
     /// Entries of each row of the matrix.
     pub lengths: Arg,
     /// The length of the longest row.
@@ -207,7 +214,7 @@ pub(in crate::format) struct Rows {
     basis: Basis,
 }
 
-impl Rows {
+impl GpuRows {
     /// Computes row lengths and order.
     pub fn new(builder: &mut dyn Builder, sort: Sort, target: &Target<'_>) -> Result<Self, Stop> {
         let matrix = builder.matrix();
@@ -218,7 +225,7 @@ impl Rows {
         let kernel = format!("lengths_{}", matrix.offset_name());
         builder.launch(&step(kernel, n, vec![count, Arg::RowPtr, lengths, longest]))?;
         let (order, scatter, relabel, basis) = (NULL, NULL, NULL, Basis::Original);
-        let mut rows = Rows { lengths, longest, order, scatter, relabel, basis };
+        let mut rows = GpuRows { lengths, longest, order, scatter, relabel, basis };
         let window = match sort {
             Sort::None => return Ok(rows),
             Sort::Window(window) => window.min(n).max(1),
@@ -278,8 +285,8 @@ pub(in crate::format) fn slice_widths(
 }
 
 /// Rows of a matrix on a GPU in hacks, each padded to its longest row.
-pub(in crate::format) struct Hacks {
-    pub rows: Rows,
+pub(in crate::format) struct GpuHacks {
+    pub rows: GpuRows,
     hack: usize,
     /// Number of consecutive entries of a row that are stored next to each other.
     run: u32,
@@ -290,7 +297,7 @@ pub(in crate::format) struct Hacks {
     pub column_bits: u64,
 }
 
-impl Hacks {
+impl GpuHacks {
     /// Computes the starts of hacks of `hack` rows in `sort` order, with runs of `run` slots of a
     /// row, and the first column of each hack where columns are `narrow`.
     pub fn new(
@@ -301,7 +308,7 @@ impl Hacks {
         target: &Target<'_>,
     ) -> Result<Self, Stop> {
         let matrix = builder.matrix();
-        let rows = Rows::new(builder, sort, target)?;
+        let rows = GpuRows::new(builder, sort, target)?;
         let hacks = matrix.nrows.div_ceil(hack);
         let sizes = [matrix.nrows, hack, hacks];
         let counts = builder.temporary(4 * (hacks as u64 + 1))?;
@@ -321,12 +328,12 @@ impl Hacks {
         let starts = builder.starts(counts, hack, hacks + 1)?;
         check_span(builder.read(widest)? as usize)?;
         let (run, stored) = (run as u32, hacks * hack);
-        Ok(Hacks { rows, hack, run, stored, starts, base, column_bits })
+        Ok(GpuHacks { rows, hack, run, stored, starts, base, column_bits })
     }
 
     /// The target of [`SlotFill::fill`] for these hacks.
-    pub fn slots(&self, columns: Arg, values: Arg) -> Slots {
-        Slots {
+    pub fn slots(&self, columns: Arg, values: Arg) -> SlotFill {
+        SlotFill {
             slice: self.hack,
             run: self.run,
             stored: self.stored,
@@ -381,7 +388,7 @@ const FILLED_IN_PART: usize = 8;
 const MOST_PARTS: usize = 64;
 
 /// Target slots of the entries; the kernel `fill` documents the fields.
-pub(in crate::format) struct Slots {
+pub(in crate::format) struct SlotFill {
     /// Rows per slice; 0 where columns span all rows.
     pub slice: usize,
     /// Number of consecutive entries of a row stored next to each other in a slice, a power of two.
@@ -401,12 +408,12 @@ pub(in crate::format) struct Slots {
     pub values: Arg,
 }
 
-impl Slots {
+impl SlotFill {
     /// Fills columns and values; returns the launches that refill the values.
     pub fn fill(
         self,
         builder: &mut dyn Builder,
-        rows: &Rows,
+        rows: &GpuRows,
         target: &Target<'_>,
     ) -> Result<Vec<Launch>, Stop> {
         let all = [rows.relabel, self.columns, Arg::Values];
@@ -420,7 +427,7 @@ impl Slots {
     pub fn fill_bytes(
         self,
         builder: &mut dyn Builder,
-        rows: &Rows,
+        rows: &GpuRows,
         bytes: Arg,
     ) -> Result<(), Stop> {
         for launch in self.launches(builder, rows, "u8", [NULL, NULL, bytes])? {
@@ -434,7 +441,7 @@ impl Slots {
     fn launches(
         &self,
         builder: &mut dyn Builder,
-        rows: &Rows,
+        rows: &GpuRows,
         value_type: impl std::fmt::Display,
         [relabel, columns, from]: [Arg; 3],
     ) -> Result<Vec<Launch>, Stop> {

@@ -25,7 +25,7 @@ use rayon::prelude::*;
 use super::block_conversion;
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{self, Column, WARP};
-use super::sliced::{Product, check_spans};
+use super::sliced::{SliceProduct, check_spans};
 use super::{
     Basis, Builder, Built, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, fill_marker, store,
@@ -77,7 +77,7 @@ impl Storage for BhllFormat {
         },
     ];
 
-    type Layout<T: Scalar> = Blocked<T>;
+    type Layout<T: Scalar> = BhllLayout<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -95,7 +95,7 @@ impl Storage for BhllFormat {
                 100.0 * full
             )));
         }
-        let plan = Plan::new(structure, params, target);
+        let plan = BlockPlan::new(structure, params, target);
         let some = structure.some_blocks(b);
         let block_structure = Structure::new(some.blocks.pattern());
         let slots = (some.scale * block_structure.slots(HACK, plan.sort) as f64) as u64;
@@ -142,8 +142,12 @@ impl Storage for BhllFormat {
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Blocked<T>, Refusal> {
-        Blocked::new(csr, &structure.blocks(params.int("b")), &Plan::new(structure, params, target))
+    ) -> Result<BhllLayout<T>, Refusal> {
+        BhllLayout::new(
+            csr,
+            &structure.blocks(params.int("b")),
+            &BlockPlan::new(structure, params, target),
+        )
     }
 
     fn build(
@@ -184,20 +188,20 @@ fn movable(nrows: usize, ncols: usize, b: usize, sort: Sort) -> bool {
 }
 
 /// Parameters of the conversion of a matrix to blocks.
-struct Plan {
+struct BlockPlan {
     b: usize,
     sort: Sort,
     basis: Basis,
     narrow: bool,
 }
 
-impl Plan {
+impl BlockPlan {
     fn new(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> Self {
         let pattern = structure.pattern();
         let b = params.int("b");
         let sort = sort(params);
         let movable = movable(pattern.nrows(), pattern.ncols(), b, sort);
-        Plan {
+        BlockPlan {
             b,
             sort,
             basis: if movable { target.basis } else { Basis::Original },
@@ -224,7 +228,7 @@ impl Plan {
 
 /// The blocks of a matrix, stored hack by hack.
 #[derive(Debug)]
-pub struct Blocked<T> {
+pub struct BhllLayout<T> {
     nrows: usize,
     ncols: usize,
     b: usize,
@@ -233,7 +237,7 @@ pub struct Blocked<T> {
     columns: BlockColumns,
     /// Element `e` of the block of lane `l` in slot `s` is at `(s * b * b + e) * HACK + l`.
     values: Vec<T>,
-    order: Order,
+    order: BlockRowOrder,
     /// Bounds, in hacks, of the parts that threads process.
     parts: Vec<usize>,
 }
@@ -246,7 +250,7 @@ enum BlockColumns {
 
 /// Order of the stored block rows.
 #[derive(Debug)]
-enum Order {
+enum BlockRowOrder {
     /// In the matrix's own order.
     Own,
     /// Block row of the matrix that each stored block row is.
@@ -255,8 +259,8 @@ enum Order {
     Rows(Vec<u32>),
 }
 
-impl<T: Scalar> Blocked<T> {
-    fn new(csr: CsrRef<'_, T>, blocks: &Blocks, plan: &Plan) -> Result<Self, Refusal> {
+impl<T: Scalar> BhllLayout<T> {
+    fn new(csr: CsrRef<'_, T>, blocks: &Blocks, plan: &BlockPlan) -> Result<Self, Refusal> {
         let blocks = Structure::new(blocks.pattern());
         let b = plan.b;
         let block_order = (plan.sort != Sort::None).then(|| blocks.order(plan.sort));
@@ -321,15 +325,15 @@ impl<T: Scalar> Blocked<T> {
             },
         );
         let order = match (plan.basis, block_order) {
-            (_, None) => Order::Own,
-            (Basis::Original, Some(order)) => Order::Blocks(order),
+            (_, None) => BlockRowOrder::Own,
+            (Basis::Original, Some(order)) => BlockRowOrder::Blocks(order),
             (Basis::Permuted, Some(order)) => {
                 let rows = order.iter().flat_map(|&i| (0..b as u32).map(move |p| i * b as u32 + p));
-                Order::Rows(rows.collect())
+                BlockRowOrder::Rows(rows.collect())
             }
         };
         let (nrows, ncols) = (csr.nrows(), csr.ncols());
-        Ok(Blocked {
+        Ok(BhllLayout {
             nrows,
             ncols,
             b,
@@ -344,24 +348,24 @@ impl<T: Scalar> Blocked<T> {
     /// The block row of y that stored block row `i` contributes to.
     fn target(&self, i: usize) -> usize {
         match &self.order {
-            Order::Blocks(order) => order[i] as usize,
-            Order::Own | Order::Rows(_) => i,
+            BlockRowOrder::Blocks(order) => order[i] as usize,
+            BlockRowOrder::Own | BlockRowOrder::Rows(_) => i,
         }
     }
 
     /// The row of the matrix that corresponds to row `row` of y.
     fn old(&self, row: usize) -> usize {
         match &self.order {
-            Order::Rows(order) => order[row] as usize,
-            Order::Own | Order::Blocks(_) => row,
+            BlockRowOrder::Rows(order) => order[row] as usize,
+            BlockRowOrder::Own | BlockRowOrder::Blocks(_) => row,
         }
     }
 
     /// The column of the matrix that corresponds to column `column` of x.
     fn old_column(&self, column: u32) -> u32 {
         match &self.order {
-            Order::Rows(order) => order[column as usize],
-            Order::Own | Order::Blocks(_) => column,
+            BlockRowOrder::Rows(order) => order[column as usize],
+            BlockRowOrder::Own | BlockRowOrder::Blocks(_) => column,
         }
     }
 
@@ -465,7 +469,7 @@ impl<T: Scalar> Blocked<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for Blocked<T> {
+impl<T: Scalar> Layout<T> for BhllLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         match self.b {
             2 => self.product::<2>(alpha, x, beta, y),
@@ -482,9 +486,9 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
             BlockColumns::Narrow { base, offset } => bytes_of(base) + bytes_of(offset),
         };
         let order = match &self.order {
-            Order::Own => 0,
-            Order::Blocks(order) => bytes_of(order),
-            Order::Rows(order) => bytes_of(order),
+            BlockRowOrder::Own => 0,
+            BlockRowOrder::Blocks(order) => bytes_of(order),
+            BlockRowOrder::Rows(order) => bytes_of(order),
         };
         self.hack_ptr.bytes() + columns + bytes_of(&self.values) + order
     }
@@ -536,8 +540,8 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
 
     fn order(&self) -> Option<&[u32]> {
         match &self.order {
-            Order::Rows(order) => Some(order),
-            Order::Own | Order::Blocks(_) => None,
+            BlockRowOrder::Rows(order) => Some(order),
+            BlockRowOrder::Own | BlockRowOrder::Blocks(_) => None,
         }
     }
 
@@ -545,15 +549,15 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
         let mut arrays = Arrays::default();
         let starts = arrays.add_offsets(&self.hack_ptr);
         let scatter = match &self.order {
-            Order::Blocks(order) => arrays.add(order),
-            Order::Own | Order::Rows(_) => NULL,
+            BlockRowOrder::Blocks(order) => arrays.add(order),
+            BlockRowOrder::Own | BlockRowOrder::Rows(_) => NULL,
         };
         let (base, columns) = match &self.columns {
             BlockColumns::Wide(list) => (NULL, arrays.add(list)),
             BlockColumns::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
         };
         let values = arrays.add(&self.values);
-        let product = Product { starts, base, scatter, columns, values: vec![values] };
+        let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
         let launch =
             block_conversion::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))

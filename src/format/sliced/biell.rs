@@ -38,7 +38,7 @@ impl Storage for BiellFormat {
     const SUITS: &'static str = "row lengths that vary between neighbours; bad for rows of the \
         same length";
 
-    type Layout<T: Scalar> = Slices<T, Bisection>;
+    type Layout<T: Scalar> = SlicedLayout<T, Bisection>;
 
     fn work(
         structure: &Structure<'_>,
@@ -53,7 +53,7 @@ impl Storage for BiellFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Slices<T, Bisection>, Refusal> {
+    ) -> Result<SlicedLayout<T, Bisection>, Refusal> {
         bisection::convert(csr, structure, target, Sort::Window(WARP))
     }
 }

@@ -34,7 +34,7 @@ impl Storage for BijadFormat {
         bisection ELLPACK-based storage format for optimizing SpMV on GPUs (2014)";
     const SUITS: &'static str = "a few very long rows; bad where neighbouring rows share x";
 
-    type Layout<T: Scalar> = Slices<T, Bisection>;
+    type Layout<T: Scalar> = SlicedLayout<T, Bisection>;
 
     fn work(
         structure: &Structure<'_>,
@@ -49,7 +49,7 @@ impl Storage for BijadFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Slices<T, Bisection>, Refusal> {
+    ) -> Result<SlicedLayout<T, Bisection>, Refusal> {
         bisection::convert(csr, structure, target, Sort::All)
     }
 }

@@ -14,8 +14,8 @@
 
 use rayon::prelude::*;
 
-use super::row_order::{self, Arrays, Column, WARP};
-use super::sliced::{Kernel, Multiply, Shape, Slices, Width};
+use super::row_order::{self, ArrayCosts, Column, WARP};
+use super::sliced::{ColumnWidth, Kernel, SliceMultiply, SliceShape, SlicedLayout};
 use super::{Offsets, Refusal, Target, Work};
 use crate::csr::{CsrRef, offsets};
 use crate::scalar::Scalar;
@@ -58,7 +58,7 @@ pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -
     let slots = WARP * warps.map(|warp| steps(warp).iter().sum::<usize>()).sum::<usize>();
     let starts = GROUPS * lengths.len().div_ceil(WARP) + 1;
     let bytes = (starts * Offsets::width(slots) + slots * (4 + target.precision.bytes())) as u64;
-    let arrays = Arrays {
+    let arrays = ArrayCosts {
         layout_bytes: bytes,
         stream_bytes: bytes,
         entries: slots as u64,
@@ -73,9 +73,9 @@ pub(super) fn convert<T: Scalar>(
     structure: &Structure<'_>,
     target: &Target<'_>,
     sort: Sort,
-) -> Result<Slices<T, Bisection>, Refusal> {
+) -> Result<SlicedLayout<T, Bisection>, Refusal> {
     let shape = Bisection { starts: Offsets::new(&group_starts(structure, sort)) };
-    Slices::new(csr, structure, target, sort, shape, Width::Wide)
+    SlicedLayout::new(csr, structure, target, sort, shape, ColumnWidth::Wide)
 }
 
 impl Bisection {
@@ -87,7 +87,7 @@ impl Bisection {
     }
 }
 
-impl Shape for Bisection {
+impl SliceShape for Bisection {
     fn rows(&self) -> usize {
         WARP
     }
@@ -110,7 +110,7 @@ impl Shape for Bisection {
     }
 }
 
-impl Multiply for Bisection {
+impl SliceMultiply for Bisection {
     #[inline(always)]
     fn add<T: Scalar, C: Column>(
         &self,

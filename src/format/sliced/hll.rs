@@ -20,8 +20,10 @@
 //! Good for: most matrices, meshes above all. Bad for: row lengths that vary within each hack;
 //! sorting then helps where y may be written out of order and neighbours need not share x.
 
-use super::row_order::{self, Arrays, Column, WARP, add_column};
-use super::sliced::{Kernel, Multiply, Product, Shape, Slices, Width, check_narrow};
+use super::row_order::{self, ArrayCosts, Column, WARP, add_column};
+use super::sliced::{
+    ColumnWidth, Kernel, SliceMultiply, SliceProduct, SliceShape, SlicedLayout, check_narrow,
+};
 use super::{
     Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
     gpu::convert,
@@ -79,7 +81,7 @@ impl Storage for HllFormat {
         },
     ];
 
-    type Layout<T: Scalar> = Slices<T, Hacks>;
+    type Layout<T: Scalar> = SlicedLayout<T, HackShape>;
 
     fn work(
         structure: &Structure<'_>,
@@ -94,15 +96,15 @@ impl Storage for HllFormat {
         let n_hacks = structure.pattern().nrows().div_ceil(hack);
         let offset_bytes = ((n_hacks + 1) * Offsets::width(slots as usize)) as u64;
         let column_bytes = match width(params) {
-            Width::Wide => 4 * slots,
-            Width::Narrow => {
+            ColumnWidth::Wide => 4 * slots,
+            ColumnWidth::Narrow => {
                 check_narrow(structure, target, hack, sort)?;
                 2 * slots + 4 * n_hacks as u64
             }
         };
         let bytes = offset_bytes + column_bytes + slots * target.precision.bytes() as u64;
         let warps = (hack * threads / WARP) as u64;
-        let arrays = Arrays {
+        let arrays = ArrayCosts {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: slots,
@@ -118,13 +120,13 @@ impl Storage for HllFormat {
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Slices<T, Hacks>, Refusal> {
+    ) -> Result<SlicedLayout<T, HackShape>, Refusal> {
         let (hack, sort) = (params.int("hack"), sort(params));
         let offsets = structure.slice_offsets(hack, sort);
         let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
         let threads = params.int("tpr");
-        let shape = Hacks { size: hack, offsets: Offsets::new(&offsets), threads };
-        Slices::new(csr, structure, target, sort, shape, width(params))
+        let shape = HackShape { size: hack, offsets: Offsets::new(&offsets), threads };
+        SlicedLayout::new(csr, structure, target, sort, shape, width(params))
     }
 
     fn build(
@@ -133,9 +135,9 @@ impl Storage for HllFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (hack, threads) = (params.int("hack"), params.int("tpr"));
-        let narrow = width(params) == Width::Narrow;
-        let hacks = convert::Hacks::new(builder, [hack, 1], sort(params), narrow, target)?;
-        let convert::Hacks { rows, starts, base, column_bits: bits, .. } = &hacks;
+        let narrow = width(params) == ColumnWidth::Narrow;
+        let hacks = convert::GpuHacks::new(builder, [hack, 1], sort(params), narrow, target)?;
+        let convert::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
         let value_bytes = target.precision.bytes() as u64;
         target.check_bytes(starts.total * (bits / 8 + value_bytes))?;
         let columns = builder.array(starts.total * bits / 8)?;
@@ -146,7 +148,7 @@ impl Storage for HllFormat {
         let shape = stem(hack, *bits as usize, threads, slots_and_rows);
         let kernel = format!("{shape}_{}", target.precision);
         let (starts, base, scatter) = (starts.args, *base, rows.scatter);
-        let product = Product { starts, base, scatter, columns, values: vec![values] };
+        let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
         let lanes = stored as usize * threads;
         let launch = product.launch("hll", kernel, builder.matrix().nrows, lanes);
         let order = rows.basis_order();
@@ -192,20 +194,20 @@ fn sort(params: &Params) -> Sort {
     }
 }
 
-fn width(params: &Params) -> Width {
-    if params.int("col") == 16 { Width::Narrow } else { Width::Wide }
+fn width(params: &Params) -> ColumnWidth {
+    if params.int("col") == 16 { ColumnWidth::Narrow } else { ColumnWidth::Wide }
 }
 
 /// Hacks of a fixed number of rows, stored column by column.
 #[derive(Debug)]
-pub struct Hacks {
+pub struct HackShape {
     size: usize,
     offsets: Offsets,
     /// GPU threads that share a row.
     threads: usize,
 }
 
-impl Hacks {
+impl HackShape {
     /// Slots of all hacks, and the number of rows including those that pad the last hack.
     fn slots_and_rows(&self) -> [u64; 2] {
         let hacks = self.offsets.len() - 1;
@@ -213,7 +215,7 @@ impl Hacks {
     }
 }
 
-impl Shape for Hacks {
+impl SliceShape for HackShape {
     fn rows(&self) -> usize {
         self.size
     }
@@ -231,7 +233,7 @@ impl Shape for Hacks {
     }
 }
 
-impl Multiply for Hacks {
+impl SliceMultiply for HackShape {
     #[inline(always)]
     fn add<T: Scalar, C: Column>(
         &self,

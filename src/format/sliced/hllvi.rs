@@ -20,9 +20,9 @@
 //! rows of very different lengths. Refused where there are more than 256 distinct values.
 
 use super::gpu::launch::{Arrays, NULL};
-use super::sliced::{Product, Sliced, Width, check_narrow};
+use super::sliced::{ColumnWidth, SliceProduct, Sliced, check_narrow};
 use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
-use super::value_dictionary::{self, Numbered, OnGpu};
+use super::value_dictionary::{self, GpuDictionary, Numbered};
 use super::{
     Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work, gpu::convert,
@@ -74,8 +74,8 @@ impl Storage for HllviFormat {
         let hacks = structure.pattern().nrows().div_ceil(HACK);
         let offset_bytes = ((hacks + 1) * Offsets::width(slots as usize)) as u64;
         let column_bytes = match width(params) {
-            Width::Wide => 4 * slots,
-            Width::Narrow => {
+            ColumnWidth::Wide => 4 * slots,
+            ColumnWidth::Narrow => {
                 check_narrow(structure, target, HACK, sort)?;
                 2 * slots + 4 * hacks as u64
             }
@@ -110,10 +110,10 @@ impl Storage for HllviFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (matrix, precision) = (builder.matrix(), target.precision);
-        let few = OnGpu::new(builder, target)?;
-        let narrow = width(params) == Width::Narrow;
-        let hacks = convert::Hacks::new(builder, [HACK, RUN], sort(params), narrow, target)?;
-        let convert::Hacks { rows, starts, base, column_bits: bits, .. } = &hacks;
+        let few = GpuDictionary::new(builder, target)?;
+        let narrow = width(params) == ColumnWidth::Narrow;
+        let hacks = convert::GpuHacks::new(builder, [HACK, RUN], sort(params), narrow, target)?;
+        let convert::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
         let numbers = value_dictionary::number_bytes(starts.total, u64::from(few.count));
         target.check_bytes(starts.total * bits / 8 + numbers)?;
         let columns = builder.array(starts.total * bits / 8)?;
@@ -130,7 +130,7 @@ impl Storage for HllviFormat {
         let check = few.check(value_dictionary::launch(kernel, matrix.nrows as u64, args), row);
         let values = vec![numbers, Arg::U32(few.count), few.values];
         let (starts, base, scatter) = (starts.args, *base, rows.scatter);
-        let product = Product { starts, base, scatter, columns, values };
+        let product = SliceProduct { starts, base, scatter, columns, values };
         let kernel = format!("{}_{precision}", stem(*bits as usize, few.count > 1));
         let [_, stored] = hacks.slots_and_rows();
         Ok(Built {
@@ -143,8 +143,8 @@ impl Storage for HllviFormat {
     }
 }
 
-fn width(params: &Params) -> Width {
-    if params.int("col") == 16 { Width::Narrow } else { Width::Wide }
+fn width(params: &Params) -> ColumnWidth {
+    if params.int("col") == 16 { ColumnWidth::Narrow } else { ColumnWidth::Wide }
 }
 
 /// Name of the kernel without the precision, for columns of `column_bits` bits and `several`
@@ -218,9 +218,9 @@ impl<T: Scalar> Layout<T> for HllviLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let product = self.sliced.on_device(&mut arrays);
-        let told = self.values.on_device(&mut arrays);
-        let [_, _, values] = told;
-        let product = Product { values: told.to_vec(), ..product };
+        let dictionary = self.values.on_device(&mut arrays);
+        let [_, _, values] = dictionary;
+        let product = SliceProduct { values: dictionary.to_vec(), ..product };
         let several = self.values.values.len() > 1;
         let kernel = format!("{}_{}", stem(self.sliced.column_bits(), several), T::PRECISION);
         let nrows = self.sliced.rows.nrows();
@@ -247,7 +247,8 @@ mod tests {
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
         let params = Params::defaults(&HllviFormat);
         let structure = Structure::of(&csr);
-        let stored = HllviFormat::convert(csr.as_ref(), &structure, &params, &target).expect("two values");
+        let stored =
+            HllviFormat::convert(csr.as_ref(), &structure, &params, &target).expect("two values");
         assert_eq!(stored.to_csr(), csr);
         let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();
         assert_eq!(slots, [16, 17, 18, 19, 128 + 16]);

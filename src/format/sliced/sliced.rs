@@ -1,14 +1,14 @@
 //! Layouts stored slice by slice: hll, hllvi, hlldu, biell and bijad.
 //!
-//! A slice consists of consecutive stored rows whose slots are stored together. [`Shape`] maps the
-//! entries of a row to slots of its slice; [`Multiply`] computes products.
+//! A slice consists of consecutive stored rows whose slots are stored together. [`SliceShape`] maps the
+//! entries of a row to slots of its slice; [`SliceMultiply`] computes products.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::gpu::launch::{Arrays, NULL};
-use super::row_order::{Column, Rows};
+use super::row_order::{Column, StoredRows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
 use crate::csr::{Csr, CsrRef, Pattern};
 use crate::par::Scratch;
@@ -17,7 +17,7 @@ use crate::structure::{Sort, Structure, inverse};
 
 /// Arrangement of the slots of a slice. Slots are counted from the start of the slice unless a
 /// method says otherwise.
-pub trait Shape: Send + Sync {
+pub trait SliceShape: Send + Sync {
     /// Number of rows of a slice.
     fn rows(&self) -> usize;
 
@@ -38,7 +38,7 @@ pub trait Shape: Send + Sync {
 }
 
 /// A shape with its own product.
-pub trait Multiply: Shape {
+pub trait SliceMultiply: SliceShape {
     /// Adds the products of the rows of slice `s` to `sums`.
     fn add<T: Scalar, C: Column>(
         &self,
@@ -66,7 +66,7 @@ pub struct Kernel {
 
 /// Width of a stored column index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Width {
+pub(super) enum ColumnWidth {
     /// 32 bits.
     Wide,
     /// 16 bits, counted from the first column of the slice.
@@ -74,7 +74,7 @@ pub(super) enum Width {
 }
 
 /// Storage of the columns of all slots.
-pub(super) trait Columns: Send + Sync {
+pub(super) trait SliceColumns: Send + Sync {
     /// The column of each slot of slice `s`, which has the slots `slots`; `None` for padding. Slots
     /// are counted from the start of the layout.
     fn of_slice(&self, s: usize, slots: Range<usize>) -> impl Fn(usize) -> Option<u32>;
@@ -90,7 +90,7 @@ pub(super) enum Indices {
     Narrow { base: Vec<u32>, offset: Vec<u16> },
 }
 
-impl Columns for Indices {
+impl SliceColumns for Indices {
     fn of_slice(&self, s: usize, _slots: Range<usize>) -> impl Fn(usize) -> Option<u32> {
         move |slot| match self {
             Indices::Wide(col_idx) => Some(col_idx[slot]).filter(|&column| column != u32::PADDING),
@@ -111,12 +111,12 @@ impl Columns for Indices {
 /// A matrix stored slice by slice, without its values.
 #[derive(Debug)]
 pub(super) struct Sliced<S, C = Indices> {
-    pub rows: Rows,
+    pub rows: StoredRows,
     pub shape: S,
     pub columns: C,
 }
 
-impl<S: Shape> Sliced<S> {
+impl<S: SliceShape> Sliced<S> {
     /// Stores columns in their slots, in parallel over parts of the rows.
     ///
     /// # Errors
@@ -127,20 +127,20 @@ impl<S: Shape> Sliced<S> {
         target: &Target<'_>,
         sort: Sort,
         shape: S,
-        width: Width,
+        width: ColumnWidth,
     ) -> Result<Self, Refusal> {
-        let rows = Rows::new(structure, sort, shape.rows(), target);
+        let rows = StoredRows::new(structure, sort, shape.rows(), target);
         let new = rows.relabelled();
         let relabel = |old: u32| new.as_ref().map_or(old, |new| new[old as usize]);
         let mut sliced = Sliced { rows, shape, columns: Indices::Wide(Vec::new()) };
         let row_ptr = pattern.row_ptr();
         sliced.columns = match width {
-            Width::Wide => {
+            ColumnWidth::Wide => {
                 let mut col_idx = vec![u32::PADDING; sliced.slots()];
                 sliced.fill(row_ptr, pattern.col_idx(), &mut col_idx, |_, old| relabel(old));
                 Indices::Wide(col_idx)
             }
-            Width::Narrow => {
+            ColumnWidth::Narrow => {
                 let spans = structure.spans(sliced.shape.rows(), sort, new.as_deref());
                 check_spans(&spans)?;
                 let base: Vec<u32> = spans.iter().map(|span| span.start).collect();
@@ -156,14 +156,14 @@ impl<S: Shape> Sliced<S> {
 
     /// Adds the arrays that a GPU holds, without the values. (cuSPARSE expects the arrays in this
     /// order.)
-    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> Product {
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> SliceProduct {
         let starts = arrays.add_offsets(self.shape.offsets());
         let scatter = arrays.add_some(self.rows.scatter());
         let (base, columns) = match &self.columns {
             Indices::Wide(col_idx) => (NULL, arrays.add(col_idx)),
             Indices::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
         };
-        Product { starts, base, scatter, columns, values: Vec::new() }
+        SliceProduct { starts, base, scatter, columns, values: Vec::new() }
     }
 
     /// Bits of a stored column index.
@@ -175,7 +175,7 @@ impl<S: Shape> Sliced<S> {
     }
 }
 
-impl<S: Shape, C: Columns> Sliced<S, C> {
+impl<S: SliceShape, C: SliceColumns> Sliced<S, C> {
     /// Number of slots of all slices.
     pub fn slots(&self) -> usize {
         self.shape.start(self.rows.nrows().div_ceil(self.shape.rows()))
@@ -264,13 +264,13 @@ impl<S: Shape, C: Columns> Sliced<S, C> {
 
 /// The arrays of a layout stored slice by slice.
 #[derive(Debug)]
-pub struct Slices<T, S> {
+pub struct SlicedLayout<T, S> {
     sliced: Sliced<S>,
     values: Vec<T>,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar, S: Multiply> Slices<T, S> {
+impl<T: Scalar, S: SliceMultiply> SlicedLayout<T, S> {
     /// Converts with one pass over columns and one over values.
     ///
     /// # Errors
@@ -281,16 +281,16 @@ impl<T: Scalar, S: Multiply> Slices<T, S> {
         target: &Target<'_>,
         sort: Sort,
         shape: S,
-        width: Width,
+        width: ColumnWidth,
     ) -> Result<Self, Refusal> {
         let sliced = Sliced::new(csr.pattern(), structure, target, sort, shape, width)?;
         let mut values = vec![T::ZERO; sliced.slots()];
         sliced.fill(csr.row_ptr(), csr.values(), &mut values, |_, value| value);
-        Ok(Slices { sliced, values, scratch: Scratch::default() })
+        Ok(SlicedLayout { sliced, values, scratch: Scratch::default() })
     }
 }
 
-impl<T: Scalar, S: Multiply> Layout<T> for Slices<T, S> {
+impl<T: Scalar, S: SliceMultiply> Layout<T> for SlicedLayout<T, S> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         let Sliced { rows, shape, columns } = &self.sliced;
         let slice = shape.rows();
@@ -332,7 +332,7 @@ impl<T: Scalar, S: Multiply> Layout<T> for Slices<T, S> {
         let mut arrays = Arrays::default();
         let product = self.sliced.on_device(&mut arrays);
         let values = arrays.add(&self.values);
-        let product = Product { values: vec![values], ..product };
+        let product = SliceProduct { values: vec![values], ..product };
         let Sliced { rows, shape, .. } = &self.sliced;
         let Kernel { image, stem, threads } = shape.kernel(self.sliced.column_bits());
         let lanes = rows.nrows().next_multiple_of(shape.rows()) * threads;
@@ -343,7 +343,7 @@ impl<T: Scalar, S: Multiply> Layout<T> for Slices<T, S> {
 }
 
 /// The arrays that a product with slices reads on a GPU.
-pub(super) struct Product {
+pub(super) struct SliceProduct {
     /// Starts of the slices.
     pub starts: [Arg; 2],
     /// The first column of each slice, or of each slot; null for 32-bit columns.
@@ -355,10 +355,10 @@ pub(super) struct Product {
     pub values: Vec<Arg>,
 }
 
-impl Product {
+impl SliceProduct {
     /// The launch of one product.
     pub fn launch(self, image: &'static str, kernel: String, nrows: usize, lanes: usize) -> Launch {
-        let Product { starts, base, scatter, columns, values } = self;
+        let SliceProduct { starts, base, scatter, columns, values } = self;
         let mut args = vec![Arg::U32(nrows as u32)];
         args.extend(starts);
         args.extend([base, scatter, columns]);

@@ -1,6 +1,6 @@
 //! Hacks of 32 rows with four consecutive slots per row: the slice shape of hllvi and hlldu.
 
-use super::row_order::{self, Arrays};
+use super::row_order::{self, ArrayCosts};
 use super::sliced::Shape;
 use super::{Offsets, Params, Target, Value, Work};
 use crate::structure::{Sort, Structure};
@@ -36,7 +36,7 @@ pub(super) fn runs(structure: &Structure<'_>, sort: Sort) -> u64 {
 
 /// The work of a product with a layout of `bytes` bytes.
 pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort, bytes: u64) -> Work {
-    let arrays = Arrays {
+    let arrays = ArrayCosts {
         layout_bytes: bytes,
         stream_bytes: bytes,
         entries: runs(structure, sort) * STEP as u64,
@@ -58,7 +58,7 @@ impl Quads {
     }
 }
 
-impl Shape for Quads {
+impl SliceShape for Quads {
     fn rows(&self) -> usize {
         HACK
     }

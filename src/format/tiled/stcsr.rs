@@ -75,7 +75,8 @@ impl Storage for StcsrFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (matrix, precision) = (builder.matrix(), target.precision);
-        let sorted = sorted_tiles::gpu::Sorted::new(builder, params.int("tile"), true, target)?;
+        let sorted =
+            sorted_tiles::gpu::GpuSortedTiles::new(builder, params.int("tile"), true, target)?;
         let values = [sorted.values];
         let (plan, from) = (&sorted.plan, Arg::Values);
         Ok(Built {
@@ -88,7 +89,7 @@ impl Storage for StcsrFormat {
 }
 
 /// The kernel of a product.
-fn kernel(plan: &sorted_tiles::gpu::Plan, precision: Precision) -> String {
+fn kernel(plan: &sorted_tiles::gpu::TilePlan, precision: Precision) -> String {
     format!("stcsr_{}_{precision}_{}", plan.tile, plan.extra)
 }
 

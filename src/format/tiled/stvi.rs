@@ -19,9 +19,9 @@
 //! hllvi stores in fewer bytes. Refused where there are more than 256 distinct values.
 
 use super::gpu::launch::{Arrays, NULL};
-use super::sorted_tiles::gpu::{Plan, Sorted};
+use super::sorted_tiles::gpu::{GpuSortedTiles, TilePlan};
 use super::sorted_tiles::{self, SortedTiles};
-use super::value_dictionary::{self, Numbered, OnGpu};
+use super::value_dictionary::{self, GpuDictionary, Numbered};
 use super::{
     Arg, Builder, Built, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work,
@@ -87,8 +87,8 @@ impl Storage for StviFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (matrix, precision) = (builder.matrix(), target.precision);
-        let few = OnGpu::new(builder, target)?;
-        let sorted = Sorted::new(builder, params.int("tile"), false, target)?;
+        let few = GpuDictionary::new(builder, target)?;
+        let sorted = GpuSortedTiles::new(builder, params.int("tile"), false, target)?;
         let plan = &sorted.plan;
         let numbers = if few.count > 1 { builder.array(plan.slots())? } else { NULL };
         if few.count > 1 {
@@ -109,13 +109,13 @@ impl Storage for StviFormat {
     }
 }
 
-/// The launches of a product; `told` holds the numbers, the number of distinct values, and the
+/// The launches of a product; `dictionary` holds the numbers, the number of distinct values, and the
 /// values.
-fn launches(plan: &Plan, told: [Arg; 3], precision: Precision) -> Vec<Launch> {
-    let [numbers, ..] = told;
+fn launches(plan: &TilePlan, dictionary: [Arg; 3], precision: Precision) -> Vec<Launch> {
+    let [numbers, ..] = dictionary;
     let suffix = value_dictionary::suffix(numbers != NULL);
     let kernel = format!("stvi_{}_{precision}_{}{suffix}", plan.tile, plan.extra);
-    plan.launches("stvi", kernel, &told, precision)
+    plan.launches("stvi", kernel, &dictionary, precision)
 }
 
 /// A matrix in sorted tiles, with the number of each slot's value.
@@ -165,9 +165,9 @@ impl<T: Scalar> Layout<T> for StviLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let plan = self.tiles.on_device(&mut arrays);
-        let told = self.values.on_device(&mut arrays);
-        let [_, _, values] = told;
-        let launches = launches(&plan, told, T::PRECISION);
+        let dictionary = self.values.on_device(&mut arrays);
+        let [_, _, values] = dictionary;
+        let launches = launches(&plan, dictionary, T::PRECISION);
         let scratch = plan.scratch(T::PRECISION);
         Some(OnDevice { scratch, ..arrays.on_device(values, launches) })
     }

@@ -9,7 +9,7 @@ use crate::scalar::ValuesOf;
 use crate::structure::{Detail, Structure, probes, spread};
 
 /// The maximum number of distinct values: those that an 8-bit number can index.
-pub const FEW: usize = 256;
+pub const MAX_DISTINCT: usize = 256;
 
 /// Entries that a thread examines in one step.
 const CHUNK: usize = 1 << 14;
@@ -17,42 +17,42 @@ const CHUNK: usize = 1 << 14;
 /// Sample of an estimate: `[places, entries in a row at each place]`.
 const SAMPLED: [usize; 2] = [256, 256];
 
-/// The distinct values of a matrix, at most [`FEW`]. Values are compared by their bits, so 0.0 and
+/// The distinct values of a matrix, at most [`MAX_DISTINCT`]. Values are compared by their bits, so 0.0 and
 /// -0.0 are two values. The NaN whose bits are all ones is never among them: it marks empty places
 /// in the hash table of a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FewValues {
+pub struct ValueDictionary {
     /// Bits of the values, in ascending order.
     pub bits: Vec<u64>,
     /// Position in the CSR arrays of one entry with each value.
     pub entries: Vec<usize>,
 }
 
-impl FewValues {
-    /// Collects the values of `nnz` entries; `None` where there are more than [`FEW`].
+impl ValueDictionary {
+    /// Collects the values of `nnz` entries; `None` where there are more than [`MAX_DISTINCT`].
     pub(super) fn of(values: ValuesOf<'_>, nnz: usize) -> Option<Self> {
         let chunks = (0..nnz.div_ceil(CHUNK)).into_par_iter();
         chunks
-            .try_fold(FewValues::default, |few, chunk| {
+            .try_fold(ValueDictionary::default, |few, chunk| {
                 few.with(values, chunk * CHUNK..nnz.min((chunk + 1) * CHUNK))
             })
-            .try_reduce(FewValues::default, |few, other| {
+            .try_reduce(ValueDictionary::default, |few, other| {
                 other.entries.into_iter().try_fold(few, |few, k| few.with(values, k..k + 1))
             })
     }
 
     /// Number of distinct values in an evenly spread sample of `nnz` entries; `None` as in
-    /// [`FewValues::of`].
+    /// [`ValueDictionary::of`].
     pub(super) fn count_sampled(values: ValuesOf<'_>, nnz: usize) -> Option<usize> {
         let [places, each] = SAMPLED;
-        let found = (0..places).try_fold(FewValues::default(), |few, place| {
+        let found = (0..places).try_fold(ValueDictionary::default(), |few, place| {
             let first = spread(place, places, nnz);
             few.with(values, first..nnz.min(first + each))
         })?;
         Some(found.bits.len())
     }
 
-    /// Adds the values of `entries`; `None` as in [`FewValues::of`].
+    /// Adds the values of `entries`; `None` as in [`ValueDictionary::of`].
     fn with(mut self, values: ValuesOf<'_>, entries: Range<usize>) -> Option<Self> {
         let mut last = None;
         for k in entries {
@@ -62,7 +62,7 @@ impl FewValues {
             }
             last = Some(bits);
             if let Err(place) = self.bits.binary_search(&bits) {
-                if self.bits.len() == FEW || bits == values.ones() {
+                if self.bits.len() == MAX_DISTINCT || bits == values.ones() {
                     return None;
                 }
                 self.bits.insert(place, bits);
@@ -79,18 +79,18 @@ impl FewValues {
 }
 
 probes! {
-    /// The distinct values, if at most [`FEW`].
-    DistinctValues() -> Option<Arc<FewValues>>;
-    /// The number of distinct values, if at most [`FEW`].
+    /// The distinct values, if at most [`MAX_DISTINCT`].
+    DistinctValues() -> Option<Arc<ValueDictionary>>;
+    /// The number of distinct values, if at most [`MAX_DISTINCT`].
     ValueCount() -> Option<usize>;
 }
 
 impl Structure<'_> {
-    /// The distinct values; `None` where there are more than [`FEW`], or the values are unknown.
+    /// The distinct values; `None` where there are more than [`MAX_DISTINCT`], or the values are unknown.
     /// One pass over the values; it stops early where the limit is exceeded.
-    pub fn few_values(&self) -> Option<Arc<FewValues>> {
+    pub fn few_values(&self) -> Option<Arc<ValueDictionary>> {
         let values = self.values()?;
-        let find = || FewValues::of(values, self.pattern().nnz()).map(Arc::new);
+        let find = || ValueDictionary::of(values, self.pattern().nnz()).map(Arc::new);
         self.memo().get(DistinctValues(), find)
     }
 
@@ -100,7 +100,7 @@ impl Structure<'_> {
         let values = self.values()?;
         self.memo().get(ValueCount(), || match self.detail() {
             Detail::Whole => self.few_values().map(|few| few.bits.len()),
-            Detail::Sampled => FewValues::count_sampled(values, self.pattern().nnz()),
+            Detail::Sampled => ValueDictionary::count_sampled(values, self.pattern().nnz()),
         })
     }
 }
@@ -113,23 +113,23 @@ mod tests {
     #[test]
     fn values_are_told_apart_by_their_bits() {
         let values: Vec<f32> = (0..100_000).map(|k| [2.0, -0.0, 0.0, f32::NAN][k % 4]).collect();
-        let few = FewValues::of(f32::values_of(&values), values.len()).expect("four");
+        let few = ValueDictionary::of(f32::values_of(&values), values.len()).expect("four");
         let bits: Vec<u64> = [0.0, 2.0, f32::NAN, -0.0].map(|v: f32| v.bits()).to_vec();
         assert_eq!(few.bits, bits, "by their bits");
         assert!(few.entries.iter().zip(&few.bits).all(|(&k, &bits)| values[k].bits() == bits));
         assert_eq!(few.number(f32::NAN.bits()), 2);
-        assert_eq!(FewValues::count_sampled(f32::values_of(&values), values.len()), Some(4));
-        assert_eq!(FewValues::of(f32::values_of(&[]), 0), Some(FewValues::default()));
+        assert_eq!(ValueDictionary::count_sampled(f32::values_of(&values), values.len()), Some(4));
+        assert_eq!(ValueDictionary::of(f32::values_of(&[]), 0), Some(ValueDictionary::default()));
     }
 
     #[test]
     fn one_more_than_few_is_too_many() {
         let some = |n: usize| -> Vec<f64> { (0..200_000).map(|k| (k * 7 % n) as f64).collect() };
-        let of = |values: &[f64]| FewValues::of(f64::values_of(values), values.len());
-        assert_eq!(of(&some(FEW)).map(|few| few.bits.len()), Some(FEW));
-        assert_eq!(of(&some(FEW + 1)), None);
-        let many = some(FEW + 1);
-        assert_eq!(FewValues::count_sampled(f64::values_of(&many), many.len()), None);
+        let of = |values: &[f64]| ValueDictionary::of(f64::values_of(values), values.len());
+        assert_eq!(of(&some(MAX_DISTINCT)).map(|few| few.bits.len()), Some(MAX_DISTINCT));
+        assert_eq!(of(&some(MAX_DISTINCT + 1)), None);
+        let many = some(MAX_DISTINCT + 1);
+        assert_eq!(ValueDictionary::count_sampled(f64::values_of(&many), many.len()), None);
         assert_eq!(of(&[1.0, f64::from_bits(u64::MAX)]), None, "it marks empty places");
     }
 }

@@ -10,19 +10,19 @@ use super::{Arg, Builder, Launch, Refusal, Stop, Target};
 use crate::error::Error;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
-pub use distinct::{FEW, FewValues};
+pub use distinct::{MAX_DISTINCT, ValueDictionary};
 
 /// The refusal of a matrix whose values do not fit a dictionary.
 pub(super) fn not_few() -> Refusal {
     Refusal::new(format!(
-        "more than {FEW} distinct values, the most that 8 bits tell apart, or values are unknown"
+        "more than {MAX_DISTINCT} distinct values, the most that 8 bits tell apart, or values are unknown"
     ))
 }
 
 /// Number of distinct values of a matrix.
 ///
 /// # Errors
-/// [`Refusal`] where it exceeds [`FEW`], or values are unknown.
+/// [`Refusal`] where it exceeds [`MAX_DISTINCT`], or values are unknown.
 pub(super) fn count(structure: &Structure<'_>) -> Result<u64, Refusal> {
     structure.value_count().map(|count| count as u64).ok_or_else(not_few)
 }
@@ -57,7 +57,7 @@ impl<T: Scalar> Numbered<T> {
     /// Stores the distinct values `few` of `all`. `numbers` builds the list of numbers from a
     /// function that numbers a value.
     pub fn new(
-        few: &FewValues,
+        few: &ValueDictionary,
         all: &[T],
         numbers: impl FnOnce(&(dyn Fn(T) -> u8 + Sync)) -> Vec<u8>,
     ) -> Self {
@@ -129,10 +129,10 @@ impl<T: Scalar> Numbered<T> {
 const PLACES: u64 = shared("FEW_PLACES");
 
 /// Kernels allow as many distinct values as hosts.
-const _: () = assert!(FEW as u64 == shared("FEW_VALUES"));
+const _: () = assert!(MAX_DISTINCT as u64 == shared("FEW_VALUES"));
 
 /// Collects the distinct values of a matrix that a GPU holds in a hash table, and counts them up to
-/// [`FEW`] + 1.
+/// [`MAX_DISTINCT`] + 1.
 fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize), Error> {
     let (nnz, w) = (builder.matrix().nnz as u64, precision.bytes() as u64);
     let places = builder.temporary(PLACES * w)?;
@@ -143,18 +143,18 @@ fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize),
     Ok((places, builder.read(count)? as usize))
 }
 
-/// True if a matrix that a GPU holds has at most [`FEW`] distinct values. Waits for the GPU.
+/// True if a matrix that a GPU holds has at most [`MAX_DISTINCT`] distinct values. Waits for the GPU.
 ///
 /// # Errors
 /// As [`Builder::launch`].
 #[cfg(feature = "cuda")]
 pub(crate) fn are_few(builder: &mut dyn Builder, precision: Precision) -> Result<bool, Error> {
     let (_, count) = find(builder, precision)?;
-    Ok(count <= FEW)
+    Ok(count <= MAX_DISTINCT)
 }
 
 /// The distinct values that a GPU has found.
-pub(super) struct OnGpu {
+pub(super) struct GpuDictionary {
     pub count: u32,
     /// The values, an array of the layout.
     pub values: Arg,
@@ -164,12 +164,12 @@ pub(super) struct OnGpu {
     pub numbers: Arg,
 }
 
-impl OnGpu {
+impl GpuDictionary {
     /// Finds the distinct values.
     pub fn new(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Self, Stop> {
         let (nnz, precision) = (builder.matrix().nnz as u64, target.precision);
         let (places, count) = find(builder, precision)?;
-        if count > FEW {
+        if count > MAX_DISTINCT {
             return Err(not_few().into());
         }
         let (count, some) = (count as u32, count as u64);
@@ -184,7 +184,7 @@ impl OnGpu {
             let args = from.into_iter().chain([entries, numbers]).collect();
             builder.launch(&launch(format!("number_values_{precision}"), threads(nnz), args))?;
         }
-        Ok(OnGpu { count, values, entries, numbers })
+        Ok(GpuDictionary { count, values, entries, numbers })
     }
 
     /// The launch that stores new values.

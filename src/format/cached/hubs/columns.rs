@@ -13,7 +13,7 @@ type HubRows = Arc<[(RowParts, u64)]>;
 
 probes! {
     /// The hubs, at most this many.
-    Hubs(u16) -> Arc<HubColumns>;
+    FullestColumns(u16) -> Arc<HubColumns>;
     /// Frequencies of row shapes with at most this many hubs.
     HubRowCounts(u16) -> HubRows;
 }
@@ -26,7 +26,7 @@ impl Structure<'_> {
             return Arc::new(HubColumns::of(&[], most));
         }
         let counts = self.column_counts();
-        self.memo().get(Hubs(most), || Arc::new(HubColumns::of(&counts, most)))
+        self.memo().get(FullestColumns(most), || Arc::new(HubColumns::of(&counts, most)))
     }
 
     /// The number of columns in [`Structure::hubs`] and the number of their entries; estimated from

@@ -2,7 +2,7 @@
 
 use ellect_kernels::shared;
 
-use super::{BLOCK, Size, check_rows, check_share, most_hubs};
+use super::{BLOCK, HubsSize, check_rows, check_share, most_hubs};
 use crate::format::gpu::convert::{bits, step};
 use crate::format::gpu::launch::NULL;
 use crate::format::row_order::WARP;
@@ -10,7 +10,7 @@ use crate::format::{Arg, Builder, Built, Launch, Matrix, Params, Starts, Stop, T
 use crate::scalar::Precision;
 
 /// Arrays and sizes from which the launches of one product are made.
-pub(super) struct Plan {
+pub(super) struct HubsPlan {
     /// Numbers of hubs, of rows whose y is scaled first, and of pieces.
     pub counts: [usize; 3],
     /// Columns of the hubs, and the rows whose y is scaled first.
@@ -34,7 +34,7 @@ pub(super) struct PartArgs {
     pub values: Arg,
 }
 
-impl Plan {
+impl HubsPlan {
     /// Bytes of the x of all hubs, rounded up to a multiple of 16 for the copy.
     fn cached_bytes(&self, precision: Precision) -> u64 {
         (self.counts[0] * precision.bytes()).next_multiple_of(16) as u64
@@ -81,7 +81,7 @@ fn count(n: usize) -> Arg {
 }
 
 /// The hubs of a matrix on a GPU.
-struct Hubs {
+struct FoundHubs {
     count: usize,
     /// Columns of the hubs, an array of the layout.
     columns: Arg,
@@ -89,7 +89,7 @@ struct Hubs {
     places: Arg,
 }
 
-impl Hubs {
+impl FoundHubs {
     /// Counts the entries of all columns and selects at most `most` columns with the most entries.
     fn new(builder: &mut dyn Builder, most: u16) -> Result<Self, Stop> {
         let Matrix { ncols, nnz, .. } = builder.matrix();
@@ -119,7 +119,7 @@ impl Hubs {
         let columns = builder.array(4 * hubs as u64)?;
         let args = vec![count(hubs), NULL, sorted, columns];
         builder.launch(&step("permute".to_string(), hubs, args))?;
-        Ok(Hubs { count: hubs, columns, places })
+        Ok(FoundHubs { count: hubs, columns, places })
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) fn build(
         return Err(Stop::OnHost);
     }
     let shift = Arg::U32(longest.trailing_zeros());
-    let hubs = Hubs::new(builder, most_hubs(params, target))?;
+    let hubs = FoundHubs::new(builder, most_hubs(params, target))?;
     let width = matrix.offset_name();
 
     // A bit per entry: set if its column is a hub; and the number of set bits before each 32-bit
@@ -189,7 +189,7 @@ pub(super) fn build(
     ];
     let value_bytes = target.precision.bytes();
     let slots = [near_starts.total, far_starts.total];
-    let size = Size { pieces, scaled: marked.total as usize, slots };
+    let size = HubsSize { pieces, scaled: marked.total as usize, slots };
     target.check_bytes(size.bytes(hubs.count, value_bytes))?;
     let mut part = |part: usize, starts: &Starts, column_bytes: u64| -> Result<PartArgs, Stop> {
         Ok(PartArgs {
@@ -211,7 +211,7 @@ pub(super) fn build(
         convert(kernel, threads, args.chain(slots).chain(to).collect())
     };
     builder.launch(&fill(hubs.places, parts.map(|part| part.columns)))?;
-    let plan = Plan {
+    let plan = HubsPlan {
         counts: [hubs.count, size.scaled, pieces],
         lists: [hubs.columns, scaled],
         parts,

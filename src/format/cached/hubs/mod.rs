@@ -92,7 +92,7 @@ impl Storage for HubsFormat {
         let (hubs, covered) = structure.hub_entries(most);
         check_share(hubs, covered, pattern.nnz() as u64)?;
         let piece = params.int("piece");
-        let size = Size::of(&structure.hub_rows(most), piece);
+        let size = HubsSize::of(&structure.hub_rows(most), piece);
         let steps = piece.min(structure.max_length()) as f64;
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
@@ -140,20 +140,20 @@ impl Storage for HubsFormat {
 /// A piece of a row: the range `near` of the row's entries in hubs and the range `far` of its other
 /// entries.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct RowPiece {
     row: u32,
     near: [u32; 2],
     far: [u32; 2],
 }
 
-impl Piece {
+impl RowPiece {
     /// Cuts a row with `near` entries in hubs and `far` other entries into pieces of at most
     /// `longest` entries of either kind; an empty row yields none.
-    fn of_row(row: u32, [near, far]: RowParts, longest: usize) -> impl Iterator<Item = Piece> {
+    fn of_row(row: u32, [near, far]: RowParts, longest: usize) -> impl Iterator<Item = RowPiece> {
         let longest = longest as u32;
         (0..near.max(far).div_ceil(longest)).map(move |i| {
             let cut = |length: u32| [i, i + 1].map(|i| length.min(i * longest));
-            Piece { row, near: cut(near), far: cut(far) }
+            RowPiece { row, near: cut(near), far: cut(far) }
         })
     }
 
@@ -216,7 +216,7 @@ fn check_share(hubs: usize, covered: u64, nnz: u64) -> Result<(), Refusal> {
 
 /// Size of the layout, computed without cutting the pieces.
 #[derive(Debug, Default, PartialEq)]
-struct Size {
+struct HubsSize {
     pieces: usize,
     /// Number of rows with several pieces or none.
     scaled: usize,
@@ -224,16 +224,16 @@ struct Size {
     slots: [u64; 2],
 }
 
-impl Size {
+impl HubsSize {
     /// Size for `rows`, each row shape with its frequency, cut into pieces of at most `longest`
     /// entries in either part.
     fn of(rows: &[(RowParts, u64)], longest: usize) -> Self {
-        let mut size = Size::default();
+        let mut size = HubsSize::default();
         // There are few distinct lengths, so a counting sort suffices.
         let mut counts = vec![0u64; (longest + 1) * (longest + 1)];
         for &(parts, times) in rows {
             size.scaled += if parts == [0, 0] { times as usize } else { 0 };
-            for piece in Piece::of_row(0, parts, longest) {
+            for piece in RowPiece::of_row(0, parts, longest) {
                 let [near, far] = piece.lengths().map(usize::from);
                 counts[near * (longest + 1) + far] += times;
                 size.scaled += if piece.number(longest) == 1 { times as usize } else { 0 };
@@ -273,17 +273,17 @@ impl Size {
 
 /// Slots of sliced ELLPACK.
 #[derive(Debug)]
-struct Part<T, C> {
+struct HubsPart<T, C> {
     ptr: Offsets,
     columns: Vec<C>,
     values: Vec<T>,
 }
 
-impl<T: Scalar, C: Copy + Default> Part<T, C> {
+impl<T: Scalar, C: Copy + Default> HubsPart<T, C> {
     fn new(ptr: &[usize]) -> Self {
         let slots = last(ptr);
         let (columns, values) = (vec![C::default(); slots], vec![T::ZERO; slots]);
-        Part { ptr: Offsets::new(ptr), columns, values }
+        HubsPart { ptr: Offsets::new(ptr), columns, values }
     }
 
     fn slot(&self, piece: usize, k: usize) -> usize {
@@ -308,8 +308,8 @@ pub struct Hubs<T> {
     rows: Vec<u32>,
     near_lengths: Vec<u16>,
     far_lengths: Vec<u16>,
-    near: Part<T, u16>,
-    far: Part<T, u32>,
+    near: HubsPart<T, u16>,
+    far: HubsPart<T, u32>,
     /// Number of GPU thread blocks.
     blocks: u32,
     sums: Scratch<T>,
@@ -318,18 +318,18 @@ pub struct Hubs<T> {
 impl<T: Scalar> Hubs<T> {
     fn new(csr: CsrRef<'_, T>, hubs: &HubColumns, longest: usize, blocks: u32) -> Self {
         let near = hubs.near(csr.pattern());
-        let mut pieces: Vec<Piece> = (0..csr.nrows())
+        let mut pieces: Vec<RowPiece> = (0..csr.nrows())
             .into_par_iter()
             .flat_map_iter(|row| {
                 let length = csr.row(row).0.len() as u32;
-                Piece::of_row(row as u32, [near[row], length - near[row]], longest)
+                RowPiece::of_row(row as u32, [near[row], length - near[row]], longest)
             })
             .collect();
         let mut pieces_of = vec![0u32; csr.nrows()];
         pieces.iter().for_each(|piece| pieces_of[piece.row as usize] += 1);
         let scaled = (0..csr.nrows() as u32).filter(|&row| pieces_of[row as usize] != 1).collect();
         pieces.par_sort_by_key(|piece| std::cmp::Reverse(piece.lengths()));
-        let lengths: Vec<_> = pieces.iter().map(Piece::lengths).collect();
+        let lengths: Vec<_> = pieces.iter().map(RowPiece::lengths).collect();
         let ptr = |part: usize| {
             let longest = |slice: &[[u16; 2]]| slice.iter().map(|l| l[part]).max().unwrap_or(0);
             offsets(lengths.chunks(WARP).map(|slice| WARP * usize::from(longest(slice))))
@@ -340,8 +340,8 @@ impl<T: Scalar> Hubs<T> {
             rows: Vec::with_capacity(pieces.len()),
             near_lengths: lengths.iter().map(|length| length[0]).collect(),
             far_lengths: lengths.iter().map(|length| length[1]).collect(),
-            near: Part::new(&ptr(0)),
-            far: Part::new(&ptr(1)),
+            near: HubsPart::new(&ptr(0)),
+            far: HubsPart::new(&ptr(1)),
             hubs: hubs.columns.clone(),
             scaled,
             blocks,
@@ -374,7 +374,14 @@ impl<T: Scalar> Hubs<T> {
     }
 
     /// Writes the entries of a row to the slots of its pieces.
-    fn place(&mut self, csr: CsrRef<'_, T>, places: &[u16], longest: usize, row: u32, pieces: &[usize]) {
+    fn place(
+        &mut self,
+        csr: CsrRef<'_, T>,
+        places: &[u16],
+        longest: usize,
+        row: u32,
+        pieces: &[usize],
+    ) {
         let (columns, values) = csr.row(row as usize);
         let (mut near, mut far) = (0, 0);
         for (&column, &value) in columns.iter().zip(values) {
@@ -524,7 +531,7 @@ impl<T: Scalar> Layout<T> for Hubs<T> {
             columns: arrays.add(&self.far.columns),
             values: arrays.add(&self.far.values),
         };
-        let plan = gpu::Plan {
+        let plan = gpu::HubsPlan {
             counts: [self.hubs.len(), self.scaled.len(), self.rows.len()],
             lists,
             parts: [near, far],
@@ -551,11 +558,11 @@ mod tests {
             let structure = Structure::of(&csr);
             let hubs = structure.hubs(100);
             for longest in [1, 2, 16, 64] {
-                let size = Size::of(hubs.rows(csr.pattern()), longest);
+                let size = HubsSize::of(hubs.rows(csr.pattern()), longest);
                 let mut layout = Hubs::new(csr.as_ref(), &hubs, longest, 1);
                 let slots = [layout.near.values.len(), layout.far.values.len()];
                 let (pieces, scaled) = (layout.rows.len(), layout.scaled.len());
-                let made = Size { pieces, scaled, slots: slots.map(|n| n as u64) };
+                let made = HubsSize { pieces, scaled, slots: slots.map(|n| n as u64) };
                 assert_eq!(size, made, "pieces of {longest}");
                 assert_eq!(layout.to_csr(), csr);
                 let other = csr.map_values(|value| value + 1.0);

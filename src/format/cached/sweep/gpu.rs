@@ -1,14 +1,14 @@
 //! Row blocks swept by column on a GPU: the launch of a product, and the conversion.
 
-use super::plan::{GROUP, Shape};
-use super::{LANES, Long, STEP, WORDS};
-use crate::format::gpu::convert::{Rows, bits};
+use super::plan::{GROUP, SweepShape};
+use super::{LANES, LongRow, STEP, WORDS};
+use crate::format::gpu::convert::{GpuRows, bits};
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 use crate::structure::Sort;
 
 /// Arrays and sizes from which the launch of a product is made.
-pub(super) struct Plan {
+pub(super) struct SweepPlan {
     pub nrows: usize,
     pub blocks: usize,
     /// The maximum number of sums per block.
@@ -17,7 +17,7 @@ pub(super) struct Plan {
     pub arrays: [Arg; 6],
 }
 
-impl Plan {
+impl SweepPlan {
     /// The launch of one product.
     pub fn launch(&self, precision: Precision) -> Launch {
         let count = [Arg::U32(self.nrows as u32)];
@@ -79,16 +79,16 @@ struct Dealt {
     /// Start of each block's groups.
     starts: Arg,
     /// Number of rows with several sums.
-    longs: usize,
+    long_rows: usize,
 }
 
 impl Dealt {
     /// Distributes groups of rows with these lengths over blocks.
-    fn new(builder: &mut dyn Builder, shape: &Shape, rows: &Rows) -> Result<Self, Stop> {
+    fn new(builder: &mut dyn Builder, shape: &SweepShape, rows: &GpuRows) -> Result<Self, Stop> {
         let longest = builder.read(rows.longest)? as usize;
         let n = shape.nrows.div_ceil(GROUP);
         let share = (shape.nnz + GROUP * n) as u64 / shape.blocks as u64;
-        let [heavy, longs] = [builder.number()?, builder.number()?];
+        let [heavy, long_rows] = [builder.number()?, builder.number()?];
         let keys = builder.temporary(8 * n as u64)?;
         let [own, sorted] = [builder.temporary(4 * n as u64)?, builder.temporary(4 * n as u64)?];
         let args = vec![
@@ -101,11 +101,11 @@ impl Dealt {
             keys,
             own,
             heavy,
-            longs,
+            long_rows,
         ];
         builder.launch(&launch("weigh_groups", n, args))?;
         builder.sort_down(keys, own, sorted, n, bits(GROUP * (longest + 1)))?;
-        let [heavy, longs] = [builder.read(heavy)? as usize, builder.read(longs)? as usize];
+        let [heavy, long_rows] = [builder.read(heavy)? as usize, builder.read(long_rows)? as usize];
 
         let places = PLACES * shape.blocks;
         let dealt = builder.temporary(2 * heavy.max(1) as u64)?;
@@ -141,7 +141,7 @@ impl Dealt {
         let groups = builder.array(4 * n as u64)?;
         builder.sort_down(by_block, own, groups, n, group_bits + bits(shape.blocks - 1))?;
         let [starts, _] = builder.temporary_starts(counts, 1, shape.blocks + 1)?.args;
-        Ok(Dealt { groups, starts, longs })
+        Ok(Dealt { groups, starts, long_rows })
     }
 }
 
@@ -152,8 +152,8 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     if nnz == 0 || nnz >= u32::MAX as usize {
         return Err(Stop::OnHost);
     }
-    let rows = Rows::new(builder, Sort::None, target)?;
-    let shape = Shape::new(matrix, builder.read(rows.longest)? as usize, target)?;
+    let rows = GpuRows::new(builder, Sort::None, target)?;
+    let shape = SweepShape::new(matrix, builder.read(rows.longest)? as usize, target)?;
     if shape.blocks > MOST_BLOCKS {
         return Err(Stop::OnHost);
     }
@@ -162,7 +162,7 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     let precision = target.precision;
     let w = precision.bytes() as u64;
     let to = builder.array(4 * (WORDS * shape.blocks) as u64)?;
-    let longs = builder.array((size_of::<Long>() * dealt.longs) as u64)?;
+    let long_rows = builder.array((size_of::<LongRow>() * dealt.long_rows) as u64)?;
     let places = builder.temporary(4 * nrows as u64)?;
     let further = builder.temporary(2 * nrows as u64)?;
     let [so_far, most] = [builder.number()?, builder.number()?];
@@ -176,7 +176,7 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
         places,
         further,
         to,
-        longs,
+        long_rows,
         so_far,
         most,
     ];
@@ -229,8 +229,8 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     let update = launch(format!("update_slots_{precision}"), slots, args);
     builder.launch(&update)?;
 
-    let arrays = [to, dealt.groups, longs, bases, slot_keys, values];
-    let plan = Plan { nrows, blocks: shape.blocks, sums, arrays };
+    let arrays = [to, dealt.groups, long_rows, bases, slot_keys, values];
+    let plan = SweepPlan { nrows, blocks: shape.blocks, sums, arrays };
     Ok(Built { launches: vec![plan.launch(precision)], update: vec![update], ..Built::default() })
 }
 

@@ -32,7 +32,7 @@ mod plan;
 use ellect_kernels::shared;
 use rayon::prelude::*;
 
-use self::plan::{GROUP, Shape};
+use self::plan::{GROUP, SweepShape};
 use super::gpu::launch::Arrays;
 use super::{
     Builder, Built, Layout, Matrix, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
@@ -83,11 +83,11 @@ impl Storage for SweepFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let shape = Shape::new(matrix(structure), structure.max_length(), target)?;
+        let shape = SweepShape::new(matrix(structure), structure.max_length(), target)?;
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
-        let bytes = shape.bytes(shape.longs(structure), w);
+        let bytes = shape.bytes(shape.long_rows(structure), w);
         // On average half of the last step of each block is empty, and half of the last warp of
         // each piece of its columns.
         let ends = shape.blocks * (STEP + shape.pieces * LANES) / 2;
@@ -123,7 +123,7 @@ impl Storage for SweepFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Sweep<T>, Refusal> {
-        let shape = Shape::new(matrix(structure), structure.max_length(), target)?;
+        let shape = SweepShape::new(matrix(structure), structure.max_length(), target)?;
         let deal = shape.deal(structure.lengths())?;
         Ok(Sweep::new(csr, &shape, &deal))
     }
@@ -146,19 +146,19 @@ fn matrix(structure: &Structure<'_>) -> Matrix {
 
 /// Rows, steps and sums of a block of threads.
 #[derive(Clone, Copy, Debug, Default)]
-struct Block {
+struct SweepBlock {
     first_step: u32,
     steps: u32,
     first_group: u32,
     groups: u32,
-    /// Index of the first row with several sums; `longs` is their number.
+    /// Index of the first row with several sums; `long_rows` is their number.
     first_long: u32,
-    longs: u32,
+    long_rows: u32,
     /// Total number of sums; those of long rows follow one sum per row.
     sums: u32,
 }
 
-impl Block {
+impl SweepBlock {
     /// The block's words in the order that kernels read.
     fn words(self) -> [u32; WORDS] {
         [
@@ -167,23 +167,25 @@ impl Block {
             self.first_group,
             self.groups,
             self.first_long,
-            self.longs,
+            self.long_rows,
             self.sums,
             0,
         ]
     }
 
-    fn of([first_step, steps, first_group, groups, first_long, longs, sums, _]: [u32; 8]) -> Self {
-        Block { first_step, steps, first_group, groups, first_long, longs, sums }
+    fn of(
+        [first_step, steps, first_group, groups, first_long, long_rows, sums, _]: [u32; 8],
+    ) -> Self {
+        SweepBlock { first_step, steps, first_group, groups, first_long, long_rows, sums }
     }
 }
 
-/// Words of a [`Block`].
+/// Words of a [`SweepBlock`].
 const WORDS: usize = shared("SWEEP_BLOCK_WORDS") as usize;
 
 /// A row with several sums: its place in its block, the first of its further sums, and their
 /// number.
-type Long = [u32; shared("SWEEP_LONG_WORDS") as usize];
+type LongRow = [u32; shared("SWEEP_LONG_WORDS") as usize];
 
 /// The arrays of a matrix whose row blocks are swept by column.
 #[derive(Debug)]
@@ -193,7 +195,7 @@ pub struct Sweep<T> {
     blocks: Vec<[u32; WORDS]>,
     /// Groups of rows, sorted by block.
     groups: Vec<u32>,
-    longs: Vec<Long>,
+    long_rows: Vec<LongRow>,
     keys: Vec<u32>,
     /// Base column of each warp of slots.
     bases: Vec<u32>,
@@ -207,25 +209,25 @@ pub struct Sweep<T> {
 }
 
 /// The slots of one block during conversion.
-struct Slots<T> {
+struct BlockSlots<T> {
     keys: Vec<u32>,
     bases: Vec<u32>,
     values: Vec<T>,
-    longs: Vec<Long>,
+    long_rows: Vec<LongRow>,
     sums: u32,
 }
 
-impl<T: Scalar> Slots<T> {
+impl<T: Scalar> BlockSlots<T> {
     /// Collects the entries of these groups, sorted by column.
-    fn new(csr: CsrRef<'_, T>, shape: &Shape, groups: &[u32]) -> Self {
-        let mut longs = Vec::new();
+    fn new(csr: CsrRef<'_, T>, shape: &SweepShape, groups: &[u32]) -> Self {
+        let mut long_rows = Vec::new();
         let mut sums = (groups.len() * GROUP) as u32;
         let mut entries = Vec::new();
         for (row, place) in rows_of(groups, csr.nrows()) {
             let (columns, values) = csr.row(row);
             let own = shape.sums_of(columns.len()) as u32;
             if own > 1 {
-                longs.push([place, sums, own - 1]);
+                long_rows.push([place, sums, own - 1]);
             }
             for (turn, (&column, &value)) in (0..own).cycle().zip(columns.iter().zip(values)) {
                 entries.push((column, if turn == 0 { place } else { sums + turn - 1 }, value));
@@ -235,7 +237,7 @@ impl<T: Scalar> Slots<T> {
         // Rows ascend and the sort is stable, so entries of a column keep their order.
         entries.par_sort_by_key(|&(column, ..)| column);
         let (keys, bases, values) = (Vec::new(), Vec::new(), Vec::new());
-        let mut slots = Slots { keys, bases, values, longs, sums };
+        let mut slots = BlockSlots { keys, bases, values, long_rows, sums };
         slots.fill(&entries);
         slots
     }
@@ -299,11 +301,12 @@ fn rows_of(groups: &[u32], nrows: usize) -> impl Iterator<Item = (usize, u32)> +
 }
 
 /// An entry of a block: its row, its column and its slot.
-type Entry = (u32, u32, usize);
+type SweepEntry = (u32, u32, usize);
 
 impl<T: Scalar> Sweep<T> {
-    fn new(csr: CsrRef<'_, T>, shape: &Shape, deal: &[Vec<u32>]) -> Self {
-        let filled: Vec<_> = deal.par_iter().map(|groups| Slots::new(csr, shape, groups)).collect();
+    fn new(csr: CsrRef<'_, T>, shape: &SweepShape, deal: &[Vec<u32>]) -> Self {
+        let filled: Vec<_> =
+            deal.par_iter().map(|groups| BlockSlots::new(csr, shape, groups)).collect();
         let slots = shape.steps * STEP;
         let groups = deal.concat();
         let mut layout = Sweep {
@@ -313,7 +316,7 @@ impl<T: Scalar> Sweep<T> {
             places: inverse(&groups),
             bounds: offsets(deal.iter().map(|groups| groups.len() * GROUP)),
             groups,
-            longs: Vec::new(),
+            long_rows: Vec::new(),
             keys: Vec::with_capacity(slots),
             bases: Vec::with_capacity(slots / LANES),
             values: Vec::with_capacity(slots),
@@ -322,18 +325,18 @@ impl<T: Scalar> Sweep<T> {
         };
         let mut first_group = 0;
         for (filled, groups) in filled.into_iter().zip(deal) {
-            let block = Block {
+            let block = SweepBlock {
                 first_step: (layout.keys.len() / STEP) as u32,
                 steps: (filled.keys.len() / STEP) as u32,
                 first_group,
                 groups: groups.len() as u32,
-                first_long: layout.longs.len() as u32,
-                longs: filled.longs.len() as u32,
+                first_long: layout.long_rows.len() as u32,
+                long_rows: filled.long_rows.len() as u32,
                 sums: filled.sums,
             };
             first_group += block.groups;
             layout.blocks.push(block.words());
-            layout.longs.extend(filled.longs);
+            layout.long_rows.extend(filled.long_rows);
             layout.keys.extend(filled.keys);
             layout.bases.extend(filled.bases);
             layout.values.extend(filled.values);
@@ -344,15 +347,15 @@ impl<T: Scalar> Sweep<T> {
         layout
     }
 
-    fn blocks(&self) -> impl IndexedParallelIterator<Item = Block> + '_ {
-        self.blocks.par_iter().map(|&words| Block::of(words))
+    fn blocks(&self) -> impl IndexedParallelIterator<Item = SweepBlock> + '_ {
+        self.blocks.par_iter().map(|&words| SweepBlock::of(words))
     }
 
-    fn longs(&self, block: Block) -> &[Long] {
-        &self.longs[block.first_long as usize..][..block.longs as usize]
+    fn long_rows(&self, block: SweepBlock) -> &[LongRow] {
+        &self.long_rows[block.first_long as usize..][..block.long_rows as usize]
     }
 
-    fn groups(&self, block: Block) -> &[u32] {
+    fn groups(&self, block: SweepBlock) -> &[u32] {
         &self.groups[block.first_group as usize..][..block.groups as usize]
     }
 
@@ -362,7 +365,7 @@ impl<T: Scalar> Sweep<T> {
     }
 
     /// Slots that hold entries, each with its sum.
-    fn slots(&self, block: Block) -> impl Iterator<Item = (usize, usize)> + '_ {
+    fn slots(&self, block: SweepBlock) -> impl Iterator<Item = (usize, usize)> + '_ {
         let sum = |slot: usize| (slot, self.keys[slot] >> 16);
         let first = block.first_step as usize * STEP;
         let slots = (first..first + block.steps as usize * STEP).map(sum);
@@ -370,14 +373,14 @@ impl<T: Scalar> Sweep<T> {
     }
 
     /// Computes the sums of the rows of a block.
-    fn multiply(&self, block: Block, x: &[T], rows: &mut [T]) {
+    fn multiply(&self, block: SweepBlock, x: &[T], rows: &mut [T]) {
         self.sums.with(block.sums as usize, |sums| {
             sums.fill(T::ZERO);
             for (slot, sum) in self.slots(block) {
                 sums[sum] += self.values[slot] * x[self.column(slot) as usize];
             }
             rows.copy_from_slice(&sums[..rows.len()]);
-            for &[row, first, further] in self.longs(block) {
+            for &[row, first, further] in self.long_rows(block) {
                 for &sum in &sums[first as usize..][..further as usize] {
                     rows[row as usize] += sum;
                 }
@@ -386,18 +389,18 @@ impl<T: Scalar> Sweep<T> {
     }
 
     /// The entries of a block, sorted by row and column.
-    fn entries(&self, block: Block) -> Vec<Entry> {
+    fn entries(&self, block: SweepBlock) -> Vec<SweepEntry> {
         let groups = self.groups(block);
         let mut rows = vec![0; block.sums as usize];
         for (row, place) in rows_of(groups, self.nrows) {
             rows[place as usize] = row as u32;
         }
-        for &[row, first, further] in self.longs(block) {
+        for &[row, first, further] in self.long_rows(block) {
             let row = rows[row as usize];
             rows[first as usize..][..further as usize].fill(row);
         }
         let entry = |(slot, sum): (usize, usize)| (rows[sum], self.column(slot), slot);
-        let mut entries: Vec<Entry> = self.slots(block).map(entry).collect();
+        let mut entries: Vec<SweepEntry> = self.slots(block).map(entry).collect();
         entries.par_sort_unstable();
         entries
     }
@@ -427,7 +430,7 @@ impl<T: Scalar> Layout<T> for Sweep<T> {
                 // Of the blocks that begin here, only the last one has rows.
                 let block = self.bounds.partition_point(|&first| first <= part.start) - 1;
                 if !rows.is_empty() {
-                    self.multiply(Block::of(self.blocks[block]), x, rows);
+                    self.multiply(SweepBlock::of(self.blocks[block]), x, rows);
                 }
             });
             let stored = &*stored;
@@ -443,7 +446,7 @@ impl<T: Scalar> Layout<T> for Sweep<T> {
     fn bytes(&self) -> u64 {
         bytes_of(&self.blocks)
             + bytes_of(&self.groups)
-            + bytes_of(&self.longs)
+            + bytes_of(&self.long_rows)
             + bytes_of(&self.keys)
             + bytes_of(&self.bases)
             + bytes_of(&self.values)
@@ -466,16 +469,16 @@ impl<T: Scalar> Layout<T> for Sweep<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let sums = self.blocks.iter().map(|&words| Block::of(words).sums).max().unwrap_or(0);
+        let sums = self.blocks.iter().map(|&words| SweepBlock::of(words).sums).max().unwrap_or(0);
         let values = arrays.add(&self.values);
-        let plan = gpu::Plan {
+        let plan = gpu::SweepPlan {
             nrows: self.nrows,
             blocks: self.blocks.len(),
             sums: sums as usize,
             arrays: [
                 arrays.add(&self.blocks),
                 arrays.add(&self.groups),
-                arrays.add(&self.longs),
+                arrays.add(&self.long_rows),
                 arrays.add(&self.bases),
                 arrays.add(&self.keys),
                 values,
@@ -510,7 +513,8 @@ mod tests {
                 memory_limit: u64::MAX,
             };
             let params = Params::defaults(&SweepFormat);
-            let layout = SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+            let layout =
+                SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
             assert!(layout.blocks.len() > 2, "{} blocks", layout.blocks.len());
             let mut late = 0;
             for (step, keys) in layout.keys.chunks(STEP).enumerate() {

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use ellect_kernels::shared;
 use rayon::prelude::*;
 
-use super::{LANES, Long, NO_SUM, REACH, STEP, WORDS};
+use super::{LANES, LongRow, NO_SUM, REACH, STEP, WORDS};
 use crate::format::{Matrix, Refusal, Target};
 use crate::structure::Structure;
 
@@ -21,7 +21,7 @@ const LEAST: usize = 8 * STEP;
 
 /// The size of the layout.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct SweepShape {
     pub nrows: usize,
     pub nnz: usize,
     /// Number of pieces of [`REACH`] columns.
@@ -36,7 +36,7 @@ pub(super) struct Shape {
     pub steps: usize,
 }
 
-impl Shape {
+impl SweepShape {
     /// Chooses the fewest blocks that hold the sums of all rows, but at least one per processor
     /// where there are entries for them. `longest` is the length of the longest row.
     ///
@@ -62,20 +62,21 @@ impl Shape {
         let (blocks, pieces) = (waves * idle, ncols.div_ceil(REACH as usize).max(1));
         // Each piece of the columns of a block begins with a warp.
         let steps = (nnz + blocks * (pieces - 1) * (LANES - 1)) / STEP + blocks;
-        Ok(Shape { nrows, nnz, pieces, blocks, waves, most, steps })
+        Ok(SweepShape { nrows, nnz, pieces, blocks, waves, most, steps })
     }
 
     /// Number of rows with several sums.
-    pub fn longs(&self, structure: &Structure<'_>) -> usize {
+    pub fn long_rows(&self, structure: &Structure<'_>) -> usize {
         let lengths = structure.row_lengths().iter();
         let long = lengths.filter(|&(length, _)| self.sums_of(length as usize) > 1);
         long.map(|(_, times)| times as usize).sum()
     }
 
-    /// Bytes of the layout with `longs` rows with several sums and values of `w` bytes.
-    pub fn bytes(&self, longs: usize, w: u64) -> u64 {
-        let lists =
-            self.blocks * 4 * WORDS + 4 * self.nrows.div_ceil(GROUP) + longs * size_of::<Long>();
+    /// Bytes of the layout with `long_rows` rows with several sums and values of `w` bytes.
+    pub fn bytes(&self, long_rows: usize, w: u64) -> u64 {
+        let lists = self.blocks * 4 * WORDS
+            + 4 * self.nrows.div_ceil(GROUP)
+            + long_rows * size_of::<LongRow>();
         lists as u64 + self.steps as u64 * (STEP as u64 * (4 + w) + 4 * (STEP / LANES) as u64)
     }
 

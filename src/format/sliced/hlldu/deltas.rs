@@ -8,12 +8,12 @@ use crate::structure::{Detail, Sort, Structure, over_all, probes};
 
 /// The first and the last column of each slot of a hack.
 #[derive(Debug, Default)]
-pub(crate) struct Slots(Vec<[u32; 2]>);
+pub(crate) struct SlotSpans(Vec<[u32; 2]>);
 
-impl Slots {
+impl SlotSpans {
     /// Collects the slots of rows with these columns.
     pub fn of<C: Iterator<Item = u32>>(rows: impl Iterator<Item = C>) -> Self {
-        let mut slots = Slots::default();
+        let mut slots = SlotSpans::default();
         for row in rows {
             for (at, column) in row.enumerate() {
                 match slots.0.get_mut(at) {
@@ -73,7 +73,7 @@ impl Structure<'_> {
         let column = |&old: &u32| new.map_or(old, |new| new[old as usize]);
         let of_hack = |rows: &[u32]| {
             let rows = rows.iter().map(|&row| self.pattern().row(row as usize));
-            let slots = Slots::of(rows.map(|row| row.iter().map(column)));
+            let slots = SlotSpans::of(rows.map(|row| row.iter().map(column)));
             [(slots.runs() * slots.width()) as u64, slots.runs() as u64]
         };
         let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];

@@ -30,8 +30,8 @@ use rayon::prelude::*;
 mod deltas;
 
 use super::gpu::launch::{Arrays, NULL};
-use super::row_order::{self, Rows};
-use super::sliced::{Columns, Product, Shape, Sliced};
+use super::row_order::{self, StoredRows};
+use super::sliced::{SliceColumns, SliceProduct, SliceShape, Sliced};
 use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::{
     Arg, Basis, Builder, Built, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop,
@@ -41,7 +41,7 @@ use crate::csr::{Csr, CsrRef, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
 use crate::structure::{Structure, inverse};
-use deltas::{Slots, padding};
+use deltas::{SlotSpans, padding};
 
 /// See the module.
 #[derive(Debug)]
@@ -100,7 +100,8 @@ impl Storage for HllduFormat {
         target: &Target<'_>,
     ) -> Result<HllduLayout<T>, Refusal> {
         let sort = sort(params);
-        let (rows, shape) = (Rows::new(structure, sort, HACK, target), Quads::new(structure, sort));
+        let (rows, shape) =
+            (StoredRows::new(structure, sort, HACK, target), Quads::new(structure, sort));
         let columns = Deltas::new(csr.pattern(), &rows, &shape)?;
         let sliced = Sliced { rows, shape, columns };
         let values = vec![T::ZERO; sliced.slots()];
@@ -115,8 +116,8 @@ impl Storage for HllduFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (matrix, value_bytes) = (builder.matrix(), target.precision.bytes());
-        let hacks = convert::Hacks::new(builder, [HACK, RUN], sort(params), false, target)?;
-        let convert::Hacks { rows, starts, .. } = &hacks;
+        let hacks = convert::GpuHacks::new(builder, [HACK, RUN], sort(params), false, target)?;
+        let convert::GpuHacks { rows, starts, .. } = &hacks;
         let count = matrix.nrows.div_ceil(HACK);
         let [narrow, wide] = starts.args;
         let of_rows = [Arg::U32(matrix.nrows as u32), Arg::U32(count as u32), narrow, wide];
@@ -140,10 +141,10 @@ impl Storage for HllduFormat {
         builder.launch(&step("distances", &[firsts, units, columns]))?;
         let values = builder.array(all_values)?;
         let slots = hacks.slots(NULL, values);
-        let slots = convert::Slots { run: (LOAD / value_bytes) as u32, ..slots };
+        let slots = convert::SlotFill { run: (LOAD / value_bytes) as u32, ..slots };
         let update = slots.fill(builder, rows, target)?;
         let (starts, base, scatter) = (starts.args, firsts, rows.scatter);
-        let product = Product { starts, base, scatter, columns, values: vec![units, values] };
+        let product = SliceProduct { starts, base, scatter, columns, values: vec![units, values] };
         let kernel = format!("hlldu_{}", target.precision);
         let launch = product.launch("hlldu", kernel, matrix.nrows, count * HACK);
         let order = rows.basis_order();
@@ -186,13 +187,13 @@ struct Deltas {
 
 impl Deltas {
     /// Computes the distances in two passes over the entries of each hack.
-    fn new(pattern: Pattern<'_>, rows: &Rows, shape: &Quads) -> Result<Self, Refusal> {
+    fn new(pattern: Pattern<'_>, rows: &StoredRows, shape: &Quads) -> Result<Self, Refusal> {
         let new = rows.relabelled();
         let relabel = |&old: &u32| new.as_ref().map_or(old, |new| new[old as usize]);
         let of_row = |i: usize| pattern.row(rows.old(i)).iter().map(relabel);
         let of_hack = |h: usize| {
             let stored = h * HACK..((h + 1) * HACK).min(rows.nrows());
-            let slots = Slots::of(stored.clone().map(of_row));
+            let slots = SlotSpans::of(stored.clone().map(of_row));
             let width = slots.width();
             let mut firsts: Vec<u32> = slots.firsts().collect();
             firsts.resize(slots.runs() * RUN, 0);
@@ -222,7 +223,7 @@ impl Deltas {
     }
 }
 
-impl Columns for Deltas {
+impl SliceColumns for Deltas {
     fn of_slice(&self, s: usize, slots: Range<usize>) -> impl Fn(usize) -> Option<u32> {
         let [unit, end] = [self.units[s], self.units[s + 1]].map(|unit| unit as usize);
         let width = (end - unit) * UNIT / slots.len().max(1);
@@ -297,8 +298,8 @@ impl<T: Scalar> Layout<T> for HllduLayout<T> {
         let base = arrays.add(&columns.firsts);
         let [bytes, units] = [arrays.add(&columns.bytes), arrays.add(&columns.units)];
         let values = arrays.add(&self.values);
-        let told = vec![units, values];
-        let product = Product { starts, base, scatter, columns: bytes, values: told };
+        let value_args = vec![units, values];
+        let product = SliceProduct { starts, base, scatter, columns: bytes, values: value_args };
         let (kernel, nrows) = (format!("hlldu_{}", T::PRECISION), rows.nrows());
         let launch = product.launch("hlldu", kernel, nrows, nrows.next_multiple_of(HACK));
         Some(arrays.on_device(values, vec![launch]))
@@ -327,7 +328,8 @@ mod tests {
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
         let params = Params::defaults(&HllduFormat);
         let structure = Structure::of(&csr);
-        let mut stored = HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+        let mut stored =
+            HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
         assert_eq!(stored.to_csr(), csr);
         let Sliced { columns, .. } = &stored.sliced;
         assert_eq!(columns.units, [0, 2, 4, 6, 10, 14, 22]);

@@ -44,7 +44,7 @@ impl Marks {
 }
 
 /// Converts a slab as if it were the whole matrix.
-struct OfSlab<'a> {
+struct SlabBuilder<'a> {
     whole: &'a mut dyn Builder,
     matrix: Matrix,
     arrays: SlabArrays,
@@ -71,7 +71,7 @@ impl SlabArrays {
     }
 }
 
-impl Builder for OfSlab<'_> {
+impl Builder for SlabBuilder<'_> {
     fn matrix(&self) -> Matrix {
         self.matrix
     }
@@ -161,7 +161,7 @@ pub(super) fn build(
         builder.launch(&launch(format!("slab_rows_{}", matrix.offset_name()), rows, args))?;
         builder.launch(&marks.take(matrix, target, arrays.columns, arrays.values))?;
         let matrix_of_slab = Matrix { nnz: marks.nnz as usize, ..matrix };
-        let mut of_slab = OfSlab { whole: &mut *builder, matrix: matrix_of_slab, arrays };
+        let mut of_slab = SlabBuilder { whole: &mut *builder, matrix: matrix_of_slab, arrays };
         let slab = tiles.format.build(&mut of_slab, &tiles.params, target)?;
         let (later, scratch) = (!whole.launches.is_empty(), whole.scratch.len());
         whole.launches.extend(slab.launches.into_iter().map(|launch| {

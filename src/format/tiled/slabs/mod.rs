@@ -72,8 +72,8 @@ impl Storage for SlabsFormat {
             Kind::Gpu => StcsrFormat::work(structure, &tiles().params, target)?,
         };
         let size = match structure.is_whole() {
-            true => Size::of(pattern, &cuts, target)?,
-            false => Size::guess(pattern, &cuts, target, &whole),
+            true => SlabsSize::of(pattern, &cuts, target)?,
+            false => SlabsSize::guess(pattern, &cuts, target, &whole),
         };
         let slab = cuts.windows(2).map(|cut| u64::from(cut[1] - cut[0])).max().unwrap_or(0);
         Ok(Work {
@@ -168,7 +168,7 @@ struct Slabs<'a> {
 }
 
 /// One slab of a pattern.
-struct Piece {
+struct SlabPattern {
     /// The first entry of each row, as a position in the CSR arrays of the whole matrix.
     from: Vec<usize>,
     row_ptr: Vec<usize>,
@@ -182,9 +182,9 @@ impl<'a> Slabs<'a> {
 }
 
 impl Iterator for Slabs<'_> {
-    type Item = Piece;
+    type Item = SlabPattern;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<SlabPattern> {
         let (pattern, columns) = (self.pattern, self.pattern.col_idx());
         while let Some(&cut) = self.cuts.get(self.next) {
             self.next += 1;
@@ -196,14 +196,14 @@ impl Iterator for Slabs<'_> {
             let row_ptr = offsets(self.from.iter().zip(&to).map(|(from, to)| to - from));
             let from = std::mem::replace(&mut self.from, to);
             if row_ptr[pattern.nrows()] > 0 {
-                return Some(Piece { from, row_ptr });
+                return Some(SlabPattern { from, row_ptr });
             }
         }
         None
     }
 }
 
-impl Piece {
+impl SlabPattern {
     fn columns(&self, pattern: Pattern<'_>) -> Vec<u32> {
         let mut columns = vec![0; self.row_ptr[pattern.nrows()]];
         self.gather(pattern.col_idx(), &mut columns);
@@ -240,17 +240,17 @@ fn gather<V: Copy + Send + Sync>(
 }
 
 /// Size of the layout.
-struct Size {
+struct SlabsSize {
     slabs: u64,
     entries: u64,
     bytes: u64,
 }
 
-impl Size {
+impl SlabsSize {
     /// The exact size, computed from all slabs.
-    fn of(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>) -> Result<Size, Refusal> {
+    fn of(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>) -> Result<SlabsSize, Refusal> {
         let (nrows, w) = (pattern.nrows(), target.precision.bytes());
-        let mut size = Size { slabs: 0, entries: 0, bytes: 0 };
+        let mut size = SlabsSize { slabs: 0, entries: 0, bytes: 0 };
         for slab in Slabs::new(pattern, cuts.to_vec()) {
             let nnz = slab.row_ptr[nrows];
             let (entries, bytes) = match target.device.kind {
@@ -271,7 +271,7 @@ impl Size {
 
     /// An estimate that assumes entries evenly spread over the slabs; `whole` is the work of the
     /// matrix in a single slab.
-    fn guess(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>, whole: &Work) -> Size {
+    fn guess(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>, whole: &Work) -> SlabsSize {
         let (nrows, nnz, w) = (pattern.nrows(), pattern.nnz(), target.precision.bytes());
         let slabs = cuts.len() - 1;
         let (entries, bytes) = match target.device.kind {
@@ -284,7 +284,7 @@ impl Size {
                 (entries, (entries as f64 * slot_bytes) as u64 + ends)
             }
         };
-        Size { slabs: slabs as u64, entries, bytes }
+        SlabsSize { slabs: slabs as u64, entries, bytes }
     }
 }
 
@@ -451,7 +451,8 @@ mod tests {
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
             let params = Params::defaults(&SlabsFormat);
             let structure = Structure::of(&csr);
-            let layout = SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+            let layout =
+                SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
             let described = layout.on_device().expect("kernels");
             let betas = described.launches.iter().map(|launch| {
                 assert_eq!(launch.image, kernel);

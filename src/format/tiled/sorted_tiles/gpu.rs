@@ -7,7 +7,7 @@ use crate::format::{Arg, Builder, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 
 /// Arrays and sizes from which the launches of a product are made.
-pub(in crate::format) struct Plan {
+pub(in crate::format) struct TilePlan {
     pub tile: usize,
     pub tiles: u64,
     /// One of [`EXTRA`](super::EXTRA).
@@ -18,7 +18,7 @@ pub(in crate::format) struct Plan {
     pub arrays: [Arg; 7],
 }
 
-impl Plan {
+impl TilePlan {
     /// The launches of a product with the kernel `kernel` of `image`, which takes `values` between
     /// the columns and the vectors.
     pub fn launches(
@@ -62,15 +62,15 @@ impl Plan {
 }
 
 /// Tiles that a GPU has sorted.
-pub(in crate::format) struct Sorted {
-    pub plan: Plan,
+pub(in crate::format) struct GpuSortedTiles {
+    pub plan: TilePlan,
     /// Values of the slots; null where they are not requested.
     pub values: Arg,
     /// First entry of each tile.
     entries: Arg,
 }
 
-impl Sorted {
+impl GpuSortedTiles {
     /// Sorts tiles of at most `tile` entries; `with_values` also stores the values in their slots.
     pub fn new(
         builder: &mut dyn Builder,
@@ -118,14 +118,14 @@ impl Sorted {
         let args = sizes.into_iter().chain(out).collect();
         builder.launch(&launch("pack_tiles".to_string(), threads, 256, args))?;
         let arrays = [tiles, ends, lasts, bases, low, high, most];
-        let plan = Plan { tile, tiles: count, extra, splits: found.splits, arrays };
-        Ok(Sorted { plan, values, entries: found.entries })
+        let plan = TilePlan { tile, tiles: count, extra, splits: found.splits, arrays };
+        Ok(GpuSortedTiles { plan, values, entries: found.entries })
     }
 
     /// A launch over the threads of a product, with the kernel `stem` for the width of row pointers
     /// and the precision. Its arguments describe the tiles, followed by `rest`.
     pub fn step(&self, stem: &str, matrix: Matrix, precision: Precision, rest: &[Arg]) -> Launch {
-        let Plan { tiles, arrays: [.., low, _, _], .. } = self.plan;
+        let TilePlan { tiles, arrays: [.., low, _, _], .. } = self.plan;
         let sizes = [Arg::U64(matrix.nnz as u64), Arg::U32(tiles as u32)];
         let block = Arg::U32(self.plan.block() as u32);
         let args = sizes.into_iter().chain([block, self.entries, low]);

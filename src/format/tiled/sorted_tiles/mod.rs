@@ -430,8 +430,8 @@ impl SortedTiles {
     }
 
     /// The arrays that a GPU holds.
-    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> gpu::Plan {
-        gpu::Plan {
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> gpu::TilePlan {
+        gpu::TilePlan {
             tile: self.tile,
             tiles: self.tiles.len() as u64,
             extra: self.extra,
