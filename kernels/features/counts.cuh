@@ -171,7 +171,7 @@ __device__ __forceinline__ uint32_t either(uint32_t bits) { return (bits | bits 
 // bit 24 on, and below it, for each key, one bit each for one, two and three occurrences. Where n
 // is 0, there is room for all keys: a word is then a byte, indexed by its number.
 struct Table {
-    static constexpr int most_runs = 12;  // runs of neighbouring lanes whose bits are combined first
+    static constexpr int most_runs = 12;  // runs of neighbouring lanes with combined bits
     Sum* slots;
     uint32_t n;
 

@@ -15,7 +15,7 @@ template <class Offset> struct Job {
     const Offset* __restrict__ row_ptr;
     const uint32_t* __restrict__ col_idx;
     Sum* counts;
-    Sum* classes;  // per count: columns that reach it, and entries of the second half in such columns
+    Sum* classes;  // per count: columns that reach it, entries of the second half in them
     uint32_t* longer;
     uint32_t* column_counts;
     uint32_t* diagonals;  // occurrences of each diagonal, where there is room for this
