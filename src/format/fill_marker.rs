@@ -35,5 +35,5 @@ pub(super) fn check(what: &str, slots: u128, nnz: usize) -> Result<u64, Refusal>
     if slots <= u128::from(allowed) {
         return Ok(slots as u64);
     }
-    Err(Refusal::new(format!("{what} take {slots} slots for {nnz} entries, {allowed} are allowed")))
+    Err(Refusal::new(format!("{what} take {slots} slots for {nnz} entries; {allowed} are allowed")))
 }

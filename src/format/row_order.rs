@@ -335,7 +335,7 @@ pub(super) fn full_columns(nnz: usize, rows: usize, columns: usize) -> Result<u6
         return Ok(slots as u64);
     }
     Err(Refusal::new(format!(
-        "padding every row to {columns} entries takes {slots} slots for {nnz} entries, \
-         {allowed} are allowed ({MOST_FILL} for each entry)"
+        "padding every row to {columns} entries takes {slots} slots for {nnz} entries; \
+         {allowed} are allowed ({MOST_FILL} per entry)"
     )))
 }

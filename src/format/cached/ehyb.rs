@@ -50,14 +50,14 @@ impl Storage for EhybFormat {
     const PARAMS: &'static [Param] = &[
         Param {
             name: "part",
-            doc: "what the parts are: METIS's, windows of rows, or windows in their own order",
+            doc: "parts of the rows: by METIS, windows with sorted rows, or windows in the original order",
             values: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
             gpu: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
             host: &[Value::Word("window")],
         },
         Param {
             name: "share",
-            doc: "parts that share the memory of a processor; 1 in the paper",
+            doc: "number of parts that share a processor's memory; 1 in the paper",
             values: &[Value::Int(2), Value::Int(1)],
             gpu: &[Value::Int(2), Value::Int(1)],
             host: &[Value::Int(1)],

@@ -345,7 +345,7 @@ mod tests {
         };
         let plan = |text: &str| {
             let candidate: super::super::Candidate = text.parse().expect("a candidate");
-            EhybPlan::new(&structure, &candidate.params, &target).expect("it suits")
+            EhybPlan::new(&structure, &candidate.params, &target).expect("it applies")
         };
         assert!(plan("ehyb:part=window").inside as f64 > 0.85 * csr.nnz() as f64);
         #[cfg(feature = "metis")]

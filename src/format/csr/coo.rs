@@ -35,7 +35,7 @@ impl Storage for CooFormat {
     const TITLE: &'static str = "coordinates";
     const SOURCE: &'static str = "N. Bell, M. Garland, Efficient Sparse Matrix-Vector \
         Multiplication on CUDA (2008), sections 3.4 and 4.3";
-    const SUITS: &'static str = "mostly empty rows, or lengths of every size; else bad";
+    const SUITS: &'static str = "mostly empty rows, or row lengths of every size; bad for all else";
 
     type Layout<T: Scalar> = CooLayout<T>;
 

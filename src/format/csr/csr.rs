@@ -37,7 +37,7 @@ impl Storage for CsrFormat {
     const TITLE: &'static str = "compressed sparse rows";
     const SOURCE: &'static str = "Y. Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. \
         (2003), section 3.4";
-    const SUITS: &'static str = "every matrix; nothing is converted";
+    const SUITS: &'static str = "every matrix; needs no conversion";
 
     type Layout<T: Scalar> = CsrLayout<T>;
 

@@ -26,7 +26,7 @@ impl Storage for CusparseFormat {
     const NAME: &'static str = "cusparse";
     const TITLE: &'static str = "cuSPARSE";
     const SOURCE: &'static str = "NVIDIA, cuSPARSE library, cusparseSpMV (CUDA 13, 2025)";
-    const SUITS: &'static str = "what a program has without a choice; nothing is converted for CSR";
+    const SUITS: &'static str = "GPU programs as they are; the CSR algorithms need no conversion";
     const PARAMS: &'static [Param] = &[Param {
         name: "alg",
         doc: "cusparseSpMVAlg_t: CSR algorithm 1 or 2, or sliced ELLPACK",

@@ -54,7 +54,7 @@ impl Storage for PcsrFormat {
         },
         Param {
             name: "tile",
-            doc: "the most entries that a block of threads takes at a time",
+            doc: "maximum number of entries that a block of threads processes at a time",
             values: &[Value::Int(1024), Value::Int(2048)],
             gpu: &[Value::Int(1024), Value::Int(2048)],
             host: &[Value::Int(2048)],

@@ -46,7 +46,7 @@ pub(super) fn work(
     let largest = nrows.max(pattern.ncols());
     if i32::try_from(largest).is_err() {
         return Err(Refusal::new(format!(
-            "a matrix of {largest} rows or columns has offsets past {}, the most that 32 bits hold",
+            "a matrix with {largest} rows or columns has offsets above {}, the limit of 32 bits",
             i32::MAX
         )));
     }

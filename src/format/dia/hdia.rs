@@ -31,7 +31,7 @@ impl Storage for HdiaFormat {
     const SUITS: &'static str = "stencils and banded matrices; bad for unstructured ones";
     const PARAMS: &'static [Param] = &[Param {
         name: "hack",
-        doc: "rows of a hack (hackSize)",
+        doc: "number of rows of a hack (hackSize)",
         values: &[
             Value::Int(256),
             Value::Int(32),

@@ -31,7 +31,7 @@ impl Storage for EllFormat {
     const SOURCE: &'static str = "D. Kincaid, T. Oppe, D. Young, ITPACKV 2D User's Guide (1989); \
         N. Bell, M. Garland, Efficient Sparse Matrix-Vector Multiplication on CUDA (2008), \
         section 3.2";
-    const SUITS: &'static str = "rows of nearly the same length; bad where few rows are long";
+    const SUITS: &'static str = "rows of nearly the same length; bad where a few rows are long";
 
     type Layout<T: Scalar> = ColumnMajor<T>;
 

@@ -34,11 +34,11 @@ impl Storage for EllgFormat {
     const TITLE: &'static str = "ELL-G, aligned ELLPACK with row lengths";
     const SOURCE: &'static str = "D. Barbieri, V. Cardellini, A. Fanfarillo, S. Filippone, Three \
         storage formats for sparse matrices on GPGPUs (2015), section 3.1";
-    const SUITS: &'static str = "rows of nearly the same length, few of them with several threads \
-        a row; bad where few rows are long";
+    const SUITS: &'static str = "rows of nearly the same length, also few rows with several threads \
+        per row; bad where a few rows are long";
     const PARAMS: &'static [Param] = &[Param {
         name: "tpr",
-        doc: "threads that share a row",
+        doc: "number of threads that share a row",
         values: &[Value::Int(1), Value::Int(2), Value::Int(4), Value::Int(8)],
         gpu: &[Value::Int(1), Value::Int(2), Value::Int(4), Value::Int(8)],
         host: &[Value::Int(1)],

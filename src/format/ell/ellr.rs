@@ -31,8 +31,8 @@ impl Storage for EllrFormat {
     const TITLE: &'static str = "ELLPACK-R";
     const SOURCE: &'static str = "F. Vazquez, G. Ortega, J. J. Fernandez, E. M. Garzon, Improving \
         the Performance of the Sparse Matrix Vector Product with GPUs (2010)";
-    const SUITS: &'static str = "neighbouring rows of about the same length; bad where few rows \
-        are long";
+    const SUITS: &'static str = "neighbouring rows of about the same length; bad where a few \
+        rows are long";
 
     type Layout<T: Scalar> = ColumnMajor<T>;
 

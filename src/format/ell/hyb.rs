@@ -30,7 +30,7 @@ impl Storage for HybFormat {
     const TITLE: &'static str = "HYB, ELLPACK and coordinates";
     const SOURCE: &'static str = "N. Bell, M. Garland, Efficient Sparse Matrix-Vector \
         Multiplication on CUDA (2008), section 3.5";
-    const SUITS: &'static str = "rows of nearly the same length but for some long ones";
+    const SUITS: &'static str = "rows of nearly the same length except for some long ones";
 
     type Layout<T: Scalar> = HybLayout<T>;
 

@@ -35,7 +35,7 @@ impl Storage for PellrFormat {
     const SOURCE: &'static str = "Z. Wang, T. Gu, PELLR: A Permutated ELLPACK-R Format for SpMV on \
         GPUs (2020), section 3";
     const SUITS: &'static str = "row lengths that vary between neighbours without a long tail; \
-        bad where few rows are long";
+        bad where a few rows are long";
 
     type Layout<T: Scalar> = ColumnMajor<T>;
 

@@ -37,7 +37,7 @@ impl Storage for PjdsFormat {
     const SUITS: &'static str = "a wide spread of row lengths; bad where neighbouring rows share x";
     const PARAMS: &'static [Param] = &[Param {
         name: "br",
-        doc: "rows of a block, padded to its longest",
+        doc: "number of rows of a block, which is padded to its longest row",
         values: &[
             Value::Int(32),
             Value::Int(2),

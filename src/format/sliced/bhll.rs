@@ -51,26 +51,26 @@ impl Storage for BhllFormat {
     const SOURCE: &'static str = "the extension to dense blocks announced by D. Barbieri, \
         V. Cardellini, A. Fanfarillo, S. Filippone, Three storage formats for sparse matrices on \
         GPGPUs (2015), section 5";
-    const SUITS: &'static str = "finite elements with several unknowns a node; bad without dense \
-        blocks";
+    const SUITS: &'static str = "finite elements with several unknowns per node; bad without \
+        dense blocks";
     const PARAMS: &'static [Param] = &[
         Param {
             name: "b",
-            doc: "rows and columns of a block",
+            doc: "number of rows and columns of a block",
             values: &[Value::Int(3), Value::Int(2), Value::Int(4), Value::Int(5), Value::Int(6)],
             gpu: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
             host: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
         },
         Param {
             name: "sort",
-            doc: "block rows of a window that are sorted longest first (rIdx)",
+            doc: "window of block rows sorted by descending length (rIdx)",
             values: &[Value::Word("none"), Value::Int(512)],
             gpu: &[Value::Word("none"), Value::Int(512)],
             host: &[Value::Word("none"), Value::Int(512)],
         },
         Param {
             name: "col",
-            doc: "bits of a block column; 16 counts from the hack's first one",
+            doc: "bits of a block column index; 16-bit indices count from the hack's first block column",
             values: &[Value::Int(32), Value::Int(16)],
             gpu: &[Value::Int(32), Value::Int(16)],
             host: &[Value::Int(32)],
@@ -91,7 +91,7 @@ impl Storage for BhllFormat {
         let full = structure.block_fill(b);
         if full < 0.3 && row_order::allowed_slots(nnz) < (nnz as f64 / full) as u64 {
             return Err(Refusal::new(format!(
-                "{b} x {b} blocks are {:.0} % full (sampled), at least 33 % are needed",
+                "{b} x {b} blocks are {:.0} % full (sampled); at least 33 % are needed",
                 100.0 * full
             )));
         }
@@ -172,7 +172,7 @@ fn check_rows(nrows: usize) -> Result<(), Refusal> {
     if nrows <= MOST {
         return Ok(());
     }
-    Err(Refusal::new(format!("{nrows} rows, {MOST} are allowed")))
+    Err(Refusal::new(format!("the matrix has {nrows} rows; at most {MOST} are allowed")))
 }
 
 fn sort(params: &Params) -> Sort {

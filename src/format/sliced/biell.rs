@@ -35,8 +35,8 @@ impl Storage for BiellFormat {
     const TITLE: &'static str = "BiELL, bisection ELLPACK";
     const SOURCE: &'static str = "C. Zheng, S. Gu, T.-X. Gu, B. Yang, X.-P. Liu, BiELL: A \
         bisection ELLPACK-based storage format for optimizing SpMV on GPUs (2014)";
-    const SUITS: &'static str = "row lengths that vary between neighbours; bad for rows of the \
-        same length";
+    const SUITS: &'static str = "row lengths that vary between neighbours; bad for rows of \
+        equal length";
 
     type Layout<T: Scalar> = SlicedLayout<T, Bisection>;
 

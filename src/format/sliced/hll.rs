@@ -46,14 +46,14 @@ impl Storage for HllFormat {
     const PARAMS: &'static [Param] = &[
         Param {
             name: "hack",
-            doc: "rows of a hack, padded to its longest (hackSize)",
+            doc: "number of rows of a hack, which is padded to its longest row (hackSize)",
             values: &[Value::Int(32), Value::Int(64), Value::Int(128), Value::Int(256)],
             gpu: &[Value::Int(32)],
             host: &[Value::Int(32)],
         },
         Param {
             name: "sort",
-            doc: "rows of a window that are sorted longest first (rIdx), or reverse Cuthill-McKee",
+            doc: "window of rows sorted by descending length (rIdx), or reverse Cuthill-McKee order",
             values: &[
                 Value::Word("none"),
                 Value::Int(512),
@@ -67,14 +67,14 @@ impl Storage for HllFormat {
         },
         Param {
             name: "tpr",
-            doc: "threads that share a row",
+            doc: "number of threads that share a row",
             values: &[Value::Int(1), Value::Int(2), Value::Int(4), Value::Int(8)],
             gpu: &[Value::Int(1), Value::Int(2), Value::Int(4)],
             host: &[Value::Int(1)],
         },
         Param {
             name: "col",
-            doc: "bits of a column index; 16 counts from the hack's first column",
+            doc: "bits of a column index; 16-bit indices count from the hack's first column",
             values: &[Value::Int(32), Value::Int(16)],
             gpu: &[Value::Int(32), Value::Int(16)],
             host: &[Value::Int(32), Value::Int(16)],

@@ -47,14 +47,14 @@ impl Storage for HllviFormat {
     const PARAMS: &'static [Param] = &[
         Param {
             name: "sort",
-            doc: "rows of a window that are sorted longest first (rIdx)",
+            doc: "window of rows sorted by descending length (rIdx)",
             values: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
             gpu: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
             host: &[],
         },
         Param {
             name: "col",
-            doc: "bits of a column index; 16 counts from the hack's first column",
+            doc: "bits of a column index; 16-bit indices count from the hack's first column",
             values: &[Value::Int(32), Value::Int(16)],
             gpu: &[Value::Int(32), Value::Int(16)],
             host: &[],

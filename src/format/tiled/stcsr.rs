@@ -43,7 +43,7 @@ impl Storage for StcsrFormat {
         for stencils and blocks";
     const PARAMS: &'static [Param] = &[Param {
         name: "tile",
-        doc: "the most entries that are sorted together, by a block of threads",
+        doc: "maximum number of entries that a block of threads sorts together",
         values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
         gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
         host: &[],

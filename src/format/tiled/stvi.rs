@@ -45,7 +45,7 @@ impl Storage for StviFormat {
         refused for more than 256 distinct values";
     const PARAMS: &'static [Param] = &[Param {
         name: "tile",
-        doc: "the most entries that are sorted together, by a block of threads",
+        doc: "maximum number of entries that a block of threads sorts together",
         values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
         gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
         host: &[],
@@ -207,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn new_values_must_be_alike_where_they_were() {
+    fn new_values_must_be_equal_where_they_were() {
         let mut stored = layout(&matrix(&[4.0, 1.0, 4.0, 1.0, 4.0])).expect("two values");
         stored.set_values(&[0.5, 2.0, 0.5, 2.0, 0.5]);
         assert_eq!(stored.to_csr(), matrix(&[0.5, 2.0, 0.5, 2.0, 0.5]));
         let refusal = stored.check_values(&[0.5, 2.0, 0.5, 3.0, 0.5]).expect_err("two for one");
         assert!(refusal.to_string().contains("row 3"), "{refusal}");
-        stored.check_values(&[7.0; 5]).expect("alike, if the same");
+        stored.check_values(&[7.0; 5]).expect("equal again");
     }
 
     #[test]

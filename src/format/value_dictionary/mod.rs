@@ -15,7 +15,8 @@ pub use distinct::{MAX_DISTINCT, ValueDictionary};
 /// The refusal of a matrix whose values do not fit a dictionary.
 pub(super) fn not_few() -> Refusal {
     Refusal::new(format!(
-        "more than {MAX_DISTINCT} distinct values, the most that 8 bits tell apart, or values are unknown"
+        "there are more than {MAX_DISTINCT} distinct values, the limit of 8-bit numbers, or values are \
+         unknown"
     ))
 }
 
@@ -40,8 +41,8 @@ pub(super) fn suffix(several: bool) -> &'static str {
 /// The refusal of new values that differ where the old values were equal.
 fn not_alike(row: u64) -> Refusal {
     Refusal::new(format!(
-        "the new values differ where values were the same: row {row} has another than an entry \
-         before it that had the same value; prepare a new operator for them"
+        "the new values differ where the old values were equal: first in row {row}; prepare a new \
+         operator for them"
     ))
 }
 

@@ -72,7 +72,7 @@ impl Storage for HubsFormat {
         },
         Param {
             name: "piece",
-            doc: "the most entries that one lane takes of a row in either part",
+            doc: "maximum number of entries of a row that one lane processes in either part",
             values: &[Value::Int(64), Value::Int(16), Value::Int(32), Value::Int(128)],
             gpu: &[Value::Int(16), Value::Int(32), Value::Int(64)],
             host: &[],
@@ -193,7 +193,10 @@ fn most_hubs(params: &Params, target: &Target<'_>) -> u16 {
 
 fn check_rows(nrows: usize) -> Result<(), Refusal> {
     if nrows >= SPLIT as usize {
-        return Err(Refusal::new(format!("{nrows} rows, {} are allowed", SPLIT - 1)));
+        return Err(Refusal::new(format!(
+            "the matrix has {nrows} rows; at most {} are allowed",
+            SPLIT - 1
+        )));
     }
     Ok(())
 }
@@ -201,9 +204,7 @@ fn check_rows(nrows: usize) -> Result<(), Refusal> {
 /// Refuses hubs that hold too few of the `nnz` entries.
 fn check_share(hubs: usize, covered: u64, nnz: u64) -> Result<(), Refusal> {
     if hubs == 0 {
-        return Err(Refusal::new(
-            "the device has no shared memory that holds x of the fullest columns",
-        ));
+        return Err(Refusal::new("the device has no shared memory for x of the fullest columns"));
     }
     if covered * LEAST_SHARE < nnz {
         return Err(Refusal::new(format!(

@@ -268,12 +268,12 @@ impl<T: Scalar> BlockSlots<T> {
                     continue;
                 }
                 let others = (1..=TRIES).map(|turn| (slot + turn * SHIFT) % STEP + first + STEP);
-                let suits = |&other: &usize| {
+                let can_swap = |&other: &usize| {
                     let free = |&key: &u32| sum(key).is_some_and(|sum| taken[sum] != first);
                     self.keys.get(other).is_some_and(free)
                         && self.bases[other / LANES] == self.bases[slot / LANES]
                 };
-                match others.into_iter().find(suits) {
+                match others.into_iter().find(can_swap) {
                     Some(other) => {
                         self.keys.swap(slot, other);
                         self.values.swap(slot, other);
@@ -514,7 +514,7 @@ mod tests {
             };
             let params = Params::defaults(&SweepFormat);
             let layout =
-                SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+                SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("applies");
             assert!(layout.blocks.len() > 2, "{} blocks", layout.blocks.len());
             let mut late = 0;
             for (step, keys) in layout.keys.chunks(STEP).enumerate() {

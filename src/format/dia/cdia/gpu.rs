@@ -133,6 +133,6 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
 fn not_alike(row: u32) -> Refusal {
     Refusal::new(format!(
         "the new values are not constant along the diagonals that had one value: row {row} has \
-         another than its diagonal elsewhere; prepare a new operator for them"
+         a value that differs from an earlier row; prepare a new operator for them"
     ))
 }

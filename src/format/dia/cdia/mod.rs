@@ -125,7 +125,7 @@ fn check_size(nrows: usize, ncols: usize) -> Result<(), Refusal> {
     let largest = nrows.max(ncols);
     if i32::try_from(largest).is_err() {
         return Err(Refusal::new(format!(
-            "a matrix of {largest} rows or columns has offsets past {}, the most that 32 bits hold",
+            "a matrix with {largest} rows or columns has offsets above {}, the limit of 32 bits",
             i32::MAX
         )));
     }
@@ -246,7 +246,7 @@ impl<T: Scalar> ConstantDiagonals<T> {
                 if known.bits() != value.bits() && differs.is_none() {
                     differs = Some(Refusal::new(format!(
                         "the new values are not constant along the diagonals that had one value: \
-                         row {row} has {} in column {column}, a row before has {}; prepare a new \
+                         row {row} has {} in column {column}, an earlier row has {}; prepare a new \
                          operator for them",
                         value.to_f64(),
                         known.to_f64()

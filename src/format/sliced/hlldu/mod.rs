@@ -60,11 +60,11 @@ impl Storage for HllduFormat {
     const SOURCE: &'static str = "the delta units (CSR-DU) of K. Kourtis, G. Goumas, N. Koziris, \
         Optimizing sparse matrix-vector multiplication using index and value compression (2008), \
         section 4.1, in the hacks of hll";
-    const SUITS: &'static str = "meshes of 15 and more entries a row, in single precision above \
-        all; bad for short rows";
+    const SUITS: &'static str = "meshes with 15 or more entries per row, above all in single \
+        precision; bad for short rows";
     const PARAMS: &'static [Param] = &[Param {
         name: "sort",
-        doc: "rows of a window that are sorted longest first (rIdx)",
+        doc: "window of rows sorted by descending length (rIdx)",
         values: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
         gpu: &[Value::Word("none"), Value::Int(512)],
         host: &[],
@@ -161,7 +161,7 @@ fn check_units(units: u64) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::new(format!(
-        "columns take {units} units of {UNIT} bytes, {} are allowed",
+        "columns take {units} units of {UNIT} bytes; {} are allowed",
         u32::MAX
     )))
 }
@@ -329,11 +329,11 @@ mod tests {
         let params = Params::defaults(&HllduFormat);
         let structure = Structure::of(&csr);
         let mut stored =
-            HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+            HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("applies");
         assert_eq!(stored.to_csr(), csr);
         let Sliced { columns, .. } = &stored.sliced;
         assert_eq!(columns.units, [0, 2, 4, 6, 10, 14, 22]);
-        let work = HllduFormat::work(&structure, &params, &target).expect("suits");
+        let work = HllduFormat::work(&structure, &params, &target).expect("applies");
         assert_eq!((work.entries, work.layout_bytes), (12 * 128, stored.bytes()));
         // Four columns of a row are stored next to each other, and two values.
         let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();
@@ -353,6 +353,6 @@ mod tests {
     fn columns_of_more_than_512_gib_are_refused() {
         assert!(check_units(u64::from(u32::MAX)).is_ok());
         let refusal = check_units(1 << 32).expect_err("one more").to_string();
-        assert!(refusal.contains("4294967296 units of 128 bytes, 4294967295 are"), "{refusal}");
+        assert!(refusal.contains("4294967296 units of 128 bytes; 4294967295 are"), "{refusal}");
     }
 }

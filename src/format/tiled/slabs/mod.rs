@@ -47,10 +47,10 @@ impl Storage for SlabsFormat {
     const SOURCE: &'static str = "R. Nishtala, R. Vuduc, J. Demmel, K. Yelick, When Cache Blocking \
         of Sparse Matrix Vector Multiply Works and Why (2007), section 2";
     const SUITS: &'static str = "columns anywhere in an x larger than the last-level cache; bad for \
-        neighbouring columns and few entries a row";
+        neighbouring columns and few entries per row";
     const PARAMS: &'static [Param] = &[Param {
         name: "cache",
-        doc: "percent of the last-level cache that x of one slab takes at most",
+        doc: "maximum share of the last-level cache for the x of one slab, in percent",
         values: &[Value::Int(50), Value::Int(40)],
         gpu: &[Value::Int(50)],
         host: &[Value::Int(40)],
@@ -452,7 +452,7 @@ mod tests {
             let params = Params::defaults(&SlabsFormat);
             let structure = Structure::of(&csr);
             let layout =
-                SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+                SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("applies");
             let described = layout.on_device().expect("kernels");
             let betas = described.launches.iter().map(|launch| {
                 assert_eq!(launch.image, kernel);
@@ -491,7 +491,7 @@ mod tests {
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
             let candidate: Candidate = "slabs:cache=40".parse().expect("a candidate");
             let [exact, guess] = [Structure::of(&csr), Structure::sampled(&csr)]
-                .map(|structure| candidate.work(&structure, &target).expect("suits"));
+                .map(|structure| candidate.work(&structure, &target).expect("applies"));
             assert_eq!((exact.launches, guess.launches), (3, 3), "{name}");
             let ratio = guess.layout_bytes as f64 / exact.layout_bytes as f64;
             assert!((ratio - 1.0).abs() < 0.1, "{name}: {ratio}");
