@@ -52,9 +52,11 @@ pub(super) struct EhybSize {
     pub inside: u64,
     /// Number of rows with entries outside their part.
     pub far_rows: usize,
-    /// True if rows are stored out of order; next to it the basis, and whether x is gathered.
+    /// True if rows are stored out of order.
     pub ordered: bool,
+    /// The basis of x and y.
     pub basis: Basis,
+    /// True if a piece of x is gathered through the order.
     pub gathers: bool,
 }
 

@@ -261,7 +261,7 @@ pub(super) enum ColumnPlan {
     Jagged(usize),
 }
 
-/// The row lengths that the layout stores.
+/// Choice of the row lengths that a layout stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeptLengths {
     Nothing,

@@ -436,8 +436,9 @@ impl SlotFill {
         Ok(())
     }
 
-    /// The launches that fill columns, unless null and relabelled where `relabel` is given, and
-    /// values of the named type from their address.
+    /// The launches that fill the columns, unless null, and the values. The addresses are those of
+    /// the relabelling (or null), of the columns and of the source of the values; `value_type`
+    /// names the type of the values in kernel names.
     fn launches(
         &self,
         builder: &mut dyn Builder,

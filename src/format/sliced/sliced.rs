@@ -1,7 +1,7 @@
 //! Layouts stored slice by slice: hll, hllvi, hlldu, biell and bijad.
 //!
-//! A slice consists of consecutive stored rows whose slots are stored together. [`SliceShape`] maps the
-//! entries of a row to slots of its slice; [`SliceMultiply`] computes products.
+//! A slice consists of consecutive stored rows whose slots are stored together. [`SliceShape`] maps
+//! the entries of a row to slots of its slice; [`SliceMultiply`] computes products.
 
 use std::ops::Range;
 

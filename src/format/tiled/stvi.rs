@@ -109,8 +109,8 @@ impl Storage for StviFormat {
     }
 }
 
-/// The launches of a product; `dictionary` holds the numbers, the number of distinct values, and the
-/// values.
+/// The launches of a product; `dictionary` holds the numbers, the number of distinct values, and
+/// the values.
 fn launches(plan: &TilePlan, dictionary: [Arg; 3], precision: Precision) -> Vec<Launch> {
     let [numbers, ..] = dictionary;
     let suffix = value_dictionary::suffix(numbers != NULL);

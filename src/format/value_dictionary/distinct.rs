@@ -17,9 +17,9 @@ const CHUNK: usize = 1 << 14;
 /// Sample of an estimate: `[places, entries in a row at each place]`.
 const SAMPLED: [usize; 2] = [256, 256];
 
-/// The distinct values of a matrix, at most [`MAX_DISTINCT`]. Values are compared by their bits, so 0.0 and
-/// -0.0 are two values. The NaN whose bits are all ones is never among them: it marks empty places
-/// in the hash table of a GPU.
+/// The distinct values of a matrix, at most [`MAX_DISTINCT`]. Values are compared by their bits, so
+/// 0.0 and -0.0 are two values. The NaN whose bits are all ones is never among them: it marks empty
+/// places in the hash table of a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueDictionary {
     /// Bits of the values, in ascending order.
@@ -86,8 +86,8 @@ probes! {
 }
 
 impl Structure<'_> {
-    /// The distinct values; `None` where there are more than [`MAX_DISTINCT`], or the values are unknown.
-    /// One pass over the values; it stops early where the limit is exceeded.
+    /// The distinct values; `None` where there are more than [`MAX_DISTINCT`], or the values are
+    /// unknown. One pass over the values; it stops early where the limit is exceeded.
     pub fn few_values(&self) -> Option<Arc<ValueDictionary>> {
         let values = self.values()?;
         let find = || ValueDictionary::of(values, self.pattern().nnz()).map(Arc::new);
@@ -111,7 +111,7 @@ mod tests {
     use crate::scalar::Scalar;
 
     #[test]
-    fn values_are_told_apart_by_their_bits() {
+    fn values_are_distinguished_by_their_bits() {
         let values: Vec<f32> = (0..100_000).map(|k| [2.0, -0.0, 0.0, f32::NAN][k % 4]).collect();
         let few = ValueDictionary::of(f32::values_of(&values), values.len()).expect("four");
         let bits: Vec<u64> = [0.0, 2.0, f32::NAN, -0.0].map(|v: f32| v.bits()).to_vec();

@@ -144,7 +144,8 @@ fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize),
     Ok((places, builder.read(count)? as usize))
 }
 
-/// True if a matrix that a GPU holds has at most [`MAX_DISTINCT`] distinct values. Waits for the GPU.
+/// True if a matrix that a GPU holds has at most [`MAX_DISTINCT`] distinct values. Waits for the
+/// GPU.
 ///
 /// # Errors
 /// As [`Builder::launch`].

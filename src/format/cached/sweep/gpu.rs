@@ -36,8 +36,8 @@ impl SweepPlan {
 /// The maximum number of blocks that a GPU conversion distributes.
 const MOST_BLOCKS: usize = 4096;
 
-/// A group whose weight is at most this fraction of a block's share is light. Light groups are
-/// assigned to blocks through a table instead of one by one.
+/// A group is light if its weight is at most one part in this many of a block's share. Light groups
+/// are assigned to blocks through a table instead of one by one.
 const LIGHT: u64 = 64;
 
 /// Places of the table per block.

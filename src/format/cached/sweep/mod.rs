@@ -8,11 +8,11 @@
 //!     | 2 . . 6 |      columns = 0 1 2 | 0 3
 //! ```
 //!
-//! Blocks hold the sums of all their rows in shared memory. There are as few blocks as memory
-//! allows, one per processor at a time, and each processes its entries in steps of 1,024, one
-//! thread per entry. Because all entries of a processor are sorted by column, they share loads even
-//! if columns are scattered: lanes read neighbouring elements of x, a sector serves several of
-//! them, and all blocks pass over x at the same pace, so that x comes from memory once.
+//! Blocks hold the sums of all their rows in shared memory, as many as fit with one block per
+//! processor, and process their entries in steps of 1,024, one thread per entry. Because all
+//! entries of a processor are sorted by column, they share loads even if columns are scattered:
+//! lanes read neighbouring elements of x, a sector serves several of them, and all blocks pass over
+//! x at the same pace, so that x comes from memory once.
 //!
 //! Rows are distributed in groups of four neighbours, the heaviest first, each to the block with
 //! the least work so far; so blocks take equally long for any order of rows. Where two entries of a
@@ -22,7 +22,8 @@
 //! up at the end.
 //!
 //! A slot holds a value and a key of 32 bits: 16 for its sum, one for late, 15 for its column,
-//! counted from the base of its warp, a multiple of 32,768. Padding: no sum; read, not added.
+//! counted from the base of its warp, a multiple of 32,768.
+//! Padding: no sum; read, not added.
 //! Good for: columns anywhere, graphs, meshes in random order. Bad for: rows whose neighbours share
 //! columns, which caches serve equally well from any layout.
 

@@ -30,7 +30,7 @@ const MOST_DIAGONALS: usize = 1024;
 /// Number of pieces after the last match that are compared before the hash table is searched.
 const NEAR: usize = 8;
 
-/// Number of pieces in all hacks: see [`Constants`].
+/// Counts of the pieces of all hacks: see [`Constants`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConstantCounts {
     /// Number of hacks.
@@ -55,7 +55,7 @@ impl ConstantCounts {
         let count = |h| pieces(pattern, values, hack, h, 4 * most.mean).len();
         let counts: Vec<usize> = sample.par_picks().map(&count).collect();
         let over = counts.iter().filter(|&&count| count > most.mean).count();
-        if most.is_passed_by(over, counts.len()) {
+        if most.is_exceeded_by(over, counts.len()) {
             return None;
         }
         let pieces = sample.scale(counts.iter().sum::<usize>() as u64);
@@ -83,7 +83,7 @@ impl Constants {
         let pieces = |h: usize, look: usize| pieces(pattern, values, hack, h, look);
         let sample = (0..most.sample).map(|i| i * hacks / most.sample);
         let over = sample.filter(|&h| pieces(h, 4 * most.mean).len() > most.mean).count();
-        if most.is_passed_by(over, most.sample) {
+        if most.is_exceeded_by(over, most.sample) {
             return None;
         }
         let all: Vec<Vec<(i64, usize)>> =
@@ -133,7 +133,7 @@ impl MostPieces {
 
     /// True if too many hacks, `over` of the `looked_at` hacks examined, have more than `mean`
     /// pieces.
-    fn is_passed_by(&self, over: usize, looked_at: usize) -> bool {
+    fn is_exceeded_by(&self, over: usize, looked_at: usize) -> bool {
         over * self.sample > self.over * looked_at
     }
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hack_of_most_pieces_is_told() {
+    fn the_largest_number_of_pieces_is_reported() {
         // Rows 256 to 511 have one more value on their diagonal than the other rows.
         let value = |i: usize| if i / 256 == 1 && i.is_multiple_of(2) { 3.0 } else { 2.0 };
         let entries = (0..1024).map(|i| (i, i, value(i)));

@@ -413,7 +413,7 @@ mod tests {
             .expect("valid")
     }
 
-    /// A device 40 % of whose cache hold two f64 elements of x.
+    /// A device with room for two f64 elements of x in 40 % of its cache.
     fn device(name: &str) -> Device {
         Device { cache_bytes: 40, ..device::find(name).expect("shipped") }
     }
