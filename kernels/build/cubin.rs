@@ -88,7 +88,7 @@ struct Elf<'a> {
 impl<'a> Elf<'a> {
     fn read(file: &'a [u8]) -> Result<Self, String> {
         if !file.starts_with(b"\x7fELF\x02\x01") {
-            return Err("not an ELF file of 64 bits, lowest byte first".to_string());
+            return Err("not a 64-bit little-endian ELF file".to_string());
         }
         let header = Words(file);
         let (at, entry) = (header.u64(0x28)? as usize, usize::from(header.u16(0x3a)?));
@@ -241,7 +241,7 @@ fn attributes(mut info: &[u8]) -> Result<Vec<(u8, &[u8])>, String> {
             1 => &info[4..4],
             2 | 3 => &info[2..4],
             4 => part(rest, 0, len)?,
-            _ => return Err(format!("an attribute of the unknown format {format}")),
+            _ => return Err(format!("an attribute has the unknown format {format}")),
         };
         attributes.push((attribute, value));
         info = if format == 4 { &rest[len..] } else { rest };

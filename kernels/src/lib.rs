@@ -117,7 +117,9 @@ const fn number(mut at: usize) -> u64 {
         let digit = match LAYOUT[at] {
             digit @ b'0'..=b'9' => digit - b'0',
             digit @ b'a'..=b'f' if base == 16 => digit - b'a' + 10,
-            _ => panic!("a number of common/layout.cuh is not written as one"),
+            _ => {
+                panic!("common/layout.cuh defines a number that is neither decimal nor hexadecimal")
+            }
         };
         value = value * base + digit as u64;
         at += 1;

@@ -58,7 +58,7 @@ fn changed(name: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
-fn words_and_places_leave_the_hash_as_it_is() {
+fn names_comments_and_locations_do_not_change_the_hash() {
     let first = hash("first", "helpers.cuh", [HEADER, SOURCE]);
     assert_eq!(hash("elsewhere", "helpers.cuh", [HEADER, SOURCE]), first, "another folder");
     let commented = HEADER.replace("template", "// Doubles it.\n\ntemplate");
@@ -76,7 +76,7 @@ fn words_and_places_leave_the_hash_as_it_is() {
 }
 
 #[test]
-fn what_runs_is_in_the_hash() {
+fn the_hash_covers_what_a_gpu_runs() {
     let first = hash("before", "helpers.cuh", [HEADER, SOURCE]);
     let three = HEADER.replace("v + v", "v + v + v");
     assert_ne!(hash("header_code", "helpers.cuh", [&three, SOURCE]), first, "code of a header");
@@ -93,7 +93,7 @@ fn what_runs_is_in_the_hash() {
 }
 
 #[test]
-fn what_is_no_machine_code_is_an_error() {
+fn files_other_than_cubins_are_errors() {
     assert!(cubin::digest(&[b"// PTX".to_vec()]).is_err());
     let cut = b"\x7fELF\x02\x01".iter().copied().chain([0; 60]).collect::<Vec<u8>>();
     assert!(cubin::digest(&[cut[..40].to_vec()]).is_err());

@@ -68,7 +68,7 @@ fn images_and_kernels_are_sorted_by_name() {
 
 /// Kernels of products start while earlier work in the stream may still be running.
 #[test]
-fn every_product_waits_for_what_is_ahead() {
+fn every_product_waits_for_earlier_work() {
     const CALL: &str = "await_previous();";
     let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |folder: &str, name: &str| {

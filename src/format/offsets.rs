@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_kernels_may_count_past_in_32_bits_is_narrow() {
+    fn offsets_that_kernels_cannot_count_past_in_32_bits_are_wide() {
         assert_eq!([0, 1, (1 << 32) - 4096].map(Offsets::width), [4; 3]);
         assert_eq!([(1 << 32) - 4095, 1 << 32].map(Offsets::width), [8; 2]);
         let wide = Offsets::new(&[0, (1 << 32) - 1]);

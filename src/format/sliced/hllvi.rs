@@ -236,7 +236,7 @@ mod tests {
     use crate::scalar::Precision;
 
     #[test]
-    fn four_slots_of_a_row_lie_side_by_side() {
+    fn four_slots_of_a_row_are_adjacent() {
         // Rows of 1 to 5 entries: the second run of the hack holds only the fifth entries.
         let row =
             |i: usize| (0..=i % 5).map(move |k| (i, (i + k) % 40, if k < 2 { 1.0 } else { 2.0 }));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_is_held_once() {
+    fn each_value_is_stored_once() {
         let csr = matrix(&[4.0, 1.0, 4.0, 1.0, 4.0]);
         let stored = layout(&csr).expect("two values");
         assert_eq!(stored.values.values, [1.0, 4.0]);

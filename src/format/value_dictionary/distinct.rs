@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_than_few_is_too_many() {
+    fn more_values_than_the_limit_are_too_many() {
         let some = |n: usize| -> Vec<f64> { (0..200_000).map(|k| (k * 7 % n) as f64).collect() };
         let of = |values: &[f64]| ValueDictionary::of(f64::values_of(values), values.len());
         assert_eq!(of(&some(MAX_DISTINCT)).map(|few| few.bits.len()), Some(MAX_DISTINCT));

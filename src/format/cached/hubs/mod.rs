@@ -554,7 +554,7 @@ mod tests {
     use crate::generate;
 
     #[test]
-    fn sizes_are_known_without_making_the_pieces() {
+    fn sizes_are_computed_without_cutting_the_pieces() {
         for csr in [generate::rmat(3000, 16, 1), generate::circuit(2000, 1)] {
             let structure = Structure::of(&csr);
             let hubs = structure.hubs(100);

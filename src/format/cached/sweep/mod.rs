@@ -496,7 +496,7 @@ mod tests {
     use crate::generate;
 
     #[test]
-    fn no_two_entries_of_a_step_that_are_not_late_share_a_sum() {
+    fn entries_of_a_step_share_a_sum_only_if_late() {
         let device = device::find("h200").expect("shipped");
         let small = device::Device { processors: 3, shared_bytes: 100_000, ..device };
         let far = Csr::<f64>::from_triplets(

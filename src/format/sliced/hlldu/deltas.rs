@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_a_permuted_basis_are_counted_by_their_new_names() {
+    fn columns_of_a_permuted_basis_are_counted_by_their_new_numbers() {
         // Rows with even numbers have two entries and come first, so columns 0 and 1 are far apart.
         let entries = (0..600usize).flat_map(|i| {
             let last = (i % 2 == 0).then_some((i, 599, 1.0));

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_go_by_column_and_rows_stay() {
+    fn slabs_divide_entries_by_column_and_keep_all_rows() {
         let csr = example();
         let slabs: Vec<_> = Slabs::new(csr.pattern(), vec![0, 2, 4]).collect();
         let [first, second] = &slabs[..] else { panic!("{} slabs", slabs.len()) };

@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_a_tile_go_by_column_and_know_their_place() {
+    fn entries_of_a_tile_are_sorted_by_column_and_keep_their_place() {
         // The matrix drawn in the documentation of stcsr, as one tile.
         let csr =
             Csr::new(4, 4, vec![0, 2, 3, 3, 5], vec![0, 2, 1, 0, 3], vec![4.0, 1.0, 5.0, 2.0, 6.0])
