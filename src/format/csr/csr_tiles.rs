@@ -216,7 +216,7 @@ mod tests {
         let col_idx: Vec<u32> = (0..32).map(|k| k % 8).collect();
         let pattern = Pattern::of(4, 8, &row_ptr, &col_idx);
         assert_eq!(Tiles::of(pattern, 64).steps(pattern, 64), (7.0, 7.0));
-        // 64 rows of a lane each, but the last of 48 entries: a warp takes it in 2 steps.
+        // 64 rows with one lane each; the last has 48 entries, which a warp sums in 2 steps.
         let row_ptr: Vec<usize> = (0..64).chain([111]).collect();
         let col_idx: Vec<u32> = (0..111).map(|k| k % 48).collect();
         let pattern = Pattern::of(64, 48, &row_ptr, &col_idx);

@@ -42,7 +42,6 @@ impl SweepShape {
     ///
     /// # Errors
     /// [`Refusal`] where shared memory holds too few sums.
-    /// [`Refusal`] where shared memory holds too few.
     pub fn new(matrix: Matrix, longest: usize, target: &Target<'_>) -> Result<Self, Refusal> {
         let Matrix { nrows, ncols, nnz, .. } = matrix;
         let room = target.device.shared_bytes.saturating_sub(CACHE);
