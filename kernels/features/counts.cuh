@@ -196,7 +196,7 @@ struct Table {
         const uint32_t lane = threadIdx.x % 32, four = bit > 0 ? uint32_t(word / 4) : full;
         const uint32_t ahead = __shfl_up_sync(full, four, 1);
         *now = bit;
-        // Where few neighbouring lanes share words, combining bits takes longer than setting each.
+        // If few neighbouring lanes share words, combining bits takes longer than setting each.
         if (__popc(__ballot_sync(full, lane == 0 || four != ahead)) <= most_runs) {
             const uint32_t same = __match_any_sync(full, four);
             bit = __reduce_or_sync(same, bit);

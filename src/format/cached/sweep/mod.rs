@@ -428,7 +428,7 @@ impl<T: Scalar> Layout<T> for Sweep<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.stored.with(self.groups.len() * GROUP, |stored| {
             over_parts(&self.bounds, stored, &|part, rows| {
-                // Of the blocks that begin here, only the last one has rows.
+                // Only the last of the blocks that begin here has rows.
                 let block = self.bounds.partition_point(|&first| first <= part.start) - 1;
                 if !rows.is_empty() {
                     self.multiply(SweepBlock::of(self.blocks[block]), x, rows);

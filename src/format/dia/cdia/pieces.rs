@@ -89,7 +89,7 @@ impl Constants {
         let all: Vec<Vec<(i64, usize)>> =
             (0..hacks).into_par_iter().with_min_len(4).map(|h| pieces(h, most.of_one)).collect();
         let total: usize = all.iter().map(Vec::len).sum();
-        // Where a hack has more pieces, the search stopped early and some are missing.
+        // If a hack has more pieces, the search stopped early and some are missing.
         if total > most.mean * hacks || all.iter().any(|pieces| pieces.len() > most.of_one) {
             return None;
         }
