@@ -1,20 +1,20 @@
-//! Digest of what a GPU runs: the machine code of an image and the facts of its launches.
+//! Digest of an image: its machine code and the attributes of its launches.
 //!
-//! A cubin is an ELF file with a section `.text.NAME` for each kernel, and beside it
+//! A cubin is an ELF file with a section `.text.NAME` for each kernel, together with
 //! `.nv.info.NAME` (parameters, registers, barriers, offsets of some instructions),
-//! `.nv.constantN.NAME` and `.nv.shared.NAME`. These count. Names of symbols, the order of kernels,
-//! lines of the source, names of files and notes of the tools do not: a kernel may be renamed or
-//! moved within its file and the digest stays. So two kernels of one image that change names with
-//! each other go unnoticed.
+//! `.nv.constantN.NAME` and `.nv.shared.NAME`. The digest covers these sections. It ignores symbol
+//! names, the order of kernels, source lines, file names and notes of the tools: a kernel may be
+//! renamed or moved within its file without a change of the digest. As a consequence, two kernels
+//! of one image that swap names go unnoticed.
 //!
-//! Sections as in the ELF-64 object file format (System V ABI); attributes of `.nv.info` as `cuobjdump
-//! -elf` of the CUDA toolkit prints them.
+//! Sections follow the ELF-64 object file format (System V ABI); attributes of `.nv.info` are those
+//! that `cuobjdump -elf` of the CUDA toolkit prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Sections that only tools read, by how their names begin. Facts of `.nv.info` are read apart.
+/// Prefixes of the names of sections that only tools read. `.nv.info` is handled separately.
 const UNREAD: [&str; 16] = [
     ".debug_",
     ".rela.debug_",
@@ -34,19 +34,19 @@ const UNREAD: [&str; 16] = [
     ".nv.shared.reserved",
 ];
 
-/// A section that holds nothing in the file, only a size.
+/// Type of a section that has a size but no content in the file.
 const NOBITS: u32 = 8;
 
-/// Attributes of `.nv.info`: the toolkit's version, a symbol and the place of parameters, and
-/// symbols from elsewhere (relocations tell which are used).
+/// Attributes of `.nv.info` that the digest ignores: the toolkit's version, the symbol and place of
+/// parameters, and external symbols (relocations show which are used).
 const CUDA_API_VERSION: u8 = 0x37;
 const PARAM_CBANK: u8 = 0x0a;
 const EXTERNS: u8 = 0x0f;
 
-/// Digest of an image: of its machine code for each architecture.
+/// Digest of an image, computed from its machine code for each architecture.
 ///
 /// # Errors
-/// Says what is wrong with a file that is not a cubin.
+/// The reason why a file is not a valid cubin.
 pub fn digest(cubins: &[Vec<u8>]) -> Result<String, String> {
     let mut hash = Xxh3::new();
     for cubin in cubins {
@@ -61,25 +61,25 @@ pub fn digest(cubins: &[Vec<u8>]) -> Result<String, String> {
 
 /// A section of the file.
 struct Section<'a> {
-    /// Its name, without the name of the function that it belongs to.
+    /// The name, without the name of the function to which the section belongs.
     purpose: &'a str,
     function: Option<&'a str>,
     flags: u64,
     size: u64,
     info: u32,
     align: u64,
-    /// Empty where the section holds nothing in the file.
+    /// Empty where the section has no content in the file.
     bytes: &'a [u8],
 }
 
-/// A symbol: the section that it lies in, and where there.
+/// A symbol: its section and its offset there.
 struct Symbol<'a> {
     name: &'a str,
     section: usize,
     value: u64,
 }
 
-/// An ELF file of 64 bits.
+/// A 64-bit ELF file.
 struct Elf<'a> {
     sections: Vec<Section<'a>>,
     symbols: Vec<Symbol<'a>>,
@@ -88,7 +88,7 @@ struct Elf<'a> {
 impl<'a> Elf<'a> {
     fn read(file: &'a [u8]) -> Result<Self, String> {
         if !file.starts_with(b"\x7fELF\x02\x01") {
-            return Err("not an ELF file of 64 bits, lowest byte first".to_string());
+            return Err("not a 64-bit little-endian ELF file".to_string());
         }
         let header = Words(file);
         let (at, entry) = (header.u64(0x28)? as usize, usize::from(header.u16(0x3a)?));
@@ -123,7 +123,7 @@ impl<'a> Elf<'a> {
         Ok(Elf { sections, symbols })
     }
 
-    /// Digests of all functions, and of what they share: constants and variables of the module.
+    /// Digests of all functions, and of the constants and variables that they share.
     fn parts(&self) -> Result<Vec<u128>, String> {
         let mut facts: BTreeMap<Option<&str>, Vec<Vec<u8>>> = BTreeMap::new();
         for section in &self.sections {
@@ -137,7 +137,7 @@ impl<'a> Elf<'a> {
         Ok(facts.into_values().map(digest_of).collect())
     }
 
-    /// What a section tells of what runs; `None` where only tools read it.
+    /// The contribution of a section to the digest; `None` where only tools read it.
     fn fact_of(&self, section: &Section<'_>) -> Result<Option<Vec<u8>>, String> {
         let Section { purpose, bytes, .. } = *section;
         let unread = UNREAD.iter().any(|unread| purpose.starts_with(unread));
@@ -145,7 +145,7 @@ impl<'a> Elf<'a> {
             "" => return Ok(None),
             ".nv.info" if section.function.is_some() => fact(purpose, &[], &launch_facts(bytes)?),
             _ if unread => return Ok(None),
-            // The number of registers is here in some versions of the file.
+            // Some versions of the file store the number of registers here.
             ".text" => fact(purpose, &[section.flags, (section.info >> 24).into()], bytes),
             _ if purpose.starts_with(".rela.") => self.relocations(section, 24)?,
             _ if purpose.starts_with(".rel.") => self.relocations(section, 16)?,
@@ -154,7 +154,7 @@ impl<'a> Elf<'a> {
         Ok(Some(fact))
     }
 
-    /// What code or a table of addresses refers to: where in it, how, and the place of the symbol.
+    /// Relocations of code or of a table of addresses: offset, type, and place of the symbol.
     fn relocations(&self, list: &Section<'_>, size: usize) -> Result<Vec<u8>, String> {
         let mut places = Vec::new();
         for entry in list.bytes.chunks_exact(size) {
@@ -162,7 +162,7 @@ impl<'a> Elf<'a> {
             let symbol = self.symbol((info >> 32) as usize)?;
             let to = match self.sections.get(symbol.section) {
                 Some(section) if symbol.section > 0 => section.purpose,
-                // Found by the driver, by its name.
+                // The driver looks the symbol up by its name.
                 _ => symbol.name,
             };
             let addend = entry.get(16..).unwrap_or_default();
@@ -172,8 +172,8 @@ impl<'a> Elf<'a> {
         Ok(fact(list.purpose, &[], &places.concat()))
     }
 
-    /// The facts of `.nv.info` that name a symbol, registers and stack, and the function that the
-    /// symbol lies in.
+    /// The attributes of `.nv.info` that refer to a symbol (registers and stack), each with the
+    /// function that contains the symbol.
     fn stacks(&self) -> Result<Vec<(&'a str, Vec<u8>)>, String> {
         let mut stacks = Vec::new();
         let all =
@@ -195,7 +195,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// A fact as bytes that no other fact has.
+/// Encodes a fact as bytes, distinct from the bytes of every other fact.
 fn fact(name: &str, numbers: &[u64], bytes: &[u8]) -> Vec<u8> {
     let mut fact = Vec::new();
     for part in [name.as_bytes(), bytes] {
@@ -206,7 +206,7 @@ fn fact(name: &str, numbers: &[u64], bytes: &[u8]) -> Vec<u8> {
     fact
 }
 
-/// Digest of facts in any order.
+/// Digest of facts, independent of their order.
 fn digest_of(mut facts: Vec<Vec<u8>>) -> u128 {
     facts.sort_unstable();
     let mut hash = Xxh3::new();
@@ -217,7 +217,7 @@ fn digest_of(mut facts: Vec<Vec<u8>>) -> u128 {
     hash.digest128()
 }
 
-/// The attributes of a kernel's `.nv.info`, without versions and numbers of symbols.
+/// The attributes of a kernel's `.nv.info`, without versions and symbol numbers.
 fn launch_facts(info: &[u8]) -> Result<Vec<u8>, String> {
     let mut facts = Vec::new();
     for (attribute, value) in attributes(info)? {
@@ -231,8 +231,8 @@ fn launch_facts(info: &[u8]) -> Result<Vec<u8>, String> {
     Ok(facts)
 }
 
-/// Attributes and their values. A format byte tells how long a value is: 1 has none, 2 and 3 have two
-/// bytes, 4 as many as those two bytes say.
+/// Attributes and their values. A format byte determines the length of a value: none for format 1,
+/// two bytes for formats 2 and 3, and for format 4 a two-byte length followed by that many bytes.
 fn attributes(mut info: &[u8]) -> Result<Vec<(u8, &[u8])>, String> {
     let mut attributes = Vec::new();
     while let Some((&[format, attribute, low, high], rest)) = info.split_first_chunk::<4>() {
@@ -241,7 +241,7 @@ fn attributes(mut info: &[u8]) -> Result<Vec<(u8, &[u8])>, String> {
             1 => &info[4..4],
             2 | 3 => &info[2..4],
             4 => part(rest, 0, len)?,
-            _ => return Err(format!("an attribute of the unknown format {format}")),
+            _ => return Err(format!("an attribute has the unknown format {format}")),
         };
         attributes.push((attribute, value));
         info = if format == 4 { &rest[len..] } else { rest };
@@ -258,7 +258,7 @@ fn symbols_of<'a>(bytes: &[u8], names: &'a [u8]) -> Result<Vec<Symbol<'a>>, Stri
     bytes.chunks_exact(24).map(symbol).collect()
 }
 
-/// Numbers in a part of the file.
+/// Reads numbers from a part of the file.
 #[derive(Clone, Copy)]
 struct Words<'a>(&'a [u8]);
 

@@ -1,5 +1,5 @@
 //! Compiles every `.cu` file with nvcc (feature `cuda` only) and writes the table of images and the
-//! table of the driver's entry points.
+//! table of driver entry points.
 
 mod cubin;
 mod nvcc;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of `.cu` files: kernels of products, of conversions, and those that count features.
+/// Folders of `.cu` files: kernels of products, of conversions and of feature counts.
 const FOLDERS: [&str; 3] = ["products", "conversions", "features"];
 
 /// Headers that several folders include.
@@ -29,7 +29,7 @@ fn main() {
         let common = package.join(COMMON);
         println!("cargo:rerun-if-changed={}", common.display());
         for folder in FOLDERS {
-            // Cargo looks at all files of the folder, headers and new sources among them.
+            // Cargo watches all files of the folder, including headers and new sources.
             println!("cargo:rerun-if-changed={}", package.join(folder).display());
             for source in sources(&package.join(folder)) {
                 let name = stem(&source);
@@ -56,7 +56,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|ending| ending == "cu")).collect()
 }
 
-/// The image of one source as an expression of Rust.
+/// The image of one source as a Rust expression.
 fn image(name: &str, folder: &str, compiled: &nvcc::Compiled, out: &Path) -> String {
     fs::write(out.join(format!("{name}.ptxas")), &compiled.log).expect("OUT_DIR is writable");
     let hash = cubin::digest(&compiled.cubins).unwrap_or_else(|why| panic!("{name}: {why}"));
@@ -78,8 +78,8 @@ fn image(name: &str, folder: &str, compiled: &nvcc::Compiled, out: &Path) -> Str
     )
 }
 
-/// The library of CUB's algorithms, linked with the CUDA runtime, which opens the driver when it
-/// is first called.
+/// Builds the library of CUB's algorithms, linked with the CUDA runtime, which opens the driver at
+/// its first call.
 fn primitives(nvcc: &Path, package: &Path, out: &Path) {
     let source = package.join("primitives/primitives.cu");
     println!("cargo:rerun-if-changed={}", source.display());
@@ -99,7 +99,7 @@ fn primitives(nvcc: &Path, package: &Path, out: &Path) {
     }
 }
 
-/// One jump for each driver function, through a table that `driver::load` fills.
+/// Writes one jump per driver function, through a table that `driver::load` fills.
 fn trampolines(package: &Path, out: &Path) {
     let list = package.join("driver_api.txt");
     println!("cargo:rerun-if-changed={}", list.display());

@@ -5,22 +5,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Architectures that get machine code, in rising order; the last also gives the PTX for GPUs to
-/// come.
+/// Architectures that get machine code, in ascending order; the last one also yields the PTX for
+/// future GPUs.
 const ARCHITECTURES: [&str; 2] = ["80", "90"];
 
-/// What nvcc makes of a `.cu` file.
+/// Output of nvcc for a `.cu` file.
 pub struct Compiled {
-    /// What ptxas says of registers, shared memory and spills.
+    /// Report of ptxas on registers, shared memory and spills.
     pub log: String,
-    /// The machine code, an ELF file for each architecture, by file name.
+    /// The machine code, one ELF file per architecture, sorted by file name.
     pub cubins: Vec<Vec<u8>>,
     /// The PTX of the last architecture.
     pub ptx: String,
 }
 
-/// nvcc: `$NVCC`, the one that `toolchain.sh` fetched, `$CUDA_PATH`, /usr/local/cuda or the PATH.
-/// `package` is the folder of this package.
+/// Path of nvcc: `$NVCC`, the copy that `toolchain.sh` fetched, `$CUDA_PATH`, /usr/local/cuda or
+/// the PATH, in this order. `package` is the folder of this package.
 pub fn find(package: &Path) -> PathBuf {
     let fetched = package.join("../target/cuda-toolkit/nvidia/cu13/bin/nvcc");
     let named = env::var_os("NVCC").map(PathBuf::from);
@@ -32,8 +32,8 @@ pub fn find(package: &Path) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("nvcc"))
 }
 
-/// Compiles `source` for every architecture into `out/NAME.fatbin`, where NAME is the name of the
-/// source. Headers come from the source's own folder and from `include`.
+/// Compiles `source` for every architecture into `out/NAME.fatbin`, where NAME is the stem of the
+/// source's file name. Headers come from the source's own folder and from `include`.
 ///
 /// # Panics
 /// If nvcc fails or `out` is not writable.
@@ -54,7 +54,7 @@ pub fn compile(nvcc: &Path, source: &Path, include: &Path, out: &Path) -> Compil
     Compiled { log, cubins, ptx }
 }
 
-/// The files of `folder` whose names end in `ending`, by name.
+/// The files of `folder` whose names end in `ending`, sorted by name.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder is readable");
     let paths = entries.map(|entry| entry.expect("the folder is readable").path());
@@ -63,7 +63,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// nvcc with the options of all sources, for every architecture.
+/// An nvcc command with the options for all sources and every architecture.
 pub fn command(nvcc: &Path) -> Command {
     let mut command = Command::new(nvcc);
     command.args(["-O3", "-std=c++17", "--threads", "2"]);
@@ -75,7 +75,7 @@ pub fn command(nvcc: &Path) -> Command {
     command
 }
 
-/// Runs nvcc and gives what it writes to its error stream.
+/// Runs nvcc and returns its error output.
 ///
 /// # Panics
 /// If there is no nvcc or it fails.

@@ -1,20 +1,20 @@
-//! Reads the signatures of kernels out of PTX.
+//! Reads the signatures of kernels from PTX.
 
 /// A kernel: its name and the types of its parameters.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its symbol.
+    /// The symbol.
     pub name: String,
     /// The types of its parameters, as variants of `Param` in `src/lib.rs`.
     pub params: Vec<String>,
 }
 
-/// The kernels of a module, by name.
+/// The kernels of a module, sorted by name.
 ///
 /// # Errors
-/// Names a declaration that is not understood. The grammar is that of the section on kernel
-/// parameters of the PTX ISA: `.entry NAME ( .param .u32 NAME_param_0, ... )`, where a structure is
-/// `.param .align 4 .b8 NAME_param_1[8]`.
+/// A message with the declaration that cannot be parsed. The grammar is that of the section on
+/// kernel parameters of the PTX ISA: `.entry NAME ( .param .u32 NAME_param_0, ... )`, where a
+/// structure is `.param .align 4 .b8 NAME_param_1[8]`.
 pub fn kernels(ptx: &str) -> Result<Vec<Kernel>, String> {
     let mut kernels = Vec::new();
     for entry in ptx.split(".entry ").skip(1) {

@@ -1,44 +1,45 @@
-// Numbers that kernels and the Rust code share. Rust reads them out of this text when it is compiled
-// (`shared` of src/lib.rs), so each stands here alone, as one decimal or hexadecimal number.
+// Numbers that kernels and the Rust code share. Rust reads them from this text at compile time
+// (`shared` of src/lib.rs), so each has a line of its own, with one decimal or hexadecimal number.
 #pragma once
 #include <cstdint>
 
 // csr: entries that a lane loads at a time.
 constexpr int CSR_BATCH = 6;
 
-// coo: entries that a lane takes.
+// coo: entries that a lane processes.
 constexpr int COO_EACH = 16;
 
-// pcsr: entries of a tile that a thread takes.
+// pcsr: entries of a tile that a thread processes.
 constexpr int PCSR_EACH = 8;
 
-// Tiles of pcsr, stcsr and stvi: entries of a row per lane from which on a whole warp sums the row.
+// Tiles of pcsr, stcsr and stvi: entries of a row per lane above which a whole warp sums the row.
 constexpr uint32_t TILE_LONG = 24;
 
-// Conversion to tiles: chunks that a block searches, a warp each.
+// Conversion to tiles: chunks that a block searches; one warp searches each.
 constexpr uint32_t TILE_CHUNKS = 8;
 
-// stcsr and stvi: slots of a thread.
+// stcsr and stvi: slots per thread.
 constexpr uint32_t SORTED_EACH = 8;
 
-// hllvi, stvi and cdia: the most distinct values, and places in which they are looked for.
+// hllvi, stvi and cdia: maximum number of distinct values, and places of the hash table for them.
 constexpr uint32_t FEW_VALUES = 256;
 constexpr uint32_t FEW_PLACES = 1024;
 
-// Conversion to diagonals: the most rows of a small hack.
+// Conversion to diagonals: maximum number of rows of a small hack.
 constexpr uint32_t SMALL_HACK = 128;
 
 // cdia: rows of a hack, and threads of the block that multiplies it.
 constexpr uint32_t CDIA_HACK = 1024;
 constexpr uint32_t CDIA_THREADS = 128;
 
-// hubs: marks pieces of a row that has several; entries that a warp of the conversion takes.
+// hubs: mark of pieces of a row with several pieces; entries that a warp of the conversion
+// processes.
 constexpr uint32_t HUBS_SPLIT = 0x80000000;
 constexpr uint32_t HUBS_CHUNK = 1024;
 
-// sweep: entries of a step, one per thread of a block; neighbouring rows that stay together; columns
-// that are counted from one base; the mark of a late entry; the sum of a slot without an entry; slots
-// of the next step that an entry may change to, and their distance.
+// sweep: entries per step, one per thread of a block; neighbouring rows that stay together; columns
+// counted from one base; the mark of a late entry; the sum of a slot without an entry; slots of the
+// next step that an entry may swap with, and their distance.
 constexpr uint32_t SWEEP_STEP = 1024;
 constexpr uint32_t SWEEP_GROUP = 4;
 constexpr uint32_t SWEEP_REACH = 32768;
@@ -47,12 +48,13 @@ constexpr uint32_t SWEEP_NO_SUM = 0xffff;
 constexpr uint32_t SWEEP_TRIES = 4;
 constexpr uint32_t SWEEP_SHIFT = 341;
 
-// sweep: 32-bit words that describe a row block, and a row of several sums.
+// sweep: 32-bit words that describe a row block, and a row with several sums.
 constexpr uint32_t SWEEP_BLOCK_WORDS = 8;
 constexpr uint32_t SWEEP_LONG_WORDS = 3;
 
-// Features: threads of a block; rows whose lengths a block reads; lengths that have a bin each; the
-// most tasks in a queue, the number of queues, and bits of a number in what describes a queue.
+// Features: threads per block; rows whose lengths a block reads; lengths with a bin of their own;
+// maximum number of tasks in a queue; bit positions of the second and third number in a queue's
+// state.
 constexpr uint32_t FEATURES_THREADS = 256;
 constexpr uint32_t FEATURES_WINDOW = 4096;
 constexpr uint32_t FEATURES_BINS = 4096;
@@ -61,14 +63,14 @@ constexpr uint32_t FEATURES_QUEUES = 2;
 constexpr int FEATURES_LEFT_AT = 22;
 constexpr int FEATURES_DECIDED_AT = 44;
 
-// Features: places in the list of counts.
+// Features: indices into the list of counts.
 constexpr int longest_at = 0;     // sums of the longest rows of slices of 32, 64, 128 and 256 rows
 constexpr int sorted_at = 4;      // for 32 rows, with rows sorted in windows of 512 and of 4096
 constexpr int long_rows_at = 6;   // rows that are too long for a bin
 constexpr int mirrored_at = 7;    // entries whose mirror image is an entry
 constexpr int sectors_at = 8;     // sectors of x for f32 and for f64, and the entries they serve
 constexpr int groups_at = 11;     // for each kind of group: entries, and distinct keys among them
-constexpr int pairs_at = 27;      // pairs of sectors of loads
+constexpr int pairs_at = 27;      // distinct pairs of sectors that loads read
 constexpr int near_at = 28;       // entries of hacks in windows of 16384 and of 4096 columns
 constexpr int met_at = 30;        // diagonals that hacks met once, twice and three times
 constexpr int profile_at = 33;    // sum of the distances of first entries from the diagonal
@@ -76,8 +78,8 @@ constexpr int span_sum_at = 34;   // sum of the spans of hacks
 constexpr int narrow_at = 35;     // hacks whose span fits 16 bits
 constexpr int bandwidth_at = 36;  // the largest distance from the diagonal
 constexpr int span_max_at = 37;   // the largest span of a hack
-constexpr int full_at = 38;       // whether some place was too small
+constexpr int full_at = 38;       // nonzero if some table or queue was too small
 constexpr int queues_at = 39;     // the state of each queue of tasks
 constexpr int waits_at = 41;      // tasks of the first half of a sample that were left
-constexpr int done_at = 42;       // blocks and tasks of that half that are done
-constexpr int bins_at = 43;       // from here on rows of each length, in 32 bits
+constexpr int done_at = 42;       // completed blocks and tasks of that half
+constexpr int bins_at = 43;       // from here on the number of rows of each length, in 32 bits

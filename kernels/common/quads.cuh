@@ -1,4 +1,4 @@
-// Four columns of a row side by side, of 1, 2 or 4 bytes each, that one load or store moves.
+// Four consecutive columns of a row, of 1, 2 or 4 bytes each, that one load or store moves.
 #pragma once
 #include <cstdint>
 

@@ -1,21 +1,22 @@
 // Products of a tile of entries that are sorted by column (stcsr.cu, stvi.cu).
 //
-// A block of threads takes a tile, and every thread as many of its slots, whose places in memory
-// hang on nothing but its number: columns are asked for at once. It multiplies its entries and puts
-// the products into shared memory in the order of rows, where they are summed (sums.cuh). Lanes of a
-// warp hold neighbouring columns: they ask for few lines of x. A row that began in an earlier tile is
-// summed into heads[tile], which stcsr_heads adds to y after.
+// A block of threads processes a tile, and every thread the same number of slots. The position of
+// these slots in memory depends only on the thread's number, so columns are loaded at once. A
+// thread multiplies its entries and writes the products to shared memory in the order of rows,
+// where they are summed (sums.cuh). Lanes of a warp hold neighbouring columns, so they load few
+// lines of x. The part of a row that began in an earlier tile is summed into heads[tile], which
+// stcsr_heads adds to y afterwards.
 //
-// Launch: tile / 8 threads a block, one block a tile; `tile` products in static shared memory.
+// Launch: one block per tile, tile / 8 threads per block; `tile` products in static shared memory.
 #pragma once
 #include "sums.cuh"
 #include "tiles.cuh"
 
-// x: first row, y: rows and entries of the row before << 16, z: where its wide warps begin among all,
-// w: a bit a warp, whether it is wide.
+// x: first row; y: number of rows, and entries of the row before << 16; z: index of the tile's
+// first wide warp; w: one bit per warp, set if the warp is wide.
 using Header = uint4;
 
-// `width` bits of each of a thread's slots, one after the other.
+// `width` bits for each of a thread's slots, packed.
 template <int width> struct Numbers {
     uint32_t words[width / 4];
     __device__ __forceinline__ Numbers(const uint32_t* all, uint64_t thread) {
@@ -34,13 +35,13 @@ template <int width> struct Numbers {
     }
 };
 
-// Rows of a thread whose bounds it reads before it sums.
+// Number of a thread's rows whose bounds it reads before it sums.
 constexpr int EARLY = 2;
 
-// `low` holds 16 bits of each slot, its place and what is left of them of its column, `high` EXTRA bits
-// more, `wide` the other 16 of slots of wide warps. values.begin() is called before x is asked for,
-// values.take(thread, v) while it comes: asked for before, values would hold up the columns that x
-// waits for.
+// `low` holds 16 bits per slot: its place and, in the remaining bits, the low bits of its column;
+// `high` holds EXTRA further bits; `wide` holds 16 more bits for the slots of wide warps.
+// values.begin() is called before the loads of x, values.take(thread, v) after they are issued: if
+// values were loaded earlier, they would delay the columns, for which the loads of x wait.
 template <class T, int size, int EXTRA, class Values>
 __device__ __forceinline__ void tile(const Header* __restrict__ tiles,
                                      const uint16_t* __restrict__ ends,
@@ -80,7 +81,8 @@ __device__ __forceinline__ void tile(const Header* __restrict__ tiles,
     values.take(thread, value);
 #pragma unroll
     for (int k = 0; k < OWN; k++) products.at[packed.of(k) & (size - 1)] = value[k] * factor[k];
-    // Where the first rows of this thread lie is known when their sums are.
+    // Load the bounds of this thread's first rows early, so that they arrive together with the
+    // sums.
     const uint32_t first = header.x, rows = header.y & 0xffff, begun = header.y >> 16;
     uint32_t from[EARLY], to[EARLY];
     ends += first + 2 * uint64_t(t) + 1 + threadIdx.x;
@@ -102,7 +104,7 @@ __device__ __forceinline__ void tile(const Header* __restrict__ tiles,
     if (begun > 0 && threadIdx.x == 0) heads[t] = sum_of(products, 0, begun);
 }
 
-// What every kernel of a tile takes, before its values and after them.
+// The arguments of every kernel of a tile, before and after its values.
 #define TILE_ARGS                                                                                 \
     const Header *tiles, const uint16_t *ends, const uint8_t *lasts, const uint4 *bases,          \
         const uint32_t *low, const uint32_t *high, const uint32_t *wide

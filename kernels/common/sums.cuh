@@ -1,18 +1,18 @@
-// Sums of the products of a sorted tile, row by row, in shared memory (stcsr.cu; convert_tiles.cu puts
-// entries where they are to be).
+// Sums of the products of a sorted tile, row by row, in shared memory (stcsr.cu; convert_tiles.cu
+// places entries accordingly).
 //
-// Every thread sums as many products as every other, whatever rows they are of, up to each end of a
-// row. What is left over goes to the lanes after it, of a warp to the warps after it. The sum of a row
-// replaces its last product.
+// Every thread sums the same number of products, whichever rows they belong to, up to each end of a
+// row. A remainder is passed to the following lanes, and a warp's remainder to the following warps.
+// The sum of a row replaces its last product.
 #pragma once
 #include "common.cuh"
 
 // Products that a thread sums.
 constexpr uint32_t OWN = SORTED_EACH;
 
-// The place of product `at` of a tile; of the product in a place, its number. Products lie in pieces
-// of 16 bytes, and a thread sums `own` of them, neighbours: their order among themselves is such that
-// eight threads that load a piece each touch every bank once.
+// The place of product `at` of a tile; also the inverse, from place to product. Products are stored
+// in pieces of 16 bytes, and a thread sums `own` consecutive pieces, permuted such that eight
+// threads that load a piece each access every bank once.
 template <class T> __device__ __forceinline__ uint32_t placed(uint32_t at) {
     constexpr uint32_t piece = 16 / sizeof(T), own = OWN / piece;
     return at ^ (at / (8 * piece) % own * piece);
@@ -27,14 +27,14 @@ __device__ __forceinline__ void take(const double* piece, double* products) {
     products[0] = q.x, products[1] = q.y;
 }
 
-// Products of a tile of `size`, and what each warp leaves over.
+// Products of a tile of `size` entries, and the remainder of each warp.
 template <class T, int size> struct Products {
     alignas(16) T at[size];
     T rest[size / OWN / 32];
 };
 
-// A bit of `ends` for each of this thread's products: whether its row ends with it. Between two
-// barriers.
+// Sums the rows. `ends` has a bit for each of this thread's products, set if its row ends with it.
+// Call between two barriers.
 template <class T, int size>
 __device__ __forceinline__ void sum_rows(Products<T, size>& products, uint32_t ends) {
     constexpr int piece = 16 / sizeof(T);
@@ -46,7 +46,8 @@ __device__ __forceinline__ void sum_rows(Products<T, size>& products, uint32_t e
         pieces[k] = products.at + placed<T>(threadIdx.x * OWN + k * piece);
         take(pieces[k], product + k * piece);
     }
-    // What follows the last end here, and then what lanes leave over since theirs.
+    // Sum of the products after this thread's last row end, then of the remainders of earlier lanes
+    // back to the last row end among them.
     T sum = 0;
 #pragma unroll
     for (int k = 0; k < OWN; k++) sum = (k > 0 && ends >> (k - 1) & 1 ? T(0) : sum) + product[k];

@@ -1,26 +1,27 @@
 // Sums of the items of a tile (pcsr.cu, stcsr.cu): item 0 is the rest of the row that began in an
-// earlier tile, item r + 1 the r-th row that begins in this one. Their products lie in shared
-// memory, one item after the other.
+// earlier tile, item r + 1 is the r-th row that begins in this one. Their products are stored in
+// shared memory, one item after the other.
 #pragma once
 #include "common.cuh"
 
-// Bits of a packed entry of a tile of `size` entries that hold its place; the others hold its column.
+// Number of bits of a packed entry that hold its place in a tile of `size` entries; the others hold
+// its column.
 constexpr __host__ __device__ int place_bits(int size) { return size == 1 ? 0 : 1 + place_bits(size / 2); }
 
-// Entries of an item a lane, from which on a warp sums it.
+// Entries of an item per lane above which a warp sums the item.
 constexpr uint32_t LONG = TILE_LONG;
 
-// log2 of the lanes that let `count` items go at once: at most a warp, at least one.
+// log2 of the lanes per item that let `count` items run at once: at least one, at most a warp.
 template <int threads> __device__ __forceinline__ uint32_t lanes_shift(uint32_t count) {
     const int all = 31 - __clz(threads), needed = count <= 1 ? 0 : 32 - __clz(count - 1);
     return min(5, max(0, all - needed));
 }
 
-// bounds(item, from, to) gives where the products of an item lie. `find` reads the bounds of the
-// first items: early, since loads that follow those of x wait with them. `sum` follows a barrier.
+// bounds(item, from, to) sets the range of an item's products. `find` reads the bounds of the first
+// items; call it early, since loads after those of x wait with them. `sum` follows a barrier.
 template <int threads, class Bounds> struct Items {
     const Bounds bounds;
-    const uint32_t skip, items, shift;  // 1 << shift lanes take an item
+    const uint32_t skip, items, shift;  // 1 << shift lanes sum an item
     uint32_t item, from, to;
 
     __device__ __forceinline__ Items(const Bounds& bounds, uint32_t skip, uint32_t items,
@@ -43,7 +44,7 @@ template <int threads, class Bounds> struct Items {
                 for (uint32_t k = from + lane; k < to; k += lanes) sum += v[k];
             for (uint32_t distance = lanes >> 1; distance > 0; distance >>= 1)
                 sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-            // Items too long for their lanes take the whole warp, one after the other.
+            // Items too long for their lanes are summed by the whole warp, one after the other.
             uint32_t waiting = __ballot_sync(0xffffffffu, whole && lane == 0);
             while (waiting != 0) {
                 const int owner = __ffs(waiting) - 1;

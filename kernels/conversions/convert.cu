@@ -1,21 +1,21 @@
-// Conversion of a CSR matrix that the GPU holds to the arrays of other layouts (src/format/build.rs
-// and the formats' own modules say in which order). Scans and sorts between these steps are CUB's
-// (primitives/primitives.cu).
+// Conversion of a CSR matrix that the GPU holds to the arrays of other layouts
+// (src/format/gpu/convert.rs and the formats' own modules define the sequence of steps). Scans and
+// sorts between these steps are CUB's (primitives/primitives.cu).
 //
-// Launch: blocks of 256 threads unless said otherwise. Row pointers are 32-bit (`*_narrow`) or
-// 64-bit (`*_wide`). Column indices rise in each row.
+// Launch: blocks of 256 threads unless stated otherwise. Row pointers are 32-bit (`*_narrow`) or
+// 64-bit (`*_wide`). Column indices ascend in each row.
 #include "common.cuh"
 
 #include <cub/block/block_radix_sort.cuh>
 
 constexpr uint32_t full = 0xffffffffu;
 
-// *most = max(*most, n), where most calls find it large enough.
+// *most = max(*most, n); fast where *most is large enough in most calls.
 __device__ __forceinline__ void raise(uint32_t* most, uint32_t n) {
     if (n > __ldcg(most)) atomicMax(most, n);
 }
 
-// lengths[i] = entries of row i; *longest, 0 before, is the largest.
+// lengths[i] = entries of row i; *longest, initially 0, becomes the largest.
 template <class Offset>
 __device__ __forceinline__ void lengths(uint32_t nrows, const Offset* row_ptr, uint32_t* lengths,
                                         uint32_t* longest) {
@@ -26,8 +26,8 @@ __device__ __forceinline__ void lengths(uint32_t nrows, const Offset* row_ptr, u
     if (threadIdx.x % 32 == 0) raise(longest, most);
 }
 
-// Keys that put rows longest first within windows when they are sorted downwards, stably: for windows
-// larger than a block sorts.
+// Sort keys: a stable descending sort by them orders rows by descending length within windows. For
+// windows that are too large for a block to sort.
 extern "C" __global__ void __launch_bounds__(256)
     sort_keys(uint32_t nrows, uint32_t window, uint32_t length_bits, const uint32_t* lengths,
               uint64_t* keys, uint32_t* rows) {
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256)
     rows[i] = uint32_t(i);
 }
 
-// Rows longest first within windows, rows of the same length as they were: a block a window.
+// Orders rows by descending length within windows, stably: one block per window.
 template <int threads, int each>
 __device__ __forceinline__ void sort_window(uint32_t nrows, uint32_t window,
                                             const uint32_t* __restrict__ lengths, uint32_t* order) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ void sort_window(uint32_t nrows, uint32_t window,
     uint16_t place[each];
 #pragma unroll
     for (int k = 0; k < each; k++) {
-        // Past the last row come rows of no entries, which stay last.
+        // Places past the last row count as rows without entries, which stay last.
         const uint32_t at = threadIdx.x * each + k;
         length[k] = at < count ? lengths[first + at] : 0;
         place[k] = uint16_t(at);
@@ -92,13 +92,13 @@ extern "C" __global__ void __launch_bounds__(256)
     if (i < n) to[i] = from[order ? order[i] : i];
 }
 
-// The numbers of a conversion, a thread each, to page-locked memory of the host.
+// Copies the numbers of a conversion to page-locked memory of the host, one per thread.
 extern "C" __global__ void __launch_bounds__(256)
     tell_numbers(const uint32_t* __restrict__ numbers, uint32_t* host) {
     host[threadIdx.x] = numbers[threadIdx.x];
 }
 
-// Offsets in 32 bits, for where they hold the last one, which is copied to *total.
+// Converts offsets to 32 bits, where these hold the last one, which is copied to *total.
 extern "C" __global__ void __launch_bounds__(256)
     narrow_offsets(uint64_t n, const uint64_t* wide, uint32_t* narrow, uint64_t* total) {
     const uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -106,8 +106,8 @@ extern "C" __global__ void __launch_bounds__(256)
     if (i == n - 1) *total = wide[i];
 }
 
-// widths[s] = the longest of the `rows` stored rows of slice s, rounded up to a multiple: a warp a
-// slice.
+// widths[s] = length of the longest of the `rows` stored rows of slice s, rounded up to a multiple:
+// one warp per slice.
 extern "C" __global__ void __launch_bounds__(256)
     slice_widths(uint32_t nrows, uint32_t rows, uint32_t slices, uint32_t multiple,
                  const uint32_t* order, const uint32_t* lengths, uint32_t* widths) {
@@ -122,9 +122,9 @@ extern "C" __global__ void __launch_bounds__(256)
     if (lane == 0) widths[s] = (longest + multiple - 1) / multiple * multiple;
 }
 
-// Rows of each column of jagged diagonals: rows that reach it, rounded up to `br`. `sorted` lengths
-// fall; the columns that end with a row are filled for it, many by the whole warp. counts[width] = 0 is
-// set before.
+// counts[k] = number of rows that reach column k of jagged diagonals, rounded up to `br`. The
+// lengths `sorted` descend. The thread of a row fills the columns that end with this row, or the
+// whole warp if there are many. counts[width] must be 0 before.
 extern "C" __global__ void __launch_bounds__(256)
     jagged_counts(uint32_t nrows, uint32_t br, const uint32_t* sorted, uint32_t* counts) {
     const uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -139,8 +139,8 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-// First column of each slice (base), and the widest span of all (0 before): a warp a slice. Columns
-// are those of the permuted basis where `to` is given.
+// First column of each slice (base), and the widest span of all slices (initially 0): one warp per
+// slice. Columns are those of the permuted basis where `to` is given.
 template <class Offset>
 __device__ __forceinline__ void spans(uint32_t nrows, uint32_t rows, uint32_t slices,
                                       const uint32_t* order, const uint32_t* to,
@@ -170,22 +170,23 @@ __device__ __forceinline__ void spans(uint32_t nrows, uint32_t rows, uint32_t sl
     if (low != full) raise(widest, high - low + 1);
 }
 
-// Where the slots of stored rows lie: slices of `rows` rows that start at a list, or columns over
-// all rows that start at a list or every `pitch` slots.
+// Position of the slots of stored rows: slices of `rows` rows whose starts are listed, or columns
+// that span all rows and whose starts are listed or are multiples of `pitch`.
 struct Slots {
-    uint32_t rows;  // of a slice; 0 for columns over all rows
-    uint32_t run_log;  // log2 of the slots of a row that lie side by side in a slice
+    uint32_t rows;  // per slice; 0 for columns that span all rows
+    uint32_t run_log;  // log2 of the entries of a row stored next to each other
     uint64_t pitch;
     const uint32_t* narrow;
     const uint64_t* wide;
     __device__ __forceinline__ uint64_t start(uint32_t at) const {
         return narrow ? narrow[at] : wide ? wide[at] : at * pitch;
     }
-    // Whether any of `count` stored rows from `first` on has a slot `k`; `width` is of all columns.
+    // True if any of `count` stored rows from `first` on has a slot `k`; `width` is the number of
+    // columns where these span all rows.
     __device__ __forceinline__ bool reach(uint32_t k, uint32_t width, uint64_t first, uint64_t count,
                                           uint32_t stored) const {
         if (first >= stored) return false;
-        // Columns over all rows only get shorter.
+        // Columns that span all rows only get shorter.
         if (!rows) return k < width && start(k + 1) - start(k) > first;
         const uint64_t last = min(first + count, uint64_t(stored)) - 1;
         for (uint64_t s = first / rows; s <= last / rows; s++)
@@ -194,11 +195,11 @@ struct Slots {
     }
 };
 
-// Puts columns and values of CSR rows in their slots, and padding in the rest: of the 1024 / depth
-// stored rows from `first` on, from slot `k0` to slot `end` of each, `depth` at a time in strides of
-// `stride`, which it turns over in shared memory, so that reads run along rows and writes along
-// columns. `to` relabels columns; `base` is taken off those of 16 bits. Either of `columns` and
-// `values` may be null. Blocks of 128 threads.
+// Writes columns and values of CSR rows to their slots, and padding to the others, for the 1024 /
+// depth stored rows from `first` on: slots `k0` to `end` of each row, `depth` at a time in strides
+// of `stride`. The slots are transposed in shared memory, so that reads run along rows and writes
+// along columns. `to` relabels columns; `base` is subtracted from columns of 16 bits. Either of
+// `columns` and `values` may be null. Blocks of 128 threads.
 template <int depth, class T, class Column, class Offset>
 __device__ __forceinline__ void fill(uint64_t first, uint32_t k0, uint32_t end, uint32_t stride,
                                      uint32_t nrows, uint32_t stored, uint32_t width,
@@ -223,7 +224,7 @@ __device__ __forceinline__ void fill(uint64_t first, uint32_t k0, uint32_t end, 
         lengths[threadIdx.x] = i < nrows ? uint32_t(row_ptr[row + uint64_t(1)] - begin) : 0;
     }
     __syncthreads();
-    // The row that this thread writes, where its slots start, and how many there are.
+    // The row that this thread writes, the start of its slots, and their number.
     const uint32_t mine = threadIdx.x % rows;
     const uint64_t i = first + mine;
     uint64_t start = i;
@@ -241,7 +242,7 @@ __device__ __forceinline__ void fill(uint64_t first, uint32_t k0, uint32_t end, 
     if (threadIdx.x % 32 == 0) atomicMax(&widest, all);
     __syncthreads();
     for (; k0 < min(widest, end); k0 += stride) {
-        // Columns over all rows only get shorter.
+        // Columns that span all rows only get shorter.
         if (!slots.rows && slots.start(k0 + 1) - slots.start(k0) <= first) break;
         uint32_t column[each];
         T value[each];
@@ -280,9 +281,9 @@ __device__ __forceinline__ void fill(uint64_t first, uint32_t k0, uint32_t end, 
     }
 }
 
-// A block fills the first `cap` slots of 1024 / depth stored rows. With `parts` it fills the others, of
-// the few rows that have more: so many blocks share 32 times as many rows, from all over the matrix,
-// since long rows are often neighbours.
+// With `parts` = 0, a block fills the first `cap` slots of 1024 / depth stored rows. Otherwise it
+// fills the remaining slots of the few rows that have more: `parts` blocks share 32 times as many
+// rows, from all over the matrix, since long rows are often neighbours.
 template <int depth, class T, class Column, class Offset, class... Rest>
 __device__ __forceinline__ void fill_part(uint32_t cap, uint32_t parts, uint32_t nrows,
                                           uint32_t stored, uint32_t width, const Slots slots,
@@ -301,7 +302,7 @@ __device__ __forceinline__ void fill_part(uint32_t cap, uint32_t parts, uint32_t
                                        parts * depth, nrows, stored, width, slots, rest...);
 }
 
-// The row of every entry: a warp takes 32 rows.
+// The row of every entry: one warp per 32 rows.
 template <class Offset>
 __device__ __forceinline__ void row_indices(uint32_t nrows, const Offset* row_ptr,
                                             uint32_t* row_idx) {
@@ -311,7 +312,7 @@ __device__ __forceinline__ void row_indices(uint32_t nrows, const Offset* row_pt
         for (uint64_t k = row_ptr[row] + lane; k < row_ptr[row + 1]; k += 32) row_idx[k] = uint32_t(row);
 }
 
-// values[slot] = from[source[slot]], but where source is 2^32 - 1.
+// values[slot] = from[source[slot]], except where source is 2^32 - 1.
 template <class T>
 __device__ __forceinline__ void take_values(uint64_t slots, const uint32_t* source, const T* from,
                                             T* values) {

@@ -1,32 +1,34 @@
-// Conversion of a CSR matrix that the GPU holds to dense b x b blocks (src/format/blocks.rs).
+// Conversion of a CSR matrix that the GPU holds to dense b x b blocks
+// (src/format/sliced/block_conversion.rs).
 //
-// A warp takes a hack of 32 block rows: it reads the next entries of all their rows along the rows
-// into shared memory, where a lane merges the `b` rows of a block row, whose columns rise. Launch: a
-// warp a block, but block_spans in blocks of 256 threads. Row pointers are 32-bit.
+// A warp processes a hack of 32 block rows: it reads the next entries of all their rows, along the
+// rows, to shared memory, where each lane merges the `b` rows of a block row, whose columns ascend.
+// Launch: blocks of one warp, except for block_spans in blocks of 256 threads. Row pointers are
+// 32-bit.
 #include "common.cuh"
 
 constexpr uint32_t none = 0xffffffffu, full = 0xffffffffu;
 
-// Entries of a row that are read at a time: enough for `slots` blocks, whatever they hold.
+// Entries of a row that are read at a time: enough for `slots_ahead` blocks of any content.
 constexpr uint32_t ahead = 16;
 template <int b> constexpr uint32_t slots_ahead = ahead / b;
 
-// *most = max(*most, n), where most calls find it large enough.
+// *most = max(*most, n); fast where *most is large enough in most calls.
 __device__ __forceinline__ void raise(uint32_t* most, uint32_t n) {
     if (n > __ldcg(most)) atomicMax(most, n);
 }
 
-// The next entries of the rows of a hack: row p of block row l at [p][l].
+// The next entries of the rows of a hack: row p of block row l is at [p][l].
 template <int b, class T> using Ahead = T[b][32][ahead + 1];
 
-// What is left of the rows of a lane's block row.
+// State of the merge of a lane's block row.
 template <int b> struct Merge {
     const Ahead<b, uint32_t>& columns;
     uint32_t at[b], end[b];
-    uint32_t taken[b];  // entries since `at`
+    uint32_t taken[b];  // entries consumed since `at`
     uint32_t head[b];   // column of the next entry
 
-    // Without a block row where `block_row` is past the last.
+    // For a `block_row` past the last one, there are no entries.
     __device__ __forceinline__ Merge(uint32_t nrows, uint64_t block_row, const uint32_t* row_ptr,
                                      const Ahead<b, uint32_t>& columns)
         : columns(columns) {
@@ -38,8 +40,8 @@ template <int b> struct Merge {
             taken[p] = 0;
         }
     }
-    // Reads the next entries of all rows: read(p, l, k, at, is) puts entry `at` at [p][l][k], if it is
-    // one.
+    // Reads the next entries of all rows: read(p, l, k, at, is) stores entry `at` at [p][l][k] if
+    // `is`.
     template <class Read> __device__ __forceinline__ void fetch(const Read& read) {
         const uint32_t lane = threadIdx.x;
         __syncwarp();
@@ -64,14 +66,15 @@ template <int b> struct Merge {
         for (int p = 0; p < b; p++) left |= at[p] + taken[p] < end[p];
         return left;
     }
-    // The least block column that is left of what was read.
+    // The smallest block column among the entries read and not yet consumed.
     __device__ __forceinline__ uint32_t next() const {
         uint32_t least = none;
 #pragma unroll
         for (int p = 0; p < b; p++) least = min(least, head[p]);
         return least == none ? none : least / b;
     }
-    // Takes the entries of this block column: take(p, q, k) of each, k from the first that was read.
+    // Consumes the entries of this block column: calls take(p, q, k) for each, where k counts from
+    // the first entry read.
     template <class Take> __device__ __forceinline__ void pass(uint32_t block_column, const Take& take) {
 #pragma unroll
         for (int p = 0; p < b; p++) {
@@ -87,8 +90,8 @@ template <int b> struct Merge {
     }
 };
 
-// Number of blocks, and first and last block column, of each block row; *longest, 0 before, is the
-// largest number.
+// Number of blocks, and first and last block column, of each block row; *longest, initially 0,
+// becomes the largest number of blocks.
 template <int b>
 __device__ __forceinline__ void block_lengths(uint32_t nrows, const uint32_t* __restrict__ row_ptr,
                                               const uint32_t* __restrict__ col_idx,
@@ -116,8 +119,8 @@ __device__ __forceinline__ void block_lengths(uint32_t nrows, const uint32_t* __
     if (threadIdx.x == 0) raise(longest, most);
 }
 
-// First block column of each hack of 32 block rows, and the widest span of all (0 before): a warp a
-// hack.
+// First block column of each hack of 32 block rows, and the widest span of all hacks (initially 0):
+// one warp per hack.
 extern "C" __global__ void __launch_bounds__(256)
     block_spans(uint32_t block_rows, uint32_t hacks, const uint32_t* order, const uint32_t* firsts,
                 const uint32_t* lasts, uint32_t* base, uint32_t* widest) {
@@ -133,8 +136,8 @@ extern "C" __global__ void __launch_bounds__(256)
     if (low != none) raise(widest, high - low + 1);
 }
 
-// Fills the slots of a hack of 32 block rows, a lane each: columns (where they are asked for), and
-// values with fill, -0.0, in between.
+// Fills the slots of a hack of 32 block rows, one lane per block row: columns (where requested),
+// and values with fill, -0.0, in between.
 template <class T, class Column, int b>
 __device__ __forceinline__ void fill_blocks(uint32_t nrows, const uint32_t* narrow,
                                             const uint64_t* wide, const uint32_t* base,

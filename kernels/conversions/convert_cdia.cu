@@ -1,17 +1,17 @@
-// Conversion of a CSR matrix that the GPU holds to constant diagonals (src/format/cdia.rs says in
-// which order), and what takes over new values. Values are compared by their bits, so that they are
-// numbers of 32 or 64 bits here.
+// Conversion of a CSR matrix that the GPU holds to constant diagonals (src/format/dia/cdia/gpu.rs
+// defines the sequence of steps), and the kernels that check and store new values. Values are
+// compared by their bits, so they are numbers of 32 or 64 bits here.
 //
-// Launch: blocks of 256 threads, for hack_pieces and check_pieces a block a hack. Row pointers are
-// 32-bit (`*_narrow`) or 64-bit (`*_wide`).
+// Launch: blocks of 256 threads; hack_pieces and check_pieces have one block per hack. Row pointers
+// are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
 #include "common.cuh"
 
 constexpr uint32_t full = 0xffffffffu, none = 0xffffffffu;
 
-// Rows of a hack, and words of 32 of their bits.
+// Rows of a hack, and the number of 32-bit words for their bits.
 constexpr uint32_t HACK = CDIA_HACK, WORDS = HACK / 32;
 
-// Entries of a row that a warp takes at a time, and rows that it reads at once.
+// Entries of a row that a warp processes at a time, and rows that it reads at once.
 constexpr uint32_t depth = 8, rows_a_part = 32 / depth;
 
 constexpr uint32_t threads = 256, warps = threads / 32;
@@ -20,11 +20,11 @@ constexpr uint32_t threads = 256, warps = threads / 32;
 template <class Word> struct Pieces {
     Word* values;
     int32_t* offsets;
-    // Of an entry each, by its number; the first in the order of the rows.
+    // Index of one entry per piece: the first in the order of the rows.
     uint64_t* entries;
-    // Those of a hack in the order of their offsets, counted from its first.
+    // Pieces of a hack in the order of their offsets, counted from the hack's first piece.
     uint32_t* order;
-    // Bit r % 32 of word p * WORDS + r / 32: whether row r of the hack has piece p.
+    // Bit r % 32 of word p * WORDS + r / 32 is set if row r of the hack has piece p.
     uint32_t* rows;
     __device__ __forceinline__ Pieces from(uint64_t piece) const {
         return {values + piece, offsets + piece, entries + piece, order + piece,
@@ -32,22 +32,23 @@ template <class Word> struct Pieces {
     }
 };
 
-// Pieces as they are found, by all warps of a block, in shared memory. All look for theirs at once;
-// what a warp misses it asks for, and all wait while warp 0 adds it.
+// Pieces found so far by all warps of a block, in shared memory. All warps search at the same time;
+// a warp that misses a piece requests it, and all wait while warp 0 adds it.
 template <class Word> struct Found {
     Word* values;
     int32_t* offsets;
     uint32_t* firsts;
     uint32_t* rows;
     uint32_t capacity;
-    // How many there are, one more than the capacity where there is no place for one.
+    // Number of pieces; capacity + 1 where there was no room for one.
     uint32_t* count;
-    // What each warp misses, and whether it does.
+    // The piece that each warp requests, and whether it requests one.
     Word* wanted_values;
     int32_t* wanted_offsets;
     bool* missed;
 
-    // The piece of this offset and value, by a warp; `none` where there is none, or too many are.
+    // The piece with this offset and value; `none` where there is none or there are too many
+    // pieces. Called by a warp.
     __device__ __forceinline__ uint32_t find(int32_t offset, Word value, uint32_t lane) const {
         const uint32_t all = *count;
         if (all > capacity) return none;
@@ -60,15 +61,16 @@ template <class Word> struct Found {
         return none;
     }
 
-    // Adds what warps looked for and did not find: every warp asks, for a piece or for none, until
-    // none misses any. Whether one did. Not inlined, so that the barriers are the same for all.
+    // Adds the pieces that warps request. Every warp calls it, with or without a request, until
+    // none requests any. Returns true if any warp did. Not inlined, so that all warps use the same
+    // barriers.
     __device__ __noinline__ bool add(bool misses, int32_t offset, Word value) const {
         const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         if (lane == 0)
             missed[warp] = misses, wanted_offsets[warp] = offset, wanted_values[warp] = value;
         const bool any = __syncthreads_or(misses);
         if (any && warp == 0) {
-            // A lane for each warp; of those that want the same, the first one adds it.
+            // One lane per warp; among warps that request the same piece, the first one adds it.
             bool adds = lane < warps && missed[lane];
             offset = lane < warps ? wanted_offsets[lane] : 0;
             value = lane < warps ? wanted_values[lane] : 0;
@@ -92,12 +94,12 @@ template <class Word> struct Found {
     }
 };
 
-// The pieces of each hack, in the order of their first rows and there by offset.
+// The pieces of each hack, ordered by their first rows, and within these by offset.
 //
-// With `to` null it counts: counts[h] = pieces of hack h, one more than the capacity where they are
-// more, *largest = the most of any hack and *diagonals = the diagonals of all (both 0 before), and
-// keeps them where they are at most `keep`. Otherwise it writes them all, those that were not kept
-// found again.
+// With `to` null it counts: counts[h] = pieces of hack h (capacity + 1 where there are more),
+// *largest = the maximum of a hack and *diagonals = the diagonals of all hacks (both initially 0).
+// It keeps the pieces of hacks with at most `keep` of them. Otherwise it writes all pieces, and
+// finds those again that were not kept.
 template <class Word, class Offset>
 __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, uint32_t keep,
                                             const Offset* __restrict__ row_ptr,
@@ -183,7 +185,7 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
                     fits = p != none;
                     if (!fits) break;
                     if (lane == 0) {
-                        // No other warp has these rows.
+                        // No other warp processes these rows.
                         found.rows[p * WORDS + word] |= same;
                         atomicMin(firsts + p, word * 32 + leader);
                     }
@@ -200,7 +202,7 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
     }
     if (all > capacity) return;
 
-    // Thread t has the pieces t, t + 256, ...; their places go where their first rows were.
+    // Thread t holds pieces t, t + 256, ...; their ranks overwrite their first rows.
     uint32_t news = 0;
     const bool keeps = writes || all <= keep;
     constexpr uint32_t each = 4;
@@ -245,7 +247,7 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
         out.rows[firsts[p] * WORDS + lane] = found.rows[p * WORDS + lane];
 }
 
-// *over += 1 for each of `sample` hacks, spread over all, that has more than `most` pieces.
+// *over += 1 for each of `sample` evenly spread hacks that has more than `most` pieces.
 extern "C" __global__ void __launch_bounds__(256)
     sample_hacks(uint32_t hacks, uint32_t sample, uint32_t most, const uint32_t* counts,
                  uint32_t* over) {
@@ -261,8 +263,8 @@ __device__ __forceinline__ void take_pieces(uint32_t pieces, const uint64_t* ent
     if (p < pieces) values[p] = from[entries[p]];
 }
 
-// *other = the first row with a value that differs from that of its piece's entry, if it is below
-// *other: a warp takes 32 rows at a time, a lane a row.
+// *other = min(*other, first row with a value that differs from that of its piece's entry): a warp
+// processes 32 rows at a time, one lane per row.
 template <class Word, class Offset>
 __device__ __forceinline__ void check_pieces(uint32_t nrows, const uint32_t* narrow,
                                              const uint64_t* wide, const uint64_t* entries,

@@ -1,9 +1,11 @@
-// Columns of a CSR matrix that the GPU holds, counted from the first of their slot in hacks of 32 rows
-// (src/format/hlldu.rs): entry j of the rows of a hack is its slot j, four slots of a row are a run.
+// Columns of a CSR matrix that the GPU holds, stored as distances from the first column of their
+// slot in hacks of 32 rows (src/format/sliced/hlldu/mod.rs): slot j of a hack holds entry j of its
+// rows; four slots of a row are a run.
 //
-// Launch: blocks of 256 threads, a warp a hack, a lane a row. Row pointers are 32-bit (`*_narrow`) or
-// 64-bit (`*_wide`). The slots of hack h, a multiple of 128, start at `narrow` or `wide`. `order` is the
-// row of the matrix that each stored row is, or null; `to` relabels columns, or is null.
+// Launch: blocks of 256 threads, one warp per hack, one lane per row. Row pointers are 32-bit
+// (`*_narrow`) or 64-bit (`*_wide`). The slots of hack h, a multiple of 128, start at `narrow` or
+// `wide`. `order` is the row of the matrix that each stored row is, or null; `to` relabels columns,
+// or is null.
 #include "common.cuh"
 #include "quads.cuh"
 
@@ -11,7 +13,7 @@ constexpr uint32_t full = 0xffffffffu;
 
 // A hack, with the row of this lane.
 template <class Offset> struct Hack {
-    uint64_t first;  // of its runs
+    uint64_t first;  // index of its first run
     uint32_t runs, length;
     const uint32_t* row;  // the columns of this lane
     const uint32_t* to;
@@ -43,13 +45,13 @@ template <class Offset> struct Hack {
     }
 };
 
-// Whether columns of a type hold a distance, with the largest number left for padding.
+// True if the type holds this distance; its largest number is reserved for padding.
 template <class Column> __device__ __forceinline__ bool holds(uint32_t distance) {
     return distance < Column(~Column(0));
 }
 
-// The first column of each slot, 0 of those without entries, and the runs of each hack times the bytes
-// that its columns take.
+// The first column of each slot (0 for slots without entries), and for each hack its runs times its
+// bytes per column.
 template <class Offset>
 __device__ __forceinline__ void firsts_of(uint32_t h, const Hack<Offset>& hack, uint4* firsts,
                                           uint32_t* units) {
@@ -73,7 +75,7 @@ __device__ __forceinline__ void firsts_of(uint32_t h, const Hack<Offset>& hack, 
     if (lane == 0) units[h] = hack.runs * bytes;
 }
 
-// Columns as distances, and padding.
+// Writes columns as distances, and padding.
 template <class Column, class Offset>
 __device__ __forceinline__ void distances(const Hack<Offset>& hack,
                                           const uint4* __restrict__ firsts, unsigned char* to) {
@@ -96,11 +98,11 @@ __device__ __forceinline__ void distances(const Hack<Offset>& hack,
     }
 }
 
-// Hack h's columns start at 128 times units[h].
+// The columns of hack h start at 128 times units[h].
 template <class Offset>
 __device__ __forceinline__ void pack(uint32_t h, const Hack<Offset>& hack, const uint4* firsts,
                                      const uint32_t* units, unsigned char* columns) {
-    const uint32_t bytes = units[h + 1] - units[h];  // of a column, times runs
+    const uint32_t bytes = units[h + 1] - units[h];  // bytes per column, times runs
     columns += uint64_t(units[h]) * 128;
     if (bytes == hack.runs)
         distances<uint8_t>(hack, firsts, columns);

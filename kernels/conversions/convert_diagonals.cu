@@ -1,27 +1,29 @@
 // Conversion of a CSR matrix that the GPU holds to the diagonals of hacks of rows
-// (src/format/diagonals.rs says in which order).
+// (src/format/dia/diagonals.rs defines the sequence of steps).
 //
-// Launch: hack_offsets in one block a hack, of as many threads as it has rows but at most 512, and
-// small_hack_offsets where that is at most 128; fill_diagonals in blocks of 128 threads, a thread a row
-// of the hacks. A hack is a multiple of 32 rows, at most 1,024. Row pointers are 32-bit (`*_narrow`) or
-// 64-bit (`*_wide`).
+// Launch: hack_offsets in one block per hack, with one thread per row but at most 512 threads;
+// small_hack_offsets instead where a hack has at most 128 rows; fill_diagonals in blocks of 128
+// threads, one thread per row of the hacks. The number of rows of a hack is a multiple of 32, at
+// most 1,024. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
 #include "common.cuh"
 
 constexpr uint32_t full = 0xffffffffu;
 constexpr int32_t none = 0x7fffffff;  // larger than any offset
 
-// Loads that are under way at a time.
+// Loads in flight at a time.
 constexpr int batch = 8;
 
-// Rows of a hack at most; offsets that are marked at a time, a bit each.
+// Maximum number of rows of a hack, and of offsets that are marked at a time with one bit each.
 template <bool small> constexpr uint32_t ROWS = small ? SMALL_HACK : 1024;
 template <bool small> constexpr uint32_t MARKS = small ? 1 << 16 : 1 << 17;
 
-// Entries of a small hack's longest row, up to which other rows are compared with it: at most `keep`.
+// Maximum length of a small hack's longest row for which other rows are compared with it; at most
+// `keep`.
 constexpr uint32_t LISTED = 64;
 
-// Calls put(offset, place) for entries `begins` of rows of a hack, `depth` a row at a time, a warp 32
-// rows, until stop() is true; `place` counts within the row, offset is -none where there is none.
+// Calls put(offset, place) for the entries of rows of a hack, `depth` per row at a time, a warp per
+// 32 rows, until stop() is true. `begins` holds the starts of the rows; `place` counts within the
+// row; offset is -none where there is no entry.
 template <int depth, class Offset, class Put, class Stop>
 __device__ __forceinline__ void walk_rows(uint64_t first, uint32_t rows, const Offset* begins,
                                           const uint32_t* __restrict__ col_idx, const Put& put,
@@ -50,12 +52,13 @@ __device__ __forceinline__ void walk_rows(uint64_t first, uint32_t rows, const O
     }
 }
 
-// The diagonals of each hack in rising order. Most often the longest row of a small one has an entry
-// on each of them; else they are found by marks of their offsets, a bit each: as many offsets at a
-// time as there are marks, from the least that is left.
+// The diagonals of each hack, in ascending order. Usually the longest row of a small hack has an
+// entry on each of them. Otherwise they are found by marking their offsets, one bit each, in passes
+// over as many offsets as there are marks, each pass from the smallest remaining offset.
 //
-// With `offsets` null it counts: counts[h] = diagonals of hack h, where they are at most `most`, and
-// keeps the first `keep` of them; otherwise it writes them all, those that were not kept found again.
+// With `offsets` null it counts: counts[h] = diagonals of hack h, exact where there are at most
+// `most`, and keeps the first `keep` of them. Otherwise it writes all diagonals, and finds those
+// again that were not kept.
 template <int depth, bool small, class Offset>
 __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint32_t most,
                                              uint32_t keep, const Offset* __restrict__ row_ptr,
@@ -108,7 +111,7 @@ __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint
         walk_rows<depth>(
             first, rows, begins, col_idx,
             [&](int32_t offset, uint32_t place) {
-                // A row that lacks some has the others further on.
+                // A row that lacks some diagonals has the others further on in the list.
                 if (offset == -none || list[place] == offset) return;
                 uint32_t d = place;
                 while (d < found && list[d] < offset) d++;
@@ -146,7 +149,7 @@ __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint
         beyond = __reduce_min_sync(full, beyond);
         if (lane == 0 && beyond != none) atomicMin(&next, beyond);
         __syncthreads();
-        // A thread takes neighbouring words, an odd number of them for the banks' sake.
+        // A thread counts consecutive words, an odd number of them to avoid bank conflicts.
         const uint32_t each = ((words + blockDim.x - 1) / blockDim.x) | 1;
         const uint32_t begin = threadIdx.x * each, end = min(begin + each, words);
         uint32_t own = 0;
@@ -181,9 +184,10 @@ __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint
     if (!offsets && threadIdx.x == 0) counts[h] = found;
 }
 
-// Writes the values of each hack, diagonal by diagonal, and fill (-0.0) where a row has no entry: a
-// warp takes 32 rows, `depth` diagonals at a time, of which a row has at most as many entries. They
-// are read along the rows, looked up among the diagonals, and turned over in shared memory.
+// Writes the values of each hack, diagonal by diagonal, and fill (-0.0) where a row has no entry. A
+// warp processes 32 rows and `depth` diagonals at a time, on which a row has at most `depth`
+// entries. Entries are read along the rows, matched with the diagonals, and transposed in shared
+// memory.
 template <int depth, class T, class Offset>
 __device__ __forceinline__ void fill_diagonals(uint32_t nrows, uint32_t hack, uint32_t hacks,
                                                const Offset* __restrict__ row_ptr,

@@ -1,12 +1,13 @@
-// The distinct values of a CSR matrix that the GPU holds, where they are few (src/structure/few.rs),
-// and the number of that of each entry. Values are compared by their bits, so that they are numbers
-// of 32 or 64 bits here; the one of all ones marks an empty place.
+// The distinct values of a CSR matrix that the GPU holds, where there are few
+// (src/format/value_dictionary/distinct.rs), and the number of each entry's value. Values are
+// compared by their bits, so they are numbers of 32 or 64 bits here; the value with all bits set
+// marks an empty place.
 //
-// Launch: blocks of 256 threads over entries, over rows for check_slots; order_values one block of
-// 1024. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
+// Launch: blocks of 256 threads over entries, over rows for check_slots; order_values in one block
+// of 1024 threads. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
 #include "common.cuh"
 
-// The most distinct values, and places that they are looked for in.
+// Maximum number of distinct values, and number of places of the hash table.
 constexpr uint32_t FEW = FEW_VALUES, PLACES = FEW_PLACES;
 
 template <class Word> constexpr Word EMPTY = Word(~Word(0));
@@ -28,14 +29,16 @@ __device__ __forceinline__ uint64_t claim(uint64_t* place, uint64_t value) {
                      static_cast<unsigned long long>(value));
 }
 
-// Threads of a block, and entries that each looks at at a time: every THREADS-th from this one on.
+// Threads per block, and entries that each examines at a time: every THREADS-th from first_entry()
+// on.
 constexpr uint32_t THREADS = 256;
 constexpr int EACH = 8;
 __device__ __forceinline__ uint64_t first_entry() {
     return uint64_t(blockIdx.x) * (THREADS * EACH) + threadIdx.x;
 }
 
-// Puts a value in its place among others and counts it where it is new. Whether there was a place left.
+// Inserts a value into the hash table and counts it if it is new. Returns false if the table is
+// full.
 template <class Word>
 __device__ __forceinline__ bool put(volatile Word* places, Word value, uint32_t* count) {
     uint32_t p = first_place(value);
@@ -53,8 +56,9 @@ __device__ __forceinline__ bool put(volatile Word* places, Word value, uint32_t*
     return false;
 }
 
-// Puts the values of all entries into `places`, empty before, and counts them: *count is 0 before,
-// and more than FEW where they are more or one is the empty mark. What is found then is of no use.
+// Inserts the values of all entries into `places`, initially empty, and counts them in *count,
+// initially 0. *count exceeds FEW where there are more values or one equals the empty mark;
+// `places` is then meaningless.
 template <class Word>
 __device__ __forceinline__ void find_values(uint64_t nnz, const Word* __restrict__ from,
                                             Word* places, uint32_t* count) {
@@ -87,8 +91,8 @@ __device__ __forceinline__ void find_values(uint64_t nnz, const Word* __restrict
     }
 }
 
-// The values in the order of their bits. The first entry of a single one is the first of all; those of
-// several number_values finds, for which they are past the last here. One block.
+// The values in the order of their bits. The first entry of a single value is entry 0; the first
+// entries of several values are set past the end here, and number_values finds them. One block.
 template <class Word>
 __device__ __forceinline__ void order_values(const Word* __restrict__ places, Word* values,
                                              unsigned long long* entries) {
@@ -109,8 +113,8 @@ __device__ __forceinline__ void order_values(const Word* __restrict__ places, Wo
     values[rank] = value, entries[rank] = count > 1 ? ~0ull : 0;
 }
 
-// numbers[k] = which of the `count` values, at least two and in the order of their bits, that of entry
-// k is; entries[i] = the first entry of value i (past the last before).
+// numbers[k] = index of entry k's value among the `count` values, at least two, in the order of
+// their bits; entries[i] = the first entry with value i (initially past the end).
 template <class Word>
 __device__ __forceinline__ void number_values(uint64_t nnz, uint32_t count,
                                               const Word* __restrict__ from,
@@ -153,9 +157,9 @@ __device__ __forceinline__ void take_values(uint32_t count, const uint64_t* __re
     if (i < count) values[i] = from[entries[i]];
 }
 
-// *other = the first row with a value that differs from that of its number's entry, if it is below
-// *other: a thread a stored row of hacks of 32 (src/format/hllvi.rs). `numbers` is null where all have
-// the first.
+// *other = min(*other, first row with a value that differs from that of its number's entry): one
+// thread per stored row of hacks of 32 (src/format/sliced/hllvi.rs). `numbers` is null where all
+// entries have the first value.
 template <class Word, class Offset>
 __device__ __forceinline__ void check_slots(uint32_t nrows, const uint32_t* narrow,
                                             const uint64_t* wide,
@@ -177,7 +181,7 @@ __device__ __forceinline__ void check_slots(uint32_t nrows, const uint32_t* narr
     if (differs) atomicMin(other, row);
 }
 
-// Marks places as empty: words of 32 bits.
+// Marks places as empty, in words of 32 bits.
 extern "C" __global__ void __launch_bounds__(256) clear_places(uint32_t* words) {
     words[blockIdx.x * blockDim.x + threadIdx.x] = 0xffffffffu;
 }

@@ -1,9 +1,9 @@
-// Conversion of a CSR matrix that the GPU holds to hub-cached ELLPACK (src/format/hubs.rs says in
-// which order).
+// Conversion of a CSR matrix that the GPU holds to hub-cached ELLPACK
+// (src/format/cached/hubs/gpu.rs defines the sequence of steps).
 //
-// Every entry has a bit that says whether its column is a hub, in words of 32 entries. With the sum
-// of the bits before each word, the entries in hubs before any entry are known, so that long rows
-// take no more time than as many entries in short ones.
+// Every entry has a bit that is set if its column is a hub, in words of 32 entries. Together with
+// the number of set bits before each word, this gives the number of entries in hubs before any
+// entry, so that long rows take no more time per entry than short rows.
 //
 // Launch: blocks of 256 threads. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
 #include "common.cuh"
@@ -11,7 +11,7 @@
 constexpr uint32_t full = 0xffffffffu, split = HUBS_SPLIT;
 constexpr uint16_t none = 0xffff;
 
-// Entries that a warp of fill_hubs takes.
+// Entries that a warp of fill_hubs processes.
 constexpr uint32_t chunk = HUBS_CHUNK;
 
 // counts[c] += entries of column c.
@@ -21,8 +21,8 @@ extern "C" __global__ void __launch_bounds__(256)
     if (k < nnz) atomicAdd(counts + __ldcs(col_idx + k), 1u);
 }
 
-// Keys that put the fullest columns first when they are sorted downwards, stably; no column has a
-// place among the hubs yet.
+// Sort keys: a stable descending sort by them puts the columns with the most entries first. No
+// column has a place among the hubs yet.
 extern "C" __global__ void __launch_bounds__(256)
     column_keys(uint32_t ncols, const uint32_t* counts, uint64_t* keys, uint32_t* columns,
                 uint16_t* places) {
@@ -33,9 +33,9 @@ extern "C" __global__ void __launch_bounds__(256)
     places[c] = none;
 }
 
-// Gives the first `most` of the sorted columns their places, but those of a single entry. *hubs
-// counts them; their entries are *covered_low + 2^16 * *covered_high, which 32 bits hold as `most`
-// is below 2^16.
+// Assigns places to the first `most` of the sorted columns, except for columns with a single entry.
+// *hubs counts them; the number of their entries is *covered_low + 2^16 * *covered_high, each of
+// which fits 32 bits because `most` is below 2^16.
 extern "C" __global__ void __launch_bounds__(256)
     choose_hubs(uint32_t most, const uint32_t* sorted, const uint32_t* counts, uint16_t* places,
                 uint32_t* hubs, uint32_t* covered_low, uint32_t* covered_high) {
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(256)
     atomicAdd(hubs, found), atomicAdd(covered_low, low), atomicAdd(covered_high, high);
 }
 
-// bits[w] = which of the entries 32 w to 32 w + 31 are in hubs, counts[w] = how many are.
+// bits[w] = bit mask of the entries 32 w to 32 w + 31 that are in hubs, counts[w] = their number.
 extern "C" __global__ void __launch_bounds__(256)
     mark_near(uint64_t nnz, uint64_t words, const uint32_t* col_idx,
               const uint16_t* __restrict__ places, uint32_t* bits, uint32_t* counts) {
@@ -61,12 +61,12 @@ extern "C" __global__ void __launch_bounds__(256)
     bits[w] = all, counts[w] = __popc(all);
 }
 
-// Entries in hubs, by their bits and the sums of those before each word.
+// Entries in hubs: their bits, and the number of set bits before each word.
 struct Near {
     const uint32_t* bits;
     const uint32_t* narrow;
     const uint64_t* wide;
-    // How many are before entry k, modulo 2^32.
+    // Number of entries in hubs before entry k, modulo 2^32.
     __device__ __forceinline__ uint32_t before(uint64_t k) const {
         const uint64_t w = k / 32;
         const uint32_t sum = narrow ? narrow[w] : uint32_t(wide[w]);
@@ -74,7 +74,7 @@ struct Near {
     }
 };
 
-// Entries of a row in hubs, and its others.
+// Number of entries of a row in hubs, and of its other entries.
 struct Parts {
     uint32_t near, far;
 };
@@ -85,7 +85,7 @@ __device__ __forceinline__ Parts parts_of(uint32_t row, const Offset* row_ptr, c
     return {in, uint32_t(end - begin) - in};
 }
 
-// The last of low..high (both of them rows) that starts at `k` or before; `low` does.
+// The last row of low..high, both included, that starts at `k` or before; row `low` does.
 template <class Start>
 __device__ __forceinline__ uint32_t row_of(uint64_t k, uint32_t low, uint32_t high,
                                            const Start* __restrict__ starts) {
@@ -97,8 +97,8 @@ __device__ __forceinline__ uint32_t row_of(uint64_t k, uint32_t low, uint32_t hi
     return low;
 }
 
-// counts[i] = pieces of row i, of at most 2^shift entries in either part; scaled[i] = whether they
-// are several or none. Both are 0 behind the last row.
+// counts[i] = pieces of row i, of at most 2^shift entries in either part; scaled[i] = 1 if there
+// are several or none. Both are 0 past the last row.
 template <class Offset>
 __device__ __forceinline__ void row_pieces(uint32_t nrows, uint32_t shift, const Offset* row_ptr,
                                            const Near near, uint32_t* counts, uint32_t* scaled) {
@@ -114,15 +114,16 @@ __device__ __forceinline__ void row_pieces(uint32_t nrows, uint32_t shift, const
     scaled[i] = count != 1;
 }
 
-// rows = those that are marked, in their order; starts[i] of them are before row i.
+// rows = the marked rows, in order; starts[i] of them are before row i.
 extern "C" __global__ void __launch_bounds__(256)
     list_marked(uint32_t nrows, const uint32_t* marks, const uint32_t* starts, uint32_t* rows) {
     const uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < nrows && marks[i]) rows[starts[i]] = uint32_t(i);
 }
 
-// Keys that put pieces longest hub part first, then longest rest, when they are sorted downwards;
-// the number of each piece, and its row, marked where that has several.
+// Sort keys: a descending sort by them orders pieces by descending length of the hub part, then of
+// the rest. Also writes the number of each piece, and its row, marked where the row has several
+// pieces.
 template <class Offset>
 __device__ __forceinline__ void piece_keys(uint32_t pieces, uint32_t nrows, uint32_t shift,
                                            const Offset* row_ptr, const Near near,
@@ -139,7 +140,8 @@ __device__ __forceinline__ void piece_keys(uint32_t pieces, uint32_t nrows, uint
     rows[q] = row | (starts[row + 1] - start > 1 ? split : 0);
 }
 
-// The sorted pieces: rows, lengths, where each piece went (at), and the longest of each slice of 32.
+// The sorted pieces: rows, lengths, new position of each piece (at), and the longest of each slice
+// of 32.
 extern "C" __global__ void __launch_bounds__(256)
     place_pieces(uint32_t pieces, uint32_t slices, uint32_t shift, const uint32_t* sorted,
                  const uint64_t* keys, const uint32_t* piece_rows, uint32_t* rows,
@@ -155,11 +157,11 @@ extern "C" __global__ void __launch_bounds__(256)
         at[q] = uint32_t(i);
     }
     near = __reduce_max_sync(full, near), far = __reduce_max_sync(full, far);
-    // The place behind the last slice gets 0, from a warp without a piece.
+    // The place past the last slice gets 0, from a warp without a piece.
     if (threadIdx.x % 32 == 0 && i / 32 <= slices) near_widths[i / 32] = near, far_widths[i / 32] = far;
 }
 
-// Where the slots of slices of 32 pieces start, and of piece i its slot k.
+// Starts of the slots of slices of 32 pieces; slot(i, k) is slot k of piece i.
 struct Slots {
     const uint32_t* narrow;
     const uint64_t* wide;
@@ -169,8 +171,8 @@ struct Slots {
     }
 };
 
-// Puts columns and values of CSR rows in their slots; columns where they are given. A warp takes
-// `chunk` entries, a lane an entry.
+// Writes columns and values of CSR rows to their slots; columns only where requested. A warp
+// processes `chunk` entries, one lane per entry.
 template <class T, class Offset>
 __device__ __forceinline__ void fill_hubs(uint64_t nnz, uint32_t nrows, uint32_t shift,
                                           const Offset* __restrict__ row_ptr,
@@ -185,7 +187,7 @@ __device__ __forceinline__ void fill_hubs(uint64_t nnz, uint32_t nrows, uint32_t
     const uint64_t warp = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
     const uint64_t first = warp * chunk, end = min(first + chunk, nnz);
     if (first >= end) return;
-    // The rows of the first entry and of the last.
+    // The rows of the chunk's first and last entries.
     const uint32_t bound = row_of(lane == 0 ? first : end - 1, 0, nrows - 1, row_ptr);
     uint32_t low = __shfl_sync(full, bound, 0);
     const uint32_t high = __shfl_sync(full, bound, 1);

@@ -1,13 +1,14 @@
-// Takes a slab of columns out of a CSR matrix that the GPU holds (src/format/slabs.rs).
+// Extracts a slab of columns from a CSR matrix that the GPU holds (src/format/tiled/slabs/gpu.rs).
 //
-// Every entry has a bit that says whether its column is in the slab, in words of 32 entries. With the
-// sum of the bits before each word, the place of any entry in the slab is known: rows of every length
-// take the same time.
+// Every entry has a bit that is set if its column is in the slab, in words of 32 entries. Together
+// with the number of set bits before each word, this gives the place of any entry in the slab, at a
+// cost that does not depend on row lengths.
 //
 // Launch: blocks of 256 threads. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
 #include <cstdint>
 
-// bits[w] = which of the entries 32 w to 32 w + 31 have a column in first..past, counts[w] = how many.
+// bits[w] = bit mask of the entries 32 w to 32 w + 31 with a column in first..past, counts[w] =
+// their number.
 extern "C" __global__ void __launch_bounds__(256)
     mark_slab(uint64_t nnz, uint64_t words, uint32_t first, uint32_t past, const uint32_t* col_idx,
               uint32_t* bits, uint32_t* counts) {
@@ -18,13 +19,13 @@ extern "C" __global__ void __launch_bounds__(256)
     bits[w] = all, counts[w] = __popc(all);
 }
 
-// Entries of a slab, by their bits and the sums of those before each word.
+// Entries of a slab: their bits, and the number of set bits before each word.
 struct Slab {
     const uint32_t* bits;
     const uint32_t* narrow;
     const uint64_t* wide;
     __device__ __forceinline__ bool has(uint64_t k) const { return bits[k / 32] >> k % 32 & 1; }
-    // How many are before entry k.
+    // Number of entries of the slab before entry k.
     __device__ __forceinline__ uint64_t before(uint64_t k) const {
         const uint64_t sum = narrow ? narrow[k / 32] : wide[k / 32];
         return sum + __popc(bits[k / 32] & ((1u << k % 32) - 1));
@@ -39,7 +40,7 @@ __device__ __forceinline__ void slab_rows(uint64_t rows, const Slab slab,
     if (i < rows) to[i] = Offset(slab.before(row_ptr[i]));
 }
 
-// Columns, where they are given, and values of the slab.
+// Values of the slab, and columns where requested.
 template <class T>
 __device__ __forceinline__ void take_slab(uint64_t nnz, const Slab slab,
                                           const uint32_t* __restrict__ col_idx,

@@ -1,12 +1,12 @@
 // Conversion of a CSR matrix that the GPU holds to row blocks that are swept by column
-// (src/format/sweep/gpu.rs says in which order).
+// (src/format/cached/sweep/gpu.rs defines the sequence of steps).
 //
-// Keys of entries say, from their low bits on: how far the column is from the last one, how far the
-// block is from the last one, and above 48 bits the sum. Sorted downwards by block and column, entries
-// of a column stay in the order of their rows.
+// Keys of entries contain, from the low bits upward: the distance of the column from the last
+// column, the distance of the block from the last block, and from bit 48 on the sum. A stable
+// descending sort by block and column keeps entries of a column in the order of their rows.
 //
-// Launch: blocks of 256 threads unless said otherwise. Row pointers are 32-bit (`*_narrow`) or 64-bit
-// (`*_wide`).
+// Launch: blocks of 256 threads unless stated otherwise. Row pointers are 32-bit (`*_narrow`) or
+// 64-bit (`*_wide`).
 #include "layout.cuh"
 
 #include <cub/block/block_scan.cuh>
@@ -26,7 +26,7 @@ struct Long {
 static_assert(sizeof(Block) == 4 * SWEEP_BLOCK_WORDS, "");
 static_assert(sizeof(Long) == 4 * SWEEP_LONG_WORDS, "");
 
-// Sums of a row of so many entries.
+// Number of sums of a row, from its length.
 struct Sums {
     uint64_t nnz, blocks;
     __device__ __forceinline__ uint32_t of(uint32_t length) const {
@@ -40,8 +40,8 @@ __device__ __forceinline__ uint32_t length_of(uint32_t row, uint32_t nrows, cons
     return row < nrows ? lengths[row] : 0;
 }
 
-// keys[g] = entries and rows of group g. *heavy counts those of more than `light`, *longs the rows of
-// several sums.
+// keys[g] = entries and rows of group g. *heavy counts groups of more than `light`, *longs counts
+// rows with several sums.
 extern "C" __global__ void __launch_bounds__(THREADS)
     weigh_groups(uint32_t nrows, uint32_t groups, uint64_t nnz, uint32_t blocks, uint64_t light,
                  const uint32_t* lengths, uint64_t* keys, uint32_t* own, uint32_t* heavy,
@@ -63,9 +63,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (long_rows > 0) atomicAdd(longs, long_rows);
 }
 
-// Deals the first `heavy` of the sorted groups, each to the block that has least so far, and fills a
-// table with blocks, as often as they have room for the others, well mixed: one block of 1024
-// threads, and shared memory of 8 bytes a row block.
+// Assigns the first `heavy` of the sorted groups, each to the block with the least work so far.
+// Then fills a table with blocks, each in proportion to its room for further groups and well mixed.
+// One block of 1024 threads, with shared memory of 8 bytes per row block.
 extern "C" __global__ void __launch_bounds__(1024)
     deal_heavy(uint32_t blocks, uint32_t heavy, uint64_t share, const uint64_t* keys,
                const uint32_t* sorted, uint32_t table_size, uint32_t stride, uint16_t* dealt,
@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(1024)
             if (lane == 0) loads[at] += keys[sorted[r]], dealt[r] = uint16_t(at);
             __syncwarp();
         }
-        // The room of each block, and that of all before it.
+        // The room of each block, and the total room of all blocks before it.
         uint64_t before = 0;
         for (uint32_t first = 0; first < blocks; first += 32) {
             const uint32_t b = first + lane;
@@ -103,7 +103,8 @@ extern "C" __global__ void __launch_bounds__(1024)
         }
     }
     __syncthreads();
-    // Entry i of the table in the order of blocks: the block whose room holds its share of all room.
+    // Entry i of the table, in the order of blocks: the block whose room contains this fraction of
+    // the total room.
     const uint64_t room = loads[blocks - 1];
     for (uint64_t i = threadIdx.x; i < table_size; i += 1024) {
         const uint64_t at = uint64_t((double(i) + 0.5) / table_size * double(room));
@@ -117,8 +118,8 @@ extern "C" __global__ void __launch_bounds__(1024)
     }
 }
 
-// Keys that put groups in the order of their blocks when they are sorted downwards, and counts[b] =
-// groups of block b.
+// Sort keys: a descending sort by them orders groups by block. Also counts[b] = number of groups of
+// block b.
 extern "C" __global__ void __launch_bounds__(THREADS)
     assign_groups(uint32_t groups, uint32_t blocks, uint32_t heavy, uint32_t bits,
                   const uint32_t* sorted, const uint16_t* dealt, const uint16_t* table,
@@ -130,8 +131,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     atomicAdd(counts + block, 1u);
 }
 
-// Where the rows of a block and their sums are: a block of threads each. places[row] = block << 16 |
-// place of the row, further[row] = its first further sum.
+// Places of the rows of a block and of their sums: one block of threads per row block. places[row]
+// = block << 16 | place of the row, further[row] = its first further sum.
 extern "C" __global__ void __launch_bounds__(THREADS)
     place_rows(uint32_t nrows, uint64_t nnz, uint32_t blocks, const uint32_t* starts,
                const uint32_t* groups, const uint32_t* lengths, uint32_t* places, uint16_t* further,
@@ -179,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// Keys of entries: a warp a group of rows.
+// Keys of entries: one warp per group of rows.
 template <class Offset>
 __device__ __forceinline__ void entry_keys(uint32_t nrows, uint32_t ncols, uint64_t nnz,
                                            uint32_t blocks, uint32_t bits,
@@ -217,7 +218,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     entry_keys(nrows, ncols, nnz, blocks, bits, row_ptr, col_idx, places, further, keys, own);
 }
 
-// firsts[p] = the first of the sorted entries of piece p of the columns of its block, or after it.
+// firsts[p] = position of the first sorted entry at or after the start of piece p of its block's
+// columns.
 extern "C" __global__ void __launch_bounds__(THREADS)
     find_pieces(uint64_t nnz, uint32_t ncols, uint32_t blocks, uint32_t pieces, uint32_t bits,
                 const uint64_t* keys, const uint32_t* sorted, uint32_t* firsts) {
@@ -238,7 +240,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     firsts[p] = uint32_t(low);
 }
 
-// warps[p] = warps of each piece; whole steps for each block, a block of threads each.
+// warps[p] = warps of each piece, in whole steps for each block: one block of threads per row
+// block.
 extern "C" __global__ void __launch_bounds__(THREADS)
     count_warps(uint32_t pieces, const uint32_t* firsts, uint32_t* warps) {
     using Scan = cub::BlockScan<uint32_t, THREADS>;
@@ -256,7 +259,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// Steps of each block, by where its warps start; what no entry takes holds none.
+// Steps of each block, from the starts of its warps; slots that receive no entry are set to
+// padding.
 extern "C" __global__ void __launch_bounds__(THREADS)
     count_steps(uint32_t blocks, uint32_t pieces, const uint32_t* starts, Block* to) {
     const uint32_t b = blockIdx.x * THREADS + threadIdx.x;
@@ -274,7 +278,7 @@ __device__ __forceinline__ void clear_slots(uint64_t slots, uint32_t* keys, uint
     if (i % 32 == 0) bases[i / 32] = 0;
 }
 
-// Sorted entries to their slots.
+// Writes sorted entries to their slots.
 extern "C" __global__ void __launch_bounds__(THREADS)
     fill_slots(uint64_t nnz, uint32_t ncols, uint32_t blocks, uint32_t pieces, uint32_t bits,
                const uint64_t* keys, const uint32_t* sorted, const uint32_t* firsts,
@@ -292,9 +296,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if ((i - firsts[p]) % 32 == 0) bases[slot / 32] = column / REACH * REACH;
 }
 
-// Entries of a step whose sum an earlier one of it has change places with entries of the next step
-// that suit, or are marked as late: a block of 1024 threads each, with shared memory of 4 bytes for
-// each sum.
+// Resolves conflicts within a step: an entry whose sum an earlier entry of its step also has swaps
+// places with an entry of the next step where possible, and is marked as late otherwise. One block
+// of 1024 threads per row block, with shared memory of 4 bytes per sum.
 extern "C" __global__ void __launch_bounds__(STEP)
     move_late(const Block* blocks, const uint32_t* bases, uint32_t* keys, uint32_t* sources) {
     extern __shared__ uint32_t takers[];
@@ -317,7 +321,8 @@ extern "C" __global__ void __launch_bounds__(STEP)
         const uint32_t base = next_bases[t / 32];
         __syncthreads();
         load(step + 1);
-        // Who takes a sum in a step has a lesser number than all in the steps before.
+        // A thread that takes a sum in a step has a smaller number than all threads in earlier
+        // steps.
         const uint32_t end = (block.steps - step) * (1 + TRIES) * STEP;
         uint32_t own = end - STEP + t;
         if (key >> 16 != NO_SUM) atomicMin(takers + (key >> 16), own);

@@ -1,9 +1,10 @@
-// Tiles of a CSR matrix that the GPU holds (src/format/tiles.rs), and their conversion to tiles sorted
-// by column (src/format/stcsr.rs says in which order). Sorts and sums of a block are CUB's.
+// Tiles of a CSR matrix that the GPU holds (src/format/csr/csr_tiles.rs), and their conversion to
+// tiles sorted by column (src/format/tiled/sorted_tiles/gpu.rs defines the sequence of steps).
+// Sorts and sums within a block are CUB's.
 //
-// Launch: find_tiles in blocks of 256 threads, a warp a chunk of tiles; sort_tiles in blocks of
-// tile / 8 threads, one block a tile; wide_tiles in blocks of 256 over tiles, pack_tiles and
-// update_tiles over threads of the product. Row pointers are 32-bit (`*_narrow`) or 64-bit
+// Launch: find_tiles in blocks of 256 threads, one warp per chunk of tiles; sort_tiles in blocks of
+// tile / 8 threads, one block per tile; wide_tiles in blocks of 256 threads over tiles, pack_tiles
+// and update_tiles over threads of the product. Row pointers are 32-bit (`*_narrow`) or 64-bit
 // (`*_wide`).
 #include "sums.cuh"
 #include "tiles.cuh"
@@ -11,13 +12,14 @@
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/block/block_reduce.cuh>
 
-// Slots of a thread; sorted entries that share a first column.
+// Slots per thread; number of sorted entries that share a first column.
 constexpr int EACH = OWN;
 constexpr uint32_t BASED = 64;
 
 constexpr uint32_t full = 0xffffffffu;
 
-// The last of low..high (both of them rows or one past) that is `right`; all before it are, `low` is.
+// The last of low..high (both are rows or one past) for which `right` holds; it holds for `low` and
+// for all before the last.
 template <class Test>
 __device__ __forceinline__ uint64_t last_right(uint64_t low, uint64_t high, const Test& right) {
     high++;
@@ -31,7 +33,8 @@ __device__ __forceinline__ uint64_t last_right(uint64_t low, uint64_t high, cons
     return low;
 }
 
-// The last of 0..high that is `right` for each of two tests, both at once; all before it are, 0 is.
+// For each of two tests, the last of 0..high for which it holds, both at once; each holds for 0 and
+// for all before the last.
 template <class First, class Second>
 __device__ __forceinline__ void last_right_of_both(uint64_t high, const First& first,
                                                    const Second& second, uint64_t& low_first,
@@ -56,16 +59,16 @@ __device__ __forceinline__ void last_right_of_both(uint64_t high, const First& f
     low_first = low[0], low_second = low[1];
 }
 
-// Rows of a chunk whose bounds are loaded ahead: those of full tiles, of 2 entries a row.
+// Rows of a chunk whose bounds are prefetched: those of full tiles with 2 entries per row.
 constexpr uint64_t NEAR = 8192;
 
-// Rows whose bounds a warp looks at together.
+// Rows whose bounds a warp examines together.
 constexpr uint32_t WINDOW = 128;
 
-// Tiles of at most `most` entries and rows, cut between rows where none is longer (pcsr): those of
-// chunk `c`, by a warp. A chunk starts at the row where entries and rows reach a multiple of
-// `weight`. A lane calls put(t, row, entry) with the end of its t-th tile, and all give how many there
-// are; `split` is set where one ends within a row.
+// Cuts chunk `c` into tiles of at most `most` entries and rows; only rows longer than `most` are
+// split (pcsr). Called by a warp. A chunk starts at the row where entries and rows reach a multiple
+// of `weight`. Lanes call put(t, row, entry) with the end of tile t; all lanes return the number of
+// tiles. `split` is set where a tile ends within a row.
 template <class Offset, class Put>
 __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uint64_t weight,
                                               uint32_t chunks, uint32_t c,
@@ -77,20 +80,20 @@ __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uin
     uint64_t row, end;
     last_right_of_both(nrows, before(c * weight), before((c + 1) * weight), row, end);
     if (c + 1 == chunks) end = nrows;
-    // What the warp looks at one after the other comes near at once.
+    // Prefetch the bounds that the warp will read one after the other.
     Offset near = 0;
     constexpr uint64_t line = 128 / sizeof(Offset);
     for (uint64_t i = row + threadIdx.x % 32 * line; i < min(end, row + NEAR); i += 32 * line)
         near |= row_ptr[i];
     asm volatile("" ::"r"(uint32_t(near)));
-    // Where row `row` begins, and the entries before it that are taken.
+    // Start of row `row`, and the number of entries that the tiles so far contain.
     uint64_t begin = row_ptr[row], entry = begin;
     const uint64_t end_entry = row_ptr[end];
     uint32_t t = 0;
     uint64_t rows_before = 0;
     while (row < end || entry < end_entry) {
         if (begin > entry + most) {
-            // A row that goes on fills some tiles and a part of another.
+            // A long row fills some tiles completely and part of another.
             const uint32_t filled = uint32_t((begin - entry - 1) / most);
             for (uint32_t k = threadIdx.x % 32; k < filled; k += 32)
                 put(t + k, uint32_t(row), Offset(entry + (k + 1) * uint64_t(most)));
@@ -100,7 +103,8 @@ __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uin
         } else {
             const uint64_t reach = min(entry + most, end_entry);
             const uint64_t last = min(row + most, end), begun = row;
-            // Where some rows begin, around the one where the tile ends if it is like the one before.
+            // Load row starts around the row where the tile would end if it had as many rows as the
+            // last.
             const uint64_t base = rows_before > WINDOW ? row + rows_before - WINDOW / 2 : row;
             Offset begins[WINDOW / 32];
             uint32_t rights = 0;
@@ -146,14 +150,14 @@ __device__ __forceinline__ uint32_t cut_chunk(uint32_t nrows, uint32_t most, uin
     return t;
 }
 
-// Tiles of a chunk that are kept from where they are counted to where they are placed; of a chunk
-// with more, which only long rows make, they are found again.
+// Maximum number of a chunk's tiles that are kept between counting and placing. Where a chunk has
+// more, which only long rows cause, its tiles are found again.
 constexpr uint32_t KEPT = 64;
 
-// Writes the tiles of all chunks: tile t begins at tile_rows[t], tile_ptr[t]; *total = how many there
-// are, *splits = 1 where one ends within a row. A block takes the next 8 chunks, as *taken tells, and
-// waits for blocks before it, which are at work or have ended: found[b] = tiles of those of block b,
-// and one more. All of these are 0 before.
+// Writes the tiles of all chunks: tile t begins at tile_rows[t], tile_ptr[t]; *total = number of
+// tiles, *splits = 1 where a tile ends within a row. A block processes the next 8 chunks, counted
+// in *taken, and waits for the blocks before it, which run or have ended: found[b] = tiles of block
+// b's chunks plus one. All of these are initially 0.
 template <class Offset>
 __device__ __forceinline__ void find_tiles(uint32_t nrows, uint32_t most, uint64_t weight,
                                            uint32_t chunks, const Offset* __restrict__ row_ptr,
@@ -214,23 +218,23 @@ __device__ __forceinline__ void find_tiles(uint32_t nrows, uint32_t most, uint64
         tile_rows[first + t] = kept_rows[warp][t], tile_ptr[first + t] = kept_ptr[warp][t];
 }
 
-// Which sorted entry of its warp is number `k` of this lane's: lanes hold neighbours.
+// The sorted entry of its warp that is number `k` of this lane: lanes hold neighbours.
 __device__ __forceinline__ uint32_t nth(uint32_t k) { return 32 * k + threadIdx.x % 32; }
 
-// Where among the values of its warp that of number `k` of this lane is.
+// Position among the values of its warp of number `k` of this lane.
 template <class T> __device__ __forceinline__ uint32_t value_at(uint32_t k) {
     constexpr uint32_t piece = 16 / sizeof(T);
     return (k / piece * 32 + threadIdx.x % 32) * piece + k % piece;
 }
 
-// Warps of which some column takes more than 4, 8 and 16 bits besides those that lie with places, and
-// more than 16 on top of the first two: five counts.
+// Number of warps in which some column needs more than 4, 8 and 16 bits in addition to those next
+// to the place, and of warps in which it needs 16 more than the first two: five counts.
 struct Overs {
     uint32_t wide[3], far[2];
 };
 
-// Bits of columns that all slots have besides: those that take the fewest bytes, where a wide warp
-// counts twice as many as it has. `Widths::best` of src/format/stcsr.rs.
+// Number of further column bits of all slots: the choice with the fewest bytes, where the bytes of
+// wide warps count twice. `Widths::best` of src/format/tiled/sorted_tiles/mod.rs.
 __device__ __forceinline__ uint32_t extra_bits(const Overs& overs, uint64_t warps) {
     const uint64_t bits[3] = {4 * warps + 32ull * overs.wide[0], 8 * warps + 32ull * overs.wide[1],
                               16 * warps + 32ull * overs.wide[2]};
@@ -257,7 +261,7 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
             uint16_t places[tile];
         } sorted;
     } shared;
-    // A bit an entry: whether it is the last of its row in this tile. A byte a thread.
+    // One bit per entry, set if it is the last of its row in this tile; one byte per thread.
     __shared__ uint32_t last_bits[tile / 32];
     __shared__ uint32_t first_columns[warps][4];
     const uint32_t t = blockIdx.x, i = threadIdx.x;
@@ -297,7 +301,7 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
         shared.sorted.places[i * EACH + k] = n > 0 ? place[k] : 0;
     }
     __syncthreads();
-    // Slots past the last entry repeat it; without one they are never summed.
+    // Slots past the last entry repeat it; in a tile without entries they are never summed.
     const uint32_t end = max(n, 1u) - 1;
     if (i < 32) {
         uint32_t span = 0;
@@ -336,7 +340,8 @@ __device__ __forceinline__ void sort_tiles(uint32_t bits, const Offset* __restri
     rest[2 * thread + 1] = make_uint4(more[4], more[5], more[6], more[7]);
 }
 
-// counts[t] = wide warps of tile t, where all slots have *extra bits besides, which this finds.
+// counts[t] = wide warps of tile t, where all slots have *extra further bits; also determines
+// *extra.
 extern "C" __global__ void __launch_bounds__(256)
     wide_tiles(uint32_t tiles, uint32_t warps, const uint32_t* __restrict__ spans,
                const Overs* __restrict__ overs, uint32_t* counts, uint32_t* extra) {
@@ -349,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(256)
     counts[t] = count;
 }
 
-// `width` bits of each of eight numbers, one after the other, in words.
+// Packs the low `width` bits of each of eight numbers into words.
 template <int width> __device__ __forceinline__ void put(const uint32_t (&from)[8], uint32_t* words) {
     uint32_t word[width / 4] = {};
 #pragma unroll
@@ -359,8 +364,8 @@ template <int width> __device__ __forceinline__ void put(const uint32_t (&from)[
     for (int k = 0; k < width / 4; k++) words[k] = word[k];
 }
 
-// Writes what of columns does not lie with places: `extra` bits of each slot, and 16 more of those of
-// wide warps; and where these are. A warp takes those of a warp of the product.
+// Writes the column bits that are not next to places: `extra` bits of each slot, and 16 more for
+// the slots of wide warps; and the starts of the latter. A warp handles one warp of the product.
 extern "C" __global__ void __launch_bounds__(256)
     pack_tiles(uint32_t tiles, uint32_t warps, uint32_t extra, const uint4* __restrict__ rest,
                const uint32_t* __restrict__ spans, const uint32_t* __restrict__ starts, uint4* headers,
@@ -385,7 +390,7 @@ extern "C" __global__ void __launch_bounds__(256)
     put<16>(more, wide + 4 * (32 * at + lane));
 }
 
-// The entry of number `k` of a thread, by its place: `packed` is of its columns.
+// The entry of number `k` of a thread, from its place; `packed` holds the thread's places.
 template <class T>
 __device__ __forceinline__ uint64_t entry_of(uint64_t start, const uint4& packed, uint32_t size,
                                              int k) {
@@ -393,8 +398,8 @@ __device__ __forceinline__ uint64_t entry_of(uint64_t start, const uint4& packed
     return start + placed<T>(pairs[k / 2] >> 16 * (k % 2) & (size - 1));
 }
 
-// Takes over new values, given in the order of the CSR matrix: a thread those that a thread of a
-// product takes, of which there are `threads` a tile.
+// Stores new values, given in the order of the CSR matrix: a thread stores the values of one thread
+// of a product, of which there are `threads` per tile.
 template <class T, class Offset>
 __device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t tiles, uint32_t threads,
                                              const Offset* __restrict__ tile_ptr,
@@ -412,7 +417,7 @@ __device__ __forceinline__ void update_tiles(uint64_t nnz, uint32_t tiles, uint3
     }
 }
 
-// Puts the numbers of values (convert_few.cu) of a thread's slots beside each other, eight bits each.
+// Packs the numbers of the values (convert_few.cu) of a thread's slots, eight bits each.
 template <class T, class Offset>
 __device__ __forceinline__ void number_tiles(uint64_t nnz, uint32_t tiles, uint32_t threads,
                                              const Offset* __restrict__ tile_ptr,
@@ -431,8 +436,8 @@ __device__ __forceinline__ void number_tiles(uint64_t nnz, uint32_t tiles, uint3
     numbers[thread] = make_uint2(words[0], words[1]);
 }
 
-// *other = the first row with a value that differs from that of its number's entry, if it is below
-// *other. `numbers` is null where all have the first. Values are compared by their bits.
+// *other = min(*other, first row with a value that differs from that of its number's entry).
+// `numbers` is null where all entries have the first value. Values are compared by their bits.
 template <class T, class Word, class Offset>
 __device__ __forceinline__ void check_numbers(uint64_t nnz, uint32_t tiles, uint32_t threads,
                                               const Offset* __restrict__ tile_ptr,

@@ -1,5 +1,5 @@
-// What the counts of features are made with: samples, sums, searches, shares of groups, the entries
-// of some rows as one list, and a table of what was met (features.cu).
+// Building blocks of feature counts: samples, sums, searches, distribution of groups over blocks,
+// entries of several rows as one list, and a table of keys (features.cu).
 #pragma once
 #include "common.cuh"
 
@@ -8,7 +8,7 @@ using Sum = unsigned long long;
 constexpr uint32_t full = 0xffffffffu;
 constexpr uint32_t threads = FEATURES_THREADS;  // of each block
 
-// The numbers 0, 1, 2, ... made random: `mix` of src/check.rs.
+// Pseudo-random number for a counter 0, 1, 2, ...: `mix` of src/check.rs.
 __device__ __forceinline__ uint64_t mix(uint64_t seed) {
     uint64_t z = seed + 0x9e3779b97f4a7c15ull;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -16,26 +16,26 @@ __device__ __forceinline__ uint64_t mix(uint64_t seed) {
     return z ^ z >> 31;
 }
 
-// The `at`-th of `looked_at` samples of 0..n: `spread` of src/structure/sample.rs.
+// Sample number `at` of `looked_at` samples of 0..n: `spread` of src/structure/sample.rs.
 __device__ __forceinline__ uint64_t spread(uint64_t at, uint64_t looked_at, uint64_t n) {
     const uint64_t first = at * n / looked_at, end = (at + 1) * n / looked_at;
     const uint32_t share = (uint32_t(at) + 1) * 0x9e3779b9u;
     return first + __umul64hi(end - first, uint64_t(share) << 32);
 }
 
-// *to += the sum of `mine` over the warp, which has 32 bits, *to in shared or global memory.
+// *to += the sum of `mine` over the warp, which fits 32 bits; *to is in shared or global memory.
 __device__ __forceinline__ void add(Sum* to, uint32_t mine) {
     const uint32_t sum = __reduce_add_sync(full, mine);
     if (threadIdx.x % 32 == 0 && sum > 0) atomicAdd(to, Sum(sum));
 }
 
-// The same of 64 bits.
+// As `add`, for sums of 64 bits.
 __device__ __forceinline__ void add_wide(Sum* to, uint64_t mine) {
     const uint64_t sum = group_sum<32>(mine);
     if (threadIdx.x % 32 == 0 && sum > 0) atomicAdd(to, Sum(sum));
 }
 
-// Adds the n sums of a block to those of all; the last `largest` are maxima.
+// Adds the n sums of a block to the global ones; the last `largest` of them are maxima.
 __device__ __forceinline__ void flush(const Sum* sums, uint32_t n, uint32_t largest, Sum* to) {
     __syncthreads();
     if (threadIdx.x >= n || sums[threadIdx.x] == 0) return;
@@ -47,8 +47,8 @@ __device__ __forceinline__ void flush(const Sum* sums, uint32_t n, uint32_t larg
 
 constexpr uint32_t searchers = 8;  // lanes that search together
 
-// The last of the places 0..n whose number `start` gives is at most k, 0 where none is. All
-// searchers of a group ask alike.
+// The last of the places 0..n whose number `start` is at most k; 0 if there is none. All searchers
+// of a group call it with the same arguments.
 template <class Start>
 __device__ __forceinline__ uint64_t last_at_most(uint64_t k, uint64_t n, const Start& start) {
     const uint32_t lane = threadIdx.x % searchers;
@@ -65,7 +65,8 @@ __device__ __forceinline__ uint64_t last_at_most(uint64_t k, uint64_t n, const S
     return low;
 }
 
-// How groups are shared among blocks: 2^share for each, or where negative, 2^-share blocks a group.
+// Distribution of groups over blocks: 2^share groups per block, or, where negative, 2^-share blocks
+// per group.
 struct Cut {
     uint32_t looked_at;
     int32_t share;
@@ -77,14 +78,14 @@ struct Cut {
     }
 };
 
-constexpr int deep = 2;  // entries that a thread takes at a time
+constexpr int deep = 2;  // entries that a thread processes at a time
 
-// Some of the entries of a block's rows: a thread's own.
+// The entries of a block's rows that one thread processes.
 template <class Offset> struct Some {
-    uint32_t row[deep], column[deep];  // number of the row in the block; `full` where there is none
+    uint32_t row[deep], column[deep];  // number of the row in the block; `full` for no entry
     Offset at[deep];
 
-    // Moves on to the next.
+    // Removes the first entry.
     __device__ __forceinline__ void next() {
 #pragma unroll
         for (int i = 0; i + 1 < deep; i++)
@@ -92,17 +93,18 @@ template <class Offset> struct Some {
     }
 };
 
-// The most entries of a block's rows that it takes at once, and how many are a piece where there are
-// more.
+// The maximum number of entries that a block processes in one piece, and the size of pieces where
+// there are more.
 constexpr uint32_t whole_entries = 1280, piece_entries = 512;
 
-// At most 256 rows, a thread each, a piece of whose entries a block takes. In shared memory.
+// Up to 256 rows, one per thread, of whose entries a block processes a piece. In shared memory.
 template <class Offset> struct Rows {
-    uint32_t ends[threads];  // of the rows in the piece
-    Offset from[threads];    // where its first entry would be if all were this row's
+    uint32_t ends[threads];  // end of each row in the piece
+    Offset from[threads];    // index of entry 0 of the piece if all entries belonged to this row
     uint64_t of_warps[threads / 32];
 
-    // The number of entries before this thread's row, which has begin..end, and that of all.
+    // Returns the number of entries before this thread's row, which is begin..end, and sets *all to
+    // the total.
     __device__ __forceinline__ uint64_t lay(Offset begin, Offset end, uint64_t* all) {
         const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         uint64_t sum = end - begin;
@@ -123,7 +125,7 @@ template <class Offset> struct Rows {
         return sum;
     }
 
-    // Makes entries `low` to `high` the piece, where there are `before` before this thread's row.
+    // Makes entries `low` to `high` the piece, where `before` entries precede this thread's row.
     __device__ __forceinline__ void take(uint64_t low, uint64_t high, uint64_t before, Offset begin,
                                          Offset end) {
         const uint64_t sum = before + (end - begin);
@@ -132,7 +134,7 @@ template <class Offset> struct Rows {
         __syncthreads();
     }
 
-    // Hands the n entries of the piece to `use`. All threads.
+    // Passes the n entries of the piece to `use`. Called by all threads.
     template <class Use>
     __device__ __forceinline__ void walk(uint32_t n, const uint32_t* __restrict__ col_idx,
                                          const Use& use) const {
@@ -157,43 +159,44 @@ template <class Offset> struct Rows {
     }
 };
 
-// Words of a table: the first of some groups, and those of each.
+// Ranges of words in a table: the first word of some groups, and the number of words of each group.
 struct Words {
     uint64_t first, each;
 };
 
-// Bits of pairs of which either is set.
+// For each pair of bits, the lower bit is set if either is set.
 __device__ __forceinline__ uint32_t either(uint32_t bits) { return (bits | bits >> 1) & 0x55555555; }
 
-// How often keys were met. A slot holds a word of 8 neighbouring keys: its number from bit 24 on,
-// below it a bit for each key that was met once, twice and three times. Where n is 0 there is room
-// for all: a word is a byte in the place of its number.
+// Counts how often keys occur. A slot holds a word of 8 neighbouring keys: the word's number from
+// bit 24 on, and below it, for each key, one bit each for one, two and three occurrences. Where n
+// is 0, there is room for all keys: a word is then a byte, indexed by its number.
 struct Table {
-    static constexpr int most_runs = 12;  // of lanes side by side, whose bits are set together
+    static constexpr int most_runs = 12;  // runs of neighbouring lanes with combined bits
     Sum* slots;
     uint32_t n;
 
-    // A key: the number of its word, its bit there, its slot and what that holds.
+    // A key: the number of its word, its bit there, its slot and the slot's content.
     struct Place {
         uint64_t word, found;
         uint32_t slot, bit;
     };
 
-    // The place of a bit of a word.
+    // The slot of a word with its content.
     __device__ __forceinline__ Place look(uint64_t word, uint32_t bit) const {
         const uint32_t slot = uint32_t(__umul64hi(mix(word), n));
         return {word, __ldcg(slots + slot), slot, bit};
     }
 
-    // Sets a bit of a word, none where it is 0, and tells the word before, and in *now the bits that
-    // this lane has set, also for others that set bits of the same 4 neighbouring words, or none
-    // where another has set its bit. There is room for all. The whole warp.
+    // Sets a bit of a word (none where the bit is 0) and returns the word before. *now holds the
+    // bits that this lane set, which include those of other lanes with the same 4 neighbouring
+    // words, or 0 where another lane set its bit. Requires room for all keys. Called by the whole
+    // warp.
     __device__ __forceinline__ uint32_t set(uint64_t word, uint32_t bit, uint32_t* now) const {
         bit <<= word % 4 * 8;
         const uint32_t lane = threadIdx.x % 32, four = bit > 0 ? uint32_t(word / 4) : full;
         const uint32_t ahead = __shfl_up_sync(full, four, 1);
         *now = bit;
-        // Where few neighbours share words, putting bits together takes longer than setting each.
+        // If few neighbouring lanes share words, combining bits takes longer than setting each.
         if (__popc(__ballot_sync(full, lane == 0 || four != ahead)) <= most_runs) {
             const uint32_t same = __match_any_sync(full, four);
             bit = __reduce_or_sync(same, bit);
@@ -202,14 +205,16 @@ struct Table {
         return *now > 0 ? atomicOr(reinterpret_cast<uint32_t*>(slots) + four, bit) : 0;
     }
 
-    // Marks key `key` so often again, up to three times, and tells how often it was met before.
+    // Adds `times` occurrences of `key`, up to three in total, and returns its number of
+    // occurrences before.
     __device__ __forceinline__ uint32_t mark_key(uint64_t key, uint32_t times, Sum* full_up) const {
         const Place at = look(key / 8, 1u << key % 8);
         return met(mark<3>(at, times, full_up), at.bit);
     }
 
-    // Marks that a key was met so often again, of which `most` times matter, and tells the bits of
-    // its word before. Where there is no room for it, all bits are set, and *full_up.
+    // Adds `times` occurrences of a key, of which at most `most` count, and returns the bits of its
+    // word before. Where the table has no room for the key, all bits are returned as set, and
+    // *full_up is set.
     template <uint32_t most>
     __device__ __forceinline__ uint32_t mark(Place at, uint32_t times, Sum* full_up) const {
         constexpr int probes = 256;
@@ -218,7 +223,8 @@ struct Table {
             if (at.found == 0 || at.found >> 24 == at.word) {
                 const uint32_t bits = uint32_t(at.found) & 0xffffff, before = met(bits, at.bit);
                 if (before >= most) return bits;
-                // A word that has a slot keeps it: one more bit needs no look at the others.
+                // The slot of a word never changes, so one more bit needs no comparison with other
+                // words.
                 if (most == 1 && at.found != 0)
                     return uint32_t(atomicOr(slots + at.slot, Sum(at.bit))) & 0xffffff;
                 uint32_t now = bits;
@@ -237,23 +243,24 @@ struct Table {
         return 0xffffff;
     }
 
-    // How often a key of this bit was met, of the bits of its word.
+    // Number of occurrences of the key with this bit, from the bits of its word.
     static __device__ __forceinline__ uint32_t met(uint32_t bits, uint32_t bit) {
         return __popc(bits & bit * 0x010101u);
     }
 };
 
-// How often keys are met by a block, of those that are the first in their place in shared memory.
+// Occurrences of keys within a block, for keys that are the first to hash to their place in shared
+// memory.
 struct Often {
     static constexpr uint32_t room = 512;
-    Sum keys[room];  // one more than the key, 0 of none
+    Sum keys[room];  // the key plus one; 0 for none
     uint32_t times[room];
 
     __device__ __forceinline__ void clear() {
         for (uint32_t i = threadIdx.x; i < room; i += threads) keys[i] = times[i] = 0;
     }
 
-    // Whether a key was counted; three times suffice.
+    // Returns true if the key was counted; counting stops at three.
     __device__ __forceinline__ bool count(uint64_t key) {
         const uint32_t slot = uint32_t(key) * 0x9e3779b9u >> 23;
         Sum found = *(volatile Sum*)(keys + slot);

@@ -1,15 +1,15 @@
-// The counts that features are computed from (src/features/summary.rs), of a CSR matrix that the
-// GPU holds, from the samples that the host takes: whole numbers, so that their order does not
-// matter.
+// The counts from which features are computed (src/features/summary.rs), for a CSR matrix that the
+// GPU holds, with the same samples as on the host. Counts are whole numbers, so their order of
+// summation does not matter.
 //
-// Launch: blocks of 256 threads, each of which takes rows or samples, and as many more as are
-// welcome, which go on with what is long. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
-// Column indices rise in each row and are below 2^32 - 256. All memory that is written to holds
-// zeros at first.
+// Launch: blocks of 256 threads, each of which processes rows or samples, and any number of further
+// blocks, which help with long rows. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
+// Column indices ascend in each row and are below 2^32 - 256. All memory that is written to
+// initially holds zeros.
 #include "job.cuh"
 #include "lengths.cuh"
 
-// Row lengths: a block takes 4096 rows.
+// Row lengths: a block processes 4096 rows.
 template <class Offset>
 __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) {
     constexpr uint32_t own = windows / threads;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) 
     flush(sums, long_rows_at, 0, job.counts);
 }
 
-// Mirror images that a block looks for, each with `searchers` lanes.
+// Mirror images that a block searches for, each with `searchers` lanes.
 constexpr uint32_t images = threads / searchers;
 
 template <class Offset>
@@ -97,8 +97,8 @@ __device__ __forceinline__ void mirrors(const Job<Offset>& job, uint32_t block) 
     if (threadIdx.x == 0 && n > 0) atomicAdd(job.counts + mirrored_at, Sum(n));
 }
 
-// Sectors of x that 32 rows ask for, one entry of each row a step: steps from `step` to `stop`,
-// `deep` of every `stride`.
+// Sectors of x that 32 rows read, with one entry of each row per step: steps from `step` to `stop`,
+// `deep` steps of every `stride`.
 template <class Offset>
 __device__ __forceinline__ void sectors_of(Offset begin, uint32_t length, uint32_t step,
                                            uint32_t stop, uint32_t stride,
@@ -123,14 +123,14 @@ __device__ __forceinline__ void sectors_of(Offset begin, uint32_t length, uint32
     }
 }
 
-// Steps of a hack that a warp takes; where it has more for each of its warps, all are left to
-// others, this many for a block.
+// Maximum number of steps of a hack per warp; where a hack has more, all its steps are left to
+// other blocks, in tasks of `task_steps` steps.
 constexpr uint32_t warp_steps = 24, task_steps = 128;
 
-// A hack of 32 rows, a lane a row.
+// A hack of 32 rows, one lane per row.
 template <class Offset> struct Hack {
     Offset begin;
-    uint32_t length, longest, second;  // entries: of the row, of the two longest
+    uint32_t length, longest, second;  // entries of the row and of the two longest
     __device__ __forceinline__ Hack(const Job<Offset>& job, uint32_t at) {
         const uint64_t h = spread(at, job.warps.looked_at, (uint64_t(job.nrows) + 31) / 32);
         const uint64_t row = h * 32 + threadIdx.x % 32;
@@ -163,7 +163,7 @@ __device__ __forceinline__ void sectors(const Job<Offset>& job, uint32_t block) 
         if (threadIdx.x % 32 == 0) decided(job);
         add(sums, mine[0]);
         add(sums + 1, mine[1]);
-        // The longest row goes on alone past the second longest.
+        // The longest row continues alone past the second longest.
         const uint32_t alone = rows.longest - rows.second;
         if (own == 0 && threadIdx.x % 32 < 2) atomicAdd(sums + threadIdx.x % 32, Sum(alone));
         add_wide(sums + 2, own == 0 ? rows.length : 0);
@@ -185,20 +185,20 @@ __device__ __forceinline__ void sectors_again(const Job<Offset>& job, uint32_t b
     add(job.counts + sectors_at + 1, mine[1]);
 }
 
-// What a block knows of the rows that it takes, in shared memory.
+// Data of a block about the rows that it processes, in shared memory.
 template <class Offset> struct Taken {
     Rows<Offset> rows;
-    uint32_t number[threads];  // of each row in the matrix
-    uint32_t group[threads];   // and of its group among those that are looked at
-    uint32_t bins[threads];    // of small counts of columns
+    uint32_t number[threads];  // number of each row in the matrix
+    uint32_t group[threads];   // number of its group among the sampled groups
+    uint32_t bins[threads];    // for small counts of columns
     Often often;               // diagonals
-    Sum groups[2];             // from here on sums as in the list of counts
+    Sum groups[2];             // from here on sums, as in the list of counts
     Sum hacks[full_at - pairs_at];
 
     __device__ __forceinline__ Sum* sum(int at) { return hacks + (at - pairs_at); }
 };
 
-// What the first and the last entries of hacks tell: a warp a hack, a lane a row.
+// Counts from the first and last entries of hacks: one warp per hack, one lane per row.
 template <class Offset>
 __device__ __forceinline__ void ends_of_hack(Taken<Offset>& taken, uint32_t row, Offset begin,
                                              Offset end, const uint32_t* __restrict__ col_idx) {
@@ -220,8 +220,8 @@ __device__ __forceinline__ void ends_of_hack(Taken<Offset>& taken, uint32_t row,
     atomicMax(taken.sum(span_max_at), Sum(span));
 }
 
-// Where the words of a kind's groups lie in the table, behind those of all diagonals where these
-// are there.
+// Words of the table for the groups of a kind. They follow the words of the diagonals if the table
+// also holds these.
 template <class Offset>
 __device__ __forceinline__ Words words_of(const Job<Offset>& job, uint32_t kind) {
     const uint64_t columns = job.ncols, of_32 = (columns + 32) / 8 + 1;
@@ -233,8 +233,9 @@ __device__ __forceinline__ Words words_of(const Job<Offset>& job, uint32_t kind)
     return words;
 }
 
-// The n entries of a piece of hacks or of blocks: their diagonals, or their sectors of x, of f64
-// and, as pairs, of f32. Of hacks of 32 rows also the matrix's diagonals, and entries near its own.
+// Counts distinct keys among the n entries of a piece of hacks or of blocks: diagonals of hacks, or
+// sectors of x of blocks, for f64 and, as pairs, for f32. For hacks of 32 rows, also counts the
+// matrix's diagonals and the entries near its main diagonal.
 template <class Offset>
 __device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>& taken,
                                            uint32_t kind, uint32_t b, uint32_t n, bool left) {
@@ -243,7 +244,7 @@ __device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>
     Sum* const full_up = job.counts + full_at;
     const bool room = job.table.n == 0, counts = job.diagonals;
     uint32_t near = 0, nearer = 0, distinct = 0, pairs = 0;
-    uint32_t met = 0;  // a thread's own are few: 10 bits each
+    uint32_t met = 0;  // small numbers: 10 bits each
     const auto meet = [&](uint32_t times, uint32_t more) {
 #pragma unroll
         for (uint32_t i = 0; i < 3; i++) met += uint32_t(i >= times && i < times + more) << 10 * i;
@@ -325,8 +326,8 @@ __device__ __forceinline__ void tell_apart(const Job<Offset>& job, Taken<Offset>
     for (int i = 0; i < 3; i++) add(taken.sum(met_at + i), met >> 10 * i & 0x3ff);
 }
 
-// Whether one of the n rows before row `row` of those taken, at most `most`, has an entry in this block
-// of b columns. Their searches go on side by side, so that a step waits for memory once.
+// True if one of the n rows before row `row` of the block's rows, at most `most`, has an entry in
+// this block of b columns. The searches run side by side, so that a step waits for memory once.
 template <uint32_t most, class Offset>
 __device__ __forceinline__ bool one_holds(const Job<Offset>& job, const Taken<Offset>& taken,
                                           uint32_t row, uint32_t n, uint32_t block, uint32_t b) {
@@ -360,7 +361,7 @@ __device__ __forceinline__ bool one_holds(const Job<Offset>& job, const Taken<Of
     return found;
 }
 
-// Dense blocks of b rows and columns: each is told at the first entry of its first row.
+// Dense blocks of b rows and columns: each is counted at the first entry of its first row.
 template <class Offset>
 __device__ __forceinline__ void of_blocks(const Job<Offset>& job, Taken<Offset>& taken, uint32_t b,
                                           uint32_t n_entries) {
@@ -371,7 +372,7 @@ __device__ __forceinline__ void of_blocks(const Job<Offset>& job, Taken<Offset>&
             const uint32_t row = some.row[0], own = some.column[0] / b;
             const Offset at = some.at[0];
             bool found = at > job.row_ptr[taken.number[row]] && job.col_idx[at - 1] / b == own;
-            // The row before has most of them.
+            // The row before contains most blocks.
             const uint32_t n = row % b;
             found = found || (n > 0 && one_holds<1>(job, taken, row, 1, own, b));
             found = found || (n > 1 && one_holds<4>(job, taken, row - 1, n - 1, own, b));
@@ -382,7 +383,7 @@ __device__ __forceinline__ void of_blocks(const Job<Offset>& job, Taken<Offset>&
     add(taken.groups + 1, blocks);
 }
 
-// Counts the columns of a piece: how many reach each count.
+// Counts the columns of a piece: the number of columns that reach each count.
 template <class Offset>
 __device__ __forceinline__ void count_columns(const Job<Offset>& job, Taken<Offset>& taken,
                                               uint32_t n) {
@@ -409,7 +410,7 @@ __device__ __forceinline__ void count_columns(const Job<Offset>& job, Taken<Offs
     });
 }
 
-// Counts the entries of a piece, by what their column was counted before.
+// Counts the entries of a piece by the count of their column in the first half.
 template <class Offset>
 __device__ __forceinline__ void count_entries(const Job<Offset>& job, Taken<Offset>& taken,
                                               uint32_t n) {
@@ -429,7 +430,7 @@ __device__ __forceinline__ void count_entries(const Job<Offset>& job, Taken<Offs
     });
 }
 
-// The `at`-th row that is drawn for a half of a sample of columns, or of all rows.
+// Row number `at` drawn for a half of a sample of columns, or of all rows.
 template <class Offset>
 __device__ __forceinline__ uint64_t drawn(const Job<Offset>& job, uint32_t kind, uint32_t at) {
     const uint32_t half = job.cuts[second_half].looked_at;
@@ -437,8 +438,8 @@ __device__ __forceinline__ uint64_t drawn(const Job<Offset>& job, uint32_t kind,
     return half == 0 ? at : __umul64hi(mix(i), job.nrows);
 }
 
-// A piece of the groups of a block, which is counted over all kinds: the first by the block itself,
-// the others by those that take what it `left`.
+// Processes a piece of the groups of a block; blocks are numbered over all kinds. The block itself
+// processes the first piece, blocks that take `left` tasks the others.
 template <class Offset>
 __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, uint32_t piece,
                                        bool left, Patience& patience) {
@@ -477,7 +478,7 @@ __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, u
     const uint64_t of_part = (all >> cut.parts_log()) + 1;
     const uint64_t stop = min(all, (part + 1) * of_part);
     const uint64_t start = min(stop, part * of_part);
-    // Few entries are one piece, many are cut: looks at the table of those follow each other.
+    // Few entries form one piece, many are cut: table accesses of a piece follow each other.
     const uint32_t of_piece = stop - start > whole_entries ? piece_entries : whole_entries;
     const uint64_t low = min(stop, start + uint64_t(piece) * of_piece);
     const uint64_t high = min(stop, low + of_piece);
@@ -522,9 +523,9 @@ __device__ __forceinline__ void groups(const Job<Offset>& job, uint32_t block, u
         flush(taken.hacks, 1, 0, job.counts + pairs_at);
 }
 
-// Blocks look at groups, mirror images and sectors, then at row lengths; those of sectors and
-// groups, and more, take what others left. What a block waits for is done by blocks before it, or by
-// others that are at work.
+// Blocks count groups, mirror images and sectors, then row lengths; blocks of sectors and groups,
+// and further blocks, process the tasks that others left. A block waits only for work of earlier
+// blocks or of blocks that are already running.
 template <class Offset> __device__ __forceinline__ void count(const Job<Offset>& job) {
     const uint32_t n_mirrors = (job.mirrors + images - 1) / images;
     const uint32_t n_lengths = uint32_t((uint64_t(job.nrows) + windows - 1) / windows);
@@ -543,7 +544,7 @@ template <class Offset> __device__ __forceinline__ void count(const Job<Offset>&
         block = task.block - n_tasks;
         if (left && block < n_lengths) return lengths(job, block);
     }
-    // Who has nothing of its own waits until all have decided.
+    // A block without work of its own waits until all have decided.
     __shared__ Patience patience;
     const uint32_t deciding = n_warps * (threads / 32) + job.blocks_of(second_half);
     if (threadIdx.x == 0) patience = {left ? deciding : 0, left};

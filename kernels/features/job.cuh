@@ -1,9 +1,10 @@
-// What features are counted of, and the tasks that blocks leave to others (features.cu).
+// Input and output of feature counts, and the queues of tasks that blocks leave to others
+// (features.cu).
 #pragma once
 #include "counts.cuh"
 
-// Groups of what: hacks of 32 and of 256 rows, blocks of 256 rows, block rows of sides 2 to 6, rows
-// drawn for the first half of a sample of columns and for the second.
+// Kinds of groups: hacks of 32 and of 256 rows, blocks of 256 rows, block rows of sides 2 to 6, and
+// rows drawn for the first and for the second half of a sample of columns.
 enum : uint32_t { hacks, hacks_256, loads, sides, first_half = sides + 5, second_half, kinds };
 
 template <class Offset> struct Job {
@@ -14,14 +15,14 @@ template <class Offset> struct Job {
     const Offset* __restrict__ row_ptr;
     const uint32_t* __restrict__ col_idx;
     Sum* counts;
-    Sum* classes;  // of each count: columns that reach it, entries of their second half
+    Sum* classes;  // per count: columns that reach it, entries of the second half in them
     uint32_t* longer;
     uint32_t* column_counts;
-    uint32_t* diagonals;  // how often each was met, where there is room for that
+    uint32_t* diagonals;  // occurrences of each diagonal, where there is room for this
     Table table;
-    Sum* tasks;  // of two queues, `most_tasks` each: zeros where there are none
+    Sum* tasks;  // two queues of `most_tasks` tasks; zeros for empty places
 
-    // Blocks of groups of the first kinds.
+    // Number of blocks for groups of the first `first_kinds` kinds.
     __device__ __forceinline__ uint32_t blocks_of(uint32_t first_kinds) const {
         uint32_t blocks = 0;
 #pragma unroll
@@ -30,20 +31,20 @@ template <class Offset> struct Job {
     }
 };
 
-// The most tasks in a queue. One is of what waits for nothing, the second, late one of what waits
-// for the first half of a sample of columns.
+// The maximum number of tasks in a queue. Tasks of the first queue wait for nothing; tasks of the
+// second, late queue wait for the first half of a sample of columns.
 constexpr uint32_t most_tasks = FEATURES_TASKS;
 
-// A piece of the work of a block, which is counted over those of sectors and of groups.
+// A piece of the work of a block; blocks are numbered over those of sectors and of groups.
 struct Task {
     uint32_t block, piece;
 };
 
-// What takes the place of a task where none is left.
+// Replaces a task where none is left.
 constexpr Sum no_task = full;
 
-// What is known of a queue, in one number: how many places were taken, how many were left, and how
-// many have decided what they will leave, blocks of groups and warps of sectors.
+// State of a queue in one number: how many places were taken, how many tasks were left, and how
+// many blocks of groups and warps of sectors have decided which tasks they leave.
 struct Queue {
     static constexpr int left_at = FEATURES_LEFT_AT, decided_at = FEATURES_DECIDED_AT;
     Sum all;
@@ -58,8 +59,8 @@ struct Queue {
     __device__ __forceinline__ bool has_task() const { return taken() < min(left(), most_tasks); }
 };
 
-// Leaves pieces start, start + step, ... of a block to others, n of them. By a warp of a block that
-// will take tasks until there are none, so that none is forgotten.
+// Leaves n pieces start, start + step, ... of a block to others. Called by a warp of a block that
+// afterwards takes tasks until there are none, so that no task is forgotten.
 template <class Offset>
 __device__ __forceinline__ void leave(const Job<Offset>& job, bool late, uint32_t block,
                                       uint32_t start, uint32_t step, uint64_t pieces) {
@@ -70,7 +71,7 @@ __device__ __forceinline__ void leave(const Job<Offset>& job, bool late, uint32_
         if (lane == 0)
             queue.all = atomicAdd(job.counts + queues_at + late, Sum(places) << Queue::left_at);
         queue.all = __shfl_sync(full, queue.all, 0);
-        // Places that others wanted to take from before there was a task are passed over.
+        // Skip places that other blocks tried to take before there was a task.
         const uint32_t left = queue.left(), taken = queue.taken();
         const uint32_t passed = taken > left ? taken - left : 0;
         for (uint32_t i = passed + lane; i < places; i += 32) {
@@ -89,20 +90,20 @@ __device__ __forceinline__ void leave(const Job<Offset>& job, bool late, uint32_
     __syncwarp();
 }
 
-// Tells that a block or a warp has left what it will leave.
+// Records that a block or a warp has left all the tasks that it will leave.
 template <class Offset> __device__ __forceinline__ void decided(const Job<Offset>& job) {
     atomicAdd(job.counts + queues_at, Sum(1) << Queue::decided_at);
 }
 
-// What a block that has nothing else to do waits for: until so many have decided, and whether until
-// no late task is left.
+// Conditions under which a block without other work stops waiting: `deciding` blocks and warps have
+// decided, and, if to_the_end, no late task is left.
 struct Patience {
     uint32_t deciding;
     bool to_the_end;
 };
 
-// Whether the first half of a sample of columns is counted, and tasks of it that were left. Without
-// room for all tasks nothing counts.
+// True if the first half of a sample of columns is counted; sets *waits to the number of its tasks
+// that were left. If there was no room for all tasks, the result does not matter.
 template <class Offset>
 __device__ __forceinline__ bool first_is_done(const Job<Offset>& job, Sum* waits) {
     volatile const Sum* const counts = job.counts;
@@ -112,8 +113,8 @@ __device__ __forceinline__ bool first_is_done(const Job<Offset>& job, Sum* waits
     return done == job.cuts[first_half].blocks() + *waits || counts[full_at] > 0;
 }
 
-// Takes the next task: a late one only where it has to wait for nothing, so that who takes tasks
-// never waits for others to be taken. False where there is none. All threads.
+// Takes the next task; a late one only if it need not wait, so that a block that takes tasks never
+// waits for other tasks to be taken. Returns false if there is none. Called by all threads.
 template <class Offset>
 __device__ __forceinline__ bool take(const Job<Offset>& job, const Patience& patience, Task* task) {
     __shared__ Sum taken;
@@ -144,8 +145,8 @@ __device__ __forceinline__ bool take(const Job<Offset>& job, const Patience& pat
     return found > 0;
 }
 
-// Whether the second half of a sample of columns is counted now, which waits for the first: not
-// where a part of the first was left to others. All threads.
+// True if the second half of a sample of columns can be counted now; waits for the first half,
+// except where a part of it was left to other blocks. Called by all threads.
 template <class Offset>
 __device__ __forceinline__ bool now_or_late(const Job<Offset>& job) {
     bool now = true;

@@ -1,13 +1,14 @@
-// What the lengths of a window of rows tell (features.cu).
+// Counts from the row lengths of a window of rows (features.cu).
 #pragma once
 #include "counts.cuh"
 
-constexpr uint32_t windows = FEATURES_WINDOW;  // rows of a block that looks at lengths
-constexpr uint32_t bins = FEATURES_BINS;       // lengths that have a bin each; others are listed
+constexpr uint32_t windows = FEATURES_WINDOW;  // rows of a block that counts lengths
+constexpr uint32_t bins = FEATURES_BINS;       // lengths with a bin each; longer rows are listed
 constexpr uint32_t short_rows = 1024;
 
-// Stages `from` to `to` of a bitonic sort of `windows` numbers: runs of `to` are sorted afterwards,
-// downwards and upwards in turn; all of them downwards at last.
+// Stages `from` to `to` of a bitonic sort of `windows` numbers: afterwards runs of `to` numbers are
+// sorted, alternately in descending and ascending order; the last stage sorts all in descending
+// order.
 __device__ __forceinline__ void sort_stages(uint32_t* s, uint32_t from, uint32_t to) {
 #pragma unroll 1
     for (uint32_t k = from; k <= to; k *= 2) {
@@ -27,8 +28,8 @@ __device__ __forceinline__ void sort_stages(uint32_t* s, uint32_t from, uint32_t
     __syncthreads();
 }
 
-// Sums of every 32nd of the lengths s, sorted within 512 and all together, and how often each
-// occurs; all but the first n are zeros that do not count.
+// Sums every 32nd of the lengths s, sorted within windows of 512 and sorted all together, and
+// counts how often each length occurs. Only the first n lengths count; the others are zeros.
 __device__ __forceinline__ void sort_lengths(uint32_t* s, uint32_t n, Sum* sums, Sum* longer_len,
                                              uint32_t* length_bins, uint32_t* longer) {
     sort_stages(s, 2, 512);
@@ -48,14 +49,14 @@ __device__ __forceinline__ void sort_lengths(uint32_t* s, uint32_t n, Sum* sums,
             longer[atomicAdd(longer_len, Sum(1))] = v;
             continue;
         }
-        // A run adds its end and takes off its start.
+        // A run adds its end and subtracts its start.
         if (i == 0 || s[i - 1] != v) atomicAdd(length_bins + v, 0u - i);
         if (i + 1 == windows || s[i + 1] != v) atomicAdd(length_bins + v, v == 0 ? n : i + 1);
     }
     add_wide(sums + 1, sum);
 }
 
-// The sum of the numbers of 16 bits in these words.
+// The sum of the 16-bit numbers in these words.
 __device__ __forceinline__ uint32_t halves(uint4 v) {
     const uint32_t low = 0xffff;
     return (v.x & low) + (v.x >> 16) + (v.y & low) + (v.y >> 16) + (v.z & low) + (v.z >> 16) +
@@ -66,18 +67,18 @@ __device__ __forceinline__ uint4 operator+(uint4 a, uint4 b) {
     return make_uint4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-// Rows of `short_rows` entries or more, where a window has few.
+// Rows of `short_rows` or more entries, where a window has few.
 struct LongRows {
     static constexpr uint32_t room = threads;
     uint32_t n, of_512[8];
-    uint32_t length[room], place[room];  // of each, in any order: its entries, its row in the window
+    uint32_t length[room], place[room];  // of each row: entries, position in the window
 
     __device__ __forceinline__ void clear() {
         if (threadIdx.x == 0) n = 0;
         if (threadIdx.x < 8) of_512[threadIdx.x] = 0;
     }
 
-    // Takes a row; the list is of use where n <= room after all.
+    // Adds a row; the list is valid only if n <= room in the end.
     __device__ __forceinline__ void take(uint32_t of, uint32_t at) {
         const uint32_t i = atomicAdd(&n, 1u);
         if (i >= room) return;
@@ -86,8 +87,8 @@ struct LongRows {
     }
 };
 
-// Adds what entries past `short_rows - 1` have in the sums of every 32nd length, where sorted, and
-// counts the lengths of these rows. A thread a row.
+// Adds the contribution of entries past `short_rows - 1` to the sums of every 32nd length, sorted,
+// and counts the lengths of these rows. One thread per row.
 __device__ __forceinline__ void count_long(const LongRows& rows, Sum* sums, Sum* longer_len,
                                            uint32_t* length_bins, uint32_t* longer) {
     const uint32_t i = threadIdx.x;
@@ -113,11 +114,11 @@ __device__ __forceinline__ void count_long(const LongRows& rows, Sum* sums, Sum*
     add_wide(sums + 1, all);
 }
 
-// The same of short rows, and of up to `short_rows - 1` entries of long ones, without a sort: of m
-// rows that have v entries or more, a 32nd, rounded up, are at the places that count, and add one for
-// this v.
+// As `count_long`, for short rows and for the first `short_rows - 1` entries of long ones, without
+// a sort: if m rows have v or more entries, m / 32 of them, rounded up, are at the positions that
+// are summed, and each adds one for this v.
 //
-// times[v]: rows of v > 0 entries in each of the eight windows of 512, in 16 bits.
+// times[v]: number of rows of v > 0 entries in each of the eight windows of 512, in 16 bits.
 __device__ __forceinline__ void count_lengths(const uint4* times, const LongRows& long_rows,
                                               uint32_t n, Sum* sums, uint32_t* length_bins) {
     constexpr uint32_t own = short_rows / threads;
@@ -129,7 +130,7 @@ __device__ __forceinline__ void count_lengths(const uint4* times, const LongRows
         of[i] = times[threadIdx.x * own + i];
         mine = mine + of[i];
     }
-    // Rows that are longer than this thread's lengths.
+    // Number of rows that are longer than this thread's lengths.
     uint4 above = mine;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {

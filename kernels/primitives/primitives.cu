@@ -1,7 +1,7 @@
-// Sums and sorts over arrays on the device, by CUB.
+// Sums and sorts over arrays on the device, with CUB.
 //
-// Each function asks for the bytes of temporary memory where `temporary` is null, and works where
-// it is not. All take device addresses and a stream, and return a CUDA error code.
+// Where `temporary` is null, a function only reports the bytes of temporary memory that it needs;
+// otherwise it runs. All take device addresses and a stream, and return a CUDA error code.
 #include <cstddef>
 #include <cstdint>
 
@@ -24,7 +24,7 @@ int ellect_exclusive_sum(void* temporary, size_t* bytes, const uint32_t* counts,
     return cub::DeviceScan::ExclusiveSum(temporary, *bytes, wide, sums, int64_t(n), stream);
 }
 
-// Sorts keys downwards by their low `bits` bits, rows of the same key in their order.
+// Sorts rows by descending keys, of which only the low `bits` bits count; stable.
 int ellect_sort_down(void* temporary, size_t* bytes, const uint64_t* keys, uint64_t* sorted_keys,
                      const uint32_t* rows, uint32_t* sorted_rows, uint64_t n, int bits,
                      cudaStream_t stream) {

@@ -1,11 +1,11 @@
 // y = alpha A x + beta y with A in dense b x b blocks, in hacks of 32 block rows.
 //
-// A lane takes a block row: in each slot of its hack one block, whose element e is at
-// (slot * b * b + e) * 32 + lane. Fill has the value -0.0, as in diagonals.cu.
+// A lane processes a block row: in each slot of its hack one block, whose element e is at (slot * b
+// * b + e) * 32 + lane. Fill has the value -0.0, as in diagonals.cu.
 //
-// Launch: blocks of 128 threads, a warp a hack; no shared memory. Block columns are 32-bit, or
-// 16-bit counted from `base` of the hack; the largest marks padding. `order` is the block row that
-// each stored one belongs to, or null.
+// Launch: blocks of 128 threads, one warp per hack; no shared memory. Block columns are 32-bit, or
+// 16-bit counted from `base` of the hack; the largest column marks padding. `order` is the block
+// row of the matrix that each stored block row is, or null.
 #include "common.cuh"
 
 template <class T, class Column, int b, int batch, bool masked>
@@ -16,7 +16,7 @@ __device__ __forceinline__ void sum_blocks(uint32_t slots, uint32_t ncols, uint3
     constexpr Column padding = Column(~Column(0));
 #pragma unroll
     for (int p = 0; p < b; p++) sums[p] = T(0);
-    // Columns come a batch ahead: nothing waits between the loads of values and those of x.
+    // Columns are loaded a batch ahead, so that the loads of values and of x need not wait.
     Column column[batch];
 #pragma unroll
     for (int k = 0; k < batch; k++) column[k] = k < slots ? stream(columns + 32 * k) : padding;
@@ -89,8 +89,8 @@ __device__ __forceinline__ void blocks(uint32_t nrows, uint32_t ncols, const uin
         blocks<T, Column, b, batch>(nrows, ncols, narrow, wide, bases, order, columns, values, x, \
                                     y, alpha, beta);                                              \
     }
-// Slots at a time in double and in single precision, and in that one the fewest blocks of threads that
-// a processor is to hold.
+// Slots per batch in double and in single precision, and for the latter the minimum number of
+// resident blocks per processor.
 #define BOTH(b, batch64, batch, least)                                                            \
     KERNEL(bhll_b##b##_c32_f64, double, uint32_t, b, batch64, 1)                                  \
     KERNEL(bhll_b##b##_c16_f64, double, uint16_t, b, batch64, 1)                                  \

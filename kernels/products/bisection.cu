@@ -1,9 +1,9 @@
-// y = alpha A x + beta y with A in BiELL or BiJAD: a warp takes 32 stored rows, in six groups of
-// 32, 16, 8, 4, 2 and 1 rows with 1 to 32 lanes each (see src/format/bisection.rs).
+// y = alpha A x + beta y with A in BiELL or BiJAD: a warp processes 32 stored rows, in six groups
+// of 32, 16, 8, 4, 2 and 1 rows with 1 to 32 lanes each (see src/format/sliced/bisection.rs).
 //
-// It goes through the groups from the last to the first; after each, lanes that shared a row add
-// up. Launch: blocks of 256 threads over the rows, rounded up to 32; no shared memory. `order` is
-// perm. The column 2^32 - 1 marks padding.
+// It processes the groups from the last to the first; after each, lanes that shared a row add up
+// their sums. Launch: blocks of 256 threads over the rows, rounded up to 32; no shared memory.
+// `order` is perm. The column 2^32 - 1 marks padding.
 #include "common.cuh"
 
 template <class T>

@@ -1,11 +1,11 @@
-// y = alpha A x + beta y with A in pieces of diagonals with one value each (see src/format/cdia.rs).
+// y = alpha A x + beta y with A in constant pieces of diagonals (see src/format/dia/cdia/mod.rs).
 //
-// A block takes a hack of 1024 rows; it keeps offsets, values and row bits of up to `held` pieces in
-// shared memory at a time. A lane takes 8 rows that lie 32 apart, so that what it reads of a piece
-// serves them all; where every row of a warp has the piece, no bit is looked at. The form for blocks
-// that are all resident at once (`_resident`) asks for x of several pieces at a time.
+// A block processes a hack of 1024 rows; it keeps offsets, values and row bits of up to `held`
+// pieces in shared memory at a time. A lane processes 8 rows at a distance of 32, so that one read
+// of a piece serves them all; where every row of a warp has the piece, no bit is tested. The form
+// for blocks that are all resident at once (`_resident`) loads x for several pieces at a time.
 //
-// Launch: blocks of 128 threads, a block a hack; static shared memory.
+// Launch: blocks of 128 threads, one block per hack; static shared memory.
 #include "common.cuh"
 
 constexpr uint32_t threads = CDIA_THREADS, each = CDIA_HACK / threads;
@@ -18,7 +18,7 @@ template <class T> struct Held {
     __align__(16) uint32_t rows[held * words];
 };
 
-// The bits of piece p for the rows of a warp; true where every row has it.
+// Loads the bits of piece p for the rows of a warp; returns true where every row has the piece.
 template <class T>
 __device__ __forceinline__ bool bits_of(const Held<T>& here, uint32_t p, uint32_t warp,
                                         uint32_t (&bits)[each]) {
@@ -33,7 +33,7 @@ __device__ __forceinline__ bool bits_of(const Held<T>& here, uint32_t p, uint32_
     return everywhere == ~0u;
 }
 
-// One piece after another: what other warps do covers the wait for x.
+// Processes one piece after another; the work of other warps hides the latency of x.
 template <class T> struct InTurn {
     static __device__ __forceinline__ void add(const Held<T>& here, uint32_t n, const T* x,
                                                uint64_t first, uint32_t lane, uint32_t warp,
@@ -56,7 +56,7 @@ template <class T> struct InTurn {
     }
 };
 
-// x of so many pieces at once, where there are too few warps to cover waits.
+// Loads x for `batch` pieces at once, where there are too few warps to hide the latency.
 template <class T, uint32_t batch> struct Batched {
     static __device__ __forceinline__ void add(const Held<T>& here, uint32_t n, const T* x,
                                                uint64_t first, uint32_t lane, uint32_t warp,

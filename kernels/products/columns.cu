@@ -1,9 +1,9 @@
 // y = alpha A x + beta y for the layouts stored column by column over all rows: ell, ellr, ellg,
 // pellr, jad and pjds. `tpr` lanes share a row (ellg), as in hll.cu.
 //
-// Entry k of stored row i is at starts[k] + i, where starts[k] is k * pitch or a list. A row ends
-// at its length (`lengths`, one for `rows_each` rows), where its column is shorter than its number
-// (jad), or at the column 2^32 - 1. `order` is perm, or null.
+// Entry k of stored row i is at starts[k] + i, where starts[k] is k * pitch or an element of a
+// list. A row ends at its length (`lengths`, one for `rows_each` rows), at the first column with no
+// more rows than its index (jad), or at the column 2^32 - 1. `order` is perm, or null.
 //
 // Launch: blocks of 256 threads over nrows * tpr threads, rounded up to 32 rows; no shared memory.
 #include "common.cuh"

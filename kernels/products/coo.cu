@@ -1,10 +1,10 @@
-// y += alpha A x with A in coordinates, rows rising; y is scaled by beta first.
+// y += alpha A x with A in coordinates sorted by row; y is scaled by beta first.
 //
-// A warp takes `per_lane` times 32 neighbouring entries. In each step the lanes of one row add up
-// what they have (a segmented scan by shuffles), and the last of them adds it to y.
+// A warp processes 32 * `per_lane` consecutive entries. In each step the lanes of a row add up
+// their products (a segmented scan by shuffles), and the last of these lanes adds the sum to y.
 //
-// Launch: coo_scale in blocks of 256 threads over nrows; coo_add in blocks of 256 threads, a warp
-// for every 32 * 16 entries. No shared memory. Sums come in any order.
+// Launch: coo_scale in blocks of 256 threads over nrows; coo_add in blocks of 256 threads, one warp
+// per 32 * 16 entries. No shared memory. The order of additions to y is not fixed.
 #include "common.cuh"
 
 constexpr int per_lane = COO_EACH;

@@ -20,8 +20,8 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
         Offset k = row_ptr[row] + lane;
         uint32_t column[batch];
         T factor[batch], value[batch];
-        // Values come while x does: asked for before, they would hold up the columns that x waits
-        // for, and take registers meanwhile.
+        // Values are loaded after x: if they were loaded earlier, they would delay the columns, for
+        // which the loads of x wait, and occupy registers meanwhile.
         for (; k + (batch - 1) * tpr < end; k += batch * tpr) {
 #pragma unroll
             for (int b = 0; b < batch; b++) column[b] = stream(col_idx + k + b * tpr);

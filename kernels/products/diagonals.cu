@@ -1,15 +1,15 @@
 // y = alpha A x + beta y with A stored by diagonals in hacks of `hack` rows: dia and hdia.
 //
-// A thread takes two neighbouring rows, which lie in one hack, and `batch` diagonals at a time. Fill
-// has the value -0.0: it adds nothing to a sum but makes it NaN where x is not finite; such sums are
-// computed again with fill masked. Where `pairs`, the x of two rows is one load if it lies on a
-// multiple of both: half as many requests to the cache for diagonals at even offsets.
+// A thread processes two neighbouring rows of one hack, and `batch` diagonals at a time. Fill has
+// the value -0.0: it adds nothing to a sum, except that it yields NaN where x is not finite; such
+// sums are computed again with fill masked. Where `pairs`, one load fetches x for both rows if its
+// address is aligned to two elements: this halves the cache requests for diagonals at even offsets.
 //
 // Launch: blocks of 256 threads over ceil(nrows / 2) threads; no shared memory. A hack has 2^shift
 // rows, a multiple of 2; with a shift of 32 there is one of `pitch` rows.
 #include "common.cuh"
 
-// Rows of a thread.
+// Rows per thread.
 constexpr int rows = 2;
 
 template <class T> struct alignas(sizeof(T) * rows) Pack {
@@ -38,8 +38,8 @@ __device__ __forceinline__ void gather_pair(const double* p, double (&pair)[2]) 
                  : "memory");
 }
 
-// x of neighbouring columns; 0 outside the matrix. Columns are counted modulo 2^32: one left of the
-// matrix is past its end.
+// x of consecutive columns; 0 outside the matrix. Columns are counted modulo 2^32, so a column to
+// the left of the matrix is past its end.
 template <bool pairs, class T>
 __device__ __forceinline__ void neighbours(const T* x, uint32_t column, uint32_t ncols,
                                            T (&near)[rows]) {
@@ -60,10 +60,10 @@ __device__ __forceinline__ void sum_rows(uint32_t first, uint32_t ncols, uint32_
                                          const T* __restrict__ x, T (&sums)[rows]) {
 #pragma unroll
     for (int r = 0; r < rows; r++) sums[r] = T(0);
-// Once: the rare loop would take registers of the other.
+// Not unrolled: otherwise the rarely executed loop would take registers from the other one.
 #pragma unroll 1
     for (uint32_t d = 0; d < count; d += batch, values += uint64_t(batch) * pitch) {
-        // All loads of a batch are under way before the first is waited for.
+        // All loads of a batch are issued before the first result is used.
         Pack<T> value[batch];
         uint32_t column[batch];
         T near[batch][rows];

@@ -1,15 +1,16 @@
-// y = alpha A x + beta y with A in EHYB (see src/format/ehyb.rs).
+// y = alpha A x + beta y with A in EHYB (see src/format/cached/ehyb.rs).
 //
-// ehyb_part: one block a part. It puts the part's piece of x into shared memory, through `gather`
-// where that is not null, then its warps take the part's slices in turn: a lane a row, 16-bit
-// columns counted from the piece. ehyb_rest: a lane a row of the ER part, added to y after.
+// ehyb_part: one block per part. It copies the part's piece of x to shared memory, through
+// `gathered` where that is not null, then its warps process the part's slices in turn: one lane per
+// row, 16-bit columns counted from the piece. ehyb_rest: one lane per row of the ER part, whose
+// sums are added to y afterwards.
 //
-// Launch: ehyb_part in blocks of 1024 threads, a block a part, with dynamic shared memory for the
-// longest piece; ehyb_rest in blocks of 256 threads over the rows of the ER part. `scatter` is the
-// row of y of each stored row, or null. The largest column marks padding.
+// Launch: ehyb_part in blocks of 1024 threads, one block per part, with dynamic shared memory for
+// the longest piece; ehyb_rest in blocks of 256 threads over the rows of the ER part. `scatter` is
+// the row of y for each stored row, or null. The largest column marks padding.
 #include "common.cuh"
 
-// x in shared or in global memory.
+// Reads x from shared or from global memory.
 template <bool shared, class T, class Column, int batch>
 __device__ __forceinline__ T sum_slice(uint64_t start, uint64_t end, const Column* columns,
                                        const T* values, const T* x) {

@@ -1,16 +1,16 @@
-// y = alpha A x + beta y with A in HLL: hacks of `hack` rows, each an ELLPACK matrix of its own.
+// y = alpha A x + beta y with A in HLL: hacks of `hack` rows, each a separate ELLPACK matrix.
 //
-// `tpr` lanes share a row: a warp takes 32 / tpr rows, lanes 0 .. 32/tpr - 1 their entries 0, tpr,
-// 2 tpr, ..., the next lanes the entries 1, tpr + 1, ... So every load of a warp is `tpr` runs of
-// neighbouring slots. Lanes of the first run hold the results.
+// `tpr` lanes share a row. A warp processes 32 / tpr rows: lanes 0 .. 32/tpr - 1 process their
+// entries 0, tpr, 2 tpr, ..., the next 32/tpr lanes the entries 1, tpr + 1, ... So every load of a
+// warp covers `tpr` runs of consecutive slots. Lanes of the first run hold the results.
 //
 // Launch: blocks of 256 threads over ceil(nrows / hack) * hack * tpr threads; no shared memory.
 // Columns are 32-bit, or 16-bit counted from `base` of the hack; the largest column marks padding,
 // which is read but not multiplied. `order` is rIdx, or null where rows are in the matrix's order.
 #include "common.cuh"
 
-// How the loads of a batch of entries follow each other: as ptxas mixes them; columns and values
-// before x; or x, then values, then the columns of the batch after.
+// Order of the loads of a batch of entries: as ptxas interleaves them; columns and values before x;
+// or x, then values, then the columns of the next batch.
 enum class Order { mixed, fenced, ahead };
 
 template <class T, class Column, uint32_t hack, int tpr, int batch, Order order_of_loads>
@@ -93,9 +93,9 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
         hacks<T, Column, hack, tpr, batch, Order::order_of_loads>(                                \
             nrows, narrow, wide, base, order, columns, values, x, y, alpha, beta);                \
     }
-// Kernels for many rows: `batch` entries at a time, `blocks` blocks a processor. `_resident`: as many
-// entries at a time as registers allow, for launches whose blocks are all resident on the GPU at once.
-// `_deep`: for hacks of more than 8 entries a row on average.
+// Kernels for many rows: `batch` entries at a time, `blocks` blocks per processor. `_resident`: as
+// many entries at a time as registers allow, for launches whose blocks are all resident on the GPU
+// at once. `_deep`: for hacks with more than 8 entries per row on average.
 #define FORMS(name, T, Column, hack, tpr, batch, blocks, order_of_loads, most, most_blocks)       \
     KERNEL(name, T, Column, hack, tpr, batch, blocks, order_of_loads)                             \
     KERNEL(name##_resident, T, Column, hack, tpr, most, most_blocks, fenced)

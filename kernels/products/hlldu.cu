@@ -1,18 +1,18 @@
-// y = alpha A x + beta y with A in hacks of 32 rows, columns counted from the first of their slot in 1,
-// 2 or 4 bytes (see src/format/hlldu.rs).
+// y = alpha A x + beta y with A in hacks of 32 rows, columns stored as distances from the first
+// column of their slot in 1, 2 or 4 bytes (see src/format/sliced/hlldu/mod.rs).
 //
-// A warp takes a hack, a lane a row, four slots at a time: their columns are one load of 4, 8 or 16
-// bytes, their values loads of 16 bytes, and the four first columns one load of 16 bytes that all lanes
-// share. Columns and first columns are loaded a batch ahead.
+// A warp processes a hack, one lane per row, four slots at a time: their columns are one load of 4,
+// 8 or 16 bytes, their values loads of 16 bytes, and the four first columns one load of 16 bytes
+// that all lanes share. Columns and first columns are loaded a batch ahead.
 //
-// Launch: blocks of 256 threads over the rows of all hacks; no shared memory. The slots of hack h start
-// at `narrow` or `wide`, its columns at 128 times `units`, which tells by that how many bytes each has;
-// the largest number of so many bytes marks padding, which is read but not multiplied. `order` is
-// rIdx, or null where rows are in the matrix's order.
+// Launch: blocks of 256 threads over the rows of all hacks; no shared memory. The slots of hack h
+// start at `narrow` or `wide`, its columns at 128 times `units`; the difference to the next hack's
+// start gives the bytes per column. The largest number of that width marks padding, which is read
+// but not multiplied. `order` is rIdx, or null where rows are in the matrix's order.
 #include "common.cuh"
 #include "quads.cuh"
 
-// What a load of 16 bytes brings.
+// The values in a load of 16 bytes.
 template <class T> struct Values;
 template <> struct Values<float> { using Load = float4; };
 template <> struct Values<double> { using Load = double2; };
@@ -87,7 +87,7 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
     if (stored - lane >= nrows) return;
     const uint64_t start = narrow ? narrow[h] : wide[h];
     const uint32_t runs = uint32_t(((narrow ? narrow[h + 1] : wide[h + 1]) - start) / 128);
-    const uint32_t unit = units[h], bytes = units[h + 1] - unit;  // of a column, times runs
+    const uint32_t unit = units[h], bytes = units[h + 1] - unit;  // bytes per column, times runs
     firsts += start / 128;
     columns += uint64_t(unit) * 128;
     const auto* values = reinterpret_cast<const typename Values<T>::Load*>(all_values + start) + lane;
@@ -104,7 +104,7 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
     if (stored < nrows) store(y + (order ? order[stored] : stored), alpha, sum, beta);
 }
 
-// For many runs at a time, of columns of 4 bytes others, and blocks that a processor holds.
+// `batch` runs at a time, `batch_of_4` for columns of 4 bytes; `blocks` blocks per processor.
 #define KERNEL(T, name, batch, batch_of_4, blocks)                                                \
     extern "C" __global__ void __launch_bounds__(256, blocks) hlldu_##name(                       \
         uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint4* firsts,        \

@@ -1,15 +1,16 @@
-// y = alpha A x + beta y with A in hacks of 32 rows, and few distinct values (see src/format/hllvi.rs).
+// y = alpha A x + beta y with A in hacks of 32 rows, and few distinct values (see
+// src/format/sliced/hllvi.rs).
 //
-// A lane takes a row, four slots at a time: four columns are one load, and so are four numbers of
-// values; the values themselves a block keeps in shared memory. Where there is but one (`_one`), slots
-// have no numbers, and eight are taken at a time.
+// A lane processes a row, four slots at a time: one load fetches four columns, another four value
+// numbers; a block keeps the values themselves in shared memory. Where there is only one value
+// (`_one`), slots have no numbers, and eight slots are processed at a time.
 //
-// Launch: blocks of 256 threads over the rows of all hacks. Columns are 32-bit, or 16-bit counted from
-// `base` of the hack; the largest column marks padding, which is read but not multiplied. `order` is
-// rIdx, or null where rows are in the matrix's order.
+// Launch: blocks of 256 threads over the rows of all hacks. Columns are 32-bit, or 16-bit counted
+// from `base` of the hack; the largest column marks padding, which is read but not multiplied.
+// `order` is rIdx, or null where rows are in the matrix's order.
 #include "common.cuh"
 
-// Four slots of a row.
+// Columns of four slots of a row.
 template <class Column> struct Four;
 template <> struct Four<uint16_t> {
     using Word = uint2;
@@ -28,7 +29,7 @@ template <> struct Four<uint32_t> {
     }
 };
 
-// The most distinct values.
+// The maximum number of distinct values.
 constexpr uint32_t FEW = FEW_VALUES;
 
 template <class T, class Column, bool one>

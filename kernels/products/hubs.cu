@@ -1,12 +1,12 @@
-// y = alpha A x + beta y with the x of the fullest columns, the hubs, in shared memory (see
-// src/format/hubs.rs).
+// y = alpha A x + beta y with x of the hubs, the columns with the most entries, in shared memory
+// (see src/format/cached/hubs/mod.rs).
 //
-// hubs_gather: gathers the x of all hubs, and scales y of the rows that have several pieces or none.
-// hubs: every block copies the gathered x into its shared memory; its warps take slices of 32
-// pieces of rows in turn, a lane a piece.
+// hubs_gather: gathers the x of all hubs, and scales y of the rows that have several pieces or
+// none. hubs: every block copies the gathered x to its shared memory; its warps process slices of
+// 32 pieces of rows in turn, one lane per piece.
 //
 // Launch: hubs_gather in blocks of 256 threads over hubs and scaled rows; hubs in one block of 1024
-// threads for each processor, with dynamic shared memory for all hubs.
+// threads per processor, with dynamic shared memory for all hubs.
 #include "common.cuh"
 
 constexpr uint32_t split = HUBS_SPLIT;
@@ -21,8 +21,8 @@ __device__ __forceinline__ void gather_hubs(uint32_t hubs, const uint32_t* colum
     if (i < splits) y[rows[i]] = beta == T(0) ? T(0) : beta * y[rows[i]];
 }
 
-// The sum of a lane's entries, 32 slots apart: `far` of them with x in memory, `near` of them with x
-// in shared memory. Loads of both are under way together.
+// The sum of a lane's entries, which are 32 slots apart: `far` entries with x in global memory,
+// `near` entries with x in shared memory. Loads of both are in flight together.
 template <int batch, class T>
 __device__ __forceinline__ T sum_lane(uint32_t far, const uint32_t* far_columns, const T* far_values,
                                       const T* __restrict__ x, uint32_t near,
@@ -83,7 +83,7 @@ __device__ __forceinline__ void rows(uint32_t hubs, uint32_t pieces, const T* __
     __syncthreads();
     const T* near = reinterpret_cast<const T*>(shared);
     const uint32_t lane = threadIdx.x % 32, slices = (pieces + 31) / 32;
-    // Every gridDim.x-th slice is this block's; a warp that is done takes the next.
+    // The block processes every gridDim.x-th slice; a warp that is done takes the next of these.
     while (true) {
         uint32_t turn = 0;
         if (lane == 0) turn = atomicAdd(&turns, 1u);

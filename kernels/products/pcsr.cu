@@ -1,14 +1,15 @@
-// y = alpha A x + beta y with A in CSR, read evenly in tiles (see src/format/pcsr.rs).
+// y = alpha A x + beta y with A in CSR, read evenly in tiles (see src/format/csr/pcsr.rs).
 //
-// A block of threads takes a tile: it puts the products of the tile's entries into shared memory,
-// reading them in order, then sums them row by row (tiles.cuh). A row that began in an earlier tile
-// is summed into heads[tile], which pcsr_heads adds to y after.
-// With kernel=two, pcsr_products forms the middle array v and pcsr_two reads it.
+// A block of threads processes a tile: it writes the products of the tile's entries to shared
+// memory, in the order of entries, then sums them row by row (tiles.cuh). The part of a row that
+// began in an earlier tile is summed into heads[tile], which pcsr_heads adds to y afterwards. With
+// kernel=two, pcsr_products computes the middle array v and pcsr_two reads it.
 //
-// Launch: tile / 8 threads a block, one block a tile; 8 products a thread in static shared memory.
+// Launch: one block per tile, tile / 8 threads per block; 8 products per thread in static shared
+// memory.
 #include "tiles.cuh"
 
-// Entries that a thread takes of a tile.
+// Entries of a tile that a thread processes.
 constexpr int EACH = PCSR_EACH;
 
 template <class T> struct Fused {
@@ -26,8 +27,8 @@ template <class T> struct Fused {
             column[k] = t + k * threads < n ? stream(col_idx + start + (t + k * threads)) : 0;
 #pragma unroll
         for (int k = 0; k < EACH; k++) factor[k] = t + k * threads < n ? gather(x + column[k]) : T(0);
-        // Values come while x does: asked for before, they would hold up the columns that x waits
-        // for, and take registers meanwhile.
+        // Values are loaded after x: if they were loaded earlier, they would delay the columns, for
+        // which the loads of x wait, and occupy registers meanwhile.
 #pragma unroll
         for (int k = 0; k < EACH; k++)
             value[k] = t + k * threads < n ? stream(values + start + (t + k * threads)) : T(0);
@@ -67,7 +68,7 @@ __device__ __forceinline__ void tile(const Offset* __restrict__ row_ptr,
         from = item == 0 ? 0 : uint32_t(begin);
         to = end < n ? uint32_t(end) : n;
     };
-    // Few tiles begin within a row: their items are found again once that is known.
+    // Few tiles begin within a row: for these the items are determined again.
     const bool begun = row_ptr[first] != start;
     Items<threads, decltype(bounds)> items(bounds, 1, rows + 1, lanes_shift<threads>(rows));
     T product[EACH];
@@ -122,7 +123,7 @@ __device__ __forceinline__ void form_products(uint64_t nnz, const uint32_t* __re
         if (first + k * threads < nnz) middle[first + k * threads] = value[k] * factor[k];
 }
 
-// Threads that a processor is to hold: as many as registers allow without spills.
+// Threads per processor: as many as registers allow without spills.
 template <class T, class Offset>
 constexpr int RESIDENT = sizeof(T) + sizeof(Offset) == 8 ? 2048 : 1536;
 

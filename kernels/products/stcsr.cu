@@ -1,8 +1,8 @@
 // y = alpha A x + beta y with A in tiles of CSR rows whose entries are sorted by column (see
-// src/format/stcsr.rs): the tiles of sorted.cuh, each slot with its value.
+// src/format/tiled/stcsr.rs): the tiles of sorted.cuh, with the value of each slot.
 #include "sorted.cuh"
 
-// Values of slots: 16 bytes a lane, of all lanes of a warp, one piece after the other.
+// Values of slots, in pieces of 16 bytes: the first piece of all lanes of a warp, then the second.
 template <class T> struct Values {
     const T* __restrict__ values;
 
@@ -36,7 +36,7 @@ __device__ __forceinline__ void add_heads(uint32_t count, const Header* __restri
     if (t < count && tiles[t].y >> 16 > 0) atomicAdd(y + tiles[t].x - 1, alpha * gather(heads + t));
 }
 
-// Threads that a processor is to hold: as many as registers allow without spills.
+// Threads per processor: as many as registers allow without spills.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 template <class T> constexpr int RESIDENT = sizeof(T) == 4 ? 1536 : 1280;
 #else

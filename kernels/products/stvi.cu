@@ -1,11 +1,11 @@
 // y = alpha A x + beta y with A in tiles of CSR rows whose entries are sorted by column, and few
-// distinct values (see src/format/stvi.rs): the tiles of sorted.cuh.
+// distinct values (see src/format/tiled/stvi.rs): the tiles of sorted.cuh.
 //
-// A slot has the number of its value, in 8 bits, in place of the value: the values themselves a block
-// keeps in shared memory. Where there is but one (`_one`), slots have none.
+// A slot stores the 8-bit number of its value instead of the value; a block keeps the values
+// themselves in shared memory. Where there is only one value (`_one`), slots have no numbers.
 #include "sorted.cuh"
 
-// The most distinct values.
+// The maximum number of distinct values.
 constexpr uint32_t FEW = FEW_VALUES;
 
 template <class T> struct Single {
@@ -36,8 +36,8 @@ template <class T> struct Several {
     }
 };
 
-// Threads that a processor is to hold: as many as registers allow without spills, which not all kernels
-// of single precision do at 32 a thread.
+// Threads per processor: as many as registers allow without spills. With 32 registers per thread,
+// some kernels of single precision would spill.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 template <class T, int EXTRA, bool one> constexpr int RESIDENT = sizeof(T) == 4 ? 1536 : 1280;
 #else

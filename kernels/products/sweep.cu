@@ -1,11 +1,13 @@
-// y = alpha A x + beta y with A in row blocks that are swept by column (see src/format/sweep.rs).
+// y = alpha A x + beta y with A in row blocks that are swept by column (see
+// src/format/cached/sweep/mod.rs).
 //
-// A block of threads keeps the sums of its rows in shared memory and takes its entries in steps, a
-// thread an entry, a barrier between two steps: no two entries of a step go to one sum but late ones,
-// which are added atomically once the other entries of a batch of steps have been. The last step of
-// a matrix holds more slots than are read.
+// A block of threads keeps the sums of its rows in shared memory and processes its entries in
+// steps, one entry per thread, with a barrier between two steps. No two entries of a step have the
+// same sum, except for late entries, which are added atomically after the other entries of a batch
+// of steps. The last step of a matrix may extend past the slots that are read.
 //
-// Launch: one block of 1024 threads for each row block, with dynamic shared memory for the most sums.
+// Launch: one block of 1024 threads per row block, with dynamic shared memory for the maximum
+// number of sums.
 #include "common.cuh"
 
 constexpr uint32_t STEP = SWEEP_STEP, GROUP = SWEEP_GROUP, LATE = SWEEP_LATE;
@@ -15,7 +17,7 @@ struct Block {
     uint32_t first_step, steps, first_group, groups, first_long, longs, sums, unused;
 };
 
-// A row of several sums: its place in the block, the first of its further ones, and their number.
+// A row with several sums: its place in the block, the first of its further sums, and their number.
 struct Long {
     uint32_t row, first, further;
 };
@@ -27,7 +29,7 @@ template <class T, int BATCH> struct Entries {
     uint32_t keys[BATCH];
     T values[BATCH], factors[BATCH];
 
-    // Past the last of the steps that are left there are none.
+    // Steps past the last of the `left` remaining steps load no entries.
     __device__ __forceinline__ void load(uint32_t left, const uint32_t* bases, const uint32_t* slots,
                                          const T* slot_values, const T* __restrict__ x) {
         uint32_t base[BATCH];
@@ -43,7 +45,7 @@ template <class T, int BATCH> struct Entries {
             factors[k] = k < left ? gather(x + base[k] + (keys[k] & (LATE - 1))) : T(0);
     }
 
-    // Late ones of the batch before must have been added.
+    // The late entries of the previous batch must have been added before.
     __device__ __forceinline__ void add(T* sums) const {
         uint32_t late = 0;
 #pragma unroll
@@ -60,15 +62,15 @@ template <class T, int BATCH> struct Entries {
     }
 };
 
-// Steps under way at a time, and whether those after them are asked for before these are added: as
-// registers allow.
+// Number of steps in flight, and whether the next batch is loaded before the current one is added:
+// as registers allow.
 template <class T> constexpr bool AHEAD = sizeof(T) == 4;
 template <class T> constexpr int BATCH = 6;
 
-// A row of more further sums is added up by a warp, others by a thread each.
+// Rows with more further sums than this are added up by a warp, other rows by one thread each.
 constexpr uint32_t FEW = 16;
 
-// Adds the further sums of 1024 rows, neighbours in different warps.
+// Adds the further sums of 1024 rows; neighbouring rows go to different warps.
 template <class T>
 __device__ __forceinline__ void add_further(const Long* __restrict__ longs, uint32_t first,
                                             uint32_t count, T* sums) {

@@ -1,20 +1,20 @@
-//! The CUDA driver's functions, found when the program runs.
+//! The CUDA driver's functions, loaded at run time.
 //!
-//! The driver library exists only on machines with a GPU. To start on any machine, the program
-//! does not link it: each function that `cust` calls is a jump through a table, which [`load`]
-//! fills from `libcuda.so.1`. Until then, and where there is no driver, every call returns
-//! [`NO_DRIVER`]. `kernels/link` holds an empty archive in the place where the linker looks for
-//! the driver library.
+//! The driver library exists only on machines with a GPU. To start on any machine, the program does
+//! not link it: each function that `cust` calls is a jump through a table, which [`load`] fills
+//! from `libcuda.so.1`. Until then, and on machines without a driver, every call returns
+//! [`NO_DRIVER`]. `kernels/link` holds an empty archive where the linker searches for the driver
+//! library.
 #![allow(unsafe_code, reason = "the table holds addresses of the driver's functions")]
 
 use std::sync::OnceLock;
 
-/// What every driver call returns without a driver: `CUDA_ERROR_STUB_LIBRARY`.
+/// Error code that every driver call returns without a driver: `CUDA_ERROR_STUB_LIBRARY`.
 pub const NO_DRIVER: i32 = 34;
 
 const NAMES: &[&str] = include!(concat!(env!("OUT_DIR"), "/driver_names.rs"));
 
-/// Addresses that the jumps go to.
+/// Addresses of the driver's functions, the targets of the jumps.
 #[unsafe(no_mangle)]
 static mut ELLECT_DRIVER_TABLE: [extern "C" fn() -> i32; NAMES.len()] = [absent; NAMES.len()];
 
@@ -27,14 +27,14 @@ extern "C" fn absent() -> i32 {
 /// Opens the driver library once and fills the table.
 ///
 /// # Errors
-/// A sentence that says why there is no driver.
+/// A sentence with the reason why there is no driver.
 pub fn load() -> Result<(), &'static str> {
     static LOADED: OnceLock<Result<(), String>> = OnceLock::new();
     LOADED.get_or_init(open).as_ref().map(|_| ()).map_err(String::as_str)
 }
 
-/// The address of a driver function that `cust` does not declare; `None` where there is no driver,
-/// or one that is too old to have it.
+/// The address of a driver function that `cust` does not declare; `None` without a driver, or where
+/// the driver is too old to have the function.
 pub fn find(name: &str) -> Option<extern "C" fn() -> i32> {
     let library = library().ok()?;
     // SAFETY: the symbol is a function; its caller declares its real signature.

@@ -1,10 +1,10 @@
-//! The CUDA kernels, compiled by `build/main.rs` with the feature `cuda`. Without it the table of
-//! images is empty and nothing of CUDA is needed.
+//! The CUDA kernels, which `build/main.rs` compiles with the feature `cuda`. Without the feature
+//! the table of images is empty and no part of CUDA is needed.
 //!
-//! - `products/`: kernels of products, a `.cu` file for each storage format;
-//! - `conversions/`: kernels that make layouts of a CSR matrix on the GPU;
+//! - `products/`: kernels of products, one `.cu` file per storage format;
+//! - `conversions/`: kernels that convert a CSR matrix to a layout on the GPU;
 //! - `features/`: kernels that count features;
-//! - `common/`: headers that several of these include;
+//! - `common/`: headers that several of these folders include;
 //! - `primitives/`: sums and sorts, which call CUB.
 
 #[cfg(feature = "cuda")]
@@ -30,7 +30,7 @@ pub enum Param {
 /// A compiled kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
-    /// Its symbol.
+    /// The symbol.
     pub name: &'static str,
     /// The types of its parameters, in order.
     pub params: &'static [Param],
@@ -39,21 +39,21 @@ pub struct Kernel {
 /// The compiled kernels of one `.cu` file.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
-    /// The file's name without its ending; records of measurements name it.
+    /// The file's name without its ending; records of measurements refer to it.
     pub name: &'static str,
     /// The folder of the file: `products`, `conversions` or `features`.
     pub folder: &'static str,
     /// Machine code for every shipped architecture, and PTX for later ones.
     pub fatbin: &'static [u8],
-    /// What ptxas says of registers, shared memory and spills.
+    /// Report of ptxas on registers, shared memory and spills.
     pub resources: &'static str,
-    /// Hash of the machine code and of the facts of its launches, for every architecture. Names,
-    /// comments, lines and files do not count: see `build/cubin.rs`.
+    /// Hash of the machine code and of the launch attributes, for every architecture. It ignores
+    /// names, comments, line numbers and file names: see `build/cubin.rs`.
     pub hash: &'static str,
-    /// Its kernels, by name.
+    /// The kernels, by name.
     pub kernels: &'static [Kernel],
-    /// Kernels that have a second form, named `_resident`, for launches whose blocks are all resident
-    /// on the GPU at once.
+    /// Kernels with a second form, named `_resident`, for launches whose blocks are all resident on
+    /// the GPU at once.
     pub resident: &'static [&'static str],
 }
 
@@ -73,13 +73,13 @@ pub fn find(name: &str) -> Option<&'static Image> {
     IMAGES.iter().find(|image| image.name == name)
 }
 
-/// The text of the numbers that kernels and Rust code share.
+/// The text of the header that defines the numbers shared by kernels and Rust code.
 const LAYOUT: &[u8] = include_bytes!("../common/layout.cuh");
 
-/// A number that kernels share with Rust code: the one that `common/layout.cuh` gives this name.
+/// A number that kernels share with Rust code, by its name in `common/layout.cuh`.
 ///
 /// # Panics
-/// If there is no such number: when a constant is made of it, that is an error of compilation.
+/// If the header defines no such number; in a constant this is a compile-time error.
 pub const fn shared(name: &str) -> u64 {
     let mut at = 0;
     while at < LAYOUT.len() {
@@ -94,7 +94,7 @@ pub const fn shared(name: &str) -> u64 {
     panic!("common/layout.cuh has no number of this name")
 }
 
-/// Whether the text goes on with `word` at `at`.
+/// Returns true if the text has `word` at position `at`.
 const fn starts_with(at: usize, word: &[u8]) -> bool {
     let mut i = 0;
     while i < word.len() {
@@ -106,7 +106,7 @@ const fn starts_with(at: usize, word: &[u8]) -> bool {
     true
 }
 
-/// The decimal or hexadecimal number at `at`, which a semicolon ends.
+/// The decimal or hexadecimal number at position `at`, which ends before a semicolon.
 const fn number(mut at: usize) -> u64 {
     let base = if starts_with(at, b"0x") { 16 } else { 10 };
     if base == 16 {
@@ -117,7 +117,9 @@ const fn number(mut at: usize) -> u64 {
         let digit = match LAYOUT[at] {
             digit @ b'0'..=b'9' => digit - b'0',
             digit @ b'a'..=b'f' if base == 16 => digit - b'a' + 10,
-            _ => panic!("a number of common/layout.cuh is not written as one"),
+            _ => {
+                panic!("common/layout.cuh defines a number that is neither decimal nor hexadecimal")
+            }
         };
         value = value * base + digit as u64;
         at += 1;

@@ -1,17 +1,17 @@
 //! Sums and sorts over arrays on a GPU: `primitives/primitives.cu`, which calls CUB.
 //!
-//! Every function takes device addresses of the current context and a stream of it. Where
-//! `temporary` is null it only says in `bytes` how much temporary memory it needs. What it returns
-//! is a CUDA error code, 0 for none.
+//! Every function takes device addresses of the current context and one of its streams. Where
+//! `temporary` is null, the function only writes to `bytes` how much temporary memory it needs. The
+//! return value is a CUDA error code, 0 for success.
 #![allow(unsafe_code, reason = "calls a C library")]
 
 use std::ffi::{c_int, c_void};
 
 unsafe extern "C" {
-    /// `sums[i] = (counts[0] + ... + counts[i - 1]) * each` for `i < n`.
+    /// Computes `sums[i] = (counts[0] + ... + counts[i - 1]) * each` for `i < n`.
     ///
     /// # Safety
-    /// The arrays hold `n` numbers each, `temporary` the `bytes` asked for.
+    /// The arrays hold `n` numbers each; `temporary` holds the bytes requested.
     pub fn ellect_exclusive_sum(
         temporary: *mut c_void,
         bytes: *mut usize,
@@ -22,10 +22,10 @@ unsafe extern "C" {
         stream: *mut c_void,
     ) -> c_int;
 
-    /// Rows in the order of their falling keys, of which the low `bits` bits count; stable.
+    /// Sorts rows by descending keys, of which only the low `bits` bits count; stable.
     ///
     /// # Safety
-    /// The arrays hold `n` numbers each and do not overlap, `temporary` the `bytes` asked for.
+    /// The arrays hold `n` numbers each and do not overlap; `temporary` holds the bytes requested.
     pub fn ellect_sort_down(
         temporary: *mut c_void,
         bytes: *mut usize,

@@ -1,5 +1,5 @@
-//! The hash of an image tells apart what a GPU runs, and nothing else. Compiles small sources with
-//! nvcc, as the build does.
+//! The hash of an image depends on what a GPU runs, and on nothing else. The tests compile small
+//! sources with nvcc, as the build does.
 #![cfg(feature = "cuda")]
 
 use std::fs;
@@ -11,8 +11,8 @@ mod cubin;
 #[allow(dead_code, reason = "the build script uses the rest")]
 mod nvcc;
 
-/// A source with a header, a helper in shared memory, a called function (division of 64 bits) and
-/// two kernels.
+/// A source with a header, a helper in shared memory, a function call (64-bit division) and two
+/// kernels.
 const HEADER: &str = "#pragma once
 #include <cstdint>
 template <class T> __device__ __forceinline__ T twice(T v) { return v + v; }
@@ -32,14 +32,14 @@ extern \"C\" __global__ void __launch_bounds__(256) scale_f32(uint32_t n, float*
 }
 ";
 
-/// A folder of its own under the build folder.
+/// A separate folder under the build folder.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("identity").join(name);
     fs::create_dir_all(folder.join("include")).expect("the build folder is writable");
     folder
 }
 
-/// The hash of `source` with its header, which is called `header`, compiled in `name`.
+/// The hash of `source` with a header named `header`, compiled in the folder `name`.
 fn hash(name: &str, header: &str, [header_text, source]: [&str; 2]) -> String {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = folder(name);
@@ -51,14 +51,14 @@ fn hash(name: &str, header: &str, [header_text, source]: [&str; 2]) -> String {
     cubin::digest(&compiled.cubins).expect("nvcc writes cubins")
 }
 
-/// The hash of [`SOURCE`] with one text in place of another, which it must hold.
+/// The hash of [`SOURCE`] with the text `from`, which it must contain, replaced by `to`.
 fn changed(name: &str, from: &str, to: &str) -> String {
     assert!(SOURCE.contains(from), "{from}");
     hash(name, "helpers.cuh", [HEADER, &SOURCE.replace(from, to)])
 }
 
 #[test]
-fn words_and_places_leave_the_hash_as_it_is() {
+fn names_comments_and_locations_do_not_change_the_hash() {
     let first = hash("first", "helpers.cuh", [HEADER, SOURCE]);
     assert_eq!(hash("elsewhere", "helpers.cuh", [HEADER, SOURCE]), first, "another folder");
     let commented = HEADER.replace("template", "// Doubles it.\n\ntemplate");
@@ -76,7 +76,7 @@ fn words_and_places_leave_the_hash_as_it_is() {
 }
 
 #[test]
-fn what_runs_is_in_the_hash() {
+fn the_hash_covers_what_a_gpu_runs() {
     let first = hash("before", "helpers.cuh", [HEADER, SOURCE]);
     let three = HEADER.replace("v + v", "v + v + v");
     assert_ne!(hash("header_code", "helpers.cuh", [&three, SOURCE]), first, "code of a header");
@@ -93,7 +93,7 @@ fn what_runs_is_in_the_hash() {
 }
 
 #[test]
-fn what_is_no_machine_code_is_an_error() {
+fn files_other_than_cubins_are_errors() {
     assert!(cubin::digest(&[b"// PTX".to_vec()]).is_err());
     let cut = b"\x7fELF\x02\x01".iter().copied().chain([0; 60]).collect::<Vec<u8>>();
     assert!(cubin::digest(&[cut[..40].to_vec()]).is_err());

@@ -1,9 +1,9 @@
-//! What ptxas says of the kernels that products run.
+//! Properties of the compiled kernels, above all the report of ptxas on the kernels of products.
 #![cfg(feature = "cuda")]
 
 use ellect_kernels::{IMAGES, Image};
 
-/// The folder of conversions: they run once, and a few bytes on their stack cost nothing that shows.
+/// The folder of conversions: they run once, so a few bytes of spills have no measurable cost.
 const CONVERSIONS: &str = "conversions";
 
 #[test]
@@ -27,7 +27,7 @@ fn no_product_spills_registers() {
     assert!(kernels > 100, "ptxas named only {kernels} kernels");
 }
 
-/// Forms for resident grids are known by the kernels that they stand in for; every kernel of hll has
+/// Forms for resident grids are looked up by the kernels that they replace; every kernel of hll has
 /// one.
 #[test]
 fn resident_forms_are_found_by_their_kernels() {
@@ -43,7 +43,8 @@ fn resident_forms_are_found_by_their_kernels() {
     }
 }
 
-/// Images and their kernels are found by binary search, and every kernel that ptxas compiled is known.
+/// Images and their kernels are looked up by binary search, and every kernel that ptxas compiled is
+/// listed.
 #[test]
 fn images_and_kernels_are_sorted_by_name() {
     assert!(IMAGES.is_sorted_by(|a, b| a.name < b.name));
@@ -65,9 +66,9 @@ fn images_and_kernels_are_sorted_by_name() {
     }
 }
 
-/// Kernels of products are launched while what is ahead of them in the stream is still at work.
+/// Kernels of products start while earlier work in the stream may still be running.
 #[test]
-fn every_product_waits_for_what_is_ahead() {
+fn every_product_waits_for_earlier_work() {
     const CALL: &str = "await_previous();";
     let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |folder: &str, name: &str| {

@@ -1,4 +1,4 @@
-//! Parameters of a format, and candidates: a format with its parameters, as text and back.
+//! Parameters of a format, and candidates (a format with its parameters) with their text form.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 pub enum Value {
     /// A whole number.
     Int(u32),
-    /// One of a few words.
+    /// One of a fixed set of words.
     Word(&'static str),
 }
 
@@ -30,9 +30,9 @@ impl fmt::Display for Value {
 /// One parameter of a format.
 #[derive(Debug)]
 pub struct Param {
-    /// Its name, as written in candidates.
+    /// The name, as written in candidates.
     pub name: &'static str,
-    /// What it sets, in one sentence.
+    /// The effect of the parameter, in one sentence.
     pub doc: &'static str,
     /// Every legal value; the first is the default.
     pub values: &'static [Value],
@@ -78,7 +78,7 @@ impl Params {
     /// The value of a whole-number parameter.
     ///
     /// # Panics
-    /// If there is none of that name, or its value is a word.
+    /// If the format has no such parameter, or its value is a word.
     #[track_caller]
     pub fn int(&self, name: &str) -> usize {
         match self.get(name) {
@@ -87,10 +87,10 @@ impl Params {
         }
     }
 
-    /// The value of a parameter as text.
+    /// True if the value of a parameter is `word`.
     ///
     /// # Panics
-    /// If there is none of that name.
+    /// If the format has no such parameter.
     #[track_caller]
     pub fn is(&self, name: &str, word: &str) -> bool {
         matches!(self.get(name), Value::Word(value) if value == word)
@@ -125,10 +125,10 @@ impl Serialize for Params {
     }
 }
 
-/// A format with its parameters: one way to hold and multiply a matrix.
+/// A format with its parameters: one way to store and multiply a matrix.
 ///
-/// Written `format` or `format:name=value,name=value`; every parameter is written, in table order.
-/// Parameters left out when reading take their defaults.
+/// The text form is `format` or `format:name=value,name=value`, with every parameter in table
+/// order. Parameters that the text omits get their defaults.
 #[derive(Clone)]
 pub struct Candidate {
     /// The format.

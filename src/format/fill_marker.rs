@@ -1,32 +1,32 @@
-//! Layouts that store places without an entry among the values: dia, hdia and bhll.
+//! Marker of fill for layouts that store places without an entry among the values: dia, hdia, bhll.
 //!
-//! Fill is marked by its value, -0.0, so that no mask is held beside the values: an entry that is
-//! -0.0 is stored as 0.0, which compares equal and multiplies alike. Fill is never multiplied, so
-//! Inf and NaN in x cannot reach a wrong row.
+//! The value -0.0 marks fill, so that no separate mask is stored. An entry that is -0.0 is stored
+//! as 0.0, which compares equal and gives the same products. Fill is never multiplied, so Inf and
+//! NaN in x cannot reach a wrong row.
 
 use super::Refusal;
 use super::row_order::allowed_slots;
 use crate::scalar::Scalar;
 
-/// The value of a place without an entry.
+/// The value that marks a place without an entry.
 pub(super) fn fill<T: Scalar>() -> T {
     T::from_f64(-0.0)
 }
 
-/// An entry as it is stored.
+/// The stored value of an entry; -0.0 becomes 0.0.
 #[inline(always)]
 pub(super) fn entry<T: Scalar>(value: T) -> T {
-    // -0.0 + 0.0 is 0.0; any other value stays what it is.
+    // -0.0 + 0.0 is 0.0; every other value is unchanged.
     value + T::ZERO
 }
 
-/// `value * x`, 0 for fill.
+/// `value * x`, or 0 for fill.
 #[inline(always)]
 pub(super) fn product<T: Scalar>(value: T, x: T) -> T {
     if value.is_negative_zero() { T::ZERO } else { value * x }
 }
 
-/// Checks that fill is in proportion.
+/// Checks that the slots, fill included, do not exceed the limit for `nnz` entries.
 ///
 /// # Errors
 /// [`Refusal`] with needed and allowed slots.
@@ -35,5 +35,5 @@ pub(super) fn check(what: &str, slots: u128, nnz: usize) -> Result<u64, Refusal>
     if slots <= u128::from(allowed) {
         return Ok(slots as u64);
     }
-    Err(Refusal::new(format!("{what} take {slots} slots for {nnz} entries, {allowed} are allowed")))
+    Err(Refusal::new(format!("{what} take {slots} slots for {nnz} entries; {allowed} are allowed")))
 }

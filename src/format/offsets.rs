@@ -1,19 +1,20 @@
-//! Where rows, slices and columns begin, in as few bytes as hold it.
+//! Offsets of rows, slices and columns, in the narrowest integers that hold them.
 
 /// Row or entry offsets, in 4 bytes where they fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offsets {
-    /// No offset is above 2^32 - 4096: kernels count on for a few entries past the last one.
+    /// 32-bit offsets, where none is above 2^32 - 4096: kernels count a few entries past the last
+    /// one.
     Narrow(Vec<u32>),
-    /// Some offset is.
+    /// 64-bit offsets.
     Wide(Vec<u64>),
 }
 
-/// The largest offset that is held in 4 bytes.
+/// The largest offset that is stored in 4 bytes.
 const MOST_NARROW: usize = u32::MAX as usize - 4095;
 
 impl Offsets {
-    /// Takes the narrowest width that holds `offsets` (the last is the largest).
+    /// Stores `offsets` in the narrowest width that holds the last one, which is the largest.
     pub fn new(offsets: &[usize]) -> Self {
         if Offsets::width(offsets.last().copied().unwrap_or(0)) == 4 {
             Offsets::Narrow(offsets.iter().map(|&offset| offset as u32).collect())
@@ -30,7 +31,7 @@ impl Offsets {
     /// Offset `i`.
     ///
     /// # Panics
-    /// Past the end.
+    /// If `i` is past the end.
     pub fn get(&self, i: usize) -> usize {
         match self {
             Offsets::Narrow(offsets) => offsets[i] as usize,
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_kernels_may_count_past_in_32_bits_is_narrow() {
+    fn offsets_that_kernels_cannot_count_past_in_32_bits_are_wide() {
         assert_eq!([0, 1, (1 << 32) - 4096].map(Offsets::width), [4; 3]);
         assert_eq!([(1 << 32) - 4095, 1 << 32].map(Offsets::width), [8; 2]);
         let wide = Offsets::new(&[0, (1 << 32) - 1]);

@@ -1,8 +1,8 @@
-//! Rows in the order in which a layout stores them: what the formats of the ELLPACK family share.
+//! Row order of a layout, shared by the formats of the ELLPACK family.
 //!
-//! A slot is a place for one entry. A slot without an entry is padding: it holds the column
-//! [`Column::PADDING`], which no x has, and the value 0. So the check that an index is inside x is
-//! also what keeps padding from being multiplied, and Inf or NaN in x cannot reach a wrong row.
+//! A slot holds one entry. A slot without an entry is padding: it holds the column
+//! [`Column::PADDING`], which lies past the end of every x, and the value 0. The bounds check of
+//! the column index therefore also skips padding, and Inf or NaN in x cannot reach a wrong row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,18 +16,19 @@ use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure, Walk, inverse};
 
-/// Lanes of a warp: rows are padded and counted in these.
+/// Lanes of a warp; rows are padded and counted in groups of this size.
 pub(super) const WARP: usize = 32;
 
-/// Rows whose sums a thread holds on its stack: long enough that a column's piece is a memory page,
-/// short enough for the first-level cache. A multiple of every slice.
+/// Rows whose sums one thread holds on its stack. The number is large enough that a block's piece
+/// of a column fills a memory page, and small enough for the L1 cache. It is a multiple of every
+/// slice height.
 pub(super) const BLOCK: usize = 512;
 
 /// A stored column index, of 16 or 32 bits.
 pub trait Column: Copy + PartialEq + Send + Sync {
-    /// The index of a slot without an entry, past the end of every x.
+    /// The index that marks a slot without an entry; it lies past the end of every x.
     const PADDING: Self;
-    /// As an index into x.
+    /// Converts the stored index to an index into x.
     fn index(self) -> usize;
 }
 
@@ -47,7 +48,7 @@ impl Column for u16 {
     }
 }
 
-/// `sums[i] += values[i] * x[columns[i]]`, but for padding.
+/// `sums[i] += values[i] * x[columns[i]]`, skipping padding.
 #[inline(always)]
 pub(super) fn add_column<T: Scalar, C: Column>(
     sums: &mut [T],
@@ -62,20 +63,21 @@ pub(super) fn add_column<T: Scalar, C: Column>(
     }
 }
 
-/// The rows of a layout: their order, the basis of the vectors, and the parts that threads take.
+/// The rows of a layout: their order, the basis of the vectors, and the parts that threads process.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct StoredRows {
     nrows: usize,
     ncols: usize,
     order: Option<Arc<[u32]>>,
     basis: Basis,
     parts: Vec<usize>,
-    /// `inverse[old] = new`, kept where a part's rows lie all over y; else empty.
+    /// `inverse[old] = new`, kept where the rows of a part are scattered over y; otherwise empty.
     inverse: Vec<u32>,
 }
 
-impl Rows {
-    /// The rows in `sort` order; inner bounds of parts are multiples of `slice` and of the window.
+impl StoredRows {
+    /// Orders the rows by `sort`; inner bounds of parts are multiples of `slice` and of the sort
+    /// window.
     pub fn new(structure: &Structure<'_>, sort: Sort, slice: usize, target: &Target<'_>) -> Self {
         let pattern = structure.pattern();
         let offsets = structure.slice_offsets(slice, sort);
@@ -95,7 +97,7 @@ impl Rows {
             }
             _ => Vec::new(),
         };
-        Rows { nrows: pattern.nrows(), ncols: pattern.ncols(), order, basis, parts, inverse }
+        StoredRows { nrows: pattern.nrows(), ncols: pattern.ncols(), order, basis, parts, inverse }
     }
 
     /// Number of rows.
@@ -108,7 +110,7 @@ impl Rows {
         self.order.as_ref().map_or(i, |order| order[i] as usize)
     }
 
-    /// The row of y that each stored row is written to, where it is another.
+    /// The row of y that each stored row is written to, where it differs from the stored row.
     pub fn scatter(&self) -> Option<&[u32]> {
         match self.basis {
             Basis::Original => self.order.as_deref(),
@@ -126,7 +128,7 @@ impl Rows {
         self.order.as_ref().map_or(0, |order| 4 * order.len() as u64)
     }
 
-    /// See [`super::Layout::order`].
+    /// The order of the permuted basis: see [`super::Layout::order`].
     pub fn basis_order(&self) -> Option<&[u32]> {
         match self.basis {
             Basis::Permuted => self.order.as_deref(),
@@ -134,13 +136,13 @@ impl Rows {
         }
     }
 
-    /// New column of each old one, where the basis is permuted.
+    /// The new column of each old column, where the basis is permuted.
     pub fn relabelled(&self) -> Option<Vec<u32>> {
         self.basis_order().map(inverse)
     }
 
-    /// `y = alpha * sums + beta * y`: `sums(rows, out)` adds the products of the stored rows
-    /// `rows`, at most [`BLOCK`], to `out`, which holds zeros.
+    /// Computes `y = alpha * sums + beta * y`. `sums(rows, out)` adds the products of the stored
+    /// rows `rows`, at most [`BLOCK`], to `out`, which holds zeros.
     pub fn product<T: Scalar>(
         &self,
         scratch: &Scratch<T>,
@@ -196,7 +198,7 @@ impl Rows {
         });
     }
 
-    /// Row pointers of the CSR matrix from the number of entries of each stored row.
+    /// Row pointers of the CSR matrix, from the number of entries of each stored row.
     pub fn row_ptr(&self, counts: &[u32]) -> Vec<usize> {
         let mut row_ptr = vec![0; self.nrows + 1];
         for (i, &count) in counts.iter().enumerate().take(self.nrows) {
@@ -206,7 +208,8 @@ impl Rows {
         row_ptr
     }
 
-    /// The CSR matrix: `entries(i)` lists column and value of stored row `i`, `counts[i]` of them.
+    /// Rebuilds the CSR matrix; `entries(i)` lists column and value of the `counts[i]` entries of
+    /// stored row `i`.
     pub fn to_csr<T: Scalar, I: Iterator<Item = (u32, T)>>(
         &self,
         counts: &[u32],
@@ -228,7 +231,7 @@ impl Rows {
     }
 }
 
-/// Calls `sums` for each block of `rows` and hands what it added up to `sink`.
+/// Calls `sums` for each block of `rows` and passes its sums to `sink`.
 fn blocks<T: Scalar>(
     rows: Range<usize>,
     sums: &impl Fn(Range<usize>, &mut [T]),
@@ -244,8 +247,8 @@ fn blocks<T: Scalar>(
     }
 }
 
-/// The basis that a layout with rows in `sort` order ends up in: only square matrices with sorted
-/// rows are permuted.
+/// The basis of a layout with rows in `sort` order. The basis is permuted only for square matrices
+/// with sorted rows.
 pub(super) fn basis(structure: &Structure<'_>, sort: Sort, target: &Target<'_>) -> Basis {
     let pattern = structure.pattern();
     if sort == Sort::None || pattern.nrows() != pattern.ncols() {
@@ -255,25 +258,25 @@ pub(super) fn basis(structure: &Structure<'_>, sort: Sort, target: &Target<'_>) 
     }
 }
 
-/// What a format's own arrays take, the order of the rows not among them.
-pub(super) struct Arrays {
+/// Memory and work of a format's own arrays, without the row order.
+pub(super) struct ArrayCosts {
     /// Bytes held.
     pub layout_bytes: u64,
     /// Bytes that one product reads.
     pub stream_bytes: u64,
-    /// Slots that one product looks at.
+    /// Slots that one product processes.
     pub entries: u64,
     /// Warp iterations.
     pub steps: u64,
 }
 
-/// The work of a layout with rows in `sort` order and `threads` lanes a row.
+/// The work of a layout with rows in `sort` order and `threads` lanes per row.
 pub(super) fn work(
     structure: &Structure<'_>,
     target: &Target<'_>,
     sort: Sort,
     threads: usize,
-    arrays: Arrays,
+    arrays: ArrayCosts,
 ) -> Work {
     let pattern = structure.pattern();
     let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
@@ -302,20 +305,20 @@ pub(super) fn work(
     }
 }
 
-/// Bytes of values and columns that warps read when each row stops at its own length: whole
-/// 32-byte sectors, each as long as its longest row.
+/// Bytes of values and columns that warps read when each row stops at its own length. Warps read
+/// whole 32-byte sectors, and each sector is read up to its longest row.
 pub(super) fn sector_bytes(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -> u64 {
     let sectors = |bytes: usize| bytes as u64 * structure.slots(32 / bytes, sort);
     sectors(target.precision.bytes()) + sectors(4)
 }
 
-/// The most slots for each entry that a layout of full columns may take.
+/// The maximum number of slots per entry in a layout of full columns.
 const MOST_FILL: u64 = 3;
 
-/// Slots below which the fill does not matter.
+/// The number of slots below which the share of padding is not limited.
 const FEW_SLOTS: u64 = 1 << 16;
 
-/// The most slots that a layout with much padding or fill may take for `nnz` entries.
+/// The maximum number of slots for `nnz` entries in a layout with padding or fill.
 pub(super) fn allowed_slots(nnz: u64) -> u64 {
     (MOST_FILL * nnz).max(FEW_SLOTS)
 }
@@ -323,7 +326,7 @@ pub(super) fn allowed_slots(nnz: u64) -> u64 {
 /// Slots of `columns` full columns of `rows` rows.
 ///
 /// # Errors
-/// [`Refusal`] where padding is out of proportion.
+/// [`Refusal`] where the slots exceed [`allowed_slots`].
 pub(super) fn full_columns(nnz: usize, rows: usize, columns: usize) -> Result<u64, Refusal> {
     let nnz = nnz as u64;
     let slots = rows as u128 * columns as u128;
@@ -332,7 +335,7 @@ pub(super) fn full_columns(nnz: usize, rows: usize, columns: usize) -> Result<u6
         return Ok(slots as u64);
     }
     Err(Refusal::new(format!(
-        "padding every row to {columns} entries takes {slots} slots for {nnz} entries, \
-         {allowed} are allowed ({MOST_FILL} for each entry)"
+        "padding every row to {columns} entries takes {slots} slots for {nnz} entries; \
+         {allowed} are allowed ({MOST_FILL} per entry)"
     )))
 }

@@ -1,4 +1,4 @@
-//! EHYB, explicitly cached hybrid: rows in parts, each of which keeps its own piece of x at hand.
+//! EHYB, explicitly cached hybrid: rows in parts, each of which caches its own piece of x.
 //!
 //! ```text
 //!     | 4 . 1 . |      two parts of VecSize 2: rows 0 1 and rows 2 3
@@ -7,24 +7,25 @@
 //!     | 2 . . 6 |
 //! ```
 //!
-//! The pieces of x fill a GPU's shared memory: K is the least whole number for which the rows of
+//! The pieces of x fill a GPU's shared memory: K is the smallest whole number for which the rows of
 //! each of K * P parts fit (equations 1 and 2; P processors; with `share=2` two pieces fit, so that
-//! one block of threads loads while the other multiplies). In-part entries are sliced ELLPACK of
-//! 32 rows with 16-bit columns, longest rows first within each part; all others are the ER part,
-//! sliced ELLPACK of those rows that have some, longest first, with 32-bit columns, added to y
-//! after. `part=metis` cuts few entries off; `part=window` takes neighbouring rows as a part and
-//! costs no partitioning; `part=none` does not even sort them. Parts hold at least 32 rows.
+//! one block of threads loads while the other multiplies). In-part entries are sliced ELLPACK with
+//! slices of 32 rows and 16-bit columns, rows sorted by descending length within each part. All
+//! other entries form the ER part: sliced ELLPACK of the rows that have such entries, sorted by
+//! descending length, with 32-bit columns; it is added to y afterwards. `part=metis` minimises the
+//! entries outside the parts; `part=window` makes a part of consecutive rows and needs no
+//! partitioning; `part=none` also skips the sort. Parts hold at least 32 rows.
 //!
 //! Padding (`-`): the largest column of 16 or 32 bits, and value 0; read, not multiplied.
-//! Good for: meshes in bad order, whose x is spread over memory. Bad for: graphs without good
-//! cuts, and few products: partitioning takes as long as thousands of them.
+//! Good for: meshes in bad order, whose x is spread over memory. Bad for: graphs without good cuts,
+//! and few products: partitioning takes as long as thousands of products.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::gpu::launch::{Arrays, NULL};
-use super::partition::{Plan, Size, last, places};
+use super::partition::{EhybPlan, EhybSize, last, places};
 use super::row_order::{Column, WARP, add_column, allowed_slots};
 use super::{
     Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
@@ -49,14 +50,14 @@ impl Storage for EhybFormat {
     const PARAMS: &'static [Param] = &[
         Param {
             name: "part",
-            doc: "what the parts are: METIS's, windows of rows, or windows in their own order",
+            doc: "parts of the rows: by METIS, windows with sorted rows, or windows in the original order",
             values: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
             gpu: &[Value::Word("window"), Value::Word("metis"), Value::Word("none")],
             host: &[Value::Word("window")],
         },
         Param {
             name: "share",
-            doc: "parts that share the memory of a processor; 1 in the paper",
+            doc: "number of parts that share a processor's memory; 1 in the paper",
             values: &[Value::Int(2), Value::Int(1)],
             gpu: &[Value::Int(2), Value::Int(1)],
             host: &[Value::Int(1)],
@@ -70,7 +71,7 @@ impl Storage for EhybFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let size = Size::of(structure, params, target)?;
+        let size = EhybSize::of(structure, params, target)?;
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
@@ -91,7 +92,7 @@ impl Storage for EhybFormat {
         let gathered =
             structure.x_sectors(walk, target.precision) * outside as f64 / nnz.max(1) as f64;
         let pieces = (pattern.ncols() as u64 * w) as f64 / 32.0;
-        // A piece that is gathered takes a sector for each element at worst.
+        // Gathering a piece reads at worst a sector per element.
         let gather = if size.gathers { pattern.ncols() as f64 } else { pieces };
         let scatters = size.ordered && size.basis == Basis::Original;
         Ok(Work {
@@ -117,36 +118,36 @@ impl Storage for EhybFormat {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Ehyb<T>, Refusal> {
-        let plan = Plan::new(structure, params, target)?;
+        let plan = EhybPlan::new(structure, params, target)?;
         check_slots((last(&plan.near_ptr()) + last(&plan.far_ptr())) as u64, csr.nnz() as u64)?;
         Ok(Ehyb::new(csr, plan))
     }
 }
 
-/// Whether slices may take so many slots for `nnz` entries.
+/// Checks that slices take no more slots than allowed for `nnz` entries.
 fn check_slots(slots: u64, nnz: u64) -> Result<(), Refusal> {
     let allowed = allowed_slots(nnz);
     if slots <= allowed {
         return Ok(());
     }
     Err(Refusal::new(format!(
-        "its slices take {slots} slots for {nnz} entries, {allowed} are allowed"
+        "its slices take {slots} slots for {nnz} entries; {allowed} are allowed"
     )))
 }
 
-/// Slices of 32 rows, each as wide as its longest row, column by column.
+/// Slices of 32 rows, each as wide as its longest row, stored column by column.
 #[derive(Debug)]
-struct Slices<T, C> {
+struct PartSlices<T, C> {
     ptr: Offsets,
     columns: Vec<C>,
     values: Vec<T>,
 }
 
-impl<T: Scalar, C: Column> Slices<T, C> {
+impl<T: Scalar, C: Column> PartSlices<T, C> {
     fn new(ptr: &[usize]) -> Self {
         let slots = last(ptr);
         let (columns, values) = (vec![C::PADDING; slots], vec![T::ZERO; slots]);
-        Slices { ptr: Offsets::new(ptr), columns, values }
+        PartSlices { ptr: Offsets::new(ptr), columns, values }
     }
 
     /// Slots of row `r` of slice `s`.
@@ -183,28 +184,29 @@ pub struct Ehyb<T> {
     ncols: usize,
     basis: Basis,
     gathers: bool,
-    /// First stored row, first slice and first column of the piece of x of each part, and the end.
+    /// Per part: the first stored row, the first slice, and the first column of its piece of x;
+    /// each list includes the end.
     bounds: Vec<u32>,
     first_slices: Vec<u32>,
     pieces: Vec<u32>,
     order: Vec<u32>,
-    near: Slices<T, u16>,
-    far: Slices<T, u32>,
+    near: PartSlices<T, u16>,
+    far: PartSlices<T, u32>,
     /// yIdxER, in stored rows.
     far_rows: Vec<u32>,
     host: Host<T>,
 }
 
-/// What the host keeps besides.
+/// Arrays that only the host needs.
 #[derive(Debug)]
 struct Host<T> {
-    /// Place of each stored row in the ER part; past its end for a row without one.
+    /// Place of each stored row in the ER part; past its end for a row that is not in it.
     far_of: Vec<u32>,
     n_far: usize,
-    /// Stored row of each row, where the rows of a part lie all over y; else empty.
+    /// Stored row of each row, where the rows of a part are scattered over y; otherwise empty.
     inverse: Vec<u32>,
-    /// Bounds of what threads take: whole parts in stored rows, and slices of the ER part in rows
-    /// of it.
+    /// Bounds of the threads' ranges: whole parts, in stored rows, and whole slices of the ER part,
+    /// in rows of the ER part.
     parts: Vec<usize>,
     far_parts: Vec<usize>,
     sums: Scratch<T>,
@@ -213,7 +215,7 @@ struct Host<T> {
 }
 
 impl<T: Scalar> Host<T> {
-    fn new(plan: &Plan, near_ptr: &[usize], far_ptr: &[usize]) -> Self {
+    fn new(plan: &EhybPlan, near_ptr: &[usize], far_ptr: &[usize]) -> Self {
         let nrows = plan.near.len();
         let starts: Vec<usize> =
             plan.first_slices().iter().map(|&s| near_ptr[s as usize]).collect();
@@ -241,26 +243,27 @@ impl<T: Scalar> Host<T> {
     }
 }
 
-/// A slot of either part.
+/// A slot of the in-part entries or of the ER part.
 #[derive(Clone, Copy)]
-enum Slot {
+enum EhybSlot {
     Near(usize),
     Far(usize),
 }
 
 impl<T: Scalar> Ehyb<T> {
-    fn new(csr: CsrRef<'_, T>, plan: Plan) -> Self {
+    fn new(csr: CsrRef<'_, T>, plan: EhybPlan) -> Self {
         let (near_ptr, far_ptr) = (plan.near_ptr(), plan.far_ptr());
-        let mut near = Slices::<T, u16>::new(&near_ptr);
-        let mut far = Slices::<T, u32>::new(&far_ptr);
+        let mut near = PartSlices::<T, u16>::new(&near_ptr);
+        let mut far = PartSlices::<T, u32>::new(&far_ptr);
         let old = |i: usize| plan.order.as_ref().map_or(i, |order| order[i] as usize);
-        // Where a column is in the order that pieces are counted in, and in x.
+        // Position of a column in the order in which pieces are counted, and in x.
         let place = |column: u32| plan.new.as_ref().map_or(column, |new| new[column as usize]);
         let in_x = |column: u32| if plan.gathers { column } else { place(column) };
         let host = Host::new(&plan, &near_ptr, &far_ptr);
         let mut s = 0;
         for (p, part) in plan.bounds.windows(2).enumerate() {
-            // Windows are found by the matrix's own columns, which permuting moves within them.
+            // Windows are ranges of the matrix's own columns; permuting moves columns only within
+            // them.
             let piece = plan.pieces[p] as u32..plan.pieces[p + 1] as u32;
             for first in (part[0]..part[1]).step_by(WARP) {
                 let rows = first..part[1].min(first + WARP);
@@ -321,10 +324,11 @@ impl<T: Scalar> Ehyb<T> {
         })
     }
 
-    /// Column in the matrix and slot of the entries of every row, by columns; `f(row, entries)`.
-    fn for_rows(&self, mut f: impl FnMut(usize, &[(u32, Slot)])) {
+    /// Calls `f(row, entries)` for every row with the column in the matrix and the slot of its
+    /// entries, sorted by column.
+    fn for_rows(&self, mut f: impl FnMut(usize, &[(u32, EhybSlot)])) {
         let permuted = self.basis == Basis::Permuted;
-        // From the order that pieces are counted in, and from x.
+        // Map columns back from the order in which pieces are counted, and from x.
         let reordered = permuted || self.gathers;
         let mut entries = Vec::new();
         for p in 0..self.n_parts() {
@@ -334,13 +338,13 @@ impl<T: Scalar> Ehyb<T> {
                     for slot in self.near.entries(s, r) {
                         let placed = self.pieces[p] + u32::from(self.near.columns[slot]);
                         let old = if reordered { self.order[placed as usize] } else { placed };
-                        entries.push((old, Slot::Near(slot)));
+                        entries.push((old, EhybSlot::Near(slot)));
                     }
                     if let Some(at) = self.host.far(i) {
                         for slot in self.far.entries(at / WARP, at % WARP) {
                             let at = self.far.columns[slot];
                             let old = if permuted { self.order[at as usize] } else { at };
-                            entries.push((old, Slot::Far(slot)));
+                            entries.push((old, EhybSlot::Far(slot)));
                         }
                     }
                     entries.sort_unstable_by_key(|entry| entry.0);
@@ -357,8 +361,8 @@ impl<T: Scalar> Ehyb<T> {
         row_ptr
     }
 
-    /// Gives `sink` the sums of the stored rows of `rows`, which are whole parts, slice by slice;
-    /// `far` are those of the ER part, and 0 for rows without one.
+    /// Passes `sink` the sums of the stored rows `rows`, which are whole parts, slice by slice.
+    /// `far` holds the sums of the ER part, and 0 for rows that are not in it.
     #[inline(always)]
     fn sum(
         &self,
@@ -461,8 +465,8 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
         self.for_rows(|row, entries| {
             for (&(_, slot), &value) in entries.iter().zip(&values[row_ptr[row]..]) {
                 match slot {
-                    Slot::Near(slot) => near[slot] = value,
-                    Slot::Far(slot) => far[slot] = value,
+                    EhybSlot::Near(slot) => near[slot] = value,
+                    EhybSlot::Far(slot) => far[slot] = value,
                 }
             }
         });
@@ -477,8 +481,8 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
             for (at, &(column, slot)) in (row_ptr[row]..).zip(entries) {
                 columns[at] = column;
                 values[at] = match slot {
-                    Slot::Near(slot) => self.near.values[slot],
-                    Slot::Far(slot) => self.far.values[slot],
+                    EhybSlot::Near(slot) => self.near.values[slot],
+                    EhybSlot::Far(slot) => self.far.values[slot],
                 };
             }
         });
@@ -490,7 +494,8 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
         (self.basis == Basis::Permuted).then_some(&self.order)
     }
 
-    /// One block a part, with its piece of x in shared memory; then a warp a slice of the ER part.
+    /// One block per part, with its piece of x in shared memory; then one warp per slice of the ER
+    /// part.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let name = T::PRECISION;

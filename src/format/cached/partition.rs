@@ -1,4 +1,4 @@
-//! The parts of EHYB: how many there are, which rows they hold, and which entries lie inside.
+//! The parts of EHYB: their number, their rows, and their in-part entries.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use crate::par;
 use crate::partition::{self, Partition};
 use crate::structure::{Sample, Structure, inverse, probes};
 
-/// Number of parts, K * P, by equation 1: the fewest that P processors can share evenly and whose
-/// pieces of x fit `near_bytes`; 16-bit columns hold them, and each has at least a warp of rows.
+/// Number of parts, K * P, by equation 1: the smallest number that P processors can share evenly
+/// such that each part's piece of x fits `near_bytes` and 16-bit columns; each part has at least a
+/// warp of rows.
 fn n_parts(columns: usize, value_bytes: usize, processors: usize, near_bytes: usize) -> usize {
     let fits = (near_bytes / value_bytes).clamp(1, usize::from(u16::MAX) - 1);
     let k = columns.div_ceil(fits * processors).max(1);
-    // Parts differ by one row, so that the longest may not fit; then there is one more of each.
+    // Parts differ by one row, so the longest part may not fit; then K increases by one.
     let k = if columns.div_ceil(k * processors) > fits { k + 1 } else { k };
     (k * processors).min(columns.div_ceil(WARP)).max(columns.div_ceil(fits)).max(1)
 }
@@ -26,7 +27,7 @@ fn n_parts(columns: usize, value_bytes: usize, processors: usize, near_bytes: us
 /// Bytes of x that a part may hold.
 fn near_bytes(params: &Params, target: &Target<'_>) -> u64 {
     match target.device.kind {
-        // A block needs 1 KiB of the processor's memory besides its own.
+        // A block needs 1 KiB of the processor's memory in addition to its own.
         Kind::Gpu => (target.device.shared_bytes / params.int("share") as u64).saturating_sub(1024),
         Kind::Host => target.device.near_bytes,
     }
@@ -39,37 +40,40 @@ fn parts_of(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> 
     n_parts(structure.pattern().ncols(), target.precision.bytes(), processors, near_bytes)
 }
 
-/// How large the layout is.
-pub(super) struct Size {
+/// Size of the layout.
+pub(super) struct EhybSize {
     pub parts: u64,
-    /// Slices of in-part entries.
+    /// Number of slices of in-part entries.
     pub slices: usize,
-    /// Slots of in-part entries, and of others.
+    /// Number of slots of in-part entries; `far` counts those of the other entries.
     pub near: u64,
     pub far: u64,
-    /// In-part entries.
+    /// Number of in-part entries.
     pub inside: u64,
-    /// Rows with others.
+    /// Number of rows with entries outside their part.
     pub far_rows: usize,
-    /// Whether rows are stored out of order, the basis they are in, and whether x is gathered.
+    /// True if rows are stored out of order.
     pub ordered: bool,
+    /// The basis of x and y.
     pub basis: Basis,
+    /// True if a piece of x is gathered through the order.
     pub gathers: bool,
 }
 
-impl Size {
-    /// Of [`Plan::new`]'s; where the structure is for estimates, from a sample of the slices.
+impl EhybSize {
+    /// The size that [`EhybPlan::new`] leads to; where the structure is for estimates, computed
+    /// from a sample of the slices.
     pub fn of(
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Self, Refusal> {
         if !structure.is_whole() && !params.is("part", "metis") {
-            return Ok(Size::of_sample(structure, params, target));
+            return Ok(EhybSize::of_sample(structure, params, target));
         }
-        let plan = Plan::new(structure, params, target)?;
+        let plan = EhybPlan::new(structure, params, target)?;
         let (near, far) = (last(&plan.near_ptr()) as u64, last(&plan.far_ptr()) as u64);
-        Ok(Size {
+        Ok(EhybSize {
             parts: plan.bounds.len() as u64 - 1,
             slices: plan.slices().count(),
             near,
@@ -112,7 +116,7 @@ impl Size {
             let inside: u64 = near.iter().map(|&near| u64::from(near)).sum();
             let step = if ordered {
                 near.sort_unstable_by(|a, b| b.cmp(a));
-                // A slice of all rows holds as many of these.
+                // A slice of all rows contains this many of the sampled rows.
                 (WARP * within.looked_at / within.groups.max(1)).max(1)
             } else {
                 WARP
@@ -131,7 +135,7 @@ impl Size {
         let scaled = |count: u64| (count as f64 / share) as u64;
         let nnz = pattern.nnz() as u64;
         let inside_share = inside as f64 / (inside + outside).max(1) as f64;
-        Size {
+        EhybSize {
             parts: parts as u64,
             slices: all,
             near: scaled(slots),
@@ -145,37 +149,38 @@ impl Size {
     }
 }
 
-/// The most parts that a sample is taken of.
+/// The maximum number of parts in a sample.
 const MOST_PARTS: usize = 32;
 
-/// Slots of these rows in slices of `step`.
+/// Slots of rows with these lengths in slices of `step` rows.
 fn padded(lengths: &[u32], step: usize) -> u64 {
     lengths.chunks(step).map(|rows| (longest(rows) * rows.len()) as u64).sum()
 }
 
-/// Where the entries of a matrix go.
-pub(super) struct Plan {
+/// Placement of the entries of a matrix.
+pub(super) struct EhybPlan {
     /// First stored row of each part, and the end.
     pub bounds: Vec<usize>,
     /// First column of each part's piece of x, and the end.
     pub pieces: Vec<usize>,
     pub basis: Basis,
-    /// Row of the matrix of each stored one; none where they keep their order.
+    /// Row of the matrix that each stored row is; `None` where rows keep their order.
     pub order: Option<Vec<u32>>,
-    /// Stored row of each one of the matrix, where columns are counted in that order.
+    /// Stored row of each row of the matrix, where columns are counted in that order.
     pub new: Option<Vec<u32>>,
-    /// Whether a piece of x is gathered through the order.
+    /// True if a piece of x is gathered through the order.
     pub gathers: bool,
     /// In-part entries of each stored row.
     pub near: Vec<u32>,
-    /// All in-part entries.
+    /// Number of in-part entries of all rows.
     pub inside: u64,
-    /// Stored rows with entries outside their part, most of those first, and their number.
+    /// Stored rows with entries outside their part, in descending order of the number of such
+    /// entries, which `far` holds.
     pub far_rows: Vec<u32>,
     pub far: Vec<u32>,
 }
 
-impl Plan {
+impl EhybPlan {
     pub fn new(
         structure: &Structure<'_>,
         params: &Params,
@@ -199,7 +204,7 @@ impl Plan {
         let sorted = !params.is("part", "none");
         let basis = if sorted && square { target.basis } else { Basis::Original };
 
-        // Parts are numbered by the columns of their pieces: those of METIS in its own order.
+        // The parts hold ranges of columns: for METIS in the order of the partition.
         let place = metis.then(|| inverse(&order));
         let inside = |row: u32, piece: &Range<u32>| -> u32 {
             let columns = pattern.row(row as usize);
@@ -234,7 +239,7 @@ impl Plan {
         let far = far_rows.iter().map(|&i| outside(i)).collect();
         let permuted = basis == Basis::Permuted;
         let new = (permuted || metis).then(|| inverse(&order));
-        Ok(Plan {
+        Ok(EhybPlan {
             pieces,
             basis,
             new,
@@ -248,7 +253,7 @@ impl Plan {
         })
     }
 
-    /// Slices of each part: 32 rows each, the last one fewer.
+    /// Slices of each part: 32 rows each; the last slice of a part may have fewer.
     fn slices(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.bounds.windows(2).flat_map(|part| {
             let end = part[1];
@@ -273,7 +278,7 @@ impl Plan {
     }
 }
 
-/// The place of each of `nrows` stored rows among `rows`; past their end where it is not.
+/// The place of each of `nrows` stored rows among `rows`; `rows.len()` for a row not among them.
 pub(super) fn places(nrows: usize, rows: &[u32]) -> Vec<u32> {
     let mut places = vec![rows.len() as u32; nrows];
     for (at, &i) in rows.iter().enumerate() {
@@ -290,20 +295,21 @@ pub(super) fn last(ptr: &[usize]) -> usize {
     ptr.last().copied().unwrap_or(0)
 }
 
-/// A partition, or why there is none.
+/// A partition, or the reason why there is none.
 type PartitionResult = Result<Arc<Partition>, Refusal>;
 
 probes! {
-    /// A partition by METIS, by parts and rows of a part at most.
+    /// A partition by METIS, by number of parts and maximum number of rows per part.
     MetisPartition(usize, usize) -> PartitionResult;
 }
 
 impl Structure<'_> {
-    /// A partition of the graph of the square pattern by METIS, into `parts` parts of at most
-    /// `most` rows; kept.
+    /// Partitions the graph of the square pattern by METIS into `parts` parts of at most `most`
+    /// rows; cached.
     ///
     /// # Errors
-    /// [`Refusal`] where the graph does not suit METIS, and of an estimate.
+    /// [`Refusal`] where METIS cannot partition the graph, and where the structure is for
+    /// estimates.
     pub fn partition(&self, parts: usize, most: usize) -> PartitionResult {
         self.check_patience()?;
         self.memo().get(MetisPartition(parts, most), || {
@@ -322,7 +328,7 @@ mod tests {
         assert_eq!(n_parts(1_000_000, 8, 80, 96 * 1024), 160);
         assert_eq!(n_parts(900_000, 8, 80, 96 * 1024), 80);
         assert_eq!(n_parts(1_000_000, 4, 80, 96 * 1024), 80);
-        // Few rows: no part of less than a warp; many: 16 bits count the columns of a part.
+        // Few rows: no part smaller than a warp. Many rows: 16 bits count the columns of a part.
         assert_eq!(n_parts(100, 8, 132, 232_448), 4);
         assert_eq!(n_parts(0, 8, 132, 232_448), 1);
         assert!(10_000_000usize.div_ceil(n_parts(10_000_000, 4, 2, 2 << 20)) < 65_535);
@@ -341,7 +347,7 @@ mod tests {
         };
         let plan = |text: &str| {
             let candidate: super::super::Candidate = text.parse().expect("a candidate");
-            Plan::new(&structure, &candidate.params, &target).expect("it suits")
+            EhybPlan::new(&structure, &candidate.params, &target).expect("it applies")
         };
         assert!(plan("ehyb:part=window").inside as f64 > 0.85 * csr.nnz() as f64);
         #[cfg(feature = "metis")]

@@ -7,10 +7,10 @@
 //!     | 2 . . 6 |
 //! ```
 //!
-//! No padding; rows without entries take nothing.
-//! Good for: matrices of mostly empty rows, and on a GPU for row lengths of every size, since each
-//! thread takes as many entries as the next.
-//! Bad for: all others, because 4 bytes of row index are read with every entry.
+//! No padding; rows without entries take no memory.
+//! Good for: matrices of mostly empty rows, and on a GPU for row lengths of every size, since all
+//! threads process the same number of entries.
+//! Bad for: all other matrices, because 4 bytes of row index are read with every entry.
 
 use ellect_kernels::shared;
 use rayon::prelude::*;
@@ -35,7 +35,7 @@ impl Storage for CooFormat {
     const TITLE: &'static str = "coordinates";
     const SOURCE: &'static str = "N. Bell, M. Garland, Efficient Sparse Matrix-Vector \
         Multiplication on CUDA (2008), sections 3.4 and 4.3";
-    const SUITS: &'static str = "mostly empty rows, or lengths of every size; else bad";
+    const SUITS: &'static str = "mostly empty rows, or row lengths of every size; bad for all else";
 
     type Layout<T: Scalar> = CooLayout<T>;
 
@@ -92,7 +92,7 @@ impl Storage for CooFormat {
     }
 }
 
-/// The arrays of a matrix in coordinates, with the rows that threads take.
+/// The arrays of a matrix in coordinates, with the ranges of rows that threads process.
 #[derive(Debug)]
 pub struct CooLayout<T> {
     nrows: usize,
@@ -104,7 +104,7 @@ pub struct CooLayout<T> {
 }
 
 impl<T: Scalar> CooLayout<T> {
-    /// Converts: one pass.
+    /// Converts in one pass.
     pub(super) fn new(csr: CsrRef<'_, T>) -> Self {
         let parts = par::split(csr.row_ptr(), 1, par::GRAIN);
         let mut row_idx = vec![0; csr.nnz()];
@@ -128,7 +128,7 @@ impl<T: Scalar> CooLayout<T> {
         }
     }
 
-    /// Position of the first entry of row `row` or of one after it.
+    /// Position of the first entry in row `row` or in a later row.
     fn first_of(&self, row: usize) -> usize {
         self.row_idx.partition_point(|&r| (r as usize) < row)
     }
@@ -178,7 +178,7 @@ impl<T: Scalar> Layout<T> for CooLayout<T> {
     }
 }
 
-/// Entries that a lane takes.
+/// Entries that a lane processes.
 const PER_LANE: u64 = shared("COO_EACH");
 
 impl<T: Scalar> CooLayout<T> {
@@ -187,7 +187,7 @@ impl<T: Scalar> CooLayout<T> {
         &self.row_idx
     }
 
-    /// The launch that adds the product to a y that is there.
+    /// The launch that adds the product to the existing y.
     pub(super) fn add_on_device(&self) -> OnDevice<'_> {
         let nnz = self.values.len() as u64;
         let mut arrays = Arrays::default();

@@ -1,4 +1,4 @@
-//! Compressed sparse rows, the form that matrices come in and the one every other is judged by.
+//! Compressed sparse rows: the input form of every matrix and the baseline for every other format.
 //!
 //! ```text
 //!     | 4 . 1 . |      row_ptr = 0 2 3 3 5
@@ -7,9 +7,9 @@
 //!     | 2 . . 6 |
 //! ```
 //!
-//! No padding. Row pointers take 4 bytes where they fit, as cuSPARSE holds them.
-//! Good for: every matrix, no conversion but a copy. Bad for: regular ones, where the column
-//! indices are bytes that other formats need not read.
+//! No padding. Row pointers take 4 bytes where they fit, as in cuSPARSE.
+//! Good for: every matrix, with no conversion but a copy. Bad for: regular matrices, where other
+//! formats need not read column indices.
 
 use ellect_kernels::shared;
 
@@ -37,7 +37,7 @@ impl Storage for CsrFormat {
     const TITLE: &'static str = "compressed sparse rows";
     const SOURCE: &'static str = "Y. Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. \
         (2003), section 3.4";
-    const SUITS: &'static str = "every matrix; nothing is converted";
+    const SUITS: &'static str = "every matrix; needs no conversion";
     const ROLE: Role = Role::Baseline;
 
     type Layout<T: Scalar> = CsrLayout<T>;
@@ -60,7 +60,7 @@ impl Storage for CsrFormat {
             x_sectors: structure.x_sectors(Walk::Entries, target.precision),
             x_loaded: structure.x_loaded(Walk::Rows { threads, sort: Sort::None }, target),
             steps: structure.n_iter(WARP, threads, Sort::None),
-            // A GPU's lanes walk whole rows; hosts share them out.
+            // Lanes of a GPU walk whole rows; hosts split the entries evenly.
             waits: if gpu { structure.n_waits(WARP, threads, BATCH) } else { 0 },
             lanes: if gpu { (threads * nrows) as u64 } else { 0 },
             launches: 1,
@@ -88,8 +88,8 @@ impl Storage for CsrFormat {
     }
 }
 
-/// Lanes that share a row on a GPU, found by measurement: short rows of average length are loaded at
-/// once, by [`BATCH`] entries a lane; of long ones neighbouring rows share more of x where each has
+/// Lanes that share a row on a GPU, found by measurement. Short rows of average length are loaded
+/// at once, [`BATCH`] entries per lane; among long rows, neighbours share more of x where each has
 /// few lanes (tests/results/tried.md).
 fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
     match nnz / nrows.max(1) {
@@ -101,7 +101,7 @@ fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
     }
 }
 
-/// The launch of one product of a CSR matrix of these arrays.
+/// The launch of one product of a CSR matrix with these arrays.
 fn product(matrix: Matrix, arrays: [Arg; 3], precision: Precision) -> Launch {
     let wide = if matrix.wide { "wide_" } else { "" };
     let tpr = lanes_a_row(matrix.nrows, matrix.nnz);
@@ -112,7 +112,7 @@ fn product(matrix: Matrix, arrays: [Arg; 3], precision: Precision) -> Launch {
     Launch::over("csr", kernel, (matrix.nrows * tpr) as u64, 256, args)
 }
 
-/// The arrays of a CSR matrix, with the parts that threads take.
+/// The arrays of a CSR matrix, with the ranges of rows that threads process.
 #[derive(Clone, Debug)]
 pub struct CsrLayout<T> {
     ncols: usize,
@@ -202,10 +202,10 @@ impl<T: Scalar> CsrLayout<T> {
     }
 }
 
-/// Entries a row, in the mean, below which they are summed one after the other.
+/// Mean entries per row below which a row is summed in order.
 const SHORT: usize = 8;
 
-/// Sum of `values[k] * x[columns[k]]`, in their order.
+/// Sum of `values[k] * x[columns[k]]`, in the order of `k`.
 #[inline(always)]
 fn short_dot<T: Scalar>(values: &[T], columns: &[u32], x: &[T]) -> T {
     let mut sum = T::ZERO;
@@ -215,7 +215,7 @@ fn short_dot<T: Scalar>(values: &[T], columns: &[u32], x: &[T]) -> T {
     sum
 }
 
-/// Sum of `values[k] * x[columns[k]]`, in four chains that do not wait for each other.
+/// Sum of `values[k] * x[columns[k]]`, in four independent chains.
 #[inline(always)]
 pub(crate) fn dot<T: Scalar>(values: &[T], columns: &[u32], x: &[T]) -> T {
     let mut sums = [T::ZERO; 4];

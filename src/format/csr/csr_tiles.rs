@@ -1,4 +1,4 @@
-//! Tiles: the entries of a matrix in pieces, each for a block of GPU threads.
+//! CSR tiles: pieces of the entries of a matrix, each for one block of GPU threads.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::{Arg, Builder, Launch, Matrix, Stop};
 use crate::csr::Pattern;
 use crate::structure::{Structure, probes};
 
-/// Pieces of nearly the same number of entries: tile `t` has the entries
-/// `entries[t]..entries[t + 1]`, and the rows `rows[t]..rows[t + 1]` begin in it. Its entries
-/// before the first of these rows are the rest of the row before.
+/// Pieces with nearly equal numbers of entries. Tile `t` has the entries
+/// `entries[t]..entries[t + 1]`, and the rows `rows[t]..rows[t + 1]` begin in it. Entries of the
+/// tile before its first such row belong to the row that an earlier tile began.
 #[derive(Debug)]
 pub(crate) struct Tiles {
     pub rows: Vec<u32>,
@@ -18,11 +18,11 @@ pub(crate) struct Tiles {
 }
 
 impl Tiles {
-    /// Tiles of at most `most` entries and rows, cut between rows where none is longer.
+    /// Cuts tiles of at most `most` entries and rows; only rows longer than `most` are split.
     pub fn of(pattern: Pattern<'_>, most: usize) -> Self {
         let (ptr, nrows) = (pattern.row_ptr(), pattern.nrows());
         let mut tiles = Tiles { rows: vec![0], entries: vec![0] };
-        // The next row to begin, and the next entry: one of the row before while that goes on.
+        // The next row to begin, and the next entry, which may belong to the row before.
         let (mut row, mut entry) = (0, 0);
         while row < nrows || entry < pattern.nnz() {
             let reach = (entry + most).min(pattern.nnz());
@@ -43,8 +43,8 @@ impl Tiles {
         tiles
     }
 
-    /// Turns that a block of so many threads takes to go through the rows of a tile, a thread a
-    /// row: the mean over tiles, and the most.
+    /// Turns that a block of `threads` threads takes to process the rows of a tile with one thread
+    /// per row: the mean over tiles, and the maximum.
     pub fn turns(&self, threads: usize) -> (f64, f64) {
         let turns = self.rows.windows(2).map(|rows| (rows[1] - rows[0]).div_ceil(threads as u32));
         let (count, sum, most) = turns.fold((0u32, 0, 0), |(count, sum, most), turns| {
@@ -53,20 +53,21 @@ impl Tiles {
         (sum as f64 / f64::from(count.max(1)), f64::from(most))
     }
 
-    /// Steps that a block of so many threads takes one after the other to sum the rows of its tile:
-    /// the mean over tiles, and the most. Looks at no more than about [`LOOKED_AT`] tiles.
+    /// Consecutive steps that a block of `threads` threads takes to sum the rows of its tile: the
+    /// mean over tiles, and the maximum. Examines at most about [`SAMPLED_TILES`] tiles.
     pub fn steps(&self, pattern: Pattern<'_>, threads: usize) -> (f64, f64) {
         let count = self.rows.len() - 1;
         let (mut sum, mut most, mut looked_at) = (0, 0, 0);
-        for t in (0..count).step_by(count.div_ceil(LOOKED_AT).max(1)) {
+        for t in (0..count).step_by(count.div_ceil(SAMPLED_TILES).max(1)) {
             let steps = self.steps_of(t, pattern.row_ptr(), threads);
             (sum, most, looked_at) = (sum + steps, most.max(steps), looked_at + 1);
         }
         (sum as f64 / f64::from(looked_at.max(1)), most as f64)
     }
 
-    /// As `Items::sum` of kernels/common/tiles.cuh does it: threads take the rows in turns, several lanes
-    /// a row; rows too long for their lanes take the whole warp, one after the other.
+    /// The steps of tile `t`, counted as `Items::sum` of kernels/common/tiles.cuh executes them:
+    /// several lanes per row sum the rows in turns; a whole warp sums each row that is too long for
+    /// its lanes, one after the other.
     fn steps_of(&self, t: usize, row_ptr: &[usize], threads: usize) -> usize {
         let (first, last) = (self.rows[t] as usize, self.rows[t + 1] as usize);
         let (start, end) = (self.entries[t], self.entries[t + 1]);
@@ -74,7 +75,7 @@ impl Tiles {
         let items = last - first + before;
         let shift = lanes_shift(items as u32, threads);
         let (turn, warp) = (threads >> shift, WARP >> shift);
-        // Item `i` ends where its row does; that of a row that goes on, with the tile.
+        // Item `i` ends with its row; the last item, whose row may continue, ends with the tile.
         let end_of = |i: usize| row_ptr[first + i + 1 - before].min(end);
         let (mut from, mut steps) = (start, 0);
         for turns in (0..items).step_by(turn) {
@@ -102,41 +103,42 @@ impl Tiles {
 /// Threads of a warp.
 const WARP: usize = 32;
 
-/// The most lanes that a row has to itself: a warp.
+/// log2 of the maximum number of lanes per row: a warp.
 const MOST_SHIFT: u32 = 5;
 
-/// Entries of a row per lane from which on a whole warp sums the row.
+/// Entries of a row per lane above which a whole warp sums the row.
 const LONG: usize = shared("TILE_LONG") as usize;
 
-/// Steps that it takes besides to pass a row to the whole warp and add up what its lanes found.
+/// Additional steps to pass a row to the whole warp and add up the sums of its lanes.
 const WARP_SUM: usize = 7;
 
-/// Steps that a turn takes besides: the bounds of its rows are read, its sums are written.
+/// Additional steps of a turn: it reads the bounds of its rows and writes its sums.
 const TURN: usize = 2;
 
-/// Tiles whose steps are counted: a GPU has no more at a time, of the smallest.
-const LOOKED_AT: usize = 1024;
+/// Number of tiles whose steps are counted; a GPU runs no more of the smallest tiles at a time.
+const SAMPLED_TILES: usize = 1024;
 
-/// log2 of the lanes that let `count` rows go at once: at most a warp, at least one.
+/// log2 of the number of lanes per row that lets `count` rows run at once: at least one lane, at
+/// most a warp.
 fn lanes_shift(count: u32, threads: usize) -> u32 {
     (0..=MOST_SHIFT).rev().find(|&shift| (count as usize) << shift <= threads).unwrap_or(0)
 }
 
 probes! {
-    /// Tiles of at most so many entries and rows.
+    /// Tiles of at most this many entries and rows.
     AllTiles(usize) -> Arc<Tiles>;
-    /// Mean and most steps of a tile, by entries of a tile and threads of a block.
+    /// Mean and maximum steps of a tile, by entries per tile and threads per block.
     TileSteps(usize, usize) -> (f64, f64);
 }
 
 impl Structure<'_> {
-    /// Tiles of at most `most` entries and rows; kept.
+    /// Tiles of at most `most` entries and rows; cached.
     pub(crate) fn tiles(&self, most: usize) -> Arc<Tiles> {
         self.memo().get(AllTiles(most), || Arc::new(Tiles::of(self.pattern(), most)))
     }
 
-    /// Steps that a block of so many threads takes for one of them, as [`Tiles::steps`] counts them;
-    /// kept.
+    /// Mean and maximum steps of a block of `threads` threads per tile, as [`Tiles::steps`] counts
+    /// them; cached.
     pub(crate) fn tile_steps(&self, most: usize, threads: usize) -> (f64, f64) {
         let steps = || self.tiles(most).steps(self.pattern(), threads);
         self.memo().get(TileSteps(most, threads), steps)
@@ -150,20 +152,22 @@ pub(super) struct FoundTiles {
     /// [`Tiles::entries`], as wide as row pointers.
     pub entries: Arg,
     pub count: u64,
-    /// Whether one begins within a row.
+    /// True if a tile begins within a row.
     pub splits: bool,
 }
 
 impl FoundTiles {
-    /// Finds the tiles of [`Tiles::of`], but that every warp starts one, as arrays of the layout.
+    /// Finds the tiles of [`Tiles::of`], except that every warp starts a new one, as arrays of the
+    /// layout.
     pub fn new(builder: &mut dyn Builder, most: usize) -> Result<Self, Stop> {
         let matrix = builder.matrix();
         let Matrix { nrows, nnz, wide, .. } = matrix;
         let width = if wide { 8 } else { 4 };
         let weight = TILES_A_CHUNK * most as u64;
         let chunks = (nnz as u64 + nrows as u64).div_ceil(weight).max(1);
-        // Placed before it is known how many there are, so that one wait does: a tile that is not its
-        // chunk's last is full of entries or of rows, or does not fit into one with the next.
+        // The arrays are allocated before the number of tiles is known, so that one wait suffices.
+        // The bound holds because a tile that is not the last of its chunk is full of entries or of
+        // rows, or does not fit into one tile together with the next.
         let most_tiles = (3 * (nnz as u64 + nrows as u64)).div_ceil(most as u64) + chunks;
         let rows = builder.array(4 * (most_tiles + 1))?;
         let entries = builder.array(width * (most_tiles + 1))?;
@@ -184,10 +188,10 @@ impl FoundTiles {
     }
 }
 
-/// Tiles that one warp finds: at most, where all are full.
+/// The number of tiles that one warp finds, at most, where all tiles are full.
 const TILES_A_CHUNK: u64 = 16;
 
-/// Chunks of a block, a warp each.
+/// Chunks per block; each is processed by one warp.
 const CHUNKS_A_BLOCK: u64 = shared("TILE_CHUNKS");
 
 #[cfg(test)]
@@ -212,7 +216,7 @@ mod tests {
         let col_idx: Vec<u32> = (0..32).map(|k| k % 8).collect();
         let pattern = Pattern::of(4, 8, &row_ptr, &col_idx);
         assert_eq!(Tiles::of(pattern, 64).steps(pattern, 64), (7.0, 7.0));
-        // 64 rows of a lane each, but the last of 48 entries: a warp takes it in 2 steps.
+        // 64 rows with one lane each; the last has 48 entries, which a warp sums in 2 steps.
         let row_ptr: Vec<usize> = (0..64).chain([111]).collect();
         let col_idx: Vec<u32> = (0..111).map(|k| k % 48).collect();
         let pattern = Pattern::of(64, 48, &row_ptr, &col_idx);

@@ -1,12 +1,12 @@
-//! cuSPARSE, NVIDIA's library: what a GPU program would use without this one.
+//! cuSPARSE, NVIDIA's library: the product that a GPU program would use without ellect.
 //!
-//! It is a candidate like any other, so that a choice is never slower than it was before. The
-//! library is opened when the program runs; where it is missing, so are these candidates.
-//! `csr_alg1` and `csr_alg2` take the CSR arrays, `sell` the arrays of HLL with a hack of 32 rows
-//! (sliced ELLPACK; padding has the column -1). Each is prepared by the library's preprocessing.
+//! It is a candidate like any other, so that a choice is never slower than the library. The library
+//! is loaded at run time; without it, these candidates do not exist. `csr_alg1` and `csr_alg2` read
+//! the CSR arrays; `sell` reads the arrays of HLL with a hack of 32 rows (sliced ELLPACK; padding
+//! has the column -1). The library's preprocessing prepares each of them.
 //!
-//! Good for: CSR as it is, at about 0.62 to 0.7 of what its bytes allow on most matrices. Bad for:
-//! structure that shorter formats use.
+//! Good for: CSR as it is, at about 0.62 to 0.7 of the speed that its bytes allow on most matrices.
+//! Bad for: matrices whose structure shorter formats can use.
 
 use super::csr::CsrFormat;
 use super::hll::HllFormat;
@@ -26,7 +26,7 @@ impl Storage for CusparseFormat {
     const NAME: &'static str = "cusparse";
     const TITLE: &'static str = "cuSPARSE";
     const SOURCE: &'static str = "NVIDIA, cuSPARSE library, cusparseSpMV (CUDA 13, 2025)";
-    const SUITS: &'static str = "what a program has without a choice; nothing is converted for CSR";
+    const SUITS: &'static str = "GPU programs as they are; the CSR algorithms need no conversion";
     const ROLE: Role = Role::Vendor;
     const PARAMS: &'static [Param] = &[Param {
         name: "alg",
@@ -50,7 +50,7 @@ impl Storage for CusparseFormat {
             fits("slots", work.entries)?;
             work
         } else {
-            // Long rows are shared out.
+            // Long rows are split among lanes.
             Work {
                 lanes: 0,
                 x_loaded: structure.x_loaded(Walk::Entries, target),
@@ -98,23 +98,23 @@ impl Storage for CusparseFormat {
     }
 }
 
-/// Refuses matrices that the library is not asked to multiply.
+/// Refuses matrices on which ellect does not call the library.
 fn check_shape(nrows: usize, ncols: usize, nnz: usize) -> Result<(), Refusal> {
     if nnz == 0 {
-        return Err(Refusal::new("cuSPARSE is not asked to multiply a matrix of no entries"));
+        return Err(Refusal::new("cuSPARSE is not used for a matrix without entries"));
     }
     fits("rows", nrows as u64)?;
     fits("columns", ncols as u64)?;
     fits("entries", nnz as u64)
 }
 
-/// Refuses what 32-bit indices with a sign cannot count.
+/// Refuses counts that signed 32-bit indices cannot hold.
 fn fits(what: &str, n: u64) -> Result<(), Refusal> {
     if i32::try_from(n).is_ok() {
         return Ok(());
     }
     Err(Refusal::new(format!(
-        "{n} {what} need 64-bit indices, cuSPARSE is used with 32-bit ones: at most {}",
+        "{n} {what} need 64-bit indices; cuSPARSE is used with 32-bit indices, at most {}",
         i32::MAX
     )))
 }
@@ -132,7 +132,7 @@ fn sell() -> Params {
     Params::defaults(&HllFormat)
 }
 
-/// The arrays that cuSPARSE is given.
+/// The arrays that cuSPARSE reads.
 pub struct CusparseLayout<T> {
     /// Rows, columns and entries.
     shape: [usize; 3],

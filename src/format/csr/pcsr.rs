@@ -1,4 +1,5 @@
-//! PCSR: the CSR arrays read evenly, entry by entry, and summed by row in a second step.
+//! PCSR: products of the CSR entries formed evenly, entry by entry, and summed by row in a second
+//! step.
 //!
 //! ```text
 //!     | 4 . 1 . |      row_ptr = 0 2 3 3 5     values  = 4 1 | 5 | | 2 6
@@ -10,10 +11,11 @@
 //! Kernel 1 forms `v[k] = values[k] * x[col_idx[k]]`, kernel 2 sums `v` row by row. With
 //! `kernel=two` the middle array `v` goes through memory, as in the paper; with `kernel=fused` a
 //! tile of it stays in the shared memory of one block of threads. A tile holds at most `tile`
-//! entries and as many rows; it is cut between rows where none is longer than that, so that only
-//! longer rows are summed in pieces, which are added up at the end.
-//! No padding, no conversion but the bounds of the tiles. Good for: row lengths of every size and
-//! few products. Bad for: regular rows, where column indices and row pointers need not be read.
+//! entries and at most as many rows. Tiles are cut between rows, except that rows longer than
+//! `tile` are summed in pieces, which are added up at the end.
+//! No padding, and no conversion except for the bounds of the tiles. Good for: row lengths of every
+//! size and few products. Bad for: regular rows, where other formats need not read column indices
+//! and row pointers.
 
 use std::ops::Range;
 
@@ -53,7 +55,7 @@ impl Storage for PcsrFormat {
         },
         Param {
             name: "tile",
-            doc: "the most entries that a block of threads takes at a time",
+            doc: "maximum number of entries that a block of threads processes at a time",
             values: &[Value::Int(1024), Value::Int(2048)],
             gpu: &[Value::Int(1024), Value::Int(2048)],
             host: &[Value::Int(2048)],
@@ -141,8 +143,8 @@ impl Storage for PcsrFormat {
     }
 }
 
-/// One tile for each part that a thread takes: as many entries and rows in each, cut within
-/// rows where it must be.
+/// One tile per part that a thread processes, with equal numbers of entries and rows in each; cuts
+/// fall within rows where necessary.
 fn cut(pattern: Pattern<'_>) -> Tiles {
     let (ptr, nrows) = (pattern.row_ptr(), pattern.nrows());
     let weight = pattern.nnz() + nrows;
@@ -160,13 +162,13 @@ fn cut(pattern: Pattern<'_>) -> Tiles {
     tiles
 }
 
-/// The arrays of a CSR matrix, with the tiles that blocks of threads take.
+/// The arrays of a CSR matrix, with the tiles that blocks of threads process.
 #[derive(Debug)]
 pub struct PcsrLayout<T> {
     ncols: usize,
-    /// Whether the middle array goes through memory.
+    /// True if the middle array goes through memory.
     two: bool,
-    /// The most entries of a tile.
+    /// The maximum number of entries of a tile.
     tile: usize,
     row_ptr: Offsets,
     col_idx: Vec<u32>,
@@ -181,31 +183,32 @@ pub struct PcsrLayout<T> {
 }
 
 impl<T: Scalar> PcsrLayout<T> {
-    /// Whether a tile begins within a row.
+    /// True if a tile begins within a row.
     fn splits_rows(&self) -> bool {
         let begin = self.tile_rows.iter().zip(self.tile_ptr.to_vec());
         begin.into_iter().any(|(&row, entry)| entry < self.row_ptr.get(row as usize))
     }
 
-    /// y from `sum`, which sums the products of a range of entries.
+    /// Computes y; `sum` sums the products of a range of entries.
     fn sum_rows(&self, sum: impl Fn(Range<usize>) -> T + Sync, (alpha, beta): (T, T), y: &mut [T]) {
         let ptr = |row: usize| self.row_ptr.get(row);
         let entries = &self.parts.entries;
         let rows: Vec<usize> = self.parts.rows.iter().map(|&row| row as usize).collect();
         let parts = rows.len() - 1;
         self.heads.with(parts, |heads| {
-            // The rest of the row before, of parts that begin within a row.
+            // Sums of the entries at the start of each part that continue the row of an earlier
+            // part.
             let each: Vec<usize> = (0..=parts).collect();
             par::over_parts(&each, heads, &|part, head| {
                 let part = part.start;
                 let rest = entries[part]..ptr(rows[part]).min(entries[part + 1]);
                 head[0] = if rest.is_empty() { T::ZERO } else { sum(rest) };
             });
-            // A part without a row of its own is all rest.
+            // A part in which no row begins only continues an earlier row.
             let mut bounds = rows.clone();
             bounds.dedup();
             par::over_parts(&bounds, y, &|part, y| {
-                // The last of the parts that begin with this row has them.
+                // The last of the parts that begin with this row holds its entries.
                 let p = rows.partition_point(|&row| row <= part.start) - 1;
                 let end = entries[p + 1];
                 let mut start = ptr(part.start);
@@ -269,7 +272,7 @@ impl<T: Scalar> Layout<T> for PcsrLayout<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        // Row pointers and bounds of tiles end at the same entry: they are of one width.
+        // Row pointers and bounds of tiles end at the same entry, so both have the same width.
         let plan = GpuTiles {
             two: self.two,
             tile: self.tile,
@@ -343,5 +346,5 @@ impl GpuTiles {
     }
 }
 
-/// Entries that a GPU thread takes of a tile.
+/// Entries of a tile that a GPU thread processes.
 const ENTRIES_A_THREAD: usize = shared("PCSR_EACH") as usize;

@@ -1,4 +1,4 @@
-//! DIA: every diagonal with an entry stored whole, and its offset; no column indices.
+//! DIA: every diagonal with an entry is stored whole, with its offset; no column indices.
 //!
 //! ```text
 //!     | 4 . 1 . |      offsets = -3  0  2
@@ -8,12 +8,13 @@
 //!                                 2  6  *     row 3
 //! ```
 //!
-//! Stored diagonal by diagonal, `nrows` places each, one more where that is odd: two rows of a
-//! diagonal are one load on a GPU. Fill (`*`) has the value -0.0 and is never
-//! multiplied into a result. Good for: stencils on regular grids with fixed neighbours. Bad for:
-//! everything else; refused where there are more than three places for each entry.
+//! Values are stored diagonal by diagonal, with `nrows` places each, or one more where `nrows` is
+//! odd: a GPU loads two rows of a diagonal at once. Fill (`*`) has the value -0.0 and is never
+//! multiplied into a result.
+//! Good for: stencils on regular grids with fixed neighbours. Bad for: everything else; refused
+//! where there are more than three places per entry.
 
-use super::diagonals::{self, Diagonals};
+use super::diagonals::{self, DiagonalLayout};
 use super::{Params, Refusal, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -31,7 +32,7 @@ impl Storage for DiaFormat {
         on CUDA (2008), section 3.1";
     const SUITS: &'static str = "stencils with few, nearly full diagonals; bad for all else";
 
-    type Layout<T: Scalar> = Diagonals<T>;
+    type Layout<T: Scalar> = DiagonalLayout<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -46,12 +47,12 @@ impl Storage for DiaFormat {
         structure: &Structure<'_>,
         _params: &Params,
         _target: &Target<'_>,
-    ) -> Result<Diagonals<T>, Refusal> {
-        Diagonals::new(csr, structure, rows(structure))
+    ) -> Result<DiagonalLayout<T>, Refusal> {
+        DiagonalLayout::new(csr, structure, rows(structure))
     }
 }
 
-/// Rows of the one hack.
+/// Rows of the single hack.
 fn rows(structure: &Structure<'_>) -> usize {
     structure.pattern().nrows().max(1).next_multiple_of(2)
 }

@@ -16,16 +16,16 @@ use crate::par;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 
-/// The diagonals of each hack of rows; every one has a place for each row of the hack.
+/// The diagonals of each hack of rows; every diagonal has a place for each row of the hack.
 #[derive(Debug)]
-pub struct Diagonals<T> {
+pub struct DiagonalLayout<T> {
     nrows: usize,
     ncols: usize,
     /// Rows of a hack: an even number.
     hack: usize,
     /// First diagonal of each hack, and the end (hackOffsets).
     hack_ptr: Offsets,
-    /// Offset `j - i` of each diagonal, rising within a hack.
+    /// Offset `j - i` of each diagonal, in ascending order within a hack.
     offsets: Vec<i32>,
     /// Diagonal `d` of the layout has row `r` of its hack at slot `d * hack + r`.
     values: Vec<T>,
@@ -35,7 +35,7 @@ pub struct Diagonals<T> {
 /// The work of diagonals in hacks of `hack` rows.
 ///
 /// # Errors
-/// [`Refusal`] where fill is out of proportion, or offsets do not fit.
+/// [`Refusal`] where there is too much fill, or 32-bit offsets do not suffice.
 pub(super) fn work(
     structure: &Structure<'_>,
     target: &Target<'_>,
@@ -46,11 +46,11 @@ pub(super) fn work(
     let largest = nrows.max(pattern.ncols());
     if i32::try_from(largest).is_err() {
         return Err(Refusal::new(format!(
-            "a matrix of {largest} rows or columns has offsets past {}, the most that 32 bits hold",
+            "a matrix with {largest} rows or columns has offsets above {}, the limit of 32 bits",
             i32::MAX
         )));
     }
-    // The slots of hacks within a hack are never more: where they are too many, so are its own.
+    // Smaller hacks never need more slots: where theirs are too many, so are those of `hack`.
     for hack in [WARP.min(hack), hack] {
         let diagonals = structure.n_diagonals(hack);
         fill_marker::check("its diagonals", diagonals as u128 * hack as u128, nnz)?;
@@ -60,7 +60,7 @@ pub(super) fn work(
     let w = target.precision.bytes() as u64;
     let pointers = (nrows.div_ceil(hack) + 1) * Offsets::width(diagonals as usize);
     let bytes = pointers as u64 + 4 * diagonals + w * slots;
-    // A warp asks for 32 neighbours, from anywhere in a sector.
+    // A warp reads 32 neighbouring elements that may start anywhere in a sector.
     let sectors_a_step = w as f64 + 1.0 - w as f64 / 32.0;
     let steps = diagonals * hack.div_ceil(WARP) as u64;
     Ok(Work {
@@ -76,11 +76,12 @@ pub(super) fn work(
     })
 }
 
-impl<T: Scalar> Diagonals<T> {
-    /// Converts: one pass to find the diagonals, one to place the entries, in parallel over hacks.
+impl<T: Scalar> DiagonalLayout<T> {
+    /// Converts with one pass to find the diagonals and one to place the entries, in parallel over
+    /// hacks.
     ///
     /// # Errors
-    /// [`Refusal`] where fill is out of proportion.
+    /// [`Refusal`] where there is too much fill.
     pub(super) fn new(
         csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
@@ -97,7 +98,7 @@ impl<T: Scalar> Diagonals<T> {
         let parts = par::split(csr.row_ptr(), hack.min(BLOCK), par::GRAIN);
         let hack_ptr = Offsets::new(&hack_ptr);
         let (nrows, ncols) = (csr.nrows(), csr.ncols());
-        let mut layout = Diagonals { nrows, ncols, hack, hack_ptr, offsets, values, parts };
+        let mut layout = DiagonalLayout { nrows, ncols, hack, hack_ptr, offsets, values, parts };
         layout.over_hacks(|rows, offsets, values| {
             values.fill(fill_marker::fill());
             for (r, row) in rows.enumerate() {
@@ -169,7 +170,7 @@ impl<T: Scalar> Diagonals<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for Diagonals<T> {
+impl<T: Scalar> Layout<T> for DiagonalLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         par::over_parts(&self.parts, y, &|part, y| {
             let mut buffer = [T::ZERO; BLOCK];
@@ -180,7 +181,7 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
                 let sums = &mut buffer[..rows.len()];
                 sums.fill(T::ZERO);
                 self.add(rows.clone(), x, sums, |value, x| value * x);
-                // Fill adds nothing to a sum, but makes it NaN where x is not finite.
+                // Fill adds nothing to a sum, except that it yields NaN where x is not finite.
                 if sums.iter().any(|sum| sum.is_nan()) {
                     sums.fill(T::ZERO);
                     self.add(rows.clone(), x, sums, fill_marker::product);
@@ -219,7 +220,7 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
             .expect("a layout is made from a valid matrix")
     }
 
-    /// Two rows a thread.
+    /// One thread processes two rows.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let starts = arrays.add_offsets(&self.hack_ptr);
@@ -231,7 +232,7 @@ impl<T: Scalar> Layout<T> for Diagonals<T> {
     }
 }
 
-/// The launch of one product; `shape` is rows, columns and rows of a hack.
+/// The launch of one product; `shape` holds rows, columns and rows per hack.
 fn product(
     shape: [usize; 3],
     starts: [Arg; 2],
@@ -248,7 +249,7 @@ fn product(
     Launch::over("diagonals", kernel, nrows.div_ceil(2) as u64, 256, args)
 }
 
-/// The most rows of a small hack.
+/// The maximum number of rows of a small hack.
 const SMALL: usize = shared("SMALL_HACK") as usize;
 
 /// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`].
@@ -263,11 +264,11 @@ pub(super) fn build(
         return Err(Stop::OnHost);
     }
     let hacks = nrows.div_ceil(hack);
-    // A hack alone that has more is reason enough to refuse.
+    // A single hack with more diagonals exceeds the limit for the whole matrix.
     let most = (allowed_slots(nnz as u64) / hack as u64).min(u64::from(u32::MAX - 1));
     let counts = builder.temporary(4 * (hacks as u64 + 1))?;
     let depth = convert::depth(nnz, nrows);
-    // Of most hacks, all.
+    // Diagonals kept per hack between counting and writing; for most hacks these are all.
     let keep = 8 * depth;
     let kept = builder.temporary(4 * (hacks * keep) as u64)?;
     let find = |starts: [Arg; 2], offsets: Arg| {

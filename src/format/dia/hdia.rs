@@ -7,12 +7,13 @@
 //!     | 2 . . 6 |      values  =  4 5 | 1 *   |  * 2 | * 6
 //! ```
 //!
-//! Within a hack, diagonal by diagonal, `hackSize` places each. Fill (`*`) has the value -0.0 and
-//! is never multiplied into a result. Good for: stencils and banded matrices, also where
-//! diagonals begin, end or shift from place to place. Bad for: unstructured meshes and graphs;
-//! refused where there are more than three places for each entry.
+//! Values are stored hack by hack and, within a hack, diagonal by diagonal, with `hackSize` places
+//! each. Fill (`*`) has the value -0.0 and is never multiplied into a result.
+//! Good for: stencils and banded matrices, also where diagonals begin, end or shift along the rows.
+//! Bad for: unstructured meshes and graphs; refused where there are more than three places per
+//! entry.
 
-use super::diagonals::{self, Diagonals};
+use super::diagonals::{self, DiagonalLayout};
 use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -30,7 +31,7 @@ impl Storage for HdiaFormat {
     const SUITS: &'static str = "stencils and banded matrices; bad for unstructured ones";
     const PARAMS: &'static [Param] = &[Param {
         name: "hack",
-        doc: "rows of a hack (hackSize)",
+        doc: "number of rows of a hack (hackSize)",
         values: &[
             Value::Int(256),
             Value::Int(32),
@@ -43,7 +44,7 @@ impl Storage for HdiaFormat {
         host: &[Value::Int(32), Value::Int(256)],
     }];
 
-    type Layout<T: Scalar> = Diagonals<T>;
+    type Layout<T: Scalar> = DiagonalLayout<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -58,8 +59,8 @@ impl Storage for HdiaFormat {
         structure: &Structure<'_>,
         params: &Params,
         _target: &Target<'_>,
-    ) -> Result<Diagonals<T>, Refusal> {
-        Diagonals::new(csr, structure, params.int("hack"))
+    ) -> Result<DiagonalLayout<T>, Refusal> {
+        DiagonalLayout::new(csr, structure, params.int("hack"))
     }
 
     fn build(

@@ -1,12 +1,12 @@
 //! Layouts stored column by column over all rows: ell, ellr, ellg, pellr, jad and pjds.
 //!
 //! Entry `k` of stored row `i` is at slot `starts[k] + i`. The formats differ in the order of the
-//! rows, in where the columns start, and in what they keep of the row lengths.
+//! rows, in the starts of the columns, and in the row lengths that they store.
 
 use rayon::prelude::*;
 
 use super::gpu::launch::{Arrays, NULL};
-use super::row_order::{Column, Rows, WARP, add_column, full_columns};
+use super::row_order::{Column, StoredRows, WARP, add_column, full_columns};
 use super::{
     Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Stop, Target, bytes_of, gpu::convert,
 };
@@ -15,38 +15,38 @@ use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::{Sort, Structure};
 
-/// Where the columns of slots start.
+/// Starts of the columns, in slots.
 #[derive(Debug)]
-pub(super) enum Starts {
+pub(super) enum ColumnStarts {
     /// All columns have this many rows.
     Pitch(usize),
-    /// One offset a column, and the end.
+    /// One offset per column, and the end.
     List(Offsets),
 }
 
-impl Starts {
+impl ColumnStarts {
     fn get(&self, k: usize) -> usize {
         match self {
-            Starts::Pitch(rows) => k * rows,
-            Starts::List(offsets) => offsets.get(k),
+            ColumnStarts::Pitch(rows) => k * rows,
+            ColumnStarts::List(offsets) => offsets.get(k),
         }
     }
 
     fn bytes(&self) -> u64 {
         match self {
-            Starts::Pitch(_) => 0,
-            Starts::List(offsets) => offsets.bytes(),
+            ColumnStarts::Pitch(_) => 0,
+            ColumnStarts::List(offsets) => offsets.bytes(),
         }
     }
 
-    /// Rows of column `k`.
+    /// Number of rows of column `k`.
     fn rows(&self, k: usize) -> usize {
         self.get(k + 1) - self.get(k)
     }
 }
 
-/// Starts of the columns where rows are sorted, longest first, and each column is as long as the
-/// number of rows that reach it, rounded up to `br`.
+/// Starts of the columns where rows are sorted by descending length and each column is as long as
+/// the number of rows that reach it, rounded up to a multiple of `br`.
 pub(super) fn jagged_starts(structure: &Structure<'_>, br: usize) -> Vec<usize> {
     let mut rows = vec![0usize; structure.max_length()];
     for &length in structure.lengths() {
@@ -62,37 +62,37 @@ pub(super) fn jagged_starts(structure: &Structure<'_>, br: usize) -> Vec<usize> 
     offsets(rows)
 }
 
-/// The lengths that a layout keeps: none, one a row, or one a warp (its longest).
+/// The row lengths that a layout stores: none, one per row, or one per warp (its longest).
 #[derive(Debug)]
-pub(super) struct Lengths {
+pub(super) struct StoredLengths {
     rows_each: usize,
     list: Vec<u32>,
 }
 
-impl Lengths {
-    /// No lengths: the padding column alone ends a row.
+impl StoredLengths {
+    /// Stores no lengths: the padding column alone ends a row.
     pub fn none() -> Self {
-        Lengths { rows_each: 1, list: Vec::new() }
+        StoredLengths { rows_each: 1, list: Vec::new() }
     }
 
-    /// One for every stored row.
+    /// Stores the length of every stored row.
     pub fn of_rows(structure: &Structure<'_>, sort: Sort) -> Self {
         let lengths = structure.lengths();
         let list = match sort {
             Sort::None => lengths.to_vec(),
             _ => structure.order(sort).iter().map(|&row| lengths[row as usize]).collect(),
         };
-        Lengths { rows_each: 1, list }
+        StoredLengths { rows_each: 1, list }
     }
 
-    /// The longest of every warp of stored rows.
+    /// Stores the longest length of every warp of stored rows.
     pub fn of_warps(structure: &Structure<'_>, sort: Sort) -> Self {
         let offsets = structure.slice_offsets(WARP, sort);
         let list = offsets.windows(2).map(|w| ((w[1] - w[0]) / WARP as u64) as u32).collect();
-        Lengths { rows_each: WARP, list }
+        StoredLengths { rows_each: WARP, list }
     }
 
-    /// Whether stored row `i` is known to have no entry `k`.
+    /// True if the stored lengths show that row `i` has no entry `k`.
     fn ends_before(&self, i: usize, k: usize) -> bool {
         self.list.get(i / self.rows_each).is_some_and(|&length| length as usize <= k)
     }
@@ -100,33 +100,33 @@ impl Lengths {
 
 /// The arrays of a layout stored column by column.
 #[derive(Debug)]
-pub struct Columns<T> {
-    rows: Rows,
+pub struct ColumnMajor<T> {
+    rows: StoredRows,
     /// GPU threads that share a row.
     threads: usize,
     width: usize,
-    starts: Starts,
-    lengths: Lengths,
+    starts: ColumnStarts,
+    lengths: StoredLengths,
     col_idx: Vec<u32>,
     values: Vec<T>,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar> Columns<T> {
-    /// Converts: one pass over columns and one over values, in parallel over parts of the rows.
+impl<T: Scalar> ColumnMajor<T> {
+    /// Converts with one pass over columns and one over values, in parallel over parts of the rows.
     pub(super) fn new(
         csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         target: &Target<'_>,
         sort: Sort,
-        starts: Starts,
-        lengths: Lengths,
+        starts: ColumnStarts,
+        lengths: StoredLengths,
     ) -> Self {
-        let rows = Rows::new(structure, sort, WARP, target);
+        let rows = StoredRows::new(structure, sort, WARP, target);
         let width = structure.max_length();
         let slots = starts.get(width);
         let (mut col_idx, mut values) = (vec![0u32; slots], vec![T::ZERO; slots]);
-        let place = Place { rows: &rows, width, starts: &starts, row_ptr: csr.row_ptr() };
+        let place = SlotMap { rows: &rows, width, starts: &starts, row_ptr: csr.row_ptr() };
         match rows.relabelled() {
             Some(new) => {
                 place.fill(csr.col_idx(), &mut col_idx, u32::PADDING, |old| new[old as usize]);
@@ -135,12 +135,12 @@ impl<T: Scalar> Columns<T> {
         }
         place.fill(csr.values(), &mut values, T::ZERO, |value| value);
         let scratch = Scratch::default();
-        Columns { rows, threads: 1, width, starts, lengths, col_idx, values, scratch }
+        ColumnMajor { rows, threads: 1, width, starts, lengths, col_idx, values, scratch }
     }
 
-    /// The same layout, for so many GPU threads a row.
+    /// Sets the number of GPU threads per row.
     pub(super) fn with_threads(self, threads: usize) -> Self {
-        Columns { threads, ..self }
+        ColumnMajor { threads, ..self }
     }
 
     /// Entries of each stored row.
@@ -156,7 +156,7 @@ impl<T: Scalar> Columns<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for Columns<T> {
+impl<T: Scalar> Layout<T> for ColumnMajor<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
             let mut active = sums.len();
@@ -187,7 +187,7 @@ impl<T: Scalar> Layout<T> for Columns<T> {
     fn set_values(&mut self, values: &[T]) {
         let row_ptr = self.rows.row_ptr(&self.counts());
         let (rows, starts) = (&self.rows, &self.starts);
-        let place = Place { rows, width: self.width, starts, row_ptr: &row_ptr };
+        let place = SlotMap { rows, width: self.width, starts, row_ptr: &row_ptr };
         place.fill(values, &mut self.values, T::ZERO, |value| value);
     }
 
@@ -208,12 +208,12 @@ impl<T: Scalar> Layout<T> for Columns<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let (pitch, [narrow, wide]) = match &self.starts {
-            Starts::Pitch(rows) => (*rows, [NULL, NULL]),
-            Starts::List(offsets) => (0, arrays.add_offsets(offsets)),
+            ColumnStarts::Pitch(rows) => (*rows, [NULL, NULL]),
+            ColumnStarts::List(offsets) => (0, arrays.add_offsets(offsets)),
         };
         let lengths = Some(&self.lengths.list[..]).filter(|list| !list.is_empty());
         let values = arrays.add(&self.values);
-        let product = Product {
+        let product = ColumnsProduct {
             width: self.width,
             pitch,
             starts: [narrow, wide],
@@ -228,8 +228,8 @@ impl<T: Scalar> Layout<T> for Columns<T> {
     }
 }
 
-/// What a product of columns over all rows reads on a GPU.
-struct Product {
+/// Kernel arguments of a product on a GPU with columns that span all rows.
+struct ColumnsProduct {
     width: usize,
     pitch: usize,
     starts: [Arg; 2],
@@ -240,7 +240,7 @@ struct Product {
     values: Arg,
 }
 
-impl Product {
+impl ColumnsProduct {
     fn launch(self, nrows: usize, threads: usize, precision: Precision) -> Launch {
         let mut args =
             vec![Arg::U32(nrows as u32), Arg::U32(self.width as u32), Arg::U64(self.pitch as u64)];
@@ -253,17 +253,17 @@ impl Product {
     }
 }
 
-/// How columns of slots are laid out by a GPU.
-pub(super) enum Plan {
-    /// Every row of a column, in columns of a multiple of so many rows.
+/// Shape of the columns of slots that a GPU fills.
+pub(super) enum ColumnPlan {
+    /// Every column has all rows, rounded up to a multiple of this number.
     Full(usize),
-    /// Columns as long as the rows that reach them, to a multiple of so many.
+    /// Columns have as many rows as reach them, rounded up to a multiple of this number.
     Jagged(usize),
 }
 
-/// Which lengths are kept.
+/// Choice of the row lengths that a layout stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum KeptLengths {
     Nothing,
     Rows,
     Warps,
@@ -274,29 +274,29 @@ pub(super) fn build(
     builder: &mut dyn Builder,
     target: &Target<'_>,
     sort: Sort,
-    plan: Plan,
-    kept: Kept,
+    plan: ColumnPlan,
+    kept: KeptLengths,
     threads: usize,
 ) -> Result<Built, Stop> {
     let matrix = builder.matrix();
-    let rows = convert::Rows::new(builder, sort, target)?;
+    let rows = convert::GpuRows::new(builder, sort, target)?;
     let width = builder.read(rows.longest)? as usize;
     let (lengths, rows_each) = match kept {
-        Kept::Nothing => (NULL, 1),
-        Kept::Rows => (rows.sorted_lengths(builder)?, 1),
-        Kept::Warps => (rows.warp_lengths(builder)?, WARP),
+        KeptLengths::Nothing => (NULL, 1),
+        KeptLengths::Rows => (rows.sorted_lengths(builder)?, 1),
+        KeptLengths::Warps => (rows.warp_lengths(builder)?, WARP),
     };
     let (pitch, starts, total, stored) = match plan {
-        Plan::Full(multiple) => {
+        ColumnPlan::Full(multiple) => {
             let pitch = matrix.nrows.next_multiple_of(multiple);
             let total = full_columns(matrix.nnz, pitch, width)?;
             (pitch, [NULL, NULL], total, pitch)
         }
-        Plan::Jagged(br) => {
+        ColumnPlan::Jagged(br) => {
             let counts = builder.temporary(4 * (width as u64 + 1))?;
             let sorted = match kept {
-                Kept::Rows => lengths,
-                Kept::Nothing | Kept::Warps => rows.sorted_lengths(builder)?,
+                KeptLengths::Rows => lengths,
+                KeptLengths::Nothing | KeptLengths::Warps => rows.sorted_lengths(builder)?,
             };
             let args = vec![Arg::U32(matrix.nrows as u32), Arg::U32(br as u32), sorted, counts];
             builder.launch(&convert::step("jagged_counts".to_string(), matrix.nrows, args))?;
@@ -308,7 +308,7 @@ pub(super) fn build(
     target.check_bytes(total * (4 + value_bytes))?;
     let columns = builder.array(4 * total)?;
     let values = builder.array(total * value_bytes)?;
-    let slots = convert::Slots {
+    let slots = convert::SlotFill {
         slice: 0,
         run: 1,
         stored,
@@ -321,22 +321,24 @@ pub(super) fn build(
     };
     let update = slots.fill(builder, &rows, target)?;
     let scatter = rows.scatter;
-    let product = Product { width, pitch, starts, lengths, rows_each, scatter, columns, values };
+    let product =
+        ColumnsProduct { width, pitch, starts, lengths, rows_each, scatter, columns, values };
     let launch = product.launch(matrix.nrows, threads, target.precision);
     let order = rows.basis_order();
     Ok(Built { launches: vec![launch], update, order, ..Built::default() })
 }
 
-/// Where the entries of a CSR matrix go.
-struct Place<'a> {
-    rows: &'a Rows,
+/// Maps the entries of a CSR matrix to their slots.
+struct SlotMap<'a> {
+    rows: &'a StoredRows,
     width: usize,
-    starts: &'a Starts,
+    starts: &'a ColumnStarts,
     row_ptr: &'a [usize],
 }
 
-impl Place<'_> {
-    /// Puts `map(entry)` of every entry of `source` in its slot, and `padding` in all others.
+impl SlotMap<'_> {
+    /// Writes `map(entry)` of every entry of `source` to its slot, and `padding` to all other
+    /// slots.
     fn fill<S: Copy + Sync, E: Copy + Send + Sync>(
         &self,
         source: &[S],
@@ -345,7 +347,7 @@ impl Place<'_> {
         map: impl Fn(S) -> E + Sync,
     ) {
         let mut bounds = self.rows.parts().to_vec();
-        // The last part takes the padding below the last row, too.
+        // The last part also fills the padding below the last row.
         if let (Some(last), true) = (bounds.last_mut(), self.width > 0) {
             *last = self.starts.rows(0).max(*last);
         }
@@ -370,7 +372,8 @@ impl Place<'_> {
         });
     }
 
-    /// Cuts every column at the bounds of the parts: for each part, its piece of each column.
+    /// Cuts every column at the bounds of the parts; returns, for each part, its piece of each
+    /// column.
     fn cut<'s, E>(&self, mut slots: &'s mut [E], bounds: &[usize]) -> Vec<Vec<&'s mut [E]>> {
         let mut pieces: Vec<Vec<&mut [E]>> = bounds.windows(2).map(|_| Vec::new()).collect();
         for k in 0..self.width {

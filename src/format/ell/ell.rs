@@ -7,13 +7,15 @@
 //!     | 2 . . 6 |
 //! ```
 //!
-//! Padding (`-`): column `u32::MAX` and value 0. The format keeps no row lengths, so this column is
-//! what ends a row; it is never multiplied.
+//! Padding (`-`): column `u32::MAX` and value 0. The format stores no row lengths, so this column
+//! ends a row; padding is never multiplied.
 //! Good for: rows of nearly the same length. Bad for: a few long rows, each of which lengthens all
-//! others; refused where there are more than three slots for each entry.
+//! others; refused where there are more than three slots per entry.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
-use super::row_order::{self, Arrays, WARP};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
+};
+use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -29,9 +31,9 @@ impl Storage for EllFormat {
     const SOURCE: &'static str = "D. Kincaid, T. Oppe, D. Young, ITPACKV 2D User's Guide (1989); \
         N. Bell, M. Garland, Efficient Sparse Matrix-Vector Multiplication on CUDA (2008), \
         section 3.2";
-    const SUITS: &'static str = "rows of nearly the same length; bad where few rows are long";
+    const SUITS: &'static str = "rows of nearly the same length; bad where a few rows are long";
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -41,7 +43,7 @@ impl Storage for EllFormat {
         let (nrows, width) = (structure.pattern().nrows(), structure.max_length());
         let slots = row_order::full_columns(structure.pattern().nnz(), nrows, width)?;
         let bytes = slots * (4 + target.precision.bytes() as u64);
-        let arrays = Arrays {
+        let arrays = ArrayCosts {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: slots,
@@ -55,9 +57,9 @@ impl Storage for EllFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
-        let starts = Starts::Pitch(csr.nrows());
-        Ok(Columns::new(csr, structure, target, Sort::None, starts, Lengths::none()))
+    ) -> Result<ColumnMajor<T>, Refusal> {
+        let starts = ColumnStarts::Pitch(csr.nrows());
+        Ok(ColumnMajor::new(csr, structure, target, Sort::None, starts, StoredLengths::none()))
     }
 
     fn build(
@@ -65,6 +67,13 @@ impl Storage for EllFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
-        column_major::build(builder, target, Sort::None, Plan::Full(1), Kept::Nothing, 1)
+        column_major::build(
+            builder,
+            target,
+            Sort::None,
+            ColumnPlan::Full(1),
+            KeptLengths::Nothing,
+            1,
+        )
     }
 }

@@ -7,15 +7,17 @@
 //!     | 2 . . 6 |      values  =  4 5 0 2 0 0 ... 0  |  1 0 0 6 0 0 ... 0
 //! ```
 //!
-//! The pitch is the number of rows rounded up to 32: then columns of 4-byte indices and of 4- or
-//! 8-byte values are all aligned. `tpr` threads share a row, each taking every `tpr`-th entry; the
-//! arrays do not depend on it, and the host takes rows whole.
-//! Padding (`-`): column `u32::MAX` and value 0, held but not read.
-//! Good for: rows of nearly the same length; several threads a row where there are too few rows to
-//! fill the device. Bad for: memory, which is that of ELLPACK; refused where there are more than
-//! three slots for each entry.
+//! The pitch is the number of rows rounded up to a multiple of 32, so that columns of 4-byte
+//! indices and of 4- or 8-byte values are all aligned. `tpr` threads share a row, each processing
+//! every `tpr`-th entry; the arrays do not depend on it, and the host processes whole rows.
+//! Padding (`-`): column `u32::MAX` and value 0, stored but not read.
+//! Good for: rows of nearly the same length; several threads per row where there are too few rows
+//! to fill the device. Bad for: memory, which equals that of ELLPACK; refused where there are more
+//! than three slots per entry.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
+};
 use super::ellr::padded_work;
 use super::row_order::WARP;
 use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
@@ -32,17 +34,17 @@ impl Storage for EllgFormat {
     const TITLE: &'static str = "ELL-G, aligned ELLPACK with row lengths";
     const SOURCE: &'static str = "D. Barbieri, V. Cardellini, A. Fanfarillo, S. Filippone, Three \
         storage formats for sparse matrices on GPGPUs (2015), section 3.1";
-    const SUITS: &'static str = "rows of nearly the same length, few of them with several threads \
-        a row; bad where few rows are long";
+    const SUITS: &'static str = "rows of nearly the same length, also few rows with several threads \
+        per row; bad where a few rows are long";
     const PARAMS: &'static [Param] = &[Param {
         name: "tpr",
-        doc: "threads that share a row",
+        doc: "number of threads that share a row",
         values: &[Value::Int(1), Value::Int(2), Value::Int(4), Value::Int(8)],
         gpu: &[Value::Int(1), Value::Int(2), Value::Int(4), Value::Int(8)],
         host: &[Value::Int(1)],
     }];
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -58,10 +60,10 @@ impl Storage for EllgFormat {
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
-        let starts = Starts::Pitch(csr.nrows().next_multiple_of(WARP));
-        let lengths = Lengths::of_rows(structure, Sort::None);
-        let columns = Columns::new(csr, structure, target, Sort::None, starts, lengths);
+    ) -> Result<ColumnMajor<T>, Refusal> {
+        let starts = ColumnStarts::Pitch(csr.nrows().next_multiple_of(WARP));
+        let lengths = StoredLengths::of_rows(structure, Sort::None);
+        let columns = ColumnMajor::new(csr, structure, target, Sort::None, starts, lengths);
         Ok(columns.with_threads(params.int("tpr")))
     }
 
@@ -74,8 +76,8 @@ impl Storage for EllgFormat {
             builder,
             target,
             Sort::None,
-            Plan::Full(WARP),
-            Kept::Rows,
+            ColumnPlan::Full(WARP),
+            KeptLengths::Rows,
             params.int("tpr"),
         )
     }

@@ -1,4 +1,4 @@
-//! ELLPACK-R: ELLPACK with the length of each row, so that no thread reads past its own.
+//! ELLPACK-R: ELLPACK with the length of each row, so that no thread reads past the end of its row.
 //!
 //! ```text
 //!     | 4 . 1 . |      rl = 2 1 0 2
@@ -7,14 +7,16 @@
 //!     | 2 . . 6 |      values  =  4 5 0 2  |  1 0 0 6
 //! ```
 //!
-//! Padding (`-`): column `u32::MAX` and value 0, held but not read. One thread a row; a warp is
-//! busy until its longest row ends. Of the arrays a product reads whole 32-byte sectors, each as
-//! often as the longest of its rows has entries.
-//! Good for: rows of nearly the same length within a warp. Bad for: memory, which is that of
-//! ELLPACK; refused where there are more than three slots for each entry.
+//! Padding (`-`): column `u32::MAX` and value 0, stored but not read. One thread processes one row,
+//! and a warp is busy until its longest row ends. A product reads the arrays in whole 32-byte
+//! sectors, each up to the longest of its rows.
+//! Good for: rows of nearly the same length within a warp. Bad for: memory, which equals that of
+//! ELLPACK; refused where there are more than three slots per entry.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
-use super::row_order::{self, Arrays, WARP};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
+};
+use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -29,10 +31,10 @@ impl Storage for EllrFormat {
     const TITLE: &'static str = "ELLPACK-R";
     const SOURCE: &'static str = "F. Vazquez, G. Ortega, J. J. Fernandez, E. M. Garzon, Improving \
         the Performance of the Sparse Matrix Vector Product with GPUs (2010)";
-    const SUITS: &'static str = "neighbouring rows of about the same length; bad where few rows \
-        are long";
+    const SUITS: &'static str = "neighbouring rows of about the same length; bad where a few \
+        rows are long";
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -48,10 +50,10 @@ impl Storage for EllrFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
-        let starts = Starts::Pitch(csr.nrows());
-        let lengths = Lengths::of_rows(structure, Sort::None);
-        Ok(Columns::new(csr, structure, target, Sort::None, starts, lengths))
+    ) -> Result<ColumnMajor<T>, Refusal> {
+        let starts = ColumnStarts::Pitch(csr.nrows());
+        let lengths = StoredLengths::of_rows(structure, Sort::None);
+        Ok(ColumnMajor::new(csr, structure, target, Sort::None, starts, lengths))
     }
 
     fn build(
@@ -59,7 +61,7 @@ impl Storage for EllrFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
-        column_major::build(builder, target, Sort::None, Plan::Full(1), Kept::Rows, 1)
+        column_major::build(builder, target, Sort::None, ColumnPlan::Full(1), KeptLengths::Rows, 1)
     }
 }
 
@@ -73,7 +75,7 @@ pub(super) fn padded_work(
     let pattern = structure.pattern();
     let slots = row_order::full_columns(pattern.nnz(), pitch, structure.max_length())?;
     let length_bytes = 4 * pattern.nrows() as u64;
-    let arrays = Arrays {
+    let arrays = ArrayCosts {
         layout_bytes: slots * (4 + target.precision.bytes() as u64) + length_bytes,
         stream_bytes: row_order::sector_bytes(structure, target, Sort::None) + length_bytes,
         entries: pattern.nnz() as u64,

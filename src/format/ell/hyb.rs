@@ -7,11 +7,12 @@
 //!     | 2 . . 6 |                                     values  = 1 6
 //! ```
 //!
-//! K is the most columns that at least a third of the rows reach. Padding as in [`super::ell`].
-//! Good for: rows of nearly the same length but for some long ones. Bad for: lengths without a
-//! common size, where the coordinates take most entries.
+//! K is the largest number of columns that at least a third of the rows reach. Padding as in
+//! [`super::ell`].
+//! Good for: rows of nearly the same length except for some long ones. Bad for: row lengths without
+//! a common size, where most entries are stored as coordinates.
 
-use super::column_major::{Columns, Lengths, Starts};
+use super::column_major::{ColumnMajor, ColumnStarts, StoredLengths};
 use super::coo::CooLayout;
 use super::row_order::{self, WARP};
 use super::{Layout, OnDevice, Params, Refusal, Storage, Target, Work};
@@ -29,7 +30,7 @@ impl Storage for HybFormat {
     const TITLE: &'static str = "HYB, ELLPACK and coordinates";
     const SOURCE: &'static str = "N. Bell, M. Garland, Efficient Sparse Matrix-Vector \
         Multiplication on CUDA (2008), section 3.5";
-    const SUITS: &'static str = "rows of nearly the same length but for some long ones";
+    const SUITS: &'static str = "rows of nearly the same length except for some long ones";
 
     type Layout<T: Scalar> = HybLayout<T>;
 
@@ -47,7 +48,7 @@ impl Storage for HybFormat {
             |(length, times): (u32, u64)| times * u64::from(length).saturating_sub(width as u64);
         let rest: u64 = structure.row_lengths().iter().map(over).sum();
         let bytes = slots * (4 + w) + rest * (8 + w);
-        // Entries of the coordinates are read along rows, those of ELLPACK across them.
+        // Entries in coordinates are read along rows, entries in ELLPACK across rows.
         let share = rest as f64 / nnz.max(1) as f64;
         let across = Walk::Rows { threads: 1, sort: Sort::None };
         let x_sectors = (1.0 - share) * structure.x_sectors(across, target.precision)
@@ -76,22 +77,28 @@ impl Storage for HybFormat {
         let width = width(structure);
         let (head, tail) = split(csr, width);
         let head_structure = Structure::new(head.pattern());
-        let starts = Starts::Pitch(csr.nrows());
+        let starts = ColumnStarts::Pitch(csr.nrows());
         let sort = Sort::None;
-        let ell =
-            Columns::new(head.as_ref(), &head_structure, target, sort, starts, Lengths::none());
+        let ell = ColumnMajor::new(
+            head.as_ref(),
+            &head_structure,
+            target,
+            sort,
+            starts,
+            StoredLengths::none(),
+        );
         Ok(HybLayout { ell, coo: CooLayout::new(tail.as_ref()) })
     }
 }
 
-/// K: the most columns that at least a third of the rows reach.
+/// K: the largest number of columns that at least a third of the rows reach.
 fn width(structure: &Structure<'_>) -> usize {
     let lengths = structure.row_lengths();
     let nrows = lengths.len();
     lengths.at(nrows - nrows.div_ceil(3)) as usize
 }
 
-/// The first `width` entries of each row, and the others.
+/// Splits a matrix into the first `width` entries of each row and the others.
 fn split<T: Scalar>(csr: CsrRef<'_, T>, width: usize) -> (Csr<T>, Csr<T>) {
     let part = |of_row: &dyn Fn(usize) -> std::ops::Range<usize>| {
         let mut row_ptr = vec![0];
@@ -109,10 +116,10 @@ fn split<T: Scalar>(csr: CsrRef<'_, T>, width: usize) -> (Csr<T>, Csr<T>) {
     (part(&|len| 0..len.min(width)), part(&|len| len.min(width)..len))
 }
 
-/// The two parts of a matrix.
+/// The ELLPACK part and the coordinates part of a matrix.
 #[derive(Debug)]
 pub struct HybLayout<T> {
-    ell: Columns<T>,
+    ell: ColumnMajor<T>,
     coo: CooLayout<T>,
 }
 

@@ -7,13 +7,15 @@
 //!     | 2 . . 6 |      values  =  4 2 5     |  1 6
 //! ```
 //!
-//! Jagged diagonal `k` holds entry `k` of every row that has one; rows go longest first, so these
-//! are the first `jd_ptr[k + 1] - jd_ptr[k]`. No padding.
-//! Good for: row lengths of any spread, in the memory of CSR. Bad for: rows that lose the
-//! neighbours they share x with; diagonals start where they may, so reads are not aligned.
+//! Jagged diagonal `k` holds entry `k` of every row that has one; rows are in descending order of
+//! length, so these are the first `jd_ptr[k + 1] - jd_ptr[k]` rows. No padding.
+//! Good for: row lengths of any spread, in the memory of CSR. Bad for: rows that share x with their
+//! neighbours, which sorting separates; diagonals start at any slot, so reads are not aligned.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
-use super::row_order::{self, Arrays, WARP};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths, jagged_starts,
+};
+use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Offsets, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -32,7 +34,7 @@ impl Storage for JadFormat {
     const SUITS: &'static str = "row lengths of any spread, without padding; bad where \
         neighbouring rows share x";
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -42,7 +44,7 @@ impl Storage for JadFormat {
         let nnz = structure.pattern().nnz();
         let start_bytes = (structure.max_length() + 1) * Offsets::width(nnz);
         let bytes = (start_bytes + nnz * (4 + target.precision.bytes())) as u64;
-        let arrays = Arrays {
+        let arrays = ArrayCosts {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: nnz as u64,
@@ -56,9 +58,9 @@ impl Storage for JadFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
-        let starts = Starts::List(Offsets::new(&jagged_starts(structure, 1)));
-        Ok(Columns::new(csr, structure, target, Sort::All, starts, Lengths::none()))
+    ) -> Result<ColumnMajor<T>, Refusal> {
+        let starts = ColumnStarts::List(Offsets::new(&jagged_starts(structure, 1)));
+        Ok(ColumnMajor::new(csr, structure, target, Sort::All, starts, StoredLengths::none()))
     }
 
     fn build(
@@ -66,6 +68,13 @@ impl Storage for JadFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
-        column_major::build(builder, target, Sort::All, Plan::Jagged(1), Kept::Nothing, 1)
+        column_major::build(
+            builder,
+            target,
+            Sort::All,
+            ColumnPlan::Jagged(1),
+            KeptLengths::Nothing,
+            1,
+        )
     }
 }

@@ -7,16 +7,19 @@
 //!     | 2 . . 6 |      values  =  4 2 5 0  |  1 6 0 0
 //! ```
 //!
-//! Rows go longest first, those of the same length in the matrix's order. `rl` holds one length a
-//! warp, that of its longest row, as the paper proposes for practice: the lanes of a warp run
-//! together anyway, and shorter rows meet padding (`-`: column `u32::MAX`, value 0), which is not
-//! multiplied.
+//! Rows are in descending order of length, rows of equal length in the matrix's order. `rl` holds
+//! one length per warp, that of its longest row, as the paper proposes for practice: the lanes of a
+//! warp run together anyway, and shorter rows meet padding (`-`: column `u32::MAX`, value 0), which
+//! is not multiplied.
 //! Good for: row lengths that vary between neighbours but have no long tail. Bad for: memory, which
-//! is that of ELLPACK (refused where there are more than three slots for each entry; pjds holds the
-//! same rows without it), and rows that lose the neighbours they share x with.
+//! equals that of ELLPACK (refused where there are more than three slots per entry; pjds stores the
+//! same rows without that padding), and rows that share x with their neighbours, which sorting
+//! separates.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts};
-use super::row_order::{self, Arrays, WARP};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
+};
+use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -32,9 +35,9 @@ impl Storage for PellrFormat {
     const SOURCE: &'static str = "Z. Wang, T. Gu, PELLR: A Permutated ELLPACK-R Format for SpMV on \
         GPUs (2020), section 3";
     const SUITS: &'static str = "row lengths that vary between neighbours without a long tail; \
-        bad where few rows are long";
+        bad where a few rows are long";
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -47,7 +50,7 @@ impl Storage for PellrFormat {
         let entry_bytes = 4 + target.precision.bytes() as u64;
         let length_bytes = 4 * nrows.div_ceil(WARP) as u64;
         let read = structure.slots(WARP, Sort::All);
-        let arrays = Arrays {
+        let arrays = ArrayCosts {
             layout_bytes: slots * entry_bytes + length_bytes,
             stream_bytes: read * entry_bytes + length_bytes,
             entries: read,
@@ -61,10 +64,10 @@ impl Storage for PellrFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
-        let starts = Starts::Pitch(csr.nrows());
-        let lengths = Lengths::of_warps(structure, Sort::All);
-        Ok(Columns::new(csr, structure, target, Sort::All, starts, lengths))
+    ) -> Result<ColumnMajor<T>, Refusal> {
+        let starts = ColumnStarts::Pitch(csr.nrows());
+        let lengths = StoredLengths::of_warps(structure, Sort::All);
+        Ok(ColumnMajor::new(csr, structure, target, Sort::All, starts, lengths))
     }
 
     fn build(
@@ -72,6 +75,6 @@ impl Storage for PellrFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
-        column_major::build(builder, target, Sort::All, Plan::Full(1), Kept::Warps, 1)
+        column_major::build(builder, target, Sort::All, ColumnPlan::Full(1), KeptLengths::Warps, 1)
     }
 }

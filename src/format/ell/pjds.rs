@@ -1,4 +1,5 @@
-//! pJDS, padded jagged diagonals: jagged diagonals in blocks of `br` rows padded to their longest.
+//! pJDS, padded jagged diagonals: jagged diagonals in blocks of `br` rows, each padded to its
+//! longest.
 //!
 //! ```text
 //!     | 4 . 1 . |      perm = 0 3 1 2    rowmax = 2 2 1 0    br = 2    col_start = 0 4 6
@@ -7,14 +8,17 @@
 //!     | 2 . . 6 |      values  =  4 2 5 0  |  1 6
 //! ```
 //!
-//! Rows go longest first, those of the same length in the matrix's order. Entry `j` of row `i` is
-//! at `col_start[j] + i`; every column is a multiple of `br` rows long, so reads stay aligned.
-//! Padding (`-`): column `u32::MAX` and value 0, held but not read: `rowmax` ends each row.
-//! Good for: a wide spread of row lengths, in hardly more memory than CSR. Bad for: rows that lose
-//! the neighbours they share x with.
+//! Rows are in descending order of length, rows of equal length in the matrix's order. Entry `j` of
+//! row `i` is at `col_start[j] + i`; every column is a multiple of `br` rows long, so reads stay
+//! aligned.
+//! Padding (`-`): column `u32::MAX` and value 0, stored but not read: `rowmax` ends each row.
+//! Good for: a wide spread of row lengths, in hardly more memory than CSR. Bad for: rows that share
+//! x with their neighbours, which sorting separates.
 
-use super::column_major::{self, Columns, Kept, Lengths, Plan, Starts, jagged_starts};
-use super::row_order::{self, Arrays, WARP};
+use super::column_major::{
+    self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths, jagged_starts,
+};
+use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -33,7 +37,7 @@ impl Storage for PjdsFormat {
     const SUITS: &'static str = "a wide spread of row lengths; bad where neighbouring rows share x";
     const PARAMS: &'static [Param] = &[Param {
         name: "br",
-        doc: "rows of a block, padded to its longest",
+        doc: "number of rows of a block, which is padded to its longest row",
         values: &[
             Value::Int(32),
             Value::Int(2),
@@ -47,7 +51,7 @@ impl Storage for PjdsFormat {
         host: &[Value::Int(32)],
     }];
 
-    type Layout<T: Scalar> = Columns<T>;
+    type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -58,7 +62,7 @@ impl Storage for PjdsFormat {
         let slots = structure.slots(params.int("br"), Sort::All);
         let start_bytes = (structure.max_length() + 1) * Offsets::width(slots as usize);
         let other_bytes = (start_bytes + 4 * pattern.nrows()) as u64;
-        let arrays = Arrays {
+        let arrays = ArrayCosts {
             layout_bytes: slots * (4 + target.precision.bytes() as u64) + other_bytes,
             stream_bytes: row_order::sector_bytes(structure, target, Sort::All) + other_bytes,
             entries: pattern.nnz() as u64,
@@ -72,11 +76,11 @@ impl Storage for PjdsFormat {
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Columns<T>, Refusal> {
+    ) -> Result<ColumnMajor<T>, Refusal> {
         let starts = jagged_starts(structure, params.int("br"));
-        let starts = Starts::List(Offsets::new(&starts));
-        let lengths = Lengths::of_rows(structure, Sort::All);
-        Ok(Columns::new(csr, structure, target, Sort::All, starts, lengths))
+        let starts = ColumnStarts::List(Offsets::new(&starts));
+        let lengths = StoredLengths::of_rows(structure, Sort::All);
+        Ok(ColumnMajor::new(csr, structure, target, Sort::All, starts, lengths))
     }
 
     fn build(
@@ -88,8 +92,8 @@ impl Storage for PjdsFormat {
             builder,
             target,
             Sort::All,
-            Plan::Jagged(params.int("br")),
-            Kept::Rows,
+            ColumnPlan::Jagged(params.int("br")),
+            KeptLengths::Rows,
             1,
         )
     }

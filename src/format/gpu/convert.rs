@@ -1,8 +1,8 @@
-//! Conversion on a GPU: the steps that a format asks for, of a CSR matrix that the GPU holds.
+//! Conversion on a GPU of a CSR matrix that the GPU holds, in steps that the format requests.
 //!
-//! A format says which arrays it wants, which kernels fill them and what is summed or sorted in
-//! between; [`Builder`] does it. So formats know nothing of CUDA, and the CUDA code knows no
-//! format.
+//! A format says which arrays it needs, which kernels fill them, and what is summed or sorted in
+//! between; a [`Builder`] executes these steps. So formats know nothing of CUDA, and the CUDA code
+//! knows no format.
 
 use super::super::sliced::check_span;
 use super::super::{Arg, Basis, Launch, Refusal, Target, Vendor};
@@ -10,83 +10,90 @@ use super::launch::NULL;
 use crate::error::Error;
 use crate::structure::Sort;
 
-/// What a step of a conversion gives.
-type Step<T> = std::result::Result<T, Error>;
+/// The result of one step of a conversion.
+type StepResult<T> = std::result::Result<T, Error>;
 
-/// What carries out the steps of a conversion on a GPU.
+/// Executes the steps of a conversion on a GPU.
 pub trait Builder {
-    /// The matrix.
+    /// The matrix that is converted.
     fn matrix(&self) -> Matrix;
 
-    /// An array of the layout, of so many bytes; what it holds at first is unknown.
+    /// Allocates an uninitialised array of the layout, of `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Device`] where the memory does not suffice.
-    fn array(&mut self, bytes: u64) -> Step<Arg>;
+    /// [`Error::Device`] where memory does not suffice.
+    fn array(&mut self, bytes: u64) -> StepResult<Arg>;
 
-    /// Makes an array of the layout as small as it turned out to be: only its first `bytes` count.
+    /// Shrinks an array of the layout to its first `bytes` bytes, once the size needed is known.
     fn trim(&mut self, array: Arg, bytes: u64);
 
-    /// An array of the layout that holds zeros at first.
+    /// Allocates an array of the layout, filled with zeros.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn zeros(&mut self, bytes: u64) -> Step<Arg>;
+    fn zeros(&mut self, bytes: u64) -> StepResult<Arg>;
 
-    /// An array that the conversion alone needs; what it holds at first is unknown.
+    /// Allocates an uninitialised array that is freed after the conversion.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn temporary(&mut self, bytes: u64) -> Step<Arg>;
+    fn temporary(&mut self, bytes: u64) -> StepResult<Arg>;
 
-    /// An array that the conversion alone needs, which holds zeros at first.
+    /// Allocates an array that is filled with zeros and freed after the conversion.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn temporary_zeros(&mut self, bytes: u64) -> Step<Arg>;
+    fn temporary_zeros(&mut self, bytes: u64) -> StepResult<Arg>;
 
-    /// A 32-bit number, 0 at first, that kernels write and [`Builder::read`] reads.
+    /// Allocates a 32-bit number, initially 0, that kernels write and [`Builder::read`] reads.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn number(&mut self) -> Step<Arg>;
+    fn number(&mut self) -> StepResult<Arg>;
 
-    /// Queues a kernel of the image `convert`, or another.
+    /// Queues a kernel launch.
     ///
     /// # Errors
     /// [`Error::Device`] where the launch fails.
-    fn launch(&mut self, launch: &Launch) -> Step<()>;
+    fn launch(&mut self, launch: &Launch) -> StepResult<()>;
 
-    /// Where each of `n` runs of `each` times `counts` slots starts: an array of the layout of
-    /// 32-bit offsets, or of 64-bit ones where 32 bits do not hold the last of them; the other
-    /// address is null.
+    /// Computes the start of each of `n` runs, where run `i` has `each * counts[i]` slots. The
+    /// offsets are an array of the layout: 32-bit where the last one fits, otherwise 64-bit; the
+    /// address of the other width is null.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Step<Starts>;
+    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> StepResult<Starts>;
 
-    /// As [`Builder::starts`], of offsets that the conversion alone needs.
+    /// As [`Builder::starts`], with offsets that are freed after the conversion.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> Step<Starts>;
+    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> StepResult<Starts>;
 
-    /// Puts `rows` into `sorted`, in the order of falling `keys` (64-bit, of which the low `bits`
-    /// count), rows of the same key as they were.
+    /// Sorts `rows` into `sorted` by descending 64-bit `keys`, of which only the low `bits` count.
+    /// The sort is stable.
     ///
     /// # Errors
     /// As [`Builder::array`].
-    fn sort_down(&mut self, keys: Arg, rows: Arg, sorted: Arg, n: usize, bits: u32) -> Step<()>;
+    fn sort_down(
+        &mut self,
+        keys: Arg,
+        rows: Arg,
+        sorted: Arg,
+        n: usize,
+        bits: u32,
+    ) -> StepResult<()>;
 
-    /// What kernels have written to a number so far. It waits for them, unless none was given this
-    /// number since numbers were last read or offsets found.
+    /// Reads a number that kernels wrote. Synchronises only if a kernel that may write it was
+    /// queued since the last read or the last computation of offsets.
     ///
     /// # Errors
     /// [`Error::Device`] where a kernel faulted.
-    fn read(&mut self, number: Arg) -> Step<u32>;
+    fn read(&mut self, number: Arg) -> StepResult<u32>;
 }
 
-/// The matrix that is converted.
+/// The CSR matrix that is converted.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix {
     /// Number of rows.
@@ -95,60 +102,61 @@ pub struct Matrix {
     pub ncols: usize,
     /// Number of entries.
     pub nnz: usize,
-    /// Whether row pointers have 64 bits.
+    /// True if row pointers have 64 bits.
     pub wide: bool,
 }
 
 impl Matrix {
-    /// How kernels of the image `convert` call the width of row pointers.
+    /// The part of kernel names that states the width of row pointers.
     pub fn offset_name(&self) -> &'static str {
         if self.wide { "wide" } else { "narrow" }
     }
 }
 
-/// Offsets on a GPU: see [`Builder::starts`].
+/// Offsets on a GPU, as [`Builder::starts`] computes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Starts {
-    /// Addresses of 32-bit and of 64-bit offsets; one is null.
+    /// Addresses of the 32-bit and the 64-bit offsets; one is null.
     pub args: [Arg; 2],
     /// The last offset.
     pub total: u64,
 }
 
-/// A layout that a GPU has made.
+/// A layout that a GPU has converted.
 #[derive(Clone, Debug, Default)]
 pub struct Built {
     /// The launches of one product, in order on one stream.
     pub launches: Vec<Launch>,
-    /// cuSPARSE's part in it, and the addresses of offsets, columns and values that it takes; it
-    /// comes in place of launches.
+    /// cuSPARSE's part in the product, and the addresses of the offsets, columns and values that it
+    /// reads; where present, `launches` is empty.
     pub vendor: Option<(Vendor, [Arg; 3])>,
-    /// Bytes of the buffers that a product needs besides, and writes before it reads them.
+    /// Bytes of the scratch buffers that a product needs; it writes them before it reads them.
     pub scratch: Vec<u64>,
-    /// What takes over new values, which are at [`Arg::Values`]; where this is empty, the product
+    /// The launches that store new values, which are at [`Arg::Values`]; where empty, the product
     /// reads the values of the matrix itself.
     pub update: Vec<Launch>,
-    /// What looks at new values before, where the layout was made for values that are alike.
+    /// The check that runs before `update`, where the layout requires that certain values are
+    /// equal.
     pub check: Option<Check>,
     /// The order of a permuted basis.
     pub order: Option<Arg>,
 }
 
-/// Looks whether new values, which are at [`Arg::Values`], suit a layout.
+/// Checks whether a layout can store new values, which are at [`Arg::Values`].
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Finds the first row whose values do not.
+    /// Finds the first row whose values the layout cannot store.
     pub launch: Launch,
-    /// The array that takes its number, 2^32 - 1 before.
+    /// The array that receives the number of that row; it holds 2^32 - 1 beforehand.
     pub row: Arg,
-    /// Why that row's values do not suit.
+    /// Builds the refusal for that row.
     pub reason: fn(row: u32) -> Refusal,
 }
 
-/// Why a conversion was not made.
+/// The reason why a conversion stopped.
 #[derive(Debug)]
 pub enum Stop {
-    /// The layout does not suit the matrix.
+    /// The format does not apply to the matrix.
     Refused(Refusal),
     /// The device failed.
     Failed(Error),
@@ -168,19 +176,20 @@ impl From<Error> for Stop {
     }
 }
 
-/// Threads of a block of most kernels of the image `convert`.
+/// Threads per block of most kernels of the image `convert`.
 const BLOCK: u32 = 256;
 
-/// The largest windows of rows that a block sorts, by the threads of the block.
+/// The largest windows of rows that one block sorts, with the number of its threads.
 const SORTED_BY_A_BLOCK: [(usize, u32); 2] = [(512, 128), (4096, 512)];
 
-/// How many entries of a row a kernel reads at a time, where rows have so many in the mean: of the
-/// kernels made for 8, 16 and 32, the one that reads most rows at once and few of them in parts.
+/// The number of entries of a row that a kernel reads at a time, from the mean row length. Of the
+/// kernels compiled for 8, 16 and 32, this is the one that reads the most rows at once and few rows
+/// in several parts.
 pub(in crate::format) fn depth(entries: usize, rows: usize) -> usize {
     entries.div_ceil(rows.max(1)).next_power_of_two().clamp(8, 32)
 }
 
-/// Bits of numbers up to this one.
+/// Number of bits that hold every number up to `most`.
 pub(in crate::format) fn bits(most: usize) -> u32 {
     usize::BITS - most.leading_zeros()
 }
@@ -191,22 +200,22 @@ pub(in crate::format) fn step(kernel: String, threads: usize, args: Vec<Arg>) ->
 }
 
 /// The rows of a matrix on a GPU in the order of a layout.
-pub(in crate::format) struct Rows {
+pub(in crate::format) struct GpuRows {
     /// Entries of each row of the matrix.
     pub lengths: Arg,
-    /// The number of entries of the longest.
+    /// The length of the longest row.
     pub longest: Arg,
-    /// The row of the matrix of each stored one; null where they keep their order.
+    /// The row of the matrix that each stored row is; null where rows keep their order.
     pub order: Arg,
-    /// Where y is written in another order: that order; else null.
+    /// The order in which y is written; null where rows keep their order.
     pub scatter: Arg,
-    /// The new column of each old one in a permuted basis; else null.
+    /// The new column of each old column in a permuted basis; otherwise null.
     pub relabel: Arg,
     basis: Basis,
 }
 
-impl Rows {
-    /// Finds lengths and order.
+impl GpuRows {
+    /// Computes row lengths and order.
     pub fn new(builder: &mut dyn Builder, sort: Sort, target: &Target<'_>) -> Result<Self, Stop> {
         let matrix = builder.matrix();
         let n = matrix.nrows;
@@ -216,7 +225,7 @@ impl Rows {
         let kernel = format!("lengths_{}", matrix.offset_name());
         builder.launch(&step(kernel, n, vec![count, Arg::RowPtr, lengths, longest]))?;
         let (order, scatter, relabel, basis) = (NULL, NULL, NULL, Basis::Original);
-        let mut rows = Rows { lengths, longest, order, scatter, relabel, basis };
+        let mut rows = GpuRows { lengths, longest, order, scatter, relabel, basis };
         let window = match sort {
             Sort::None => return Ok(rows),
             Sort::Window(window) => window.min(n).max(1),
@@ -241,7 +250,7 @@ impl Rows {
         (self.basis == Basis::Permuted).then_some(self.order)
     }
 
-    /// The lengths in the order of the layout, as an array of it.
+    /// The row lengths in the order of the layout, as an array of the layout.
     pub fn sorted_lengths(&self, builder: &mut dyn Builder) -> Result<Arg, Stop> {
         let n = builder.matrix().nrows;
         let sorted = builder.array(4 * n as u64)?;
@@ -250,7 +259,7 @@ impl Rows {
         Ok(sorted)
     }
 
-    /// The longest of every warp of stored rows, as an array of the layout.
+    /// The longest row length of every warp of stored rows, as an array of the layout.
     pub fn warp_lengths(&self, builder: &mut dyn Builder) -> Result<Arg, Stop> {
         let n = builder.matrix().nrows;
         let warps = n.div_ceil(32);
@@ -260,8 +269,8 @@ impl Rows {
     }
 }
 
-/// Finds the longest of the `lengths` of each slice, in `order`, rounded up to a multiple: of so many
-/// rows, in slices of so many, of which there are so many.
+/// Computes the width of each slice: the longest of its `lengths`, in `order`, rounded up to a
+/// multiple. `sizes` holds the number of rows, the rows per slice and the number of slices.
 pub(in crate::format) fn slice_widths(
     sizes: [usize; 3],
     multiple: u32,
@@ -275,11 +284,11 @@ pub(in crate::format) fn slice_widths(
     step("slice_widths".to_string(), slices * 32, args)
 }
 
-/// Rows of a matrix on a GPU in hacks, each padded to its own longest.
-pub(in crate::format) struct Hacks {
-    pub rows: Rows,
+/// Rows of a matrix on a GPU in hacks, each padded to its longest row.
+pub(in crate::format) struct GpuHacks {
+    pub rows: GpuRows,
     hack: usize,
-    /// Entries of a row that lie side by side.
+    /// Number of consecutive entries of a row that are stored next to each other.
     run: u32,
     stored: usize,
     pub starts: Starts,
@@ -288,9 +297,9 @@ pub(in crate::format) struct Hacks {
     pub column_bits: u64,
 }
 
-impl Hacks {
-    /// Finds where hacks of `hack` rows in `sort` order start, in runs of `run` slots of a row, and
-    /// the first column of each where columns are to be `narrow`.
+impl GpuHacks {
+    /// Computes the starts of hacks of `hack` rows in `sort` order, with runs of `run` slots of a
+    /// row, and the first column of each hack where columns are `narrow`.
     pub fn new(
         builder: &mut dyn Builder,
         [hack, run]: [usize; 2],
@@ -299,7 +308,7 @@ impl Hacks {
         target: &Target<'_>,
     ) -> Result<Self, Stop> {
         let matrix = builder.matrix();
-        let rows = Rows::new(builder, sort, target)?;
+        let rows = GpuRows::new(builder, sort, target)?;
         let hacks = matrix.nrows.div_ceil(hack);
         let sizes = [matrix.nrows, hack, hacks];
         let counts = builder.temporary(4 * (hacks as u64 + 1))?;
@@ -319,12 +328,12 @@ impl Hacks {
         let starts = builder.starts(counts, hack, hacks + 1)?;
         check_span(builder.read(widest)? as usize)?;
         let (run, stored) = (run as u32, hacks * hack);
-        Ok(Hacks { rows, hack, run, stored, starts, base, column_bits })
+        Ok(GpuHacks { rows, hack, run, stored, starts, base, column_bits })
     }
 
-    /// Where entries go.
-    pub fn slots(&self, columns: Arg, values: Arg) -> Slots {
-        Slots {
+    /// The target of [`SlotFill::fill`] for these hacks.
+    pub fn slots(&self, columns: Arg, values: Arg) -> SlotFill {
+        SlotFill {
             slice: self.hack,
             run: self.run,
             stored: self.stored,
@@ -337,14 +346,14 @@ impl Hacks {
         }
     }
 
-    /// Slots of all hacks, and rows with those that fill the last one up.
+    /// Slots of all hacks, and the number of rows including those that pad the last hack.
     pub fn slots_and_rows(&self) -> [u64; 2] {
         [self.starts.total, self.stored as u64]
     }
 }
 
-/// `n` rows of these lengths, of which the number `longest` is the largest, longest first in each
-/// window, as an array of the layout.
+/// Sorts `n` rows by descending `lengths` in each window, as an array of the layout. The number
+/// `longest` holds the largest length.
 pub(in crate::format) fn longest_first(
     builder: &mut dyn Builder,
     lengths: Arg,
@@ -372,39 +381,39 @@ pub(in crate::format) fn longest_first(
     Ok(sorted)
 }
 
-/// Times that a block of the kernel `fill` goes on over its rows before others share the rest; times
-/// that those go on, and the most of them.
+/// Limits on how one block of the kernel `fill` repeats over its rows: the repetitions before other
+/// blocks share the rest, the repetitions of each of those blocks, and the maximum number of them.
 const FILLED_ALONE: usize = 8;
 const FILLED_IN_PART: usize = 8;
 const MOST_PARTS: usize = 64;
 
-/// Where entries go: see the kernel `fill`.
-pub(in crate::format) struct Slots {
-    /// Rows of a slice; 0 where columns go over all rows.
+/// Target slots of the entries; the kernel `fill` documents the fields.
+pub(in crate::format) struct SlotFill {
+    /// Rows per slice; 0 where columns span all rows.
     pub slice: usize,
-    /// Entries of a row that lie side by side in a slice, a power of two.
+    /// Number of consecutive entries of a row stored next to each other in a slice, a power of two.
     pub run: u32,
-    /// Stored rows, those of padding among them.
+    /// Stored rows, padding included.
     pub stored: usize,
-    /// Entries of the longest row, where columns go over all rows.
+    /// Entries of the longest row, where columns span all rows.
     pub width: usize,
-    /// Slots between two columns of all rows, where they do not start at a list.
+    /// Slots between two columns that span all rows, where no list holds their starts.
     pub pitch: usize,
-    /// Where slices or columns start.
+    /// Starts of slices or columns.
     pub starts: [Arg; 2],
     /// First column of each slice; null for 32-bit columns.
     pub base: Arg,
-    /// The first array of columns, and that of values; either may be null.
+    /// The arrays of columns and of values; either may be null.
     pub columns: Arg,
     pub values: Arg,
 }
 
-impl Slots {
-    /// Fills columns and values; gives the launches that fill the values anew.
+impl SlotFill {
+    /// Fills columns and values; returns the launches that refill the values.
     pub fn fill(
         self,
         builder: &mut dyn Builder,
-        rows: &Rows,
+        rows: &GpuRows,
         target: &Target<'_>,
     ) -> Result<Vec<Launch>, Stop> {
         let all = [rows.relabel, self.columns, Arg::Values];
@@ -414,11 +423,11 @@ impl Slots {
         self.launches(builder, rows, target.precision, [NULL, NULL, Arg::Values])
     }
 
-    /// Fills values, and nothing else, from bytes in the order of the CSR matrix.
+    /// Fills only values, from bytes in the order of the CSR matrix.
     pub fn fill_bytes(
         self,
         builder: &mut dyn Builder,
-        rows: &Rows,
+        rows: &GpuRows,
         bytes: Arg,
     ) -> Result<(), Stop> {
         for launch in self.launches(builder, rows, "u8", [NULL, NULL, bytes])? {
@@ -427,12 +436,13 @@ impl Slots {
         Ok(())
     }
 
-    /// The launches that fill columns, unless these are null, relabelled so, and values of a type from
-    /// where they are.
+    /// The launches that fill the columns, unless null, and the values. The addresses are those of
+    /// the relabelling (or null), of the columns and of the source of the values; `value_type`
+    /// names the type of the values in kernel names.
     fn launches(
         &self,
         builder: &mut dyn Builder,
-        rows: &Rows,
+        rows: &GpuRows,
         value_type: impl std::fmt::Display,
         [relabel, columns, from]: [Arg; 3],
     ) -> Result<Vec<Launch>, Stop> {
@@ -441,7 +451,8 @@ impl Slots {
         let bits = if self.base == NULL { 32 } else { 16 };
         let depth = depth(matrix.nnz, matrix.nrows);
         let kernel = format!("fill{depth}_c{bits}_{}_{value_type}", matrix.offset_name());
-        // A block takes 1,024 entries at a time; where it would take many, others share the rest.
+        // A block processes 1,024 entries at a time; where rows need many such steps, other blocks
+        // share the rest.
         let blocks = self.stored.div_ceil(1024 / depth);
         let cap = FILLED_ALONE * depth;
         let parts = longest.saturating_sub(cap).div_ceil(FILLED_IN_PART * depth).min(MOST_PARTS);

@@ -1,7 +1,7 @@
-//! What a GPU holds of a layout and what it launches for one product.
+//! Arrays that a GPU holds for a layout, and the kernels that it launches for one product.
 //!
-//! A layout only describes this, as plain data; `cuda` uploads and launches. So formats
-//! know nothing of CUDA, and the CUDA code knows no format.
+//! A layout describes both as plain data; `cuda` uploads and launches them. So formats know nothing
+//! of CUDA, and the CUDA code knows no format.
 
 use super::super::Offsets;
 
@@ -12,13 +12,13 @@ pub enum Arg {
     Array(usize),
     /// The address of buffer `i` of [`OnDevice::scratch`].
     Scratch(usize),
-    /// The address of array `i` of a conversion that is under way.
+    /// The address of array `i` that only the running conversion uses.
     Temporary(usize),
-    /// The addresses of the CSR matrix that a GPU converts: row pointers...
+    /// The address of the row pointers of the CSR matrix that a GPU converts.
     RowPtr,
-    /// ...columns...
+    /// The address of the column indices of that CSR matrix.
     ColIdx,
-    /// ...and values.
+    /// The address of the values of that CSR matrix.
     Values,
     /// The address of x.
     X,
@@ -28,7 +28,8 @@ pub enum Arg {
     Alpha,
     /// The factor of y, in the layout's precision.
     Beta,
-    /// 1 in the layout's precision: the factor of a y that launches before have begun.
+    /// 1 in the layout's precision: the factor of y where earlier launches have already written to
+    /// it.
     One,
     /// A 32-bit unsigned number.
     U32(u32),
@@ -44,33 +45,33 @@ pub struct Launch {
     /// The kernel's symbol. Where the image also has a kernel with this name and the ending
     /// `_resident`, that one runs if all blocks of the launch fit on the GPU at once.
     pub kernel: String,
-    /// Blocks; 0 launches nothing.
+    /// Number of blocks; 0 launches nothing.
     pub grid: u64,
-    /// Threads of a block.
+    /// Threads per block.
     pub block: u32,
-    /// Dynamic shared memory of a block, in bytes.
+    /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
-    /// Its arguments.
+    /// The arguments, in the order of the kernel's signature.
     pub args: Vec<Arg>,
 }
 
-/// Arrays that a GPU is to hold, as they are collected.
+/// Collects the arrays that a GPU holds for a layout.
 #[derive(Debug, Default)]
 pub(in crate::format) struct Arrays<'a>(Vec<&'a [u8]>);
 
 impl<'a> Arrays<'a> {
-    /// Adds an array and gives its address.
+    /// Adds an array and returns its address.
     pub fn add<T: bytemuck::Pod>(&mut self, array: &'a [T]) -> Arg {
         self.0.push(bytemuck::cast_slice(array));
         Arg::Array(self.0.len() - 1)
     }
 
-    /// Adds an array if there is one; its address, or null.
+    /// Adds an array if there is one; returns its address, or null.
     pub fn add_some<T: bytemuck::Pod>(&mut self, array: Option<&'a [T]>) -> Arg {
         array.map_or(NULL, |array| self.add(array))
     }
 
-    /// Adds offsets; the addresses of 32-bit and of 64-bit ones, of which one is null.
+    /// Adds offsets; returns the addresses of the 32-bit and the 64-bit ones, of which one is null.
     pub fn add_offsets(&mut self, offsets: &'a Offsets) -> [Arg; 2] {
         match offsets {
             Offsets::Narrow(offsets) => [self.add(offsets), NULL],
@@ -78,7 +79,7 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// Adds offsets for a kernel that is made for their width.
+    /// Adds offsets for a kernel that is compiled for their width.
     pub fn add_either(&mut self, offsets: &'a Offsets) -> Arg {
         match offsets {
             Offsets::Narrow(offsets) => self.add(offsets),
@@ -86,7 +87,8 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// The GPU side of a layout with these arrays; `values` is what [`Arrays::add`] gave for them.
+    /// The GPU side of a layout with these arrays; `values` is the address that [`Arrays::add`]
+    /// returned for the values.
     pub fn on_device(self, values: Arg, launches: Vec<Launch>) -> OnDevice<'a> {
         let Arg::Array(values) = values else { unreachable!("values are an array") };
         OnDevice {
@@ -99,7 +101,7 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// The address of nothing.
+/// The null address.
 pub(in crate::format) const NULL: Arg = Arg::U64(0);
 
 /// The GPU side of a layout.
@@ -107,21 +109,21 @@ pub(in crate::format) const NULL: Arg = Arg::U64(0);
 pub struct OnDevice<'a> {
     /// Arrays to hold on the device, as bytes.
     pub arrays: Vec<&'a [u8]>,
-    /// Which of them hold matrix values.
+    /// Indices of the arrays that hold matrix values.
     pub values: Vec<usize>,
-    /// Bytes of the buffers that a product needs besides, and writes before it reads them.
+    /// Bytes of the scratch buffers that a product needs; it writes them before it reads them.
     pub scratch: Vec<u64>,
     /// The launches of one product, in order on one stream.
     pub launches: Vec<Launch>,
-    /// cuSPARSE's part in it, of the first three arrays (offsets, columns, values); it comes in
-    /// place of launches.
+    /// cuSPARSE's part in the product, which reads the first three arrays (offsets, columns,
+    /// values); where present, `launches` is empty.
     pub vendor: Option<Vendor>,
 }
 
 /// A product by cuSPARSE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vendor {
-    /// Which of its algorithms.
+    /// The algorithm that cuSPARSE runs.
     pub algorithm: Algorithm,
     /// Number of rows.
     pub nrows: u64,
@@ -129,7 +131,7 @@ pub struct Vendor {
     pub ncols: u64,
     /// Number of entries.
     pub nnz: u64,
-    /// Places for entries, those of padding among them.
+    /// Slots for entries, padding included.
     pub slots: u64,
 }
 
@@ -145,7 +147,7 @@ pub enum Algorithm {
 }
 
 impl<'a> OnDevice<'a> {
-    /// These launches, then those of `next`.
+    /// Appends the arrays and launches of `next`.
     pub(in crate::format) fn then(mut self, next: OnDevice<'a>) -> Self {
         let (arrays, scratch) = (self.arrays.len(), self.scratch.len());
         self.arrays.extend(next.arrays);

@@ -1,4 +1,4 @@
-//! What a GPU does for a format, described without CUDA: launches of kernels and conversions.
+//! The GPU side of a format, described without CUDA: kernel launches and conversions.
 
 pub mod convert;
 pub mod launch;

@@ -9,12 +9,13 @@
 //!                              element 3 =  5 | 7   * | 8
 //! ```
 //!
-//! One column index serves `b * b` values, and a lane reads `b` neighbours in x. With `sort`,
-//! block rows go longest first within windows of so many of them. With `col=16`, a block column is
-//! held as its distance from the first one of the hack, in 2 bytes. Padding (`-`) is the largest
-//! index of 16 or 32 bits; fill (`*`) has the value -0.0 and is never multiplied into a result.
-//! Good for: finite elements with several unknowns a node. Bad for: matrices without dense blocks;
-//! refused where there are more than three places for each entry.
+//! One column index serves `b * b` values, and a lane reads `b` consecutive elements of x. With
+//! `sort`, block rows are sorted by descending length within windows of that many block rows. With
+//! `col=16`, a block column is stored as its distance from the first block column of the hack, in 2
+//! bytes. Padding (`-`) is the largest index of 16 or 32 bits; fill (`*`) has the value -0.0 and is
+//! never multiplied into a result.
+//! Good for: finite elements with several unknowns per node. Bad for: matrices without dense
+//! blocks; refused where there are more than three places per entry.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use rayon::prelude::*;
 use super::block_conversion;
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{self, Column, WARP};
-use super::sliced::{Product, check_spans};
+use super::sliced::{SliceProduct, check_spans};
 use super::{
     Basis, Builder, Built, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, fill_marker, store,
@@ -38,7 +39,7 @@ use crate::structure::{Blocks, Sort, Structure, Walk, inverse};
 #[derive(Debug)]
 pub struct BhllFormat;
 
-/// Block rows of a hack: one a lane.
+/// Block rows of a hack: one per lane.
 pub(super) const HACK: usize = WARP;
 
 /// The largest block.
@@ -50,33 +51,33 @@ impl Storage for BhllFormat {
     const SOURCE: &'static str = "the extension to dense blocks announced by D. Barbieri, \
         V. Cardellini, A. Fanfarillo, S. Filippone, Three storage formats for sparse matrices on \
         GPGPUs (2015), section 5";
-    const SUITS: &'static str = "finite elements with several unknowns a node; bad without dense \
-        blocks";
+    const SUITS: &'static str = "finite elements with several unknowns per node; bad without \
+        dense blocks";
     const PARAMS: &'static [Param] = &[
         Param {
             name: "b",
-            doc: "rows and columns of a block",
+            doc: "number of rows and columns of a block",
             values: &[Value::Int(3), Value::Int(2), Value::Int(4), Value::Int(5), Value::Int(6)],
             gpu: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
             host: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
         },
         Param {
             name: "sort",
-            doc: "block rows of a window that are sorted longest first (rIdx)",
+            doc: "window of block rows sorted by descending length (rIdx)",
             values: &[Value::Word("none"), Value::Int(512)],
             gpu: &[Value::Word("none"), Value::Int(512)],
             host: &[Value::Word("none"), Value::Int(512)],
         },
         Param {
             name: "col",
-            doc: "bits of a block column; 16 counts from the hack's first one",
+            doc: "bits of a block column index; 16-bit indices count from the hack's first block column",
             values: &[Value::Int(32), Value::Int(16)],
             gpu: &[Value::Int(32), Value::Int(16)],
             host: &[Value::Int(32)],
         },
     ];
 
-    type Layout<T: Scalar> = Blocked<T>;
+    type Layout<T: Scalar> = BhllLayout<T>;
 
     fn work(
         structure: &Structure<'_>,
@@ -90,11 +91,11 @@ impl Storage for BhllFormat {
         let full = structure.block_fill(b);
         if full < 0.3 && row_order::allowed_slots(nnz) < (nnz as f64 / full) as u64 {
             return Err(Refusal::new(format!(
-                "{b} x {b} blocks are {:.0} % full (sampled), at least 33 % are needed",
+                "{b} x {b} blocks are {:.0} % full (sampled); at least 33 % are needed",
                 100.0 * full
             )));
         }
-        let plan = Plan::new(structure, params, target);
+        let plan = BlockPlan::new(structure, params, target);
         let some = structure.some_blocks(b);
         let block_structure = Structure::new(some.blocks.pattern());
         let slots = (some.scale * block_structure.slots(HACK, plan.sort) as f64) as u64;
@@ -121,8 +122,9 @@ impl Storage for BhllFormat {
             layout_bytes: bytes,
             stream_bytes: bytes - if scatters { 0 } else { order_bytes },
             entries,
-            // A lane asks for `b` elements a block where a row a lane asks for one an entry, but
-            // rows of a block ask for the same ones.
+            // With one lane per block row, a lane requests `b` elements per block; with one lane
+            // per row it requests one element per entry. But rows of a block request the same
+            // elements.
             x_sectors: structure.x_sectors(across, target.precision),
             x_loaded: structure.x_loaded(across, target),
             scattered_rows: if scatters { nrows } else { 0 },
@@ -140,8 +142,12 @@ impl Storage for BhllFormat {
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Blocked<T>, Refusal> {
-        Blocked::new(csr, &structure.blocks(params.int("b")), &Plan::new(structure, params, target))
+    ) -> Result<BhllLayout<T>, Refusal> {
+        BhllLayout::new(
+            csr,
+            &structure.blocks(params.int("b")),
+            &BlockPlan::new(structure, params, target),
+        )
     }
 
     fn build(
@@ -160,13 +166,13 @@ impl Storage for BhllFormat {
     }
 }
 
-/// Refuses more rows than whole block rows are counted of in 32 bits.
+/// Refuses matrices with too many rows: 32 bits must hold the rows of all whole block rows.
 fn check_rows(nrows: usize) -> Result<(), Refusal> {
     const MOST: usize = u32::MAX as usize - 256;
     if nrows <= MOST {
         return Ok(());
     }
-    Err(Refusal::new(format!("{nrows} rows, {MOST} are allowed")))
+    Err(Refusal::new(format!("the matrix has {nrows} rows; at most {MOST} are allowed")))
 }
 
 fn sort(params: &Params) -> Sort {
@@ -176,26 +182,26 @@ fn sort(params: &Params) -> Sort {
     }
 }
 
-/// Whether the basis may be permuted: a block row must move as a whole.
+/// True if the basis may be permuted: a block row must move as a whole.
 fn movable(nrows: usize, ncols: usize, b: usize, sort: Sort) -> bool {
     sort != Sort::None && nrows == ncols && nrows.is_multiple_of(b)
 }
 
-/// What is to be made of the blocks of a matrix.
-struct Plan {
+/// Parameters of the conversion of a matrix to blocks.
+struct BlockPlan {
     b: usize,
     sort: Sort,
     basis: Basis,
     narrow: bool,
 }
 
-impl Plan {
+impl BlockPlan {
     fn new(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> Self {
         let pattern = structure.pattern();
         let b = params.int("b");
         let sort = sort(params);
         let movable = movable(pattern.nrows(), pattern.ncols(), b, sort);
-        Plan {
+        BlockPlan {
             b,
             sort,
             basis: if movable { target.basis } else { Basis::Original },
@@ -203,7 +209,8 @@ impl Plan {
         }
     }
 
-    /// Bytes of the order: of block rows to scatter y, of rows for the caller to permute by.
+    /// Bytes of the order: of block rows where y is scattered, of rows where the caller permutes by
+    /// it.
     fn order_bytes(&self, nrows: usize) -> u64 {
         match (self.sort, self.basis) {
             (Sort::None, _) => 0,
@@ -219,9 +226,9 @@ impl Plan {
     }
 }
 
-/// The blocks of a matrix, hack by hack.
+/// The blocks of a matrix, stored hack by hack.
 #[derive(Debug)]
-pub struct Blocked<T> {
+pub struct BhllLayout<T> {
     nrows: usize,
     ncols: usize,
     b: usize,
@@ -230,8 +237,8 @@ pub struct Blocked<T> {
     columns: BlockColumns,
     /// Element `e` of the block of lane `l` in slot `s` is at `(s * b * b + e) * HACK + l`.
     values: Vec<T>,
-    order: Order,
-    /// Bounds of the parts that threads take, in hacks.
+    order: BlockRowOrder,
+    /// Bounds, in hacks, of the parts that threads process.
     parts: Vec<usize>,
 }
 
@@ -241,19 +248,19 @@ enum BlockColumns {
     Narrow { base: Vec<u32>, offset: Vec<u16> },
 }
 
-/// Where the stored block rows belong.
+/// Order of the stored block rows.
 #[derive(Debug)]
-enum Order {
+enum BlockRowOrder {
     /// In the matrix's own order.
     Own,
-    /// Block row of the matrix of each stored one.
+    /// Block row of the matrix that each stored block row is.
     Blocks(Arc<[u32]>),
-    /// Row of the matrix of each row of the permuted basis.
+    /// Row of the matrix that each row of the permuted basis is.
     Rows(Vec<u32>),
 }
 
-impl<T: Scalar> Blocked<T> {
-    fn new(csr: CsrRef<'_, T>, blocks: &Blocks, plan: &Plan) -> Result<Self, Refusal> {
+impl<T: Scalar> BhllLayout<T> {
+    fn new(csr: CsrRef<'_, T>, blocks: &Blocks, plan: &BlockPlan) -> Result<Self, Refusal> {
         let blocks = Structure::new(blocks.pattern());
         let b = plan.b;
         let block_order = (plan.sort != Sort::None).then(|| blocks.order(plan.sort));
@@ -318,15 +325,15 @@ impl<T: Scalar> Blocked<T> {
             },
         );
         let order = match (plan.basis, block_order) {
-            (_, None) => Order::Own,
-            (Basis::Original, Some(order)) => Order::Blocks(order),
+            (_, None) => BlockRowOrder::Own,
+            (Basis::Original, Some(order)) => BlockRowOrder::Blocks(order),
             (Basis::Permuted, Some(order)) => {
                 let rows = order.iter().flat_map(|&i| (0..b as u32).map(move |p| i * b as u32 + p));
-                Order::Rows(rows.collect())
+                BlockRowOrder::Rows(rows.collect())
             }
         };
         let (nrows, ncols) = (csr.nrows(), csr.ncols());
-        Ok(Blocked {
+        Ok(BhllLayout {
             nrows,
             ncols,
             b,
@@ -338,31 +345,31 @@ impl<T: Scalar> Blocked<T> {
         })
     }
 
-    /// The block row of y that stored block row `i` adds up.
+    /// The block row of y that stored block row `i` contributes to.
     fn target(&self, i: usize) -> usize {
         match &self.order {
-            Order::Blocks(order) => order[i] as usize,
-            Order::Own | Order::Rows(_) => i,
+            BlockRowOrder::Blocks(order) => order[i] as usize,
+            BlockRowOrder::Own | BlockRowOrder::Rows(_) => i,
         }
     }
 
-    /// The row of the matrix that row `row` of y is.
+    /// The row of the matrix that corresponds to row `row` of y.
     fn old(&self, row: usize) -> usize {
         match &self.order {
-            Order::Rows(order) => order[row] as usize,
-            Order::Own | Order::Blocks(_) => row,
+            BlockRowOrder::Rows(order) => order[row] as usize,
+            BlockRowOrder::Own | BlockRowOrder::Blocks(_) => row,
         }
     }
 
-    /// The column of the matrix that column `column` of x is.
+    /// The column of the matrix that corresponds to column `column` of x.
     fn old_column(&self, column: u32) -> u32 {
         match &self.order {
-            Order::Rows(order) => order[column as usize],
-            Order::Own | Order::Blocks(_) => column,
+            BlockRowOrder::Rows(order) => order[column as usize],
+            BlockRowOrder::Own | BlockRowOrder::Blocks(_) => column,
         }
     }
 
-    /// Block column in a slot of hack `h`; none for padding.
+    /// Block column in slot `slot` of hack `h`; `None` for padding.
     fn column(&self, h: usize, slot: usize) -> Option<u32> {
         match &self.columns {
             BlockColumns::Wide(list) => Some(list[slot]).filter(|&column| column != u32::PADDING),
@@ -381,7 +388,7 @@ impl<T: Scalar> Blocked<T> {
         h * HACK..((h + 1) * HACK).min(self.nrows.div_ceil(self.b))
     }
 
-    /// Row of y, column of x and value of the entries of row `p` of stored block row `i`.
+    /// Column of x and value of the entries in row `p` of stored block row `i`.
     fn entries(&self, i: usize, p: usize) -> impl Iterator<Item = (u32, T)> {
         let (h, l, b) = (i / HACK, i % HACK, self.b);
         (self.hack_ptr.get(h)..self.hack_ptr.get(h + 1))
@@ -395,7 +402,7 @@ impl<T: Scalar> Blocked<T> {
             .filter(|(_, value)| !value.is_negative_zero())
     }
 
-    /// Entries of each row of the matrix as row pointers.
+    /// Row pointers of the CSR matrix.
     fn row_ptr(&self) -> Vec<usize> {
         let mut row_ptr = vec![0; self.nrows + 1];
         for i in 0..self.nrows.div_ceil(self.b) {
@@ -408,7 +415,7 @@ impl<T: Scalar> Blocked<T> {
         row_ptr
     }
 
-    /// Adds the products of hack `h` to `sums`, element `p` of lane `l` at `p * HACK + l`.
+    /// Adds the products of hack `h` to `sums`, where element `p` of lane `l` is at `p * HACK + l`.
     #[inline(always)]
     fn add<const B: usize>(
         &self,
@@ -418,7 +425,7 @@ impl<T: Scalar> Blocked<T> {
         product: impl Fn(T, T) -> T,
     ) {
         for slot in self.hack_ptr.get(h)..self.hack_ptr.get(h + 1) {
-            // x of each lane; 0 where it has no block or the block ends past the last column.
+            // x of each lane; 0 where the lane has no block or the block ends past the last column.
             let mut near = [[T::ZERO; HACK]; B];
             for l in 0..HACK {
                 if let Some(column) = self.column(h, slot * HACK + l) {
@@ -446,7 +453,7 @@ impl<T: Scalar> Blocked<T> {
             for h in part.start / (HACK * B)..part.end.div_ceil(HACK * B) {
                 let mut sums = [[T::ZERO; HACK]; LARGEST];
                 self.add::<B>(h, x, &mut sums, |value, x| value * x);
-                // Fill adds nothing to a sum, but makes it NaN where x is not finite.
+                // Fill adds nothing to a sum, except that it yields NaN where x is not finite.
                 if sums.iter().flatten().any(|sum| sum.is_nan()) {
                     sums = [[T::ZERO; HACK]; LARGEST];
                     self.add::<B>(h, x, &mut sums, fill_marker::product);
@@ -462,7 +469,7 @@ impl<T: Scalar> Blocked<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for Blocked<T> {
+impl<T: Scalar> Layout<T> for BhllLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         match self.b {
             2 => self.product::<2>(alpha, x, beta, y),
@@ -479,9 +486,9 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
             BlockColumns::Narrow { base, offset } => bytes_of(base) + bytes_of(offset),
         };
         let order = match &self.order {
-            Order::Own => 0,
-            Order::Blocks(order) => bytes_of(order),
-            Order::Rows(order) => bytes_of(order),
+            BlockRowOrder::Own => 0,
+            BlockRowOrder::Blocks(order) => bytes_of(order),
+            BlockRowOrder::Rows(order) => bytes_of(order),
         };
         self.hack_ptr.bytes() + columns + bytes_of(&self.values) + order
     }
@@ -533,8 +540,8 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
 
     fn order(&self) -> Option<&[u32]> {
         match &self.order {
-            Order::Rows(order) => Some(order),
-            Order::Own | Order::Blocks(_) => None,
+            BlockRowOrder::Rows(order) => Some(order),
+            BlockRowOrder::Own | BlockRowOrder::Blocks(_) => None,
         }
     }
 
@@ -542,15 +549,15 @@ impl<T: Scalar> Layout<T> for Blocked<T> {
         let mut arrays = Arrays::default();
         let starts = arrays.add_offsets(&self.hack_ptr);
         let scatter = match &self.order {
-            Order::Blocks(order) => arrays.add(order),
-            Order::Own | Order::Rows(_) => NULL,
+            BlockRowOrder::Blocks(order) => arrays.add(order),
+            BlockRowOrder::Own | BlockRowOrder::Rows(_) => NULL,
         };
         let (base, columns) = match &self.columns {
             BlockColumns::Wide(list) => (NULL, arrays.add(list)),
             BlockColumns::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
         };
         let values = arrays.add(&self.values);
-        let product = Product { starts, base, scatter, columns, values: vec![values] };
+        let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
         let launch =
             block_conversion::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))

@@ -1,5 +1,5 @@
-//! BiELL, bisection ELLPACK: the rows of a warp are sorted, and lanes whose rows have ended take
-//! over half of the columns of those that have not.
+//! BiELL, bisection ELLPACK: the rows of a warp are sorted, and lanes whose rows have ended process
+//! half of the remaining columns of the other rows.
 //!
 //! ```text
 //!     | 4 3 1 7 |      with a warp of 4: perm = 0 3 1 2    I = 0 4 8 12
@@ -9,14 +9,14 @@
 //!                      A  =  4 2 5 0   ||  3 6 1 0   ||  7 0 0 0
 //! ```
 //!
-//! Rows go longest first within each warp of 32. The groups of a warp hold 32, 16, 8, 4, 2 and 1
-//! rows with 1, 2, 4, 8, 16 and 32 lanes each (in the example 4, 2 and 1 rows): group 0 the columns
-//! that more than half of the rows reach, every further one those that half as many reach. `I`
-//! holds the slot at which each group starts, `perm` the order of the rows.
+//! Rows are sorted by descending length within each warp of 32. The groups of a warp hold 32, 16,
+//! 8, 4, 2 and 1 rows with 1, 2, 4, 8, 16 and 32 lanes each (in the example 4, 2 and 1 rows). Group
+//! 0 holds the columns that more than half of the rows reach, each further group those that half as
+//! many rows reach. `I` holds the slot at which each group starts, `perm` the order of the rows.
 //!
 //! Padding (`-`): column `u32::MAX` and value 0, read but not multiplied.
-//! Good for: row lengths that vary within a warp, without moving rows far. Bad for: rows of the
-//! same length, where it is ELLPACK with more to do.
+//! Good for: row lengths that vary within a warp, without moving rows far. Bad for: rows of equal
+//! length, where it is ELLPACK with more overhead.
 
 use super::bisection::{self, Bisection};
 use super::row_order::WARP;
@@ -35,10 +35,10 @@ impl Storage for BiellFormat {
     const TITLE: &'static str = "BiELL, bisection ELLPACK";
     const SOURCE: &'static str = "C. Zheng, S. Gu, T.-X. Gu, B. Yang, X.-P. Liu, BiELL: A \
         bisection ELLPACK-based storage format for optimizing SpMV on GPUs (2014)";
-    const SUITS: &'static str = "row lengths that vary between neighbours; bad for rows of the \
-        same length";
+    const SUITS: &'static str = "row lengths that vary between neighbours; bad for rows of \
+        equal length";
 
-    type Layout<T: Scalar> = Slices<T, Bisection>;
+    type Layout<T: Scalar> = SlicedLayout<T, Bisection>;
 
     fn work(
         structure: &Structure<'_>,
@@ -53,7 +53,7 @@ impl Storage for BiellFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Slices<T, Bisection>, Refusal> {
+    ) -> Result<SlicedLayout<T, Bisection>, Refusal> {
         bisection::convert(csr, structure, target, Sort::Window(WARP))
     }
 }

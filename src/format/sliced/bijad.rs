@@ -8,13 +8,13 @@
 //!                      A  =  4 2 5 0   ||  3 6 1 0   ||  7 0 0 0
 //! ```
 //!
-//! The arrays are those of [`super::biell`], here for rows that go longest first over the whole
-//! matrix; so the rows of a warp are of nearly the same length, and only the first warps need
+//! The arrays are those of [`super::biell`], but rows are sorted by descending length over the
+//! whole matrix. So the rows of a warp have nearly the same length, and only the first warps need
 //! their later groups.
 //!
 //! Padding (`-`): column `u32::MAX` and value 0, read but not multiplied.
-//! Good for: a few very long rows, whose warps share their work evenly. Bad for: rows that lose the
-//! neighbours they share x with.
+//! Good for: a few very long rows, whose warps share their work evenly. Bad for: rows that share x
+//! with their neighbours, which sorting separates.
 
 use super::bisection::{self, Bisection};
 use super::sliced::Slices;
@@ -34,7 +34,7 @@ impl Storage for BijadFormat {
         bisection ELLPACK-based storage format for optimizing SpMV on GPUs (2014)";
     const SUITS: &'static str = "a few very long rows; bad where neighbouring rows share x";
 
-    type Layout<T: Scalar> = Slices<T, Bisection>;
+    type Layout<T: Scalar> = SlicedLayout<T, Bisection>;
 
     fn work(
         structure: &Structure<'_>,
@@ -49,7 +49,7 @@ impl Storage for BijadFormat {
         structure: &Structure<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Slices<T, Bisection>, Refusal> {
+    ) -> Result<SlicedLayout<T, Bisection>, Refusal> {
         bisection::convert(csr, structure, target, Sort::All)
     }
 }

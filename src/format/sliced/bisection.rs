@@ -1,20 +1,21 @@
-//! The bisection of a warp, as biell and bijad store it.
+//! The bisection of a warp, which biell and bijad store.
 //!
-//! The 32 rows of a warp go longest first. Group 0 gives every row one lane and takes the columns
-//! that more than half of the rows reach, so as many as the 17th row has. In each further group
-//! half of the rows are left and have twice the lanes: group `g` holds `32 >> g` rows with `2^g`
-//! lanes each, and goes on until the next half ends. Six groups make a warp.
+//! The 32 rows of a warp are sorted by descending length. Group 0 assigns one lane to every row and
+//! holds the columns that more than half of the rows reach: as many as the 17th row has. Each
+//! further group holds half as many rows, with twice as many lanes each: group `g` holds `32 >> g`
+//! rows with `2^g` lanes each, and ends where the next half of its rows ends. A warp has six
+//! groups.
 //!
-//! Group `g` is a number of steps of 32 slots, so it takes that many times `2^g` columns; what is
-//! left free in its last step is filled from the columns after it. Entry `c` of a group, of row `r`,
-//! is in step `c >> g` at lane `r + (32 >> g) * (c mod 2^g)`. To sum up, a warp goes through the
-//! groups from the last to the first and after each adds to every lane without the bit
-//! `32 >> g` the lane that has it: five shuffles.
+//! Group `g` consists of steps of 32 slots, and each step holds `2^g` columns; free places in its
+//! last step are filled from the columns after it. Entry `c` of row `r` in a group is in step
+//! `c >> g` at lane `r + (32 >> g) * (c mod 2^g)`. To sum up, a warp processes the groups from the
+//! last to the first; after each group it adds every lane with the bit `32 >> g` to the lane
+//! without it: five shuffles.
 
 use rayon::prelude::*;
 
-use super::row_order::{self, Arrays, Column, WARP};
-use super::sliced::{Kernel, Multiply, Shape, Slices, Width};
+use super::row_order::{self, ArrayCosts, Column, WARP};
+use super::sliced::{ColumnWidth, Kernel, SliceMultiply, SliceShape, SlicedLayout};
 use super::{Offsets, Refusal, Target, Work};
 use crate::csr::{CsrRef, offsets};
 use crate::scalar::Scalar;
@@ -23,17 +24,17 @@ use crate::structure::{Sort, Structure};
 /// Groups of a warp: 32, 16, 8, 4, 2 and 1 rows.
 const GROUPS: usize = 6;
 
-/// The fewest warps that a thread counts.
+/// The minimum number of warps that a thread processes.
 const FEWEST_WARPS: usize = 512;
 
-/// Where the groups of every warp start.
+/// Starts of the groups of every warp.
 #[derive(Debug)]
 pub struct Bisection {
-    /// `I`: six a warp, and the end.
+    /// `I`: the starts of the six groups of every warp, and the end.
     starts: Offsets,
 }
 
-/// Steps of 32 slots in each group of a warp whose rows have these lengths, longest first.
+/// Steps of 32 slots in each group of a warp whose rows have these lengths, in descending order.
 fn steps(lengths: &[u32]) -> [usize; GROUPS] {
     let length = |r: usize| lengths.get(r).map_or(0, |&length| length as usize);
     let mut column = 0;
@@ -57,7 +58,7 @@ pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -
     let slots = WARP * warps.map(|warp| steps(warp).iter().sum::<usize>()).sum::<usize>();
     let starts = GROUPS * lengths.len().div_ceil(WARP) + 1;
     let bytes = (starts * Offsets::width(slots) + slots * (4 + target.precision.bytes())) as u64;
-    let arrays = Arrays {
+    let arrays = ArrayCosts {
         layout_bytes: bytes,
         stream_bytes: bytes,
         entries: slots as u64,
@@ -72,9 +73,9 @@ pub(super) fn convert<T: Scalar>(
     structure: &Structure<'_>,
     target: &Target<'_>,
     sort: Sort,
-) -> Result<Slices<T, Bisection>, Refusal> {
+) -> Result<SlicedLayout<T, Bisection>, Refusal> {
     let shape = Bisection { starts: Offsets::new(&group_starts(structure, sort)) };
-    Slices::new(csr, structure, target, sort, shape, Width::Wide)
+    SlicedLayout::new(csr, structure, target, sort, shape, ColumnWidth::Wide)
 }
 
 impl Bisection {
@@ -86,7 +87,7 @@ impl Bisection {
     }
 }
 
-impl Shape for Bisection {
+impl SliceShape for Bisection {
     fn rows(&self) -> usize {
         WARP
     }
@@ -109,7 +110,7 @@ impl Shape for Bisection {
     }
 }
 
-impl Multiply for Bisection {
+impl SliceMultiply for Bisection {
     #[inline(always)]
     fn add<T: Scalar, C: Column>(
         &self,
@@ -138,8 +139,8 @@ impl Multiply for Bisection {
     }
 }
 
-/// Adds to every lane without `bit` the lane that has it, which becomes 0; nothing where no lane
-/// has it.
+/// Adds every lane with `bit` to the lane without it and sets the former to 0; does nothing where
+/// no lane has the bit.
 #[inline(always)]
 fn fold<T: Scalar>(lanes: &mut [T; WARP], bit: usize) {
     for lane in 0..WARP {

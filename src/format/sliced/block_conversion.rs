@@ -1,21 +1,21 @@
-//! Dense blocks on a GPU: the launch of a bhll product, and the conversion to it.
+//! Dense blocks on a GPU: the launch of a bhll product, and the conversion to bhll.
 
 use super::bhll::HACK;
 use super::gpu::launch::NULL;
 use super::row_order::WARP;
-use super::sliced::{Product, check_span};
+use super::sliced::{SliceProduct, check_span};
 use super::{Arg, Builder, Built, Launch, Matrix, Stop, Target, fill_marker, gpu::convert};
 use crate::scalar::Precision;
 use crate::structure::Sort;
 
 /// The launch of one product of a matrix of this shape in `b` x `b` blocks; slices are hacks.
 pub(super) fn product(
-    arrays: Product,
+    arrays: SliceProduct,
     shape: [usize; 2],
     b: usize,
     precision: Precision,
 ) -> Launch {
-    let Product { starts, base, scatter, columns, values } = arrays;
+    let SliceProduct { starts, base, scatter, columns, values } = arrays;
     let mut args = shape.map(|size| Arg::U32(size as u32)).to_vec();
     args.extend(starts);
     args.extend([base, scatter, columns]);
@@ -27,7 +27,7 @@ pub(super) fn product(
     Launch::over("bhll", kernel, lanes as u64, 128, args)
 }
 
-/// Converts on a GPU, block rows in `sort` order: see [`super::Storage::build`].
+/// Converts on a GPU, with block rows in `sort` order: see [`super::Storage::build`].
 pub(super) fn build(
     builder: &mut dyn Builder,
     target: &Target<'_>,
@@ -87,7 +87,7 @@ pub(super) fn build(
     };
     builder.launch(&launch(columns))?;
     let arrays =
-        Product { starts: starts.args, base, scatter: order, columns, values: vec![values] };
+        SliceProduct { starts: starts.args, base, scatter: order, columns, values: vec![values] };
     let launches = vec![product(arrays, [nrows, ncols], b, target.precision)];
     Ok(Built { launches, update: vec![launch(NULL)], ..Built::default() })
 }

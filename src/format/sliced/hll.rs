@@ -7,20 +7,23 @@
 //!     | 2 . . 6 |      values  =  4 5 | 1 0   ||  0 2 | 0 6
 //! ```
 //!
-//! Within a hack, column by column. With `sort`, rows go longest first within windows of so many
-//! rows (or over all of them) and `rIdx` holds the row of the matrix that each stored row is.
-//! With `col=16`, a column is held as its distance from the first column of the hack, in 2 bytes;
-//! hacks that span more than 65,535 columns are refused. `sort=rcm` puts rows and columns in reverse
-//! Cuthill-McKee order, in the permuted basis alone. `tpr` threads share a row on a GPU, each
-//! taking every `tpr`-th entry; the arrays do not depend on it, and the host takes rows whole.
+//! Slots of a hack are stored column by column. With `sort`, rows are sorted by descending length
+//! within windows of that many rows (or over all rows), and `rIdx` holds the row of the matrix that
+//! each stored row is. With `col=16`, a column is stored as its distance from the first column of
+//! the hack, in 2 bytes; hacks that span more than 65,535 columns are refused. `sort=rcm` puts rows
+//! and columns in reverse Cuthill-McKee order, only in the permuted basis. `tpr` threads share a
+//! row on a GPU, each processing every `tpr`-th entry; the arrays do not depend on it, and the host
+//! processes whole rows.
 //!
 //! Padding (`-`): value 0 and the largest column index of 16 or 32 bits, which is no column. It
-//! ends a row, so that no row lengths are held, and is not multiplied; but it is read.
+//! ends a row, so that no row lengths are stored; it is read but not multiplied.
 //! Good for: most matrices, meshes above all. Bad for: row lengths that vary within each hack;
 //! sorting then helps where y may be written out of order and neighbours need not share x.
 
-use super::row_order::{self, Arrays, Column, WARP, add_column};
-use super::sliced::{Kernel, Multiply, Product, Shape, Slices, Width, check_narrow};
+use super::row_order::{self, ArrayCosts, Column, WARP, add_column};
+use super::sliced::{
+    ColumnWidth, Kernel, SliceMultiply, SliceProduct, SliceShape, SlicedLayout, check_narrow,
+};
 use super::{
     Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
     gpu::convert,
@@ -43,14 +46,14 @@ impl Storage for HllFormat {
     const PARAMS: &'static [Param] = &[
         Param {
             name: "hack",
-            doc: "rows of a hack, padded to its longest (hackSize)",
+            doc: "number of rows of a hack, which is padded to its longest row (hackSize)",
             values: &[Value::Int(32), Value::Int(64), Value::Int(128), Value::Int(256)],
             gpu: &[Value::Int(32)],
             host: &[Value::Int(32)],
         },
         Param {
             name: "sort",
-            doc: "rows of a window that are sorted longest first (rIdx), or reverse Cuthill-McKee",
+            doc: "window of rows sorted by descending length (rIdx), or reverse Cuthill-McKee order",
             values: &[
                 Value::Word("none"),
                 Value::Int(512),
@@ -64,21 +67,21 @@ impl Storage for HllFormat {
         },
         Param {
             name: "tpr",
-            doc: "threads that share a row",
+            doc: "number of threads that share a row",
             values: &[Value::Int(1), Value::Int(2), Value::Int(4), Value::Int(8)],
             gpu: &[Value::Int(1), Value::Int(2), Value::Int(4)],
             host: &[Value::Int(1)],
         },
         Param {
             name: "col",
-            doc: "bits of a column index; 16 counts from the hack's first column",
+            doc: "bits of a column index; 16-bit indices count from the hack's first column",
             values: &[Value::Int(32), Value::Int(16)],
             gpu: &[Value::Int(32), Value::Int(16)],
             host: &[Value::Int(32), Value::Int(16)],
         },
     ];
 
-    type Layout<T: Scalar> = Slices<T, Hacks>;
+    type Layout<T: Scalar> = SlicedLayout<T, HackShape>;
 
     fn work(
         structure: &Structure<'_>,
@@ -93,15 +96,15 @@ impl Storage for HllFormat {
         let n_hacks = structure.pattern().nrows().div_ceil(hack);
         let offset_bytes = ((n_hacks + 1) * Offsets::width(slots as usize)) as u64;
         let column_bytes = match width(params) {
-            Width::Wide => 4 * slots,
-            Width::Narrow => {
+            ColumnWidth::Wide => 4 * slots,
+            ColumnWidth::Narrow => {
                 check_narrow(structure, target, hack, sort)?;
                 2 * slots + 4 * n_hacks as u64
             }
         };
         let bytes = offset_bytes + column_bytes + slots * target.precision.bytes() as u64;
         let warps = (hack * threads / WARP) as u64;
-        let arrays = Arrays {
+        let arrays = ArrayCosts {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: slots,
@@ -117,13 +120,13 @@ impl Storage for HllFormat {
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Slices<T, Hacks>, Refusal> {
+    ) -> Result<SlicedLayout<T, HackShape>, Refusal> {
         let (hack, sort) = (params.int("hack"), sort(params));
         let offsets = structure.slice_offsets(hack, sort);
         let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
         let threads = params.int("tpr");
-        let shape = Hacks { size: hack, offsets: Offsets::new(&offsets), threads };
-        Slices::new(csr, structure, target, sort, shape, width(params))
+        let shape = HackShape { size: hack, offsets: Offsets::new(&offsets), threads };
+        SlicedLayout::new(csr, structure, target, sort, shape, width(params))
     }
 
     fn build(
@@ -132,9 +135,9 @@ impl Storage for HllFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (hack, threads) = (params.int("hack"), params.int("tpr"));
-        let narrow = width(params) == Width::Narrow;
-        let hacks = convert::Hacks::new(builder, [hack, 1], sort(params), narrow, target)?;
-        let convert::Hacks { rows, starts, base, column_bits: bits, .. } = &hacks;
+        let narrow = width(params) == ColumnWidth::Narrow;
+        let hacks = convert::GpuHacks::new(builder, [hack, 1], sort(params), narrow, target)?;
+        let convert::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
         let value_bytes = target.precision.bytes() as u64;
         target.check_bytes(starts.total * (bits / 8 + value_bytes))?;
         let columns = builder.array(starts.total * bits / 8)?;
@@ -145,7 +148,7 @@ impl Storage for HllFormat {
         let shape = stem(hack, *bits as usize, threads, slots_and_rows);
         let kernel = format!("{shape}_{}", target.precision);
         let (starts, base, scatter) = (starts.args, *base, rows.scatter);
-        let product = Product { starts, base, scatter, columns, values: vec![values] };
+        let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
         let lanes = stored as usize * threads;
         let launch = product.launch("hll", kernel, builder.matrix().nrows, lanes);
         let order = rows.basis_order();
@@ -153,20 +156,22 @@ impl Storage for HllFormat {
     }
 }
 
-/// The kernel for hacks of so many rows, columns of so many bits and so many threads a row, without
-/// the precision; one thread loads the columns of rows ahead that have many of the `slots`.
+/// Name of the kernel without the precision, for hacks of `hack` rows, columns of `column_bits`
+/// bits and `threads` threads per row. With one thread per row and many `slots` per row, the kernel
+/// loads columns ahead.
 fn stem(hack: usize, column_bits: usize, threads: usize, [slots, rows]: [u64; 2]) -> String {
     let deep = if threads == 1 && slots > FLAT * rows { "_deep" } else { "" };
     format!("hll_{hack}_c{column_bits}_t{threads}{deep}")
 }
 
-/// Slots of a row that the kernel for short ones loads at a time.
+/// Slots of a row that the kernel for short rows loads at a time.
 const FLAT: u64 = 8;
 
-/// Whether rows and columns may be reordered by the graph: it pays where vectors stay in that order.
+/// Checks that a graph ordering may reorder rows and columns: it pays only where vectors stay in
+/// that order.
 ///
 /// # Errors
-/// [`Refusal`] in the original basis, for a matrix that is not square, or one too large.
+/// [`Refusal`] in the original basis, and for a matrix that is not square or is too large.
 fn check_reordering(structure: &Structure<'_>, target: &Target<'_>) -> Result<(), Refusal> {
     let (nrows, ncols) = (structure.pattern().nrows(), structure.pattern().ncols());
     if target.basis == Basis::Original {
@@ -174,7 +179,7 @@ fn check_reordering(structure: &Structure<'_>, target: &Target<'_>) -> Result<()
     }
     if nrows != ncols {
         return Err(Refusal::new(format!(
-            "reordering needs a square matrix, this one has {nrows} rows and {ncols} columns"
+            "reordering needs a square matrix; this one has {nrows} rows and {ncols} columns"
         )));
     }
     structure.check_patience()
@@ -189,28 +194,28 @@ fn sort(params: &Params) -> Sort {
     }
 }
 
-fn width(params: &Params) -> Width {
-    if params.int("col") == 16 { Width::Narrow } else { Width::Wide }
+fn width(params: &Params) -> ColumnWidth {
+    if params.int("col") == 16 { ColumnWidth::Narrow } else { ColumnWidth::Wide }
 }
 
-/// Hacks of the same number of rows, column by column.
+/// Hacks of a fixed number of rows, stored column by column.
 #[derive(Debug)]
-pub struct Hacks {
+pub struct HackShape {
     size: usize,
     offsets: Offsets,
     /// GPU threads that share a row.
     threads: usize,
 }
 
-impl Hacks {
-    /// Slots of all hacks, and rows with those that fill the last one up.
+impl HackShape {
+    /// Slots of all hacks, and the number of rows including those that pad the last hack.
     fn slots_and_rows(&self) -> [u64; 2] {
         let hacks = self.offsets.len() - 1;
         [self.offsets.get(hacks) as u64, (hacks * self.size) as u64]
     }
 }
 
-impl Shape for Hacks {
+impl SliceShape for HackShape {
     fn rows(&self) -> usize {
         self.size
     }
@@ -228,7 +233,7 @@ impl Shape for Hacks {
     }
 }
 
-impl Multiply for Hacks {
+impl SliceMultiply for HackShape {
     #[inline(always)]
     fn add<T: Scalar, C: Column>(
         &self,

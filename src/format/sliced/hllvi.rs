@@ -1,4 +1,4 @@
-//! HLL-VI, HLL with indexed values: hacks of a matrix of few distinct values.
+//! HLL-VI, HLL with indexed values: hacks of a matrix with few distinct values.
 //!
 //! ```text
 //!     | 4 . 1 . |      hacks of 2 rows          hack 0                        hack 1
@@ -7,22 +7,22 @@
 //!     | 1 . . 4 |      values = 1 4
 //! ```
 //!
-//! Each distinct value is held once, and of each slot its number among them, in 8 bits; none where
-//! there is but one. With columns of 16 bits an entry takes 2 or 3 bytes, whatever the precision, where
-//! CSR takes 8 or 12. (Hacks have 32 rows; they have 2 above for the eye.) Rows are as in
-//! [`super::hll`], sorted or not, but four slots of a row lie side by side, so that a lane loads four
-//! columns, or numbers, at once; rows are padded to a multiple of four. A block of threads keeps the
-//! values in shared memory.
+//! Each distinct value is stored once, and each slot stores the 8-bit number of its value; the
+//! numbers are omitted where there is only one value. With columns of 16 bits an entry takes 2 or 3
+//! bytes in any precision, where CSR takes 8 or 12. (Hacks have 32 rows; the drawing shows 2.) Rows
+//! are sorted as in [`super::hll`], but four consecutive slots of a row are stored next to each
+//! other, so that a lane loads four columns, or four numbers, at once; rows are padded to a
+//! multiple of four. A block of threads keeps the values in shared memory.
 //!
-//! Padding (`-`): the largest column index of 16 or 32 bits; read, but not multiplied. New values must
-//! be alike where the values before were, otherwise they are refused.
-//! Good for: Laplacians, adjacency matrices of meshes, coefficients that are constant by parts. Bad for:
+//! Padding (`-`): the largest column index of 16 or 32 bits; read, but not multiplied. New values
+//! must be equal wherever the old values were equal; otherwise they are refused.
+//! Good for: Laplacians, adjacency matrices of meshes, piecewise constant coefficients. Bad for:
 //! rows of very different lengths. Refused where there are more than 256 distinct values.
 
 use super::gpu::launch::{Arrays, NULL};
-use super::sliced::{Product, Sliced, Width, check_narrow};
+use super::sliced::{ColumnWidth, SliceProduct, Sliced, check_narrow};
 use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
-use super::value_dictionary::{self, Numbered, OnGpu};
+use super::value_dictionary::{self, GpuDictionary, Numbered};
 use super::{
     Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work, gpu::convert,
@@ -47,14 +47,14 @@ impl Storage for HllviFormat {
     const PARAMS: &'static [Param] = &[
         Param {
             name: "sort",
-            doc: "rows of a window that are sorted longest first (rIdx)",
+            doc: "window of rows sorted by descending length (rIdx)",
             values: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
             gpu: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
             host: &[],
         },
         Param {
             name: "col",
-            doc: "bits of a column index; 16 counts from the hack's first column",
+            doc: "bits of a column index; 16-bit indices count from the hack's first column",
             values: &[Value::Int(32), Value::Int(16)],
             gpu: &[Value::Int(32), Value::Int(16)],
             host: &[],
@@ -74,8 +74,8 @@ impl Storage for HllviFormat {
         let hacks = structure.pattern().nrows().div_ceil(HACK);
         let offset_bytes = ((hacks + 1) * Offsets::width(slots as usize)) as u64;
         let column_bytes = match width(params) {
-            Width::Wide => 4 * slots,
-            Width::Narrow => {
+            ColumnWidth::Wide => 4 * slots,
+            ColumnWidth::Narrow => {
                 check_narrow(structure, target, HACK, sort)?;
                 2 * slots + 4 * hacks as u64
             }
@@ -110,10 +110,10 @@ impl Storage for HllviFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (matrix, precision) = (builder.matrix(), target.precision);
-        let few = OnGpu::new(builder, target)?;
-        let narrow = width(params) == Width::Narrow;
-        let hacks = convert::Hacks::new(builder, [HACK, RUN], sort(params), narrow, target)?;
-        let convert::Hacks { rows, starts, base, column_bits: bits, .. } = &hacks;
+        let few = GpuDictionary::new(builder, target)?;
+        let narrow = width(params) == ColumnWidth::Narrow;
+        let hacks = convert::GpuHacks::new(builder, [HACK, RUN], sort(params), narrow, target)?;
+        let convert::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
         let numbers = value_dictionary::number_bytes(starts.total, u64::from(few.count));
         target.check_bytes(starts.total * bits / 8 + numbers)?;
         let columns = builder.array(starts.total * bits / 8)?;
@@ -130,7 +130,7 @@ impl Storage for HllviFormat {
         let check = few.check(value_dictionary::launch(kernel, matrix.nrows as u64, args), row);
         let values = vec![numbers, Arg::U32(few.count), few.values];
         let (starts, base, scatter) = (starts.args, *base, rows.scatter);
-        let product = Product { starts, base, scatter, columns, values };
+        let product = SliceProduct { starts, base, scatter, columns, values };
         let kernel = format!("{}_{precision}", stem(*bits as usize, few.count > 1));
         let [_, stored] = hacks.slots_and_rows();
         Ok(Built {
@@ -143,16 +143,17 @@ impl Storage for HllviFormat {
     }
 }
 
-fn width(params: &Params) -> Width {
-    if params.int("col") == 16 { Width::Narrow } else { Width::Wide }
+fn width(params: &Params) -> ColumnWidth {
+    if params.int("col") == 16 { ColumnWidth::Narrow } else { ColumnWidth::Wide }
 }
 
-/// The kernel for columns of so many bits, and several distinct values or one, without the precision.
+/// Name of the kernel without the precision, for columns of `column_bits` bits and `several`
+/// distinct values or one.
 fn stem(column_bits: usize, several: bool) -> String {
     format!("hllvi_c{column_bits}{}", value_dictionary::suffix(several))
 }
 
-/// A matrix in hacks, with the number of the value of each slot.
+/// A matrix in hacks, with the number of each slot's value.
 #[derive(Debug)]
 pub struct HllviLayout<T> {
     sliced: Sliced<Quads>,
@@ -161,7 +162,7 @@ pub struct HllviLayout<T> {
 }
 
 impl<T: Scalar> HllviLayout<T> {
-    /// The distinct ones among these values of all entries.
+    /// The distinct values among the new values of all entries.
     fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
         let (rows, row_ptr) = (&self.sliced.rows, self.sliced.row_ptr());
         let places = |f: &mut dyn FnMut(usize, usize)| {
@@ -217,9 +218,9 @@ impl<T: Scalar> Layout<T> for HllviLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let product = self.sliced.on_device(&mut arrays);
-        let told = self.values.on_device(&mut arrays);
-        let [_, _, values] = told;
-        let product = Product { values: told.to_vec(), ..product };
+        let dictionary = self.values.on_device(&mut arrays);
+        let [_, _, values] = dictionary;
+        let product = SliceProduct { values: dictionary.to_vec(), ..product };
         let several = self.values.values.len() > 1;
         let kernel = format!("{}_{}", stem(self.sliced.column_bits(), several), T::PRECISION);
         let nrows = self.sliced.rows.nrows();
@@ -235,8 +236,8 @@ mod tests {
     use crate::scalar::Precision;
 
     #[test]
-    fn four_slots_of_a_row_lie_side_by_side() {
-        // Rows of 1 to 5 entries: the second run of the hack is the fifth entries' alone.
+    fn four_slots_of_a_row_are_adjacent() {
+        // Rows of 1 to 5 entries: the second run of the hack holds only the fifth entries.
         let row =
             |i: usize| (0..=i % 5).map(move |k| (i, (i + k) % 40, if k < 2 { 1.0 } else { 2.0 }));
         let csr: Csr<f64> =

@@ -1,27 +1,28 @@
-//! Layouts stored slice by slice: hll and its kin, biell and bijad.
+//! Layouts stored slice by slice: hll, hllvi, hlldu, biell and bijad.
 //!
-//! A slice is a number of neighbouring stored rows whose slots lie together; the [`Shape`] says
-//! where in a slice the entries of a row go, and [`Multiply`] multiplies.
+//! A slice consists of consecutive stored rows whose slots are stored together. [`SliceShape`] maps
+//! the entries of a row to slots of its slice; [`SliceMultiply`] computes products.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::gpu::launch::{Arrays, NULL};
-use super::row_order::{Column, Rows};
+use super::row_order::{Column, StoredRows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
 use crate::csr::{Csr, CsrRef, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
 use crate::structure::{Sort, Structure, inverse};
 
-/// How the slots of a slice are laid out. All slots are counted from the start of the slice.
-pub trait Shape: Send + Sync {
-    /// Rows of a slice.
+/// Arrangement of the slots of a slice. Slots are counted from the start of the slice unless a
+/// method says otherwise.
+pub trait SliceShape: Send + Sync {
+    /// Number of rows of a slice.
     fn rows(&self) -> usize;
 
-    /// First slot of slice `s`, counted from the start of the layout; that of the slice past the
-    /// last one is the number of slots.
+    /// First slot of slice `s`, counted from the start of the layout; for the slice past the last
+    /// one, the number of slots.
     fn start(&self, s: usize) -> usize;
 
     /// Slots of slice `s`, counted from the start of the layout.
@@ -32,12 +33,12 @@ pub trait Shape: Send + Sync {
     /// Slots that row `r` of slice `s` may fill, in the order of its entries.
     fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize>;
 
-    /// Where slices, or parts of them, start: what a GPU reads.
+    /// Starts of slices, or of parts of slices, as a GPU reads them.
     fn offsets(&self) -> &Offsets;
 }
 
-/// A shape with products of its own.
-pub trait Multiply: Shape {
+/// A shape with its own product.
+pub trait SliceMultiply: SliceShape {
     /// Adds the products of the rows of slice `s` to `sums`.
     fn add<T: Scalar, C: Column>(
         &self,
@@ -48,11 +49,11 @@ pub trait Multiply: Shape {
         sums: &mut [T],
     );
 
-    /// Its kernel, for columns of so many bits.
+    /// The kernel of this shape, for columns of `column_bits` bits.
     fn kernel(&self, column_bits: usize) -> Kernel;
 }
 
-/// The kernel of a shape.
+/// The kernel that multiplies a shape.
 #[derive(Debug)]
 pub struct Kernel {
     /// The `.cu` file.
@@ -63,33 +64,33 @@ pub struct Kernel {
     pub threads: usize,
 }
 
-/// How a stored column index is held.
+/// Width of a stored column index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Width {
+pub(super) enum ColumnWidth {
     /// 32 bits.
     Wide,
     /// 16 bits, counted from the first column of the slice.
     Narrow,
 }
 
-/// How the columns of all slots are held.
-pub(super) trait Columns: Send + Sync {
-    /// The column of each slot of slice `s`, whose slots are these; none for padding. Slots are counted
-    /// from the start of the layout.
+/// Storage of the columns of all slots.
+pub(super) trait SliceColumns: Send + Sync {
+    /// The column of each slot of slice `s`, which has the slots `slots`; `None` for padding. Slots
+    /// are counted from the start of the layout.
     fn of_slice(&self, s: usize, slots: Range<usize>) -> impl Fn(usize) -> Option<u32>;
 
     /// Bytes of its arrays.
     fn bytes(&self) -> u64;
 }
 
-/// Columns of one width, for all slices.
+/// Column indices of one width, for all slices.
 #[derive(Debug)]
 pub(super) enum Indices {
     Wide(Vec<u32>),
     Narrow { base: Vec<u32>, offset: Vec<u16> },
 }
 
-impl Columns for Indices {
+impl SliceColumns for Indices {
     fn of_slice(&self, s: usize, _slots: Range<usize>) -> impl Fn(usize) -> Option<u32> {
         move |slot| match self {
             Indices::Wide(col_idx) => Some(col_idx[slot]).filter(|&column| column != u32::PADDING),
@@ -107,16 +108,16 @@ impl Columns for Indices {
     }
 }
 
-/// Everything of a matrix stored slice by slice but its values.
+/// A matrix stored slice by slice, without its values.
 #[derive(Debug)]
 pub(super) struct Sliced<S, C = Indices> {
-    pub rows: Rows,
+    pub rows: StoredRows,
     pub shape: S,
     pub columns: C,
 }
 
-impl<S: Shape> Sliced<S> {
-    /// Puts columns in their slots, in parallel over parts of the rows.
+impl<S: SliceShape> Sliced<S> {
+    /// Stores columns in their slots, in parallel over parts of the rows.
     ///
     /// # Errors
     /// [`Refusal`] where 16 bits do not hold the columns of a slice.
@@ -126,20 +127,20 @@ impl<S: Shape> Sliced<S> {
         target: &Target<'_>,
         sort: Sort,
         shape: S,
-        width: Width,
+        width: ColumnWidth,
     ) -> Result<Self, Refusal> {
-        let rows = Rows::new(structure, sort, shape.rows(), target);
+        let rows = StoredRows::new(structure, sort, shape.rows(), target);
         let new = rows.relabelled();
         let relabel = |old: u32| new.as_ref().map_or(old, |new| new[old as usize]);
         let mut sliced = Sliced { rows, shape, columns: Indices::Wide(Vec::new()) };
         let row_ptr = pattern.row_ptr();
         sliced.columns = match width {
-            Width::Wide => {
+            ColumnWidth::Wide => {
                 let mut col_idx = vec![u32::PADDING; sliced.slots()];
                 sliced.fill(row_ptr, pattern.col_idx(), &mut col_idx, |_, old| relabel(old));
                 Indices::Wide(col_idx)
             }
-            Width::Narrow => {
+            ColumnWidth::Narrow => {
                 let spans = structure.spans(sliced.shape.rows(), sort, new.as_deref());
                 check_spans(&spans)?;
                 let base: Vec<u32> = spans.iter().map(|span| span.start).collect();
@@ -153,18 +154,19 @@ impl<S: Shape> Sliced<S> {
         Ok(sliced)
     }
 
-    /// What a GPU holds of it; values come behind. (cuSPARSE takes the arrays in this order.)
-    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> Product {
+    /// Adds the arrays that a GPU holds, without the values. (cuSPARSE expects the arrays in this
+    /// order.)
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> SliceProduct {
         let starts = arrays.add_offsets(self.shape.offsets());
         let scatter = arrays.add_some(self.rows.scatter());
         let (base, columns) = match &self.columns {
             Indices::Wide(col_idx) => (NULL, arrays.add(col_idx)),
             Indices::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
         };
-        Product { starts, base, scatter, columns, values: Vec::new() }
+        SliceProduct { starts, base, scatter, columns, values: Vec::new() }
     }
 
-    /// Bits of a column.
+    /// Bits of a stored column index.
     pub fn column_bits(&self) -> usize {
         match &self.columns {
             Indices::Wide(_) => 32,
@@ -173,14 +175,14 @@ impl<S: Shape> Sliced<S> {
     }
 }
 
-impl<S: Shape, C: Columns> Sliced<S, C> {
-    /// Slots of all slices.
+impl<S: SliceShape, C: SliceColumns> Sliced<S, C> {
+    /// Number of slots of all slices.
     pub fn slots(&self) -> usize {
         self.shape.start(self.rows.nrows().div_ceil(self.shape.rows()))
     }
 
-    /// Puts `map(slice, entry)` of every entry of `source`, in the order of the CSR matrix, in its
-    /// slot.
+    /// Writes `map(slice, entry)` of every entry of `source`, in the order of the CSR matrix, to
+    /// the entry's slot.
     pub fn fill<E: Copy + Sync, F: Send>(
         &self,
         row_ptr: &[usize],
@@ -191,8 +193,8 @@ impl<S: Shape, C: Columns> Sliced<S, C> {
         self.fill_places(row_ptr, source, slots, |slot| slot, map);
     }
 
-    /// The same, of places that are in another order within a slice than its slots: `place` tells it,
-    /// both counted from the start of the slice.
+    /// As [`Sliced::fill`], for places whose order within a slice differs from that of the slots.
+    /// `place` maps a slot to its place; both are counted from the start of the slice.
     pub fn fill_places<E: Copy + Sync, F: Send>(
         &self,
         row_ptr: &[usize],
@@ -238,12 +240,12 @@ impl<S: Shape, C: Columns> Sliced<S, C> {
         slots.map_while(move |slot| Some((column(start + slot)?, start + slot)))
     }
 
-    /// Entries of each stored row.
+    /// Number of entries of each stored row.
     fn counts(&self) -> Vec<u32> {
         (0..self.rows.nrows()).into_par_iter().map(|i| self.entries(i).count() as u32).collect()
     }
 
-    /// Where rows begin and end in the CSR arrays.
+    /// Row pointers of the CSR matrix.
     pub fn row_ptr(&self) -> Vec<usize> {
         self.rows.row_ptr(&self.counts())
     }
@@ -253,7 +255,7 @@ impl<S: Shape, C: Columns> Sliced<S, C> {
         self.rows.bytes() + self.shape.offsets().bytes() + self.columns.bytes()
     }
 
-    /// The CSR matrix with the value of each slot.
+    /// The CSR matrix, with `value` giving the value of each slot.
     pub fn to_csr<T: Scalar>(&self, value: impl Fn(usize) -> T) -> Csr<T> {
         let entries = |i| self.entries(i).map(|(column, slot)| (column, value(slot)));
         self.rows.to_csr(&self.counts(), entries)
@@ -262,33 +264,33 @@ impl<S: Shape, C: Columns> Sliced<S, C> {
 
 /// The arrays of a layout stored slice by slice.
 #[derive(Debug)]
-pub struct Slices<T, S> {
+pub struct SlicedLayout<T, S> {
     sliced: Sliced<S>,
     values: Vec<T>,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar, S: Multiply> Slices<T, S> {
-    /// Converts: one pass over columns and one over values.
+impl<T: Scalar, S: SliceMultiply> SlicedLayout<T, S> {
+    /// Converts with one pass over columns and one over values.
     ///
     /// # Errors
-    /// As [`Sliced::new`].
+    /// As for [`Sliced::new`].
     pub(super) fn new(
         csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
         target: &Target<'_>,
         sort: Sort,
         shape: S,
-        width: Width,
+        width: ColumnWidth,
     ) -> Result<Self, Refusal> {
         let sliced = Sliced::new(csr.pattern(), structure, target, sort, shape, width)?;
         let mut values = vec![T::ZERO; sliced.slots()];
         sliced.fill(csr.row_ptr(), csr.values(), &mut values, |_, value| value);
-        Ok(Slices { sliced, values, scratch: Scratch::default() })
+        Ok(SlicedLayout { sliced, values, scratch: Scratch::default() })
     }
 }
 
-impl<T: Scalar, S: Multiply> Layout<T> for Slices<T, S> {
+impl<T: Scalar, S: SliceMultiply> Layout<T> for SlicedLayout<T, S> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         let Sliced { rows, shape, columns } = &self.sliced;
         let slice = shape.rows();
@@ -299,7 +301,7 @@ impl<T: Scalar, S: Multiply> Layout<T> for Slices<T, S> {
                 match columns {
                     Indices::Wide(columns) => shape.add(s, &columns[range], values, x, sums),
                     Indices::Narrow { base, offset } => {
-                        // Ends before the offset that marks padding.
+                        // The slice of x ends before the offset that marks padding.
                         let base = base[s] as usize;
                         let x = &x[base..x.len().min(base + u16::PADDING.index())];
                         shape.add(s, &offset[range], values, x, sums);
@@ -330,7 +332,7 @@ impl<T: Scalar, S: Multiply> Layout<T> for Slices<T, S> {
         let mut arrays = Arrays::default();
         let product = self.sliced.on_device(&mut arrays);
         let values = arrays.add(&self.values);
-        let product = Product { values: vec![values], ..product };
+        let product = SliceProduct { values: vec![values], ..product };
         let Sliced { rows, shape, .. } = &self.sliced;
         let Kernel { image, stem, threads } = shape.kernel(self.sliced.column_bits());
         let lanes = rows.nrows().next_multiple_of(shape.rows()) * threads;
@@ -340,23 +342,23 @@ impl<T: Scalar, S: Multiply> Layout<T> for Slices<T, S> {
     }
 }
 
-/// The arrays that a product of slices reads on a GPU.
-pub(super) struct Product {
-    /// Where slices start.
+/// The arrays that a product with slices reads on a GPU.
+pub(super) struct SliceProduct {
+    /// Starts of the slices.
     pub starts: [Arg; 2],
     /// The first column of each slice, or of each slot; null for 32-bit columns.
     pub base: Arg,
-    /// Where y is written; null where rows keep their order.
+    /// The row of y for each stored row; null where rows keep their order.
     pub scatter: Arg,
     pub columns: Arg,
-    /// What values are told by.
+    /// Arguments from which the kernel reads values.
     pub values: Vec<Arg>,
 }
 
-impl Product {
+impl SliceProduct {
     /// The launch of one product.
     pub fn launch(self, image: &'static str, kernel: String, nrows: usize, lanes: usize) -> Launch {
-        let Product { starts, base, scatter, columns, values } = self;
+        let SliceProduct { starts, base, scatter, columns, values } = self;
         let mut args = vec![Arg::U32(nrows as u32)];
         args.extend(starts);
         args.extend([base, scatter, columns]);
@@ -366,7 +368,7 @@ impl Product {
     }
 }
 
-/// Whether 16-bit offsets hold the columns of every slice: the last offset marks padding.
+/// Checks that 16-bit offsets hold the columns of every slice; the last offset marks padding.
 ///
 /// # Errors
 /// [`Refusal`] with the widest span.
@@ -377,24 +379,24 @@ pub(super) fn check_spans(spans: &[Range<u32>]) -> Result<(), Refusal> {
     }
 }
 
-/// Whether 16-bit offsets hold a span of so many columns.
+/// Checks that 16-bit offsets hold a span of `widest` columns.
 ///
 /// # Errors
-/// [`Refusal`] with both figures.
+/// [`Refusal`] with needed and allowed columns.
 pub(super) fn check_span(widest: usize) -> Result<(), Refusal> {
     if widest <= u16::PADDING.index() {
         return Ok(());
     }
     Err(Refusal::new(format!(
-        "a slice spans {widest} columns, 16-bit columns hold {}",
+        "a slice spans {widest} columns; 16-bit columns hold at most {}",
         u16::PADDING
     )))
 }
 
-/// As [`check_spans`], for `sort` order in a basis that may be permuted.
+/// As [`check_spans`], for rows in `sort` order and a basis that may be permuted.
 ///
 /// # Errors
-/// As there.
+/// As for [`check_spans`].
 pub(super) fn check_narrow(
     structure: &Structure<'_>,
     target: &Target<'_>,
@@ -402,7 +404,8 @@ pub(super) fn check_narrow(
     sort: Sort,
 ) -> Result<(), Refusal> {
     let new = match super::row_order::basis(structure, sort, target) {
-        // Windows move columns too little to tell in a sample; the order of a graph moves them far.
+        // Sorting within windows moves columns too little to show in a sample; a graph ordering
+        // moves them far.
         super::Basis::Permuted if structure.is_whole() || sort == Sort::Rcm => {
             Some(inverse(&structure.order(sort)))
         }

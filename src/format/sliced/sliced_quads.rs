@@ -1,11 +1,12 @@
-//! Hacks of 32 rows, four slots of a row side by side: the shape of hllvi and hlldu.
+//! Hacks of 32 rows with four consecutive slots per row: the slice shape of hllvi and hlldu.
 
-use super::row_order::{self, Arrays};
+use super::row_order::{self, ArrayCosts};
 use super::sliced::Shape;
 use super::{Offsets, Params, Target, Value, Work};
 use crate::structure::{Sort, Structure};
 
-/// Hacks whose rows lie in runs of four slots: of all rows the first run, then of all the second.
+/// Hacks whose rows are stored in runs of four slots: first the first run of every row, then the
+/// second run of every row, and so on.
 #[derive(Debug)]
 pub struct Quads {
     offsets: Offsets,
@@ -14,13 +15,13 @@ pub struct Quads {
 /// Rows of a hack.
 pub(super) const HACK: usize = 32;
 
-/// Slots of a row that are filled up together.
+/// Slots of a row that are padded together.
 pub(super) const RUN: usize = 4;
 
-/// Slots of a run of all rows of a hack.
+/// Slots that one run of every row of a hack takes.
 pub(super) const STEP: usize = HACK * RUN;
 
-/// The order of rows that the parameter `sort` asks for: none or windows.
+/// The order of rows that the parameter `sort` selects: the matrix's own or windows.
 pub(super) fn sort(params: &Params) -> Sort {
     match params.get("sort") {
         Value::Int(rows) => Sort::Window(rows as usize),
@@ -28,14 +29,14 @@ pub(super) fn sort(params: &Params) -> Sort {
     }
 }
 
-/// Runs of all hacks of rows in `sort` order.
+/// Number of runs in all hacks, with rows in `sort` order.
 pub(super) fn runs(structure: &Structure<'_>, sort: Sort) -> u64 {
     structure.n_iter(STEP, RUN, sort)
 }
 
-/// What a product of a layout of so many bytes does.
+/// The work of a product with a layout of `bytes` bytes.
 pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort, bytes: u64) -> Work {
-    let arrays = Arrays {
+    let arrays = ArrayCosts {
         layout_bytes: bytes,
         stream_bytes: bytes,
         entries: runs(structure, sort) * STEP as u64,
@@ -45,7 +46,7 @@ pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort, b
 }
 
 impl Quads {
-    /// Hacks of rows in `sort` order.
+    /// Shape of the hacks of the rows in `sort` order.
     pub fn new(structure: &Structure<'_>, sort: Sort) -> Self {
         let starts = structure.slice_offsets(HACK, sort);
         let mut offsets = vec![0];
@@ -57,7 +58,7 @@ impl Quads {
     }
 }
 
-impl Shape for Quads {
+impl SliceShape for Quads {
     fn rows(&self) -> usize {
         HACK
     }

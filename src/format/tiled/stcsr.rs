@@ -1,4 +1,4 @@
-//! ST-CSR, sorted-tile CSR: the tiles of PCSR, with the entries of each sorted by column.
+//! ST-CSR, sorted-tile CSR: the tiles of PCSR, with the entries of each tile sorted by column.
 //!
 //! ```text
 //!     | 4 . 1 . |      tile = 4 entries         tiles, sorted    = 4 5 1 | 2 6
@@ -7,16 +7,17 @@
 //!     | 2 . . 6 |    last of row = 0 1 1 . | 0 1
 //! ```
 //!
-//! A product forms `values * x[column]` in the order of columns, puts each result in its place
-//! among the rows in shared memory, and sums rows there. So the lanes of a warp read x side by side,
-//! whatever the order of rows: entries of a tile that share a column, or a line of x, ask for it
-//! once. The module `sorted` says how columns and places are held.
+//! A product forms `values * x[column]` in the order of columns, writes each result to its row
+//! position in shared memory, and sums the rows there. So the lanes of a warp read neighbouring
+//! elements of x for any order of rows: entries of a tile that share a column, or a cache line of
+//! x, load it once. The module `sorted_tiles` documents how columns and places are stored.
 //!
-//! Values lie in pieces of 16 bytes, the first of all 32 lanes of a warp before their second.
+//! Values are stored in pieces of 16 bytes: the first piece of all 32 lanes of a warp, then the
+//! second piece of all lanes, and so on.
 //!
 //! Good for: unstructured meshes, circuits and graphs, rows of every length. Bad for: stencils and
-//! blocks, whose columns need not be stored; tiles that few entries fill, as where most rows are
-//! empty; one product, since tiles must be sorted.
+//! blocks, whose columns need not be stored; tiles with few entries, as where most rows are empty;
+//! a single product, since tiles must be sorted.
 
 use super::gpu::launch::Arrays;
 use super::sorted_tiles::{self, EACH, LANES, SortedTiles, WARP};
@@ -42,7 +43,7 @@ impl Storage for StcsrFormat {
         for stencils and blocks";
     const PARAMS: &'static [Param] = &[Param {
         name: "tile",
-        doc: "the most entries that are sorted together, by a block of threads",
+        doc: "maximum number of entries that a block of threads sorts together",
         values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
         gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
         host: &[],
@@ -74,7 +75,8 @@ impl Storage for StcsrFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (matrix, precision) = (builder.matrix(), target.precision);
-        let sorted = sorted_tiles::gpu::Sorted::new(builder, params.int("tile"), true, target)?;
+        let sorted =
+            sorted_tiles::gpu::GpuSortedTiles::new(builder, params.int("tile"), true, target)?;
         let values = [sorted.values];
         let (plan, from) = (&sorted.plan, Arg::Values);
         Ok(Built {
@@ -87,11 +89,11 @@ impl Storage for StcsrFormat {
 }
 
 /// The kernel of a product.
-fn kernel(plan: &sorted_tiles::gpu::Plan, precision: Precision) -> String {
+fn kernel(plan: &sorted_tiles::gpu::TilePlan, precision: Precision) -> String {
     format!("stcsr_{}_{precision}_{}", plan.tile, plan.extra)
 }
 
-/// Where among the values that of a slot is, each of so many bytes.
+/// Position of the value of a slot in the array of values, each of `bytes` bytes.
 fn value_at(slot: usize, bytes: usize) -> usize {
     let piece = 16 / bytes;
     let (lane, k) = (slot % WARP / EACH, slot % EACH);
@@ -115,7 +117,7 @@ impl<T: Scalar> StcsrLayout<T> {
         layout
     }
 
-    /// Where rows begin and end in the CSR arrays.
+    /// Row pointers of the CSR matrix.
     pub(super) fn row_ptr(&self) -> Vec<usize> {
         self.tiles.row_ptr()
     }

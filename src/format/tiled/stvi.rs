@@ -1,4 +1,5 @@
-//! ST-CSR-VI, sorted-tile CSR with indexed values: sorted tiles of a matrix of few distinct values.
+//! ST-CSR-VI, sorted-tile CSR with indexed values: sorted tiles of a matrix with few distinct
+//! values.
 //!
 //! ```text
 //!     | 4 . 1 . |      tile = 4 entries         tiles, sorted    = 4 4 1 | 1 4
@@ -7,20 +8,20 @@
 //!     | 1 . . 4 |                               places in tile   = 0 2 1 | 0 1
 //! ```
 //!
-//! Each distinct value is held once, and of each entry its number among them, in 8 bits; none where
-//! there is but one, as in the adjacency matrix of a graph without weights. An entry then takes 2.6 to
-//! 5 bytes, whatever the precision, where CSR takes 8 or 12. The module `sorted` says how columns and
-//! places are held, [`super::stcsr`] how they are multiplied; a block of threads keeps the values in
-//! shared memory.
+//! Each distinct value is stored once, and each entry stores the 8-bit number of its value; the
+//! numbers are omitted where there is only one value, as in the adjacency matrix of a graph without
+//! weights. An entry then takes 2.6 to 5 bytes in any precision, where CSR takes 8 or 12. The
+//! module `sorted_tiles` documents how columns and places are stored, [`super::stcsr`] how products
+//! are computed; a block of threads keeps the values in shared memory.
 //!
-//! New values must be alike where the values before were, otherwise they are refused.
+//! New values must be equal wherever the old values were equal; otherwise they are refused.
 //! Good for: graphs, incidence and constraint matrices. Bad for: regular rows of few values, which
-//! hllvi holds in less. Refused where there are more than 256 distinct values.
+//! hllvi stores in fewer bytes. Refused where there are more than 256 distinct values.
 
 use super::gpu::launch::{Arrays, NULL};
-use super::sorted_tiles::gpu::{Plan, Sorted};
+use super::sorted_tiles::gpu::{GpuSortedTiles, TilePlan};
 use super::sorted_tiles::{self, SortedTiles};
-use super::value_dictionary::{self, Numbered, OnGpu};
+use super::value_dictionary::{self, GpuDictionary, Numbered};
 use super::{
     Arg, Builder, Built, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work,
@@ -44,7 +45,7 @@ impl Storage for StviFormat {
         refused for more than 256 distinct values";
     const PARAMS: &'static [Param] = &[Param {
         name: "tile",
-        doc: "the most entries that are sorted together, by a block of threads",
+        doc: "maximum number of entries that a block of threads sorts together",
         values: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
         gpu: &[Value::Int(1024), Value::Int(2048), Value::Int(4096)],
         host: &[],
@@ -86,8 +87,8 @@ impl Storage for StviFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (matrix, precision) = (builder.matrix(), target.precision);
-        let few = OnGpu::new(builder, target)?;
-        let sorted = Sorted::new(builder, params.int("tile"), false, target)?;
+        let few = GpuDictionary::new(builder, target)?;
+        let sorted = GpuSortedTiles::new(builder, params.int("tile"), false, target)?;
         let plan = &sorted.plan;
         let numbers = if few.count > 1 { builder.array(plan.slots())? } else { NULL };
         if few.count > 1 {
@@ -108,15 +109,16 @@ impl Storage for StviFormat {
     }
 }
 
-/// The launches of a product with these numbers, so many distinct values, and these.
-fn launches(plan: &Plan, told: [Arg; 3], precision: Precision) -> Vec<Launch> {
-    let [numbers, ..] = told;
+/// The launches of a product; `dictionary` holds the numbers, the number of distinct values, and
+/// the values.
+fn launches(plan: &TilePlan, dictionary: [Arg; 3], precision: Precision) -> Vec<Launch> {
+    let [numbers, ..] = dictionary;
     let suffix = value_dictionary::suffix(numbers != NULL);
     let kernel = format!("stvi_{}_{precision}_{}{suffix}", plan.tile, plan.extra);
-    plan.launches("stvi", kernel, &told, precision)
+    plan.launches("stvi", kernel, &dictionary, precision)
 }
 
-/// A matrix in sorted tiles, with the number of the value of each slot.
+/// A matrix in sorted tiles, with the number of each slot's value.
 #[derive(Debug)]
 pub struct StviLayout<T> {
     tiles: SortedTiles,
@@ -125,7 +127,7 @@ pub struct StviLayout<T> {
 }
 
 impl<T: Scalar> StviLayout<T> {
-    /// The distinct ones among these values of all entries.
+    /// The distinct values among the new values of all entries.
     fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
         let row_of = |k| self.tiles.row_ptr().partition_point(|&start| start <= k) - 1;
         self.values.take(values, |f| self.tiles.over_slots(|slot, _, k| f(slot, k)), row_of)
@@ -163,9 +165,9 @@ impl<T: Scalar> Layout<T> for StviLayout<T> {
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
         let plan = self.tiles.on_device(&mut arrays);
-        let told = self.values.on_device(&mut arrays);
-        let [_, _, values] = told;
-        let launches = launches(&plan, told, T::PRECISION);
+        let dictionary = self.values.on_device(&mut arrays);
+        let [_, _, values] = dictionary;
+        let launches = launches(&plan, dictionary, T::PRECISION);
         let scratch = plan.scratch(T::PRECISION);
         Some(OnDevice { scratch, ..arrays.on_device(values, launches) })
     }
@@ -188,12 +190,12 @@ mod tests {
     }
 
     fn matrix(values: &[f64]) -> Csr<f64> {
-        // The example of the module.
+        // The matrix drawn in the module's documentation.
         Csr::new(4, 4, vec![0, 2, 3, 3, 5], vec![0, 2, 1, 0, 3], values.to_vec()).expect("valid")
     }
 
     #[test]
-    fn each_value_is_held_once() {
+    fn each_value_is_stored_once() {
         let csr = matrix(&[4.0, 1.0, 4.0, 1.0, 4.0]);
         let stored = layout(&csr).expect("two values");
         assert_eq!(stored.values.values, [1.0, 4.0]);
@@ -205,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn new_values_must_be_alike_where_they_were() {
+    fn new_values_must_be_equal_where_they_were() {
         let mut stored = layout(&matrix(&[4.0, 1.0, 4.0, 1.0, 4.0])).expect("two values");
         stored.set_values(&[0.5, 2.0, 0.5, 2.0, 0.5]);
         assert_eq!(stored.to_csr(), matrix(&[0.5, 2.0, 0.5, 2.0, 0.5]));
         let refusal = stored.check_values(&[0.5, 2.0, 0.5, 3.0, 0.5]).expect_err("two for one");
         assert!(refusal.to_string().contains("row 3"), "{refusal}");
-        stored.check_values(&[7.0; 5]).expect("alike, if the same");
+        stored.check_values(&[7.0; 5]).expect("equal again");
     }
 
     #[test]

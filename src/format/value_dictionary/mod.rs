@@ -1,4 +1,4 @@
-//! Values held by their number among few distinct ones.
+//! Value dictionaries: each value is stored as an 8-bit number into a list of distinct values.
 
 mod distinct;
 
@@ -10,42 +10,44 @@ use super::{Arg, Builder, Launch, Refusal, Stop, Target};
 use crate::error::Error;
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
-pub use distinct::{FEW, FewValues};
+pub use distinct::{MAX_DISTINCT, ValueDictionary};
 
-/// Why the values of a matrix are not held so.
+/// The refusal of a matrix whose values do not fit a dictionary.
 pub(super) fn not_few() -> Refusal {
     Refusal::new(format!(
-        "more than {FEW} distinct values, the most that 8 bits tell apart, or values are unknown"
+        "there are more than {MAX_DISTINCT} distinct values, the limit of 8-bit numbers, or values are \
+         unknown"
     ))
 }
 
-/// How many distinct values a matrix has.
+/// Number of distinct values of a matrix.
 ///
 /// # Errors
-/// [`Refusal`] where they are not few.
+/// [`Refusal`] where it exceeds [`MAX_DISTINCT`], or values are unknown.
 pub(super) fn count(structure: &Structure<'_>) -> Result<u64, Refusal> {
     structure.value_count().map(|count| count as u64).ok_or_else(not_few)
 }
 
-/// Bytes of the numbers of so many slots, where there are `count` distinct values.
+/// Bytes of the numbers of `slots` slots, where there are `count` distinct values.
 pub(super) fn number_bytes(slots: u64, count: u64) -> u64 {
     if count > 1 { slots } else { 0 }
 }
 
-/// How names of kernels end, by whether there are several distinct values.
+/// Suffix of kernel names, which depends on whether there are several distinct values.
 pub(super) fn suffix(several: bool) -> &'static str {
     if several { "" } else { "_one" }
 }
 
-/// Why new values are refused that differ where the values before were alike.
+/// The refusal of new values that differ where the old values were equal.
 fn not_alike(row: u64) -> Refusal {
     Refusal::new(format!(
-        "the new values differ where values were the same: row {row} has another than an entry \
-         before it that had the same value; prepare a new operator for them"
+        "the new values differ where the old values were equal: first in row {row}; prepare a new \
+         operator for them"
     ))
 }
 
-/// The distinct values, and the number of that of each place; no numbers where there is but one.
+/// The distinct values and the number of each place's value; no numbers where one value is shared
+/// by all places.
 #[derive(Debug)]
 pub(super) struct Numbered<T> {
     pub values: Vec<T>,
@@ -53,9 +55,10 @@ pub(super) struct Numbered<T> {
 }
 
 impl<T: Scalar> Numbered<T> {
-    /// Of `few` distinct ones among `all`; `numbers` makes the list of numbers from that of a value.
+    /// Stores the distinct values `few` of `all`. `numbers` builds the list of numbers from a
+    /// function that numbers a value.
     pub fn new(
-        few: &FewValues,
+        few: &ValueDictionary,
         all: &[T],
         numbers: impl FnOnce(&(dyn Fn(T) -> u8 + Sync)) -> Vec<u8>,
     ) -> Self {
@@ -79,7 +82,7 @@ impl<T: Scalar> Numbered<T> {
         self.numbers.get(at).map_or(0, |&number| usize::from(number))
     }
 
-    /// What a GPU holds of them: numbers, how many values there are, and these.
+    /// Arguments for a GPU: numbers, number of distinct values, and these values.
     pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> [Arg; 3] {
         let numbers = Some(self.numbers.as_slice()).filter(|all| !all.is_empty());
         let count = Arg::U32(self.values.len() as u32);
@@ -91,12 +94,12 @@ impl<T: Scalar> Numbered<T> {
         super::bytes_of(&self.values) + super::bytes_of(&self.numbers)
     }
 
-    /// The distinct ones among new `values` of all entries, in the order of the CSR matrix: those of
-    /// the first entries that have them. `places` calls with place and entry of each, `row_of` tells
-    /// the row of an entry.
+    /// Takes new `values` of all entries, in the order of the CSR matrix; each distinct value is
+    /// taken from the first entry that has it. `places` calls its argument with place and entry of
+    /// each entry, `row_of` gives the row of an entry.
     ///
     /// # Errors
-    /// [`Refusal`] with the first row that has another than the entry that it shared a value with.
+    /// [`Refusal`] with the first row where two entries that shared a value now differ.
     pub fn take(
         &self,
         values: &[T],
@@ -123,14 +126,14 @@ impl<T: Scalar> Numbered<T> {
     }
 }
 
-/// Places in which a GPU looks for distinct values.
+/// Places of the hash table in which a GPU collects distinct values.
 const PLACES: u64 = shared("FEW_PLACES");
 
-/// Kernels hold as many distinct values as hosts.
-const _: () = assert!(FEW as u64 == shared("FEW_VALUES"));
+/// Kernels allow as many distinct values as hosts.
+const _: () = assert!(MAX_DISTINCT as u64 == shared("FEW_VALUES"));
 
-/// Puts the distinct values of a matrix that a GPU holds into places, and counts them up to one more
-/// than [`FEW`].
+/// Collects the distinct values of a matrix that a GPU holds in a hash table, and counts them up to
+/// [`MAX_DISTINCT`] + 1.
 fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize), Error> {
     let (nnz, w) = (builder.matrix().nnz as u64, precision.bytes() as u64);
     let places = builder.temporary(PLACES * w)?;
@@ -141,33 +144,34 @@ fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize),
     Ok((places, builder.read(count)? as usize))
 }
 
-/// Whether a matrix that a GPU holds has few distinct values; waits.
+/// True if a matrix that a GPU holds has at most [`MAX_DISTINCT`] distinct values. Waits for the
+/// GPU.
 ///
 /// # Errors
 /// As [`Builder::launch`].
 #[cfg(feature = "cuda")]
 pub(crate) fn are_few(builder: &mut dyn Builder, precision: Precision) -> Result<bool, Error> {
     let (_, count) = find(builder, precision)?;
-    Ok(count <= FEW)
+    Ok(count <= MAX_DISTINCT)
 }
 
 /// The distinct values that a GPU has found.
-pub(super) struct OnGpu {
+pub(super) struct GpuDictionary {
     pub count: u32,
     /// The values, an array of the layout.
     pub values: Arg,
-    /// The first entry of each.
+    /// The first entry with each value.
     pub entries: Arg,
-    /// The number of that of each entry, in the order of the CSR matrix; null where there is but one.
+    /// The number of each entry's value, in the order of the CSR matrix; null where all are equal.
     pub numbers: Arg,
 }
 
-impl OnGpu {
-    /// Finds them.
+impl GpuDictionary {
+    /// Finds the distinct values.
     pub fn new(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Self, Stop> {
         let (nnz, precision) = (builder.matrix().nnz as u64, target.precision);
         let (places, count) = find(builder, precision)?;
-        if count > FEW {
+        if count > MAX_DISTINCT {
             return Err(not_few().into());
         }
         let (count, some) = (count as u32, count as u64);
@@ -182,17 +186,17 @@ impl OnGpu {
             let args = from.into_iter().chain([entries, numbers]).collect();
             builder.launch(&launch(format!("number_values_{precision}"), threads(nnz), args))?;
         }
-        Ok(OnGpu { count, values, entries, numbers })
+        Ok(GpuDictionary { count, values, entries, numbers })
     }
 
-    /// What takes over new values.
+    /// The launch that stores new values.
     pub fn update(&self, target: &Target<'_>) -> Launch {
         let args = vec![Arg::U32(self.count), self.entries, Arg::Values, self.values];
         launch(format!("take_values_{}", target.precision), u64::from(self.count), args)
     }
 
-    /// What looks at new values: a launch that puts the first row whose values differ where they were
-    /// the same into `row`.
+    /// The check of new values: `launch` writes to `row` the first row whose values differ where
+    /// they were equal.
     pub fn check(&self, launch: Launch, row: Arg) -> Check {
         Check { launch, row, reason: |row| not_alike(u64::from(row)) }
     }
@@ -201,7 +205,7 @@ impl OnGpu {
 /// The image of the kernels.
 const IMAGE: &str = "convert_few";
 
-/// Threads that look at `nnz` entries: 16 each, or more where these are many.
+/// Threads that examine `nnz` entries: 16 entries each, or more for large `nnz`.
 fn threads(nnz: u64) -> u64 {
     nnz.div_ceil(16).clamp(1, 1 << 18)
 }

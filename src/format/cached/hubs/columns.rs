@@ -1,4 +1,4 @@
-//! The fullest columns of a matrix.
+//! The hubs of a matrix: its columns with the most entries.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
@@ -8,29 +8,29 @@ use rayon::prelude::*;
 use crate::csr::Pattern;
 use crate::structure::{RowParts, Structure, count_pairs, once as kept, probes};
 
-/// How often rows have so many entries in hubs, and so many others.
+/// Frequency of each row shape: the numbers of entries in hubs and of other entries.
 type HubRows = Arc<[(RowParts, u64)]>;
 
 probes! {
-    /// The fullest columns, at most so many.
-    Hubs(u16) -> Arc<HubColumns>;
-    /// How often rows have so many entries in that many fullest columns.
+    /// The hubs, at most this many.
+    FullestColumns(u16) -> Arc<HubColumns>;
+    /// Frequencies of row shapes with at most this many hubs.
     HubRowCounts(u16) -> HubRows;
 }
 
 impl Structure<'_> {
-    /// The fullest columns, at most `most` of them and none with a single entry; none of a matrix
-    /// with far more columns than entries. One pass, kept.
+    /// The columns with the most entries: at most `most`, and none with a single entry. Empty for a
+    /// matrix with far more columns than entries. One pass, cached.
     pub fn hubs(&self, most: u16) -> Arc<HubColumns> {
         if self.pattern().ncols() / 64 > self.pattern().nnz() {
             return Arc::new(HubColumns::of(&[], most));
         }
         let counts = self.column_counts();
-        self.memo().get(Hubs(most), || Arc::new(HubColumns::of(&counts, most)))
+        self.memo().get(FullestColumns(most), || Arc::new(HubColumns::of(&counts, most)))
     }
 
-    /// How many columns [`Structure::hubs`] are, and their entries; from a sample of the rows where
-    /// this structure is for estimates.
+    /// The number of columns in [`Structure::hubs`] and the number of their entries; estimated from
+    /// a sample of the rows where this structure is for estimates.
     pub fn hub_entries(&self, most: u16) -> (usize, u64) {
         match self.column_sample() {
             Some(sample) => {
@@ -44,8 +44,9 @@ impl Structure<'_> {
         }
     }
 
-    /// How often rows have so many entries in [`Structure::hubs`] and so many others, in no order;
-    /// from a sample as there, and kept.
+    /// Frequency of each row shape, that is of each pair of the number of entries in
+    /// [`Structure::hubs`] and the number of other entries, in no particular order. Estimated from
+    /// a sample as in [`Structure::hub_entries`]; cached.
     pub fn hub_rows(&self, most: u16) -> HubRows {
         self.memo().get(HubRowCounts(most), || match self.column_sample() {
             Some(sample) => sample.rows(self.pattern(), most).into(),
@@ -54,12 +55,12 @@ impl Structure<'_> {
     }
 }
 
-/// The fullest columns of a pattern: those that many rows refer to.
+/// The columns of a pattern with the most entries.
 #[derive(Debug)]
 pub struct HubColumns {
-    /// The columns, the fullest first.
+    /// The columns, in descending order of entries.
     pub columns: Vec<u32>,
-    /// The number of their entries.
+    /// The number of entries in these columns.
     pub covered: u64,
     places: OnceLock<Vec<u16>>,
     near: OnceLock<Vec<u32>>,
@@ -67,7 +68,7 @@ pub struct HubColumns {
 }
 
 impl HubColumns {
-    /// At most `most` columns, of which none has a single entry.
+    /// Selects at most `most` columns, none of which has a single entry.
     fn of(counts: &[u32], most: u16) -> Self {
         let (columns, covered) = fullest(counts, usize::from(most));
         HubColumns {
@@ -79,7 +80,7 @@ impl HubColumns {
         }
     }
 
-    /// Place of each column of the pattern among the hubs; [`u16::MAX`] for others. Kept.
+    /// Place of each column of the pattern among the hubs; [`u16::MAX`] for other columns. Cached.
     pub fn places(&self, pattern: Pattern<'_>) -> &Vec<u16> {
         kept(&self.places, || {
             let mut places = vec![u16::MAX; pattern.ncols()];
@@ -90,7 +91,7 @@ impl HubColumns {
         })
     }
 
-    /// Entries of each row of the pattern that are in hubs. One pass, kept.
+    /// Number of entries of each row of the pattern that are in hubs. One pass, cached.
     pub fn near(&self, pattern: Pattern<'_>) -> &Vec<u32> {
         let places = self.places(pattern);
         let in_hubs = |&&column: &&u32| places[column as usize] != u16::MAX;
@@ -98,7 +99,8 @@ impl HubColumns {
         kept(&self.near, || (0..pattern.nrows()).into_par_iter().map(near).collect())
     }
 
-    /// How often rows have so many entries in hubs and so many others, in no order. Kept.
+    /// Frequency of each row shape: numbers of entries in hubs and of other entries, in no
+    /// particular order. Cached.
     pub fn rows(&self, pattern: Pattern<'_>) -> &Vec<(RowParts, u64)> {
         let lengths = pattern.row_ptr().windows(2).map(|w| (w[1] - w[0]) as u32);
         kept(&self.rows, || {
@@ -107,8 +109,8 @@ impl HubColumns {
     }
 }
 
-/// The fullest columns, at most `most` of them and none with a single entry, the fullest first, and
-/// the number of their entries.
+/// The columns with the most entries, in descending order: at most `most` of them, and none with a
+/// single entry. Also returns the number of their entries.
 fn fullest(counts: &[u32], most: usize) -> (Vec<u32>, u64) {
     let count = |column: u32| counts[column as usize];
     let mut columns: Vec<u32> =

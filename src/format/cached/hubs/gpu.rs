@@ -1,19 +1,19 @@
-//! Hub-cached ELLPACK on a GPU: the launches of a product, and the conversion there.
+//! Hub-cached ELLPACK on a GPU: the launches of a product, and the conversion.
 
 use ellect_kernels::shared;
 
-use super::{BLOCK, Size, check_rows, check_share, most_hubs};
+use super::{BLOCK, HubsSize, check_rows, check_share, most_hubs};
 use crate::format::gpu::convert::{bits, step};
 use crate::format::gpu::launch::NULL;
 use crate::format::row_order::WARP;
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Params, Starts, Stop, Target};
 use crate::scalar::Precision;
 
-/// What the launches of one product take.
-pub(super) struct Plan {
-    /// Hubs, scaled rows and pieces.
+/// Arrays and sizes from which the launches of one product are made.
+pub(super) struct HubsPlan {
+    /// Numbers of hubs, of rows whose y is scaled first, and of pieces.
     pub counts: [usize; 3],
-    /// Columns of the hubs, and the scaled rows.
+    /// Columns of the hubs, and the rows whose y is scaled first.
     pub lists: [Arg; 2],
     /// Slots of the hub part and of the rest.
     pub parts: [PartArgs; 2],
@@ -23,19 +23,19 @@ pub(super) struct Plan {
     pub blocks: u32,
 }
 
-/// What a product takes of a part.
+/// Arguments for one part: the hub part or the rest.
 #[derive(Clone, Copy)]
 pub(super) struct PartArgs {
-    /// Where slices start: 32-bit and 64-bit offsets, of which one is null.
+    /// Starts of the slices: 32-bit and 64-bit offsets, of which one is null.
     pub starts: [Arg; 2],
-    /// Entries of each piece.
+    /// Number of entries of each piece.
     pub lengths: Arg,
     pub columns: Arg,
     pub values: Arg,
 }
 
-impl Plan {
-    /// Bytes of the x of all hubs, of which whole 16 are copied.
+impl HubsPlan {
+    /// Bytes of the x of all hubs, rounded up to a multiple of 16 for the copy.
     fn cached_bytes(&self, precision: Precision) -> u64 {
         (self.counts[0] * precision.bytes()).next_multiple_of(16) as u64
     }
@@ -70,7 +70,7 @@ impl Plan {
     }
 }
 
-/// A launch of a kernel of the conversion over `threads` threads.
+/// A launch of a conversion kernel over `threads` threads.
 fn convert(kernel: impl Into<String>, threads: u64, args: Vec<Arg>) -> Launch {
     Launch::over("convert_hubs", kernel, threads, 256, args)
 }
@@ -81,19 +81,19 @@ fn count(n: usize) -> Arg {
 }
 
 /// The hubs of a matrix on a GPU.
-struct Hubs {
+struct FoundHubs {
     count: usize,
-    /// Their columns, an array of the layout.
+    /// Columns of the hubs, an array of the layout.
     columns: Arg,
-    /// The place of each column among them.
+    /// Place of each column among the hubs.
     places: Arg,
 }
 
-impl Hubs {
-    /// Counts the entries of all columns, and takes the fullest.
+impl FoundHubs {
+    /// Counts the entries of all columns and selects at most `most` columns with the most entries.
     fn new(builder: &mut dyn Builder, most: u16) -> Result<Self, Stop> {
         let Matrix { ncols, nnz, .. } = builder.matrix();
-        // As in `Structure::hubs`.
+        // This limit equals the one in `Structure::hubs`.
         if nnz == 0 || ncols / 64 > nnz {
             check_share(0, 0, nnz as u64)?;
         }
@@ -119,7 +119,7 @@ impl Hubs {
         let columns = builder.array(4 * hubs as u64)?;
         let args = vec![count(hubs), NULL, sorted, columns];
         builder.launch(&step("permute".to_string(), hubs, args))?;
-        Ok(Hubs { count: hubs, columns, places })
+        Ok(FoundHubs { count: hubs, columns, places })
     }
 }
 
@@ -137,10 +137,11 @@ pub(super) fn build(
         return Err(Stop::OnHost);
     }
     let shift = Arg::U32(longest.trailing_zeros());
-    let hubs = Hubs::new(builder, most_hubs(params, target))?;
+    let hubs = FoundHubs::new(builder, most_hubs(params, target))?;
     let width = matrix.offset_name();
 
-    // Which entries are in hubs, and how many before each word of 32.
+    // A bit per entry: set if its column is a hub; and the number of set bits before each 32-bit
+    // word.
     let words = nnz as u64 / 32 + 1;
     let bits = builder.array(4 * words)?;
     let counts = builder.temporary(4 * words)?;
@@ -149,7 +150,7 @@ pub(super) fn build(
     let Starts { args: [narrow, wide], .. } = builder.starts(counts, 1, words as usize)?;
     let near = [bits, narrow, wide];
 
-    // Pieces of each row, and the rows of several or none.
+    // Number of pieces of each row, and the rows with several pieces or none.
     let rows = nrows as u64 + 1;
     let [counts, marks] = [builder.temporary(4 * rows)?, builder.temporary(4 * rows)?];
     let args = [count(nrows), shift, Arg::RowPtr].into_iter().chain(near).chain([counts, marks]);
@@ -164,7 +165,7 @@ pub(super) fn build(
     let args = vec![count(nrows), marks, marked_starts, scaled];
     builder.launch(&convert("list_marked", nrows as u64, args))?;
 
-    // Pieces in the order of the layout.
+    // Sort the pieces into the order of the layout.
     let keys = builder.temporary(8 * pieces as u64)?;
     let mut numbers = || builder.temporary(4 * pieces as u64);
     let [own, piece_rows, sorted] = [numbers()?, numbers()?, numbers()?];
@@ -188,7 +189,7 @@ pub(super) fn build(
     ];
     let value_bytes = target.precision.bytes();
     let slots = [near_starts.total, far_starts.total];
-    let size = Size { pieces, scaled: marked.total as usize, slots };
+    let size = HubsSize { pieces, scaled: marked.total as usize, slots };
     target.check_bytes(size.bytes(hubs.count, value_bytes))?;
     let mut part = |part: usize, starts: &Starts, column_bytes: u64| -> Result<PartArgs, Stop> {
         Ok(PartArgs {
@@ -210,7 +211,7 @@ pub(super) fn build(
         convert(kernel, threads, args.chain(slots).chain(to).collect())
     };
     builder.launch(&fill(hubs.places, parts.map(|part| part.columns)))?;
-    let plan = Plan {
+    let plan = HubsPlan {
         counts: [hubs.count, size.scaled, pieces],
         lists: [hubs.columns, scaled],
         parts,
@@ -221,5 +222,5 @@ pub(super) fn build(
     Ok(Built { launches, scratch, update: vec![fill(NULL, [NULL, NULL])], ..Built::default() })
 }
 
-/// Entries that a warp of the kernel `fill_hubs` takes.
+/// Entries that a warp of the kernel `fill_hubs` processes.
 const FILLED_BY_A_WARP: u64 = shared("HUBS_CHUNK");

@@ -1,4 +1,4 @@
-//! Hub-cached ELLPACK: the x of the fullest columns, the hubs, is kept in shared memory.
+//! Hub-cached ELLPACK: x of the hubs, the columns with the most entries, is kept in shared memory.
 //!
 //! ```text
 //!     | 4 . 1 . |      hubs = 0 (two entries)    places in shared memory = 0
@@ -7,14 +7,18 @@
 //!     | 2 . . 6 |      rows, longest hub part first = 0 3 1
 //! ```
 //!
-//! Both parts are sliced ELLPACK of 32 rows, 16-bit columns counted in hubs and 32-bit ones, walked
-//! together by one lane a row; rows go longest hub part first, then longest rest. Rows of more than
-//! `piece` entries in either part are cut into pieces, whose sums are added up; empty rows have none.
-//! Every block of threads holds all hubs, one block a processor. Shared memory and L1 cache are one,
-//! and loads under way need room in the latter: too many hubs slow the others down.
+//! Both parts are sliced ELLPACK with slices of 32 rows; the hub part has 16-bit columns counted in
+//! hubs, the rest has 32-bit columns. One lane per row processes both parts together. Rows are
+//! sorted by descending length of the hub part, then of the rest. Rows with more than `piece`
+//! entries in either part are cut into pieces, whose sums are added up; empty rows have no piece.
+//! One block of threads runs per processor, and each block holds all hubs. Shared memory and L1
+//! cache share the same storage, and pending loads need room in the L1 cache: too many hubs slow
+//! the other loads down.
 //!
-//! Padding: value 0; held, not read. Good for: graphs with few columns that many rows refer to.
-//! Bad for: meshes, which have none; refused where hubs hold less than a quarter of the entries.
+//! Padding: value 0; stored but not read.
+//! Good for: graphs with few columns that many rows refer to.
+//! Bad for: meshes, which have no such columns; refused where hubs hold less than a quarter of the
+//! entries.
 
 mod columns;
 mod gpu;
@@ -42,13 +46,13 @@ pub use columns::HubColumns;
 #[derive(Debug)]
 pub struct HubsFormat;
 
-/// The least share of the entries that hubs hold, as a part of so many.
+/// Hubs must hold at least one entry in this many.
 const LEAST_SHARE: u64 = 4;
 
-/// Marks pieces of a row that has several.
+/// Marks pieces of a row that has several pieces.
 const SPLIT: u32 = shared("HUBS_SPLIT") as u32;
 
-/// Threads of a block.
+/// Threads per block.
 const BLOCK: u32 = 1024;
 
 impl Storage for HubsFormat {
@@ -68,7 +72,7 @@ impl Storage for HubsFormat {
         },
         Param {
             name: "piece",
-            doc: "the most entries that one lane takes of a row in either part",
+            doc: "maximum number of entries of a row that one lane processes in either part",
             values: &[Value::Int(64), Value::Int(16), Value::Int(32), Value::Int(128)],
             gpu: &[Value::Int(16), Value::Int(32), Value::Int(64)],
             host: &[],
@@ -88,7 +92,7 @@ impl Storage for HubsFormat {
         let (hubs, covered) = structure.hub_entries(most);
         check_share(hubs, covered, pattern.nnz() as u64)?;
         let piece = params.int("piece");
-        let size = Size::of(&structure.hub_rows(most), piece);
+        let size = HubsSize::of(&structure.hub_rows(most), piece);
         let steps = piece.min(structure.max_length()) as f64;
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
@@ -100,7 +104,7 @@ impl Storage for HubsFormat {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: near + far,
-            // Hubs once a block, and a sector for each other entry at worst.
+            // Each block loads the hubs once; every other entry loads at worst a sector of its own.
             x_sectors: (blocks * cached / 32 + (nnz - covered.min(nnz))) as f64,
             extra_bytes: 2 * cached,
             scattered_rows: nrows,
@@ -133,31 +137,32 @@ impl Storage for HubsFormat {
     }
 }
 
-/// A part of a row: entries `near` of those in hubs and `far` of the others, by their number.
+/// A piece of a row: the range `near` of the row's entries in hubs and the range `far` of its other
+/// entries.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct RowPiece {
     row: u32,
     near: [u32; 2],
     far: [u32; 2],
 }
 
-impl Piece {
-    /// The pieces of a row of so many entries in hubs and so many others, of at most `longest` of
-    /// either; none of an empty row.
-    fn of_row(row: u32, [near, far]: RowParts, longest: usize) -> impl Iterator<Item = Piece> {
+impl RowPiece {
+    /// Cuts a row with `near` entries in hubs and `far` other entries into pieces of at most
+    /// `longest` entries of either kind; an empty row yields none.
+    fn of_row(row: u32, [near, far]: RowParts, longest: usize) -> impl Iterator<Item = RowPiece> {
         let longest = longest as u32;
         (0..near.max(far).div_ceil(longest)).map(move |i| {
             let cut = |length: u32| [i, i + 1].map(|i| length.min(i * longest));
-            Piece { row, near: cut(near), far: cut(far) }
+            RowPiece { row, near: cut(near), far: cut(far) }
         })
     }
 
-    /// Pieces of its row before it.
+    /// Number of pieces of the row before this one.
     fn number(&self, longest: usize) -> usize {
         self.near[0].max(self.far[0]) as usize / longest
     }
 
-    /// Entries in hubs, and others.
+    /// Numbers of entries in hubs and of other entries.
     fn lengths(&self) -> [u16; 2] {
         [self.near, self.far].map(|[first, end]| (end - first) as u16)
     }
@@ -166,7 +171,7 @@ impl Piece {
 /// The hubs of a matrix.
 ///
 /// # Errors
-/// [`Refusal`] where they hold too few of its entries.
+/// [`Refusal`] where they hold too small a share of its entries.
 fn hubs(
     structure: &Structure<'_>,
     params: &Params,
@@ -179,7 +184,7 @@ fn hubs(
     Ok(hubs)
 }
 
-/// The most hubs that a block of threads holds.
+/// The maximum number of hubs that a block of threads holds.
 fn most_hubs(params: &Params, target: &Target<'_>) -> u16 {
     let room =
         (1024 * params.int("kib") as u64).min(target.device.shared_bytes.saturating_sub(1024));
@@ -188,52 +193,54 @@ fn most_hubs(params: &Params, target: &Target<'_>) -> u16 {
 
 fn check_rows(nrows: usize) -> Result<(), Refusal> {
     if nrows >= SPLIT as usize {
-        return Err(Refusal::new(format!("{nrows} rows, {} are allowed", SPLIT - 1)));
+        return Err(Refusal::new(format!(
+            "the matrix has {nrows} rows; at most {} are allowed",
+            SPLIT - 1
+        )));
     }
     Ok(())
 }
 
-/// Refuses hubs that hold too few of `nnz` entries.
+/// Refuses hubs that hold too few of the `nnz` entries.
 fn check_share(hubs: usize, covered: u64, nnz: u64) -> Result<(), Refusal> {
     if hubs == 0 {
-        return Err(Refusal::new(
-            "the device has no shared memory that holds x of the fullest columns",
-        ));
+        return Err(Refusal::new("the device has no shared memory for x of the fullest columns"));
     }
     if covered * LEAST_SHARE < nnz {
         return Err(Refusal::new(format!(
-            "the {hubs} fullest columns hold {covered} of {nnz} entries, {} are needed",
+            "the {hubs} fullest columns hold {covered} of {nnz} entries; {} are needed",
             nnz.div_ceil(LEAST_SHARE)
         )));
     }
     Ok(())
 }
 
-/// How large the layout is, known without making its pieces.
+/// Size of the layout, computed without cutting the pieces.
 #[derive(Debug, Default, PartialEq)]
-struct Size {
+struct HubsSize {
     pieces: usize,
-    /// Rows of several pieces, or of none.
+    /// Number of rows with several pieces or none.
     scaled: usize,
-    /// Slots in hubs, and others.
+    /// Numbers of slots in the hub part and in the rest.
     slots: [u64; 2],
 }
 
-impl Size {
-    /// Of rows that occur so often, cut into pieces of at most `longest` entries in either part.
+impl HubsSize {
+    /// Size for `rows`, each row shape with its frequency, cut into pieces of at most `longest`
+    /// entries in either part.
     fn of(rows: &[(RowParts, u64)], longest: usize) -> Self {
-        let mut size = Size::default();
-        // Lengths are few, so that counting them sorts them.
+        let mut size = HubsSize::default();
+        // There are few distinct lengths, so a counting sort suffices.
         let mut counts = vec![0u64; (longest + 1) * (longest + 1)];
         for &(parts, times) in rows {
             size.scaled += if parts == [0, 0] { times as usize } else { 0 };
-            for piece in Piece::of_row(0, parts, longest) {
+            for piece in RowPiece::of_row(0, parts, longest) {
                 let [near, far] = piece.lengths().map(usize::from);
                 counts[near * (longest + 1) + far] += times;
                 size.scaled += if piece.number(longest) == 1 { times as usize } else { 0 };
             }
         }
-        // Places left in the slice that was begun last, and its longest rest so far.
+        // Free places in the last slice begun, and the longest rest of that slice so far.
         let (mut left, mut widest) = (0, 0);
         let warp = WARP as u64;
         for (key, &count) in counts.iter().enumerate().rev().filter(|(_, count)| **count > 0) {
@@ -254,7 +261,7 @@ impl Size {
         size
     }
 
-    /// Bytes of the layout with so many hubs and values of so many bytes.
+    /// Bytes of the layout with `hubs` hubs and values of `value_bytes` bytes.
     fn bytes(&self, hubs: usize, value_bytes: usize) -> u64 {
         let [near, far] = self.slots;
         let slices = self.pieces.div_ceil(WARP) + 1;
@@ -267,17 +274,17 @@ impl Size {
 
 /// Slots of sliced ELLPACK.
 #[derive(Debug)]
-struct Part<T, C> {
+struct HubsPart<T, C> {
     ptr: Offsets,
     columns: Vec<C>,
     values: Vec<T>,
 }
 
-impl<T: Scalar, C: Copy + Default> Part<T, C> {
+impl<T: Scalar, C: Copy + Default> HubsPart<T, C> {
     fn new(ptr: &[usize]) -> Self {
         let slots = last(ptr);
         let (columns, values) = (vec![C::default(); slots], vec![T::ZERO; slots]);
-        Part { ptr: Offsets::new(ptr), columns, values }
+        HubsPart { ptr: Offsets::new(ptr), columns, values }
     }
 
     fn slot(&self, piece: usize, k: usize) -> usize {
@@ -289,22 +296,22 @@ impl<T: Scalar, C: Copy + Default> Part<T, C> {
     }
 }
 
-/// The arrays of a matrix whose hubs are cached.
+/// The arrays of a matrix with cached hubs.
 #[derive(Debug)]
 pub struct Hubs<T> {
     nrows: usize,
     ncols: usize,
-    /// Column of each hub, the fullest first.
+    /// Column of each hub, in descending order of entries.
     hubs: Vec<u32>,
-    /// Rows of several pieces, or of none: their y is scaled before sums are added.
+    /// Rows with several pieces or none: their y is scaled before sums are added.
     scaled: Vec<u32>,
-    /// The row of each piece, with [`SPLIT`] where there are others.
+    /// The row of each piece, marked with [`SPLIT`] where the row has other pieces.
     rows: Vec<u32>,
     near_lengths: Vec<u16>,
     far_lengths: Vec<u16>,
-    near: Part<T, u16>,
-    far: Part<T, u32>,
-    /// Blocks of threads of a GPU.
+    near: HubsPart<T, u16>,
+    far: HubsPart<T, u32>,
+    /// Number of GPU thread blocks.
     blocks: u32,
     sums: Scratch<T>,
 }
@@ -312,18 +319,18 @@ pub struct Hubs<T> {
 impl<T: Scalar> Hubs<T> {
     fn new(csr: CsrRef<'_, T>, hubs: &HubColumns, longest: usize, blocks: u32) -> Self {
         let near = hubs.near(csr.pattern());
-        let mut pieces: Vec<Piece> = (0..csr.nrows())
+        let mut pieces: Vec<RowPiece> = (0..csr.nrows())
             .into_par_iter()
             .flat_map_iter(|row| {
                 let length = csr.row(row).0.len() as u32;
-                Piece::of_row(row as u32, [near[row], length - near[row]], longest)
+                RowPiece::of_row(row as u32, [near[row], length - near[row]], longest)
             })
             .collect();
         let mut pieces_of = vec![0u32; csr.nrows()];
         pieces.iter().for_each(|piece| pieces_of[piece.row as usize] += 1);
         let scaled = (0..csr.nrows() as u32).filter(|&row| pieces_of[row as usize] != 1).collect();
         pieces.par_sort_by_key(|piece| std::cmp::Reverse(piece.lengths()));
-        let lengths: Vec<_> = pieces.iter().map(Piece::lengths).collect();
+        let lengths: Vec<_> = pieces.iter().map(RowPiece::lengths).collect();
         let ptr = |part: usize| {
             let longest = |slice: &[[u16; 2]]| slice.iter().map(|l| l[part]).max().unwrap_or(0);
             offsets(lengths.chunks(WARP).map(|slice| WARP * usize::from(longest(slice))))
@@ -334,15 +341,15 @@ impl<T: Scalar> Hubs<T> {
             rows: Vec::with_capacity(pieces.len()),
             near_lengths: lengths.iter().map(|length| length[0]).collect(),
             far_lengths: lengths.iter().map(|length| length[1]).collect(),
-            near: Part::new(&ptr(0)),
-            far: Part::new(&ptr(1)),
+            near: HubsPart::new(&ptr(0)),
+            far: HubsPart::new(&ptr(1)),
             hubs: hubs.columns.clone(),
             scaled,
             blocks,
             sums: Scratch::default(),
         };
         let places = hubs.places(csr.pattern());
-        // The pieces of each split row, by their number.
+        // The pieces of each split row, in order.
         let mut parts: HashMap<u32, Vec<usize>> = HashMap::new();
         for (i, piece) in pieces.iter().enumerate() {
             if pieces_of[piece.row as usize] == 1 {
@@ -367,7 +374,7 @@ impl<T: Scalar> Hubs<T> {
         layout
     }
 
-    /// Puts the entries of a row in the slots of its pieces.
+    /// Writes the entries of a row to the slots of its pieces.
     fn place(
         &mut self,
         csr: CsrRef<'_, T>,
@@ -394,8 +401,8 @@ impl<T: Scalar> Hubs<T> {
         }
     }
 
-    /// Row pointers, and column and slot of each entry in the order of the CSR matrix: slots of the
-    /// rest count on from those of the hub part.
+    /// Row pointers, and column and slot of each entry in the order of the CSR matrix. Slots of the
+    /// rest are numbered after those of the hub part.
     fn entries(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
         let row = |i: usize| (self.rows[i] & !SPLIT) as usize;
         let mut row_ptr = vec![0; self.nrows + 1];
@@ -406,7 +413,7 @@ impl<T: Scalar> Hubs<T> {
         }
         accumulate(&mut row_ptr);
         accumulate(&mut piece_ptr);
-        // The pieces of a row get no longer, so that they lie in the order of their numbers.
+        // The lengths of a row's pieces never increase, so the layout keeps them in order.
         let mut next = piece_ptr.clone();
         let mut pieces = vec![0u32; self.rows.len()];
         for i in 0..self.rows.len() {
@@ -428,7 +435,7 @@ impl<T: Scalar> Hubs<T> {
         let mut entries = vec![(0, 0); row_ptr[self.nrows]];
         par::slices_mut(&mut entries, &row_ptr).into_par_iter().enumerate().for_each(
             |(row, entries)| {
-                // Columns rise in both parts.
+                // Columns ascend in both parts.
                 let pieces = &pieces[piece_ptr[row]..piece_ptr[row + 1]];
                 let mut near = pieces.iter().flat_map(near_of).peekable();
                 let mut far = pieces.iter().flat_map(far_of).peekable();
@@ -525,7 +532,7 @@ impl<T: Scalar> Layout<T> for Hubs<T> {
             columns: arrays.add(&self.far.columns),
             values: arrays.add(&self.far.values),
         };
-        let plan = gpu::Plan {
+        let plan = gpu::HubsPlan {
             counts: [self.hubs.len(), self.scaled.len(), self.rows.len()],
             lists,
             parts: [near, far],
@@ -547,16 +554,16 @@ mod tests {
     use crate::generate;
 
     #[test]
-    fn sizes_are_known_without_making_the_pieces() {
+    fn sizes_are_computed_without_cutting_the_pieces() {
         for csr in [generate::rmat(3000, 16, 1), generate::circuit(2000, 1)] {
             let structure = Structure::of(&csr);
             let hubs = structure.hubs(100);
             for longest in [1, 2, 16, 64] {
-                let size = Size::of(hubs.rows(csr.pattern()), longest);
+                let size = HubsSize::of(hubs.rows(csr.pattern()), longest);
                 let mut layout = Hubs::new(csr.as_ref(), &hubs, longest, 1);
                 let slots = [layout.near.values.len(), layout.far.values.len()];
                 let (pieces, scaled) = (layout.rows.len(), layout.scaled.len());
-                let made = Size { pieces, scaled, slots: slots.map(|n| n as u64) };
+                let made = HubsSize { pieces, scaled, slots: slots.map(|n| n as u64) };
                 assert_eq!(size, made, "pieces of {longest}");
                 assert_eq!(layout.to_csr(), csr);
                 let other = csr.map_values(|value| value + 1.0);

@@ -1,23 +1,23 @@
-//! Row blocks on a GPU: the launch of a product, and the conversion there.
+//! Row blocks swept by column on a GPU: the launch of a product, and the conversion.
 
-use super::plan::{GROUP, Shape};
-use super::{LANES, Long, STEP, WORDS};
-use crate::format::gpu::convert::{Rows, bits};
+use super::plan::{GROUP, SweepShape};
+use super::{LANES, LongRow, STEP, WORDS};
+use crate::format::gpu::convert::{GpuRows, bits};
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 use crate::structure::Sort;
 
-/// What the launch of a product takes.
-pub(super) struct Plan {
+/// Arrays and sizes from which the launch of a product is made.
+pub(super) struct SweepPlan {
     pub nrows: usize,
     pub blocks: usize,
-    /// The most sums of a block.
+    /// The maximum number of sums per block.
     pub sums: usize,
     /// Blocks, groups, long rows, bases, keys and values.
     pub arrays: [Arg; 6],
 }
 
-impl Plan {
+impl SweepPlan {
     /// The launch of one product.
     pub fn launch(&self, precision: Precision) -> Launch {
         let count = [Arg::U32(self.nrows as u32)];
@@ -33,21 +33,21 @@ impl Plan {
     }
 }
 
-/// The most blocks that are dealt on a GPU.
+/// The maximum number of blocks that a GPU conversion distributes.
 const MOST_BLOCKS: usize = 4096;
 
-/// A group that has so small a part of what a block is to have is light: many of them are dealt by a
-/// table, not one by one.
+/// A group is light if its weight is at most one part in this many of a block's share. Light groups
+/// are assigned to blocks through a table instead of one by one.
 const LIGHT: u64 = 64;
 
-/// Places of the table for each block.
+/// Places of the table per block.
 const PLACES: usize = 256;
 
 fn launch(kernel: impl Into<String>, threads: usize, args: Vec<Arg>) -> Launch {
     Launch::over("convert_sweep", kernel, threads as u64, 256, args)
 }
 
-/// So many blocks of `block` threads, with shared memory.
+/// A launch of `grid` blocks of `block` threads, with shared memory.
 fn blocks(kernel: &str, grid: usize, block: usize, shared_bytes: usize, args: Vec<Arg>) -> Launch {
     let (kernel, grid, block) = (kernel.to_string(), grid as u64, block as u32);
     let shared_bytes = shared_bytes as u32;
@@ -59,7 +59,8 @@ fn count(n: usize) -> Arg {
     Arg::U32(n as u32)
 }
 
-/// Numbers around the golden section of `n` go round it evenly; the first that meets all.
+/// Step width that visits all `n` places and spreads consecutive visits evenly: the first number
+/// from the golden section of `n` upward that is coprime to `n`.
 fn stride(n: usize) -> usize {
     let common = |mut a: usize, mut b: usize| {
         while b > 0 {
@@ -71,23 +72,23 @@ fn stride(n: usize) -> usize {
     (first.max(1)..).find(|&stride| common(stride, n) == 1).expect("n + 1 does")
 }
 
-/// Which rows are whose.
+/// Assignment of row groups to blocks.
 struct Dealt {
-    /// Groups, those of a block next to each other.
+    /// Groups, sorted by block.
     groups: Arg,
-    /// Where those of each block start.
+    /// Start of each block's groups.
     starts: Arg,
-    /// Rows of several sums.
-    longs: usize,
+    /// Number of rows with several sums.
+    long_rows: usize,
 }
 
 impl Dealt {
-    /// Deals groups of rows of these lengths.
-    fn new(builder: &mut dyn Builder, shape: &Shape, rows: &Rows) -> Result<Self, Stop> {
+    /// Distributes groups of rows with these lengths over blocks.
+    fn new(builder: &mut dyn Builder, shape: &SweepShape, rows: &GpuRows) -> Result<Self, Stop> {
         let longest = builder.read(rows.longest)? as usize;
         let n = shape.nrows.div_ceil(GROUP);
         let share = (shape.nnz + GROUP * n) as u64 / shape.blocks as u64;
-        let [heavy, longs] = [builder.number()?, builder.number()?];
+        let [heavy, long_rows] = [builder.number()?, builder.number()?];
         let keys = builder.temporary(8 * n as u64)?;
         let [own, sorted] = [builder.temporary(4 * n as u64)?, builder.temporary(4 * n as u64)?];
         let args = vec![
@@ -100,11 +101,11 @@ impl Dealt {
             keys,
             own,
             heavy,
-            longs,
+            long_rows,
         ];
         builder.launch(&launch("weigh_groups", n, args))?;
         builder.sort_down(keys, own, sorted, n, bits(GROUP * (longest + 1)))?;
-        let [heavy, longs] = [builder.read(heavy)? as usize, builder.read(longs)? as usize];
+        let [heavy, long_rows] = [builder.read(heavy)? as usize, builder.read(long_rows)? as usize];
 
         let places = PLACES * shape.blocks;
         let dealt = builder.temporary(2 * heavy.max(1) as u64)?;
@@ -140,7 +141,7 @@ impl Dealt {
         let groups = builder.array(4 * n as u64)?;
         builder.sort_down(by_block, own, groups, n, group_bits + bits(shape.blocks - 1))?;
         let [starts, _] = builder.temporary_starts(counts, 1, shape.blocks + 1)?.args;
-        Ok(Dealt { groups, starts, longs })
+        Ok(Dealt { groups, starts, long_rows })
     }
 }
 
@@ -151,8 +152,8 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     if nnz == 0 || nnz >= u32::MAX as usize {
         return Err(Stop::OnHost);
     }
-    let rows = Rows::new(builder, Sort::None, target)?;
-    let shape = Shape::new(matrix, builder.read(rows.longest)? as usize, target)?;
+    let rows = GpuRows::new(builder, Sort::None, target)?;
+    let shape = SweepShape::new(matrix, builder.read(rows.longest)? as usize, target)?;
     if shape.blocks > MOST_BLOCKS {
         return Err(Stop::OnHost);
     }
@@ -161,7 +162,7 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     let precision = target.precision;
     let w = precision.bytes() as u64;
     let to = builder.array(4 * (WORDS * shape.blocks) as u64)?;
-    let longs = builder.array((size_of::<Long>() * dealt.longs) as u64)?;
+    let long_rows = builder.array((size_of::<LongRow>() * dealt.long_rows) as u64)?;
     let places = builder.temporary(4 * nrows as u64)?;
     let further = builder.temporary(2 * nrows as u64)?;
     let [so_far, most] = [builder.number()?, builder.number()?];
@@ -175,18 +176,19 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
         places,
         further,
         to,
-        longs,
+        long_rows,
         so_far,
         most,
     ];
     builder.launch(&blocks("place_rows", shape.blocks, 256, 0, args))?;
     let sums = builder.read(most)? as usize;
-    // Few heavy rows beside very many light ones: the host finds places one by one.
+    // With few heavy rows and very many light ones, only the host, which places groups one by one,
+    // finds room for all sums.
     if sums > shape.most {
         return Err(Stop::OnHost);
     }
 
-    // Entries by block and column.
+    // Sort entries by block and column.
     let keys = builder.temporary(8 * nnz as u64)?;
     let [own, sorted] = [builder.temporary(4 * nnz as u64)?, builder.temporary(4 * nnz as u64)?];
     let column_bits = bits(ncols - 1);
@@ -197,7 +199,7 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     builder.launch(&launch(kernel, n * LANES, args))?;
     builder.sort_down(keys, own, sorted, nnz, column_bits + bits(shape.blocks - 1))?;
 
-    // Where pieces of columns start, in entries and in warps.
+    // Starts of the pieces of columns, in entries and in warps.
     let pieces = shape.blocks * shape.pieces;
     let firsts = builder.temporary(4 * (pieces as u64 + 1))?;
     let sizes = [Arg::U64(nnz as u64), count(ncols), count(shape.blocks), count(shape.pieces)];
@@ -227,8 +229,8 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     let update = launch(format!("update_slots_{precision}"), slots, args);
     builder.launch(&update)?;
 
-    let arrays = [to, dealt.groups, longs, bases, slot_keys, values];
-    let plan = Plan { nrows, blocks: shape.blocks, sums, arrays };
+    let arrays = [to, dealt.groups, long_rows, bases, slot_keys, values];
+    let plan = SweepPlan { nrows, blocks: shape.blocks, sums, arrays };
     Ok(Built { launches: vec![plan.launch(precision)], update: vec![update], ..Built::default() })
 }
 

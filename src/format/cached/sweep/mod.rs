@@ -1,5 +1,5 @@
-//! Row blocks swept by column: each block of threads sums rows of its own, entry by entry, in the
-//! order of their columns.
+//! Row blocks swept by column: each block of threads sums its own rows, entry by entry, in the
+//! order of the columns.
 //!
 //! ```text
 //!     | 4 . 1 . |      two blocks, one of rows 0 1 and one of rows 2 3
@@ -8,22 +8,24 @@
 //!     | 2 . . 6 |      columns = 0 1 2 | 0 3
 //! ```
 //!
-//! Blocks hold the sums of all their rows in shared memory, as many as fit for one block a
-//! processor, and go over their entries in steps of 1,024, a thread an entry. Sorted by column, as
-//! many entries as a processor has at all share what they load: with columns anywhere, lanes read
-//! neighbouring elements of x, a sector serves several of them, and all blocks pass over x at the
-//! same pace, so that it comes from memory once.
+//! Blocks hold the sums of all their rows in shared memory, as many as fit with one block per
+//! processor, and process their entries in steps of 1,024, one thread per entry. Because all
+//! entries of a processor are sorted by column, they share loads even if columns are scattered:
+//! lanes read neighbouring elements of x, a sector serves several of them, and all blocks pass over
+//! x at the same pace, so that x comes from memory once.
 //!
-//! Rows are dealt in groups of four neighbours, the heaviest first, each to the block that has
-//! least; so blocks take equally long whatever the order of rows. Where two entries of a step go to one
-//! sum, the second changes places with an entry of the next step that goes to a sum that is free. One
-//! that finds none is *late*, added atomically when all others of some steps have been. Rows so long
-//! that this would be common get several sums, which are added up at the end.
+//! Rows are distributed in groups of four neighbours, the heaviest first, each to the block with
+//! the least work so far; so blocks take equally long for any order of rows. Where two entries of a
+//! step have the same sum, the second swaps places with an entry of the next step whose sum is
+//! free. An entry that finds no partner is *late*: it is added atomically after all other entries
+//! of some steps. Rows that are so long that this would be common get several sums, which are added
+//! up at the end.
 //!
-//! A slot holds a value and a key of 32 bits: 16 for its sum, one for late, 15 for its column, counted
-//! from the base of its warp, a multiple of 32,768. Padding: no sum; read, not added.
+//! A slot holds a value and a key of 32 bits: 16 for its sum, one for late, 15 for its column,
+//! counted from the base of its warp, a multiple of 32,768.
+//! Padding: no sum; read, not added.
 //! Good for: columns anywhere, graphs, meshes in random order. Bad for: rows whose neighbours share
-//! columns, which caches serve as well from any layout.
+//! columns, which caches serve equally well from any layout.
 
 mod gpu;
 mod plan;
@@ -31,7 +33,7 @@ mod plan;
 use ellect_kernels::shared;
 use rayon::prelude::*;
 
-use self::plan::{GROUP, Shape};
+use self::plan::{GROUP, SweepShape};
 use super::gpu::launch::Arrays;
 use super::{
     Builder, Built, Layout, Matrix, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
@@ -46,22 +48,22 @@ use crate::structure::{Structure, inverse};
 #[derive(Debug)]
 pub struct SweepFormat;
 
-/// Entries of a step, and threads of a block.
+/// Entries per step, and threads per block.
 const STEP: usize = shared("SWEEP_STEP") as usize;
 
-/// Threads of a warp, whose columns are counted from one base.
+/// Threads of a warp, which share one base for their columns.
 const LANES: usize = 32;
 
-/// Columns that are counted from one base.
+/// Number of columns that are counted from one base.
 const REACH: u32 = shared("SWEEP_REACH") as u32;
 
-/// Marks a slot whose sum another slot of its step has too.
+/// Marks a slot whose sum another slot of its step also uses.
 const LATE: u32 = shared("SWEEP_LATE") as u32;
 
 /// The sum of a slot without an entry.
 const NO_SUM: u32 = shared("SWEEP_NO_SUM") as u32;
 
-/// Slots of the next step that an entry may change to, and how far they are apart.
+/// Number of slots in the next step that an entry may swap with, and the distance between them.
 const TRIES: usize = shared("SWEEP_TRIES") as usize;
 const SHIFT: usize = shared("SWEEP_SHIFT") as usize;
 
@@ -82,21 +84,22 @@ impl Storage for SweepFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let shape = Shape::new(matrix(structure), structure.max_length(), target)?;
+        let shape = SweepShape::new(matrix(structure), structure.max_length(), target)?;
         let pattern = structure.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
-        let bytes = shape.bytes(shape.longs(structure), w);
-        // Of the last step of each block, and of the last warp of each piece of its columns, a half.
+        let bytes = shape.bytes(shape.long_rows(structure), w);
+        // On average half of the last step of each block is empty, and half of the last warp of
+        // each piece of its columns.
         let ends = shape.blocks * (STEP + shape.pieces * LANES) / 2;
         let unread = ((shape.steps * STEP) as u64).saturating_sub(nnz + ends as u64);
         let read = (shape.steps * STEP) as u64 - unread;
         let x_bytes = w * pattern.ncols() as u64;
-        // Blocks that follow others read x again, where no cache has kept it.
+        // Later waves of blocks read x again where no cache has kept it.
         let again =
             if 2 * x_bytes > target.device.cache_bytes { shape.waves as u64 - 1 } else { 0 };
         let sectors = structure.swept_sectors(shape.blocks, target.precision);
-        // What the longest row has more than a block is to have.
+        // Entries of the longest row beyond a block's average share.
         let over = structure.max_length().saturating_sub(pattern.nnz() / shape.blocks);
         Ok(Work {
             layout_bytes: bytes,
@@ -121,7 +124,7 @@ impl Storage for SweepFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Sweep<T>, Refusal> {
-        let shape = Shape::new(matrix(structure), structure.max_length(), target)?;
+        let shape = SweepShape::new(matrix(structure), structure.max_length(), target)?;
         let deal = shape.deal(structure.lengths())?;
         Ok(Sweep::new(csr, &shape, &deal))
     }
@@ -135,29 +138,29 @@ impl Storage for SweepFormat {
     }
 }
 
-/// A matrix of this structure.
+/// Dimensions of the matrix of this structure.
 fn matrix(structure: &Structure<'_>) -> Matrix {
     let pattern = structure.pattern();
     let (nrows, ncols, nnz) = (pattern.nrows(), pattern.ncols(), pattern.nnz());
     Matrix { nrows, ncols, nnz, wide: false }
 }
 
-/// What a block of threads does.
+/// Rows, steps and sums of a block of threads.
 #[derive(Clone, Copy, Debug, Default)]
-struct Block {
+struct SweepBlock {
     first_step: u32,
     steps: u32,
     first_group: u32,
     groups: u32,
-    /// Rows of several sums.
+    /// Index of the first row with several sums; `long_rows` is their number.
     first_long: u32,
-    longs: u32,
-    /// Sums in all, those of long rows after one for each row.
+    long_rows: u32,
+    /// Total number of sums; those of long rows follow one sum per row.
     sums: u32,
 }
 
-impl Block {
-    /// As a GPU reads it.
+impl SweepBlock {
+    /// The block's words in the order that kernels read.
     fn words(self) -> [u32; WORDS] {
         [
             self.first_step,
@@ -165,22 +168,25 @@ impl Block {
             self.first_group,
             self.groups,
             self.first_long,
-            self.longs,
+            self.long_rows,
             self.sums,
             0,
         ]
     }
 
-    fn of([first_step, steps, first_group, groups, first_long, longs, sums, _]: [u32; 8]) -> Self {
-        Block { first_step, steps, first_group, groups, first_long, longs, sums }
+    fn of(
+        [first_step, steps, first_group, groups, first_long, long_rows, sums, _]: [u32; 8],
+    ) -> Self {
+        SweepBlock { first_step, steps, first_group, groups, first_long, long_rows, sums }
     }
 }
 
-/// Words of a [`Block`].
+/// Words of a [`SweepBlock`].
 const WORDS: usize = shared("SWEEP_BLOCK_WORDS") as usize;
 
-/// A row of several sums: its place in its block, the first of its further sums, and their number.
-type Long = [u32; shared("SWEEP_LONG_WORDS") as usize];
+/// A row with several sums: its place in its block, the first of its further sums, and their
+/// number.
+type LongRow = [u32; shared("SWEEP_LONG_WORDS") as usize];
 
 /// The arrays of a matrix whose row blocks are swept by column.
 #[derive(Debug)]
@@ -188,14 +194,14 @@ pub struct Sweep<T> {
     nrows: usize,
     ncols: usize,
     blocks: Vec<[u32; WORDS]>,
-    /// Groups of rows, those of a block next to each other.
+    /// Groups of rows, sorted by block.
     groups: Vec<u32>,
-    longs: Vec<Long>,
+    long_rows: Vec<LongRow>,
     keys: Vec<u32>,
-    /// What the columns of each warp of slots are counted from.
+    /// Base column of each warp of slots.
     bases: Vec<u32>,
     values: Vec<T>,
-    /// Where each group is among those of all blocks.
+    /// Index in `groups` of each group.
     places: Vec<u32>,
     /// Bounds of the rows of the blocks, in that order.
     bounds: Vec<usize>,
@@ -203,41 +209,41 @@ pub struct Sweep<T> {
     stored: Scratch<T>,
 }
 
-/// The slots of one block, as they are filled.
-struct Slots<T> {
+/// The slots of one block during conversion.
+struct BlockSlots<T> {
     keys: Vec<u32>,
     bases: Vec<u32>,
     values: Vec<T>,
-    longs: Vec<Long>,
+    long_rows: Vec<LongRow>,
     sums: u32,
 }
 
-impl<T: Scalar> Slots<T> {
-    /// Entries of these groups, by column.
-    fn new(csr: CsrRef<'_, T>, shape: &Shape, groups: &[u32]) -> Self {
-        let mut longs = Vec::new();
+impl<T: Scalar> BlockSlots<T> {
+    /// Collects the entries of these groups, sorted by column.
+    fn new(csr: CsrRef<'_, T>, shape: &SweepShape, groups: &[u32]) -> Self {
+        let mut long_rows = Vec::new();
         let mut sums = (groups.len() * GROUP) as u32;
         let mut entries = Vec::new();
         for (row, place) in rows_of(groups, csr.nrows()) {
             let (columns, values) = csr.row(row);
             let own = shape.sums_of(columns.len()) as u32;
             if own > 1 {
-                longs.push([place, sums, own - 1]);
+                long_rows.push([place, sums, own - 1]);
             }
             for (turn, (&column, &value)) in (0..own).cycle().zip(columns.iter().zip(values)) {
                 entries.push((column, if turn == 0 { place } else { sums + turn - 1 }, value));
             }
             sums += own - 1;
         }
-        // Rows rise, so that entries of a column keep their order.
+        // Rows ascend and the sort is stable, so entries of a column keep their order.
         entries.par_sort_by_key(|&(column, ..)| column);
         let (keys, bases, values) = (Vec::new(), Vec::new(), Vec::new());
-        let mut slots = Slots { keys, bases, values, longs, sums };
+        let mut slots = BlockSlots { keys, bases, values, long_rows, sums };
         slots.fill(&entries);
         slots
     }
 
-    /// Puts in columns, sums and values; each piece of the columns begins with a warp.
+    /// Writes columns, sums and values; each piece of the columns begins with a warp.
     fn fill(&mut self, entries: &[(u32, u32, T)]) {
         for piece in entries.chunk_by(|a, b| a.0 / REACH == b.0 / REACH) {
             self.keys.extend(piece.iter().map(|&(column, sum, _)| (sum << 16) | (column % REACH)));
@@ -250,11 +256,11 @@ impl<T: Scalar> Slots<T> {
         self.move_late();
     }
 
-    /// Entries of a step whose sum an earlier one of it has change places with entries of the next
-    /// step that suit, or are marked as late.
+    /// Resolves conflicts within a step: an entry whose sum an earlier entry of its step also has
+    /// swaps places with an entry of the next step where possible, and is marked as late otherwise.
     fn move_late(&mut self) {
         let sum = |key: u32| (key >> 16 != NO_SUM).then_some(key as usize >> 16);
-        // The step that each sum was taken in last.
+        // The last step in which each sum was used.
         let mut taken = vec![usize::MAX; self.sums as usize];
         for first in (0..self.keys.len()).step_by(STEP) {
             for slot in first..first + STEP {
@@ -263,12 +269,12 @@ impl<T: Scalar> Slots<T> {
                     continue;
                 }
                 let others = (1..=TRIES).map(|turn| (slot + turn * SHIFT) % STEP + first + STEP);
-                let suits = |&other: &usize| {
+                let can_swap = |&other: &usize| {
                     let free = |&key: &u32| sum(key).is_some_and(|sum| taken[sum] != first);
                     self.keys.get(other).is_some_and(free)
                         && self.bases[other / LANES] == self.bases[slot / LANES]
                 };
-                match others.into_iter().find(suits) {
+                match others.into_iter().find(can_swap) {
                     Some(other) => {
                         self.keys.swap(slot, other);
                         self.values.swap(slot, other);
@@ -287,7 +293,7 @@ impl<T: Scalar> Slots<T> {
     }
 }
 
-/// The rows of these groups, each with its place among them.
+/// The rows of these groups, each with its place in the block.
 fn rows_of(groups: &[u32], nrows: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
     groups.iter().zip(0..).flat_map(move |(&group, k)| {
         let first = group as usize * GROUP;
@@ -296,11 +302,12 @@ fn rows_of(groups: &[u32], nrows: usize) -> impl Iterator<Item = (usize, u32)> +
 }
 
 /// An entry of a block: its row, its column and its slot.
-type Entry = (u32, u32, usize);
+type SweepEntry = (u32, u32, usize);
 
 impl<T: Scalar> Sweep<T> {
-    fn new(csr: CsrRef<'_, T>, shape: &Shape, deal: &[Vec<u32>]) -> Self {
-        let filled: Vec<_> = deal.par_iter().map(|groups| Slots::new(csr, shape, groups)).collect();
+    fn new(csr: CsrRef<'_, T>, shape: &SweepShape, deal: &[Vec<u32>]) -> Self {
+        let filled: Vec<_> =
+            deal.par_iter().map(|groups| BlockSlots::new(csr, shape, groups)).collect();
         let slots = shape.steps * STEP;
         let groups = deal.concat();
         let mut layout = Sweep {
@@ -310,7 +317,7 @@ impl<T: Scalar> Sweep<T> {
             places: inverse(&groups),
             bounds: offsets(deal.iter().map(|groups| groups.len() * GROUP)),
             groups,
-            longs: Vec::new(),
+            long_rows: Vec::new(),
             keys: Vec::with_capacity(slots),
             bases: Vec::with_capacity(slots / LANES),
             values: Vec::with_capacity(slots),
@@ -319,18 +326,18 @@ impl<T: Scalar> Sweep<T> {
         };
         let mut first_group = 0;
         for (filled, groups) in filled.into_iter().zip(deal) {
-            let block = Block {
+            let block = SweepBlock {
                 first_step: (layout.keys.len() / STEP) as u32,
                 steps: (filled.keys.len() / STEP) as u32,
                 first_group,
                 groups: groups.len() as u32,
-                first_long: layout.longs.len() as u32,
-                longs: filled.longs.len() as u32,
+                first_long: layout.long_rows.len() as u32,
+                long_rows: filled.long_rows.len() as u32,
                 sums: filled.sums,
             };
             first_group += block.groups;
             layout.blocks.push(block.words());
-            layout.longs.extend(filled.longs);
+            layout.long_rows.extend(filled.long_rows);
             layout.keys.extend(filled.keys);
             layout.bases.extend(filled.bases);
             layout.values.extend(filled.values);
@@ -341,40 +348,40 @@ impl<T: Scalar> Sweep<T> {
         layout
     }
 
-    fn blocks(&self) -> impl IndexedParallelIterator<Item = Block> + '_ {
-        self.blocks.par_iter().map(|&words| Block::of(words))
+    fn blocks(&self) -> impl IndexedParallelIterator<Item = SweepBlock> + '_ {
+        self.blocks.par_iter().map(|&words| SweepBlock::of(words))
     }
 
-    fn longs(&self, block: Block) -> &[Long] {
-        &self.longs[block.first_long as usize..][..block.longs as usize]
+    fn long_rows(&self, block: SweepBlock) -> &[LongRow] {
+        &self.long_rows[block.first_long as usize..][..block.long_rows as usize]
     }
 
-    fn groups(&self, block: Block) -> &[u32] {
+    fn groups(&self, block: SweepBlock) -> &[u32] {
         &self.groups[block.first_group as usize..][..block.groups as usize]
     }
 
-    /// The column of a slot; its sum and whether it is late are in the key.
+    /// The column of the entry in a slot.
     fn column(&self, slot: usize) -> u32 {
         self.bases[slot / LANES] + self.keys[slot] % REACH
     }
 
     /// Slots that hold entries, each with its sum.
-    fn slots(&self, block: Block) -> impl Iterator<Item = (usize, usize)> + '_ {
+    fn slots(&self, block: SweepBlock) -> impl Iterator<Item = (usize, usize)> + '_ {
         let sum = |slot: usize| (slot, self.keys[slot] >> 16);
         let first = block.first_step as usize * STEP;
         let slots = (first..first + block.steps as usize * STEP).map(sum);
         slots.filter(|slot| slot.1 != NO_SUM).map(|(slot, sum)| (slot, sum as usize))
     }
 
-    /// The sums of the rows of a block.
-    fn multiply(&self, block: Block, x: &[T], rows: &mut [T]) {
+    /// Computes the sums of the rows of a block.
+    fn multiply(&self, block: SweepBlock, x: &[T], rows: &mut [T]) {
         self.sums.with(block.sums as usize, |sums| {
             sums.fill(T::ZERO);
             for (slot, sum) in self.slots(block) {
                 sums[sum] += self.values[slot] * x[self.column(slot) as usize];
             }
             rows.copy_from_slice(&sums[..rows.len()]);
-            for &[row, first, further] in self.longs(block) {
+            for &[row, first, further] in self.long_rows(block) {
                 for &sum in &sums[first as usize..][..further as usize] {
                     rows[row as usize] += sum;
                 }
@@ -382,19 +389,19 @@ impl<T: Scalar> Sweep<T> {
         });
     }
 
-    /// The entries of a block, by row and column.
-    fn entries(&self, block: Block) -> Vec<Entry> {
+    /// The entries of a block, sorted by row and column.
+    fn entries(&self, block: SweepBlock) -> Vec<SweepEntry> {
         let groups = self.groups(block);
         let mut rows = vec![0; block.sums as usize];
         for (row, place) in rows_of(groups, self.nrows) {
             rows[place as usize] = row as u32;
         }
-        for &[row, first, further] in self.longs(block) {
+        for &[row, first, further] in self.long_rows(block) {
             let row = rows[row as usize];
             rows[first as usize..][..further as usize].fill(row);
         }
         let entry = |(slot, sum): (usize, usize)| (rows[sum], self.column(slot), slot);
-        let mut entries: Vec<Entry> = self.slots(block).map(entry).collect();
+        let mut entries: Vec<SweepEntry> = self.slots(block).map(entry).collect();
         entries.par_sort_unstable();
         entries
     }
@@ -421,10 +428,10 @@ impl<T: Scalar> Layout<T> for Sweep<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.stored.with(self.groups.len() * GROUP, |stored| {
             over_parts(&self.bounds, stored, &|part, rows| {
-                // Of the blocks that begin here only the last has rows.
+                // Only the last of the blocks that begin here has rows.
                 let block = self.bounds.partition_point(|&first| first <= part.start) - 1;
                 if !rows.is_empty() {
-                    self.multiply(Block::of(self.blocks[block]), x, rows);
+                    self.multiply(SweepBlock::of(self.blocks[block]), x, rows);
                 }
             });
             let stored = &*stored;
@@ -440,7 +447,7 @@ impl<T: Scalar> Layout<T> for Sweep<T> {
     fn bytes(&self) -> u64 {
         bytes_of(&self.blocks)
             + bytes_of(&self.groups)
-            + bytes_of(&self.longs)
+            + bytes_of(&self.long_rows)
             + bytes_of(&self.keys)
             + bytes_of(&self.bases)
             + bytes_of(&self.values)
@@ -463,16 +470,16 @@ impl<T: Scalar> Layout<T> for Sweep<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let sums = self.blocks.iter().map(|&words| Block::of(words).sums).max().unwrap_or(0);
+        let sums = self.blocks.iter().map(|&words| SweepBlock::of(words).sums).max().unwrap_or(0);
         let values = arrays.add(&self.values);
-        let plan = gpu::Plan {
+        let plan = gpu::SweepPlan {
             nrows: self.nrows,
             blocks: self.blocks.len(),
             sums: sums as usize,
             arrays: [
                 arrays.add(&self.blocks),
                 arrays.add(&self.groups),
-                arrays.add(&self.longs),
+                arrays.add(&self.long_rows),
                 arrays.add(&self.bases),
                 arrays.add(&self.keys),
                 values,
@@ -489,7 +496,7 @@ mod tests {
     use crate::generate;
 
     #[test]
-    fn no_two_entries_of_a_step_that_are_not_late_share_a_sum() {
+    fn entries_of_a_step_share_a_sum_only_if_late() {
         let device = device::find("h200").expect("shipped");
         let small = device::Device { processors: 3, shared_bytes: 100_000, ..device };
         let far = Csr::<f64>::from_triplets(
@@ -508,7 +515,7 @@ mod tests {
             };
             let params = Params::defaults(&SweepFormat);
             let layout =
-                SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+                SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("applies");
             assert!(layout.blocks.len() > 2, "{} blocks", layout.blocks.len());
             let mut late = 0;
             for (step, keys) in layout.keys.chunks(STEP).enumerate() {

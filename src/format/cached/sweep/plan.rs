@@ -1,4 +1,4 @@
-//! How many row blocks there are, and which rows are whose.
+//! Number of row blocks, and assignment of rows to them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,52 +6,53 @@ use std::collections::BinaryHeap;
 use ellect_kernels::shared;
 use rayon::prelude::*;
 
-use super::{LANES, Long, NO_SUM, REACH, STEP, WORDS};
+use super::{LANES, LongRow, NO_SUM, REACH, STEP, WORDS};
 use crate::format::{Matrix, Refusal, Target};
 use crate::structure::Structure;
 
-/// Neighbouring rows that stay together, so that y is written by whole sectors.
+/// Neighbouring rows that stay together, so that y is written in whole sectors.
 pub(super) const GROUP: usize = shared("SWEEP_GROUP") as usize;
 
-/// Shared memory of a processor that blocks leave: what is loaded needs a cache.
+/// Bytes of a processor's shared memory that blocks leave free as cache for loads.
 const CACHE: u64 = 28 * 1024;
 
-/// The fewest entries that a block is made for, while processors are idle.
+/// The minimum number of entries per block while processors are idle.
 const LEAST: usize = 8 * STEP;
 
 /// The size of the layout.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct SweepShape {
     pub nrows: usize,
     pub nnz: usize,
-    /// Pieces of [`REACH`] columns.
+    /// Number of pieces of [`REACH`] columns.
     pub pieces: usize,
-    /// Blocks of threads, and how many a processor takes one after the other.
+    /// Number of blocks of threads; `waves` is the number that a processor runs one after the
+    /// other.
     pub blocks: usize,
     pub waves: usize,
-    /// Sums that a block holds at most.
+    /// The maximum number of sums that a block holds.
     pub most: usize,
-    /// Steps that there is place for.
+    /// Number of steps for which the layout has room.
     pub steps: usize,
 }
 
-impl Shape {
-    /// As few blocks as hold the sums of all rows, one a processor at least where there are entries
-    /// for them, of a matrix whose longest row has so many.
+impl SweepShape {
+    /// Chooses the fewest blocks that hold the sums of all rows, but at least one per processor
+    /// where there are entries for them. `longest` is the length of the longest row.
     ///
     /// # Errors
-    /// [`Refusal`] where shared memory holds too few.
+    /// [`Refusal`] where shared memory holds too few sums.
     pub fn new(matrix: Matrix, longest: usize, target: &Target<'_>) -> Result<Self, Refusal> {
         let Matrix { nrows, ncols, nnz, .. } = matrix;
         let room = target.device.shared_bytes.saturating_sub(CACHE);
         let most = (room / target.precision.bytes() as u64).min(u64::from(NO_SUM)) as usize;
-        // Long rows have two further sums for each entry of a step at most, and what a block cannot
-        // use may be the sums of one more group.
+        // Long rows have at most two further sums per entry of a step, and a block may be unable to
+        // use the sums of one more group.
         let further = 2 * STEP + GROUP * longest.min(STEP);
         let rows = most.saturating_sub(further);
         if rows < STEP {
             return Err(Refusal::new(format!(
-                "shared memory has room for {most} sums, {} are needed",
+                "shared memory has room for {most} sums; {} are needed",
                 further + STEP
             )));
         }
@@ -60,37 +61,39 @@ impl Shape {
         let (blocks, pieces) = (waves * idle, ncols.div_ceil(REACH as usize).max(1));
         // Each piece of the columns of a block begins with a warp.
         let steps = (nnz + blocks * (pieces - 1) * (LANES - 1)) / STEP + blocks;
-        Ok(Shape { nrows, nnz, pieces, blocks, waves, most, steps })
+        Ok(SweepShape { nrows, nnz, pieces, blocks, waves, most, steps })
     }
 
-    /// Rows of several sums.
-    pub fn longs(&self, structure: &Structure<'_>) -> usize {
+    /// Number of rows with several sums.
+    pub fn long_rows(&self, structure: &Structure<'_>) -> usize {
         let lengths = structure.row_lengths().iter();
         let long = lengths.filter(|&(length, _)| self.sums_of(length as usize) > 1);
         long.map(|(_, times)| times as usize).sum()
     }
 
-    /// Bytes of the layout with so many rows of several sums and values of `w` bytes.
-    pub fn bytes(&self, longs: usize, w: u64) -> u64 {
-        let lists =
-            self.blocks * 4 * WORDS + 4 * self.nrows.div_ceil(GROUP) + longs * size_of::<Long>();
+    /// Bytes of the layout with `long_rows` rows with several sums and values of `w` bytes.
+    pub fn bytes(&self, long_rows: usize, w: u64) -> u64 {
+        let lists = self.blocks * 4 * WORDS
+            + 4 * self.nrows.div_ceil(GROUP)
+            + long_rows * size_of::<LongRow>();
         lists as u64 + self.steps as u64 * (STEP as u64 * (4 + w) + 4 * (STEP / LANES) as u64)
     }
 
-    /// Sums of a row of so many entries: one, or so many that a step seldom meets one twice.
+    /// Number of sums of a row of `length` entries: enough that entries of one step seldom share a
+    /// sum.
     pub fn sums_of(&self, length: usize) -> usize {
         let a_step = (length * STEP) as u128 * self.blocks as u128;
         let sums = (2 * a_step).div_ceil(self.nnz.max(1) as u128);
         (sums.max(1) as usize).min(STEP).min(length.max(1))
     }
 
-    /// The groups of each block, in rising order: the heaviest first, each to the block that has
-    /// least, among those that have place for its sums.
+    /// The groups of each block, in ascending order. Assigns the heaviest groups first, each to the
+    /// block with the least work so far that still has room for its sums.
     ///
     /// # Errors
-    /// [`Refusal`] where none has.
+    /// [`Refusal`] where no block has room.
     pub fn deal(&self, lengths: &[u32]) -> Result<Vec<Vec<u32>>, Refusal> {
-        // A row takes about as long as an entry.
+        // A row takes about as much time as an entry.
         let weigh = |(group, rows): (usize, &[u32])| {
             let entries: u64 = rows.iter().map(|&length| u64::from(length)).sum();
             (entries + GROUP as u64, group as u32)
@@ -108,7 +111,7 @@ impl Shape {
             let (load, block) = loop {
                 let Some(Reverse((load, block))) = blocks.pop() else {
                     return Err(Refusal::new(format!(
-                        "no block has place for {sums} sums more, of {} each",
+                        "cannot place {sums} more row sums: every block is near its limit of {}",
                         self.most
                     )));
                 };

@@ -1,4 +1,4 @@
-//! Constant diagonals found on a GPU.
+//! Conversion to constant diagonals on a GPU.
 
 use super::pieces::MostPieces;
 use super::{HACK, WORDS, check_size, layout_bytes, not_constant, product};
@@ -6,41 +6,41 @@ use crate::format::gpu::convert::Check;
 use crate::format::gpu::launch::NULL;
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Refusal, Starts, Stop, Target};
 
-/// Pieces of a hack that a block has places for: where a hack has more, all are found again with
-/// more places; where it has still more, or a block has no shared memory for them, the host
-/// converts.
+/// Pieces of a hack for which a block has places. Where a hack has more pieces, all hacks are
+/// processed again with the larger number; where it has even more, or shared memory does not hold
+/// that many places, the host converts.
 const CAPACITIES: [usize; 2] = [128, 896];
 
-/// Pieces of each hack that are kept between counting and writing.
+/// Number of pieces of each hack that are kept between counting and writing.
 const KEPT: usize = 64;
 
-/// Shared memory of the kernel `hack_pieces` beside that, in bytes at most.
+/// Maximum bytes of static shared memory of the kernel `hack_pieces`.
 const OWN_SHARED: u64 = 1024;
 
-/// Threads of a block, which takes a hack.
+/// Threads per block; each block processes one hack.
 const THREADS: u32 = 256;
 
-/// Entries that a block of the kernel `hack_pieces` turns over in shared memory: 8 warps, 8 entries
-/// of 32 rows, a column of padding.
+/// Entries that a block of the kernel `hack_pieces` transposes in shared memory: 8 warps, 8 entries
+/// of 32 rows, and a column of padding.
 const TURNED: usize = 8 * 8 * 33;
 
-/// Shared memory of the kernel `hack_pieces`: what is turned over, and of each piece its value,
-/// offset, first row and row bits.
+/// Dynamic shared memory of the kernel `hack_pieces`: the transposed entries, and for each piece
+/// its value, offset, first row and row bits.
 fn shared_bytes(capacity: usize, value_bytes: usize) -> u32 {
     (TURNED * (value_bytes + 4) + capacity * (value_bytes + 4 + 4 + 4 * WORDS)) as u32
 }
 
-/// Bytes of the arrays of a piece: value, offset, entry, order and row bits.
+/// Bytes that a piece takes in each array: value, offset, entry, order and row bits.
 fn piece_bytes(value_bytes: usize) -> [u64; 5] {
     [value_bytes, 4, 8, 4, 4 * WORDS].map(|bytes| bytes as u64)
 }
 
-/// The pieces of all hacks, counted.
+/// The numbers of pieces of all hacks.
 struct Counted {
     capacity: usize,
     /// The first piece of each hack.
     starts: Starts,
-    /// Pieces of the hack that has most of them.
+    /// The largest number of pieces of a hack.
     largest: usize,
     diagonals: u64,
 }
@@ -50,7 +50,7 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     let matrix = builder.matrix();
     let Matrix { nrows, ncols, nnz, .. } = matrix;
     check_size(nrows, ncols)?;
-    // Lanes of short rows count on as far as the longest row of 32 goes.
+    // Lanes with short rows advance their index as far as the longest of 32 rows does.
     if !matrix.wide && nnz + ncols > u32::MAX as usize {
         return Err(Stop::OnHost);
     }
@@ -133,6 +133,6 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
 fn not_alike(row: u32) -> Refusal {
     Refusal::new(format!(
         "the new values are not constant along the diagonals that had one value: row {row} has \
-         another than its diagonal elsewhere; prepare a new operator for them"
+         a value that differs from an earlier row; prepare a new operator for them"
     ))
 }

@@ -1,4 +1,4 @@
-//! CDIA, constant diagonals: in each hack of rows one value a diagonal, and a bit for each row.
+//! CDIA, constant diagonals: in each hack of rows one value per diagonal, and one bit per row.
 //!
 //! ```text
 //!     | 4 1 . . |      rows of a hack: 2  hack 0            hack 1
@@ -7,12 +7,12 @@
 //!     | . . 2 4 |      rows    = 11 11  01            |  11 11 10
 //! ```
 //!
-//! (Hacks have 1,024 rows; they have 2 above for the eye.) A diagonal with several values in a hack
-//! is held once for each of them, with the rows that have it. So an entry takes a bit and hardly
-//! more, whatever the precision. No fill is multiplied. New values must be constant along the same
-//! pieces, otherwise they are refused.
-//! Good for: stencils with constant coefficients. Bad for: all else, and refused where a hack has
-//! many values for each of its diagonals.
+//! (Hacks have 1,024 rows; the drawing shows 2.) A diagonal with several values in a hack is stored
+//! once for each value, with a bit for each row that has this value. So an entry takes little more
+//! than a bit, in any precision. There is no padding or fill. New values must be constant along the
+//! same pieces; otherwise they are refused.
+//! Good for: stencils with constant coefficients. Bad for: all other matrices; refused where a hack
+//! has many values per diagonal.
 
 mod gpu;
 mod pieces;
@@ -40,13 +40,13 @@ use pieces::Constants;
 #[derive(Debug)]
 pub struct CdiaFormat;
 
-/// Rows of a hack: eight for each of 128 threads of a GPU.
+/// Rows of a hack: eight for each of 128 GPU threads.
 const HACK: usize = shared("CDIA_HACK") as usize;
 
-/// Threads of a block, which takes a hack.
+/// Threads per block; each block processes one hack.
 const THREADS: usize = shared("CDIA_THREADS") as usize;
 
-/// Words of 32 row bits of a piece.
+/// Number of 32-bit words that hold the row bits of a piece.
 const WORDS: usize = HACK / WARP;
 
 impl Storage for CdiaFormat {
@@ -72,7 +72,7 @@ impl Storage for CdiaFormat {
         let pieces = counts.pieces;
         let bytes = layout_bytes(counts.hacks, pieces, w);
         let places = pieces * HACK as u64;
-        // A block of the GPU takes a hack, piece by piece.
+        // A block of the GPU processes a hack, piece by piece.
         let (lanes, tile_steps, tile_steps_most) = match target.device.kind {
             Kind::Gpu => (0, pieces as f64 / counts.hacks.max(1) as f64, counts.most as f64),
             Kind::Host => (nrows.div_ceil(8), 0.0, 0.0),
@@ -110,7 +110,7 @@ impl Storage for CdiaFormat {
     }
 }
 
-/// Bytes of a layout of so many hacks and pieces, values of `value_bytes`.
+/// Bytes of a layout with `hacks` hacks, `pieces` pieces and values of `value_bytes` bytes.
 fn layout_bytes(hacks: usize, pieces: u64, value_bytes: u64) -> u64 {
     let pointers = (hacks + 1) * Offsets::width(pieces as usize);
     pointers as u64 + pieces * (4 + value_bytes + HACK as u64 / 8)
@@ -125,7 +125,7 @@ fn check_size(nrows: usize, ncols: usize) -> Result<(), Refusal> {
     let largest = nrows.max(ncols);
     if i32::try_from(largest).is_err() {
         return Err(Refusal::new(format!(
-            "a matrix of {largest} rows or columns has offsets past {}, the most that 32 bits hold",
+            "a matrix with {largest} rows or columns has offsets above {}, the limit of 32 bits",
             i32::MAX
         )));
     }
@@ -139,7 +139,7 @@ fn not_constant() -> Refusal {
     ))
 }
 
-/// The launch of a product, a block a hack; `starts` are the first pieces of hacks.
+/// The launch of a product, one block per hack; `starts` holds the first piece of each hack.
 fn product(
     nrows: usize,
     starts: [Arg; 2],
@@ -155,7 +155,7 @@ fn product(
     Launch::over("cdia", format!("cdia_{precision}"), threads, THREADS as u32, args)
 }
 
-/// The pieces of diagonals of each hack.
+/// The arrays of a matrix in constant diagonals.
 #[derive(Debug)]
 pub struct ConstantDiagonals<T> {
     nrows: usize,
@@ -164,7 +164,7 @@ pub struct ConstantDiagonals<T> {
     ptr: Offsets,
     offsets: Vec<i32>,
     values: Vec<T>,
-    /// Bit `r % 32` of word `p * WORDS + r / 32`: whether row `r` of its hack has piece `p`.
+    /// Bit `r % 32` of word `p * WORDS + r / 32` is set if row `r` of its hack has piece `p`.
     rows: Vec<u32>,
     parts: Vec<usize>,
 }
@@ -201,20 +201,21 @@ impl<T: Scalar> ConstantDiagonals<T> {
         }
     }
 
-    /// Whether a row of the matrix has a piece of its hack.
+    /// True if row `row` of the matrix has an entry on piece `piece` of its hack.
     fn has(&self, piece: usize, row: usize) -> bool {
         let r = row % HACK;
         self.rows[piece * WORDS + r / WARP] >> (r % WARP) & 1 == 1
     }
 
-    /// Rows and pieces of hack `h`, the pieces by rising offset.
+    /// Rows and pieces of hack `h`, the pieces in ascending order of their offsets.
     fn hack(&self, h: usize) -> (Range<usize>, Vec<usize>) {
         let mut pieces: Vec<usize> = (self.ptr.get(h)..self.ptr.get(h + 1)).collect();
         pieces.sort_by_key(|&p| self.offsets[p]);
         (h * HACK..((h + 1) * HACK).min(self.nrows), pieces)
     }
 
-    /// Calls `f` with row, column and piece of each entry of hack `h`, in the order of the CSR matrix.
+    /// Calls `f` with row, column and piece of each entry of hack `h`, in the order of the CSR
+    /// matrix.
     fn over_entries(&self, h: usize, mut f: impl FnMut(usize, u32, usize)) {
         let (rows, pieces) = self.hack(h);
         for row in rows {
@@ -224,7 +225,7 @@ impl<T: Scalar> ConstantDiagonals<T> {
         }
     }
 
-    /// Entries before each hack, and all.
+    /// Number of entries before each hack, and the total.
     fn hack_entries(&self) -> Vec<usize> {
         offsets((0..self.ptr.len() - 1).map(|h| {
             let words = self.ptr.get(h) * WORDS..self.ptr.get(h + 1) * WORDS;
@@ -232,7 +233,7 @@ impl<T: Scalar> ConstantDiagonals<T> {
         }))
     }
 
-    /// The value of each piece among these values of all entries, in the order of the CSR matrix.
+    /// The value of each piece, from the values of all entries in the order of the CSR matrix.
     fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
         let starts = self.hack_entries();
         let of_hack = |h: usize| {
@@ -245,7 +246,7 @@ impl<T: Scalar> ConstantDiagonals<T> {
                 if known.bits() != value.bits() && differs.is_none() {
                     differs = Some(Refusal::new(format!(
                         "the new values are not constant along the diagonals that had one value: \
-                         row {row} has {} in column {column}, a row before has {}; prepare a new \
+                         row {row} has {} in column {column}, an earlier row has {}; prepare a new \
                          operator for them",
                         value.to_f64(),
                         known.to_f64()
@@ -268,7 +269,7 @@ impl<T: Scalar> Layout<T> for ConstantDiagonals<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         par::over_parts(&self.parts, y, &|part, y| {
             for first in part.clone().step_by(WARP) {
-                // Parts begin at multiples of a warp's rows.
+                // Parts begin at multiples of 32 rows.
                 let (h, word) = (first / HACK, first % HACK / WARP);
                 let mut sums = [T::ZERO; WARP];
                 for p in self.ptr.get(h)..self.ptr.get(h + 1) {

@@ -1,4 +1,4 @@
-//! Diagonals along which a matrix has one value, in hacks of rows.
+//! Constant pieces of diagonals, in hacks of rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,40 +9,40 @@ use crate::csr::{Pattern, offsets};
 use crate::scalar::ValuesOf;
 use crate::structure::{Detail, Sample, Structure, probes};
 
-/// Pieces of diagonals with one value: `ptr[h]..ptr[h + 1]` are those of hack `h`.
+/// Pieces of diagonals with one value each: `ptr[h]..ptr[h + 1]` are those of hack `h`.
 #[derive(Debug)]
 pub struct Constants {
     /// First piece of each hack, and the end.
     pub ptr: Vec<usize>,
     /// Offset `column - row` of each piece.
     pub offsets: Vec<i64>,
-    /// An entry of each piece, by its number in the CSR arrays.
+    /// Position in the CSR arrays of one entry of each piece.
     pub entries: Vec<usize>,
 }
 
 /// Bytes of an entry with its column.
 const ENTRY_BYTES: u64 = 12;
 
-/// The most diagonals of a hack on average: counting the values of more takes longer than all else
-/// that is looked at, and rows of thousands of entries have no diagonals of one value.
+/// The maximum mean number of diagonals per hack. Counting the values of more would take longer
+/// than all other analysis, and rows of thousands of entries have no constant diagonals.
 const MOST_DIAGONALS: usize = 1024;
 
-/// Pieces that are looked at, behind the last one found, before all are.
+/// Number of pieces after the last match that are compared before the hash table is searched.
 const NEAR: usize = 8;
 
-/// How many pieces all hacks have: see [`Constants`].
+/// Counts of the pieces of all hacks: see [`Constants`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConstantCounts {
-    /// Hacks.
+    /// Number of hacks.
     pub hacks: usize,
-    /// Pieces of all of them.
+    /// Number of pieces of all hacks.
     pub pieces: u64,
-    /// The most pieces of one that was looked at.
+    /// The maximum number of pieces of an examined hack.
     pub most: usize,
 }
 
 impl ConstantCounts {
-    /// From the hacks that are looked at; `None` as in [`Constants::of`].
+    /// Estimates the counts from a sample of hacks; `None` as in [`Constants::of`].
     pub(super) fn of(
         pattern: Pattern<'_>,
         values: ValuesOf<'_>,
@@ -55,12 +55,12 @@ impl ConstantCounts {
         let count = |h| pieces(pattern, values, hack, h, 4 * most.mean).len();
         let counts: Vec<usize> = sample.par_picks().map(&count).collect();
         let over = counts.iter().filter(|&&count| count > most.mean).count();
-        if most.is_passed_by(over, counts.len()) {
+        if most.is_exceeded_by(over, counts.len()) {
             return None;
         }
         let pieces = sample.scale(counts.iter().sum::<usize>() as u64);
         let few = pieces <= (most.mean * hacks) as u64;
-        // Orders begin and end unlike the rest.
+        // The first and the last hacks often differ from the others.
         let ends = [0, hacks.saturating_sub(1)].map(count);
         let most = counts.into_iter().chain(ends).max().unwrap_or(0);
         few.then_some(ConstantCounts { hacks, pieces, most })
@@ -68,9 +68,10 @@ impl ConstantCounts {
 }
 
 impl Constants {
-    /// The pieces of all hacks of `hack` rows; `None` where `diagonals`, the number of diagonals of
-    /// all hacks, have so few entries that their pieces take more bytes than the entries, or where a
-    /// sample of the hacks or all of them have more than a few pieces for each.
+    /// Finds the pieces of all hacks of `hack` rows. `None` where the diagonals, whose total number
+    /// over all hacks is `diagonals`, have so few entries that their pieces would take more bytes
+    /// than the entries, or where hacks have too many pieces, in a sample or in total: see
+    /// [`MostPieces`].
     pub(super) fn of(
         pattern: Pattern<'_>,
         values: ValuesOf<'_>,
@@ -82,13 +83,13 @@ impl Constants {
         let pieces = |h: usize, look: usize| pieces(pattern, values, hack, h, look);
         let sample = (0..most.sample).map(|i| i * hacks / most.sample);
         let over = sample.filter(|&h| pieces(h, 4 * most.mean).len() > most.mean).count();
-        if most.is_passed_by(over, most.sample) {
+        if most.is_exceeded_by(over, most.sample) {
             return None;
         }
         let all: Vec<Vec<(i64, usize)>> =
             (0..hacks).into_par_iter().with_min_len(4).map(|h| pieces(h, most.of_one)).collect();
         let total: usize = all.iter().map(Vec::len).sum();
-        // Of a hack with more, not all are known.
+        // If a hack has more pieces, the search stopped early and some are missing.
         if total > most.mean * hacks || all.iter().any(|pieces| pieces.len() > most.of_one) {
             return None;
         }
@@ -98,29 +99,29 @@ impl Constants {
     }
 }
 
-/// The most pieces that hacks may have.
+/// Limits on the number of pieces of hacks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MostPieces {
-    /// On average.
+    /// The maximum mean number of pieces per hack.
     pub mean: usize,
-    /// Of one hack.
+    /// The maximum number of pieces of one hack.
     pub of_one: usize,
-    /// Hacks of a sample, spread over all of them...
+    /// Number of hacks in a sample, which is spread over all hacks.
     pub sample: usize,
-    /// ...of which so many may have more than the average.
+    /// The maximum number of hacks in the sample with more than `mean` pieces.
     pub over: usize,
 }
 
 impl MostPieces {
-    /// Of `hacks` hacks of `hack` rows that have `nnz` entries and `diagonals` diagonals together;
-    /// `None` where diagonals have so few entries that pieces would take more bytes, or hacks more
-    /// than [`MOST_DIAGONALS`].
+    /// Limits for `hacks` hacks of `hack` rows that have `nnz` entries and `diagonals` diagonals in
+    /// total. `None` where diagonals have so few entries that pieces would take more bytes than the
+    /// entries, or where hacks have more than [`MOST_DIAGONALS`] diagonals on average.
     pub fn of(nnz: usize, hack: usize, hacks: usize, diagonals: u64) -> Option<Self> {
         let piece_bytes = ENTRY_BYTES + hack as u64 / 8;
         if diagonals.saturating_mul(piece_bytes) > nnz as u64 * ENTRY_BYTES {
             return None;
         }
-        // Four values a diagonal.
+        // At most four values per diagonal on average.
         let of_hack = diagonals as usize / hacks.max(1);
         if of_hack > MOST_DIAGONALS {
             return None;
@@ -130,14 +131,15 @@ impl MostPieces {
         Some(MostPieces { mean, of_one: 16 * mean, sample, over: 4 })
     }
 
-    /// Whether `over` hacks of those looked at are too many to have more than the average.
-    fn is_passed_by(&self, over: usize, looked_at: usize) -> bool {
+    /// True if too many hacks, `over` of the `looked_at` hacks examined, have more than `mean`
+    /// pieces.
+    fn is_exceeded_by(&self, over: usize, looked_at: usize) -> bool {
         over * self.sample > self.over * looked_at
     }
 }
 
-/// Offset and first entry of the pieces of hack `h`, in the order in which they begin; no more than
-/// `most` and one.
+/// Offset and first entry of the pieces of hack `h`, in the order of their first entries; stops
+/// after `most` + 1 pieces.
 fn pieces(
     pattern: Pattern<'_>,
     values: ValuesOf<'_>,
@@ -149,7 +151,7 @@ fn pieces(
     let mut known: HashMap<(i64, u64), usize> = HashMap::new();
     for row in h * hack..((h + 1) * hack).min(pattern.nrows()) {
         let first = pattern.row_ptr()[row];
-        // Entries mostly come in the order of the pieces.
+        // Entries mostly follow the order of the pieces.
         let mut at = 0;
         for (k, &column) in (first..).zip(pattern.row(row)) {
             let (offset, bits) = (i64::from(column) - row as i64, values.bits(k));
@@ -171,15 +173,16 @@ fn pieces(
 }
 
 probes! {
-    /// Pieces of diagonals with one value, by rows of a hack.
+    /// Pieces of diagonals with one value each, by rows per hack.
     ConstantPieces(usize) -> Option<Arc<Constants>>;
-    /// Numbers of such pieces, by rows of a hack.
+    /// Numbers of such pieces, by rows per hack.
     PieceCounts(usize) -> Option<ConstantCounts>;
 }
 
 impl Structure<'_> {
-    /// The pieces of one value of the diagonals of hacks of `hack` rows; `None` where values are
-    /// unknown or not constant. A sample of the hacks, and one pass where it is.
+    /// The constant pieces of the diagonals of hacks of `hack` rows; `None` where values are
+    /// unknown or there are too many pieces. Examines a sample of the hacks, then makes one pass
+    /// over the matrix if the sample is constant.
     pub fn constants(&self, hack: usize) -> Option<Arc<Constants>> {
         let values = self.values()?;
         self.memo().get(ConstantPieces(hack), || {
@@ -188,7 +191,7 @@ impl Structure<'_> {
         })
     }
 
-    /// How many pieces [`Structure::constants`] has.
+    /// The number of pieces that [`Structure::constants`] has.
     pub fn constant_counts(&self, hack: usize) -> Option<ConstantCounts> {
         let values = self.values()?;
         self.memo().get(PieceCounts(hack), || match self.detail() {
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_diagonal_is_cut_where_its_value_changes() {
-        // -1 beside the diagonal, 2 on it, but 5 in the second row.
+        // -1 next to the diagonal, 2 on it, except for 5 in the second row.
         let entries = (0..8usize).flat_map(|i| {
             let on = if i == 1 { 5.0 } else { 2.0 };
             [(i, i, on)].into_iter().chain((i > 0).then(|| (i, i - 1, -1.0)))
@@ -229,8 +232,8 @@ mod tests {
     }
 
     #[test]
-    fn the_hack_of_most_pieces_is_told() {
-        // Rows 256 to 511 have a value more on their diagonal than the others.
+    fn the_largest_number_of_pieces_is_reported() {
+        // Rows 256 to 511 have one more value on their diagonal than the other rows.
         let value = |i: usize| if i / 256 == 1 && i.is_multiple_of(2) { 3.0 } else { 2.0 };
         let entries = (0..1024).map(|i| (i, i, value(i)));
         let csr: Csr<f64> = Csr::from_triplets(1024, 1024, entries).expect("in range");
@@ -240,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_hack_of_too_many_values_is_not_cut_short() {
-        // One hack of 40 has 384 values, where 256 are looked at.
+        // One hack of 40 has 384 values, and the limit of the sample is 256.
         let entries = (0..128 * 40usize).flat_map(|i| {
             let value = move |j: usize| if i / 128 == 5 { (i * 8 + j % 8) as f64 } else { 1.0 };
             (i.saturating_sub(2)..=i).map(move |j| (i, j, value(j)))

@@ -1,4 +1,5 @@
-//! Columns counted from the first of their slot: the entries of that number of the rows of a hack.
+//! Distances of columns from the first column of their slot: slot j of a hack holds the j-th
+//! entries of its rows.
 
 use rayon::prelude::*;
 
@@ -7,12 +8,12 @@ use crate::structure::{Detail, Sort, Structure, over_all, probes};
 
 /// The first and the last column of each slot of a hack.
 #[derive(Debug, Default)]
-pub(crate) struct Slots(Vec<[u32; 2]>);
+pub(crate) struct SlotSpans(Vec<[u32; 2]>);
 
-impl Slots {
-    /// Of rows with these columns.
+impl SlotSpans {
+    /// Collects the slots of rows with these columns.
     pub fn of<C: Iterator<Item = u32>>(rows: impl Iterator<Item = C>) -> Self {
-        let mut slots = Slots::default();
+        let mut slots = SlotSpans::default();
         for row in rows {
             for (at, column) in row.enumerate() {
                 match slots.0.get_mut(at) {
@@ -27,7 +28,7 @@ impl Slots {
         slots
     }
 
-    /// Runs of slots.
+    /// Number of runs of slots.
     pub fn runs(&self) -> usize {
         self.0.len().div_ceil(RUN)
     }
@@ -37,29 +38,29 @@ impl Slots {
         self.0.iter().map(|&[first, _]| first)
     }
 
-    /// Bytes that hold every column counted from the first of its slot: 1, 2 or 4, whose largest number
-    /// is none of these.
+    /// Bytes per column that hold the distance of every column from the first of its slot: 1, 2 or
+    /// 4. The largest number of that width marks padding and is not a distance.
     pub fn width(&self) -> usize {
         let farthest = self.0.iter().map(|[first, last]| last - first).max().unwrap_or(0);
         [1, 2].into_iter().find(|&width| farthest < padding(width)).unwrap_or(4)
     }
 }
 
-/// The largest number of so many bytes: it marks padding.
+/// The largest number of `width` bytes, which marks padding.
 pub(crate) fn padding(width: usize) -> u32 {
     u32::MAX >> (u32::BITS as usize - 8 * width)
 }
 
 probes! {
-    /// [`Structure::delta_units`] of columns in their original order.
+    /// [`Structure::delta_units`] with columns in their original order.
     DeltaUnits(Sort) -> u64;
 }
 
 impl Structure<'_> {
-    /// Runs of four slots of hacks of 32 rows in `sort` order, times the bytes of a column in each hack,
-    /// counted from the first of its slot. `new` gives the new column of each old one where the basis is
-    /// permuted. One pass over the entries, kept for columns that keep their names; where this structure
-    /// is for estimates, a sample of the hacks is looked at.
+    /// Sum over hacks of 32 rows in `sort` order: runs of four slots, times the bytes per column
+    /// that the hack needs for distances from the first column of a slot. `new` gives the new
+    /// column of each old column where the basis is permuted. One pass over the entries, cached
+    /// where columns keep their original order; a structure for estimates samples the hacks.
     pub(crate) fn delta_units(&self, sort: Sort, new: Option<&[u32]>) -> u64 {
         match new {
             None => self.memo().get(DeltaUnits(sort), || self.count_delta_units(sort, None)),
@@ -72,7 +73,7 @@ impl Structure<'_> {
         let column = |&old: &u32| new.map_or(old, |new| new[old as usize]);
         let of_hack = |rows: &[u32]| {
             let rows = rows.iter().map(|&row| self.pattern().row(row as usize));
-            let slots = Slots::of(rows.map(|row| row.iter().map(column)));
+            let slots = SlotSpans::of(rows.map(|row| row.iter().map(column)));
             [(slots.runs() * slots.width()) as u64, slots.runs() as u64]
         };
         let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
@@ -92,12 +93,12 @@ impl Structure<'_> {
             }
         };
         let runs = self.n_iter(HACK * RUN, RUN, sort);
-        // Hacks that no sample met have columns too.
+        // Hacks outside the sample have columns, too.
         over_all(units, met, runs as usize).max(runs)
     }
 }
 
-/// The fewest hacks that a thread takes.
+/// The minimum number of hacks that a thread processes.
 const FEWEST_HACKS: usize = 16;
 
 #[cfg(test)]
@@ -116,14 +117,14 @@ mod tests {
         let csr: Csr<f64> = Csr::from_triplets(96, 400, entries).expect("indices are in range");
         let structure = Structure::of(&csr);
         assert_eq!(structure.delta_units(Sort::None, None), 1 + 1 + 2);
-        // Rows of the same length keep their order.
+        // Rows of equal length keep their order.
         assert_eq!(structure.delta_units(Sort::Window(64), None), 1 + 1 + 2);
         assert_eq!([1, 2, 4].map(padding), [0xff, 0xffff, u32::MAX]);
     }
 
     #[test]
-    fn columns_of_a_permuted_basis_are_counted_by_their_new_names() {
-        // Rows of even numbers have two entries and go first: columns 0 and 1 come far apart.
+    fn columns_of_a_permuted_basis_are_counted_by_their_new_numbers() {
+        // Rows with even numbers have two entries and come first, so columns 0 and 1 are far apart.
         let entries = (0..600usize).flat_map(|i| {
             let last = (i % 2 == 0).then_some((i, 599, 1.0));
             [(i, i / 2 % 2, 1.0)].into_iter().chain(last)

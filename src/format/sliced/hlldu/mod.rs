@@ -1,5 +1,5 @@
-//! HLL-DU, HLL with delta units: columns counted from the first of their slot, in as few bytes as each
-//! hack needs.
+//! HLL-DU, HLL with delta units: each column is stored as its distance from the first column of its
+//! slot, in as few bytes as each hack needs.
 //!
 //! ```text
 //!     | 4 . 1 . |      hacks of 2 rows           hack 0                        hack 1
@@ -8,19 +8,20 @@
 //!     | 2 . . 6 |      values                 =  4 1 0 0  5 0 0 0          ||  0 0 0 0  2 6 0 0
 //! ```
 //!
-//! The j-th entries of the rows of a hack are its slot j. Neighbouring rows of a mesh have their j-th
-//! entries near each other, however far the hack reaches: the first column of each slot is held once,
-//! in 32 bits, and the distance of every column from it in 1, 2 or 4 bytes, in as few as all of a hack
-//! need. (In CSR-DU a unit is a piece of a row; here it is a slot of 32 rows. Hacks have 32 rows; they
-//! have 2 above for the eye.) Rows are as in [`super::hll`], sorted or not, but four slots of a row lie
-//! side by side, so that a lane loads four columns at once, and as many values as 16 bytes hold; rows
-//! are padded to a multiple of four. How many bytes a column takes is told by where the columns of its
-//! hack start and where those of the next do, in units of 128 bytes.
+//! The j-th entries of the rows of a hack form its slot j. Neighbouring rows of a mesh have their
+//! j-th entries close together, however many columns the hack spans. So the first column of each
+//! slot is stored once, in 32 bits, and the distance of every column from it in 1, 2 or 4 bytes:
+//! the fewest that suffice for the whole hack. (In CSR-DU a unit is a piece of a row; here it is a
+//! slot of 32 rows. Hacks have 32 rows; the drawing shows 2.) Rows are sorted as in [`super::hll`],
+//! but four consecutive slots of a row are stored next to each other, so that a lane loads four
+//! columns at once, and as many values as 16 bytes hold; rows are padded to a multiple of four. The
+//! number of bytes per column follows from the start of the hack's columns and the start of the
+//! next hack's columns, in units of 128 bytes.
 //!
-//! Padding (`-`): value 0 and the largest number of 1, 2 or 4 bytes, which is no distance there; read,
-//! but not multiplied.
-//! Good for: meshes of 15 and more entries a row, above all in single precision. Bad for: short rows,
-//! which the first columns make longer, and rows whose neighbours are unlike them.
+//! Padding (`-`): value 0 and the largest number of 1, 2 or 4 bytes, which is never a distance;
+//! read, but not multiplied.
+//! Good for: meshes with 15 or more entries per row, above all in single precision. Bad for: short
+//! rows, for which the first columns take extra memory, and rows that differ from their neighbours.
 
 use std::ops::Range;
 
@@ -29,8 +30,8 @@ use rayon::prelude::*;
 mod deltas;
 
 use super::gpu::launch::{Arrays, NULL};
-use super::row_order::{self, Rows};
-use super::sliced::{Columns, Product, Shape, Sliced};
+use super::row_order::{self, StoredRows};
+use super::sliced::{SliceColumns, SliceProduct, SliceShape, Sliced};
 use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::{
     Arg, Basis, Builder, Built, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop,
@@ -40,13 +41,14 @@ use crate::csr::{Csr, CsrRef, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
 use crate::structure::{Structure, inverse};
-use deltas::{Slots, padding};
+use deltas::{SlotSpans, padding};
 
 /// See the module.
 #[derive(Debug)]
 pub struct HllduFormat;
 
-/// Bytes that the columns of hacks start at multiples of: those of a run in 1 byte each.
+/// The columns of every hack start at a multiple of this number of bytes: one run at 1 byte per
+/// column.
 const UNIT: usize = STEP;
 
 /// Bytes of values that a lane loads at once.
@@ -58,11 +60,11 @@ impl Storage for HllduFormat {
     const SOURCE: &'static str = "the delta units (CSR-DU) of K. Kourtis, G. Goumas, N. Koziris, \
         Optimizing sparse matrix-vector multiplication using index and value compression (2008), \
         section 4.1, in the hacks of hll";
-    const SUITS: &'static str = "meshes of 15 and more entries a row, in single precision above \
-        all; bad for short rows";
+    const SUITS: &'static str = "meshes with 15 or more entries per row, above all in single \
+        precision; bad for short rows";
     const PARAMS: &'static [Param] = &[Param {
         name: "sort",
-        doc: "rows of a window that are sorted longest first (rIdx)",
+        doc: "window of rows sorted by descending length (rIdx)",
         values: &[Value::Word("none"), Value::Int(512), Value::Int(4096)],
         gpu: &[Value::Word("none"), Value::Int(512)],
         host: &[],
@@ -98,7 +100,8 @@ impl Storage for HllduFormat {
         target: &Target<'_>,
     ) -> Result<HllduLayout<T>, Refusal> {
         let sort = sort(params);
-        let (rows, shape) = (Rows::new(structure, sort, HACK, target), Quads::new(structure, sort));
+        let (rows, shape) =
+            (StoredRows::new(structure, sort, HACK, target), Quads::new(structure, sort));
         let columns = Deltas::new(csr.pattern(), &rows, &shape)?;
         let sliced = Sliced { rows, shape, columns };
         let values = vec![T::ZERO; sliced.slots()];
@@ -113,8 +116,8 @@ impl Storage for HllduFormat {
         target: &Target<'_>,
     ) -> Result<Built, Stop> {
         let (matrix, value_bytes) = (builder.matrix(), target.precision.bytes());
-        let hacks = convert::Hacks::new(builder, [HACK, RUN], sort(params), false, target)?;
-        let convert::Hacks { rows, starts, .. } = &hacks;
+        let hacks = convert::GpuHacks::new(builder, [HACK, RUN], sort(params), false, target)?;
+        let convert::GpuHacks { rows, starts, .. } = &hacks;
         let count = matrix.nrows.div_ceil(HACK);
         let [narrow, wide] = starts.args;
         let of_rows = [Arg::U32(matrix.nrows as u32), Arg::U32(count as u32), narrow, wide];
@@ -138,10 +141,10 @@ impl Storage for HllduFormat {
         builder.launch(&step("distances", &[firsts, units, columns]))?;
         let values = builder.array(all_values)?;
         let slots = hacks.slots(NULL, values);
-        let slots = convert::Slots { run: (LOAD / value_bytes) as u32, ..slots };
+        let slots = convert::SlotFill { run: (LOAD / value_bytes) as u32, ..slots };
         let update = slots.fill(builder, rows, target)?;
         let (starts, base, scatter) = (starts.args, firsts, rows.scatter);
-        let product = Product { starts, base, scatter, columns, values: vec![units, values] };
+        let product = SliceProduct { starts, base, scatter, columns, values: vec![units, values] };
         let kernel = format!("hlldu_{}", target.precision);
         let launch = product.launch("hlldu", kernel, matrix.nrows, count * HACK);
         let order = rows.basis_order();
@@ -149,47 +152,48 @@ impl Storage for HllduFormat {
     }
 }
 
-/// Whether 32 bits hold where columns start.
+/// Checks that 32 bits hold the starts of columns.
 ///
 /// # Errors
-/// [`Refusal`] with both figures.
+/// [`Refusal`] with needed and allowed units.
 fn check_units(units: u64) -> Result<(), Refusal> {
     if units <= u64::from(u32::MAX) {
         return Ok(());
     }
     Err(Refusal::new(format!(
-        "columns take {units} units of {UNIT} bytes, {} are allowed",
+        "columns take {units} units of {UNIT} bytes; {} are allowed",
         u32::MAX
     )))
 }
 
-/// Where in a hack, or in all of them, the value of a slot lies: runs of values are as long as a load.
+/// Position of the value of a slot, relative to the same start as the slot; runs of values are as
+/// long as a load.
 fn place<T>(slot: usize) -> usize {
     let run = LOAD / size_of::<T>();
     let (first, row, k) = (slot / STEP * STEP, slot % STEP / RUN, slot % RUN);
     first + k / run * (run * HACK) + row * run + k % run
 }
 
-/// Columns counted from the first of their slot.
+/// Columns stored as distances from the first column of their slot.
 #[derive(Debug)]
 struct Deltas {
-    /// Four for each run: the first column of each slot, 0 of one without entries.
+    /// First column of each slot, four per run; 0 for a slot without entries.
     firsts: Vec<u32>,
-    /// Where the columns of each hack start in `bytes`, in [`UNIT`]s, and where the last ones end.
+    /// Start of the columns of each hack in `bytes`, in [`UNIT`]s, and the end of the last ones.
     units: Vec<u32>,
-    /// Of each slot, a little-endian number of as many bytes as its hack's columns have.
+    /// Distance of each slot's column, a little-endian number in the width of its hack.
     bytes: Vec<u8>,
 }
 
 impl Deltas {
-    /// Two passes over the entries of each hack.
-    fn new(pattern: Pattern<'_>, rows: &Rows, shape: &Quads) -> Result<Self, Refusal> {
+    /// Computes the distances in two passes over the entries of each hack.
+    fn new(pattern: Pattern<'_>, rows: &StoredRows, shape: &Quads) -> Result<Self, Refusal> {
         let new = rows.relabelled();
         let relabel = |&old: &u32| new.as_ref().map_or(old, |new| new[old as usize]);
         let of_row = |i: usize| pattern.row(rows.old(i)).iter().map(relabel);
         let of_hack = |h: usize| {
             let stored = h * HACK..((h + 1) * HACK).min(rows.nrows());
-            let slots = Slots::of(stored.clone().map(of_row));
+            let slots = SlotSpans::of(stored.clone().map(of_row));
             let width = slots.width();
             let mut firsts: Vec<u32> = slots.firsts().collect();
             firsts.resize(slots.runs() * RUN, 0);
@@ -219,7 +223,7 @@ impl Deltas {
     }
 }
 
-impl Columns for Deltas {
+impl SliceColumns for Deltas {
     fn of_slice(&self, s: usize, slots: Range<usize>) -> impl Fn(usize) -> Option<u32> {
         let [unit, end] = [self.units[s], self.units[s + 1]].map(|unit| unit as usize);
         let width = (end - unit) * UNIT / slots.len().max(1);
@@ -238,17 +242,17 @@ impl Columns for Deltas {
     }
 }
 
-/// A matrix in hacks, with columns as distances.
+/// A matrix in hacks, with columns stored as distances.
 #[derive(Debug)]
 pub struct HllduLayout<T> {
     sliced: Sliced<Quads, Deltas>,
-    /// Of each slot, where [`place`] says.
+    /// Value of each slot, at the position that [`place`] computes.
     values: Vec<T>,
     scratch: Scratch<T>,
 }
 
 impl<T: Scalar> HllduLayout<T> {
-    /// Puts values, in the order of the CSR matrix, in their places.
+    /// Stores values, which are in the order of the CSR matrix, in their places.
     fn fill(&mut self, row_ptr: &[usize], values: &[T]) {
         self.sliced.fill_places(row_ptr, values, &mut self.values, place::<T>, |_, value| value);
     }
@@ -294,8 +298,8 @@ impl<T: Scalar> Layout<T> for HllduLayout<T> {
         let base = arrays.add(&columns.firsts);
         let [bytes, units] = [arrays.add(&columns.bytes), arrays.add(&columns.units)];
         let values = arrays.add(&self.values);
-        let told = vec![units, values];
-        let product = Product { starts, base, scatter, columns: bytes, values: told };
+        let value_args = vec![units, values];
+        let product = SliceProduct { starts, base, scatter, columns: bytes, values: value_args };
         let (kernel, nrows) = (format!("hlldu_{}", T::PRECISION), rows.nrows());
         let launch = product.launch("hlldu", kernel, nrows, nrows.next_multiple_of(HACK));
         Some(arrays.on_device(values, vec![launch]))
@@ -309,8 +313,8 @@ mod tests {
 
     #[test]
     fn columns_take_as_few_bytes_as_their_hack_needs() {
-        // Rows of 1 to 5 entries: the second run of each hack is the fifth entries' alone. Of each hack,
-        // the last row's entries lie farther off than the others'.
+        // Rows of 1 to 5 entries: the second run of each hack holds only the fifth entries. In each
+        // hack, the last row's entries are farther away than the others'.
         let far = [0, 253, 254, 65_533, 65_534, 1_000_000];
         let nrows = 32 * far.len() - 7;
         let row = |i: usize| {
@@ -325,13 +329,13 @@ mod tests {
         let params = Params::defaults(&HllduFormat);
         let structure = Structure::of(&csr);
         let mut stored =
-            HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+            HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("applies");
         assert_eq!(stored.to_csr(), csr);
         let Sliced { columns, .. } = &stored.sliced;
         assert_eq!(columns.units, [0, 2, 4, 6, 10, 14, 22]);
-        let work = HllduFormat::work(&structure, &params, &target).expect("suits");
+        let work = HllduFormat::work(&structure, &params, &target).expect("applies");
         assert_eq!((work.entries, work.layout_bytes), (12 * 128, stored.bytes()));
-        // Four columns of a row are side by side, two values.
+        // Four columns of a row are stored next to each other, and two values.
         let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();
         assert_eq!(slots, [16, 17, 18, 19, 128 + 16]);
         let places: Vec<usize> = slots.iter().map(|&slot| place::<f64>(slot)).collect();
@@ -349,6 +353,6 @@ mod tests {
     fn columns_of_more_than_512_gib_are_refused() {
         assert!(check_units(u64::from(u32::MAX)).is_ok());
         let refusal = check_units(1 << 32).expect_err("one more").to_string();
-        assert!(refusal.contains("4294967296 units of 128 bytes, 4294967295 are"), "{refusal}");
+        assert!(refusal.contains("4294967296 units of 128 bytes; 4294967295 are"), "{refusal}");
     }
 }

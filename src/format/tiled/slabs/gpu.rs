@@ -1,21 +1,21 @@
-//! Slabs on a GPU: their conversion there.
+//! Conversion to slabs on a GPU.
 
 use super::tiles;
 use crate::error::Error;
 use crate::format::gpu::launch::NULL;
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Starts, Stop, Target};
 
-/// The most slabs that are converted on a GPU: a conversion has few numbers that it reads back, and
-/// each slab takes some.
+/// The maximum number of slabs that a GPU converts: a conversion has few numbers to read back, and
+/// each slab uses some of them.
 const MOST: usize = 56;
 
-/// A launch of a kernel of the conversion over `threads` threads.
+/// A launch of a conversion kernel over `threads` threads.
 fn launch(kernel: impl Into<String>, threads: u64, args: Vec<Arg>) -> Launch {
     Launch::over("convert_slabs", kernel, threads, 256, args)
 }
 
-/// Which entries are in a slab: a bit each in words of 32, where their sums before each word are,
-/// and how many there are.
+/// Selects the entries of a slab: one bit per entry in 32-bit words, the number of set bits before
+/// each word, and their total.
 struct Marks {
     args: [Arg; 3],
     nnz: u64,
@@ -24,7 +24,7 @@ struct Marks {
 impl Marks {
     fn new(builder: &mut dyn Builder, columns: [u32; 2]) -> Result<Self, Stop> {
         let nnz = builder.matrix().nnz as u64;
-        // One more than any entry is in, so that the last sum is that of all.
+        // One word more than entries need, so that the last prefix sum is the total.
         let words = nnz / 32 + 2;
         let (bits, counts) = (builder.array(4 * words)?, builder.temporary(4 * words)?);
         let [first, past] = columns.map(Arg::U32);
@@ -34,7 +34,7 @@ impl Marks {
         Ok(Marks { args: [bits, narrow, wide], nnz: total })
     }
 
-    /// Copies the entries of the slab: their values, and their columns unless that is null.
+    /// Copies the entries of the slab: their values, and their columns unless `columns` is null.
     fn take(&self, matrix: Matrix, target: &Target<'_>, columns: Arg, values: Arg) -> Launch {
         let nnz = matrix.nnz as u64;
         let args = [Arg::U64(nnz)].into_iter().chain(self.args);
@@ -44,7 +44,7 @@ impl Marks {
 }
 
 /// Converts a slab as if it were the whole matrix.
-struct OfSlab<'a> {
+struct SlabBuilder<'a> {
     whole: &'a mut dyn Builder,
     matrix: Matrix,
     arrays: SlabArrays,
@@ -59,7 +59,7 @@ struct SlabArrays {
 }
 
 impl SlabArrays {
-    /// The same launch, of the slab.
+    /// The launch with the arrays of the whole matrix replaced by those of the slab.
     fn of(&self, launch: &Launch) -> Launch {
         let own = |&arg: &Arg| match arg {
             Arg::RowPtr => self.row_ptr,
@@ -71,7 +71,7 @@ impl SlabArrays {
     }
 }
 
-impl Builder for OfSlab<'_> {
+impl Builder for SlabBuilder<'_> {
     fn matrix(&self) -> Matrix {
         self.matrix
     }
@@ -128,7 +128,7 @@ impl Builder for OfSlab<'_> {
     }
 }
 
-/// See [`Storage::build`](crate::format::Storage::build).
+/// Converts on a GPU: see [`Storage::build`](crate::format::Storage::build).
 pub(super) fn build(
     builder: &mut dyn Builder,
     cuts: &[u32],
@@ -150,7 +150,7 @@ pub(super) fn build(
     let arrays = SlabArrays {
         row_ptr: builder.temporary(if matrix.wide { 8 } else { 4 } * rows)?,
         columns: builder.temporary(4 * most)?,
-        // New values come through it too.
+        // New values are copied through this array as well.
         values: builder.array(target.precision.bytes() as u64 * most)?,
     };
     let tiles = tiles();
@@ -161,7 +161,7 @@ pub(super) fn build(
         builder.launch(&launch(format!("slab_rows_{}", matrix.offset_name()), rows, args))?;
         builder.launch(&marks.take(matrix, target, arrays.columns, arrays.values))?;
         let matrix_of_slab = Matrix { nnz: marks.nnz as usize, ..matrix };
-        let mut of_slab = OfSlab { whole: &mut *builder, matrix: matrix_of_slab, arrays };
+        let mut of_slab = SlabBuilder { whole: &mut *builder, matrix: matrix_of_slab, arrays };
         let slab = tiles.format.build(&mut of_slab, &tiles.params, target)?;
         let (later, scratch) = (!whole.launches.is_empty(), whole.scratch.len());
         whole.launches.extend(slab.launches.into_iter().map(|launch| {

@@ -1,5 +1,5 @@
-//! Slabs: pieces of the columns whose part of x the last-level cache holds, multiplied one after the
-//! other.
+//! Slabs: ranges of columns whose part of x fits the last-level cache, multiplied one after the
+//! other (cache blocking).
 //!
 //! ```text
 //!     | 4 . 1 . |      slab 0   slab 1        y  = A0 x0
@@ -9,13 +9,13 @@
 //!                      2 .      . 6
 //! ```
 //!
-//! Columns are cut evenly, into the fewest slabs whose x takes so many percent of the cache. On a
-//! host each slab is a CSR matrix over all rows, on a GPU sorted tiles ([`super::stcsr`]). Empty
-//! slabs are left out.
+//! Columns are cut into equal ranges: the fewest slabs whose x takes at most the given percentage
+//! of the cache. On a host each slab is a CSR matrix over all rows, on a GPU it is stored as sorted
+//! tiles ([`super::stcsr`]). Empty slabs are omitted.
 //!
 //! Good for: columns anywhere in an x larger than the cache, which other formats fetch from memory
-//! entry by entry. Bad for: neighbouring columns, and few entries a row: y is read and written again
-//! for each slab.
+//! entry by entry. Bad for: neighbouring columns, and few entries per row: y is read and written
+//! again for each slab.
 
 mod gpu;
 
@@ -47,10 +47,10 @@ impl Storage for SlabsFormat {
     const SOURCE: &'static str = "R. Nishtala, R. Vuduc, J. Demmel, K. Yelick, When Cache Blocking \
         of Sparse Matrix Vector Multiply Works and Why (2007), section 2";
     const SUITS: &'static str = "columns anywhere in an x larger than the last-level cache; bad for \
-        neighbouring columns and few entries a row";
+        neighbouring columns and few entries per row";
     const PARAMS: &'static [Param] = &[Param {
         name: "cache",
-        doc: "percent of the last-level cache that x of one slab takes at most",
+        doc: "maximum share of the last-level cache for the x of one slab, in percent",
         values: &[Value::Int(50), Value::Int(40)],
         gpu: &[Value::Int(50)],
         host: &[Value::Int(40)],
@@ -72,8 +72,8 @@ impl Storage for SlabsFormat {
             Kind::Gpu => StcsrFormat::work(structure, &tiles().params, target)?,
         };
         let size = match structure.is_whole() {
-            true => Size::of(pattern, &cuts, target)?,
-            false => Size::guess(pattern, &cuts, target, &whole),
+            true => SlabsSize::of(pattern, &cuts, target)?,
+            false => SlabsSize::guess(pattern, &cuts, target, &whole),
         };
         let slab = cuts.windows(2).map(|cut| u64::from(cut[1] - cut[0])).max().unwrap_or(0);
         Ok(Work {
@@ -125,17 +125,17 @@ impl Storage for SlabsFormat {
     }
 }
 
-/// Rows, columns and entries.
+/// Numbers of rows, columns and entries.
 fn shape(pattern: Pattern<'_>) -> [usize; 3] {
     [pattern.nrows(), pattern.ncols(), pattern.nnz()]
 }
 
-/// How a slab is held on a GPU.
+/// The candidate in which a GPU stores a slab.
 fn tiles() -> Candidate {
     format!("{}:tile={TILE}", StcsrFormat::NAME).parse().expect("a value that tiles have")
 }
 
-/// Where columns are cut: the fewest slabs of which each has x in its share of the cache.
+/// Bounds of the slabs: the fewest slabs such that the x of each fits its share of the cache.
 fn cuts(
     [nrows, ncols, nnz]: [usize; 3],
     params: &Params,
@@ -147,29 +147,29 @@ fn cuts(
     let slabs = x_bytes.div_ceil(room.max(w));
     if slabs < 2 {
         return Err(Refusal::new(format!(
-            "x takes {x_bytes} bytes, {percent} % of the cache are {room}: one slab would have it all"
+            "x takes {x_bytes} bytes and fits {percent} % of the cache, {room} bytes: one slab suffices"
         )));
     }
     if slabs.saturating_mul(nrows.max(1)) > nnz {
         return Err(Refusal::new(format!(
-            "{slabs} slabs of {nrows} rows have more rows than entries, which are {nnz}"
+            "{slabs} slabs of {nrows} rows have more rows in total than the matrix has entries ({nnz})"
         )));
     }
     Ok((0..=slabs).map(|k| (ncols * k / slabs) as u32).collect())
 }
 
-/// The slabs of a pattern that have entries, one after the other.
+/// Iterates over the slabs of a pattern that have entries.
 struct Slabs<'a> {
     pattern: Pattern<'a>,
     cuts: Vec<u32>,
-    /// The next slab, and the first entry of each row that is not in one before.
+    /// The next slab; `from` holds the first entry of each row that is in no earlier slab.
     next: usize,
     from: Vec<usize>,
 }
 
 /// One slab of a pattern.
-struct Piece {
-    /// The first entry of each row in the CSR arrays of the whole.
+struct SlabPattern {
+    /// The first entry of each row, as a position in the CSR arrays of the whole matrix.
     from: Vec<usize>,
     row_ptr: Vec<usize>,
 }
@@ -182,9 +182,9 @@ impl<'a> Slabs<'a> {
 }
 
 impl Iterator for Slabs<'_> {
-    type Item = Piece;
+    type Item = SlabPattern;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<SlabPattern> {
         let (pattern, columns) = (self.pattern, self.pattern.col_idx());
         while let Some(&cut) = self.cuts.get(self.next) {
             self.next += 1;
@@ -196,30 +196,30 @@ impl Iterator for Slabs<'_> {
             let row_ptr = offsets(self.from.iter().zip(&to).map(|(from, to)| to - from));
             let from = std::mem::replace(&mut self.from, to);
             if row_ptr[pattern.nrows()] > 0 {
-                return Some(Piece { from, row_ptr });
+                return Some(SlabPattern { from, row_ptr });
             }
         }
         None
     }
 }
 
-impl Piece {
+impl SlabPattern {
     fn columns(&self, pattern: Pattern<'_>) -> Vec<u32> {
         let mut columns = vec![0; self.row_ptr[pattern.nrows()]];
         self.gather(pattern.col_idx(), &mut columns);
         columns
     }
 
-    /// What belongs to the entries of this slab, of `all` entries.
+    /// Copies the elements of `all` that belong to the entries of this slab to `own`.
     fn gather<V: Copy + Send + Sync>(&self, all: &[V], own: &mut [V]) {
         gather(&self.row_ptr, |row| self.from[row], all, own);
     }
 }
 
-/// Rows that a thread gathers at a time.
+/// Number of rows that a thread gathers at a time.
 const ROWS: usize = 1 << 12;
 
-/// Copies to the rows of `row_ptr` what stands from `from` on, row by row.
+/// Copies to each row of `row_ptr` the consecutive elements that start at `from`, row by row.
 fn gather<V: Copy + Send + Sync>(
     row_ptr: &[usize],
     from: impl Fn(usize) -> usize + Sync,
@@ -239,18 +239,18 @@ fn gather<V: Copy + Send + Sync>(
     });
 }
 
-/// How large the layout is.
-struct Size {
+/// Size of the layout.
+struct SlabsSize {
     slabs: u64,
     entries: u64,
     bytes: u64,
 }
 
-impl Size {
-    /// Of the slabs as they will be.
-    fn of(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>) -> Result<Size, Refusal> {
+impl SlabsSize {
+    /// The exact size, computed from all slabs.
+    fn of(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>) -> Result<SlabsSize, Refusal> {
         let (nrows, w) = (pattern.nrows(), target.precision.bytes());
-        let mut size = Size { slabs: 0, entries: 0, bytes: 0 };
+        let mut size = SlabsSize { slabs: 0, entries: 0, bytes: 0 };
         for slab in Slabs::new(pattern, cuts.to_vec()) {
             let nnz = slab.row_ptr[nrows];
             let (entries, bytes) = match target.device.kind {
@@ -269,8 +269,9 @@ impl Size {
         Ok(size)
     }
 
-    /// As if entries were in all slabs alike; `whole` is the work of the matrix in one.
-    fn guess(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>, whole: &Work) -> Size {
+    /// An estimate that assumes entries evenly spread over the slabs; `whole` is the work of the
+    /// matrix in a single slab.
+    fn guess(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>, whole: &Work) -> SlabsSize {
         let (nrows, nnz, w) = (pattern.nrows(), pattern.nnz(), target.precision.bytes());
         let slabs = cuts.len() - 1;
         let (entries, bytes) = match target.device.kind {
@@ -283,16 +284,16 @@ impl Size {
                 (entries, (entries as f64 * slot_bytes) as u64 + ends)
             }
         };
-        Size { slabs: slabs as u64, entries, bytes }
+        SlabsSize { slabs: slabs as u64, entries, bytes }
     }
 }
 
-/// Bytes of a slab of `nnz` entries as CSR.
+/// Bytes of a slab of `nnz` entries in CSR.
 fn rows_bytes(nrows: usize, nnz: usize, value_bytes: usize) -> u64 {
     ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + value_bytes)) as u64
 }
 
-/// A slab as it is held.
+/// A slab as it is stored: in CSR on a host, in sorted tiles for a GPU.
 #[derive(Debug)]
 enum Slab<T> {
     Rows(CsrLayout<T>),
@@ -331,7 +332,7 @@ pub struct SlabsLayout<T> {
 }
 
 impl<T: Scalar> SlabsLayout<T> {
-    /// Row pointers of each slab, and for each the first of its entries of each row in the CSR
+    /// For each slab, its row pointers and the position of its first entry of each row in the CSR
     /// matrix.
     fn places(&self) -> Vec<(Vec<usize>, Vec<usize>)> {
         let ptrs: Vec<_> = self.slabs.iter().map(Slab::row_ptr).collect();
@@ -412,7 +413,7 @@ mod tests {
             .expect("valid")
     }
 
-    /// A device whose cache holds two f64 of x in 40 % of it.
+    /// A device with room for two f64 elements of x in 40 % of its cache.
     fn device(name: &str) -> Device {
         Device { cache_bytes: 40, ..device::find(name).expect("shipped") }
     }
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_go_by_column_and_rows_stay() {
+    fn slabs_divide_entries_by_column_and_keep_all_rows() {
         let csr = example();
         let slabs: Vec<_> = Slabs::new(csr.pattern(), vec![0, 2, 4]).collect();
         let [first, second] = &slabs[..] else { panic!("{} slabs", slabs.len()) };
@@ -436,7 +437,7 @@ mod tests {
         assert_eq!(first.columns(csr.pattern()), [0, 1, 0]);
         assert_eq!(second.row_ptr, [0, 1, 1, 1, 2]);
         assert_eq!(second.columns(csr.pattern()), [2, 3]);
-        // A slab without entries is none.
+        // A slab without entries is omitted.
         assert_eq!(Slabs::new(csr.pattern(), vec![0, 0, 4]).count(), 1);
     }
 
@@ -451,7 +452,7 @@ mod tests {
             let params = Params::defaults(&SlabsFormat);
             let structure = Structure::of(&csr);
             let layout =
-                SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("suits");
+                SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("applies");
             let described = layout.on_device().expect("kernels");
             let betas = described.launches.iter().map(|launch| {
                 assert_eq!(launch.image, kernel);
@@ -469,9 +470,9 @@ mod tests {
             let device = Device { cache_bytes, ..device("cpu") };
             work(&csr, &device, cache).expect_err("refused").to_string()
         };
-        let one = "x takes 32 bytes, 40 % of the cache are 40: one slab would have it all";
+        let one = "x takes 32 bytes and fits 40 % of the cache, 40 bytes: one slab suffices";
         assert_eq!(refusal(100, "40"), one);
-        let many = "2 slabs of 4 rows have more rows than entries, which are 5";
+        let many = "2 slabs of 4 rows have more rows in total than the matrix has entries (5)";
         assert_eq!(refusal(40, "50"), many);
         let csr = Csr::new(0, 4, vec![0], vec![], vec![]).expect("valid");
         assert!(work(&csr, &device("cpu"), "50").is_err());
@@ -479,7 +480,7 @@ mod tests {
 
     #[test]
     fn a_guess_is_near_what_a_count_finds() {
-        // 12 entries a row, anywhere; enough for an estimate to look at a part of them.
+        // 12 entries per row at random columns, and enough rows for an estimate to sample them.
         let n = 40_000;
         let csr: Csr<f64> = crate::generate::by_name("uniform", n, 1).expect("a class");
         let pattern = csr.pattern();
@@ -490,7 +491,7 @@ mod tests {
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
             let candidate: Candidate = "slabs:cache=40".parse().expect("a candidate");
             let [exact, guess] = [Structure::of(&csr), Structure::sampled(&csr)]
-                .map(|structure| candidate.work(&structure, &target).expect("suits"));
+                .map(|structure| candidate.work(&structure, &target).expect("applies"));
             assert_eq!((exact.launches, guess.launches), (3, 3), "{name}");
             let ratio = guess.layout_bytes as f64 / exact.layout_bytes as f64;
             assert!((ratio - 1.0).abs() < 0.1, "{name}: {ratio}");

@@ -1,4 +1,4 @@
-//! Sorted tiles on a GPU: their conversion there, and the launches of a product.
+//! Sorted tiles on a GPU: the conversion, and the launches of a product.
 
 use super::{EACH, WARP, no_entries};
 use crate::format::csr_tiles::FoundTiles;
@@ -6,21 +6,21 @@ use crate::format::gpu::launch::NULL;
 use crate::format::{Arg, Builder, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 
-/// What the launches of a product take.
-pub(in crate::format) struct Plan {
+/// Arrays and sizes from which the launches of a product are made.
+pub(in crate::format) struct TilePlan {
     pub tile: usize,
     pub tiles: u64,
     /// One of [`EXTRA`](super::EXTRA).
     pub extra: u32,
     pub splits: bool,
-    /// Tiles, ends, lasts, bases, the bits of columns with places, those besides, and those of wide
-    /// warps.
+    /// Tiles, ends, lasts, bases, low bits of columns with places, further bits of columns, and the
+    /// upper bits of wide warps.
     pub arrays: [Arg; 7],
 }
 
-impl Plan {
-    /// The launches of a product by this kernel of an image, which takes `values` between columns and
-    /// vectors.
+impl TilePlan {
+    /// The launches of a product with the kernel `kernel` of `image`, which takes `values` between
+    /// the columns and the vectors.
     pub fn launches(
         &self,
         image: &'static str,
@@ -42,7 +42,7 @@ impl Plan {
         launches
     }
 
-    /// Bytes of the buffers that a product needs besides.
+    /// Bytes of the scratch buffers that a product needs.
     pub fn scratch(&self, precision: Precision) -> Vec<u64> {
         vec![precision.bytes() as u64 * self.tiles]
     }
@@ -62,16 +62,16 @@ impl Plan {
 }
 
 /// Tiles that a GPU has sorted.
-pub(in crate::format) struct Sorted {
-    pub plan: Plan,
-    /// Values of the slots; null where they are not asked for.
+pub(in crate::format) struct GpuSortedTiles {
+    pub plan: TilePlan,
+    /// Values of the slots; null where they are not requested.
     pub values: Arg,
-    /// Where tiles begin.
+    /// First entry of each tile.
     entries: Arg,
 }
 
-impl Sorted {
-    /// Sorts tiles of at most `tile` entries; `with_values` puts the values in their slots too.
+impl GpuSortedTiles {
+    /// Sorts tiles of at most `tile` entries; `with_values` also stores the values in their slots.
     pub fn new(
         builder: &mut dyn Builder,
         tile: usize,
@@ -103,7 +103,7 @@ impl Sorted {
         let kernel = format!("sort_tiles{tile}_{width}_{}", target.precision);
         builder.launch(&launch(kernel, threads, tile / EACH, args))?;
 
-        // How many bits columns take besides, and where those of wide warps go.
+        // Number of further bits of columns, and starts of the upper bits of wide warps.
         let counts = builder.temporary(4 * (count + 1))?;
         let extra = builder.number()?;
         let sizes = [Arg::U32(count as u32), Arg::U32(warps as u32)];
@@ -118,14 +118,14 @@ impl Sorted {
         let args = sizes.into_iter().chain(out).collect();
         builder.launch(&launch("pack_tiles".to_string(), threads, 256, args))?;
         let arrays = [tiles, ends, lasts, bases, low, high, most];
-        let plan = Plan { tile, tiles: count, extra, splits: found.splits, arrays };
-        Ok(Sorted { plan, values, entries: found.entries })
+        let plan = TilePlan { tile, tiles: count, extra, splits: found.splits, arrays };
+        Ok(GpuSortedTiles { plan, values, entries: found.entries })
     }
 
-    /// A launch of the kernel of this stem, for the width of row pointers and the precision, over the
-    /// threads of a product: what it takes of tiles, then `rest`.
+    /// A launch over the threads of a product, with the kernel `stem` for the width of row pointers
+    /// and the precision. Its arguments describe the tiles, followed by `rest`.
     pub fn step(&self, stem: &str, matrix: Matrix, precision: Precision, rest: &[Arg]) -> Launch {
-        let Plan { tiles, arrays: [.., low, _, _], .. } = self.plan;
+        let TilePlan { tiles, arrays: [.., low, _, _], .. } = self.plan;
         let sizes = [Arg::U64(matrix.nnz as u64), Arg::U32(tiles as u32)];
         let block = Arg::U32(self.plan.block() as u32);
         let args = sizes.into_iter().chain([block, self.entries, low]);

@@ -1,22 +1,22 @@
-//! Tiles of CSR entries sorted by column: what stcsr and stvi share, all but the values.
+//! Tiles of CSR entries sorted by column, without their values; shared by stcsr and stvi.
 //!
-//! A tile is what a block of GPU threads takes ([`super::csr_tiles`]). Of each entry, 16 bits hold its
-//! place in the tile and the low bits of its column's distance from the first of 64 sorted entries.
-//! So many bits of that distance follow besides, 4, 8 or 16, as make the matrix smallest, and 16 more
-//! for the 256 entries of a warp where that does not do: a column and its place take about 3 bytes
-//! together, where a column alone takes 4 in CSR.
+//! One block of GPU threads processes one tile ([`super::csr_tiles`]). For each entry, 16 bits hold
+//! its place in the tile and the low bits of its column's distance from the first of 64 sorted
+//! entries. Further bits of that distance follow, 4, 8 or 16 for the whole matrix, whichever makes
+//! it smallest; the 256 entries of a warp that needs more get another 16 bits each. A column and
+//! its place take about 3 bytes together, where a column alone takes 4 in CSR.
 //!
-//! Each tile has as many slots as it may have entries, so that a thread's are where its number
-//! says: it asks for columns at once, without a look at where its tile starts. It sums as many
-//! products as every other, whatever rows they are of: a bit an entry says where a row ends. Places
-//! are those of shared memory, where the pieces of 16 bytes that a thread sums are in another order
-//! in every other group of threads, lest their banks conflict.
+//! Each tile has as many slots as it may have entries, so that the thread number alone determines a
+//! thread's slots: it loads columns at once, without first loading the start of its tile. All
+//! threads sum the same number of products, whichever rows these belong to: one bit per entry marks
+//! the end of a row. Places are positions in shared memory, where the 16-byte pieces that a thread
+//! sums are permuted in every other group of threads to avoid bank conflicts.
 //!
-//! A thread takes 8 slots, a warp 256. Of these, sorted entry `32 k + l` is number `k` of lane `l`:
-//! each step of a warp takes 32 neighbours.
+//! A thread has 8 slots, a warp 256. Among these, sorted entry `32 k + l` is number `k` of lane
+//! `l`: each step of a warp processes 32 neighbours.
 //!
-//! Padding: slots past the last entry of a tile repeat it, in its own place; where a tile has no
-//! entry, zeros that no row sums.
+//! Padding: slots past the last entry of a tile repeat that entry, in its own place; where a tile
+//! has no entry, they are zeros that no row sums.
 
 pub(super) mod gpu;
 
@@ -42,50 +42,51 @@ pub(super) const LANES: usize = 32;
 /// Slots of a warp.
 pub(super) const WARP: usize = REACH_OF;
 
-/// Sorted entries that share a first column.
+/// Number of sorted entries that share a first column.
 const BASED: usize = REACH;
 
-/// Bits of an entry that hold its place and the low ones of its column.
+/// Bits that hold an entry's place and the low bits of its column.
 const LOW: u32 = 16;
 
-/// Those of them that hold its place.
+/// Number of bits that hold an entry's place.
 fn place_bits(tile: usize) -> u32 {
     tile.ilog2()
 }
 
-/// Where in shared memory the entry `at` of a tile lies, of so many bytes; and the entry that lies
-/// in a place. `placed` of the kernels.
+/// Position in shared memory of entry `at` of a tile, where entries have `bytes` bytes; also the
+/// inverse, from position to entry. The kernels call it `placed`.
 fn placed(at: usize, bytes: usize) -> usize {
     let piece = 16 / bytes;
     at ^ (at / (8 * piece) % (EACH / piece) * piece)
 }
 
-/// Which sorted entry is in a slot.
+/// The sorted entry that is in a slot.
 fn nth(slot: usize) -> usize {
     let (lane, k) = (slot % WARP / EACH, slot % EACH);
     slot / WARP * WARP + k * LANES + lane
 }
 
-/// Which of the first columns of a warp that of a slot is counted from.
+/// Index of the warp's first column from which the column in a slot is counted.
 fn based(slot: usize) -> usize {
     slot % EACH * LANES / BASED
 }
 
-/// Bits of a column that all slots of a matrix may have besides those with its place.
+/// Choices for the number of column bits of every slot in addition to those next to its place.
 const EXTRA: [u32; 3] = [4, 8, 16];
 
-/// How many warps of a matrix there are, and those that so many bits of a column do not do for.
+/// Number of warps of a matrix, and of warps for which a number of column bits does not suffice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Widths {
     warps: u64,
-    /// For each of [`EXTRA`], those that take more.
+    /// For each of [`EXTRA`], the number of warps that need more bits.
     wide: [u64; 3],
-    /// Those that take more still than the 16 bits of a wide warp besides.
+    /// The number of warps that need even more than the additional 16 bits of a wide warp.
     far: [u64; 3],
 }
 
 impl Widths {
-    /// Of warps that take these bits of a column besides those with its place, each so many times.
+    /// Counts warps by their number of column bits in addition to those next to the place; each
+    /// pair holds a number of bits and a number of warps.
     fn of(bits: impl IntoIterator<Item = (u32, u64)>) -> Self {
         bits.into_iter().fold(Widths::default(), |widths, (bits, times)| Widths {
             warps: widths.warps + times,
@@ -94,8 +95,9 @@ impl Widths {
         })
     }
 
-    /// The number of [`EXTRA`] that makes the matrix smallest, where a wide warp counts for twice
-    /// the bytes that it has: a product waits for them longer. `extra_bits` of the kernels.
+    /// Index of the choice in [`EXTRA`] that makes the matrix smallest, with the bytes of wide
+    /// warps counted twice because a product waits longer for them. The kernels call it
+    /// `extra_bits`.
     fn best(&self) -> usize {
         let bits = |i: usize| u64::from(EXTRA[i]) * self.warps + 32 * self.wide[i];
         let fit = [2, 1, 0].into_iter().filter(|&i| self.far[i] == 0);
@@ -103,15 +105,16 @@ impl Widths {
     }
 }
 
-/// Why sorted tiles of a matrix without entries are not made.
+/// The refusal of a matrix without entries.
 pub(super) fn no_entries() -> Refusal {
-    Refusal::new("0 entries, 1 is needed".to_string())
+    Refusal::new("the matrix has no entries; at least 1 is needed".to_string())
 }
 
-/// The work of tiles of at most `tile` entries whose values take `value_bytes` of so many slots.
+/// The work of tiles of at most `tile` entries; `value_bytes` maps a number of slots to the bytes
+/// of their values.
 ///
 /// # Errors
-/// [`Refusal`] of a matrix without entries.
+/// [`Refusal`] for a matrix without entries.
 pub(super) fn work(
     structure: &Structure<'_>,
     tile: usize,
@@ -155,39 +158,40 @@ pub(super) fn work(
     })
 }
 
-/// Everything of a matrix in sorted tiles but its values.
+/// A matrix in sorted tiles, without its values.
 #[derive(Debug)]
 pub(super) struct SortedTiles {
     nrows: usize,
     ncols: usize,
     nnz: usize,
-    /// The most entries of a tile, and its slots.
+    /// The maximum number of entries of a tile, which is also its number of slots.
     tile: usize,
-    /// Bytes of a product, which places depend on.
+    /// Bytes of a product, on which places depend.
     value_bytes: usize,
-    /// Of each tile: first row that begins in it, rows that begin in it and entries of the row that
-    /// began before it (`<< 16`), where its wide warps begin among all, a bit a warp that is wide.
+    /// Per tile: the first row that begins in it; the number of rows that begin in it, with the
+    /// number of entries of the row that began before (`<< 16`); the index of its first wide warp;
+    /// one bit per warp, set if the warp is wide.
     tiles: Vec<[u32; 4]>,
-    /// Of each tile 0, the end of the row that began before it, and the ends of its own rows,
-    /// counted in its entries: `rows + 2` numbers.
+    /// Per tile: 0, the end of the row that began before it, and the ends of its own rows, counted
+    /// in its entries: `rows + 2` numbers.
     ends: Vec<u16>,
-    /// Whether each entry, in the order of CSR, is the last of its row in its tile: a bit each,
-    /// `tile / 8` bytes for each tile.
+    /// One bit per entry, in the order of CSR, set if it is the last of its row in its tile:
+    /// `tile / 8` bytes per tile.
     lasts: Vec<u8>,
-    /// Of each warp, the first columns of its sorted entries, 64 at a time.
+    /// Per warp, the first columns of its sorted entries, one per 64 entries.
     bases: Vec<[u32; 4]>,
-    /// Of each slot its place in the tile and, in the upper bits, the low ones of its column.
+    /// Per slot, its place in the tile and, in the upper bits, the low bits of its column.
     low: Vec<u16>,
-    /// How many bits of its column follow, one of [`EXTRA`].
+    /// Number of further bits of each column, one of [`EXTRA`].
     extra: u32,
-    /// These bits, thread by thread.
+    /// The further bits of columns, thread by thread.
     high: Vec<u32>,
-    /// The upper 16 bits of columns of wide warps, thread by thread.
+    /// The upper 16 bits of the columns of wide warps, thread by thread.
     wide: Vec<u32>,
 }
 
 impl SortedTiles {
-    /// Sorts tiles of at most `tile` entries, of which each has a product of `value_bytes`.
+    /// Sorts tiles of at most `tile` entries, each with a product of `value_bytes` bytes.
     pub fn new(pattern: Pattern<'_>, tile: usize, value_bytes: usize) -> Self {
         let tiles = Tiles::of(pattern, tile);
         let (count, warps) = (tiles.rows.len() - 1, tile / WARP);
@@ -195,7 +199,7 @@ impl SortedTiles {
         let end_cuts: Vec<_> = (0..=count).map(|t| tiles.rows[t] as usize + 2 * t).collect();
         let mut ends = vec![0u16; end_cuts[count]];
         let mut low = vec![0u16; slots];
-        // Bits of columns that are not with places, and the most of each warp.
+        // Column bits that do not fit next to the place, and the maximum of each warp.
         let mut rest = vec![0u32; slots];
         let mut bases = vec![[0u32; 4]; count * warps];
         let mut lasts = vec![0u8; slots / 8];
@@ -278,12 +282,12 @@ impl SortedTiles {
         }
     }
 
-    /// Slots of all tiles.
+    /// Number of slots of all tiles.
     pub fn slots(&self) -> usize {
         self.tiles.len() * self.tile
     }
 
-    /// What is known of tile `t`: slots, none where it has no entry, rows, and its numbers in
+    /// Contents of tile `t`: its slots (none where it has no entry), its rows, and its part of
     /// `ends`.
     fn parts(&self, t: usize) -> (Range<usize>, Range<usize>, &[u16]) {
         let [first, counts, ..] = self.tiles[t];
@@ -303,7 +307,7 @@ impl SortedTiles {
         starts
     }
 
-    /// Where rows begin and end in the CSR arrays.
+    /// Row pointers of the CSR matrix.
     pub fn row_ptr(&self) -> Vec<usize> {
         let mut row_ptr = vec![self.nnz; self.nrows + 1];
         for (t, start) in self.starts().into_iter().take(self.tiles.len()).enumerate() {
@@ -315,7 +319,7 @@ impl SortedTiles {
         row_ptr
     }
 
-    /// Column and number in the tile of the entry in a slot.
+    /// Column of the entry in a slot, and its number in the tile.
     fn entry(&self, slot: usize) -> (u32, usize) {
         let (bits, left) = (place_bits(self.tile), LOW - place_bits(self.tile));
         let (thread, k) = (slot / EACH, slot % EACH);
@@ -333,8 +337,8 @@ impl SortedTiles {
         (self.bases[slot / WARP][based(slot)] + away, placed(place, self.value_bytes))
     }
 
-    /// Calls `f` with the slot, column and number in the CSR arrays of every entry, tile by tile;
-    /// of the last one of a tile with each slot that repeats it.
+    /// Calls `f` with the slot, column and position in the CSR arrays of every entry, tile by tile;
+    /// the last entry of a tile occurs once for each slot that repeats it.
     pub fn over_slots(&self, mut f: impl FnMut(usize, u32, usize)) {
         for (t, &start) in self.starts()[..self.tiles.len()].iter().enumerate() {
             for slot in self.parts(t).0 {
@@ -344,8 +348,8 @@ impl SortedTiles {
         }
     }
 
-    /// Puts what `of` says of each entry, by its number in the CSR arrays, where `at` says that that
-    /// of its slot is: within the same warp.
+    /// Stores `of(k)` for each entry `k` of the CSR arrays at the position that `at` gives for its
+    /// slot, within the same warp.
     pub fn fill<V: Send>(
         &self,
         out: &mut [V],
@@ -360,7 +364,7 @@ impl SortedTiles {
         });
     }
 
-    /// y = alpha A x + beta y with the value of each slot.
+    /// Computes y = alpha A x + beta y with the value of each slot.
     pub fn product<T: Scalar>(
         &self,
         scratch: &Scratch<T>,
@@ -416,7 +420,7 @@ impl SortedTiles {
             + bytes_of(&self.wide)
     }
 
-    /// The CSR matrix with the value of each slot.
+    /// The CSR matrix, with `value` giving the value of each slot.
     pub fn to_csr<T: Scalar>(&self, value: impl Fn(usize) -> T) -> Csr<T> {
         let mut columns = vec![0; self.nnz];
         let mut values = vec![T::ZERO; self.nnz];
@@ -425,9 +429,9 @@ impl SortedTiles {
             .expect("a layout is made from a valid matrix")
     }
 
-    /// What a GPU holds of it.
-    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> gpu::Plan {
-        gpu::Plan {
+    /// The arrays that a GPU holds.
+    pub fn on_device<'a>(&'a self, arrays: &mut Arrays<'a>) -> gpu::TilePlan {
+        gpu::TilePlan {
             tile: self.tile,
             tiles: self.tiles.len() as u64,
             extra: self.extra,
@@ -445,14 +449,14 @@ impl SortedTiles {
     }
 }
 
-/// Puts the low `width` bits of each number after those of the one before, in words of 32.
+/// Appends the low `width` bits of each number to `words`, densely packed into 32 bits each.
 fn put(width: u32, numbers: &[u32], words: &mut [u32]) {
     for (at, number) in (0..).step_by(width as usize).zip(numbers) {
         words[at / 32] |= (number & ((1 << width) - 1)) << (at % 32);
     }
 }
 
-/// Number `k` of those that [`put`] has put there.
+/// Number `k` of those that [`put`] has packed.
 fn get(width: u32, k: usize, words: &[u32]) -> u32 {
     let at = k * width as usize;
     words[at / 32] >> (at % 32) & ((1 << width) - 1)
@@ -463,8 +467,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_a_tile_go_by_column_and_know_their_place() {
-        // The example of stcsr, as one tile.
+    fn entries_of_a_tile_are_sorted_by_column_and_keep_their_place() {
+        // The matrix drawn in the documentation of stcsr, as one tile.
         let csr =
             Csr::new(4, 4, vec![0, 2, 3, 3, 5], vec![0, 2, 1, 0, 3], vec![4.0, 1.0, 5.0, 2.0, 6.0])
                 .expect("valid");
@@ -472,7 +476,7 @@ mod tests {
         assert_eq!(tiles.tiles, [[0, 4, 0, 0]]);
         assert_eq!(tiles.ends, [0, 0, 2, 3, 3, 5]);
         assert_eq!(tiles.lasts, [[0b10110].as_slice(), &[0; 127]].concat());
-        // Number 0 of the lanes of the first warp; after the last entry comes that again.
+        // Number 0 of the lanes of the first warp; slots after the last entry repeat it.
         let entries: Vec<_> = (0..7).map(|lane| tiles.entry(EACH * lane)).collect();
         assert_eq!(entries, [(0, 0), (0, 3), (1, 2), (2, 1), (3, 4), (3, 4), (3, 4)]);
         assert_eq!(tiles.entry(1023), (3, 4));
@@ -483,7 +487,7 @@ mod tests {
 
     #[test]
     fn columns_take_the_bits_that_make_a_matrix_small() {
-        // Rows of 128 entries, 8 a tile: 64 sorted entries reach over 8 * `apart` columns.
+        // Rows of 128 entries, 8 per tile: 64 sorted entries span more than 8 * `apart` columns.
         let layout = |apart: usize, far: u32| {
             let (nrows, len) = (64, 128);
             let row = |i| {
@@ -496,12 +500,12 @@ mod tests {
             assert_eq!(tiles.to_csr(|_| 1.0).pattern().col_idx(), columns);
             (tiles.extra, tiles.wide.len() / 128)
         };
-        // 6 bits lie with the place.
+        // 6 bits fit next to the place.
         assert_eq!(layout(1, 0), (4, 0));
         assert_eq!(layout(100, 0), (4, 0));
         assert_eq!(layout(500, 0), (8, 0));
         assert_eq!(layout(10_000, 0), (16, 0));
-        // A few columns far off make their warp wide; where 20 bits more do not do, all have 8.
+        // A few distant columns make their warp wide; where 20 more bits do not suffice, all get 8.
         assert_eq!(layout(1, 1 << 20), (4, 1));
         assert_eq!(layout(1, 1 << 27), (8, 1));
         assert_eq!(layout(1, 1 << 31), (16, 1));
@@ -512,7 +516,7 @@ mod tests {
         let best = |bits: &[(u32, u64)]| EXTRA[Widths::of(bits.iter().copied()).best()];
         assert_eq!(best(&[]), 16);
         assert_eq!(best(&[(0, 1)]), 4);
-        // 4 bits and 32 for one of eight are as many as 8 bits.
+        // 4 bits for each and 32 for one warp in eight take as much as 8 bits.
         assert_eq!(best(&[(4, 7), (5, 1)]), 8);
         assert_eq!(best(&[(4, 8), (5, 1)]), 4);
         assert_eq!(best(&[(8, 3), (9, 1)]), 16);
