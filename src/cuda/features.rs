@@ -16,7 +16,9 @@ use super::operator::Step;
 use super::{DeviceCsr, Gpu, Graph, failed};
 use crate::csr::Pattern;
 use crate::error::Result;
-use crate::features::{Columns, DIAGONAL_HACKS, Features, HACK, Hacks, SIDES, Summary};
+use crate::features::{
+    ColumnFill, DIAGONAL_HACKS, FeatureCounts, Features, HACK, HackCounts, SIDES,
+};
 use crate::format::{Arg, Launch, Matrix};
 use crate::scalar::Scalar;
 use crate::structure::{
@@ -100,7 +102,7 @@ impl Gpu {
     }
 
     /// Counts on the GPU; `None` where some place was too small.
-    fn count<T: Scalar>(&self, csr: &DeviceCsr<T>, plan: &Plan) -> Result<Option<Summary>> {
+    fn count<T: Scalar>(&self, csr: &DeviceCsr<T>, plan: &Plan) -> Result<Option<FeatureCounts>> {
         let places = &plan.places;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = match kept.memory.take() {
@@ -438,12 +440,12 @@ impl Plan {
     }
 
     /// What the kernels found; `None` where some place was too small.
-    fn summary(&self, found: &[u64]) -> Option<Summary> {
+    fn summary(&self, found: &[u64]) -> Option<FeatureCounts> {
         let counts = Counts::of(found);
         let Plan { matrix, samples, .. } = self;
         let Matrix { nrows, ncols, nnz, .. } = *matrix;
         let [of_32, of_256, [entries, sectors], sides @ ..] = counts.groups;
-        let hacks = Hacks { entries: of_32[0], ..counts.hacks };
+        let hacks = HackCounts { entries: of_32[0], ..counts.hacks };
         let diagonals = match samples.detail {
             Detail::Whole => counts.met[0],
             Detail::Sampled => all_diagonals(nrows + ncols, counts.met),
@@ -453,7 +455,7 @@ impl Plan {
             if nrows <= DIAGONAL_HACKS[i] { diagonals } else { over_all(distinct, entries, nnz) }
         };
         let blocks = |i: usize| fill(SIDES[i], sides[i]);
-        let summary = || Summary {
+        let summary = || FeatureCounts {
             nrows: nrows as f64,
             ncols: ncols as f64,
             nnz: nnz as f64,
@@ -479,7 +481,7 @@ impl Plan {
         Histogram::of_bins(list(8 * COUNTS, BINS), longer)
     }
 
-    fn columns(&self, found: &[u64]) -> Columns {
+    fn columns(&self, found: &[u64]) -> ColumnFill {
         let classes = found[self.places.classes as usize / 8..].chunks_exact(2);
         let reached = classes.clone().skip(1).map(|class| class[0]).take_while(|&n| n > 0);
         let reached: Vec<u64> = std::iter::once(self.matrix.ncols as u64).chain(reached).collect();
@@ -487,11 +489,11 @@ impl Plan {
             Detail::Whole => {
                 let more = reached.iter().skip(1).chain([&0]);
                 let bins = reached.iter().zip(more).map(|(reached, more)| (reached - more) as u32);
-                Columns::Counted(Histogram::of_bins(&bins.collect::<Vec<_>>(), Vec::new()))
+                ColumnFill::Counted(Histogram::of_bins(&bins.collect::<Vec<_>>(), Vec::new()))
             }
             Detail::Sampled => {
                 let entries: Vec<u64> = classes.take(reached.len()).map(|class| class[1]).collect();
-                Columns::Sampled(Classes::of(self.matrix.nnz, &reached, &entries))
+                ColumnFill::Sampled(Classes::of(self.matrix.nnz, &reached, &entries))
             }
         }
     }
@@ -510,7 +512,7 @@ struct Counts {
     pairs: u64,
     met: [u64; 3],
     /// Without their entries.
-    hacks: Hacks,
+    hacks: HackCounts,
     full: u64,
 }
 
@@ -530,7 +532,7 @@ impl Counts {
             groups: std::array::from_fn(|kind| [groups[2 * kind], groups[2 * kind + 1]]),
             pairs: one(const { shared("pairs_at") }),
             met: several(found, const { shared("met_at") }),
-            hacks: Hacks {
+            hacks: HackCounts {
                 profile: one(const { shared("profile_at") }),
                 span_sum: one(const { shared("span_sum_at") }),
                 spans_narrow: one(const { shared("narrow_at") }),
