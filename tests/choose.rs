@@ -146,7 +146,7 @@ fn what_was_measured_over_the_memory_limit_is_refused() {
     let choice = choice(&csr, "cpu", &workload, &[large, of_csr]);
     let refused = choice.refused.iter().find(|refused| refused.candidate.to_string() == "ell");
     let reason = refused.expect("it is too large").reason.to_string();
-    assert_eq!(reason, "the layout takes 3000001 bytes, 3000000 are allowed");
+    assert_eq!(reason, "the layout takes 3000001 bytes; 3000000 are allowed");
     assert!(choice.ranking.iter().any(|ranked| ranked.candidate.to_string() == "csr"));
 }
 
