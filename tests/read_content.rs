@@ -1,4 +1,4 @@
-//! Content, wrapping and limits: gzip, zstd, SciPy archives and JSON.
+//! Detection of the content, compression and limits: gzip, zstd, SciPy archives and JSON.
 
 use ellect::read::{self, Limits};
 use ellect::{Csr, Error, Result, write};
