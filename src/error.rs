@@ -57,7 +57,7 @@ pub enum Error {
         remedy.replace('_', "-")
     )]
     Limit {
-        /// Where.
+        /// Location of the claim.
         at: At,
         /// The limited quantity, for instance "number of rows".
         what: &'static str,
@@ -110,7 +110,7 @@ pub enum Error {
         name: String,
         /// The known names: profiles, and the GPUs of this machine.
         known: Vec<String>,
-        /// How more names become available; empty if there is no way.
+        /// The way to make more names available; empty if there is none.
         remedy: String,
     },
     /// The device is known only by its profile: products can be estimated, not run or timed.

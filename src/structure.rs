@@ -36,20 +36,20 @@ pub(crate) use sample::{Detail, Sample, over_all, spread};
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
 pub(crate) use sectors::{REACH, REACH_OF};
 
-/// How rows are ordered before they are cut into slices.
+/// The order of rows before they are cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sort {
     /// The matrix's own order.
     None,
-    /// Longest first within windows of this many rows.
+    /// Sorted by falling length within windows of this many rows.
     Window(usize),
-    /// Longest first over the whole matrix.
+    /// All rows sorted by falling length.
     All,
-    /// Reverse Cuthill-McKee, so that neighbours in the graph of a square pattern are near.
+    /// Reverse Cuthill-McKee, which places neighbours in the graph of a square pattern close together.
     Rcm,
 }
 
-/// Which entries the 32 lanes of a warp read x for in one step.
+/// The entries for which the 32 lanes of a warp read x in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Walk {
     /// Consecutive entries of the CSR arrays.

@@ -236,11 +236,11 @@ impl Samples {
     /// The groups whose entries are counted, in the order of the kernels: how many are looked at,
     /// and rows of each.
     fn groups(&self) -> impl Iterator<Item = (usize, usize)> {
-        let of_rows = |(sample, rows): (&Sample, usize)| (sample.looked_at, rows);
+        let of_rows = |(sample, rows): (&Sample, usize)| (sample.sampled, rows);
         let hacks = self.hacks.iter().zip(DIAGONAL_HACKS).map(of_rows);
         let sides = self.sides.iter().zip(SIDES).map(of_rows);
         let drawn = self.drawn.iter().map(|&rows| (rows, 1));
-        hacks.chain([(self.loads.looked_at, LOADS)]).chain(sides).chain(drawn)
+        hacks.chain([(self.loads.sampled, LOADS)]).chain(sides).chain(drawn)
     }
 }
 
@@ -392,7 +392,7 @@ impl Plan {
         let table = if has_room { all } else { 8 * n_slots };
         let plan = Plan {
             matrix,
-            warps: Cut::of_warps(matrix, samples.warps.looked_at),
+            warps: Cut::of_warps(matrix, samples.warps.sampled),
             groups: samples.groups().map(|(n, rows)| Cut::of(matrix, n, rows)).collect(),
             places: Places::of(matrix, &samples, table),
             n_slots,
@@ -406,7 +406,7 @@ impl Plan {
     /// Blocks of the kernel.
     fn blocks(&self) -> u64 {
         let lengths = (self.matrix.nrows as u64).div_ceil(WINDOW);
-        let mirrors = (self.samples.mirrors.looked_at as u64).div_ceil(MIRRORS);
+        let mirrors = (self.samples.mirrors.sampled as u64).div_ceil(MIRRORS);
         lengths + mirrors + self.warps.blocks() + self.blocks_of_groups()
     }
 
@@ -423,7 +423,7 @@ impl Plan {
         let u32 = |n: usize| Arg::U32(n as u32);
         let Places { classes, longer, column_counts, diagonals, slots, zeros, .. } = self.places;
         let mut args = vec![u32(nrows), u32(ncols), Arg::U64(nnz as u64)];
-        args.push(u32(self.samples.mirrors.looked_at));
+        args.push(u32(self.samples.mirrors.sampled));
         args.extend([self.warps].iter().chain(&self.groups).map(|cut| cut.arg()));
         args.extend([Arg::RowPtr, Arg::ColIdx]);
         args.extend([0, classes, longer, column_counts].map(|at| Arg::U64(memory + at)));

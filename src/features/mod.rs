@@ -301,7 +301,7 @@ fn metis_share(pattern: Pattern<'_>, most: usize) -> Result<f64, Refusal> {
 }
 
 probes! {
-    /// All cheap features.
+    /// The values of all cheap features.
     AllFeatures() -> Features;
 }
 
@@ -333,7 +333,7 @@ impl Features {
         Features(size.collect())
     }
 
-    /// Adds a feature of the same matrix, one of [`COSTLY`].
+    /// Adds one of the [`COSTLY`] features of this matrix.
     ///
     /// # Errors
     /// [`Refusal`] if the feature is undefined for this matrix.

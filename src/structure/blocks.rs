@@ -67,8 +67,8 @@ impl Structure<'_> {
             Detail::Whole => return SomeBlocks { blocks: self.blocks(b), scale: 1.0 },
             Detail::Sampled => {
                 let entries = self.pattern.nnz() / groups.max(1);
-                let looked_at = (SAMPLED_ENTRIES / 8 / entries.max(1)).max(FEWEST_WINDOWS);
-                Sample { groups, looked_at: groups.min(looked_at) }
+                let sampled = (SAMPLED_ENTRIES / 8 / entries.max(1)).max(FEWEST_WINDOWS);
+                Sample { groups, sampled: groups.min(sampled) }
             }
         };
         let window = |w: usize| w * rows..self.pattern.nrows().min((w + 1) * rows);

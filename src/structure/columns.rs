@@ -119,7 +119,7 @@ impl ColumnSample {
             left -= if all { class.columns } else { 0 };
             !all
         });
-        // Of the last class that fits only in part, a share of the columns counts, evenly spread.
+        // If the last class fits only in part, an evenly spread share of its columns counts.
         let (least, taken) =
             last.map_or((0, u64::MAX), |class| (class.count, (left << 32) / class.columns));
         let in_hubs = |&&column: &&u32| {

@@ -106,7 +106,7 @@ impl Structure<'_> {
             touched.drain(..).for_each(|word| marks[word] = 0);
             [distinct, entries]
         };
-        let each = sample.looked_at.div_ceil(rayon::current_num_threads());
+        let each = sample.sampled.div_ceil(rayon::current_num_threads());
         let counts = sample.par_picks().with_min_len(each).map_init(scratch, count);
         let [distinct, met] = counts.reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
         over_all(distinct, met, pattern.nnz())

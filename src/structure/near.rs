@@ -14,14 +14,14 @@ const BLOCK: usize = 256;
 const BLOCKS: usize = 8;
 
 /// Entries that a block processes at a time if it walks the entries in CSR order.
-const IN_HAND: usize = 4 * BLOCK;
+const ENTRIES_PER_BLOCK: usize = 4 * BLOCK;
 
 /// Approximate upper limit of simulated entries.
-const LOOKED_AT: usize = 1 << 16;
+const MOST_ENTRIES: usize = 1 << 16;
 
 /// The simulated caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Near {
+pub(super) struct L1Caches {
     /// Processors of the GPU.
     processors: usize,
     /// Sectors that the L1 cache of each processor holds.
@@ -32,7 +32,7 @@ pub(super) struct Near {
 
 probes! {
     /// Loaded sectors per nonzero, by threads per row (`None`: entry by entry).
-    LoadsANonzero(Option<usize>, Near) -> f64;
+    LoadsANonzero(Option<usize>, L1Caches) -> f64;
 }
 
 impl Structure<'_> {
@@ -57,7 +57,7 @@ impl Structure<'_> {
             Walk::Rows { threads, .. } => Some(threads),
             Walk::Entries => None,
         };
-        let near = Near {
+        let near = L1Caches {
             processors: (device.processors as usize).max(1),
             room: (device.near_bytes as usize / 32).max(1),
             per_sector: 32 / target.precision.bytes() as u32,
@@ -82,37 +82,36 @@ impl Structure<'_> {
 
     /// Simulates sectors loaded per nonzero, with `threads` threads per row, or entry by entry if
     /// `None`.
-    fn loads_a_nonzero(&self, threads: Option<usize>, near: Near) -> f64 {
+    fn loads_a_nonzero(&self, threads: Option<usize>, near: L1Caches) -> f64 {
         let (nrows, nnz) = (self.pattern.nrows(), self.pattern.nnz());
         let blocks = match threads {
             Some(threads) => nrows.div_ceil((BLOCK / threads).max(1)),
-            None => nnz.div_ceil(IN_HAND),
+            None => nnz.div_ceil(ENTRIES_PER_BLOCK),
         };
         if nnz == 0 {
             return 0.0;
         }
         // Blocks are assigned to the processors round-robin.
         let processors = near.processors.min(blocks);
-        let hands = processors * blocks.div_ceil(processors * BLOCKS);
+        let sets = processors * blocks.div_ceil(processors * BLOCKS);
         // Empty rows cost time, too.
-        let affordable = LOOKED_AT as u128 * hands as u128 / nnz.max(nrows / 4) as u128;
-        let sample =
-            Sample { groups: hands, looked_at: hands.min((affordable as usize).max(FEWEST)) };
-        let count = |cache: &mut Cache, hand: usize| {
-            let first = hand / processors * processors * BLOCKS + hand % processors;
-            let in_hand = (0..BLOCKS).map(|i| first + i * processors).filter(|&b| b < blocks);
+        let affordable = MOST_ENTRIES as u128 * sets as u128 / nnz.max(nrows / 4) as u128;
+        let sample = Sample { groups: sets, sampled: sets.min((affordable as usize).max(FEWEST)) };
+        let count = |cache: &mut L1Sim, set: usize| {
+            let first = set / processors * processors * BLOCKS + set % processors;
+            let blocks_of_set = (0..BLOCKS).map(|i| first + i * processors).filter(|&b| b < blocks);
             cache.empty();
-            let lists = in_hand.flat_map(|block| self.lists(threads, block)).collect();
+            let lists = blocks_of_set.flat_map(|block| self.lists(threads, block)).collect();
             let step = threads.unwrap_or(BLOCK);
-            let looked_at = abreast(lists, step, |c| cache.ask(c / near.per_sector));
-            [cache.loads(), looked_at]
+            let visited = walk_side_by_side(lists, step, |c| cache.request(c / near.per_sector));
+            [cache.loads(), visited]
         };
-        let [loads, looked_at] = sample
+        let [loads, visited] = sample
             .par_picks()
-            .with_min_len(sample.looked_at.div_ceil(rayon::current_num_threads()))
-            .map_init(|| Cache::new(near.room), count)
+            .with_min_len(sample.sampled.div_ceil(rayon::current_num_threads()))
+            .map_init(|| L1Sim::new(near.room), count)
             .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
-        loads as f64 / looked_at.max(1) as f64
+        loads as f64 / visited.max(1) as f64
     }
 
     /// Returns the columns that the threads of a block walk side by side, one list per row.
@@ -126,7 +125,10 @@ impl Structure<'_> {
             }
             None => {
                 let columns = pattern.col_idx();
-                vec![&columns[block * IN_HAND..columns.len().min((block + 1) * IN_HAND)]]
+                vec![
+                    &columns[block * ENTRIES_PER_BLOCK
+                        ..columns.len().min((block + 1) * ENTRIES_PER_BLOCK)],
+                ]
             }
         }
     }
@@ -136,10 +138,10 @@ impl Structure<'_> {
 const FEWEST: usize = 2;
 
 /// Walks all lists side by side, `step` columns of each at a time, until all have ended or
-/// [`LOOKED_AT`] columns were visited; returns the number visited.
-fn abreast(mut left: Vec<&[u32]>, step: usize, mut meet: impl FnMut(u32)) -> u64 {
+/// [`MOST_ENTRIES`] columns were visited; returns the number visited.
+fn walk_side_by_side(mut left: Vec<&[u32]>, step: usize, mut meet: impl FnMut(u32)) -> u64 {
     let mut met = 0;
-    while !left.is_empty() && met < LOOKED_AT {
+    while !left.is_empty() && met < MOST_ENTRIES {
         for list in &mut left {
             let (now, rest) = list.split_at(step.min(list.len()));
             now.iter().for_each(|&column| meet(column));
@@ -152,7 +154,7 @@ fn abreast(mut left: Vec<&[u32]>, step: usize, mut meet: impl FnMut(u32)) -> u64
 }
 
 /// A simulated cache: a sector is evicted if it was not requested during the last `room` loads.
-struct Cache {
+struct L1Sim {
     room: u32,
     /// Sectors with the time of their last request, counted in loads; each sector has two possible
     /// places, computed from its number.
@@ -161,12 +163,12 @@ struct Cache {
     start: u32,
 }
 
-impl Cache {
+impl L1Sim {
     fn new(room: usize) -> Self {
         // With eight times as many places as sectors in the cache, few places hold a sector that is
         // still cached.
         let places = vec![(u32::MAX, 0); (8 * room).next_power_of_two()];
-        Cache { room: room as u32, places, now: room as u32, start: room as u32 }
+        L1Sim { room: room as u32, places, now: room as u32, start: room as u32 }
     }
 
     fn empty(&mut self) {
@@ -174,7 +176,7 @@ impl Cache {
         self.start = self.now;
     }
 
-    fn ask(&mut self, sector: u32) {
+    fn request(&mut self, sector: u32) {
         let mixed = u64::from(sector).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let at = mixed as usize & (self.places.len() - 1) & !1;
         let pair = &mut self.places[at..at + 2];
@@ -202,19 +204,19 @@ mod tests {
 
     #[test]
     fn a_cache_loses_what_was_asked_for_longest_ago() {
-        let mut cache = Cache::new(4);
+        let mut cache = L1Sim::new(4);
         cache.empty();
-        (0..4).for_each(|sector| cache.ask(sector));
-        (0..4).for_each(|sector| cache.ask(sector));
+        (0..4).for_each(|sector| cache.request(sector));
+        (0..4).for_each(|sector| cache.request(sector));
         assert_eq!(cache.loads(), 4);
-        (4..7).for_each(|sector| cache.ask(sector));
-        cache.ask(3);
+        (4..7).for_each(|sector| cache.request(sector));
+        cache.request(3);
         assert_eq!(cache.loads(), 7, "3 was asked for 3 loads ago");
-        cache.ask(8);
-        cache.ask(0);
+        cache.request(8);
+        cache.request(0);
         assert_eq!(cache.loads(), 9, "0 is lost");
         cache.empty();
-        cache.ask(3);
+        cache.request(3);
         assert_eq!(cache.loads(), 1);
     }
 
@@ -222,7 +224,7 @@ mod tests {
     fn lists_are_walked_side_by_side() {
         let lists: Vec<&[u32]> = vec![&[1, 2, 3], &[4], &[5, 6, 7, 8, 9]];
         let mut met = Vec::new();
-        assert_eq!(abreast(lists, 2, |column| met.push(column)), 9);
+        assert_eq!(walk_side_by_side(lists, 2, |column| met.push(column)), 9);
         assert_eq!(met, [1, 2, 4, 5, 6, 3, 7, 8, 9]);
     }
 

@@ -12,15 +12,15 @@ const FEWEST_ROWS: usize = 1 << 14;
 
 probes! {
     /// Number of rows whose length differs from the preceding row's.
-    Changes() -> usize;
+    LengthChanges() -> usize;
     /// Row order.
-    Order(Sort) -> Arc<[u32]>;
+    RowOrder(Sort) -> Arc<[u32]>;
     /// Row lengths in a given order.
     SortedLengths(Sort) -> SharedLengths;
     /// Warp iterations, by rows per warp, lanes per row and row order.
-    Steps(usize, usize, Sort) -> u64;
+    WarpIterations(usize, usize, Sort) -> u64;
     /// Longest row of each slice, by rows per slice and row order.
-    Longest(usize, Sort) -> SharedLengths;
+    LongestRows(usize, Sort) -> SharedLengths;
 }
 
 impl Structure<'_> {
@@ -50,7 +50,7 @@ impl Structure<'_> {
             let pairs = self.lengths().par_windows(2).with_min_len(FEWEST_ROWS);
             pairs.filter(|pair| pair[0] != pair[1]).count()
         };
-        self.memo.get(Changes(), changes)
+        self.memo.get(LengthChanges(), changes)
     }
 
     /// Returns the row order, `order[new] = old`. Sorts by length are stable, longest row first
@@ -61,7 +61,7 @@ impl Structure<'_> {
     /// # Panics
     /// If `sort` is [`Sort::Rcm`] and the pattern is not square.
     pub fn order(&self, sort: Sort) -> Arc<[u32]> {
-        self.memo.get(Order(sort), || match sort {
+        self.memo.get(RowOrder(sort), || match sort {
             Sort::Rcm => reorder::rcm(self.pattern).into(),
             _ => order(self.lengths(), sort).into(),
         })
@@ -77,7 +77,7 @@ impl Structure<'_> {
                     let mut sorted = lengths.to_vec();
                     let window = window.max(1);
                     let windows = sorted.par_chunks_mut(window);
-                    windows.with_min_len(FEWEST_ROWS.div_ceil(window)).for_each(fall);
+                    windows.with_min_len(FEWEST_ROWS.div_ceil(window)).for_each(sort_falling);
                     sorted
                 }
                 Sort::All => {
@@ -116,7 +116,7 @@ impl Structure<'_> {
     /// pass over the lengths in `sort` order; kept.
     pub fn n_iter(&self, warp: usize, threads: usize, sort: Sort) -> u64 {
         let (rows, lanes) = (warp / threads, threads as u64);
-        self.memo.get(Steps(rows, threads, sort), || {
+        self.memo.get(WarpIterations(rows, threads, sort), || {
             self.sum_of_longest(rows, sort, |length| u64::from(length).div_ceil(lanes))
         })
     }
@@ -147,7 +147,7 @@ impl Structure<'_> {
             let longest = slices.map(|rows| rows.iter().fold(0, |longest, &n| longest.max(n)));
             Arc::new(longest.collect())
         };
-        self.memo.get(Longest(rows, sort), || match sort {
+        self.memo.get(LongestRows(rows, sort), || match sort {
             // A slice consists of two slices of half as many rows.
             _ if rows.is_multiple_of(2) && rows > 4 => of_chunks(&self.longest(rows / 2, sort), 2),
             Sort::None => of_chunks(self.lengths(), rows),
@@ -156,7 +156,7 @@ impl Structure<'_> {
                 let mut longest = vec![0; lengths.len().div_ceil(rows)];
                 let windows = longest.par_chunks_mut(window / rows).zip(lengths.par_chunks(window));
                 let windows = windows.with_min_len(FEWEST_ROWS.div_ceil(window));
-                windows.for_each(|(longest, lengths)| every_longest(lengths, rows, longest));
+                windows.for_each(|(longest, lengths)| every_nth_longest(lengths, rows, longest));
                 Arc::new(longest)
             }
             _ => of_chunks(&self.sorted_lengths(sort), rows),
@@ -204,21 +204,21 @@ pub(super) fn longest_first(lengths: &[u32], rows: &mut [u32]) {
 }
 
 /// Maximum number of lengths that are sorted by comparison if they are not short.
-const FEW: usize = 64;
+const FEW_LENGTHS: usize = 64;
 
 /// Lengths below this are counted on the stack.
-const SHORT: usize = 64;
+const SHORT_LENGTH: usize = 64;
 
 /// Sorts lengths, longest first.
-fn fall(lengths: &mut [u32]) {
+fn sort_falling(lengths: &mut [u32]) {
     let most = lengths.iter().fold(0, |most, &length| most.max(length)) as usize;
-    if lengths.len() <= FEW && most < SHORT {
-        let mut times = [0u8; SHORT];
+    if lengths.len() <= FEW_LENGTHS && most < SHORT_LENGTH {
+        let mut times = [0u8; SHORT_LENGTH];
         lengths.iter().for_each(|&length| times[length as usize] += 1);
         place(lengths, times[..=most].iter().map(|&times| usize::from(times)));
         return;
     }
-    if lengths.len() <= FEW || most > 2 * lengths.len() {
+    if lengths.len() <= FEW_LENGTHS || most > 2 * lengths.len() {
         lengths.sort_unstable_by(|a, b| b.cmp(a));
         return;
     }
@@ -253,11 +253,11 @@ fn place(lengths: &mut [u32], times: impl DoubleEndedIterator<Item = usize> + Ex
 }
 
 /// Returns every `rows`-th length in falling order, starting with the longest.
-fn every_longest(lengths: &[u32], rows: usize, longest: &mut [u32]) {
+fn every_nth_longest(lengths: &[u32], rows: usize, longest: &mut [u32]) {
     let most = lengths.iter().fold(0, |most, &length| most.max(length)) as usize;
     if most > 2 * lengths.len() {
         let mut sorted = lengths.to_vec();
-        fall(&mut sorted);
+        sort_falling(&mut sorted);
         longest.iter_mut().zip(sorted.iter().step_by(rows)).for_each(|(to, &length)| *to = length);
         return;
     }
@@ -298,11 +298,11 @@ mod tests {
                 let mut sorted = lengths.clone();
                 sorted.sort_unstable_by(|a, b| b.cmp(a));
                 let mut fallen = lengths.clone();
-                fall(&mut fallen);
+                sort_falling(&mut fallen);
                 assert_eq!(fallen, sorted);
                 for rows in [1, 3, 4] {
                     let mut longest = vec![0; lengths.len().div_ceil(rows)];
-                    every_longest(&lengths, rows, &mut longest);
+                    every_nth_longest(&lengths, rows, &mut longest);
                     assert!(sorted.iter().step_by(rows).eq(&longest), "every {rows} of {count}");
                 }
             }

@@ -16,10 +16,10 @@ pub const SAMPLED_ENTRIES: usize = 1 << 20;
 const FEWEST_WARPS: usize = 128;
 
 /// Sampling rate of estimates: one entry in 32 if the matrix has more than [`WHOLE`] entries.
-const GLANCE_SHARE: usize = 32;
+const QUICK_RATE: usize = 32;
 
 /// Minimum and maximum number of entries that an estimate samples.
-const GLANCE: [usize; 2] = [1 << 15, 1 << 17];
+const QUICK_ENTRIES: [usize; 2] = [1 << 15, 1 << 17];
 
 /// Minimum number of sampled groups, however long the rows are: for groups of up to [`BLOCK_ROWS`]
 /// rows (which GPUs count, too), and for larger groups.
@@ -53,10 +53,10 @@ impl Structure<'_> {
     /// entries.
     pub fn x_loads(&self) -> EachPrecision {
         let pattern = self.pattern;
-        let Sample { groups: blocks, looked_at } = self.sample_of_blocks();
+        let Sample { groups: blocks, sampled } = self.sample_of_blocks();
         let words = pattern.ncols() / PER_SECTOR as usize / 64 + 1;
         let count = |(marks, touched): &mut (Vec<u64>, Vec<u32>), at: usize| {
-            let i = spread(at, looked_at, blocks);
+            let i = spread(at, sampled, blocks);
             let rows = i * BLOCK_ROWS..((i + 1) * BLOCK_ROWS).min(pattern.nrows());
             let entries = pattern.row_ptr()[rows.start]..pattern.row_ptr()[rows.end];
             let mut sectors = [0u64; 2];
@@ -75,9 +75,9 @@ impl Structure<'_> {
             [sectors[0], sectors[1], entries.len() as u64]
         };
         let scratch = || (vec![0u64; words], Vec::new());
-        let counts = (0..looked_at)
+        let counts = (0..sampled)
             .into_par_iter()
-            .with_min_len(looked_at.div_ceil(rayon::current_num_threads()))
+            .with_min_len(sampled.div_ceil(rayon::current_num_threads()))
             .map_init(scratch, count)
             .reduce(|| [0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
         EachPrecision::of_loads(counts)
@@ -92,11 +92,11 @@ impl Structure<'_> {
 
     fn load_sectors(&self, room: usize, precision: Precision) -> f64 {
         let pattern = self.pattern;
-        let Sample { groups: blocks, looked_at } = self.sample_of_blocks();
+        let Sample { groups: blocks, sampled } = self.sample_of_blocks();
         let per_sector = 32 / precision.bytes() as u32;
         let words = pattern.ncols() / per_sector as usize / 64 + 1;
         let count = |(marks, near): &mut (Vec<u64>, Vec<u32>), at: usize| {
-            let first = spread(at, looked_at, blocks) * BLOCK_ROWS;
+            let first = spread(at, sampled, blocks) * BLOCK_ROWS;
             let end = (first + BLOCK_ROWS).min(pattern.nrows());
             let columns = &pattern.col_idx()[pattern.row_ptr()[first]..pattern.row_ptr()[end]];
             let mut loaded = 0;
@@ -116,9 +116,9 @@ impl Structure<'_> {
             [loaded, columns.len() as u64]
         };
         let scratch = || (vec![0u64; words], Vec::new());
-        let [loaded, nnz] = (0..looked_at)
+        let [loaded, nnz] = (0..sampled)
             .into_par_iter()
-            .with_min_len(looked_at.div_ceil(rayon::current_num_threads()))
+            .with_min_len(sampled.div_ceil(rayon::current_num_threads()))
             .map_init(scratch, count)
             .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
         loaded as f64 / nnz.max(1) as f64
@@ -131,9 +131,9 @@ impl Structure<'_> {
     pub fn symmetry(&self, most: usize) -> f64 {
         let pattern = self.pattern;
         let sample = Sample::of_mirrors(pattern.nrows(), pattern.ncols(), pattern.nnz(), most);
-        let Sample { groups: nnz, looked_at } = sample;
-        let mirrored = (0..looked_at).into_par_iter().filter(|&at| {
-            let k = spread(at, looked_at, nnz);
+        let Sample { groups: nnz, sampled } = sample;
+        let mirrored = (0..sampled).into_par_iter().filter(|&at| {
+            let k = spread(at, sampled, nnz);
             let row = pattern.row_ptr().partition_point(|&start| start <= k) - 1;
             let mirror = pattern.row(pattern.col_idx()[k] as usize);
             mirror.binary_search(&(row as u32)).is_ok()
@@ -153,9 +153,9 @@ impl Structure<'_> {
 
     /// Selects groups of `rows` rows: all of them, or a sample for estimates.
     pub(crate) fn groups_of(&self, rows: usize) -> Sample {
-        let Sample { groups, looked_at } = self.groups(self.pattern.nrows().div_ceil(rows));
+        let Sample { groups, sampled } = self.groups(self.pattern.nrows().div_ceil(rows));
         let fewest = FEWEST[usize::from(rows > BLOCK_ROWS)];
-        Sample { groups, looked_at: looked_at.max(groups.min(fewest)) }
+        Sample { groups, sampled: sampled.max(groups.min(fewest)) }
     }
 
     /// Selects the blocks of rows that [`Structure::x_loads`] samples.
@@ -185,9 +185,9 @@ impl Detail {
         match self {
             Detail::Whole => Sample::of_groups(groups, nnz),
             Detail::Sampled => {
-                let Sample { looked_at, .. } = Sample::at_a_glance(groups, nnz);
-                let most = (looked_at / 2).max(FEWEST_WARPS).min(looked_at);
-                Sample { groups, looked_at: most.min(SAMPLED_WARPS / 4) }
+                let Sample { sampled, .. } = Sample::quick(groups, nnz);
+                let most = (sampled / 2).max(FEWEST_WARPS).min(sampled);
+                Sample { groups, sampled: most.min(SAMPLED_WARPS / 4) }
             }
         }
     }
@@ -195,21 +195,21 @@ impl Detail {
     /// Selects all of these groups, or a sample of them for estimates.
     pub fn groups(self, groups: usize, nnz: usize) -> Sample {
         match self {
-            Detail::Whole => Sample { groups, looked_at: groups },
-            Detail::Sampled => Sample::at_a_glance(groups, nnz),
+            Detail::Whole => Sample { groups, sampled: groups },
+            Detail::Sampled => Sample::quick(groups, nnz),
         }
     }
 
     /// Selects the blocks of rows that [`Structure::x_loads`] samples.
     pub fn blocks(self, nrows: usize, nnz: usize) -> Sample {
         let groups = nrows.div_ceil(BLOCK_ROWS);
-        let most = self.groups(groups, nnz).looked_at;
-        Sample { groups, looked_at: most.min(SAMPLED_BLOCKS) }
+        let most = self.groups(groups, nnz).sampled;
+        Sample { groups, sampled: most.min(SAMPLED_BLOCKS) }
     }
 
     /// Returns the rows in each half of a [`ColumnSample`](super::ColumnSample).
     pub fn half(self, nrows: usize, nnz: usize) -> usize {
-        self.groups(nrows, nnz).looked_at.div_ceil(2)
+        self.groups(nrows, nnz).sampled.div_ceil(2)
     }
 
     /// Returns the maximum number of entries whose mirror image the symmetry feature searches.
@@ -258,7 +258,7 @@ pub(crate) struct Sample {
     /// Number of all groups.
     pub groups: usize,
     /// Number of sampled groups; [`spread`] selects them.
-    pub looked_at: usize,
+    pub sampled: usize,
 }
 
 impl Sample {
@@ -266,56 +266,56 @@ impl Sample {
     pub fn of_groups(groups: usize, nnz: usize) -> Self {
         let affordable = SAMPLED_ENTRIES as u128 * groups as u128 / nnz.max(1) as u128;
         let most = (affordable as usize).clamp(FEWEST_WARPS, SAMPLED_WARPS);
-        Sample { groups, looked_at: groups.min(most) }
+        Sample { groups, sampled: groups.min(most) }
     }
 
     /// Samples fewer groups than [`Sample::of_groups`], for a quick estimate.
-    fn at_a_glance(groups: usize, nnz: usize) -> Self {
-        let [fewest, most] = GLANCE;
-        let entries = (nnz / GLANCE_SHARE).clamp(fewest, most);
+    fn quick(groups: usize, nnz: usize) -> Self {
+        let [fewest, most] = QUICK_ENTRIES;
+        let entries = (nnz / QUICK_RATE).clamp(fewest, most);
         let affordable = entries as u128 * groups as u128 / nnz.max(1) as u128;
-        Sample { groups, looked_at: groups.min((affordable as usize).max(FEWEST[0])) }
+        Sample { groups, sampled: groups.min((affordable as usize).max(FEWEST[0])) }
     }
 
     /// Iterates over the sampled groups in rising order.
     pub fn picks(self) -> impl ExactSizeIterator<Item = usize> {
-        (0..self.looked_at).map(move |at| spread(at, self.looked_at, self.groups))
+        (0..self.sampled).map(move |at| spread(at, self.sampled, self.groups))
     }
 
     /// As [`Sample::picks`], in parallel.
     pub fn par_picks(self) -> impl IndexedParallelIterator<Item = usize> {
-        let picks = (0..self.looked_at).into_par_iter();
-        picks.map(move |at| spread(at, self.looked_at, self.groups))
+        let picks = (0..self.sampled).into_par_iter();
+        picks.map(move |at| spread(at, self.sampled, self.groups))
     }
 
     /// Extrapolates a count over the sampled groups to all groups.
     pub fn scale(self, count: u64) -> u64 {
-        let scaled = u128::from(count) * self.groups as u128 / self.looked_at.max(1) as u128;
+        let scaled = u128::from(count) * self.groups as u128 / self.sampled.max(1) as u128;
         scaled as u64
     }
 
     /// Samples the entries whose mirror image [`Structure::symmetry`] searches: at most `most`.
     pub fn of_mirrors(nrows: usize, ncols: usize, nnz: usize, most: usize) -> Self {
-        Sample { groups: nnz, looked_at: if nrows == ncols { nnz.min(most) } else { 0 } }
+        Sample { groups: nnz, sampled: if nrows == ncols { nnz.min(most) } else { 0 } }
     }
 
     /// Sums both counts over the sampled groups.
     pub fn total(&self, count: impl Fn(usize) -> [u64; 2] + Sync) -> [u64; 2] {
-        (0..self.looked_at)
+        (0..self.sampled)
             .into_par_iter()
             .with_min_len(32)
-            .map(|at| count(spread(at, self.looked_at, self.groups)))
+            .map(|at| count(spread(at, self.sampled, self.groups)))
             .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]])
     }
 
     /// Returns `found` as a share of the sampled groups.
     pub fn share(&self, found: u64) -> f64 {
-        found as f64 / self.looked_at.max(1) as f64
+        found as f64 / self.sampled.max(1) as f64
     }
 
     /// Extrapolates sums over the sampled groups to all groups.
     pub fn scaled(&self, totals: [u64; 2]) -> EachPrecision {
-        let scale = self.groups as f64 / self.looked_at.max(1) as f64;
+        let scale = self.groups as f64 / self.sampled.max(1) as f64;
         EachPrecision::new(totals.map(|total| total as f64 * scale))
     }
 }
@@ -325,12 +325,12 @@ pub(crate) fn over_all(count: u64, met: u64, nnz: usize) -> u64 {
     (u128::from(count) * nnz as u128 / u128::from(met.max(1))) as u64
 }
 
-/// Returns the `at`-th of `looked_at` samples of `0..n`: one from each of `looked_at` equal parts,
+/// Returns the `at`-th of `sampled` samples of `0..n`: one from each of `sampled` equal parts,
 /// at a position that varies so that samples do not resonate with a regular grid. The very first
-/// element, which may be exceptional, is avoided. If `looked_at` is `n`, each of `0..n` is returned
+/// element, which may be exceptional, is avoided. If `sampled` is `n`, each of `0..n` is returned
 /// once.
-pub(crate) fn spread(at: usize, looked_at: usize, n: usize) -> usize {
-    let start = |at: usize| (at as u128 * n as u128 / looked_at as u128) as usize;
+pub(crate) fn spread(at: usize, sampled: usize, n: usize) -> usize {
+    let start = |at: usize| (at as u128 * n as u128 / sampled as u128) as usize;
     let (first, end) = (start(at), start(at + 1));
     // Multiples of the golden ratio, in units of 2^-32.
     let share = (at as u32).wrapping_add(1).wrapping_mul(0x9e37_79b9);

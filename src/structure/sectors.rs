@@ -11,7 +11,7 @@ probes! {
     /// Sectors of x that a walk requests.
     Sectors(Walk) -> EachPrecision;
     /// Sectors of x per nonzero, from a few entries.
-    SectorsAtSight() -> EachPrecision;
+    QuickSectors() -> EachPrecision;
     /// Sectors and column spans of sorted tiles of this many entries.
     SortedSectors(usize) -> SortedTiles;
 }
@@ -35,7 +35,10 @@ impl Structure<'_> {
         match walk {
             Walk::Entries => self.sum(self.sample(columns.len().div_ceil(32)), |i| {
                 let step = &columns[32 * i..columns.len().min(32 * i + 32)];
-                Met { sectors: distinct(step.iter().copied()), entries: step.len() as u64 }
+                RequestedSectors {
+                    sectors: distinct(step.iter().copied()),
+                    entries: step.len() as u64,
+                }
             }),
             Walk::Sorted { tile } => self.sorted(tile).sectors,
             Walk::Rows { threads, sort } => match (self.detail, sort) {
@@ -49,26 +52,27 @@ impl Structure<'_> {
     /// Estimates [`Structure::x_sectors`] per nonzero, with one row per lane, within microseconds:
     /// from at most 8 steps of each of at most 16 warps, evenly spread; kept.
     pub fn x_sectors_at_sight(&self, precision: Precision) -> f64 {
-        self.memo.get(SectorsAtSight(), || self.sample_few_sectors()).of(precision)
+        self.memo.get(QuickSectors(), || self.sample_few_sectors()).of(precision)
     }
 
     fn sample_few_sectors(&self) -> EachPrecision {
         let nrows = self.pattern.nrows();
         let warps = nrows.div_ceil(32);
-        let sample = Sample { groups: warps, looked_at: warps.min(GLANCED_WARPS) };
+        let sample = Sample { groups: warps, sampled: warps.min(QUICK_WARPS) };
         let of_warp = |warp: usize| {
             let rows = 32 * warp..nrows.min(32 * warp + 32);
             let lanes: Vec<&[u32]> = rows.map(|row| self.pattern.row(row)).collect();
             // Neighbouring steps share cache lines; each warp samples a different position.
             let longest = lanes.iter().map(|lane| lane.len()).max().unwrap_or(0);
-            let first = (warp * GLANCED_STEPS).checked_rem(longest).unwrap_or(0);
-            let met = (first..longest.min(first + GLANCED_STEPS)).map(|step| {
+            let first = (warp * QUICK_STEPS).checked_rem(longest).unwrap_or(0);
+            let met = (first..longest.min(first + QUICK_STEPS)).map(|step| {
                 let asked = || lanes.iter().filter_map(|lane| lane.get(step).copied());
-                Met { sectors: distinct(asked()), entries: asked().count() as u64 }
+                RequestedSectors { sectors: distinct(asked()), entries: asked().count() as u64 }
             });
-            met.fold(Met::default(), Met::with)
+            met.fold(RequestedSectors::default(), RequestedSectors::with)
         };
-        let met = sample.picks().map(of_warp).fold(Met::default(), Met::with);
+        let met =
+            sample.picks().map(of_warp).fold(RequestedSectors::default(), RequestedSectors::with);
         let entries = met.entries.max(1) as f64;
         EachPrecision::new(met.sectors.map(|sectors| sectors as f64 / entries))
     }
@@ -91,21 +95,22 @@ impl Structure<'_> {
             Detail::Whole => SAMPLED_TILES,
             Detail::Sampled => SAMPLED_TILES * 512 / size,
         };
-        let sample = Sample { groups, looked_at: groups.min(most) };
+        let sample = Sample { groups, sampled: groups.min(most) };
         let sorted = |columns: &[u32]| {
             let mut columns = columns.to_vec();
             columns.sort_unstable();
             columns
         };
-        let looked_at = sample.par_picks().with_min_len(FEWEST_GROUPS).map(|i| {
+        let sampled = sample.par_picks().with_min_len(FEWEST_GROUPS).map(|i| {
             let tile = sorted(&columns[size * i..columns.len().min(size * (i + 1))]);
             let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
-            let met = Met { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 };
+            let met =
+                RequestedSectors { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 };
             (met, spans(&tile, 0))
         });
         let sum = |a: SpanBits, b: SpanBits| std::array::from_fn(|i| a[i] + b[i]);
-        let none = || (Met::default(), [0; 33]);
-        let (met, mut spans_met) = looked_at.reduce(none, |a, b| (a.0.with(b.0), sum(a.1, b.1)));
+        let none = || (RequestedSectors::default(), [0; 33]);
+        let (met, mut spans_met) = sampled.reduce(none, |a, b| (a.0.with(b.0), sum(a.1, b.1)));
         if self.detail == Detail::Whole {
             // Formats compute the size of their layout from these spans, so they must be exact.
             let tiles = self.tiles(size);
@@ -133,11 +138,12 @@ impl Structure<'_> {
     /// Counts sectors of warps in a sample of the windows of sorted rows.
     fn sectors_of_windows(&self, threads: usize, window: usize) -> EachPrecision {
         let rows = (32 / threads).max(1);
-        let warps = self.sample(self.pattern.nrows().div_ceil(rows)).looked_at;
+        let warps = self.sample(self.pattern.nrows().div_ceil(rows)).sampled;
         let of_warp = |lanes: &[u32]| {
             self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
         };
-        let (windows, met) = self.over_windows(rows, warps, window, of_warp, Met::with);
+        let (windows, met) =
+            self.over_windows(rows, warps, window, of_warp, RequestedSectors::with);
         self.of_all(windows, met)
     }
 
@@ -153,15 +159,15 @@ impl Structure<'_> {
     ) -> (Sample, R) {
         let (lengths, nrows) = (self.lengths(), self.pattern.nrows());
         let groups = nrows.div_ceil(window);
-        let looked_at = (slices * rows / window).max(SAMPLED_WINDOWS);
-        let windows = Sample { groups, looked_at: groups.min(looked_at) };
+        let sampled = (slices * rows / window).max(SAMPLED_WINDOWS);
+        let windows = Sample { groups, sampled: groups.min(sampled) };
         let counts = windows.par_picks().map(|i| {
             let first = i * window;
             let mut order: Vec<u32> = (first as u32..nrows.min(first + window) as u32).collect();
             longest_first(lengths, &mut order);
             let groups = order.len().div_ceil(rows);
-            let looked_at = groups.min(slices.div_ceil(windows.looked_at));
-            let within = Sample { groups, looked_at };
+            let sampled = groups.min(slices.div_ceil(windows.sampled));
+            let within = Sample { groups, sampled };
             let slice = |at: usize| &order[at * rows..order.len().min((at + 1) * rows)];
             within.picks().map(|at| count(slice(at))).fold(R::default(), &sum)
         });
@@ -178,7 +184,7 @@ impl Structure<'_> {
         let sectors = lanes.par_chunks(rows).with_min_len(32).map(|lanes| {
             self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
         });
-        self.of_all(sample, sectors.reduce(Met::default, Met::with))
+        self.of_all(sample, sectors.reduce(RequestedSectors::default, RequestedSectors::with))
     }
 
     /// Returns the rows at these rising positions of [`Structure::order`] for [`Sort::All`]. One
@@ -217,7 +223,7 @@ impl Structure<'_> {
         rows: impl Iterator<Item = usize>,
         threads: usize,
         column: impl Fn(u32) -> u32,
-    ) -> Met {
+    ) -> RequestedSectors {
         let lanes = rows.map(|row| self.pattern.row(row)).filter(|row| !row.is_empty());
         let mut lanes: Vec<&[u32]> = lanes.collect();
         let entries = lanes.iter().map(|lane| lane.len() as u64).sum();
@@ -237,15 +243,19 @@ impl Structure<'_> {
             }
             from = to;
         }
-        Met { sectors, entries }
+        RequestedSectors { sectors, entries }
     }
 
-    fn sum(&self, sample: Sample, count: impl Fn(usize) -> Met + Sync + Send) -> EachPrecision {
+    fn sum(
+        &self,
+        sample: Sample,
+        count: impl Fn(usize) -> RequestedSectors + Sync + Send,
+    ) -> EachPrecision {
         let met = sample.par_picks().with_min_len(FEWEST_GROUPS).map(count);
-        self.of_all(sample, met.reduce(Met::default, Met::with))
+        self.of_all(sample, met.reduce(RequestedSectors::default, RequestedSectors::with))
     }
 
-    fn of_all(&self, sample: Sample, met: Met) -> EachPrecision {
+    fn of_all(&self, sample: Sample, met: RequestedSectors) -> EachPrecision {
         self.detail.sectors(sample, self.pattern.nnz(), met.sectors, met.entries)
     }
 }
@@ -299,14 +309,17 @@ pub(crate) const REACH_OF: usize = 4 * REACH;
 
 /// Requested sectors of f32 and of f64, and the entries that requested them.
 #[derive(Clone, Copy, Default)]
-struct Met {
+struct RequestedSectors {
     sectors: [u64; 2],
     entries: u64,
 }
 
-impl Met {
-    fn with(self, other: Met) -> Met {
-        Met { sectors: add(self.sectors, other.sectors), entries: self.entries + other.entries }
+impl RequestedSectors {
+    fn with(self, other: RequestedSectors) -> RequestedSectors {
+        RequestedSectors {
+            sectors: add(self.sectors, other.sectors),
+            entries: self.entries + other.entries,
+        }
     }
 }
 
@@ -314,8 +327,8 @@ impl Met {
 const FEWEST_GROUPS: usize = 16;
 
 /// Maximum number of warps that [`Structure::x_sectors_at_sight`] samples, and of steps of each.
-const GLANCED_WARPS: usize = 16;
-const GLANCED_STEPS: usize = 8;
+const QUICK_WARPS: usize = 16;
+const QUICK_STEPS: usize = 8;
 
 /// Maximum number of sampled windows of sorted rows.
 const SAMPLED_WINDOWS: usize = 32;
