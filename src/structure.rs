@@ -45,7 +45,7 @@ pub enum Sort {
     Window(usize),
     /// All rows sorted by falling length.
     All,
-    /// Reverse Cuthill-McKee, which places neighbours in the graph of a square pattern close together.
+    /// Reverse Cuthill-McKee: neighbours in the graph of a square pattern get near numbers.
     Rcm,
 }
 

@@ -13,7 +13,7 @@ probes! {
     /// Sectors of x per nonzero, from a few entries.
     QuickSectors() -> EachPrecision;
     /// Sectors and column spans of sorted tiles of this many entries.
-    SortedSectors(usize) -> SortedTiles;
+    SortedSectors(usize) -> TileStatistics;
 }
 
 impl Structure<'_> {
@@ -84,11 +84,11 @@ impl Structure<'_> {
         self.sorted(tile).spans
     }
 
-    fn sorted(&self, tile: usize) -> SortedTiles {
+    fn sorted(&self, tile: usize) -> TileStatistics {
         self.memo.get(SortedSectors(tile), || self.count_sorted(tile))
     }
 
-    fn count_sorted(&self, size: usize) -> SortedTiles {
+    fn count_sorted(&self, size: usize) -> TileStatistics {
         let columns = self.pattern.col_idx();
         let groups = columns.len().div_ceil(size);
         let most = match self.detail {
@@ -118,7 +118,7 @@ impl Structure<'_> {
             let tiles = tiles.map(|cut| spans(&sorted(&columns[cut[0]..cut[1]]), size / REACH_OF));
             spans_met = tiles.reduce(|| [0; 33], sum);
         }
-        SortedTiles { sectors: self.of_all(sample, met), spans: spans_met }
+        TileStatistics { sectors: self.of_all(sample, met), spans: spans_met }
     }
 
     fn sectors_of_rows(&self, threads: usize, sort: Sort) -> EachPrecision {
@@ -283,7 +283,7 @@ impl Detail {
 
 /// Sectors and column spans of sorted tiles.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SortedTiles {
+pub(super) struct TileStatistics {
     sectors: EachPrecision,
     spans: SpanBits,
 }
