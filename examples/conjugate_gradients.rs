@@ -1,6 +1,6 @@
-//! Solves A x = b by conjugate gradients with the operator that the tuner prepares.
+//! Solves A x = b with conjugate gradients and the operator that the tuner prepares.
 //!
-//! `cargo run --release --example conjugate_gradients -p ellect [FILE.mtx]`; the matrix must be
+//! Run `cargo run --release --example conjugate_gradients -p ellect [FILE.mtx]`; the matrix must be
 //! symmetric positive definite. x and b stay in the permuted basis while the solver runs.
 #![allow(clippy::print_stdout, reason = "an example prints what it finds")]
 
@@ -20,7 +20,7 @@ fn main() -> ellect::Result<()> {
     for basis in [Basis::Original, Basis::Permuted] {
         let workload = Workload { basis, spmvs: 10_000, ..Workload::default() };
         let operator = tuner.prepare(&csr, &workload)?;
-        // Into the operator's basis once, and back once.
+        // Permute b into the operator's basis once, and x back once.
         let order = operator.permutation();
         let b_here = order.map_or_else(|| b.clone(), |order| permute(&b, order));
         let (x_here, iterations) = solve(&operator, &b_here)?;

@@ -1,20 +1,20 @@
-//! Building a CSR matrix in parallel from a function that gives one row.
+//! Parallel construction of a CSR matrix from a function that generates one row.
 //!
-//! Rows are made in parts that threads take, then the parts are joined: one pass over the entries
-//! to make them and one to copy them. The result does not depend on the number of threads.
+//! Threads generate batches of rows, which are then concatenated: one pass over the entries to
+//! generate them and one to copy them. The result does not depend on the number of threads.
 
 use rayon::prelude::*;
 
 use crate::csr::{Csr, offsets};
 use crate::scalar::Scalar;
 
-/// Rows (or block rows) that a thread makes at a time.
+/// Rows (or block rows) per batch.
 const ROWS_AT_ONCE: usize = 512;
 
-/// Builds a matrix of which `row(i, entries)` pushes the entries `(column, value)` of row `i`.
+/// Builds a matrix: `row(i, entries)` pushes the entries `(column, value)` of row `i`.
 ///
-/// Entries may come in any order; repeated ones are summed. `row` is called once a row, from many
-/// threads.
+/// Entries may be pushed in any order; repeated ones are summed. `row` is called once per row, from
+/// several threads.
 ///
 /// # Panics
 /// If a column is at or past `ncols`, or a dimension past
@@ -24,7 +24,7 @@ pub fn by_rows<T: Scalar>(
     ncols: usize,
     row: impl Fn(usize, &mut Vec<(u32, T)>) + Sync,
 ) -> Csr<T> {
-    let parts = in_parts(nrows, |rows, part: &mut Part<T>| {
+    let parts = in_parts(nrows, |rows, part: &mut RowBatch<T>| {
         let mut entries = Vec::new();
         for i in rows {
             entries.clear();
@@ -46,7 +46,7 @@ pub fn by_block_rows<T: Scalar, const B: usize>(
     ncols: usize,
     row: impl Fn(usize, &mut Vec<(u32, [[T; B]; B])>) + Sync,
 ) -> Csr<T> {
-    let parts = in_parts(nrows, |rows, part: &mut Part<T>| {
+    let parts = in_parts(nrows, |rows, part: &mut RowBatch<T>| {
         let mut blocks = Vec::new();
         for i in rows {
             blocks.clear();
@@ -66,14 +66,14 @@ pub fn by_block_rows<T: Scalar, const B: usize>(
     join(ncols * B, parts)
 }
 
-/// Rows made by one thread.
-struct Part<T> {
+/// Rows that one thread generated.
+struct RowBatch<T> {
     lengths: Vec<usize>,
     columns: Vec<u32>,
     values: Vec<T>,
 }
 
-impl<T: Copy> Part<T> {
+impl<T: Copy> RowBatch<T> {
     fn push_row(&mut self, entries: impl Iterator<Item = (u32, T)>) {
         let before = self.columns.len();
         for (column, value) in entries {
@@ -86,12 +86,12 @@ impl<T: Copy> Part<T> {
 
 fn in_parts<T: Scalar>(
     items: usize,
-    make: impl Fn(std::ops::Range<usize>, &mut Part<T>) + Sync,
-) -> Vec<Part<T>> {
+    make: impl Fn(std::ops::Range<usize>, &mut RowBatch<T>) + Sync,
+) -> Vec<RowBatch<T>> {
     (0..items.div_ceil(ROWS_AT_ONCE))
         .into_par_iter()
         .map(|p| {
-            let mut part = Part { lengths: Vec::new(), columns: Vec::new(), values: Vec::new() };
+            let mut part = RowBatch { lengths: Vec::new(), columns: Vec::new(), values: Vec::new() };
             make(p * ROWS_AT_ONCE..((p + 1) * ROWS_AT_ONCE).min(items), &mut part);
             part
         })
@@ -112,7 +112,7 @@ fn sort_and_sum<V>(entries: &mut Vec<(u32, V)>, add: impl Fn(&mut V, &V)) {
     });
 }
 
-fn join<T: Scalar>(ncols: usize, parts: Vec<Part<T>>) -> Csr<T> {
+fn join<T: Scalar>(ncols: usize, parts: Vec<RowBatch<T>>) -> Csr<T> {
     let row_ptr = offsets(parts.iter().flat_map(|part| part.lengths.iter().copied()));
     let nnz = row_ptr[row_ptr.len() - 1];
     let (mut col_idx, mut values) = (vec![0; nnz], vec![T::ZERO; nnz]);

@@ -1,10 +1,12 @@
-//! The oracle: products against the CSR reference in f64, row by row, within their rounding bound.
+//! The test oracle: compares products with a CSR reference in f64, row by row, within the rounding
+//! bound.
 
 use crate::csr::CsrRef;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// Reference product of one row: the sum in f64 and the magnitude that its rounding scales with.
+/// Reference product of one row: the sum in f64, and the magnitude with which its rounding error
+/// scales.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowReference {
     /// `alpha * (A x)_i + beta * y_i`.
@@ -15,7 +17,8 @@ pub struct RowReference {
     pub terms: usize,
 }
 
-/// `alpha A x + beta y` from the CSR arrays in f64, in row order; with `beta = 0`, y is not read.
+/// Computes `alpha A x + beta y` from the CSR arrays in f64, in row order. If `beta` is 0, y is not
+/// read.
 ///
 /// # Panics
 /// If `x` or `y` has the wrong length.
@@ -52,10 +55,10 @@ pub fn reference<'a, T: Scalar>(
 
 /// Compares a product with its reference.
 ///
-/// A row passes when both are finite and differ by at most `(terms + 4) * eps * magnitude`, the
-/// bound of any order of summation, or when both are the same infinity or both NaN. In f32 a sum
-/// may overflow where the f64 reference does not: there an infinity passes if the magnitude is
-/// past the largest value of the type.
+/// A row passes if both values are finite and differ by at most `(terms + 4) * eps * magnitude`,
+/// which bounds every order of summation, or if both are the same infinity or both NaN. In f32 a
+/// sum may overflow although the f64 reference does not; an infinity then passes if the magnitude
+/// exceeds the largest value of the type.
 ///
 /// # Errors
 /// [`Error::WrongProduct`] with the worst row.
@@ -79,7 +82,7 @@ pub fn compare<T: Scalar>(candidate: &str, reference: &[RowReference], y: &[T]) 
     };
     let rows = (0..reference.len().min(y.len())).into_par_iter().with_min_len(1 << 14);
     let wrong = rows.map(|row| (row, excess(row))).filter(|&(_, excess)| excess > 1.0);
-    // The first of those that are as far off.
+    // The first of several rows with the same error.
     let worst =
         wrong.reduce_with(|a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a });
     match worst {
@@ -88,14 +91,16 @@ pub fn compare<T: Scalar>(candidate: &str, reference: &[RowReference], y: &[T]) 
         Some((row, excess)) => Err(Error::WrongProduct {
             candidate: candidate.to_string(),
             what: format!(
-                "row {row} is {}, the reference {}, {excess:.1} times the rounding bound apart",
+                "row {row} is {}, the reference is {}: the difference is {excess:.1} times the \
+                 rounding bound",
                 y[row], reference[row].value
             ),
         }),
     }
 }
 
-/// A vector of `len` seeded values of both signs between 1/16 and 1 in size, all exact in f32.
+/// Returns a vector of `len` seeded values with magnitudes from 1/16 to 1 and both signs, all exact
+/// in f32.
 pub fn vector<T: Scalar>(len: usize, seed: u64) -> Vec<T> {
     use rayon::prelude::*;
     (0..len)
@@ -109,13 +114,14 @@ pub fn vector<T: Scalar>(len: usize, seed: u64) -> Vec<T> {
         .collect()
 }
 
-/// A vector of `len` seeded whole numbers from -4 to 4: their products and sums are exact, so any
-/// order of summation gives the same result.
+/// Returns a vector of `len` seeded whole numbers from -4 to 4. Their products and sums are exact,
+/// so every order of summation gives the same result.
 pub fn whole_numbers<T: Scalar>(len: usize, seed: u64) -> Vec<T> {
     (0..len as u64).map(|i| T::from_f64((mix(seed ^ mix(i)) % 9) as f64 - 4.0)).collect()
 }
 
-/// SplitMix64 (G. Steele, D. Lea, C. Flood, Fast splittable pseudorandom number generators, 2014).
+/// Mixes the bits of `seed` with SplitMix64 (G. Steele, D. Lea, C. Flood, Fast splittable
+/// pseudorandom number generators, 2014).
 pub(crate) fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

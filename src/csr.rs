@@ -1,4 +1,4 @@
-//! The checked CSR matrix that everything starts from, owned or borrowed, and its pattern.
+//! The validated CSR matrix that all formats are made from, owned or borrowed, and its pattern.
 
 mod borrowed;
 #[cfg(feature = "faer")]
@@ -29,7 +29,7 @@ pub use pattern::Pattern;
 /// - columns are below `ncols` and strictly increase within a row (so no entry is stored twice);
 /// - `nrows` and `ncols` are at most 2^32 - 1, so that `u32` holds every index and row length.
 ///
-/// Explicit zeros are kept: they are part of the pattern.
+/// Explicit zeros are part of the pattern and are kept.
 ///
 /// ```
 /// use ellect::Csr;
@@ -51,17 +51,17 @@ pub struct Csr<T> {
     values: Vec<T>,
 }
 
-/// The largest number of rows or columns.
+/// Maximum number of rows and of columns.
 pub const MAX_DIMENSION: usize = u32::MAX as usize;
 
 impl<T: Scalar> Csr<T> {
-    /// Checks the arrays and takes them over.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] or [`Error::Input`] where an invariant does not hold. Unsorted or repeated
-    /// columns are refused here; [`Csr::from_unsorted`] sorts and sums them.
+    /// Checks the arrays and takes ownership of them.
     ///
     /// One pass over `row_ptr` and `col_idx`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::Input`] if an invariant does not hold. This includes unsorted
+    /// or repeated columns; [`Csr::from_unsorted`] sorts and sums them.
     pub fn new(
         nrows: usize,
         ncols: usize,
@@ -73,10 +73,10 @@ impl<T: Scalar> Csr<T> {
         Ok(Csr { nrows, ncols, row_ptr, col_idx, values })
     }
 
-    /// Like [`Csr::new`], but sorts the columns of each row and sums entries stored twice.
+    /// As [`Csr::new`], but sorts the columns of each row and sums entries stored twice.
     ///
     /// # Errors
-    /// As [`Csr::new`], but for the order of columns.
+    /// As [`Csr::new`], except for the order of columns.
     pub fn from_unsorted(
         nrows: usize,
         ncols: usize,
@@ -108,7 +108,8 @@ impl<T: Scalar> Csr<T> {
         Csr::new(nrows, ncols, row_ptr, col_idx, values)
     }
 
-    /// Builds from `(row, column, value)` triplets in any order; repeated entries are summed.
+    /// Builds a matrix from `(row, column, value)` triplets in any order; repeated entries are
+    /// summed.
     ///
     /// # Errors
     /// [`Error::Input`] for an index outside the matrix.
@@ -141,47 +142,48 @@ impl<T: Scalar> Csr<T> {
         Csr::from_unsorted(nrows, ncols, row_ptr, col_idx, values)
     }
 
-    /// The values, in the order of [`Csr::col_idx`].
+    /// Returns the values, in the order of [`Csr::col_idx`].
     pub fn values(&self) -> &[T] {
         &self.values
     }
 
-    /// The values, to be changed in place; the pattern stays.
+    /// Returns the values for changes in place; the pattern stays.
     pub fn values_mut(&mut self) -> &mut [T] {
         &mut self.values
     }
 
-    /// The same matrix with every value converted (an `f64` matrix to `f32`, for instance).
+    /// Converts every value to another type, for instance `f64` to `f32`.
     pub fn cast<U: Scalar>(&self) -> Csr<U> {
         self.map_values(|value| U::from_f64(value.to_f64()))
     }
 
-    /// The same pattern with new values.
+    /// Copies the pattern and computes new values.
     pub fn map_values<U: Scalar>(&self, f: impl Fn(T) -> U + Sync) -> Csr<U> {
         self.as_ref().map_values(f)
     }
 
-    /// The matrix, borrowed.
+    /// Borrows the matrix.
     pub fn as_ref(&self) -> CsrRef<'_, T> {
         CsrRef::of(self.pattern(), &self.values)
     }
 
-    /// The entries as `(row, column, value)`, row by row, with rising columns.
+    /// Iterates over the entries as `(row, column, value)`, row by row, with rising columns.
     pub fn iter(&self) -> impl Iterator<Item = (usize, usize, T)> + '_ {
         self.as_ref().iter()
     }
 
-    /// The value at this place; `None` where no entry is stored. A search of the row.
+    /// Returns the value at this place; `None` if no entry is stored there. Binary search in the
+    /// row.
     pub fn get(&self, row: usize, column: usize) -> Option<T> {
         self.as_ref().get(row, column)
     }
 
-    /// The transposed matrix. Two passes over the entries, on one thread.
+    /// Returns the transposed matrix. Two passes over the entries, on one thread.
     pub fn transpose(&self) -> Csr<T> {
         self.as_ref().transpose()
     }
 
-    /// Row `row` as `(columns, values)`.
+    /// Returns row `row` as `(columns, values)`.
     ///
     /// # Panics
     /// If `row >= nrows`.
@@ -189,50 +191,50 @@ impl<T: Scalar> Csr<T> {
         self.as_ref().row(row)
     }
 
-    /// The arrays, in the order `(row_ptr, col_idx, values)`.
+    /// Returns the arrays, in the order `(row_ptr, col_idx, values)`.
     pub fn into_arrays(self) -> (Vec<usize>, Vec<u32>, Vec<T>) {
         (self.row_ptr, self.col_idx, self.values)
     }
 
-    /// Bytes of the three arrays, with 8-byte row pointers as held here.
+    /// Returns the size of the three arrays in bytes, with 8-byte row pointers.
     pub fn bytes(&self) -> u64 {
         self.as_ref().bytes()
     }
 }
 
 impl<T> Csr<T> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn nrows(&self) -> usize {
         self.nrows
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn ncols(&self) -> usize {
         self.ncols
     }
 
-    /// Number of stored entries, explicit zeros among them.
+    /// Returns the number of stored entries, including explicit zeros.
     pub fn nnz(&self) -> usize {
         self.col_idx.len()
     }
 
-    /// `nrows + 1` offsets into [`Csr::col_idx`].
+    /// Returns the `nrows + 1` offsets into [`Csr::col_idx`].
     pub fn row_ptr(&self) -> &[usize] {
         &self.row_ptr
     }
 
-    /// Column of each entry.
+    /// Returns the column of each entry.
     pub fn col_idx(&self) -> &[u32] {
         &self.col_idx
     }
 
-    /// The pattern, borrowed.
+    /// Borrows the pattern.
     pub fn pattern(&self) -> Pattern<'_> {
         Pattern::of(self.nrows, self.ncols, &self.row_ptr, &self.col_idx)
     }
 }
 
-/// Checks every invariant of [`Csr`]. One pass over `row_ptr` and `col_idx`, over rayon's threads.
+/// Checks every invariant of [`Csr`]. One pass over `row_ptr` and `col_idx`, on rayon's threads.
 fn check_arrays<I: ColumnIndex>(
     nrows: usize,
     ncols: usize,
@@ -250,7 +252,7 @@ fn check_arrays<I: ColumnIndex>(
     fault.map_or(Ok(()), |what| Err(Error::input(what)))
 }
 
-/// What is wrong with the columns of a row.
+/// Describes the fault in the columns of a row; `None` if there is none.
 fn column_fault<I: ColumnIndex>(row: usize, columns: &[I], ncols: usize) -> Option<String> {
     if let Some(w) = columns.windows(2).find(|w| w[0] >= w[1]) {
         return Some(format!(
@@ -266,10 +268,10 @@ fn column_fault<I: ColumnIndex>(row: usize, columns: &[I], ncols: usize) -> Opti
     })
 }
 
-/// Sorts the columns of each row and sums repeated ones, over rayon's current threads.
+/// Sorts the columns of each row and sums repeated ones, on rayon's current threads.
 ///
-/// Returns the rows that became shorter, in order, with their new length; their entries are at
-/// the start of where they were.
+/// Returns the rows that became shorter, in order, with their new lengths. The entries of such a
+/// row stay at the start of its old range.
 fn sort_rows<T: Scalar>(
     row_ptr: &[usize],
     col_idx: &mut [u32],
@@ -298,7 +300,7 @@ fn sort_rows<T: Scalar>(
         .collect()
 }
 
-/// Sorts and sums one row, and returns its new length; `entries` is scratch.
+/// Sorts and sums one row and returns its new length; `entries` is scratch memory.
 fn sort_row<T: Scalar>(
     columns: &mut [u32],
     values: &mut [T],
@@ -309,7 +311,7 @@ fn sort_row<T: Scalar>(
     }
     entries.clear();
     entries.extend(columns.iter().copied().zip(values.iter().copied()));
-    // The sort is stable, so that sums do not depend on anything but the order of entries.
+    // The sort is stable, so sums depend only on the order of the entries.
     entries.sort_by_key(|&(column, _)| column);
     let mut len = 0;
     for &(column, value) in &*entries {
@@ -365,14 +367,15 @@ fn check_lengths(
     Ok(())
 }
 
-/// Where each item starts in one array of all, and the end: `counts[i]` belong to item `i`.
+/// Returns the running sum of counts with a leading 0: `counts[i]` items start at offset `i`.
 pub(crate) fn offsets(counts: impl IntoIterator<Item = usize>) -> Vec<usize> {
     let mut offsets: Vec<usize> = std::iter::once(0).chain(counts).collect();
     accumulate(&mut offsets);
     offsets
 }
 
-/// Adds to each number all before it: a leading 0 and counts become [`offsets`], in place.
+/// Replaces each number by the sum of all numbers up to it: turns a leading 0 and counts into
+/// [`offsets`], in place.
 pub(crate) fn accumulate(counts: &mut [usize]) {
     let mut total = 0usize;
     for count in counts {

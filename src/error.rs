@@ -1,13 +1,13 @@
-//! What can go wrong outside the program.
+//! Errors of the outside world: input, limits, arguments, devices.
 //!
-//! A format that does not suit a matrix is not an error but a [`Refusal`](crate::format::Refusal);
-//! a broken internal rule is a panic at the caller.
+//! A format that does not apply to a matrix is not an error but a
+//! [`Refusal`](crate::format::Refusal). A violated internal rule is a panic at the caller.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Where in an input something is wrong.
+/// Location of a fault in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// Line of a text file, counted from 1.
@@ -30,7 +30,7 @@ impl fmt::Display for At {
 
 /// An error of the outside world: input, limits, arguments, devices.
 ///
-/// Messages say what is wrong, what was found, the limit and the remedy.
+/// Each message says what is wrong, what was found, the limit and the remedy.
 ///
 /// ```
 /// use ellect::{Error, device};
@@ -45,19 +45,19 @@ pub enum Error {
     /// The input is not what it claims to be.
     #[error("{at}{what}")]
     Input {
-        /// Where.
+        /// Location of the fault.
         at: At,
-        /// What is wrong, what was found, what to do.
+        /// Description of the fault: what is wrong, what was found, what to do.
         what: String,
     },
     /// The input is larger than a limit that the caller set.
     #[error(
         "{at}{what} is {got}, over the limit of {limit}; raise the limit ({remedy}, --max-{}) if this \
-         is meant",
+         is intended",
         remedy.replace('_', "-")
     )]
     Limit {
-        /// Where.
+        /// Location of the claim.
         at: At,
         /// The limited quantity, for instance "number of rows".
         what: &'static str,
@@ -65,31 +65,31 @@ pub enum Error {
         got: u64,
         /// The limit in force.
         limit: u64,
-        /// The name of the setting.
+        /// Name of the setting that raises the limit.
         remedy: &'static str,
     },
-    /// Vectors or arrays do not have the length that the matrix asks for.
+    /// The length of a vector or array does not match the matrix.
     #[error("{what} has length {got}, the matrix needs {needed}")]
     Shape {
-        /// Which array.
+        /// Name of the array.
         what: &'static str,
-        /// Its length.
+        /// Length of the array.
         got: usize,
-        /// The length needed.
+        /// Length that the matrix needs.
         needed: usize,
     },
-    /// Values were to be updated, but the pattern is another one.
+    /// The pattern of an update differs from the pattern that was prepared.
     #[error("the pattern differs from the prepared one ({what}); prepare a new operator for it")]
     PatternChanged {
-        /// What differs, with both figures.
+        /// The difference, with both figures.
         what: String,
     },
-    /// The wanted format refuses this matrix.
-    #[error("{candidate} refuses this matrix: {reason}")]
+    /// The requested candidate does not apply to this matrix.
+    #[error("{candidate} does not apply to this matrix: {reason}")]
     Refused {
-        /// The candidate asked for.
+        /// The requested candidate.
         candidate: String,
-        /// Its reason, with figures.
+        /// Reason of the refusal, with figures.
         reason: String,
     },
     /// A product differed from the CSR reference by more than its rounding bound.
@@ -100,25 +100,25 @@ pub enum Error {
         /// The worst row, with figures.
         what: String,
     },
-    /// A call's argument is out of its range.
+    /// An argument of a call is out of range.
     #[error("{0}")]
     Argument(String),
-    /// No device has the name that the caller gave.
+    /// No device has the requested name.
     #[error("no device is named '{name}'; there are: {}{}", known.join(", "), and(remedy))]
     UnknownDevice {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names that there are: profiles, and the GPUs of this machine.
+        /// The known names: profiles, and the GPUs of this machine.
         known: Vec<String>,
-        /// What makes more names known; empty where nothing does.
+        /// The way to make more names available; empty if there is none.
         remedy: String,
     },
-    /// The device is known by its profile alone: products can be estimated, not run or timed.
+    /// The device is known only by its profile: products can be estimated, not run or timed.
     #[error("{name} is not on this machine, so nothing can be timed on it: {remedy}")]
     AbsentDevice {
-        /// The device asked for.
+        /// The requested device.
         name: String,
-        /// What to do instead.
+        /// The alternative.
         remedy: String,
     },
     /// A device of this machine is broken or cannot be used now.
@@ -126,18 +126,18 @@ pub enum Error {
     Device {
         /// The kind of fault.
         fault: DeviceFault,
-        /// What was tried, what the driver answered, and the limit where there is one.
+        /// The failed operation, the driver's answer, and the limit if there is one.
         what: String,
     },
     /// The database of measurements cannot be used.
     #[error("wisdom in {}: {fault}", path.display())]
     Wisdom {
-        /// Its folder.
+        /// Folder of the database.
         path: std::path::PathBuf,
-        /// Why.
+        /// The fault.
         fault: WisdomFault,
     },
-    /// Reading or writing failed.
+    /// Reading or writing a file or stream failed.
     #[error("{what}: {source}")]
     Io {
         /// The file or stream.
@@ -147,14 +147,14 @@ pub enum Error {
     },
 }
 
-/// Why a device cannot be used.
+/// The reason why a device cannot be used.
 ///
 /// ```
 /// use ellect::Error;
 /// use ellect::error::DeviceFault;
 ///
 /// let error = Error::device(DeviceFault::OutOfMemory, "taking 96 GB of device memory: CUDA error 2");
-/// assert!(error.to_string().ends_with("; give the GPU less to hold, or free memory that others hold"));
+/// assert!(error.to_string().ends_with("; free memory of the GPU, or use a smaller matrix"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -165,76 +165,72 @@ pub enum DeviceFault {
     OutOfMemory,
     /// A kernel or a call of the driver failed.
     Failed,
-    /// The process that measures does not start, or ended again and again.
+    /// The measuring process does not start, or ended repeatedly.
     Process,
-    /// The device or this build cannot do what was asked.
+    /// The device or this build does not support the operation.
     Unsupported,
     /// The device's profile is wrong.
     Profile,
 }
 
 impl DeviceFault {
-    /// What the caller can do, in half a sentence.
+    /// Returns the remedy as the end of a message.
     pub const fn remedy(self) -> &'static str {
         match self {
             DeviceFault::Unavailable => "install or repair it, or name another device",
-            DeviceFault::OutOfMemory => {
-                "give the GPU less to hold, or free memory that others hold"
-            }
-            DeviceFault::Failed => {
-                "start this program again; where that does not help, reset the device"
-            }
-            DeviceFault::Process => "try again; where that does not help, name another device",
+            DeviceFault::OutOfMemory => "free memory of the GPU, or use a smaller matrix",
+            DeviceFault::Failed => "restart this program; if that does not help, reset the device",
+            DeviceFault::Process => "try again; if that does not help, name another device",
             DeviceFault::Unsupported => "name another format, or prepare the matrix on the host",
             DeviceFault::Profile => "remove its file, or run `ellect devices --probe` again",
         }
     }
 }
 
-/// `remedy` as the end of a message.
+/// Formats `remedy` as the end of a message; empty if there is none.
 fn and(remedy: &str) -> String {
     if remedy.is_empty() { String::new() } else { format!("; {remedy}") }
 }
 
-/// Why a database of measurements cannot be used.
+/// The reason why a database of measurements cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WisdomFault {
     /// This build has no database.
-    #[error("this build of ellect has no database of measurements: enable its feature `wisdom`")]
+    #[error("this build of ellect has no database of measurements: enable the feature `wisdom`")]
     NotBuilt,
-    /// Another process has it open.
+    /// Another process has the database open.
     #[error(
-        "in use by another process; end that one, a service for instance, name another folder with \
-         --data, or do without (--no-wisdom)"
+        "in use by another process; end that process (a service, for instance), name another \
+         folder with --data, or work without the database (--no-wisdom)"
     )]
     InUse,
-    /// Its files are damaged.
+    /// The files of the database are damaged.
     #[error("damaged ({0}); move the folder away, then import an export of its records")]
     Corrupt(String),
-    /// Fewer commits are found than were acknowledged: its file was cut or damaged.
+    /// Fewer commits were found than acknowledged: the file was cut or damaged.
     #[error(
-        "damaged: of {acknowledged} writes the last {} are lost; move the folder away, then import \
-         an export of its records, or remove its file 'made' to go on with those that are left",
+        "damaged: the last {} of {acknowledged} writes are lost; move the folder away, then import \
+         an export of its records, or remove its file 'made' to keep the remaining records",
         acknowledged - kept
     )]
     Lost {
-        /// Commits that are found.
+        /// Number of commits found.
         kept: u64,
-        /// Commits that were acknowledged.
+        /// Number of commits acknowledged.
         acknowledged: u64,
     },
-    /// Its records are not those that were written: some are lost, or older than the last.
+    /// The records differ from those that were written: some are lost or outdated.
     #[error(
-        "damaged: what it holds is not what was written; move the folder away, then import an \
-         export of its records, or remove its file 'made' to go on with those that are left"
+        "damaged: the records are not those that were written; move the folder away, then import \
+         an export of its records, or remove its file 'made' to keep the remaining records"
     )]
     Differs,
-    /// It was written by another version of this program, or by another program.
+    /// The database was written by another version of this program, or by another program.
     #[error("{}", schema(*found, *known))]
     Schema {
-        /// The schema it has, if it says one.
+        /// Schema of the database, if it states one.
         found: Option<u32>,
-        /// The schema that this program reads.
+        /// Schema that this program reads.
         known: u32,
     },
 }
@@ -242,7 +238,7 @@ pub enum WisdomFault {
 fn schema(found: Option<u32>, known: u32) -> String {
     let remedy = "move the folder away, and import an export made by the program that wrote it";
     match found {
-        None => format!("it says no schema, this program reads schema {known}; {remedy}"),
+        None => format!("it states no schema; this program reads schema {known}; {remedy}"),
         Some(found) => {
             let age = if found > known { "newer" } else { "older" };
             format!("it has schema {found}, {age} than schema {known} of this program; {remedy}")
@@ -254,27 +250,27 @@ fn schema(found: Option<u32>, known: u32) -> String {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An [`Error::Argument`].
+    /// Creates an [`Error::Argument`].
     pub fn argument(what: impl Into<String>) -> Self {
         Error::Argument(what.into())
     }
 
-    /// An [`Error::Device`]: what was tried, and what came of it.
+    /// Creates an [`Error::Device`] from the kind of fault and a description of what failed.
     pub fn device(fault: DeviceFault, what: impl Into<String>) -> Self {
         Error::Device { fault, what: what.into() }
     }
 
-    /// An [`Error::Input`] about the input as a whole.
+    /// Creates an [`Error::Input`] about the input as a whole.
     pub fn input(what: impl Into<String>) -> Self {
         Error::Input { at: At::Whole, what: what.into() }
     }
 
-    /// An [`Error::Input`] at a line, counted from 1.
+    /// Creates an [`Error::Input`] at a line, counted from 1.
     pub fn line(line: u64, what: impl Into<String>) -> Self {
         Error::Input { at: At::Line(line), what: what.into() }
     }
 
-    /// An [`Error::Input`] at a byte, counted from 0.
+    /// Creates an [`Error::Input`] at a byte, counted from 0.
     pub fn byte(byte: u64, what: impl Into<String>) -> Self {
         Error::Input { at: At::Byte(byte), what: what.into() }
     }

@@ -1,4 +1,4 @@
-//! The fingerprint of a pattern: the key under which what is known of a structure is kept.
+//! The fingerprint of a pattern: the key of stored measurements and analyses.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::csr::Pattern;
 
-/// 128-bit XXH3 hash of dimensions, row lengths and columns. Values are not part of it.
+/// The 128-bit XXH3 hash of dimensions, row lengths and columns, without values.
 ///
-/// The same on every machine of little-endian byte order; written as 32 hexadecimal digits.
+/// Equal on all machines of little-endian byte order; written as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// Hashes a pattern: one pass over its arrays, row pointers as row lengths.
+    /// Hashes a pattern. One pass over its arrays, with row pointers as row lengths.
     pub fn of(pattern: Pattern<'_>) -> Self {
         let mut hash = Xxh3::new();
         hash.update(&(pattern.nrows() as u64).to_le_bytes());
@@ -33,7 +33,7 @@ impl Fingerprint {
         Fingerprint(hash.digest128())
     }
 
-    /// The 128 bits, those that are written first on top.
+    /// Returns the 128 bits; the highest bits are the first digits of the text.
     pub(crate) const fn bits(self) -> u128 {
         self.0
     }

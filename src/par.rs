@@ -1,13 +1,13 @@
-//! Splitting host products over threads, without locks and without allocation.
+//! Dividing host products among threads, without locks and without allocation.
 
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Bounds of parts of about equal weight: `bounds[p]..bounds[p + 1]` is part `p`.
+/// Returns bounds of parts of about equal weight: part `p` is `bounds[p]..bounds[p + 1]`.
 ///
-/// `prefix` is a running sum (as `row_ptr` is) over `prefix.len() - 1` items; `step` is the grain:
-/// every inner bound is a multiple of it. One part is made for every `grain_weight` units of
-/// weight, at most four for each thread; so small work stays on the calling thread.
+/// `prefix` is a running sum (such as `row_ptr`) over `prefix.len() - 1` items. Every inner bound
+/// is a multiple of `step`. There is one part per `grain_weight` units of weight, and at most four
+/// per thread, so small work stays on the calling thread.
 pub fn split(prefix: &[usize], step: usize, grain_weight: usize) -> Vec<usize> {
     let items = prefix.len().saturating_sub(1);
     let total = prefix.last().copied().unwrap_or(0) + items;
@@ -26,10 +26,11 @@ pub fn split(prefix: &[usize], step: usize, grain_weight: usize) -> Vec<usize> {
     bounds
 }
 
-/// Weight below which a split brings less than it costs: about 20 us of work for one core.
+/// Weight below which splitting costs more than it gains: about 20 us of work for one core.
 pub const GRAIN: usize = 16_384;
 
-/// The first of `0..n` that does not lie `before`, or `n`; those before come first.
+/// Returns the first of `0..n` for which `before` is false, or `n`; `before` must be true up to
+/// some index and false from there.
 pub(crate) fn partition_point(n: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, n);
     while low < high {
@@ -43,8 +44,8 @@ pub(crate) fn partition_point(n: usize, before: impl Fn(usize) -> bool) -> usize
     low
 }
 
-/// Runs `work(part, &mut y[part])` for each part of `bounds` (see [`split`]), in parallel where
-/// there is more than one.
+/// Runs `work(part, &mut y[part])` for each part of `bounds` (see [`split`]), in parallel if there
+/// are several.
 ///
 /// # Panics
 /// If `bounds` does not run from 0 to `y.len()`.
@@ -82,17 +83,17 @@ pub fn slices_mut<'a, T>(mut y: &'a mut [T], cuts: &[usize]) -> Vec<&'a mut [T]>
         .collect()
 }
 
-/// A buffer that a product may use while it runs; made once, kept between products.
+/// A pool of buffers that products use while they run; buffers are kept between products.
 ///
-/// Several products of one operator may run at once: each takes a buffer, the pool keeps as many
-/// as were ever in use together.
+/// Several products of one operator may run at once. Each takes a buffer of its own; the pool keeps
+/// as many as were ever in use at the same time.
 #[derive(Debug, Default)]
 pub struct Scratch<T> {
     free: Mutex<Vec<Vec<T>>>,
 }
 
 impl<T: Copy + Default> Scratch<T> {
-    /// Lends `f` a buffer of `len` elements of arbitrary content.
+    /// Calls `f` with a buffer of `len` elements of arbitrary content.
     pub fn with<R>(&self, len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
         let lock = || self.free.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut buffer = lock().pop().unwrap_or_default();

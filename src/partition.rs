@@ -1,43 +1,46 @@
-//! Partitions of a matrix's rows, and METIS, which finds ones that cut few entries.
+//! Partitions of a matrix's rows, and METIS, which finds partitions that cut few entries.
 
 #[cfg_attr(not(feature = "metis"), path = "partition/cut_none.rs")]
 mod cut;
 
 use crate::csr::{Pattern, accumulate};
 use crate::refusal::Refusal;
-use crate::reorder::Graph;
+use crate::reorder::Adjacency;
 
-/// Rows in parts: `order[bounds[p]..bounds[p + 1]]` are the rows of part `p`, rising.
+/// A partition of the rows: part `p` has the rows `order[bounds[p]..bounds[p + 1]]`, in rising
+/// order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// `order[new] = old`.
+    /// Old row of each new one: `order[new] = old`.
     pub order: Vec<u32>,
-    /// First new row of each part, and the number of rows.
+    /// First new row of each part, followed by the number of rows.
     pub bounds: Vec<usize>,
 }
 
-/// Partitions the graph of A + A^T into `parts` parts of at most `most` rows, few edges between
-/// them: METIS, k-way (G. Karypis, V. Kumar, A Fast and High Quality Multilevel Scheme for
-/// Partitioning Irregular Graphs, 1998). On one thread; the same every time.
+/// Partitions the graph of A + A^T into `parts` parts of at most `most` rows with few edges between
+/// them.
+///
+/// Uses METIS, k-way (G. Karypis, V. Kumar, A Fast and High Quality Multilevel Scheme for
+/// Partitioning Irregular Graphs, 1998), on one thread; the result is reproducible.
 ///
 /// # Errors
-/// [`Refusal`] where the pattern is not square, or larger than METIS's 32-bit indices, or where this
-/// build has no METIS (feature `metis`).
+/// [`Refusal`] if the pattern is not square or exceeds METIS's 32-bit indices, or if this build has
+/// no METIS (feature `metis`).
 ///
 /// # Panics
-/// If `parts` parts of `most` rows do not hold all rows.
+/// If `parts` parts of `most` rows cannot hold all rows.
 pub fn metis(pattern: Pattern<'_>, parts: usize, most: usize) -> Result<Partition, Refusal> {
     let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
     if nrows != ncols {
         return Err(Refusal::new(format!(
-            "METIS partitions square matrices, this one has {nrows} rows and {ncols} columns"
+            "METIS partitions square matrices; this one has {nrows} rows and {ncols} columns"
         )));
     }
     assert!(parts.saturating_mul(most) >= nrows, "the parts do not hold all rows");
     if parts < 2 || nrows == 0 {
         return Ok(Partition { order: (0..nrows as u32).collect(), bounds: vec![0, nrows] });
     }
-    let graph = Graph::of(pattern);
+    let graph = Adjacency::of(pattern);
     let part = match graph.neighbours.len() {
         0 => vec![0; nrows],
         _ => cut::parts_of_rows(&graph, parts)?,
@@ -45,7 +48,7 @@ pub fn metis(pattern: Pattern<'_>, parts: usize, most: usize) -> Result<Partitio
     Ok(gather(fit(part, parts, most), parts))
 }
 
-/// Moves the last rows of parts of more than `most` rows to parts that have room.
+/// Moves the last rows of parts with more than `most` rows to parts that have room.
 fn fit(mut part: Vec<usize>, parts: usize, most: usize) -> Vec<usize> {
     let mut rows = vec![0; parts];
     part.iter().for_each(|&part| rows[part] += 1);
@@ -76,7 +79,7 @@ fn gather(part: Vec<usize>, parts: usize) -> Partition {
     Partition { order, bounds }
 }
 
-/// `parts` windows of neighbouring rows, as long as each other to within one.
+/// Divides the rows into `parts` windows of neighbouring rows whose lengths differ by at most one.
 pub fn windows(nrows: usize, parts: usize) -> Vec<usize> {
     (0..=parts).map(|part| (nrows as u128 * part as u128 / parts as u128) as usize).collect()
 }

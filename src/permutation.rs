@@ -1,6 +1,6 @@
 //! Permutations of rows and columns, written `order[new] = old`.
 
-/// The inverse of a permutation: `inverse[order[i]] = i`.
+/// Returns the inverse of a permutation: `inverse[order[i]] = i`.
 ///
 /// # Panics
 /// If `order` holds an index at or past its length.

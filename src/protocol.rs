@@ -1,34 +1,34 @@
-//! The protocol of timing: how many copies, products and samples a time is made from.
+//! The timing protocol: numbers of copies, products and samples of a measurement.
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 
-/// How timings are taken. Records of different protocols are not comparable.
+/// Parameters of the timing protocol. Records of different protocols are not comparable.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Protocol {
-    /// Raised whenever the procedure of this module changes.
+    /// Version of the procedure; raised whenever the procedure changes.
     pub version: u32,
-    /// Products of each copy before the first sample.
+    /// Warm-up products of each copy before the first sample.
     pub warmup: u32,
-    /// The least time of one sample, in seconds: products are repeated until it is reached.
+    /// Minimum time of one sample, in seconds; products are repeated until it is reached.
     pub min_sample_s: f64,
-    /// The least number of samples.
+    /// Minimum number of samples.
     pub min_samples: u32,
-    /// The most samples.
+    /// Maximum number of samples.
     pub max_samples: u32,
-    /// Samples end when `median / min - 1` is at most this.
+    /// Relative spread at which sampling stops: `median / min - 1`.
     pub spread: f64,
-    /// Samples end after this time, in seconds, whatever their spread.
+    /// Time after which sampling stops regardless of the spread, in seconds.
     pub max_s: f64,
-    /// Copies take turns until all together hold this many times the last-level cache...
+    /// Size of all copies, which take turns, as a multiple of the last-level cache.
     pub cold_factor: f64,
-    /// ...but at most so many...
+    /// Maximum number of copies.
     pub max_copies: u32,
-    /// ...of at most this share of the device's memory...
+    /// Maximum share of the device's memory that the copies may take.
     pub max_memory_share: f64,
-    /// ...as long as making them has not taken this time, in seconds.
+    /// Time after which no further copy is made, in seconds.
     pub max_convert_s: f64,
     /// Seed of x and y.
     pub seed: u64,
@@ -54,7 +54,7 @@ impl Default for Protocol {
 }
 
 impl Protocol {
-    /// Copies that take turns on this device where one takes `bytes`.
+    /// Returns the number of copies that take turns on this device if one takes `bytes` bytes.
     pub fn copies(&self, bytes: u64, device: &Device) -> usize {
         let cold = self.cold_factor * device.cache_bytes as f64;
         let room = self.max_memory_share * device.memory_bytes as f64;

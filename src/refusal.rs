@@ -1,9 +1,9 @@
-//! The answer of a format that does not apply to a matrix.
+//! Refusals: answers of candidates that do not apply to a matrix.
 
 use serde::Serialize;
 
-/// Why a variant does not suit a matrix, with the needed and the allowed figure: an answer, not an
-/// error.
+/// The reason why a candidate does not apply to a matrix, with the needed and the allowed figure. A
+/// refusal is an answer, not an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Refusal {
@@ -12,27 +12,28 @@ pub struct Refusal {
     grounds: Grounds,
 }
 
-/// What a refusal rests on.
+/// The basis of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grounds {
-    /// The matrix and the limits: trying would refuse it too.
+    /// The matrix and the limits: a conversion would be refused, too.
     Facts,
-    /// What an estimate may take: trying may accept it.
+    /// The cost of the analysis, which an estimate does not pay: a conversion may be accepted.
     Patience,
 }
 
 impl Refusal {
-    /// A refusal; `reason` gives what was needed and what is allowed.
+    /// Creates a refusal; `reason` states the needed and the allowed figure.
     pub fn new(reason: impl Into<String>) -> Self {
         Refusal { reason: reason.into(), grounds: Grounds::Facts }
     }
 
-    /// A refusal to find out: doing so takes longer than an estimate may.
+    /// Creates a refusal of a candidate that was not analysed because that would take longer than
+    /// an estimate may.
     pub fn untried(reason: impl Into<String>) -> Self {
         Refusal { reason: reason.into(), grounds: Grounds::Patience }
     }
 
-    /// Whether trying may show that the variant suits.
+    /// Returns true if trying the candidate may show that it applies.
     pub fn is_untried(&self) -> bool {
         self.grounds == Grounds::Patience
     }

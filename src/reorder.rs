@@ -1,7 +1,7 @@
-//! Symmetric reordering: P A P^T, which keeps what a matrix means and changes how near to each
-//! other the entries of x lie that one row reads.
+//! Symmetric reordering P A P^T: it preserves the problem and changes how close the x entries of a
+//! row are to each other.
 //!
-//! An order is `order[new] = old` throughout.
+//! All orders are written `order[new] = old`.
 
 use rayon::prelude::*;
 
@@ -10,18 +10,19 @@ use crate::csr::{Csr, Pattern, accumulate};
 use crate::permutation::inverse;
 use crate::scalar::Scalar;
 
-/// Reverse Cuthill-McKee: neighbours get near numbers, so the bandwidth becomes small.
+/// Computes the reverse Cuthill-McKee order, in which neighbours have near numbers and the
+/// bandwidth is small.
 ///
-/// Works on the graph of A + A^T; each connected part starts at an end of it that is far from the
-/// other end. E. Cuthill and J. McKee, Reducing the bandwidth of sparse symmetric matrices (1969);
-/// A. George and J. Liu, Computer Solution of Large Sparse Positive Definite Systems (1981),
-/// section 4.3. Some ten passes over the pattern, on one thread.
+/// Works on the graph of A + A^T. Each connected component is numbered from a pseudo-peripheral
+/// node. Sources: E. Cuthill and J. McKee, Reducing the bandwidth of sparse symmetric matrices
+/// (1969); A. George and J. Liu, Computer Solution of Large Sparse Positive Definite Systems
+/// (1981), section 4.3. About ten passes over the pattern, on one thread.
 ///
 /// # Panics
-/// Unless the pattern is square.
+/// If the pattern is not square.
 pub fn rcm(pattern: Pattern<'_>) -> Vec<u32> {
     assert_eq!(pattern.nrows(), pattern.ncols(), "only a square matrix is reordered symmetrically");
-    let graph = Graph::of(pattern);
+    let graph = Adjacency::of(pattern);
     let n = pattern.nrows();
     let mut order: Vec<u32> = Vec::with_capacity(n);
     let mut level = vec![UNSEEN; n];
@@ -39,19 +40,19 @@ pub fn rcm(pattern: Pattern<'_>) -> Vec<u32> {
 
 const UNSEEN: u32 = u32::MAX;
 
-/// How often a farther end is looked for.
+/// Maximum number of attempts to find a node that is farther away.
 const FAR_END_TRIES: usize = 6;
 
-/// Neighbours of each node without the node itself: the pattern of A + A^T.
-pub(crate) struct Graph {
-    /// Where the neighbours of each node start, and the end.
+/// The graph of A + A^T: the neighbours of each node, without the node itself.
+pub(crate) struct Adjacency {
+    /// Offset of each node's neighbours, and the end.
     pub first: Vec<usize>,
-    /// Neighbours of all nodes, rising for each.
+    /// Neighbours of all nodes, rising for each node.
     pub neighbours: Vec<u32>,
 }
 
-impl Graph {
-    /// The graph of a square pattern.
+impl Adjacency {
+    /// Builds the graph of a square pattern.
     pub fn of(pattern: Pattern<'_>) -> Self {
         let transposed = transpose(pattern);
         let row_of = |i: usize| &transposed.1[transposed.0[i]..transposed.0[i + 1]];
@@ -65,7 +66,7 @@ impl Graph {
             });
             first.push(neighbours.len());
         }
-        Graph { first, neighbours }
+        Adjacency { first, neighbours }
     }
 
     fn of_node(&self, node: u32) -> &[u32] {
@@ -76,8 +77,8 @@ impl Graph {
         self.of_node(node).len()
     }
 
-    /// Appends the connected part of `start` to `order`, level by level, nodes of one parent by
-    /// degree; marks them in `level`. Returns the number of levels.
+    /// Appends the connected component of `start` to `order`, level by level, with the children of
+    /// a node sorted by degree; marks them in `level`. Returns the number of levels.
     fn breadth_first(&self, start: u32, level: &mut [u32], order: &mut Vec<u32>) -> u32 {
         let mut next = order.len();
         level[start as usize] = 0;
@@ -99,7 +100,8 @@ impl Graph {
         depth
     }
 
-    /// A node of `start`'s part at the end of a long level structure; leaves marks as they were.
+    /// Finds a node of `start`'s component at the end of a long level structure; restores all
+    /// marks.
     fn far_end(&self, mut start: u32, level: &mut [u32], order: &mut Vec<u32>) -> u32 {
         let kept = order.len();
         let mut deepest = 0;
@@ -126,7 +128,7 @@ impl Graph {
     }
 }
 
-/// Row pointers and columns of the transposed pattern.
+/// Returns row pointers and columns of the transposed pattern.
 fn transpose(pattern: Pattern<'_>) -> (Vec<usize>, Vec<u32>) {
     let mut first = vec![0; pattern.ncols() + 1];
     for &column in pattern.col_idx() {
@@ -160,10 +162,10 @@ fn merge(a: &[u32], b: &[u32], mut f: impl FnMut(u32)) {
     }
 }
 
-/// P A P^T: row and column `new` of the result are row and column `order[new]` of `csr`.
+/// Computes P A P^T: row and column `new` of the result are row and column `order[new]` of `csr`.
 ///
 /// # Panics
-/// Unless `csr` is square and `order` a permutation of its rows.
+/// If `csr` is not square, or `order` is not a permutation of its rows.
 pub fn permute_symmetric<T: Scalar>(csr: &Csr<T>, order: &[u32]) -> Csr<T> {
     let n = csr.nrows();
     assert_eq!(n, csr.ncols(), "only a square matrix is reordered symmetrically");

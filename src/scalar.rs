@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// Precision of values; column indices and pointers do not depend on it.
+/// Precision of values; column indices and pointers are independent of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -27,7 +27,7 @@ impl Precision {
         }
     }
 
-    /// `"f32"` or `"f64"`.
+    /// Returns `"f32"` or `"f64"`.
     pub const fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
@@ -52,20 +52,20 @@ impl std::str::FromStr for Precision {
     }
 }
 
-/// The values of a matrix, where only their equality matters.
+/// Values of either precision, for code that only tests them for equality.
 #[derive(Clone, Copy, Debug)]
 pub enum ValuesOf<'a> {
-    /// Of 4 bytes.
+    /// Values of 4 bytes.
     F32(&'a [f32]),
-    /// Of 8 bytes.
+    /// Values of 8 bytes.
     F64(&'a [f64]),
 }
 
 impl ValuesOf<'_> {
-    /// The bits of value `k`.
+    /// Returns the bits of value `k`.
     ///
     /// # Panics
-    /// Past the end.
+    /// If `k` is past the end.
     #[inline(always)]
     pub fn bits(&self, k: usize) -> u64 {
         match self {
@@ -74,7 +74,7 @@ impl ValuesOf<'_> {
         }
     }
 
-    /// As many ones as a value has bits.
+    /// Returns a mask with as many ones as a value has bits.
     pub(crate) fn ones(&self) -> u64 {
         match self {
             ValuesOf::F32(_) => u64::from(u32::MAX),
@@ -83,18 +83,18 @@ impl ValuesOf<'_> {
     }
 }
 
-/// What the CUDA backend asks of a value type; nothing without it.
+/// Requirements of the CUDA backend on a value type; none without the feature `cuda`.
 #[cfg(feature = "cuda")]
 pub use cust::memory::DeviceCopy as Element;
 
-/// What the CUDA backend asks of a value type; nothing without it.
+/// Requirements of the CUDA backend on a value type; none without the feature `cuda`.
 #[cfg(not(feature = "cuda"))]
 pub trait Element {}
 
 #[cfg(not(feature = "cuda"))]
 impl<T> Element for T {}
 
-/// `f32` or `f64`.
+/// A value type of matrices and vectors: `f32` or `f64`.
 pub trait Scalar:
     bytemuck::Pod
     + Element
@@ -120,26 +120,27 @@ pub trait Scalar:
     /// Unit round-off times two (`EPSILON` of the type), as `f64`.
     const EPSILON: f64;
 
-    /// Rounds to this type.
+    /// Rounds `value` to this type.
     fn from_f64(value: f64) -> Self;
-    /// Exact.
+    /// Converts to `f64` without loss.
     fn to_f64(self) -> f64;
-    /// The decimal number at the start of `text`, correctly rounded, and the bytes it takes.
+    /// Parses the decimal number at the start of `text`, correctly rounded; returns it and its
+    /// length in bytes.
     ///
     /// Accepts `inf` and `nan`, rounds overflow to infinity and stops at the first byte that does
-    /// not belong to the number: the caller checks what follows.
+    /// not belong to the number. The caller checks what follows.
     fn parse_prefix(text: &[u8]) -> Option<(Self, usize)>;
-    /// Its bits.
+    /// Returns the bits of this value.
     fn bits(self) -> u64;
-    /// Values, where only their equality matters.
+    /// Wraps values for code that only tests them for equality.
     fn values_of(values: &[Self]) -> ValuesOf<'_>;
-    /// Whether this is not a number.
+    /// Returns true if this is NaN.
     fn is_nan(self) -> bool;
-    /// Whether this is -0.0, which layouts with fill use as its mark.
+    /// Returns true if this is -0.0, which layouts use to mark fill.
     fn is_negative_zero(self) -> bool;
-    /// The largest finite value.
+    /// Returns the largest finite value.
     fn largest() -> f64;
-    /// The smallest positive normal value: sums of smaller terms lose digits.
+    /// Returns the smallest positive normal value; sums of smaller terms lose digits.
     fn smallest() -> f64;
 }
 

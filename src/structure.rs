@@ -1,4 +1,4 @@
-//! A pattern together with what is known of it, computed once and shared by all formats.
+//! Analysis of a sparsity pattern: each property is computed once and shared by all formats.
 
 mod blocks;
 mod columns;
@@ -36,43 +36,44 @@ pub(crate) use sample::{Detail, Sample, over_all, spread};
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
 pub(crate) use sectors::{REACH, REACH_OF};
 
-/// How rows are ordered before they are cut into slices.
+/// The order of rows before they are cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sort {
     /// The matrix's own order.
     None,
-    /// Longest first within windows of this many rows.
+    /// Sorted by falling length within windows of this many rows.
     Window(usize),
-    /// Longest first over the whole matrix.
+    /// All rows sorted by falling length.
     All,
-    /// Reverse Cuthill-McKee, so that neighbours in the graph of a square pattern are near.
+    /// Reverse Cuthill-McKee: neighbours in the graph of a square pattern get near numbers.
     Rcm,
 }
 
-/// Which entries the 32 lanes of a warp read x for in one step.
+/// The entries for which the 32 lanes of a warp read x in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Walk {
     /// Consecutive entries of the CSR arrays.
     Entries,
-    /// Entries of neighbouring columns: those of every so many consecutive entries of the CSR
-    /// arrays, sorted by column.
+    /// Entries of neighbouring columns: every `tile` consecutive entries of the CSR arrays are
+    /// sorted by column.
     Sorted {
-        /// Entries that are sorted together.
+        /// Number of entries that are sorted together.
         tile: usize,
     },
     /// One entry of each of `32 / threads` neighbouring rows (in the order of `sort`), `threads`
-    /// consecutive entries a row.
+    /// consecutive entries of each row.
     Rows {
-        /// Lanes that share a row: 1, 2, 4, ... 32.
+        /// Lanes that share a row: a power of two from 1 to 32.
         threads: usize,
-        /// The order that the rows are taken in.
+        /// The order in which warps visit the rows.
         sort: Sort,
     },
 }
 
 /// A pattern and its lazily computed properties.
 ///
-/// Formats ask it in their `work` and `convert`; what was computed once is kept.
+/// Formats query it in their `work` and `convert`; each property is computed at the first query and
+/// kept.
 ///
 /// ```
 /// use ellect::Csr;
@@ -97,36 +98,36 @@ pub struct Structure<'a> {
     detail: Detail,
 }
 
-/// Lengths of rows, or of the longest rows of slices.
-type Lengths = Arc<Vec<u32>>;
+/// Row lengths, or the longest row of each slice.
+type SharedLengths = Arc<Vec<u32>>;
 
-/// Columns of each slice, from the first to one past the last.
+/// Column range of each slice: its first column, and one past its last.
 type Spans = Arc<[Range<u32>]>;
 
 probes! {
-    /// The fingerprint of the pattern.
+    /// Fingerprint of the pattern.
     PatternHash() -> Fingerprint;
-    /// Entries of each column.
+    /// Number of entries of each column.
     ColumnCounts() -> Arc<Vec<u32>>;
-    /// How full columns are, from a sample of the rows.
+    /// Entries per column, estimated from a sample of the rows.
     SampledColumns() -> Arc<ColumnSample>;
-    /// Columns that each slice spans, by rows of a slice and order.
+    /// Column range of each slice, by rows per slice and row order.
     SliceSpans(usize, Sort) -> Spans;
-    /// The most columns that a slice spans, by rows of a slice and order.
+    /// Largest number of columns that a slice spans, by rows per slice and row order.
     WidestSpan(usize, Sort) -> u64;
 }
 
-/// How much a question may cost.
+/// The most expensive analysis that is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Patience {
-    /// A few passes over the pattern.
+    /// Analyses that make a few passes over the pattern.
     Passes,
-    /// As long as partitioning its graph takes.
+    /// Analyses that partition or reorder the graph of the pattern, too.
     Partitioning,
 }
 
 impl<'a> Structure<'a> {
-    /// Looks at nothing yet.
+    /// Creates a structure of a pattern without values; computes nothing yet.
     pub fn new(pattern: Pattern<'a>) -> Self {
         Structure {
             pattern,
@@ -139,95 +140,99 @@ impl<'a> Structure<'a> {
         }
     }
 
-    /// The pattern of a matrix, with its values for what depends on them.
+    /// Creates a structure of a matrix: its pattern, and its values for the properties that depend
+    /// on them.
     pub fn of<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
         let csr = csr.into();
         Structure { values: Some(T::values_of(csr.values())), ..Structure::new(csr.pattern()) }
     }
 
-    /// The same, for estimates: of a matrix of more than [`WHOLE`] entries, they look at samples of
-    /// its rows, evenly spread and always the same. Lengths of rows are known exactly even so, and
-    /// so is all that layouts are made from.
+    /// Creates a structure for estimates. If the matrix has more than [`WHOLE`] entries, estimates
+    /// use samples of its rows, evenly spread and always the same ones. Row lengths, and everything
+    /// that layouts are made from, are exact nevertheless.
     pub fn sampled<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
         let csr = csr.into();
         Structure { detail: Detail::of(csr.nnz()), ..Structure::of(csr) }
     }
 
-    /// The same of a pattern alone.
+    /// Creates a structure for estimates from a pattern without values; see [`Structure::sampled`].
     #[cfg(feature = "cuda")]
     pub(crate) fn sampled_pattern(pattern: Pattern<'a>) -> Self {
         Structure { detail: Detail::of(pattern.nnz()), ..Structure::new(pattern) }
     }
 
-    /// Answers that are kept for whoever asks again.
+    /// Returns the cache of computed properties.
     pub(crate) fn memo(&self) -> &Memo {
         &self.memo
     }
 
-    /// The values, if they are known.
+    /// Returns the values, or `None` if the structure was made from a pattern alone.
     pub(crate) fn values(&self) -> Option<ValuesOf<'a>> {
         self.values
     }
 
-    /// How closely estimates look at the entries.
+    /// Tells whether estimates use all entries or a sample.
     pub(crate) fn detail(&self) -> Detail {
         self.detail
     }
 
-    /// Whether estimates look at all entries.
+    /// Returns true if estimates use all entries.
     pub(crate) fn is_whole(&self) -> bool {
         self.detail == Detail::Whole
     }
 
-    /// The same structure, which may be partitioned by METIS: that takes as long as hundreds of
-    /// products or more, so estimates do without it.
+    /// Allows this structure to partition the graph with METIS. Estimates must not: partitioning
+    /// takes as long as hundreds of products or more.
     pub fn with_partitioning(self) -> Self {
         Structure { patience: Patience::Partitioning, ..self }
     }
 
-    /// Whether METIS may partition the graph of the pattern; see [`Structure::with_partitioning`].
+    /// Returns true if METIS may partition the graph of the pattern; see
+    /// [`Structure::with_partitioning`].
     pub(crate) fn may_partition(&self) -> bool {
         self.patience == Patience::Partitioning
     }
 
-    /// Whether the graph of the pattern may be partitioned or reordered.
+    /// Checks that the graph of the pattern may be partitioned or reordered.
     ///
     /// # Errors
-    /// [`Refusal`] of an estimate.
+    /// [`Refusal`] if this structure is for estimates; see [`Structure::with_partitioning`].
     pub fn check_patience(&self) -> Result<(), Refusal> {
         match self.patience {
             Patience::Partitioning => Ok(()),
             Patience::Passes => Err(Refusal::untried(
-                "an estimate does not reorder the graph; effort exhaustive does, and so does asking \
-                 for the candidate by name",
+                "an estimate does not reorder the graph; use effort exhaustive, or ask for the \
+                 candidate by name",
             )),
         }
     }
 
-    /// The pattern.
+    /// Returns the pattern.
     pub fn pattern(&self) -> Pattern<'a> {
         self.pattern
     }
 
-    /// The pattern's fingerprint. One pass.
+    /// Returns the fingerprint of the pattern. One pass; kept.
     pub fn fingerprint(&self) -> Fingerprint {
         self.memo.get(PatternHash(), || Fingerprint::of(self.pattern))
     }
 
-    /// Entries of each column of the whole pattern; one pass, kept.
+    /// Returns the number of entries of each column of the whole pattern. One pass; kept.
     pub(crate) fn column_counts(&self) -> Arc<Vec<u32>> {
         self.memo.get(ColumnCounts(), || Arc::new(column_counts(self.pattern)))
     }
 
-    /// How full columns are, from a sample of the rows, where this structure is for estimates; kept.
+    /// Returns entries per column, estimated from a sample of the rows, if this structure is for
+    /// estimates; kept.
     pub(crate) fn column_sample(&self) -> Option<Arc<ColumnSample>> {
         let half = || self.detail.half(self.pattern.nrows(), self.pattern.nnz());
         let of_sample = || Arc::new(ColumnSample::of(self.pattern, half()));
         (self.detail == Detail::Sampled).then(|| self.memo.get(SampledColumns(), of_sample))
     }
 
-    /// Sectors of x that `parts` parts of the rows, drawn by chance, ask for, each of them once; from
-    /// a sample of the rows where this structure is for estimates.
+    /// Returns the expected number of x sectors that are loaded if the rows are split at random
+    /// into `parts` parts and each part loads each sector that it needs once. Estimated from a
+    /// sample of the rows if this structure is for estimates.
     pub(crate) fn swept_sectors(&self, parts: usize, precision: Precision) -> f64 {
         let columns = 32 / precision.bytes();
         if let Some(sample) = self.column_sample() {
@@ -239,9 +244,9 @@ impl<'a> Structure<'a> {
         columns::swept_sectors(&self.column_counts(), parts, columns)
     }
 
-    /// First and one past the last column of each slice of `slice` rows in `sort` order; 0 to 0
-    /// where a slice is empty. `new` gives the new column of each old one where the basis is
-    /// permuted; without, one pass over the rows, kept.
+    /// Returns the column range (first column, and one past the last) of each slice of `slice` rows
+    /// in `sort` order; `0..0` for an empty slice. `new[old]` gives the new number of each column
+    /// if the basis is permuted. Without `new`, the result is kept. One pass over the rows.
     pub fn spans(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> Spans {
         match new {
             None => self.memo.get(SliceSpans(slice, sort), || self.find_spans(slice, sort, None)),
@@ -249,9 +254,10 @@ impl<'a> Structure<'a> {
         }
     }
 
-    /// The most columns that a slice of `slice` rows in `sort` order spans, and `new` as
-    /// [`Structure::spans`] has it. Where this structure is for estimates, a sample of the slices is
-    /// looked at, or of windows that are sorted, in the order of old columns.
+    /// Returns the largest number of columns that a slice of `slice` rows in `sort` order spans;
+    /// `new` is as for [`Structure::spans`]. If this structure is for estimates and rows are
+    /// unsorted or sorted within windows, only a sample of the slices or windows is searched, with
+    /// the old column numbers.
     pub fn widest_span(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> u64 {
         let width = |span: &Range<u32>| u64::from(span.end - span.start);
         if self.detail == Detail::Whole || matches!(sort, Sort::All | Sort::Rcm) {
@@ -274,7 +280,7 @@ impl<'a> Structure<'a> {
         })
     }
 
-    /// First and one past the last column of these rows.
+    /// Returns the column range of these rows: the first column, and one past the last.
     pub(crate) fn span(&self, rows: impl Iterator<Item = usize>) -> Range<u32> {
         let ends = rows.filter_map(|row| {
             let columns = self.pattern.row(row);
@@ -310,7 +316,8 @@ impl<'a> Structure<'a> {
     }
 }
 
-/// What the cell holds, or what `compute` makes now; as in [`Memo::get`], not locked meanwhile.
+/// Returns the content of `cell`, or computes it now. As in [`Memo::get`], nothing is locked while
+/// `compute` runs.
 pub(crate) fn once<V>(cell: &OnceLock<V>, compute: impl FnOnce() -> V) -> &V {
     match cell.get() {
         Some(known) => known,

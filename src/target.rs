@@ -1,4 +1,4 @@
-//! What a layout is made for: device, precision, basis of the vectors and memory.
+//! The target of a layout: device, precision, basis of the vectors and memory limit.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,20 +7,21 @@ use crate::error::{Error, Result};
 use crate::refusal::Refusal;
 use crate::scalar::Precision;
 
-/// Which basis the vectors of a product are in.
+/// The basis of a product's vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// The matrix's own: y = alpha A x + beta y.
+    /// The matrix's own basis: y = alpha A x + beta y.
     #[default]
     Original,
-    /// A format may permute rows and columns alike (P A P^T) and leave the vectors permuted:
-    /// Krylov solvers permute once before and once after, and save the scatter of every product.
+    /// A permuted basis: the format may permute rows and columns alike (P A P^T) and leave the
+    /// vectors permuted. Krylov solvers permute once before and once after, and save the scatter in
+    /// every product.
     Permuted,
 }
 
 impl Basis {
-    /// `"original"` or `"permuted"`.
+    /// Returns `"original"` or `"permuted"`.
     pub const fn name(self) -> &'static str {
         match self {
             Basis::Original => "original",
@@ -46,7 +47,7 @@ impl std::str::FromStr for Basis {
     }
 }
 
-/// What a layout is made for.
+/// The target of a layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// The device whose limits shape the layout.
@@ -55,21 +56,21 @@ pub struct Target<'a> {
     pub precision: Precision,
     /// Basis of the vectors.
     pub basis: Basis,
-    /// The most bytes that a layout may take.
+    /// Maximum number of bytes of the layout.
     pub memory_limit: u64,
 }
 
 impl Target<'_> {
-    /// Refuses a layout over the memory limit.
+    /// Refuses a layout that exceeds the memory limit.
     ///
     /// # Errors
-    /// [`Refusal`] with needed and allowed bytes.
+    /// [`Refusal`] with the needed and the allowed number of bytes.
     pub fn check_bytes(&self, needed: u64) -> std::result::Result<(), Refusal> {
         if needed <= self.memory_limit {
             return Ok(());
         }
         Err(Refusal::new(format!(
-            "the layout takes {needed} bytes, {} are allowed",
+            "the layout takes {needed} bytes; {} are allowed",
             self.memory_limit
         )))
     }

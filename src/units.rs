@@ -1,6 +1,6 @@
-//! Times and bytes as people read them.
+//! Times and byte counts in readable form.
 
-/// Seconds with three digits and a unit that suits: `1.50 us`, `22.1 ms`.
+/// Formats seconds with three significant digits and a fitting unit: `1.50 us`, `22.1 ms`.
 pub fn time(s: f64) -> String {
     match s {
         s if s >= 1.0 => digits(s, "s"),
@@ -9,7 +9,7 @@ pub fn time(s: f64) -> String {
     }
 }
 
-/// Bytes with three digits and a unit that suits, by powers of 1000: `512 B`, `67.9 kB`.
+/// Formats bytes with three significant digits and a fitting decimal unit: `512 B`, `67.9 kB`.
 pub fn bytes(bytes: u64) -> String {
     match bytes as f64 {
         b if b >= 1e9 => digits(b / 1e9, "GB"),

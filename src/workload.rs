@@ -1,4 +1,4 @@
-//! What the caller means to do with the matrix: the terms that a choice depends on.
+//! The workload: what the caller will do with the matrix.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::scalar::Precision;
 use crate::target::{Basis, Target};
 
-/// What the caller means to do with the matrix.
+/// The intended use of a matrix, on which the choice of a format depends.
 ///
 /// ```
 /// use ellect::choose::{Effort, ValuesUse, Workload};
@@ -24,21 +24,21 @@ use crate::target::{Basis, Target};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// Precision of the values. [`Tuner`](crate::Tuner) takes it from the matrix instead.
+    /// Precision of the values. [`Tuner`](crate::Tuner) uses the precision of the matrix instead.
     pub precision: Precision,
-    /// Products expected with this pattern, over all its values.
+    /// Expected number of products with this pattern, over all its values.
     pub spmvs: u64,
-    /// Which basis the vectors may be in.
+    /// The basis of the vectors.
     pub basis: Basis,
-    /// Whether the values change while the pattern stays.
+    /// Changes of the values while the pattern stays.
     pub values: ValuesUse,
-    /// How much may be spent on the choice.
+    /// Effort of the choice.
     pub effort: Effort,
-    /// The most bytes that a layout may take; `None` for the device's memory.
+    /// Maximum number of bytes of the layout; `None` for the device's memory.
     pub memory_limit: Option<u64>,
-    /// Whether the prepared operator is compared with CSR before it is handed out.
+    /// Verification of the prepared operator against CSR.
     pub verify: Verify,
-    /// The most seconds that measuring may take, checked between candidates; `None` for no limit.
+    /// Maximum time for measuring in seconds, checked between candidates; `None` for no limit.
     pub budget_s: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ impl Workload {
 }
 
 impl Default for Workload {
-    /// 1,000 products in f64, in the original basis, with fixed values, chosen by effort
+    /// 1,000 products in f64, in the original basis, with fixed values and effort
     /// [`Effort::Predict`].
     fn default() -> Self {
         Workload {
@@ -72,19 +72,19 @@ impl Default for Workload {
     }
 }
 
-/// Whether values change while the pattern stays.
+/// Changes of the values while the pattern stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ValuesUse {
-    /// They stay as they were prepared.
+    /// The values never change.
     #[default]
     Fixed,
-    /// They are replaced so many times: each candidate then pays for so many updates.
+    /// The values are replaced this many times; the cost of each candidate includes the updates.
     Change(u64),
 }
 
 impl ValuesUse {
-    /// Number of updates.
+    /// Returns the number of updates.
     pub fn updates(self) -> u64 {
         match self {
             ValuesUse::Fixed => 0,
@@ -93,7 +93,7 @@ impl ValuesUse {
     }
 }
 
-/// How much may be spent on the choice; each rung has an answer.
+/// Effort of the choice; every level gives an answer.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -101,24 +101,24 @@ impl ValuesUse {
 pub enum Effort {
     /// Closed formulas only.
     Estimate,
-    /// The trained model of the device, or the formulas where none is loaded, and what is remembered of
-    /// earlier measurements. Times nothing: where the model was trained on no matrix like this one, it
-    /// says so and leans towards the formulas. Where a matrix is prepared for few products, the model
-    /// may keep the baseline without an analysis ([`Tuner::decide`](crate::Tuner::decide)).
+    /// Use the device's trained model, or the formulas if none is loaded, and stored measurements.
+    /// Times nothing. If the model was not trained on similar matrices, the answer says so and
+    /// gives the formulas more weight. If a matrix is prepared for few products, the model may keep
+    /// CSR without analysing the matrix ([`Tuner::decide`](crate::Tuner::decide)).
     #[default]
     Predict,
-    /// Time CSR, the best few by the model and the best by the formulas on the device.
+    /// Time CSR, the best candidates by the model, and the best one by the formulas on the device.
     Measure,
-    /// Time every candidate that does not refuse.
+    /// Time every candidate that applies.
     Exhaustive,
 }
 
 impl Effort {
-    /// All rungs, cheapest first.
+    /// All levels, cheapest first.
     pub const ALL: [Effort; 4] =
         [Effort::Estimate, Effort::Predict, Effort::Measure, Effort::Exhaustive];
 
-    /// The rung's name in lower case.
+    /// Returns the level's name in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Effort::Estimate => "estimate",
@@ -146,14 +146,14 @@ impl std::str::FromStr for Effort {
     }
 }
 
-/// Whether a prepared operator is compared with CSR before it is handed out.
+/// Verification of a prepared operator against CSR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {
-    /// It is not.
+    /// No verification.
     #[default]
     No,
-    /// One product on seeded vectors is compared with the CSR reference when it is prepared, while
-    /// the CSR matrix is at hand: the operator does not keep it.
+    /// Compare one product on seeded vectors with the CSR reference during preparation, while the
+    /// CSR matrix is available; the operator does not keep it.
     OnPrepare,
 }

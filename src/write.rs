@@ -1,4 +1,4 @@
-//! Writing matrices.
+//! Writing matrices to files.
 
 use std::io::{self, BufWriter, Write};
 
@@ -6,12 +6,12 @@ use crate::csr::CsrRef;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// Writes `csr` as Matrix Market text: coordinate, real, general, entries by rows.
+/// Writes `csr` as Matrix Market text: coordinate, real, general, with entries in row order.
 ///
-/// Values are written with the fewest digits that read back as the same value of `T`.
+/// Each value has the fewest digits that read back as the same value of type `T`.
 ///
 /// # Errors
-/// [`Error::Argument`] for a value that is not finite, since [`crate::read`] would refuse it;
+/// [`Error::Argument`] if a value is not finite, because [`crate::read`] would refuse it;
 /// [`Error::Io`].
 pub fn matrix_market<'a, T: Scalar>(csr: impl Into<CsrRef<'a, T>>, sink: impl Write) -> Result<()> {
     let csr = csr.into();
@@ -33,7 +33,7 @@ fn entries<T: Scalar>(csr: CsrRef<'_, T>, sink: &mut impl Write) -> io::Result<(
     for row in 0..csr.nrows() {
         let (columns, values) = csr.row(row);
         for (column, value) in columns.iter().zip(values) {
-            // Debug turns to exponents where Display would write hundreds of digits.
+            // Debug switches to exponents where Display would write hundreds of digits.
             writeln!(sink, "{} {} {value:?}", row + 1, u64::from(*column) + 1)?;
         }
     }

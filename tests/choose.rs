@@ -1,4 +1,4 @@
-//! The choice: what is taken, and what is said of it.
+//! Choices: the chosen candidate and its explanation.
 
 mod corpus;
 
@@ -79,7 +79,7 @@ fn no_products_at_all_stay_in_csr() {
 #[test]
 fn a_measured_candidate_wins_over_estimates_and_pays_from_its_own_times() {
     let csr = matrix("stencil7", 20_000);
-    // The measured CSR operator copied its arrays; that is not held against staying in CSR.
+    // The measured CSR operator copied its arrays; keeping CSR must not be charged for that.
     let known = [measured("csr", 1e-3, 100e-6), measured("hdia:hack=32", 1e-3, 50e-6)];
     let choice = choice(&csr, "cpu", &Workload::default(), &known);
     assert_eq!(choice.candidate.to_string(), "hdia:hack=32");
@@ -109,11 +109,11 @@ fn near_ties_go_to_the_cheaper_conversion_then_to_the_smaller_memory() {
         let known = [&known[..], &[measured("csr", 0.0, 100e-6)]].concat();
         choice(&csr, "cpu", &Workload::default(), &known).candidate.to_string()
     };
-    // 51.0 ms and 51.5 ms for all: within 2 %.
+    // 51.0 ms and 51.5 ms for all products: within 2 %.
     assert_eq!(take([(HLL, 1e-3, 50e-6, 10), ("ell", 5e-4, 51e-6, 99)]), "ell");
     assert_eq!(take([(HLL, 1e-3, 50e-6, 99), ("ell", 1e-3, 50.5e-6, 10)]), "ell");
     assert_eq!(take([(HLL, 1e-3, 50e-6, 10), ("ell", 1e-3, 50.5e-6, 99)]), HLL);
-    // 53.5 ms are too many.
+    // 53.5 ms exceed the tie margin.
     assert_eq!(take([(HLL, 1e-3, 50e-6, 99), ("ell", 5e-4, 53e-6, 10)]), HLL);
 }
 
@@ -146,7 +146,7 @@ fn what_was_measured_over_the_memory_limit_is_refused() {
     let choice = choice(&csr, "cpu", &workload, &[large, of_csr]);
     let refused = choice.refused.iter().find(|refused| refused.candidate.to_string() == "ell");
     let reason = refused.expect("it is too large").reason.to_string();
-    assert_eq!(reason, "the layout takes 3000001 bytes, 3000000 are allowed");
+    assert_eq!(reason, "the layout takes 3000001 bytes; 3000000 are allowed");
     assert!(choice.ranking.iter().any(|ranked| ranked.candidate.to_string() == "csr"));
 }
 
@@ -164,7 +164,7 @@ fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
         let choice = choose::choose(&structure, &device, &Workload::default(), known);
         (choice.candidate.to_string(), choice.explanation[0].clone())
     };
-    // All others are out of the way.
+    // All other candidates are too slow to matter.
     let device = device("cpu");
     let workload = Workload::default();
     let all = choose::choose(&structure, &device, &workload, &[]).ranking;
@@ -186,7 +186,7 @@ fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
         "Stay in CSR (csr): ell is thought to take 75.0 ms in all instead of 100 ms, but was not \
          timed, and a prediction is thought to be off by up to 50 % on cpu; effort measure times it."
     );
-    // Times that were measured need no margin.
+    // Measured times need no margin.
     let timed = [measured("csr", 0.0, 100e-6), measured("ell", 0.0, 95e-6)];
     assert_eq!(take(0.5, &timed).0, "ell");
 }
@@ -221,7 +221,7 @@ fn what_an_estimate_may_not_try_is_ranked_once_it_was_measured() {
     let found = choice(&csr, "h200", &workload, &known);
     assert_eq!(found.candidate.to_string(), metis);
     assert_eq!((found.ranking[0].source, refused(&found)), (Source::Measured, None));
-    // A limit that the layout is over still refuses it.
+    // A memory limit still refuses a layout that exceeds it.
     let limited = Workload { memory_limit: Some(1), ..workload };
     assert!(refused(&choice(&csr, "h200", &limited, &known)).is_some());
 }
@@ -249,7 +249,7 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
     assert_eq!(reordered.expect("it suits").source, Source::Measured);
 }
 
-/// A tuner with the models that ship of this device.
+/// Returns a tuner with the shipped models of this device.
 fn predicting(name: &str) -> Tuner {
     let data = tempfile::tempdir().expect("a folder");
     let model = Predictor::open(data.path(), &device(name), Precision::F64).expect("it is sound");
@@ -289,7 +289,7 @@ fn who_asks_has_all_candidates_ranked_by_the_model_for_few_products_too() {
         let told = "Times on h200 are predicted by a model, estimates where it has none.";
         assert!(asked.explanation.iter().any(|sentence| sentence == told), "{asked:?}");
     }
-    // To prepare, a look would take longer than the products.
+    // In `prepare`, analysing the matrix would take longer than the products.
     let few = Workload { spmvs: 10, ..Workload::default() };
     let operator = tuner.prepare(&csr, &few).expect("CSR suits");
     let at_sight = operator.choice().expect("a choice was made");
@@ -342,14 +342,14 @@ fn few_that_are_timed_are_csr_and_the_best_of_several_formats() {
     };
     let few = |seconds: [f64; 7]| thought(seconds, seconds);
     let csr = ["cusparse:alg=csr_alg1", "csr"];
-    // A variant of the best format comes before a format that is far behind, and after one that is
-    // about as good.
+    // A variant of the best format ranks before a format that is far slower, and after a format
+    // that is about as fast.
     let [a, b, c, st, coo] = [0, 1, 2, 3, 6].map(|i| candidates[i].to_string());
     assert_eq!(few([1.0, 1.01, 1.02, 1.05, 9.0, 8.0, 3.0])[..2], csr);
     assert_eq!(few([1.0, 1.01, 1.02, 1.05, 9.0, 8.0, 3.0])[2..], [&*a, &*st, &*b, &*c]);
     assert_eq!(few([1.0, 1.01, 1.02, 1.3, 9.0, 8.0, 3.0])[2..], [&*a, &*b, &*c, &*st]);
     assert_eq!(few([3.0, 3.0, 2.0, 1.2, 9.0, 8.0, 1.3])[2..], [&*st, &*coo, &*c, &*a]);
-    // The last is what the estimate thinks best of those that are left.
+    // The last candidate is the best remaining one by the estimate.
     let predicted = [1.0, 1.01, 1.02, 1.05, 9.0, 8.0, 3.0];
     let estimated = [1.0, 1.1, 1.1, 1.05, 9.0, 8.0, 0.9];
     assert_eq!(thought(predicted, estimated)[2..], [&*a, &*st, &*b, &*coo]);

@@ -1,8 +1,9 @@
-//! The check of every format and of features, on a GPU. Without a GPU it says so, and fails if
-//! `REQUIRE_GPU=1`. `ELLECT_TEST_ONLY="pjds hll:hack=32"` checks candidates that begin so alone;
-//! `ELLECT_TEST_ONCE=1` lets each convert, multiply and take new values once a matrix, for tools that
-//! watch every access; `ELLECT_TEST_PART=3/16` takes each 16th candidate, from the third on, so that
-//! several processes share them (tests/sanitize.sh), from another one on each matrix.
+//! Checks of every format and of features on a GPU. Without a GPU the tests say so, and fail if
+//! `REQUIRE_GPU=1`. `ELLECT_TEST_ONLY="pjds hll:hack=32"` selects the candidates whose names start
+//! with one of these words. With `ELLECT_TEST_ONCE=1`, each candidate converts, multiplies and
+//! updates once per matrix, for tools that check every memory access. `ELLECT_TEST_PART=3/16`
+//! selects every 16th candidate, starting with the third (rotating from matrix to matrix), so that
+//! several processes share the candidates (tests/sanitize.sh).
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 #![allow(unsafe_code, reason = "hands values over by their address")]
@@ -69,10 +70,10 @@ fn every_candidate_multiplies_real_matrices_right_on_the_gpu() {
     }
 }
 
-/// The most entries of real matrices that are checked unless a folder of them is named.
+/// Maximum number of entries of the real matrices, unless a folder of them is named.
 const MOST_REAL: usize = 60_000;
 
-/// The candidates to check.
+/// Returns the candidates to check.
 fn wanted() -> Vec<Candidate> {
     let mut all = candidates(Kind::Gpu);
     if let Ok(only) = std::env::var("ELLECT_TEST_ONLY") {
@@ -87,7 +88,7 @@ fn wanted() -> Vec<Candidate> {
     all
 }
 
-/// Those of them that this process checks in this turn.
+/// Selects the candidates that this process checks for this matrix.
 fn part(all: &[Candidate], turn: usize) -> Vec<Candidate> {
     let Ok(part) = std::env::var("ELLECT_TEST_PART") else { return all.to_vec() };
     let part_of =
@@ -97,14 +98,15 @@ fn part(all: &[Candidate], turn: usize) -> Vec<Candidate> {
     all.iter().skip((at + turn) % of).step_by(of).cloned().collect()
 }
 
-/// Formats that are converted on a GPU by kernels of their own.
+/// Formats with GPU conversion kernels of their own.
 const CONVERTED: [&str; 19] = [
     "ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo",
     "hubs", "cdia", "slabs", "sweep", "stvi", "hllvi", "hlldu",
 ];
 
-/// The device to convert for: slabs, which suit what is larger than a cache, get one that makes nearly
-/// as many as rows have entries, where they have more than three.
+/// Returns the target device of a conversion. For slabs, which apply only to matrices larger than
+/// the cache, it is a device with a cache so small that there are nearly as many slabs as entries
+/// per row, if rows have more than three.
 fn device_for<T: Scalar>(gpu: &Gpu, candidate: &Candidate, csr: &Csr<T>) -> Device {
     let own = gpu.profile().clone();
     match candidate.format.name() {
@@ -117,7 +119,7 @@ fn device_for<T: Scalar>(gpu: &Gpu, candidate: &Candidate, csr: &Csr<T>) -> Devi
     }
 }
 
-/// Formats that find out on the GPU whether they suit, for the reasons that the host has.
+/// Formats that check on the GPU whether they apply, with the same reasons as on the host.
 const REFUSING: [&str; 4] = ["hubs", "cdia", "stvi", "hllvi"];
 
 #[test]
@@ -135,7 +137,7 @@ fn refusals_of_the_gpu_are_those_of_the_host() {
     assert!(refused > 0);
 }
 
-/// How many of these candidates the GPU and the host refuse alike.
+/// Returns how many of these candidates the GPU and the host refuse for the same reason.
 fn check_refusals<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candidate]) -> usize {
     let structure = Structure::of(csr);
     let there = Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
@@ -163,12 +165,12 @@ fn check_refusals<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Ca
     all.iter().filter(alike).count()
 }
 
-/// Checks products of what is converted from row pointers of 64 bits, of vectors that are the ends of
-/// longer ones: their addresses are multiples of no more than a value.
+/// Checks products of layouts converted from 64-bit row pointers, with vectors that are the tails
+/// of longer ones, so that they are aligned to one value only.
 fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candidate]) {
     let structure = Structure::of(csr);
     let whole = csr.map_values(|value| T::from_f64(value.to_f64().round()));
-    // Uploaded as floating-point numbers of the same bits.
+    // Uploaded as floating-point numbers with the same bits.
     let row_ptr: Vec<f64> = csr.row_ptr().iter().map(|&at| f64::from_bits(at as u64)).collect();
     let col_idx: Vec<f32> = csr.col_idx().iter().map(|&column| f32::from_bits(column)).collect();
     let row_ptr = gpu.vector(&row_ptr).expect("memory suffices");
@@ -177,7 +179,7 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
     let (nrows, ncols, nnz) = (csr.nrows(), csr.ncols(), csr.nnz());
     let matrix = Matrix { nrows, ncols, nnz, wide: true };
     let addresses = [row_ptr.address(), col_idx.address(), values.address()];
-    // SAFETY: the vectors hold a valid matrix and outlive what is made of it.
+    // SAFETY: the vectors hold a valid matrix and outlive the operator that is made from them.
     let there = Arc::new(unsafe { DeviceCsr::<T>::from_raw(matrix, addresses) });
     let x = check::whole_numbers::<T>(ncols, 1);
     let want = check::reference(&whole, T::ONE, &x, T::ZERO, &vec![T::ZERO; nrows]);
@@ -201,7 +203,8 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
         let y = gpu.vector(&vec![T::from_f64(f64::NAN); nrows + 1]).expect("memory suffices");
         let stream = gpu.stream().as_inner();
         let [x_at, y_at] = [x.address() + second, y.address() + second];
-        // SAFETY: the vectors have the matrix's lengths and live until the copy below has waited.
+        // SAFETY: the vectors have the matrix's lengths and live until the copy below has
+        // synchronised.
         unsafe { operator.apply_raw(T::ONE, x_at, T::ZERO, y_at, stream) }
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         let mut got = vec![T::ZERO; nrows + 1];
@@ -212,7 +215,7 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
     }
 }
 
-/// The first GPU; none where there is none, unless one is required.
+/// Returns the first GPU; `None` if there is none, unless one is required.
 fn gpu() -> Option<Arc<Gpu>> {
     match Gpu::open(0) {
         Ok(gpu) => Some(Arc::new(gpu)),
@@ -242,7 +245,7 @@ fn a_matrix_on_the_gpu_is_prepared_from_there() {
     assert!(refused.to_string().contains("cuda:0"), "{refused}");
 }
 
-/// Kinds on which many formats are refused, or need more memory than CSR.
+/// Classes for which many formats are refused or need more memory than CSR.
 const UNEVEN: [&str; 12] = [
     "stencil7:60000",
     "constant7:60000",
@@ -258,7 +261,7 @@ const UNEVEN: [&str; 12] = [
     "banded_outliers:40000:random",
 ];
 
-/// What is chosen for a matrix on the GPU suits it, and its products are right.
+/// The candidate chosen on the GPU applies to the matrix, and its products are right.
 fn checked_from_there(tuner: &Tuner, spec: &str) {
     let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
     let own = tuner.meter().gpu().expect("it was opened");
@@ -272,7 +275,7 @@ fn checked_from_there(tuner: &Tuner, spec: &str) {
         println!("{spec}: {} for {spmvs} products: {:?}", choice.candidate, choice.explanation);
         assert_eq!(operator.to_csr().expect("it was copied"), csr, "{spec}");
 
-        // Of a matrix on the host the same is chosen, but where nothing is counted.
+        // For a matrix on the host the choice is the same, except that no features are counted.
         let of_host = tuner.prepare(&csr, &workload);
         let of_host = of_host.unwrap_or_else(|error| panic!("{spec}: {error}"));
         assert!(of_host.on_device().is_some(), "{spec}");
@@ -299,7 +302,7 @@ fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
             ..Workload::default()
         };
         let mut operator = tuner.prepare_on_gpu(&there, &workload).expect("something suits");
-        // What it needs is loaded now.
+        // Everything that the candidate needs is loaded now.
         let unverified = Workload { verify: Verify::No, ..workload };
         let start = Instant::now();
         tuner.prepare_on_gpu(&there, &unverified).expect("something suits");
@@ -309,8 +312,8 @@ fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
         println!("{what} in {took:?}");
         let in_csr = choice.candidate.is_baseline();
         assert!(spmvs == 10_000 || in_csr == (spmvs == 1), "{what}");
-        // The H200 has models: one product is not worth counting features, thousands are, and a look
-        // by the host is for millions.
+        // The H200 has models: one product does not justify counting features, thousands do, and
+        // only millions justify an analysis on the host.
         if gpu.profile().name == "h200" {
             let structure = Structure::sampled(&csr);
             let expected = match spmvs {
@@ -335,7 +338,7 @@ fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
 fn features_from_the_gpu_are_those_of_the_host() {
     let Some(gpu) = gpu() else { return };
     let specs = ["stencil27:40000", "rmat:65536", "uniform:50000", "heat:50000", "circuit:100000"];
-    // Too many rows for a place for each key.
+    // Too many rows for a counter per key.
     let large = ["circuit:600000", "stencil7:500000"];
     let specs = specs.into_iter().chain(large).map(|spec| {
         let made = spec.parse::<Spec>().expect("a class and rows").make();
@@ -361,7 +364,7 @@ fn check_features<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>) {
     };
     let there = DeviceCsr::upload(gpu, csr).expect("memory suffices");
     same("narrow", &there);
-    // Row pointers of 64 bits, which only much larger matrices have of themselves.
+    // Row pointers of 64 bits, which otherwise only much larger matrices have.
     let row_ptr: Vec<f64> = csr.row_ptr().iter().map(|&at| f64::from_bits(at as u64)).collect();
     let row_ptr = gpu.vector(&row_ptr).expect("memory suffices");
     let [_, col_idx, values] = there.addresses();
@@ -442,7 +445,7 @@ fn check_matrix<T: Scalar>(
     }
 }
 
-/// A product to make, and what it is.
+/// A product to compute: its vectors and factors.
 struct Product<T> {
     alpha: T,
     x: Vec<T>,
@@ -457,7 +460,7 @@ impl<T: Scalar> Product<T> {
         Product { alpha, x, beta, y, want }
     }
 
-    /// What this operator makes it.
+    /// Checks the product of this operator.
     fn by(&self, what: &str, operator: &PreparedOperator<T>) -> Vec<T> {
         let order = operator.permutation();
         let x = order.map_or_else(|| self.x.clone(), |order| permute(&self.x, order));
@@ -476,7 +479,7 @@ impl<T: Scalar> Product<T> {
     }
 }
 
-/// Products of whole numbers, which every order of summation makes the same.
+/// Returns products of whole numbers, which are exact in every order of summation.
 fn exact_products<T: Scalar>(csr: &Csr<T>) -> [Product<T>; 3] {
     let x = check::whole_numbers::<T>(csr.ncols(), 1);
     let y = check::whole_numbers::<T>(csr.nrows(), 2);

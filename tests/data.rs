@@ -1,4 +1,4 @@
-//! The samples under `tests/data` are what the generators make, to the last digit.
+//! The samples under `tests/data` equal the generators' output to the last digit.
 
 use ellect::read::{self, Limits};
 use ellect::{Csr, generate};

@@ -1,4 +1,4 @@
-//! Features on matrices whose answers are known.
+//! Features of matrices with known answers.
 
 mod corpus;
 
@@ -14,7 +14,7 @@ fn of(csr: &Csr<f64>) -> Features {
     Features::of(&Structure::new(csr.pattern()))
 }
 
-/// A matrix with rows of these lengths.
+/// Returns a matrix with these row lengths.
 fn rows(lengths: &[usize]) -> Csr<f64> {
     let entries = lengths.iter().enumerate().flat_map(|(i, &n)| (0..n).map(move |j| (i, j, 1.0)));
     Csr::from_triplets(lengths.len(), 32, entries).expect("indices are in range")
@@ -29,7 +29,7 @@ fn expect(features: &Features, name: &str, value: f64) {
 #[test]
 fn the_example_of_the_pellr_paper_takes_18_and_14_iterations() {
     // Figure 5: four warps of 8 rows. The two orders that the paper prints differ in one row (a 3
-    // that is a 2 after sorting), so each is taken as it is printed.
+    // becomes a 2 after sorting), so each is tested as printed.
     let ellr = [2, 3, 3, 4, 4, 4, 2, 4, 2, 3, 2, 3, 2, 3, 2, 2, 2, 2, 7, 3, 3, 3, 3, 3, 4, 3];
     let pellr = [7, 4, 4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2];
     let csr = rows(&ellr);
@@ -137,7 +137,7 @@ fn every_feature_is_a_finite_number_under_a_name_of_its_own() {
 fn features_of_next_to_nothing_are_known() {
     let none = of(&Csr::from_triplets(0, 0, []).expect("legal"));
     for (feature, value) in none.iter() {
-        // Nothing spans too much, and no block has a free slot.
+        // Without entries, no span is too wide and no block has an empty slot.
         let full = feature.name == "hack_span_16bit" || feature.name.starts_with("block_fill");
         assert_eq!(value, if full { 1.0 } else { 0.0 }, "{}", feature.name);
     }
@@ -182,7 +182,7 @@ fn next_to_empty_matrices_need_no_list_of_all_columns() {
 
 #[test]
 fn hack_diagonals_are_counted_in_each_hack() {
-    // Rows 0 to 31 on the diagonal, rows 32 to 63 beside it and on it.
+    // Rows 0 to 31 have the diagonal, rows 32 to 63 also the neighbouring one.
     let below = (32..64usize).map(|i| (i, i - 1, 1.0));
     let csr = Csr::from_triplets(64, 64, (0..64).map(|i| (i, i, 1.0)).chain(below));
     let features = of(&csr.expect("indices are in range"));
@@ -200,7 +200,7 @@ fn hack_diagonals_are_counted_in_each_hack() {
 
 #[test]
 fn windows_hold_what_lies_in_their_rows_and_columns() {
-    // Three windows of 4096; each row has one entry in its own and one in the first.
+    // Three windows of 4096 rows; each row has one entry in its own window and one in the first.
     let n = 9000;
     let entries = (0..n).flat_map(|i| [(i, 5, 1.0), (i, i / 4096 * 4096 + 100 + i % 500, 1.0)]);
     let features = of(&Csr::from_triplets(n, n, entries).expect("indices are in range"));
@@ -220,7 +220,7 @@ fn metis_finds_the_parts_that_windows_miss() {
     assert!(costly("part_share_metis_4096", &wide).is_err(), "it is not square");
 }
 
-/// What the inventory of the real matrices tells of each: name and figures by column.
+/// Reads the inventory of the real matrices: name, and figures by column.
 fn inventory() -> Vec<HashMap<String, String>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/matrices/INVENTORY.csv");
     let Ok(text) = std::fs::read_to_string(path) else { return Vec::new() };
@@ -263,7 +263,7 @@ fn features_of_real_matrices_are_those_of_their_inventory() {
     }
 }
 
-/// Whether `found` is the figure of the inventory, which is rounded, to within `by`.
+/// Checks that `found` equals the rounded figure of the inventory to within `by`.
 #[track_caller]
 fn close(name: &str, column: &str, found: f64, known: &str, by: f64) {
     let Ok(known) = known.parse::<f64>() else { return };

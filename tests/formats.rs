@@ -1,4 +1,4 @@
-//! One check for every format, variant, basis and precision, over one corpus.
+//! Generic checks of every format, variant, basis and precision on one corpus.
 
 mod corpus;
 
@@ -53,8 +53,8 @@ fn every_format_takes_some_matrix() {
 
 #[test]
 fn spans_in_the_order_of_a_graph_are_told_in_its_columns() {
-    // Five diagonals, scattered over more columns than 16 bits hold, and too many entries for an
-    // estimate to look at all.
+    // Five diagonals, scattered over more columns than 16 bits hold, with too many entries for an
+    // estimate to analyse all of them.
     let n = 80_000;
     let place = |i: usize| i * 7919 % n;
     let near = |i: usize| (i.saturating_sub(2)..(i + 3).min(n)).map(move |j| (i, j));
@@ -89,7 +89,8 @@ fn all_candidates() -> Vec<Candidate> {
     all
 }
 
-/// The devices that ship, and the same with caches that hold nothing of the matrices here.
+/// Returns the shipped devices, and the same devices with caches too small for any matrix in this
+/// test.
 fn devices() -> Vec<Device> {
     let tiny = |device: Device| Device { cache_bytes: 256, ..device };
     Device::shipped().into_iter().chain(Device::shipped().into_iter().map(tiny)).collect()
@@ -103,7 +104,7 @@ fn check_matrix<T: Scalar>(name: &str, csr: &Csr<T>, all: &[Candidate]) {
     let structure = Structure::of(csr);
     let mut suited: Vec<(Kind, &Candidate)> = Vec::new();
     for device in &devices() {
-        // With the smaller caches only what refuses the matrix with the larger ones.
+        // With the smaller caches, test only the candidates that are refused with the larger ones.
         let known: Vec<_> = suited.clone();
         for basis in [Basis::Original, Basis::Permuted] {
             let target = target::<T>(device, basis);
@@ -143,7 +144,7 @@ fn check_products<T: Scalar>(what: &str, csr: &Csr<T>, mut operator: PreparedOpe
         }
     }
 
-    // The values themselves, within the rounding bound; y = NaN must not be read with beta = 0.
+    // The original values, within the rounding bound. With beta = 0, y = NaN must not be read.
     operator.update(csr).expect("same pattern");
     let x = check::vector::<T>(csr.ncols(), 3);
     let y = check::vector::<T>(csr.nrows(), 4);
@@ -155,7 +156,7 @@ fn check_products<T: Scalar>(what: &str, csr: &Csr<T>, mut operator: PreparedOpe
             .unwrap_or_else(|error| panic!("{error}"));
     }
 
-    // Infinities and NaN in x reach exactly the rows that store an entry in their columns.
+    // Infinities and NaN in x must reach exactly the rows that store an entry in their columns.
     for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
         let mut x = check::vector::<T>(csr.ncols(), 5);
         for column in (0..x.len()).step_by(7) {

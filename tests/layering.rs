@@ -1,7 +1,7 @@
 //! The layers of each package: a module uses only modules below it.
 //!
-//! Each list names the modules of a package from the ground floor up. A module may use what stands
-//! before it in the list, never what stands behind it. Code of tests may use everything.
+//! Each list names the modules of a package from the ground floor up. A module may use the modules
+//! before it in the list, never those behind it. Test code may use everything.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,14 +54,14 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The code of a file without comments and without its tests, which stand at its end.
+/// Returns the code of a file without comments and without the tests at its end.
 fn code(text: &str) -> String {
     let tests = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
     let lines = text[..tests].lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The first names after `crate::` in this code: one each of `crate::a::b`, several of
+/// Returns the first names after `crate::` in this code: one for `crate::a::b`, several for
 /// `crate::{a, b::c}`.
 fn used(code: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -90,19 +90,19 @@ fn used(code: &str) -> BTreeSet<String> {
     names
 }
 
-/// The identifier that `text` starts with.
+/// Returns the identifier that `text` starts with.
 fn first_name(text: &str) -> String {
     text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
 }
 
-/// The module at the top of the package that holds this file: `a` of `a.rs` and of `a/b.rs`.
+/// Returns the top-level module that contains this file: `a` for `a.rs` and for `a/b.rs`.
 fn module(file: &Path) -> String {
     let first = file.components().next().expect("a path in the package");
     let name = first.as_os_str().to_string_lossy().into_owned();
     name.strip_suffix(".rs").map_or(name.clone(), str::to_string)
 }
 
-/// Arrows from a module of `folder` up to a module behind it in `layers`.
+/// Returns the uses of modules behind a module's own place in `layers`.
 fn arrows_upward(folder: &str, layers: &[&str], roots: &[&str]) -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files = Vec::new();
@@ -118,7 +118,8 @@ fn arrows_upward(folder: &str, layers: &[&str], roots: &[&str]) -> Vec<String> {
         let text = fs::read_to_string(&path).expect("sources are UTF-8");
         let from = place(&own).unwrap_or_else(|| panic!("{own} has no place among the layers"));
         for name in used(&code(&text)) {
-            // Names at the root are re-exports for users; inside, the module is named.
+            // Names at the root are re-exports for users; code inside the package must name the
+            // module.
             let root_item = name.starts_with(|c: char| c.is_ascii_uppercase());
             assert!(!root_item, "{}: name the module of crate::{name}", path.display());
             match place(&name) {

@@ -1,9 +1,9 @@
-//! Layouts and their versions: records of a host are known by `Storage::HOST_VERSION`, so a layout
-//! must not change while the version stays.
+//! Layouts and their versions: host records are identified by `Storage::HOST_VERSION`, so a layout
+//! must not change while its version stays.
 //!
-//! `tests/data/layouts.txt` has a line for each candidate: its text, the version of its format, and a
-//! hash of all arrays that it makes of the corpus. Where they change, raise the version in the module
-//! of the format, then write the file again:
+//! `tests/data/layouts.txt` has one line per candidate: its name, the version of its format, and a
+//! hash of all arrays that it produces from the corpus. After a change, raise the version in the
+//! module of the format, then rewrite the file:
 //!
 //! ```text
 //! ELLECT_REWRITE_LAYOUTS=1 cargo test -p ellect --test layouts
@@ -22,10 +22,10 @@ use ellect::{Csr, Scalar};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Set to write the file again.
+/// If this variable is set, the test rewrites the file.
 const REWRITE: &str = "ELLECT_REWRITE_LAYOUTS";
 
-/// Generators that take no power, logarithm or cosine: their matrices are the same everywhere.
+/// Generators without power, logarithm or cosine, which yield identical matrices on every machine.
 const PLAIN: [&str; 9] = [
     "convection_diffusion",
     "stencil9",
@@ -71,7 +71,7 @@ fn data(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// The file, by candidate as this program spells it; lines of candidates that are gone are left out.
+/// Reads the file, keyed by the candidate's current name; skips candidates that no longer exist.
 fn stored(path: &std::path::Path) -> BTreeMap<String, (u32, u64)> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let line = |line: &str| {
@@ -84,7 +84,7 @@ fn stored(path: &std::path::Path) -> BTreeMap<String, (u32, u64)> {
     text.lines().filter_map(line).collect()
 }
 
-/// Version and digest of every candidate.
+/// Computes version and digest of every candidate.
 fn layouts() -> BTreeMap<String, (u32, u64)> {
     let mut all = candidates(Kind::Gpu);
     all.extend(candidates(Kind::Host));
@@ -113,7 +113,7 @@ fn matrices() -> Vec<(String, Csr<f64>)> {
     all
 }
 
-/// Adds the layouts of a matrix for every device that ships and both bases.
+/// Hashes the layouts of a matrix for every shipped device and both bases.
 fn add<T: Scalar>(digest: &mut Xxh3, candidate: &Candidate, csr: &Csr<T>, seen: &Structure<'_>) {
     for device in &Device::shipped() {
         for basis in [Basis::Original, Basis::Permuted] {

@@ -1,5 +1,5 @@
-//! A lazy operator on a GPU: starts at once, converts when that has paid, and is right all the time.
-//! Without a GPU it says so, and fails if `REQUIRE_GPU=1`.
+//! A lazy operator on a GPU starts at once, converts when that pays, and is always right. Without a
+//! GPU the test says so, and fails if `REQUIRE_GPU=1`.
 #![cfg(feature = "cuda")]
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 
@@ -12,7 +12,7 @@ use ellect::lazy::{Conversion, LazyOperator};
 use ellect::measure::Meter;
 use ellect::{Csr, Tuner, check};
 
-/// More products than any conversion takes to pay.
+/// More products than any conversion needs to pay for itself.
 const MOST: u64 = 20_000;
 
 #[test]
@@ -28,7 +28,7 @@ fn a_lazy_operator_on_the_gpu_converts_and_stays_right() {
     };
     let tuner = Tuner::with_meter(meter).with_models(&data).expect("shipped models are sound");
     let tuner = Arc::new(tuner);
-    // Far fewer diagonals than slots of CSR columns: something of ours is faster.
+    // The matrix has few diagonals, so that a format of ours moves fewer bytes than CSR.
     let csr: Csr<f64> = "stencil7:200000".parse::<Spec>().expect("a class and rows").make();
     let csr = Arc::new(csr.map_values(|value| (value * 3.0).round() % 8.0 + 1.0));
     for effort in [Effort::Estimate, Effort::Predict] {
@@ -58,7 +58,7 @@ fn a_lazy_operator_on_the_gpu_converts_and_stays_right() {
     }
 }
 
-/// Products of whole numbers, which every order of summation makes the same.
+/// Returns products of whole numbers, which are exact in every order of summation.
 fn right(lazy: &mut LazyOperator<f64>, csr: &Csr<f64>) {
     let x = check::whole_numbers::<f64>(csr.ncols(), 1);
     for (alpha, beta) in [(1.0, 0.0), (2.0, -1.0)] {

@@ -1,4 +1,4 @@
-//! Predictions: as fast as promised, and what the trees say.
+//! Predictions: their speed, and their agreement with the trees.
 
 mod model;
 
@@ -30,7 +30,7 @@ fn all_candidates_are_predicted_in_no_time_and_as_the_trees_say() {
     }
     assert_eq!(confidence, model.nearness.confidence(&features));
     assert!(confidence > 0.0 && confidence < 0.65, "{confidence}: it is drawn to the estimate");
-    // The promise is 100 us of an optimised build on one core; this one may be neither.
+    // The promise is 100 us for an optimised build on one core; this build may be neither.
     let bound_us = if cfg!(debug_assertions) { 5000.0 } else { 400.0 };
     assert!(least_us < bound_us, "{} candidates take {least_us:.0} us", all.len());
 
@@ -40,7 +40,8 @@ fn all_candidates_are_predicted_in_no_time_and_as_the_trees_say() {
         let inputs: Vec<f32> =
             features.iter().chain(&terms).map(|&value| value as f32).chain(own).collect();
         let floor_s = terms[0] * 1e-6;
-        // The trees tell of the time over the floor; of its logarithm over the estimate, a share.
+        // The trees predict the logarithm of time over floor; the confidence weights its difference
+        // from the logarithm of the estimate.
         let over_estimate = regressor.forest.sum(&inputs) - terms[1].ln();
         let trusted_s = floor_s * terms[1] * (over_estimate * confidence / 0.65).exp();
         trusted_s.max(floor_s * (0.5 * terms[6]).max(1.0))

@@ -1,4 +1,4 @@
-//! Matrix Market files: every kind, round trips, and faults with their line.
+//! Matrix Market files: all kinds, round trips, and faults with their line.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ fn holds(text: &str, nrows: usize, ncols: usize, expected: &[(usize, u32, f64)])
     assert_eq!(narrow, csr.cast::<f32>());
 }
 
-/// The message of a file that must be refused.
+/// Returns the message of a file that must be refused.
 #[track_caller]
 fn fault(text: &str) -> String {
     match read(text) {
@@ -159,7 +159,7 @@ fn matrices_at_the_edges_of_what_is_legal_are_read() {
 
 #[test]
 fn values_are_rounded_once_to_the_wanted_precision() {
-    // Halfway between two f32 in f64's eyes, above it in truth.
+    // Seen from f64 exactly halfway between two f32 values, in truth above.
     let text = format!("{GENERAL}1 1 1\n1 1 1.00000005960464477539062500000001\n");
     let narrow = read::bytes::<f32>(text.as_bytes(), &Limits::default()).expect("valid");
     assert_eq!(narrow.values(), [1.000_000_1_f32]);
@@ -276,7 +276,7 @@ fn counts_must_be_right_and_the_first_fault_is_reported() {
     assert!(message.starts_with(r"line 4: the row index is '\x00\x00\x00'"), "{message}");
 }
 
-/// Entries of a large file by row, with the text.
+/// Returns the entries of a large file by row, and its text.
 fn large(n: usize) -> String {
     use std::fmt::Write;
     let mut text = format!("{GENERAL}{n} {n} {}\n", 3 * n);

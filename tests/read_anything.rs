@@ -1,4 +1,4 @@
-//! Random files, valid ones against an independent parser, and arbitrary bytes.
+//! Property tests of the reader: valid files against an independent parser, and arbitrary bytes.
 
 use ellect::read::{self, Limits};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ mod input;
 
 use input::{GENERAL, Npz, entries, gzip, zstd_of};
 
-/// A parser with nothing in common with the one under test: one line at a time, into a dense array.
+/// A parser that shares nothing with the one under test: one line at a time, into a dense array.
 fn slow_parser(text: &str) -> Vec<Vec<Option<f64>>> {
     let banner = text.lines().next().expect("a banner").to_lowercase();
     let mut lines = text.lines().filter(|line| !line.starts_with('%') && !line.trim().is_empty());
@@ -32,8 +32,8 @@ fn numbers(text: &str) -> Vec<usize> {
 }
 
 prop_compose! {
-    /// A valid coordinate file of any kind; values are small multiples of 1/8, so that sums are
-    /// exact in any order.
+    /// Generates a valid coordinate file of any kind; values are small multiples of 1/8, so that
+    /// sums are exact in any order.
     fn valid_file()(
         kind in 0..8_usize,
         nrows in 1..12_usize,
@@ -70,11 +70,11 @@ prop_compose! {
     }
 }
 
-/// Tight limits: what arbitrary bytes may cost.
+/// Tight limits, which bound the cost of arbitrary bytes.
 const TIGHT: Limits =
     Limits { rows: 1000, columns: 1000, nonzeros: 10_000, bytes: 100_000, empty_rows: 1000 };
 
-/// Reads in both precisions, from bytes and as a stream: must neither panic nor disagree.
+/// Reads in both precisions, from bytes and as a stream; must neither panic nor disagree.
 fn read_anything(content: &[u8]) {
     let wide = read::bytes::<f64>(content, &TIGHT);
     let streamed = read::stream::<f64>(content, &TIGHT);

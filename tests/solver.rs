@@ -1,4 +1,4 @@
-//! What a solver does with a prepared operator: conjugate gradients, in both bases.
+//! Conjugate gradients with a prepared operator, in both bases.
 
 use ellect::choose::{Verify, Workload};
 use ellect::device::Device;
@@ -24,7 +24,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Solves A x = b in the operator's basis; the solution and the number of iterations.
+/// Solves A x = b in the operator's basis; returns the solution and the number of iterations.
 fn conjugate_gradients(operator: &PreparedOperator<f64>, b: &[f64]) -> (Vec<f64>, usize) {
     let mut x = vec![0.0; b.len()];
     let (mut r, mut p, mut q) = (b.to_vec(), b.to_vec(), vec![0.0; b.len()]);
@@ -49,7 +49,7 @@ fn conjugate_gradients(operator: &PreparedOperator<f64>, b: &[f64]) -> (Vec<f64>
     panic!("no convergence, residual {rr}");
 }
 
-/// The largest entry of |A x - b| over that of |b|.
+/// Returns the largest entry of |A x - b| divided by the largest of |b|.
 fn residual(csr: &Csr<f64>, x: &[f64], b: &[f64]) -> f64 {
     let ax = check::reference(csr, 1.0, x, -1.0, b);
     let largest = |all: &mut dyn Iterator<Item = f64>| all.fold(0.0, |m: f64, v| m.max(v.abs()));
@@ -67,7 +67,7 @@ fn conjugate_gradients_solve_in_the_original_and_in_the_permuted_basis() {
     let (x, _) = conjugate_gradients(&operator, &b);
     assert!(residual(&csr, &x, &b) < 1e-8);
 
-    // A format that sorts rows, so that there is a basis to permute to.
+    // A format that sorts rows, so that the permuted basis differs.
     let workload = workload(Basis::Permuted);
     let device = cpu();
     let target = workload.target(&device);
@@ -78,7 +78,7 @@ fn conjugate_gradients_solve_in_the_original_and_in_the_permuted_basis() {
     let x = permute_back(&permuted, &order);
     assert!(residual(&csr, &x, &b) < 1e-8);
 
-    // Whatever the tuner chooses, permuting in and out is all that a solver has to do.
+    // Whatever the tuner chooses, a solver only has to permute in and out.
     let operator = tuner.prepare(&csr, &workload).expect("prepared");
     let x = match operator.permutation() {
         Some(order) => permute_back(&conjugate_gradients(&operator, &permute(&b, order)).0, order),

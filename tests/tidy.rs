@@ -1,4 +1,4 @@
-//! The rules that hold for every source file.
+//! Rules for every source file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Files under `folder` with one of these endings.
+/// Collects the files under `folder` with one of these endings.
 fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the repository") {
         let path = entry.expect("a readable folder").path();
@@ -54,7 +54,7 @@ fn sources_are_plain_and_short() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    // Written apart, so that this file does not find itself.
+    // The marks are split, so that this file does not contain them.
     let marks = [("TO", "DO"), ("FIX", "ME"), ("XX", "X")].map(|(a, b)| format!("{a}{b}"));
     for (path, text) in sources() {
         for mark in &marks {

@@ -1,4 +1,4 @@
-//! The database of measurements under SIGKILL, and two processes at once.
+//! The database of measurements under SIGKILL, and with two processes at once.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ use ellect::error::WisdomFault;
 use ellect::wisdom::Record;
 use ellect::{Error, Fingerprint, Wisdom};
 
-/// Where a child writes; set in children alone.
+/// Folder in which a child process writes; set only in child processes.
 const FOLDER: &str = "ELLECT_TEST_WISDOM";
 const ROUND: &str = "ELLECT_TEST_ROUND";
 
@@ -35,7 +35,7 @@ fn child(folder: &Path, round: u64) -> Child {
         .expect("a child")
 }
 
-/// A folder of a database of so many records, closed; and their fingerprints.
+/// Creates a closed database with this many records; returns its folder and their fingerprints.
 fn closed(records: u64) -> (tempfile::TempDir, Vec<Fingerprint>) {
     let folder = tempfile::tempdir().expect("a folder");
     let wisdom = Wisdom::open(folder.path()).expect("a new database");
@@ -46,7 +46,7 @@ fn closed(records: u64) -> (tempfile::TempDir, Vec<Fingerprint>) {
     (folder, fingerprints.iter().map(|text| text.parse().expect("hexadecimal")).collect())
 }
 
-/// A copy of the database with one of its files damaged.
+/// Copies the database and damages one file of the copy.
 fn damaged(folder: &Path, file: &Path, damage: &dyn Fn(&mut Vec<u8>)) -> tempfile::TempDir {
     let copy = tempfile::tempdir().expect("a folder");
     let to = copy.path().join("wisdom");
@@ -64,7 +64,7 @@ fn damaged(folder: &Path, file: &Path, damage: &dyn Fn(&mut Vec<u8>)) -> tempfil
     copy
 }
 
-/// Whether all of these records are there and the database is sound.
+/// Returns true if all of these records are present and the database is intact.
 fn is_whole(folder: &Path, kept: &[Fingerprint]) -> ellect::Result<bool> {
     let wisdom = Wisdom::open(folder)?;
     for fingerprint in kept {
@@ -120,17 +120,17 @@ fn the_records_that_are_left_are_to_be_had() {
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("there");
     file.set_len(size / 2).expect("cut");
     let told = Wisdom::open(folder.path()).expect_err("records are lost").to_string();
-    assert!(told.contains("of 10 writes the last ") && told.contains("'made'"), "{told}");
+    assert!(told.contains(" of 10 writes are lost") && told.contains("'made'"), "{told}");
     std::fs::remove_file(folder.path().join("wisdom/made")).expect("there");
     let wisdom = Wisdom::open(folder.path()).expect("the rest");
     let left = wisdom.verify().expect("sound");
     assert!(left.structures > 0 && left.structures < kept.len() as u64, "{left:?}");
 }
 
-/// Places in a file where it is damaged.
+/// Positions at which a file is damaged.
 const PLACES: usize = 25;
 
-/// The child's side of the test below: says on standard output what was acknowledged.
+/// The child process of the test below: prints on standard output what was acknowledged.
 #[test]
 fn writes_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
@@ -152,7 +152,7 @@ fn writes_until_it_is_killed() {
     });
 }
 
-/// The fingerprint of a whole line that acknowledges one.
+/// Returns the fingerprint in a complete acknowledgement line.
 fn kept(line: &str) -> Option<Fingerprint> {
     line.strip_prefix("kept ")?.strip_suffix('.')?.parse().ok()
 }
@@ -177,7 +177,7 @@ fn nothing_acknowledged_is_lost_to_fifty_kills_under_load() {
             let told = second.to_string();
             assert!(told.contains("in use") && told.contains("--data"), "{told}");
         }
-        // Moments that differ from round to round.
+        // The moment of the kill differs from round to round.
         std::thread::sleep(Duration::from_millis(round * 7 % 60));
         child.kill().expect("killed");
         child.wait().expect("ended");

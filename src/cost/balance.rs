@@ -1,18 +1,18 @@
-//! The code balance of padded row formats, and what moving x and y over the host link costs.
+//! The code balance of padded row formats, and the cost of moving x and y over the host link.
 //!
-//! After M. Kreutzer, G. Hager, G. Wellein, H. Fehske, A. Basermann, A. R. Bishop, Sparse
+//! Source: M. Kreutzer, G. Hager, G. Wellein, H. Fehske, A. Basermann, A. R. Bishop, Sparse
 //! matrix-vector multiplication on GPGPU clusters: a new storage format and a scalable
 //! implementation (2012), section 2.2, equations 1 to 4; generalised from f64 to values of `w`
 //! bytes. Column indices take 4 bytes, and the matrix is square.
 
 use crate::scalar::Precision;
 
-/// How often an element of x is loaded from memory for each nonzero (the paper's alpha).
+/// Loads of an element of x from memory per nonzero (alpha in the paper).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reuse {
-    /// So many loads a nonzero: 1 where no cache helps.
+    /// This many loads per nonzero: 1 if no cache helps.
     Loads(f64),
-    /// Every element of x is loaded once: alpha is 1 over the nonzeros a row.
+    /// Every element of x is loaded once: alpha is 1 / (nonzeros per row).
     Once,
 }
 
@@ -25,13 +25,15 @@ impl Reuse {
     }
 }
 
-/// Equation 1: bytes that a product moves for each flop, with `row_nnz` nonzeros in every row.
+/// Returns the code balance, equation 1: bytes moved per flop, with `row_nnz` nonzeros in every
+/// row.
 pub fn code_balance(row_nnz: f64, reuse: Reuse, precision: Precision) -> f64 {
     let w = precision.bytes() as f64;
     (w + 4.0 + w * reuse.alpha(row_nnz) + 2.0 * w / row_nnz) / 2.0
 }
 
-/// Equation 2, left: the time of a product of `nrows` rows on a device of `gpu_gbps`, in seconds.
+/// Returns the time of a product in seconds, equation 2, left: `nrows` rows on a device with a
+/// memory bandwidth of `gpu_gbps` GB/s.
 pub fn product_s(
     nrows: f64,
     row_nnz: f64,
@@ -42,16 +44,18 @@ pub fn product_s(
     2.0 * nrows * row_nnz * code_balance(row_nnz, reuse, precision) / (gpu_gbps * 1e9)
 }
 
-/// Equation 2, right: the time of moving x in and y out over a link of `link_gbps`, in seconds.
+/// Returns the time in seconds to copy x in and y out over a link of `link_gbps` GB/s, equation 2,
+/// right.
 pub fn link_s(nrows: usize, ncols: usize, link_gbps: f64, precision: Precision) -> f64 {
     (nrows + ncols) as f64 * precision.bytes() as f64 / (link_gbps * 1e9)
 }
 
-/// Equations 3 and 4: the nonzeros a row at which a product takes `times` as long as moving x and
-/// y, where the device's memory is `ratio` times as fast as the link.
+/// Returns the nonzeros per row at which a product takes `times` as long as copying x and y, if the
+/// device's memory is `ratio` times as fast as the link (equations 3 and 4).
 ///
-/// At most this many with `times` 1 (equation 3): the link takes more than half of all time. At
-/// least this many with `times` 10 (equation 4): the link takes less than a tenth of the product.
+/// With `times` = 1 (equation 3), fewer nonzeros per row mean that copying takes more than half of
+/// the total time. With `times` = 10 (equation 4), more nonzeros per row mean that copying takes
+/// less than a tenth of the product's time.
 pub fn row_nnz_at(times: f64, ratio: f64, reuse: Reuse, precision: Precision) -> f64 {
     let index = 4.0 / precision.bytes() as f64;
     let right = 2.0 * (times * ratio - 1.0);

@@ -1,20 +1,21 @@
-//! Times by closed formulas, from what a candidate does ([`Work`]) and what a device can
-//! ([`Device`](crate::device::Device)).
+//! Estimates times with closed formulas from the work of a candidate ([`Work`]) and the profile of
+//! a device ([`Device`](crate::device::Device)).
 //!
-//! A product is held up by walls, each a quantity over a rate:
+//! The walls of a product are lower bounds of its time, each a quantity divided by a rate:
 //!
+
 //! | wall | quantity | rate |
 //! |---|---|---|
 //! | stream | bytes of the layout, of x, y and middle arrays, unless all fits in cache | memory |
-//! | gather | all those bytes, and 32 for each sector of x missed nearby | last-level cache |
-//! | lookup | sectors of x asked for | nearest caches |
+//! | gather | all stream bytes, and 32 per sector of x that misses L1 | last-level cache |
+//! | lookup | requested sectors of x | L1 caches |
 //! | compute | multiply-adds and rows | processors |
-//! | wait | times that warps wait for entries | processors |
-//! | row | steps of the longest row or the slowest tile, where a few threads take them | one thread |
+//! | wait | number of times that warps wait for entries | processors |
+//! | row | steps of the longest row or slowest tile, if a few threads process it | one thread |
 //!
-//! and takes as long as the highest of the first five, more where others are nearly as high, plus the
-//! row: a long one is as likely to begin last as first. Launches and what the formats' kernels were
-//! found to need come besides.
+//! The time of a product is a smooth maximum (a norm with exponent 3) of the first five walls, plus
+//! the row wall, because a long row is as likely to start last as first. Launches and the fixed
+//! costs measured for each format's kernels are added.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,54 +26,55 @@ use crate::par;
 use crate::protocol::Protocol;
 use crate::structure::{Sort, Structure, Walk};
 
-/// How sharply the highest wall rules: the exponent of the norm that walls are combined in.
+/// Exponent of the norm that combines the walls; the larger it is, the more the highest wall
+/// dominates.
 const SHARPNESS: i32 = 3;
 
 /// Times of one product, wall by wall, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// Bytes through memory.
+    /// Time of all bytes through memory.
     pub stream_s: f64,
-    /// Bytes and sectors through the last-level cache.
+    /// Time of bytes and sectors through the last-level cache.
     pub gather_s: f64,
-    /// Sectors through the nearest caches.
+    /// Time of sectors through the L1 caches.
     pub lookup_s: f64,
-    /// Multiply-adds and rows on a host, where they go on beside memory traffic.
+    /// Time of multiply-adds and rows on a host, where they overlap with memory traffic.
     pub compute_s: f64,
-    /// Waits of warps for entries, where rows of all lengths share a warp.
+    /// Time that warps wait for entries if rows of different lengths share a warp.
     pub wait_s: f64,
-    /// The longest row or the slowest tile, where a few threads walk the whole of it.
+    /// Time of the longest row or the slowest tile, if a few threads process all of it.
     pub row_s: f64,
-    /// Launches, and what kernels need for each entry and row beside all that.
-    pub besides_s: f64,
-    /// Sectors that are not near when they are asked for.
+    /// Time of launches, and the kernels' additional time per entry and row.
+    pub overhead_s: f64,
+    /// Sectors of x that miss the L1 cache.
     pub missed: f64,
     /// Bytes that one product moves through memory.
     pub bytes: f64,
-    /// What no product of this layout can be below: its bytes, x and y, each once, from the caches
-    /// and the memory that hold them.
+    /// Byte floor: the minimum time of any product with this layout, in which the layout, x and y
+    /// each move once from the caches and the memory that hold them.
     pub floor_s: f64,
 }
 
 impl Times {
-    /// The time of the product.
+    /// Returns the time of the product, in seconds.
     pub fn total_s(&self) -> f64 {
         let walls = [self.stream_s, self.gather_s, self.lookup_s, self.compute_s, self.wait_s];
         let highest = walls.into_iter().fold(f64::MIN_POSITIVE, f64::max);
         let sum: f64 = walls.iter().map(|wall| (wall / highest).powi(SHARPNESS)).sum();
-        highest * sum.powf(1.0 / f64::from(SHARPNESS)) + self.row_s + self.besides_s
+        highest * sum.powf(1.0 / f64::from(SHARPNESS)) + self.row_s + self.overhead_s
     }
 
-    /// What holds the product up, in words.
+    /// Names the wall that limits the product.
     pub fn bound(&self) -> &'static str {
         [
-            (self.stream_s, "the bandwidth of memory"),
+            (self.stream_s, "memory bandwidth"),
             (self.gather_s, "gathers of x from the last-level cache"),
-            (self.lookup_s, "look-ups of x in the nearest cache"),
-            (self.compute_s, "arithmetic and the cost of each row"),
-            (self.wait_s, "waits of warps for their longest rows"),
+            (self.lookup_s, "loads of x from the L1 cache"),
+            (self.compute_s, "arithmetic and the cost per row"),
+            (self.wait_s, "warps that wait for their longest rows"),
             (self.row_s, "its longest row or slowest tile"),
-            (self.besides_s, "the cost of launching and of each row"),
+            (self.overhead_s, "kernel launches and the cost per row"),
         ]
         .into_iter()
         .fold((0.0, "nothing"), |most, wall| if wall.0 > most.0 { wall } else { most })
@@ -91,16 +93,16 @@ pub struct MatrixTerms {
     pub nnz: usize,
     /// Entries of the longest row.
     pub longest: usize,
-    /// Rows of another length than the row before.
+    /// Number of rows whose length differs from the preceding row's.
     pub changes: usize,
-    /// Share of the sectors asked for, in the matrix's own order, that the same block of rows did
-    /// not ask for before.
+    /// Share of the requested x sectors, with rows in the matrix's own order, that the same block
+    /// of rows did not request before.
     pub new_share: f64,
 }
 
 impl MatrixTerms {
-    /// The figures of a matrix for this target; samples the locality of x in one pass over some blocks
-    /// of rows.
+    /// Computes the figures of a matrix for this target. Samples the locality of x in one pass over
+    /// some blocks of rows.
     pub fn of(structure: &Structure<'_>, target: &Target<'_>) -> Self {
         let pattern = structure.pattern();
         MatrixTerms {
@@ -114,8 +116,8 @@ impl MatrixTerms {
     }
 }
 
-/// All inputs of the estimate of one candidate: a record that holds them can be estimated and learned
-/// from without the matrix.
+/// All inputs of the estimate of one candidate: a record that holds them can be estimated and
+/// learned from without the matrix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostInputs {
     /// The figures of the matrix; records call them `sight`.
@@ -126,11 +128,11 @@ pub struct CostInputs {
 }
 
 impl CostInputs {
-    /// The inputs for a candidate of this matrix and target; as costly as its estimate, and kept by the
-    /// structure in part.
+    /// Computes the inputs for a candidate of this matrix and target. Takes as long as an estimate;
+    /// the structure keeps part of it.
     ///
     /// # Errors
-    /// [`Refusal`] where the candidate does not apply to the matrix.
+    /// [`Refusal`] if the candidate does not apply to the matrix.
     pub fn of(
         structure: &Structure<'_>,
         candidate: &Candidate,
@@ -149,22 +151,23 @@ pub struct Estimator<'a> {
 }
 
 impl<'a> Estimator<'a> {
-    /// An estimator for a matrix; samples the locality of x in one pass over some blocks of rows.
+    /// Creates an estimator for a matrix. Samples the locality of x in one pass over some blocks of
+    /// rows.
     pub fn new(structure: &Structure<'_>, target: &Target<'a>) -> Self {
         Estimator::of(MatrixTerms::of(structure, target), target)
     }
 
-    /// An estimator for a matrix whose figures are known.
+    /// Creates an estimator for a matrix whose figures are known.
     pub fn of(matrix: MatrixTerms, target: &Target<'a>) -> Self {
         Estimator { target: *target, matrix }
     }
 
-    /// The figures of the matrix.
+    /// Returns the figures of the matrix.
     pub fn matrix_terms(&self) -> MatrixTerms {
         self.matrix
     }
 
-    /// The cost of a candidate that does this work.
+    /// Estimates the cost of a candidate with this work.
     pub fn cost(&self, candidate: &Candidate, work: &Work) -> Cost {
         Cost {
             convert_s: self.convert_s(candidate, work),
@@ -175,19 +178,20 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// The walls of one product.
+    /// Estimates the walls of one product.
     pub fn times(&self, candidate: &Candidate, work: &Work) -> Times {
         self.times_at(reach(self.target.device, candidate), work)
     }
 
-    /// The same by kernels that reach so much, whatever the device's profile says.
+    /// As [`Estimator::times`], with explicit kernel figures instead of those in the device's
+    /// profile.
     pub fn times_at(&self, reach: Reach, work: &Work) -> Times {
         let Target { device, precision, .. } = self.target;
         let w = precision.bytes() as f64;
         let (x_bytes, y_bytes) = (self.matrix.ncols as f64 * w, self.matrix.nrows as f64 * w);
 
-        // Sectors of x that are not near any more when they are asked for; those that the
-        // last-level cache has lost too come from memory.
+        // Sectors of x that the L1 cache no longer holds when they are requested again. Some of
+        // them have left the last-level cache, too, and come from memory.
         let window = work.x_window_bytes.map_or(x_bytes, |bytes| bytes as f64).min(x_bytes);
         let fits_near = (device.near_bytes as f64 / window.max(1.0)).min(1.0);
         let missed = match (work.x_loaded, device.kind) {
@@ -199,14 +203,14 @@ impl<'a> Estimator<'a> {
         let at_a_time = (x_bytes + y_bytes) * (window / x_bytes.max(1.0)).min(1.0);
         let lost = (1.0 - room / at_a_time.max(1.0)).max(0.0);
         let far = 32.0 * missed * lost;
-        // On GPUs each sector's first time is among the bytes of x.
+        // On GPUs, the first load of each sector is already counted in the bytes of x.
         let again = (far - x_bytes).max(0.0);
         let (again, far_s) = match (device.kind, device.far_gbps) {
             (_, 0.0) => (again, 0.0),
             (Kind::Host, gbps) => (0.0, far / gbps / 1e9),
             (Kind::Gpu, gbps) => (0.0, again / gbps / 1e9),
         };
-        // A row written out of order takes a whole sector.
+        // A row that is written out of order writes a whole sector.
         let scatter = work.scattered_rows as f64 * (32.0 - w);
 
         let dense = work.stream_bytes as f64 + work.extra_bytes as f64 + x_bytes + y_bytes;
@@ -227,7 +231,7 @@ impl<'a> Estimator<'a> {
                 / f64::from(device.processors)
                 / 1e9,
             row_s: self.row_s(reach, work),
-            besides_s: self.launch_s(work)
+            overhead_s: self.launch_s(work)
                 + reach.fixed_us.of(precision) * 1e-6
                 + if host { 0.0 } else { kernel_s },
             missed,
@@ -238,14 +242,14 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// Threads of a host that have a part of the work.
+    /// Returns the number of host threads that get a part of the work.
     fn threads(&self, work: &Work) -> f64 {
         let parts = (work.entries as usize + self.matrix.nrows) / par::GRAIN;
         parts.clamp(1, self.target.device.processors as usize) as f64
     }
 
-    /// Share of a product's bytes that the last-level cache still holds from the time before,
-    /// where as many copies take turns as when it is measured.
+    /// Returns the share of a product's bytes that the last-level cache still holds from the
+    /// previous product, if as many copies take turns as in measurements.
     fn cached_share(&self, bytes: f64) -> f64 {
         let device = self.target.device;
         let copies = Protocol::default().copies(bytes as u64, device) as f64;
@@ -253,7 +257,8 @@ impl<'a> Estimator<'a> {
         ((1.5 - filled) / 0.75).clamp(0.0, 1.0)
     }
 
-    /// Time of entries and rows as the kernels of the format were found to need it.
+    /// Returns the kernels' time for entries and rows, in seconds, from the format's measured
+    /// figures.
     fn kernel_s(&self, reach: Reach, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
         let processors = match device.kind {
@@ -266,7 +271,8 @@ impl<'a> Estimator<'a> {
         (entries_ns + rows_ns + changes_ns) / processors / 1e9
     }
 
-    /// The longest row or the slowest tile, where a few threads walk the whole of it.
+    /// Returns the time of the longest row or the slowest tile, if a few threads process all of it,
+    /// in seconds.
     fn row_s(&self, reach: Reach, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
         let step_ns = match reach.step_ns.of(precision) {
@@ -311,7 +317,8 @@ impl<'a> Estimator<'a> {
         fixed_s + work_ns / 1e9
     }
 
-    /// New values are read, looked up in the order of the layout, and written.
+    /// Estimates the time of an update: new values are read, looked up in the order of the layout,
+    /// and written.
     fn update_s(&self, candidate: &Candidate, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
         match reach(device, candidate).update_ns.of(precision) {
@@ -325,11 +332,12 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// Blocks of threads that share one nearest cache at a time.
+/// Blocks of threads that share one L1 cache at a time.
 const BLOCKS_A_CACHE: u64 = 8;
 
-/// Sectors of x that blocks of neighbouring rows load, over the sectors that their warps ask for
-/// step by step. What a block loaded is near until its share of the nearest cache is full.
+/// Returns the sectors of x that blocks of neighbouring rows load, divided by the sectors that
+/// their warps request step by step. A block's loaded sectors stay cached until its share of the L1
+/// cache is full.
 fn new_share(structure: &Structure<'_>, target: &Target<'_>) -> f64 {
     let room = (target.device.near_bytes / BLOCKS_A_CACHE / 32).max(1);
     let loaded_a_nonzero = structure.loaded_sectors(room as usize, target.precision);

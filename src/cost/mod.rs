@@ -1,4 +1,5 @@
-//! What a candidate costs: one conversion, one product, the memory, and where each number is from.
+//! The cost of a candidate: conversion, update and product times, memory, and the source of each
+//! number.
 
 pub mod balance;
 mod estimate;
@@ -14,20 +15,20 @@ pub use estimate::{CostInputs, Estimator, MatrixTerms, Times};
 pub use terms::{TERMS, relate, terms};
 pub use works::{Known, works};
 
-/// Where a number comes from, most trusted first.
+/// Source of a cost figure, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// Timed on the device.
     Measured,
-    /// From a model trained on measurements of the device.
+    /// Predicted by a model that was trained on measurements of the device.
     Predicted,
-    /// From the closed formulas of [`Estimator`] and the device profile.
+    /// Estimated with the closed formulas of [`Estimator`] and the device profile.
     Estimated,
 }
 
 impl Source {
-    /// `"measured"`, `"predicted"` or `"estimated"`.
+    /// Returns `"measured"`, `"predicted"` or `"estimated"`.
     pub const fn name(self) -> &'static str {
         match self {
             Source::Measured => "measured",
@@ -43,8 +44,8 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// The kernel figures of a candidate on a device: the candidate's own entry in the device's profile,
-/// else its format's, else the entry for other formats.
+/// Returns the kernel figures of a candidate on a device: the candidate's own entry in the device's
+/// profile, else its format's, else the entry for all other formats.
 pub fn reach(device: &Device, candidate: &Candidate) -> Reach {
     device.reach_of([&candidate.to_string(), candidate.format.name()])
 }
@@ -54,30 +55,30 @@ pub fn reach(device: &Device, candidate: &Candidate) -> Reach {
 pub struct Cost {
     /// Time of the conversion from CSR, in seconds.
     pub convert_s: f64,
-    /// Time of replacing the values while the pattern stays, in seconds.
+    /// Time to replace the values for an unchanged pattern, in seconds.
     pub update_s: f64,
     /// Time of one product, in seconds.
     pub spmv_s: f64,
-    /// Bytes of the layout.
+    /// Size of the layout, in bytes.
     pub bytes: u64,
-    /// Where the times come from.
+    /// Source of the times.
     pub source: Source,
 }
 
 impl Cost {
-    /// Conversion and all updates of values of a workload, in seconds: what does not depend on the
-    /// number of products.
+    /// Returns the time that does not depend on the number of products, in seconds: the conversion
+    /// and all updates of a workload.
     pub fn fixed_s(&self, workload: &Workload) -> f64 {
         self.convert_s + workload.values.updates() as f64 * self.update_s
     }
 
-    /// Conversion, updates of values and all products of a workload, in seconds.
+    /// Returns the total time of a workload, in seconds: conversion, updates and all products.
     pub fn total_s(&self, workload: &Workload) -> f64 {
         self.fixed_s(workload) + workload.spmvs as f64 * self.spmv_s
     }
 
-    /// Products from which on this is cheaper than `csr`: 0 where it always is or costs the same,
-    /// none where it never is.
+    /// Returns the number of products from which this candidate is cheaper than `csr`: 0 if it
+    /// always is or costs the same, `None` if it never is.
     pub fn break_even(&self, csr: &Cost, workload: &Workload) -> Option<u64> {
         let more_s = self.fixed_s(workload) - csr.fixed_s(workload);
         let gain_s = csr.spmv_s - self.spmv_s;

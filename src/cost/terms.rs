@@ -1,18 +1,20 @@
-//! What a candidate does, as plain numbers by name: what models see of it besides its parameters.
+//! Cost terms: the work of a candidate as named numbers, which models see in addition to its
+//! parameters.
 
 use std::collections::BTreeMap;
 
 use super::{MatrixTerms, Times};
 use crate::format::{Candidate, Work};
 
-/// The names of the numbers that [`terms`] gives, in its order, and then of those that [`relate`]
-/// adds.
+/// Names of the numbers that [`terms`] returns, in its order, followed by those that [`relate`]
+/// fills in.
 ///
-/// Times are shares of the byte floor, counts are for each nonzero or row of the matrix, or for
-/// each GPU thread that walks whole rows (a lane; 0 where none does), or as they are. Of
-/// `longest_a_lane` it is the entries of the longest row that one lane walks. The last four are
-/// estimates over that of the candidate itself: the least of all candidates, of those of its
-/// format, of CSR and of cuSPARSE.
+/// The suffix of a name gives its unit: `_floors` are multiples of the byte floor, `_a_nonzero`,
+/// `_a_row` and `_a_lane` are counts per nonzero, row, or lane (a GPU thread that walks whole rows;
+/// 0 if there are none); the others are plain counts. `longest_a_lane` is the number of entries of
+/// the longest row per lane that works on it. The last four are estimates divided by the
+/// candidate's own estimate: the lowest of all candidates, the lowest of its format, CSR's and
+/// cuSPARSE's.
 pub const TERMS: [&str; 32] = [
     "floor_us",
     "estimate_floors",
@@ -48,11 +50,11 @@ pub const TERMS: [&str; 32] = [
     "cusparse_estimates",
 ];
 
-/// Where those of [`relate`] begin.
+/// Index of the first term that [`relate`] fills in.
 const RELATED: usize = TERMS.len() - 4;
 
-/// The numbers of a candidate that does this work in these times on a matrix with these figures, named
-/// by [`TERMS`]; 1 for those of [`relate`].
+/// Returns the terms of a candidate, named by [`TERMS`], from its work, its estimated times and the
+/// figures of the matrix. The terms of [`relate`] are 1.
 pub fn terms(work: &Work, times: &Times, matrix: &MatrixTerms) -> [f64; TERMS.len()] {
     let floor_s = times.floor_s.max(f64::MIN_POSITIVE);
     let (rows, nonzeros) = (matrix.nrows.max(1) as f64, matrix.nnz.max(1) as f64);
@@ -66,7 +68,7 @@ pub fn terms(work: &Work, times: &Times, matrix: &MatrixTerms) -> [f64; TERMS.le
         times.lookup_s / floor_s,
         times.compute_s / floor_s,
         times.row_s / floor_s,
-        times.besides_s / floor_s,
+        times.overhead_s / floor_s,
         entries / nonzeros,
         work.stream_bytes as f64 / nonzeros,
         work.extra_bytes as f64 / nonzeros,
@@ -94,13 +96,13 @@ pub fn terms(work: &Work, times: &Times, matrix: &MatrixTerms) -> [f64; TERMS.le
     ]
 }
 
-/// Fills in how the estimates of the candidates of one matrix stand to each other. A format that
-/// has none counts as the candidate itself.
+/// Fills in the ratios between the estimates of the candidates of one matrix. If a format has no
+/// candidate, the candidate itself takes its place.
 pub fn relate<'a>(
     candidates: impl IntoIterator<Item = (&'a Candidate, &'a mut [f64; TERMS.len()])>,
 ) {
     let mut all: Vec<_> = candidates.into_iter().collect();
-    // TERMS: floor_us and estimate_floors.
+    // TERMS[0] is floor_us, TERMS[1] is estimate_floors.
     let estimate_us = |terms: &[f64; TERMS.len()]| terms[0] * terms[1];
     let mut of_format: BTreeMap<&str, f64> = BTreeMap::new();
     for (candidate, terms) in &all {

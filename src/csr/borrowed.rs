@@ -1,4 +1,4 @@
-//! A CSR matrix whose arrays belong to the caller.
+//! A CSR matrix that borrows the caller's arrays.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -9,13 +9,12 @@ use super::{Csr, Pattern, accumulate, check_arrays};
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// A CSR matrix whose arrays belong to the caller, always valid; it is a few pointers, and copied as
-/// those.
+/// A valid CSR matrix that borrows the caller's arrays: a few pointers, cheap to copy.
 ///
-/// [`Tuner::prepare`](crate::Tuner::prepare) and all that only reads a matrix take either this or a
-/// `&Csr`. Columns of `i32` are read as the `u32` that their bits are; offsets that are not of 8
-/// bytes are widened by [`RowPtr`]. So the arrays of SciPy, `int32` offsets and columns, need no
-/// copy of an entry:
+/// [`Tuner::prepare`](crate::Tuner::prepare) and every function that only reads a matrix take
+/// either this type or `&Csr`. Columns of `i32` are reinterpreted as `u32`; [`RowPtr`] widens
+/// offsets of less than 8 bytes. Therefore the arrays of SciPy (`int32` offsets and columns) can be
+/// used without copying the entries:
 ///
 /// ```
 /// use ellect::choose::Workload;
@@ -37,7 +36,7 @@ use crate::scalar::Scalar;
 /// # }
 /// ```
 ///
-/// The invariants are those of [`Csr`], always checked.
+/// The invariants are those of [`Csr`] and are always checked.
 #[derive(Debug, PartialEq)]
 pub struct CsrRef<'a, T> {
     pattern: Pattern<'a>,
@@ -53,14 +52,13 @@ impl<T> Clone for CsrRef<'_, T> {
 impl<T> Copy for CsrRef<'_, T> {}
 
 impl<'a, T: Scalar> CsrRef<'a, T> {
-    /// Checks the arrays and borrows them: `nrows + 1` offsets, and a column and a value for each
-    /// entry.
+    /// Checks and borrows the arrays: `nrows + 1` offsets, and one column and one value per entry.
     ///
-    /// One pass over `row_ptr` and `col_idx`, and no copy.
+    /// One pass over `row_ptr` and `col_idx`; no copy.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::Input`] where an invariant of [`Csr`] does not hold.
-    /// [`Csr::from_unsorted`] takes columns that are unsorted or repeated.
+    /// [`Error::Shape`] or [`Error::Input`] if an invariant of [`Csr`] does not hold.
+    /// [`Csr::from_unsorted`] accepts unsorted and repeated columns.
     pub fn new<I: ColumnIndex>(
         nrows: usize,
         ncols: usize,
@@ -69,22 +67,22 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         values: &'a [T],
     ) -> Result<Self> {
         check_arrays(nrows, ncols, row_ptr, col_idx, values.len())?;
-        // No column is negative, so that both types have the same bits.
+        // No column is negative, so both types have the same bits.
         let col_idx = bytemuck::cast_slice(col_idx);
         Ok(CsrRef { pattern: Pattern::of(nrows, ncols, row_ptr, col_idx), values })
     }
 
-    /// A matrix of arrays that are known to keep the invariants.
+    /// Creates a matrix from arrays that are known to satisfy the invariants.
     pub(super) fn of(pattern: Pattern<'a>, values: &'a [T]) -> Self {
         CsrRef { pattern, values }
     }
 
-    /// The values, in the order of [`CsrRef::col_idx`].
+    /// Returns the values, in the order of [`CsrRef::col_idx`].
     pub fn values(&self) -> &'a [T] {
         self.values
     }
 
-    /// Row `row` as `(columns, values)`.
+    /// Returns row `row` as `(columns, values)`.
     ///
     /// # Panics
     /// If `row >= nrows`.
@@ -93,7 +91,7 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         (self.pattern.row(row), &self.values[range])
     }
 
-    /// The entries as `(row, column, value)`, row by row, with rising columns.
+    /// Iterates over the entries as `(row, column, value)`, row by row, with rising columns.
     pub fn iter(self) -> impl Iterator<Item = (usize, usize, T)> + 'a {
         (0..self.nrows()).flat_map(move |row| {
             let (columns, values) = self.row(row);
@@ -101,7 +99,8 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         })
     }
 
-    /// The value at this place; `None` where no entry is stored. A search of the row.
+    /// Returns the value at this place; `None` if no entry is stored there. Binary search in the
+    /// row.
     pub fn get(&self, row: usize, column: usize) -> Option<T> {
         if row >= self.nrows() {
             return None;
@@ -111,7 +110,7 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         columns.binary_search(&column).ok().map(|at| values[at])
     }
 
-    /// The transposed matrix. Two passes over the entries, on one thread.
+    /// Returns the transposed matrix. Two passes over the entries, on one thread.
     pub fn transpose(&self) -> Csr<T> {
         let (nrows, ncols, nnz) = (self.ncols(), self.nrows(), self.nnz());
         let mut row_ptr = vec![0; nrows + 1];
@@ -129,7 +128,7 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         Csr { nrows, ncols, row_ptr, col_idx, values }
     }
 
-    /// A matrix that owns copies of the arrays.
+    /// Copies the arrays into an owned matrix.
     pub fn to_csr(&self) -> Csr<T> {
         Csr {
             nrows: self.nrows(),
@@ -140,7 +139,7 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         }
     }
 
-    /// A matrix that owns a copy of the pattern, and new values.
+    /// Copies the pattern and computes new values.
     pub fn map_values<U: Scalar>(&self, f: impl Fn(T) -> U + Sync) -> Csr<U> {
         use rayon::prelude::*;
         Csr {
@@ -152,46 +151,46 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         }
     }
 
-    /// Sizes and addresses of the arrays: equal for two views of the same memory alone.
+    /// Returns sizes and addresses of the arrays; equal only for two views of the same memory.
     pub(crate) fn identity(&self) -> [usize; 6] {
         let (row_ptr, col_idx) = (self.row_ptr().as_ptr(), self.col_idx().as_ptr());
         let [nrows, ncols, nnz] = [self.nrows(), self.ncols(), self.nnz()];
         [nrows, ncols, nnz, row_ptr.addr(), col_idx.addr(), self.values.as_ptr().addr()]
     }
 
-    /// Bytes of the three arrays, with offsets of 8 bytes.
+    /// Returns the size of the three arrays in bytes, with 8-byte offsets.
     pub fn bytes(&self) -> u64 {
         (self.row_ptr().len() * 8 + self.nnz() * (4 + size_of::<T>())) as u64
     }
 }
 
 impl<'a, T> CsrRef<'a, T> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn nrows(&self) -> usize {
         self.pattern.nrows()
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn ncols(&self) -> usize {
         self.pattern.ncols()
     }
 
-    /// Number of stored entries, explicit zeros among them.
+    /// Returns the number of stored entries, including explicit zeros.
     pub fn nnz(&self) -> usize {
         self.pattern.nnz()
     }
 
-    /// `nrows + 1` offsets into [`CsrRef::col_idx`].
+    /// Returns the `nrows + 1` offsets into [`CsrRef::col_idx`].
     pub fn row_ptr(&self) -> &'a [usize] {
         self.pattern.row_ptr()
     }
 
-    /// Column of each entry.
+    /// Returns the column of each entry.
     pub fn col_idx(&self) -> &'a [u32] {
         self.pattern.col_idx()
     }
 
-    /// The pattern.
+    /// Returns the pattern.
     pub fn pattern(&self) -> Pattern<'a> {
         self.pattern
     }
@@ -215,8 +214,8 @@ impl<'a, T> From<&CsrRef<'a, T>> for CsrRef<'a, T> {
     }
 }
 
-/// Offsets of rows as this library reads them: borrowed where they have the 8 bytes of a `usize`, else
-/// widened once.
+/// Row offsets as `usize`: borrowed if they have the 8 bytes of a `usize`, otherwise converted
+/// once.
 ///
 /// ```
 /// use ellect::csr::RowPtr;
@@ -228,12 +227,12 @@ impl<'a, T> From<&CsrRef<'a, T>> for CsrRef<'a, T> {
 pub struct RowPtr<'a>(Cow<'a, [usize]>);
 
 impl<'a> RowPtr<'a> {
-    /// Offsets of any of the types that hold them: `u32`, `i32`, `u64`, `i64` and `usize`.
+    /// Accepts offsets of type `u32`, `i32`, `u64`, `i64` or `usize`.
     ///
-    /// Takes `8 * (nrows + 1)` bytes where they have 4 bytes each, none where they have 8.
+    /// Allocates `8 * (nrows + 1)` bytes for offsets of 4 bytes, nothing for offsets of 8 bytes.
     ///
     /// # Errors
-    /// [`Error::Input`] for an offset below 0 or past the memory's end.
+    /// [`Error::Input`] for a negative offset, or one larger than memory.
     pub fn new<I: Offset>(row_ptr: &'a [I]) -> Result<Self> {
         let widened = |(row, &offset): (usize, &I)| {
             usize::try_from(offset.to_i128()).map_err(|_| {
@@ -246,13 +245,13 @@ impl<'a> RowPtr<'a> {
         if size_of::<I>() != size_of::<usize>() {
             return Ok(RowPtr(row_ptr.iter().enumerate().map(widened).collect::<Result<_>>()?));
         }
-        // Of a type of the same size only a sign is read in another way.
+        // A type of the same size differs only in the interpretation of the sign bit.
         let negative = |(_, offset): &(usize, &I)| offset.to_i128() < 0;
         row_ptr.iter().enumerate().find(negative).map_or(Ok(0), widened)?;
         Ok(RowPtr(Cow::Borrowed(bytemuck::cast_slice(row_ptr))))
     }
 
-    /// Whether the offsets are the caller's own, not a copy.
+    /// Returns true if the offsets are the caller's own array, not a copy.
     pub fn is_borrowed(&self) -> bool {
         matches!(self.0, Cow::Borrowed(_))
     }
@@ -266,10 +265,10 @@ impl Deref for RowPtr<'_> {
     }
 }
 
-/// A type of offsets that [`RowPtr`] reads: `u32`, `i32`, `u64`, `i64` or `usize`.
+/// An offset type that [`RowPtr`] accepts: `u32`, `i32`, `u64`, `i64` or `usize`.
 pub trait Offset: sealed::Number {}
 
-/// A type of columns that [`CsrRef`] reads: `u32` or `i32`.
+/// A column index type that [`CsrRef`] accepts: `u32` or `i32`.
 pub trait ColumnIndex: sealed::Number {}
 
 impl Offset for u32 {}
@@ -281,9 +280,9 @@ impl ColumnIndex for u32 {}
 impl ColumnIndex for i32 {}
 
 mod sealed {
-    /// A whole number that says what it is.
+    /// An integer type that can be printed and compared.
     pub trait Number: bytemuck::Pod + Ord + super::Display + Send + Sync {
-        /// Exact.
+        /// Converts without loss.
         fn to_i128(self) -> i128;
     }
 
@@ -319,7 +318,7 @@ mod tests {
         let view = CsrRef::new(3, 4, &offsets, &col_idx, csr.values()).expect("valid");
         assert_eq!(view, csr.as_ref());
         assert_eq!(view.to_csr(), csr);
-        // Nothing of the entries was copied.
+        // The entries were not copied.
         assert_eq!(view.col_idx().as_ptr().addr(), col_idx.as_ptr().addr());
         assert_eq!(view.values().as_ptr().addr(), csr.values().as_ptr().addr());
     }
@@ -344,7 +343,7 @@ mod tests {
             CsrRef::new(1, ncols, &[0, 2], &columns, &[1.0, 2.0]).map(|csr| csr.nnz())
         };
         assert_eq!(of(3, [0, 2]).expect("valid"), 2);
-        // As bits, -1 is a column of a matrix that is wide enough.
+        // Interpreted as `u32`, -1 would be a valid column of a matrix that is wide enough.
         for (ncols, columns, told) in [
             (super::super::MAX_DIMENSION, [-2, -1], "column -2"),
             (super::super::MAX_DIMENSION, [0, -1], "column 0 before column -1"),

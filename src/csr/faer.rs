@@ -1,8 +1,8 @@
 //! Conversions from and to the matrices of the crate `faer`, with the cargo feature `faer`.
 //!
-//! Offsets and columns of `faer` are of one type, so that a view always needs a copy of one of them.
-//! Of a matrix with `u32` indices, [`RowPtr`](super::RowPtr) and [`CsrRef`](super::CsrRef) widen the
-//! offsets alone.
+//! In `faer`, offsets and columns have the same type, so a view always needs a copy of one of the
+//! two arrays. For a matrix with `u32` indices, use [`RowPtr`](super::RowPtr) and
+//! [`CsrRef`](super::CsrRef), which copy only the offsets.
 
 use ::faer::sparse::{SparseRowMat, SparseRowMatRef, SymbolicSparseRowMat};
 
@@ -12,11 +12,11 @@ use crate::scalar::Scalar;
 
 macro_rules! from_index {
     ($($index:ty)*) => {$(
-        /// Takes over the values of a matrix of `faer`, and copies its indices; unsorted columns are
-        /// sorted.
+        /// Converts a `faer` matrix: moves its values and copies its indices; sorts unsorted
+        /// columns.
         ///
         /// # Errors
-        /// [`Error::Input`] where there are more rows or columns than 32 bits count.
+        /// [`Error::Input`] if there are more than 2^32 - 1 rows or columns.
         impl<T: Scalar> TryFrom<SparseRowMat<$index, T>> for Csr<T> {
             type Error = Error;
 
@@ -33,10 +33,10 @@ macro_rules! from_index {
             }
         }
 
-        /// Copies a view of `faer`; unsorted columns are sorted.
+        /// Copies a view of a `faer` matrix; sorts unsorted columns.
         ///
         /// # Errors
-        /// As from an owned matrix.
+        /// [`Error::Input`] if there are more than 2^32 - 1 rows or columns.
         impl<T: Scalar> TryFrom<SparseRowMatRef<'_, $index, T>> for Csr<T> {
             type Error = Error;
 
@@ -61,7 +61,7 @@ macro_rules! from_index {
 
 from_index!(u32 u64 usize);
 
-/// Hands values and offsets over, and copies columns to 8 bytes each.
+/// Moves values and offsets into a `faer` matrix, and widens columns to 8 bytes each.
 ///
 /// ```
 /// use ellect::Csr;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-/// The sparsity pattern of a [`Csr`](super::Csr), borrowed: what features, costs and fingerprints read.
+/// The sparsity pattern of a [`Csr`](super::Csr), borrowed: the input of features, costs and
+/// fingerprints.
 ///
 /// ```
 /// use ellect::Csr;
@@ -23,47 +24,48 @@ pub struct Pattern<'a> {
 }
 
 impl<'a> Pattern<'a> {
-    /// A pattern of arrays that are known to keep the invariants of [`Csr`](super::Csr).
+    /// Creates a pattern from arrays that are known to satisfy the invariants of
+    /// [`Csr`](super::Csr).
     pub(crate) fn of(nrows: usize, ncols: usize, row_ptr: &'a [usize], col_idx: &'a [u32]) -> Self {
         Pattern { nrows, ncols, row_ptr, col_idx }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn nrows(&self) -> usize {
         self.nrows
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn ncols(&self) -> usize {
         self.ncols
     }
 
-    /// Number of stored entries.
+    /// Returns the number of stored entries.
     pub fn nnz(&self) -> usize {
         self.col_idx.len()
     }
 
-    /// `nrows + 1` offsets into the columns.
+    /// Returns the `nrows + 1` offsets into the columns.
     pub fn row_ptr(&self) -> &'a [usize] {
         self.row_ptr
     }
 
-    /// Column of each entry.
+    /// Returns the column of each entry.
     pub fn col_idx(&self) -> &'a [u32] {
         self.col_idx
     }
 
-    /// Entries of row `row`, as positions in [`Pattern::col_idx`].
+    /// Returns the entries of row `row`, as positions in [`Pattern::col_idx`].
     pub fn row_range(&self, row: usize) -> Range<usize> {
         self.row_ptr[row]..self.row_ptr[row + 1]
     }
 
-    /// Columns of row `row`.
+    /// Returns the columns of row `row`.
     pub fn row(&self, row: usize) -> &'a [u32] {
         &self.col_idx[self.row_range(row)]
     }
 
-    /// Number of entries of row `row`.
+    /// Returns the number of entries of row `row`.
     pub fn row_nnz(&self, row: usize) -> usize {
         self.row_ptr[row + 1] - self.row_ptr[row]
     }

@@ -6,9 +6,9 @@ use super::{ColumnIndex, Csr, CsrRef, check_dimensions};
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// Takes over a matrix of `sprs`; one stored by columns is turned first.
+/// Converts a `sprs` matrix; transposes the storage if it is stored by columns.
 ///
-/// Values are taken over; columns and offsets of other types than `u32` and `usize` are copied.
+/// Moves the values; copies columns and offsets unless they are `u32` and `usize`.
 ///
 /// ```
 /// use ellect::Csr;
@@ -23,7 +23,7 @@ use crate::scalar::Scalar;
 /// ```
 ///
 /// # Errors
-/// [`Error::Input`] where there are more rows or columns than 32 bits count.
+/// [`Error::Input`] if there are more than 2^32 - 1 rows or columns.
 impl<T: Scalar, I: SpIndex, Iptr: SpIndex> TryFrom<CsMatI<T, I, Iptr>> for Csr<T> {
     type Error = Error;
 
@@ -32,7 +32,7 @@ impl<T: Scalar, I: SpIndex, Iptr: SpIndex> TryFrom<CsMatI<T, I, Iptr>> for Csr<T
         let (nrows, ncols) = matrix.shape();
         check_dimensions(nrows, ncols)?;
         let (row_ptr, col_idx, values) = matrix.into_raw_storage();
-        // Offsets of a part of the rows go on from those before it.
+        // The offsets of a slice of rows start at the end of the preceding rows.
         let start = row_ptr.first().map_or(0, |first| first.index());
         let row_ptr = row_ptr.iter().map(|offset| offset.index() - start).collect();
         let col_idx = col_idx.iter().map(|column| column.index() as u32).collect();
@@ -40,10 +40,10 @@ impl<T: Scalar, I: SpIndex, Iptr: SpIndex> TryFrom<CsMatI<T, I, Iptr>> for Csr<T
     }
 }
 
-/// Copies a view of `sprs`; one stored by columns is turned.
+/// Copies a view of a `sprs` matrix; transposes the storage if it is stored by columns.
 ///
 /// # Errors
-/// As from an owned matrix.
+/// [`Error::Input`] if there are more than 2^32 - 1 rows or columns.
 impl<T: Scalar, I: SpIndex, Iptr: SpIndex> TryFrom<CsMatViewI<'_, T, I, Iptr>> for Csr<T> {
     type Error = Error;
 
@@ -52,11 +52,11 @@ impl<T: Scalar, I: SpIndex, Iptr: SpIndex> TryFrom<CsMatViewI<'_, T, I, Iptr>> f
     }
 }
 
-/// Borrows a view of `sprs` with 4-byte columns.
+/// Borrows a view of a `sprs` matrix with 4-byte columns.
 ///
 /// # Errors
-/// [`Error::Argument`] where it is stored by columns; [`Error::Input`] where it is a part of the rows
-/// of a matrix, whose first offset is not 0.
+/// [`Error::Argument`] if it is stored by columns; [`Error::Input`] if it is a slice of the rows of
+/// a matrix whose first offset is not 0.
 impl<'a, T: Scalar, I: SpIndex + ColumnIndex> TryFrom<CsMatViewI<'a, T, I, usize>>
     for CsrRef<'a, T>
 {
@@ -65,7 +65,7 @@ impl<'a, T: Scalar, I: SpIndex + ColumnIndex> TryFrom<CsMatViewI<'a, T, I, usize
     fn try_from(matrix: CsMatViewI<'a, T, I, usize>) -> Result<Self> {
         if !matrix.is_csr() {
             return Err(Error::argument(
-                "the matrix is stored by columns (CSC); to_csr makes one that is stored by rows",
+                "the matrix is stored by columns (CSC); convert it to rows with to_csr",
             ));
         }
         let (nrows, ncols) = matrix.shape();
@@ -74,7 +74,7 @@ impl<'a, T: Scalar, I: SpIndex + ColumnIndex> TryFrom<CsMatViewI<'a, T, I, usize
     }
 }
 
-/// Hands values and offsets over, and copies columns to 8 bytes each.
+/// Moves values and offsets into a `sprs` matrix, and widens columns to 8 bytes each.
 impl<T: Scalar> From<Csr<T>> for CsMatI<T, usize> {
     fn from(csr: Csr<T>) -> Self {
         let shape = (csr.nrows(), csr.ncols());
@@ -84,7 +84,7 @@ impl<T: Scalar> From<Csr<T>> for CsMatI<T, usize> {
     }
 }
 
-/// Hands all arrays over.
+/// Moves all arrays into a `sprs` matrix.
 impl<T: Scalar> From<Csr<T>> for CsMatI<T, u32, usize> {
     fn from(csr: Csr<T>) -> Self {
         let shape = (csr.nrows(), csr.ncols());
@@ -93,7 +93,7 @@ impl<T: Scalar> From<Csr<T>> for CsMatI<T, u32, usize> {
     }
 }
 
-/// Lends the arrays.
+/// Borrows the arrays as a `sprs` view.
 impl<'a, T: Scalar> From<CsrRef<'a, T>> for CsMatViewI<'a, T, u32, usize> {
     fn from(csr: CsrRef<'a, T>) -> Self {
         let shape = (csr.nrows(), csr.ncols());

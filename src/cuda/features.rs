@@ -16,7 +16,9 @@ use super::operator::Step;
 use super::{DeviceCsr, Gpu, Graph, failed};
 use crate::csr::Pattern;
 use crate::error::Result;
-use crate::features::{Columns, DIAGONAL_HACKS, Features, HACK, Hacks, SIDES, Summary};
+use crate::features::{
+    ColumnFill, DIAGONAL_HACKS, FeatureCounts, Features, HACK, HackCounts, SIDES,
+};
 use crate::format::{Arg, Launch, Matrix};
 use crate::scalar::Scalar;
 use crate::structure::{
@@ -100,7 +102,7 @@ impl Gpu {
     }
 
     /// Counts on the GPU; `None` where some place was too small.
-    fn count<T: Scalar>(&self, csr: &DeviceCsr<T>, plan: &Plan) -> Result<Option<Summary>> {
+    fn count<T: Scalar>(&self, csr: &DeviceCsr<T>, plan: &Plan) -> Result<Option<FeatureCounts>> {
         let places = &plan.places;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = match kept.memory.take() {
@@ -234,11 +236,11 @@ impl Samples {
     /// The groups whose entries are counted, in the order of the kernels: how many are looked at,
     /// and rows of each.
     fn groups(&self) -> impl Iterator<Item = (usize, usize)> {
-        let of_rows = |(sample, rows): (&Sample, usize)| (sample.looked_at, rows);
+        let of_rows = |(sample, rows): (&Sample, usize)| (sample.sampled, rows);
         let hacks = self.hacks.iter().zip(DIAGONAL_HACKS).map(of_rows);
         let sides = self.sides.iter().zip(SIDES).map(of_rows);
         let drawn = self.drawn.iter().map(|&rows| (rows, 1));
-        hacks.chain([(self.loads.looked_at, LOADS)]).chain(sides).chain(drawn)
+        hacks.chain([(self.loads.sampled, LOADS)]).chain(sides).chain(drawn)
     }
 }
 
@@ -390,7 +392,7 @@ impl Plan {
         let table = if has_room { all } else { 8 * n_slots };
         let plan = Plan {
             matrix,
-            warps: Cut::of_warps(matrix, samples.warps.looked_at),
+            warps: Cut::of_warps(matrix, samples.warps.sampled),
             groups: samples.groups().map(|(n, rows)| Cut::of(matrix, n, rows)).collect(),
             places: Places::of(matrix, &samples, table),
             n_slots,
@@ -404,7 +406,7 @@ impl Plan {
     /// Blocks of the kernel.
     fn blocks(&self) -> u64 {
         let lengths = (self.matrix.nrows as u64).div_ceil(WINDOW);
-        let mirrors = (self.samples.mirrors.looked_at as u64).div_ceil(MIRRORS);
+        let mirrors = (self.samples.mirrors.sampled as u64).div_ceil(MIRRORS);
         lengths + mirrors + self.warps.blocks() + self.blocks_of_groups()
     }
 
@@ -421,7 +423,7 @@ impl Plan {
         let u32 = |n: usize| Arg::U32(n as u32);
         let Places { classes, longer, column_counts, diagonals, slots, zeros, .. } = self.places;
         let mut args = vec![u32(nrows), u32(ncols), Arg::U64(nnz as u64)];
-        args.push(u32(self.samples.mirrors.looked_at));
+        args.push(u32(self.samples.mirrors.sampled));
         args.extend([self.warps].iter().chain(&self.groups).map(|cut| cut.arg()));
         args.extend([Arg::RowPtr, Arg::ColIdx]);
         args.extend([0, classes, longer, column_counts].map(|at| Arg::U64(memory + at)));
@@ -438,12 +440,12 @@ impl Plan {
     }
 
     /// What the kernels found; `None` where some place was too small.
-    fn summary(&self, found: &[u64]) -> Option<Summary> {
+    fn summary(&self, found: &[u64]) -> Option<FeatureCounts> {
         let counts = Counts::of(found);
         let Plan { matrix, samples, .. } = self;
         let Matrix { nrows, ncols, nnz, .. } = *matrix;
         let [of_32, of_256, [entries, sectors], sides @ ..] = counts.groups;
-        let hacks = Hacks { entries: of_32[0], ..counts.hacks };
+        let hacks = HackCounts { entries: of_32[0], ..counts.hacks };
         let diagonals = match samples.detail {
             Detail::Whole => counts.met[0],
             Detail::Sampled => all_diagonals(nrows + ncols, counts.met),
@@ -453,7 +455,7 @@ impl Plan {
             if nrows <= DIAGONAL_HACKS[i] { diagonals } else { over_all(distinct, entries, nnz) }
         };
         let blocks = |i: usize| fill(SIDES[i], sides[i]);
-        let summary = || Summary {
+        let summary = || FeatureCounts {
             nrows: nrows as f64,
             ncols: ncols as f64,
             nnz: nnz as f64,
@@ -479,7 +481,7 @@ impl Plan {
         Histogram::of_bins(list(8 * COUNTS, BINS), longer)
     }
 
-    fn columns(&self, found: &[u64]) -> Columns {
+    fn columns(&self, found: &[u64]) -> ColumnFill {
         let classes = found[self.places.classes as usize / 8..].chunks_exact(2);
         let reached = classes.clone().skip(1).map(|class| class[0]).take_while(|&n| n > 0);
         let reached: Vec<u64> = std::iter::once(self.matrix.ncols as u64).chain(reached).collect();
@@ -487,11 +489,11 @@ impl Plan {
             Detail::Whole => {
                 let more = reached.iter().skip(1).chain([&0]);
                 let bins = reached.iter().zip(more).map(|(reached, more)| (reached - more) as u32);
-                Columns::Counted(Histogram::of_bins(&bins.collect::<Vec<_>>(), Vec::new()))
+                ColumnFill::Counted(Histogram::of_bins(&bins.collect::<Vec<_>>(), Vec::new()))
             }
             Detail::Sampled => {
                 let entries: Vec<u64> = classes.take(reached.len()).map(|class| class[1]).collect();
-                Columns::Sampled(Classes::of(self.matrix.nnz, &reached, &entries))
+                ColumnFill::Sampled(Classes::of(self.matrix.nnz, &reached, &entries))
             }
         }
     }
@@ -510,7 +512,7 @@ struct Counts {
     pairs: u64,
     met: [u64; 3],
     /// Without their entries.
-    hacks: Hacks,
+    hacks: HackCounts,
     full: u64,
 }
 
@@ -530,7 +532,7 @@ impl Counts {
             groups: std::array::from_fn(|kind| [groups[2 * kind], groups[2 * kind + 1]]),
             pairs: one(const { shared("pairs_at") }),
             met: several(found, const { shared("met_at") }),
-            hacks: Hacks {
+            hacks: HackCounts {
                 profile: one(const { shared("profile_at") }),
                 span_sum: one(const { shared("span_sum_at") }),
                 spans_narrow: one(const { shared("narrow_at") }),

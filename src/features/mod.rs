@@ -1,7 +1,7 @@
-//! What the choice sees of a matrix: one number each, by name.
+//! Features: named numbers that describe a matrix; models choose from them.
 //!
-//! [`FEATURES`] are cheap: together a few passes over the pattern, or less where samples do.
-//! [`COSTLY`] ones are computed where somebody asks for them. Both depend on the pattern alone.
+//! [`FEATURES`] are cheap: all of them take a few passes over the pattern, or less where samples
+//! suffice. [`COSTLY`] features are computed only on request. Both depend on the pattern alone.
 
 mod summary;
 
@@ -13,34 +13,34 @@ use crate::error::Error;
 use crate::partition;
 use crate::refusal::Refusal;
 use crate::structure::{Histogram, Structure, probes};
-pub(crate) use summary::Summary;
+pub(crate) use summary::FeatureCounts;
 #[cfg(feature = "cuda")]
-pub(crate) use summary::{Columns, DIAGONAL_HACKS, HACK, Hacks, SIDES};
-use summary::{Rows, over};
+pub(crate) use summary::{ColumnFill, DIAGONAL_HACKS, HACK, HackCounts, SIDES};
+use summary::{RowFigures, over};
 pub use summary::{n_iter, n_p};
 
-/// A feature: its name, its unit and what it means.
+/// A feature: name, unit and meaning.
 #[derive(Debug)]
 pub struct Feature {
-    /// Its name in lists, JSON and models.
+    /// Name in lists, JSON and models.
     pub name: &'static str,
-    /// Its unit; `1` for a ratio.
+    /// Unit; `1` for a ratio.
     pub unit: &'static str,
-    /// What it means, in one sentence; and what it costs, where it is not cheap.
+    /// Meaning, in one phrase; and the cost, if the feature is not cheap.
     pub doc: &'static str,
     function: Function,
 }
 
-/// Computes a feature.
+/// The function that computes a feature, by what it reads.
 #[derive(Debug)]
 enum Function {
-    /// From the size of the matrix alone: nothing is read.
-    Size(fn(&Rows<'_>) -> f64),
-    /// From the lengths of rows alone.
-    Rows(fn(&Rows<'_>) -> f64),
-    /// From counts that cheap features share.
-    Cheap(fn(&Summary) -> f64),
-    /// On its own; refused where it means nothing for the matrix.
+    /// From the size of the matrix alone: reads no array.
+    Size(fn(&RowFigures<'_>) -> f64),
+    /// From row lengths alone.
+    Rows(fn(&RowFigures<'_>) -> f64),
+    /// From counts that the cheap features share.
+    Cheap(fn(&FeatureCounts) -> f64),
+    /// By itself; refused if it is undefined for the matrix.
     Costly(fn(&Structure<'_>) -> Result<f64, Refusal>),
 }
 
@@ -48,7 +48,7 @@ const fn of_size(
     name: &'static str,
     unit: &'static str,
     doc: &'static str,
-    function: fn(&Rows<'_>) -> f64,
+    function: fn(&RowFigures<'_>) -> f64,
 ) -> Feature {
     Feature { name, unit, doc, function: Function::Size(function) }
 }
@@ -57,7 +57,7 @@ const fn of_rows(
     name: &'static str,
     unit: &'static str,
     doc: &'static str,
-    function: fn(&Rows<'_>) -> f64,
+    function: fn(&RowFigures<'_>) -> f64,
 ) -> Feature {
     Feature { name, unit, doc, function: Function::Rows(function) }
 }
@@ -66,7 +66,7 @@ const fn feature(
     name: &'static str,
     unit: &'static str,
     doc: &'static str,
-    function: fn(&Summary) -> f64,
+    function: fn(&FeatureCounts) -> f64,
 ) -> Feature {
     Feature { name, unit, doc, function: Function::Cheap(function) }
 }
@@ -82,43 +82,41 @@ const fn costly(
 
 /// The cheap features.
 ///
-/// A padding is the number of slots for each entry: 1 where nothing is padded. Where a feature is
-/// sampled, it says so; the others are exact, but of a large matrix that a
-/// [`Structure::sampled`] sees, all that need entries are told from samples.
+/// Padding is the number of slots per entry: 1 if nothing is padded. Features marked as sampled are
+/// always estimated from a sample; the others are exact. If [`Structure::sampled`] samples a large
+/// matrix, every feature that needs entries is an estimate.
 pub static FEATURES: &[Feature] = &[
     of_size("nrows", "rows", "number of rows", |r| r.nrows),
     of_size("ncols", "columns", "number of columns", |r| r.ncols),
     of_size("nnz", "entries", "number of stored entries", |r| r.nnz),
-    of_size("density", "1", "entries over rows times columns", |r| over(r.nnz, r.nrows * r.ncols)),
+    of_size("density", "1", "entries / (rows * columns)", |r| over(r.nnz, r.nrows * r.ncols)),
     of_size("row_nnz_mean", "entries", "mean row length", |r| r.mean()),
     of_rows("row_nnz_sigma", "entries", "standard deviation of row lengths", |r| r.sigma()),
-    of_rows("row_nnz_cv", "1", "standard deviation over mean of row lengths", |r| {
+    of_rows("row_nnz_cv", "1", "coefficient of variation (sigma / mean) of row lengths", |r| {
         over(r.sigma(), r.mean())
     }),
-    of_rows("row_nnz_min", "entries", "shortest row", |r| r.quantile(0.0)),
-    of_rows("row_nnz_q25", "entries", "a quarter of the rows are no longer", |r| r.quantile(0.25)),
-    of_rows("row_nnz_q50", "entries", "half of the rows are no longer", |r| r.quantile(0.5)),
-    of_rows("row_nnz_q75", "entries", "three quarters of the rows are no longer", |r| {
-        r.quantile(0.75)
-    }),
-    of_rows("row_nnz_q90", "entries", "nine tenths of the rows are no longer", |r| r.quantile(0.9)),
-    of_rows("row_nnz_q99", "entries", "99 % of the rows are no longer", |r| r.quantile(0.99)),
-    of_rows("row_nnz_max", "entries", "longest row", |r| r.quantile(1.0)),
-    of_rows("row_nnz_range", "entries", "longest row less the shortest", |r| {
+    of_rows("row_nnz_min", "entries", "length of the shortest row", |r| r.quantile(0.0)),
+    of_rows("row_nnz_q25", "entries", "25th percentile of row lengths", |r| r.quantile(0.25)),
+    of_rows("row_nnz_q50", "entries", "median of row lengths", |r| r.quantile(0.5)),
+    of_rows("row_nnz_q75", "entries", "75th percentile of row lengths", |r| r.quantile(0.75)),
+    of_rows("row_nnz_q90", "entries", "90th percentile of row lengths", |r| r.quantile(0.9)),
+    of_rows("row_nnz_q99", "entries", "99th percentile of row lengths", |r| r.quantile(0.99)),
+    of_rows("row_nnz_max", "entries", "length of the longest row", |r| r.quantile(1.0)),
+    of_rows("row_nnz_range", "entries", "length of the longest row minus the shortest", |r| {
         r.quantile(1.0) - r.quantile(0.0)
     }),
-    of_rows("row_nnz_gini", "1", "Gini coefficient of row lengths: 0 where all are equal", |r| {
+    of_rows("row_nnz_gini", "1", "Gini coefficient of row lengths: 0 if all are equal", |r| {
         r.gini()
     }),
-    of_rows("empty_rows", "rows", "rows without entries", |r| r.empty_rows()),
-    feature("n_diagonals", "diagonals", "diagonals with at least one entry", |p| {
+    of_rows("empty_rows", "rows", "number of rows without entries", |r| r.empty_rows()),
+    feature("n_diagonals", "diagonals", "number of diagonals with at least one entry", |p| {
         p.diagonals as f64
     }),
     feature("dia_padding", "1", "padding of DIA", |p| over(p.diagonals as f64 * p.nrows, p.nnz)),
-    feature("hack_diagonals_32", "diagonals", "mean number in hacks of 32 rows", |p| {
+    feature("hack_diagonals_32", "diagonals", "mean diagonals per hack of 32 rows", |p| {
         p.hack_diagonals(0)
     }),
-    feature("hack_diagonals_256", "diagonals", "mean number in hacks of 256 rows", |p| {
+    feature("hack_diagonals_256", "diagonals", "mean diagonals per hack of 256 rows", |p| {
         p.hack_diagonals(1)
     }),
     feature("hdia_padding_32", "1", "padding of HDIA with hacks of 32 rows", |p| p.hdia_padding(0)),
@@ -136,12 +134,18 @@ pub static FEATURES: &[Feature] = &[
     feature("hll_padding_256", "1", "padding of HLL with hacks of 256 rows", |p| {
         p.sliced_padding(3)
     }),
-    feature("window_padding_512", "1", "padding of hacks of 32 rows sorted within 512", |p| {
-        p.window_padding(0)
-    }),
-    feature("window_padding_4096", "1", "padding of hacks of 32 rows sorted within 4096", |p| {
-        p.window_padding(1)
-    }),
+    feature(
+        "window_padding_512",
+        "1",
+        "padding of hacks of 32 rows, with rows sorted by length within windows of 512",
+        |p| p.window_padding(0),
+    ),
+    feature(
+        "window_padding_4096",
+        "1",
+        "padding of hacks of 32 rows, with rows sorted by length within windows of 4,096",
+        |p| p.window_padding(1),
+    ),
     feature("pjds_padding", "1", "padding of pJDS: blocks of 32 rows, all rows sorted", |p| {
         p.all_sorted_padding()
     }),
@@ -151,94 +155,103 @@ pub static FEATURES: &[Feature] = &[
     feature("n_iter_pellr", "steps", "warp iterations of PELLR (equation 1)", |p| {
         p.all_sorted_longest() as f64
     }),
-    feature("n_p", "operations", "multiplications and additions (PELLR, equation 2)", |p| {
-        p.operations() as f64
-    }),
-    feature("bandwidth", "columns", "farthest entry from the diagonal", |p| {
+    feature(
+        "n_p",
+        "operations",
+        "number of multiplications and additions (PELLR, equation 2)",
+        |p| p.operations() as f64,
+    ),
+    feature("bandwidth", "columns", "largest distance of an entry from the diagonal", |p| {
         p.hacks.bandwidth as f64
     }),
     feature(
         "profile",
         "columns",
-        "sum over rows of the way from the first entry to the diagonal",
+        "distance from each row's first entry to the diagonal, summed over rows",
         |p| p.hacks.profile as f64,
     ),
-    feature("hack_span_max", "columns", "most columns that a hack of 32 rows spans", |p| {
+    feature("hack_span_max", "columns", "largest column span of a hack of 32 rows", |p| {
         p.hacks.span_max as f64
     }),
-    feature(
-        "hack_span_mean",
-        "columns",
-        "mean number of columns that a hack of 32 rows spans",
-        |p| p.span_mean(),
-    ),
+    feature("hack_span_mean", "columns", "mean column span of hacks of 32 rows", |p| p.span_mean()),
     feature(
         "hack_span_16bit",
         "1",
-        "share of hacks of 32 rows whose columns fit in 16 bits",
+        "share of hacks of 32 rows whose column offsets fit in 16 bits",
         |p| p.span_narrow(),
     ),
     feature(
         "x_sectors_f64",
         "sectors",
-        "32-byte sectors of x a nonzero, a row a lane (sampled)",
+        "32-byte sectors of x that warps request per nonzero, one row per lane, in f64 (sampled)",
         |p| p.x_sectors(crate::Precision::F64),
     ),
-    feature("x_sectors_f32", "sectors", "the same with values of 4 bytes (sampled)", |p| {
-        p.x_sectors(crate::Precision::F32)
-    }),
+    feature(
+        "x_sectors_f32",
+        "sectors",
+        "32-byte sectors of x that warps request per nonzero, one row per lane, in f32 (sampled)",
+        |p| p.x_sectors(crate::Precision::F32),
+    ),
     feature(
         "x_alpha_f64",
         "1",
-        "loads of x a nonzero by blocks of 256 rows: alpha of the pJDS code balance (sampled)",
+        "elements of x that blocks of 256 rows load per nonzero, in f64: alpha of the pJDS code \
+         balance (sampled)",
         |p| p.alpha(crate::Precision::F64),
     ),
-    feature("x_alpha_f32", "1", "the same with values of 4 bytes (sampled)", |p| {
-        p.alpha(crate::Precision::F32)
-    }),
+    feature(
+        "x_alpha_f32",
+        "1",
+        "elements of x that blocks of 256 rows load per nonzero, in f32: alpha of the pJDS code \
+         balance (sampled)",
+        |p| p.alpha(crate::Precision::F32),
+    ),
     feature("hub_share_14336", "1", "share of entries in the 14,336 fullest columns", |p| {
         p.hub_share(14_336)
     }),
     feature("hub_share_28672", "1", "share of entries in the 28,672 fullest columns", |p| {
         p.hub_share(28_672)
     }),
-    feature(
-        "hub_share_1pct",
-        "1",
-        "share of entries in the fullest hundredth of the columns",
-        |p| p.hub_share((p.ncols / 100.0).ceil() as usize),
-    ),
-    feature("column_nnz_max", "entries", "fullest column", |p| p.fullest_column()),
-    feature("block_fill_2", "1", "entries over slots of dense 2 x 2 blocks (sampled)", |p| {
+    feature("hub_share_1pct", "1", "share of entries in the fullest 1 % of the columns", |p| {
+        p.hub_share((p.ncols / 100.0).ceil() as usize)
+    }),
+    feature("column_nnz_max", "entries", "entries of the fullest column", |p| p.fullest_column()),
+    feature("block_fill_2", "1", "entries per slot of nonempty 2 x 2 blocks (sampled)", |p| {
         p.block_fill[0]
     }),
-    feature("block_fill_3", "1", "entries over slots of dense 3 x 3 blocks (sampled)", |p| {
+    feature("block_fill_3", "1", "entries per slot of nonempty 3 x 3 blocks (sampled)", |p| {
         p.block_fill[1]
     }),
-    feature("block_fill_4", "1", "entries over slots of dense 4 x 4 blocks (sampled)", |p| {
+    feature("block_fill_4", "1", "entries per slot of nonempty 4 x 4 blocks (sampled)", |p| {
         p.block_fill[2]
     }),
-    feature("block_fill_5", "1", "entries over slots of dense 5 x 5 blocks (sampled)", |p| {
+    feature("block_fill_5", "1", "entries per slot of nonempty 5 x 5 blocks (sampled)", |p| {
         p.block_fill[3]
     }),
-    feature("block_fill_6", "1", "entries over slots of dense 6 x 6 blocks (sampled)", |p| {
+    feature("block_fill_6", "1", "entries per slot of nonempty 6 x 6 blocks (sampled)", |p| {
         p.block_fill[4]
     }),
-    feature("part_share_4096", "1", "entries within windows of 4,096 rows and columns", |p| {
-        p.part_share(0)
-    }),
-    feature("part_share_16384", "1", "entries within windows of 16,384 rows and columns", |p| {
-        p.part_share(1)
-    }),
+    feature(
+        "part_share_4096",
+        "1",
+        "share of entries inside the diagonal blocks of 4,096 rows and columns",
+        |p| p.part_share(0),
+    ),
+    feature(
+        "part_share_16384",
+        "1",
+        "share of entries inside the diagonal blocks of 16,384 rows and columns",
+        |p| p.part_share(1),
+    ),
     feature(
         "pattern_symmetry",
         "1",
-        "share of entries whose mirror image is stored (sampled)",
+        "share of entries whose mirror image is stored, too (sampled)",
         |p| p.symmetry,
     ),
 ];
 
-/// Features that cost more than the others together.
+/// Features that each cost more than all cheap features together.
 pub static COSTLY: &[Feature] = &[
     costly("block_fill_2_exact", "1", EXACT_FILL, exact_block_fill::<2>),
     costly("block_fill_3_exact", "1", EXACT_FILL, exact_block_fill::<3>),
@@ -248,27 +261,29 @@ pub static COSTLY: &[Feature] = &[
     costly(
         "pattern_symmetry_exact",
         "1",
-        "share of entries whose mirror image is stored; a search for every entry",
+        "share of entries whose mirror image is stored, too; costs a search per entry",
         |structure| Ok(structure.symmetry(usize::MAX)),
     ),
     costly(
         "part_share_metis_4096",
         "1",
-        "entries within METIS's parts of at most 4,096 rows; as long as partitioning takes",
+        "share of entries inside METIS parts of at most 4,096 rows; costs a partitioning",
         |structure| metis_share(structure.pattern(), 4096),
     ),
 ];
 
-const EXACT_FILL: &str = "entries over slots of such dense blocks; builds the pattern of blocks";
+const EXACT_FILL: &str =
+    "entries per slot of nonempty blocks of this size; costs building the pattern of blocks";
 
 fn exact_block_fill<const B: usize>(structure: &Structure<'_>) -> Result<f64, Refusal> {
     let slots = (B * B * structure.blocks(B).pattern().nnz()) as f64;
     Ok(if slots > 0.0 { structure.pattern().nnz() as f64 / slots } else { 1.0 })
 }
 
-/// Share of the entries within parts of at most `most` rows, as METIS cuts the graph.
+/// Returns the share of entries inside METIS parts of at most `most` rows.
 fn metis_share(pattern: Pattern<'_>, most: usize) -> Result<f64, Refusal> {
-    // METIS keeps to the mean size within 3 %: there is room for that.
+    // METIS keeps parts within 3 % of the mean size, so parts of 97 % of `most` rows leave enough
+    // room.
     let parts = (pattern.nrows() as f64 / (0.97 * most as f64)).ceil() as usize;
     let partition = partition::metis(pattern, parts, most)?;
     let mut part = vec![0u32; pattern.nrows()];
@@ -286,31 +301,31 @@ fn metis_share(pattern: Pattern<'_>, most: usize) -> Result<f64, Refusal> {
 }
 
 probes! {
-    /// All cheap features.
+    /// The values of all cheap features.
     AllFeatures() -> Features;
 }
 
-/// The features of one matrix: all cheap ones, and costly ones that were asked for.
+/// The features of one matrix: all cheap ones, and the costly ones that were added.
 #[derive(Clone, Debug)]
 pub struct Features(Vec<(&'static Feature, f64)>);
 
 impl Features {
-    /// Computes all cheap features: a few passes over the pattern, over rayon's current threads;
-    /// kept by the structure.
+    /// Computes all cheap features. A few passes over the pattern, on rayon's current threads; kept
+    /// by the structure.
     pub fn of(structure: &Structure<'_>) -> Self {
-        structure.memo().get(AllFeatures(), || Features::from(&Summary::of(structure)))
+        structure.memo().get(AllFeatures(), || Features::from(&FeatureCounts::of(structure)))
     }
 
-    /// Computes those of the size alone, which reads nothing of the matrix.
+    /// Computes the features that depend on the size alone; reads no array.
     pub fn of_size(structure: &Structure<'_>) -> Self {
         let pattern = structure.pattern();
         Features::at_size([pattern.nrows(), pattern.ncols(), pattern.nnz()])
     }
 
-    /// The same of a number of rows, columns and nonzeros.
+    /// Computes the features that depend on the size alone, from `[nrows, ncols, nnz]`.
     pub fn at_size(size: [usize; 3]) -> Self {
         let uncounted = Histogram::default();
-        let rows = Rows::at_size(size, &uncounted);
+        let rows = RowFigures::at_size(size, &uncounted);
         let size = FEATURES.iter().filter_map(|feature| match feature.function {
             Function::Size(function) => Some((feature, function(&rows))),
             Function::Rows(_) | Function::Cheap(_) | Function::Costly(_) => None,
@@ -318,10 +333,10 @@ impl Features {
         Features(size.collect())
     }
 
-    /// Adds a feature of the same matrix, one of [`COSTLY`].
+    /// Adds one of the [`COSTLY`] features of this matrix.
     ///
     /// # Errors
-    /// [`Refusal`] where it means nothing for this matrix.
+    /// [`Refusal`] if the feature is undefined for this matrix.
     pub fn with(
         mut self,
         feature: &'static Feature,
@@ -331,19 +346,19 @@ impl Features {
         Ok(self)
     }
 
-    /// The value of the feature of this name.
+    /// Returns the value of the feature with this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.iter().find_map(|(feature, value)| (feature.name == name).then_some(value))
     }
 
-    /// Every feature with its value, in the order of the table.
+    /// Iterates over the features and their values, in the order of the table.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Feature, f64)> + '_ {
         self.0.iter().copied()
     }
 }
 
-impl From<&Summary> for Features {
-    fn from(summary: &Summary) -> Self {
+impl From<&FeatureCounts> for Features {
+    fn from(summary: &FeatureCounts) -> Self {
         let cheap = FEATURES.iter().filter_map(|feature| match feature.function {
             Function::Size(function) | Function::Rows(function) => {
                 Some((feature, function(&summary.of_rows())))
@@ -363,7 +378,7 @@ impl PartialEq for Features {
 }
 
 impl Feature {
-    /// What it needs of a matrix.
+    /// Returns the part of a matrix that the feature is computed from.
     pub fn needs(&self) -> Needs {
         match self.function {
             Function::Size(_) => Needs::Size,
@@ -372,41 +387,41 @@ impl Feature {
         }
     }
 
-    /// Computes it alone.
+    /// Computes this feature alone.
     ///
     /// # Errors
-    /// [`Refusal`] where it means nothing for this matrix.
+    /// [`Refusal`] if the feature is undefined for this matrix.
     pub fn of(&self, structure: &Structure<'_>) -> Result<f64, Refusal> {
         match self.function {
             Function::Size(function) | Function::Rows(function) => {
-                Ok(function(&Rows::of(structure)))
+                Ok(function(&RowFigures::of(structure)))
             }
-            Function::Cheap(function) => Ok(function(&Summary::of(structure))),
+            Function::Cheap(function) => Ok(function(&FeatureCounts::of(structure))),
             Function::Costly(function) => function(structure),
         }
     }
 }
 
-/// What a feature needs of a matrix.
+/// The part of a matrix that a feature is computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Needs {
-    /// Its size.
+    /// The size.
     Size,
-    /// The lengths of its rows: one pass over the row pointers.
+    /// The row lengths: one pass over the row pointers.
     Rows,
-    /// Its entries.
+    /// The entries.
     Entries,
 }
 
-/// The cheap features that need no more than the lengths of rows.
+/// Iterates over the cheap features that need row lengths or less.
 pub fn of_rows_alone() -> impl Iterator<Item = &'static Feature> {
     FEATURES.iter().filter(|feature| feature.needs() <= Needs::Rows)
 }
 
-/// The costly feature of this name.
+/// Finds a costly feature by name.
 ///
 /// # Errors
-/// [`Error::Argument`] with the names that there are.
+/// [`Error::Argument`] with the known names.
 pub fn find_costly(name: &str) -> crate::Result<&'static Feature> {
     COSTLY.iter().find(|feature| feature.name == name).ok_or_else(|| {
         let known: Vec<_> = COSTLY.iter().map(|feature| feature.name).collect();
@@ -419,14 +434,15 @@ pub fn find_costly(name: &str) -> crate::Result<&'static Feature> {
 
 impl Serialize for Features {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.iter().map(|(feature, value)| (feature.name, Number(value))))
+        serializer
+            .collect_map(self.iter().map(|(feature, value)| (feature.name, JsonNumber(value))))
     }
 }
 
-/// Counts are written without a fraction.
-struct Number(f64);
+/// A number that is written to JSON without a fraction if it is whole.
+struct JsonNumber(f64);
 
-impl Serialize for Number {
+impl Serialize for JsonNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             v if v.fract() == 0.0 && v.abs() < 9e15 => serializer.serialize_i64(v as i64),

@@ -1,4 +1,5 @@
-//! The counts that features are computed from: whole numbers and samples, whoever counts them.
+//! The counts that features are computed from: whole numbers and samples, counted on the host or on
+//! a GPU.
 
 use rayon::prelude::*;
 
@@ -8,63 +9,64 @@ use crate::structure::{
     Classes, EachPrecision, Histogram, Sample, Sort, Structure, Walk, over_all,
 };
 
-/// Rows of a hack whose columns are looked at together, and of a warp.
+/// Rows of a hack (and of a warp) whose columns are analysed together.
 pub(crate) const HACK: usize = 32;
 
-/// Rows of slices that are padded as they come.
+/// Rows per slice, with rows in their own order, for the padding features.
 pub(crate) const SLICES: [usize; 4] = [32, 64, 128, 256];
 
-/// Rows of windows that are sorted before they are cut into hacks.
+/// Rows per window within which rows are sorted before they are cut into hacks.
 pub(crate) const SORTED: [usize; 2] = [512, 4096];
 
-/// Rows of hacks whose diagonals are counted.
+/// Rows per hack for the diagonal counts.
 pub(crate) const DIAGONAL_HACKS: [usize; 2] = [32, 256];
 
-/// Rows and columns of windows that entries may lie in.
+/// Rows and columns of the diagonal blocks whose entries are counted.
 pub(crate) const PARTS: [usize; 2] = [4096, 16_384];
 
-/// The sides of dense blocks.
+/// Side lengths of the dense blocks whose fill is counted.
 pub(crate) const SIDES: [usize; 5] = [2, 3, 4, 5, 6];
 
-/// What the features of one matrix are computed from.
+/// The counts that the features of one matrix are computed from.
 #[derive(Clone, Debug)]
-pub(crate) struct Summary {
+pub(crate) struct FeatureCounts {
     pub nrows: f64,
     pub ncols: f64,
     pub nnz: f64,
-    /// Entries of each row.
+    /// Histogram of row lengths.
     pub rows: Histogram,
-    /// Entries of columns.
-    pub columns: Columns,
-    /// Sums over [`SLICES`] of their longest rows.
+    /// Entries per column.
+    pub columns: ColumnFill,
+    /// Sum of the longest rows of all slices, for each slice size of [`SLICES`].
     pub longest: [u64; 4],
-    /// The same of hacks, where windows of [`SORTED`] rows are sorted.
+    /// Sum of the longest rows of all hacks of [`HACK`] rows, for each window size of [`SORTED`].
     pub sorted_longest: [u64; 2],
-    /// What the columns of hacks tell.
-    pub hacks: Hacks,
-    /// Diagonals of the whole matrix.
+    /// Counts over the columns of hacks.
+    pub hacks: HackCounts,
+    /// Number of diagonals of the whole matrix.
     pub diagonals: u64,
-    /// Those of each hack, of [`DIAGONAL_HACKS`], summed over all hacks.
+    /// Number of diagonals per hack, summed over all hacks, for each size of [`DIAGONAL_HACKS`].
     pub hack_diagonals: [u64; 2],
-    /// Sectors of x that a product asks for, a row a lane.
+    /// Sectors of x that one product requests with one row per lane.
     pub sectors: EachPrecision,
-    /// Loads of x a nonzero.
+    /// Loads of x per nonzero.
     pub loads: EachPrecision,
-    /// Entries over slots of dense blocks of [`SIDES`].
+    /// Entries per slot of nonempty dense blocks, for each side length of [`SIDES`].
     pub block_fill: [f64; 5],
-    /// Share of the entries whose mirror image is stored.
+    /// Share of entries whose mirror image is stored, too.
     pub symmetry: f64,
 }
 
-/// PELLR, equation 1: the sum over warps of `warp` rows in `sort` order of their longest row.
+/// Returns the warp iterations of PELLR, equation 1: the sum over warps of `warp` rows, in `sort`
+/// order, of their longest row.
 ///
 /// Z. Wang, T. Gu, PELLR: A Permutated ELLPACK-R Format for SpMV on GPUs (2020), section 3.
 pub fn n_iter(structure: &Structure<'_>, warp: usize, sort: Sort) -> u64 {
     structure.n_iter(warp, 1, sort)
 }
 
-/// PELLR, equation 2: one multiplication for each entry, and one addition less in each row that
-/// has any.
+/// Returns the operations of PELLR, equation 2: one multiplication per entry, and one addition less
+/// than that in each nonempty row.
 pub fn n_p(structure: &Structure<'_>) -> u64 {
     operations(structure.pattern().nnz() as u64, structure.row_lengths())
 }
@@ -73,43 +75,44 @@ fn operations(nnz: u64, lengths: &Histogram) -> u64 {
     2 * nnz - (lengths.len() - lengths.times(0))
 }
 
-/// What features of the size and of the lengths of rows are computed from.
-pub(crate) struct Rows<'a> {
+/// The size and the row lengths of a matrix: input of the features that need no entries.
+pub(crate) struct RowFigures<'a> {
     pub nrows: f64,
     pub ncols: f64,
     pub nnz: f64,
-    lengths: Lengths<'a>,
+    lengths: LengthSource<'a>,
 }
 
-/// Where the lengths of rows are from.
-enum Lengths<'a> {
+/// Source of the row lengths.
+enum LengthSource<'a> {
     Counted(&'a Histogram),
-    /// They are counted when they are asked for.
+    /// Counted by the structure at the first query.
     Of(&'a Structure<'a>),
 }
 
-impl<'a> Rows<'a> {
-    /// Reads nothing yet.
+impl<'a> RowFigures<'a> {
+    /// Creates the statistics of a structure; reads nothing yet.
     pub fn of(structure: &'a Structure<'a>) -> Self {
         let pattern = structure.pattern();
-        Rows {
+        RowFigures {
             nrows: pattern.nrows() as f64,
             ncols: pattern.ncols() as f64,
             nnz: pattern.nnz() as f64,
-            lengths: Lengths::Of(structure),
+            lengths: LengthSource::Of(structure),
         }
     }
 
-    /// Of rows, columns and nonzeros: what asks for no length may be asked.
+    /// Creates the statistics of a matrix of size `[nrows, ncols, nnz]`; only numbers that need no
+    /// row lengths may be queried.
     pub fn at_size([nrows, ncols, nnz]: [usize; 3], uncounted: &'a Histogram) -> Self {
         let [nrows, ncols, nnz] = [nrows, ncols, nnz].map(|number| number as f64);
-        Rows { nrows, ncols, nnz, lengths: Lengths::Counted(uncounted) }
+        RowFigures { nrows, ncols, nnz, lengths: LengthSource::Counted(uncounted) }
     }
 
     fn histogram(&self) -> &Histogram {
         match self.lengths {
-            Lengths::Counted(histogram) => histogram,
-            Lengths::Of(structure) => structure.row_lengths(),
+            LengthSource::Counted(histogram) => histogram,
+            LengthSource::Of(structure) => structure.row_lengths(),
         }
     }
 
@@ -117,7 +120,7 @@ impl<'a> Rows<'a> {
         over(self.nnz, self.nrows)
     }
 
-    /// Row lengths in rising order, with the number of rows of each.
+    /// Iterates over row lengths in rising order, with the number of rows of each.
     fn lengths(&self) -> impl Iterator<Item = (f64, f64)> {
         self.histogram().iter().map(|(length, times)| (f64::from(length), times as f64))
     }
@@ -128,18 +131,18 @@ impl<'a> Rows<'a> {
         over(squares, self.nrows).sqrt()
     }
 
-    /// The length that this share of the rows does not exceed.
+    /// Returns the quantile of the row lengths at `share` (0 to 1).
     pub fn quantile(&self, share: f64) -> f64 {
         let last = (self.nrows - 1.0).max(0.0);
         f64::from(self.histogram().at((share * last).round() as u64))
     }
 
-    /// Rows without entries.
+    /// Returns the number of rows without entries.
     pub fn empty_rows(&self) -> f64 {
         self.histogram().times(0) as f64
     }
 
-    /// Gini coefficient of row lengths.
+    /// Returns the Gini coefficient of the row lengths.
     pub fn gini(&self) -> f64 {
         let mut passed = 0.0;
         let weighted = self.lengths().map(|(length, times)| {
@@ -154,20 +157,20 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Summary {
-    /// A few passes over the pattern.
+impl FeatureCounts {
+    /// Counts everything. A few passes over the pattern.
     pub fn of(structure: &Structure<'_>) -> Self {
         let pattern = structure.pattern();
         let longest = |slice, sort| structure.slots(slice, sort) / slice as u64;
-        // What others wait for, side by side.
+        // These counts dominate the time, so they run side by side.
         let (hacks, columns) = rayon::join(
-            || Hacks::of(structure),
+            || HackCounts::of(structure),
             || {
                 let fill = || SIDES.map(|b| structure.block_fill(b));
-                rayon::join(|| Columns::of(structure), fill).0
+                rayon::join(|| ColumnFill::of(structure), fill).0
             },
         );
-        Summary {
+        FeatureCounts {
             nrows: pattern.nrows() as f64,
             ncols: pattern.ncols() as f64,
             nnz: pattern.nnz() as f64,
@@ -185,38 +188,38 @@ impl Summary {
         }
     }
 
-    /// What of it features of rows are computed from.
-    pub fn of_rows(&self) -> Rows<'_> {
-        let Summary { nrows, ncols, nnz, .. } = *self;
-        Rows { nrows, ncols, nnz, lengths: Lengths::Counted(&self.rows) }
+    /// Returns the size and the row lengths.
+    pub fn of_rows(&self) -> RowFigures<'_> {
+        let FeatureCounts { nrows, ncols, nnz, .. } = *self;
+        RowFigures { nrows, ncols, nnz, lengths: LengthSource::Counted(&self.rows) }
     }
 
-    /// Slots for each entry of slices whose longest rows sum up to `longest`.
+    /// Returns slots per entry of slices of `slice` rows whose longest rows sum up to `longest`.
     fn padding(&self, longest: u64, slice: usize) -> f64 {
         over((longest * slice as u64) as f64, self.nnz)
     }
 
-    /// Padding of slices of `SLICES[i]` rows.
+    /// Returns the padding of slices of `SLICES[i]` rows.
     pub fn sliced_padding(&self, i: usize) -> f64 {
         self.padding(self.longest[i], SLICES[i])
     }
 
-    /// Padding of hacks where windows of `SORTED[i]` rows are sorted.
+    /// Returns the padding of hacks if rows are sorted within windows of `SORTED[i]` rows.
     pub fn window_padding(&self, i: usize) -> f64 {
         self.padding(self.sorted_longest[i], HACK)
     }
 
-    /// Sum over hacks of their longest rows where all rows are sorted.
+    /// Returns the sum of the longest rows of all hacks if all rows are sorted by length.
     pub fn all_sorted_longest(&self) -> u64 {
         self.rows.sum_of_every(HACK as u64)
     }
 
-    /// Padding of hacks where all rows are sorted.
+    /// Returns the padding of hacks if all rows are sorted by length.
     pub fn all_sorted_padding(&self) -> f64 {
         self.padding(self.all_sorted_longest(), HACK)
     }
 
-    /// [`n_p`].
+    /// Returns the operations of one product, as [`n_p`].
     pub fn operations(&self) -> u64 {
         operations(self.nnz as u64, &self.rows)
     }
@@ -236,7 +239,7 @@ impl Summary {
         }
     }
 
-    /// Mean number of diagonals of a hack of `DIAGONAL_HACKS[i]` rows.
+    /// Returns the mean number of diagonals of a hack of `DIAGONAL_HACKS[i]` rows.
     pub fn hack_diagonals(&self, i: usize) -> f64 {
         over(self.hack_diagonals[i] as f64, self.n_hacks(DIAGONAL_HACKS[i]))
     }
@@ -253,7 +256,7 @@ impl Summary {
         self.loads.of(precision)
     }
 
-    /// Share of the entries in the `most` fullest columns.
+    /// Returns the share of entries in the `most` fullest columns.
     pub fn hub_share(&self, most: usize) -> f64 {
         over(self.columns.in_fullest(most as u64), self.nnz)
     }
@@ -262,51 +265,53 @@ impl Summary {
         self.columns.fullest()
     }
 
-    /// Share of the entries whose row and column lie in the same window of `PARTS[i]`.
+    /// Returns the share of entries inside the diagonal blocks of `PARTS[i]` rows and columns.
     pub fn part_share(&self, i: usize) -> f64 {
         over(self.hacks.inside[i] as f64, self.nnz)
     }
 }
 
-/// `a / b`, 0 where `b` is.
+/// Returns `a / b`, or 0 if `b` is 0.
 pub(super) fn over(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// The fewest hacks that a thread takes.
+/// Minimum number of hacks per thread.
 const FEWEST_HACKS: usize = 64;
 
-/// Sums over hacks, and what is largest of them.
+/// Sums and maxima over hacks of [`HACK`] rows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Hacks {
-    /// Sum over rows of the way from the first entry to the diagonal.
+pub(crate) struct HackCounts {
+    /// Distance from each row's first entry to the diagonal, summed over rows.
     pub profile: u64,
-    /// Sum of the columns that hacks span.
+    /// Column spans, summed over hacks.
     pub span_sum: u64,
-    /// Hacks whose columns fit in 16 bits.
+    /// Number of hacks whose column span fits in 16 bits.
     pub spans_narrow: u64,
-    /// Entries whose row and column lie in the same window, of [`PARTS`].
+    /// Entries inside the diagonal blocks, for each size of [`PARTS`].
     pub inside: [u64; 2],
-    /// Entries that were looked at.
+    /// Number of analysed entries.
     pub entries: u64,
-    /// The farthest entry from the diagonal.
+    /// Largest distance of an entry from the diagonal.
     pub bandwidth: u64,
-    /// The most columns that a hack spans.
+    /// Largest column span of a hack.
     pub span_max: u64,
 }
 
-impl Hacks {
-    /// One pass over the entries, or over a sample of the hacks.
+impl HackCounts {
+    /// Counts all hacks, or a sample of them for estimates.
     fn of(structure: &Structure<'_>) -> Self {
         let sample = structure.groups_of(HACK);
         let hacks = sample.par_picks().with_min_len(FEWEST_HACKS);
-        let sums = hacks.map(|h| Hacks::of_one(structure, h)).reduce(Hacks::default, Hacks::with);
+        let sums = hacks
+            .map(|h| HackCounts::of_one(structure, h))
+            .reduce(HackCounts::default, HackCounts::with);
         sums.over_all(sample, structure.pattern().nnz())
     }
 
-    /// What the sums over this sample make over all hacks of a matrix of `nnz` entries.
+    /// Extrapolates the sums over this sample to all hacks of a matrix of `nnz` entries.
     pub fn over_all(self, sample: Sample, nnz: usize) -> Self {
-        Hacks {
+        HackCounts {
             profile: sample.scale(self.profile),
             span_sum: sample.scale(self.span_sum),
             spans_narrow: sample.scale(self.spans_narrow),
@@ -322,7 +327,7 @@ impl Hacks {
         let span = u64::from(span.end) - u64::from(span.start);
         let columns =
             &pattern.col_idx()[pattern.row_ptr()[rows.start]..pattern.row_ptr()[rows.end]];
-        let mut one = Hacks {
+        let mut one = HackCounts {
             span_sum: span,
             spans_narrow: u64::from(span <= u64::from(u16::MAX)),
             inside: PARTS.map(|window| {
@@ -332,7 +337,7 @@ impl Hacks {
             }),
             entries: columns.len() as u64,
             span_max: span,
-            ..Hacks::default()
+            ..HackCounts::default()
         };
         for row in rows {
             let columns = pattern.row(row);
@@ -344,8 +349,8 @@ impl Hacks {
         one
     }
 
-    fn with(self, other: Hacks) -> Hacks {
-        Hacks {
+    fn with(self, other: HackCounts) -> HackCounts {
+        HackCounts {
             profile: self.profile + other.profile,
             span_sum: self.span_sum + other.span_sum,
             spans_narrow: self.spans_narrow + other.spans_narrow,
@@ -357,45 +362,45 @@ impl Hacks {
     }
 }
 
-/// How full columns are.
+/// Entries per column: exact, or estimated.
 #[derive(Clone, Debug)]
-pub(crate) enum Columns {
-    /// Entries of each column.
+pub(crate) enum ColumnFill {
+    /// Histogram of the entries of each column.
     Counted(Histogram),
-    /// Those of a sample of the rows.
+    /// Estimate from a sample of the rows.
     Sampled(Classes),
 }
 
-impl Columns {
+impl ColumnFill {
     fn of(structure: &Structure<'_>) -> Self {
         match structure.column_sample() {
-            Some(sample) => Columns::Sampled(sample.classes().clone()),
-            None => Columns::Counted(column_counts(structure.pattern())),
+            Some(sample) => ColumnFill::Sampled(sample.classes().clone()),
+            None => ColumnFill::Counted(column_counts(structure.pattern())),
         }
     }
 
-    /// Entries in the `most` fullest columns.
+    /// Returns the entries in the `most` fullest columns.
     fn in_fullest(&self, most: u64) -> f64 {
         match self {
-            Columns::Counted(counts) => counts.sum_of_largest(most) as f64,
-            Columns::Sampled(classes) => classes.in_fullest(most),
+            ColumnFill::Counted(counts) => counts.sum_of_largest(most) as f64,
+            ColumnFill::Sampled(classes) => classes.in_fullest(most),
         }
     }
 
-    /// Entries of the fullest column.
+    /// Returns the entries of the fullest column.
     fn fullest(&self) -> f64 {
         match self {
-            Columns::Counted(counts) => f64::from(counts.max()),
-            Columns::Sampled(classes) => classes.fullest(),
+            ColumnFill::Counted(counts) => f64::from(counts.max()),
+            ColumnFill::Sampled(classes) => classes.fullest(),
         }
     }
 }
 
-/// Entries of each column.
+/// Returns the histogram of entries per column.
 fn column_counts(pattern: Pattern<'_>) -> Histogram {
     let (ncols, columns) = (pattern.ncols(), pattern.col_idx());
     if ncols / 64 > columns.len() {
-        // Next to empty: a list of all columns would be longer than the work.
+        // Nearly empty matrix: a counter for every column would cost more than the entries.
         let mut columns = columns.to_vec();
         columns.par_sort_unstable();
         let counts: Vec<u32> = columns.chunk_by(u32::eq).map(|run| run.len() as u32).collect();

@@ -1,20 +1,21 @@
-//! Systems of several unknowns a point: dense blocks on grids and graphs.
+//! Systems with several unknowns per point: dense blocks on grids and graphs.
 
 use super::grid::{Grid, offsets};
 use super::random::{Stream, hash, hash_pair, unit};
 use crate::assemble::by_block_rows;
 use crate::csr::Csr;
 
-/// Which points of a grid a block row couples.
+/// The grid points that a block row couples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbours {
-    /// 2-D: cells that share a side, 5 blocks a row.
+    /// 2-D: cells that share a side; 5 blocks per row.
     Cells,
-    /// 3-D: points of one of the tetrahedra that each cube is cut into, 15 blocks a row.
+    /// 3-D: points of a common tetrahedron, where each cube is cut into tetrahedra; 15 blocks per
+    /// row.
     Tetrahedra,
-    /// 3-D: their neighbours too, 65 blocks a row.
+    /// 3-D: neighbours in tetrahedra and their neighbours; 65 blocks per row.
     TwiceTetrahedra,
-    /// 3-D: points of one cube, 27 blocks a row.
+    /// 3-D: points of a common cube; 27 blocks per row.
     Cubes,
 }
 
@@ -38,8 +39,8 @@ impl Neighbours {
     }
 }
 
-/// `B` coupled equations at each point of a grid of `edge` points a side, as of flow with energy
-/// and turbulence: dense blocks of random entries, unsymmetric, diagonally dominant.
+/// Generates `B` coupled equations at each point of a grid with `edge` points per side, as in flow
+/// with energy and turbulence: dense blocks of random entries, unsymmetric, diagonally dominant.
 pub fn block_system<const B: usize>(neighbours: Neighbours, edge: usize, seed: u64) -> Csr<f64> {
     let (grid, offsets) = neighbours.grid(edge);
     let dominant = (B * offsets.len()) as f64;
@@ -61,8 +62,9 @@ fn random_block<const B: usize>(seed: u64) -> [[f64; B]; B] {
     std::array::from_fn(|_| std::array::from_fn(|_| stream.signed()))
 }
 
-/// The normal equations of a robot's `poses` in the plane: each is tied to the next, and to some of
-/// a lap, or a few laps, before: symmetric positive definite, of dense 3 x 3 blocks.
+/// Generates the normal equations of a robot's `poses` in the plane. Each pose is tied to the next,
+/// and some poses to one of a lap or a few laps earlier. Symmetric positive definite, with dense 3
+/// x 3 blocks.
 pub fn pose_graph(poses: usize, seed: u64) -> Csr<f64> {
     let lap = poses.isqrt().max(3);
     let ties = [(1, 1.0), (lap - 1, 0.2), (lap, 0.6), (lap + 1, 0.2), (7 * lap, 0.1)];
@@ -88,9 +90,9 @@ pub fn pose_graph(poses: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// Linear elasticity on a cube of `edge` points a side, trilinear hexahedra, Young's modulus of
-/// each between 0.5 and 2, Poisson's ratio 0.3, the points at x = 0 on springs: symmetric positive
-/// definite, of dense 3 x 3 blocks.
+/// Generates linear elasticity on a cube with `edge` points per side: trilinear hexahedra, Young's
+/// modulus between 0.5 and 2 in each, Poisson's ratio 0.3, springs at the points with x = 0.
+/// Symmetric positive definite, with dense 3 x 3 blocks.
 pub fn elasticity_hex(edge: usize, seed: u64) -> Csr<f64> {
     let grid = Grid::cube(edge.max(2));
     let bits = |corner: usize| [0, 1, 2].map(|axis| (corner >> axis & 1) as isize);
@@ -119,11 +121,13 @@ pub fn elasticity_hex(edge: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// The stiffness between two corners of the unit cube: products of integrals along the axes.
+/// Returns the stiffness between two corners of the unit cube, from products of integrals along the
+/// axes.
 fn coupling(a: [isize; 3], b: [isize; 3]) -> [[f64; 3]; 3] {
     let (lambda, mu) = (0.3 / (1.3 * 0.4), 0.5 / 1.3);
     let slope = |corner: isize| corner as f64 - 0.5;
-    // The integral of the derivative of a's function along p times that of b's along q.
+    // Integral of the derivative of a's function along p times the derivative of b's function along
+    // q.
     let integral = |p: usize, q: usize| -> f64 {
         let along = |axis: usize| match (axis == p, axis == q) {
             (true, true) => 4.0 * slope(a[axis]) * slope(b[axis]),
@@ -152,7 +156,7 @@ fn coupling(a: [isize; 3], b: [isize; 3]) -> [[f64; 3]; 3] {
 mod tests {
     use super::*;
 
-    /// Whether the entries fill whole blocks of `b` x `b`.
+    /// Returns true if the entries fill whole blocks of `b` x `b`.
     fn is_of_blocks(csr: &Csr<f64>, b: usize) -> bool {
         (0..csr.nrows()).all(|i| {
             let columns = csr.row(i).0;

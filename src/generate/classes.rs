@@ -1,4 +1,4 @@
-//! The table of classes.
+//! The table of matrix classes.
 
 use std::hash::{Hash, Hasher};
 
@@ -14,17 +14,17 @@ use crate::csr::Csr;
 /// A class of matrices.
 #[derive(Debug)]
 pub struct Class {
-    /// Its name.
+    /// Name, as a spec writes it.
     pub name: &'static str,
-    /// What it is, in one sentence.
+    /// Description, in one phrase.
     pub doc: &'static str,
-    /// About the number of entries a row, of a large matrix.
+    /// Approximate number of entries per row of a large matrix.
     pub per_row: f64,
-    /// The orders that it comes in.
+    /// The orders in which the class is available.
     pub orders: &'static [Order],
-    /// The class whose pattern it has, or is made from, where there is one.
+    /// The class with the same pattern, or from which this one is derived; `None` if there is none.
     pub like: Option<&'static str>,
-    /// Makes the one of about this many rows.
+    /// Generates a matrix with about `rows` rows.
     pub(super) make: fn(rows: usize, seed: u64) -> Csr<f64>,
 }
 
@@ -48,11 +48,11 @@ impl Hash for Class {
     }
 }
 
-/// Problems on meshes: any order.
+/// Orders of problems on meshes: all of them make sense.
 const MESH: &[Order] = &[Natural, Rcm, Random];
-/// Graphs whose nodes have no natural order, or one by degree.
+/// Orders of graphs whose nodes have no natural order, or one by degree.
 const GRAPH: &[Order] = &[Natural, Random];
-/// Rectangular matrices, and entries anywhere, which no order changes.
+/// Orders of rectangular matrices, and of entries at random places, which no order improves.
 const FIXED: &[Order] = &[Natural];
 
 const fn class(
@@ -65,7 +65,7 @@ const fn class(
     Class { name, doc, per_row, orders, like: None, make }
 }
 
-/// Every class.
+/// All classes.
 #[rustfmt::skip]
 pub static CLASSES: &[Class] = &[
     class("stencil5", "Poisson problem on a square, 5 points", 5.0, MESH,
@@ -92,9 +92,9 @@ pub static CLASSES: &[Class] = &[
         81.0, MESH, |rows, seed| elasticity_hex(edge(rows / 3, 3), seed)),
     class("heat", "heat conduction on jittered tetrahedra", 15.0, MESH,
         |rows, seed| heat(edge(rows, 3), seed)),
-    class("triangles", "heat conduction on triangles, in order by area only", 7.0, MESH,
+    class("triangles", "heat conduction on triangles, numbered area by area", 7.0, MESH,
         |rows, seed| triangles(edge(rows, 2), seed)),
-    class("p2", "heat conduction on tetrahedra of order 2: long and short rows", 28.0, MESH,
+    class("p2", "heat conduction on second-order tetrahedra: long and short rows", 28.0, MESH,
         |rows, seed| p2(halved(edge(rows, 3)), seed)),
     class("taylor_hood", "Stokes problem on triangles, velocities of order 2, pressure of order 1",
         18.0, MESH, |rows, seed| taylor_hood(halved(edge(rows * 4 / 9, 2)), seed)),
@@ -102,13 +102,13 @@ pub static CLASSES: &[Class] = &[
         |rows, seed| block_system::<4>(Cells, edge(rows / 4, 2), seed)),
     class("blocks5", "flow in space: 5 x 5 blocks on tetrahedra", 75.0, MESH,
         |rows, seed| block_system::<5>(Tetrahedra, edge(rows / 5, 3), seed)),
-    class("blocks5_wide", "the same with neighbours of neighbours, as DLR2", 325.0, MESH,
+    class("blocks5_wide", "blocks5 with neighbours of neighbours, as DLR2", 325.0, MESH,
         |rows, seed| block_system::<5>(TwiceTetrahedra, edge(rows / 5, 3), seed)),
     class("blocks6", "flow with turbulence: 6 x 6 blocks on hexahedra, as DLR1", 162.0, MESH,
         |rows, seed| block_system::<6>(Cubes, edge(rows / 6, 3), seed)),
-    class("dg", "discontinuous elements of order 2: 9 x 9 blocks on cells that share a side",
+    class("dg", "second-order discontinuous Galerkin: 9 x 9 blocks on cells that share a side",
         45.0, MESH, |rows, seed| block_system::<9>(Cells, edge(rows / 9, 2), seed)),
-    class("pose_graph", "a robot's poses and loops: 3 x 3 blocks", 15.6, MESH,
+    class("pose_graph", "poses of a robot with loop closures: 3 x 3 blocks", 15.6, MESH,
         |rows, seed| pose_graph((rows / 3).max(1), seed)),
     class("holstein_hubbard", "electrons and phonons on a ring, long far diagonals, as HMEp",
         14.0, MESH, holstein_hubbard),
@@ -117,43 +117,44 @@ pub static CLASSES: &[Class] = &[
             let fits = |edge: &usize| 2 * edge * edge * (edge + 3) <= rows;
             kkt((1..).take_while(fits).last().unwrap_or(1), seed)
         }),
-    class("linear_program", "constraints in stages, 5 columns to 2 rows, a few of both dense",
+    class("linear_program",
+        "constraints in stages, 5 columns per 2 rows, a few dense rows and columns",
         9.7, FIXED, linear_program),
-    class("least_squares", "observations of 4 or 5 unknowns, 4 rows to a column", 4.4, FIXED,
+    class("least_squares", "observations of 4 or 5 unknowns each, 4 rows per column", 4.4, FIXED,
         least_squares),
     class("power_flow", "Jacobian of a power grid: 2 x 2 blocks on a network in the plane",
         7.7, MESH, |rows, seed| power_flow(edge(rows / 2, 2), seed)),
     class("road", "roads between crossings", 2.5, MESH, |rows, seed| road(edge(rows, 2), seed)),
-    class("circuit", "resistors between near nodes, and a few nodes that many share",
+    class("circuit", "resistors between near nodes, and a few nodes with very many neighbours",
         6.0, MESH, circuit),
-    class("rmat", "R-MAT graph, 16 edges a node", 14.0, GRAPH, |rows, seed| rmat(rows, 16, seed)),
-    class("chung_lu", "graph with degrees of a power law, undirected", 12.0, GRAPH, chung_lu),
+    class("rmat", "R-MAT graph, 16 edges per node", 14.0, GRAPH, |rows, seed| rmat(rows, 16, seed)),
+    class("chung_lu", "undirected graph with power-law degrees", 12.0, GRAPH, chung_lu),
     class("web", "links of web pages, most within a site", 11.0, MESH, web),
-    class("uniform", "16 entries a row, anywhere", 16.0, FIXED,
+    class("uniform", "16 entries per row at random places", 16.0, FIXED,
         |rows, seed| uniform(rows, 16, seed)),
-    class("poisson", "a Poisson-distributed number of entries a row, 8 on average, anywhere",
+    class("poisson", "Poisson-distributed row lengths, 8 on average, entries at random places",
         8.0, FIXED, |rows, seed| poisson(rows, 8.0, seed)),
-    class("power_law", "row lengths of a power law, entries anywhere", 9.0, FIXED, power_law),
-    class("banded", "half of the entries within 20 columns of the diagonal", 21.0, MESH,
+    class("power_law", "power-law row lengths, entries at random places", 9.0, FIXED, power_law),
+    class("banded", "half of the places within 20 columns of the diagonal", 21.0, MESH,
         |rows, seed| banded(rows, 20, 0.5, seed)),
-    class("banded_outliers", "a dense band, and in every other row one entry anywhere",
+    class("banded_outliers", "a dense band, and in every other row one entry at a random place",
         17.3, MESH, |rows, seed| banded_outliers(rows, 10, 0.8, seed)),
     class("followers", "rmat without weights: every entry is 1", 14.0, GRAPH, followers).like("rmat"),
     class("friends", "chung_lu without weights", 12.0, GRAPH, friends).like("chung_lu"),
     class("links", "web without weights", 11.0, MESH, links).like("web"),
-    class("laplacian", "graph Laplacian of triangles: -1, and degrees of up to 6", 7.0, MESH,
+    class("laplacian", "graph Laplacian of triangles: entries of -1, degrees of up to 6", 7.0, MESH,
         |rows, seed| laplacian(edge(rows, 2), seed)).like("triangles"),
-    class("incidence", "roads and the crossings that they join: -1 and 1", 2.0, FIXED,
+    class("incidence", "incidence matrix of road: -1 and 1 at the ends of each road", 2.0, FIXED,
         |rows, seed| incidence(edge(rows * 4 / 5, 2), seed)).like("road"),
     class("cover", "linear_program with coefficients of 1", 9.7, FIXED, cover).like("linear_program"),
 ];
 
-/// The edge of the square or cube with about so many points.
+/// Returns the edge length of the square or cube with about this many points.
 fn edge(points: usize, dimensions: i32) -> usize {
     (points as f64).powf(1.0 / f64::from(dimensions)).round().max(1.0) as usize
 }
 
-/// The cells of elements of order 2 along a line of so many points.
+/// Returns the number of cells of second-order elements along a line with this many points.
 fn halved(points: usize) -> usize {
     (points / 2).max(1)
 }

@@ -1,4 +1,4 @@
-//! Sets of generated matrices to test and to train on.
+//! Sets of generated matrices for tests and training.
 
 use std::str::FromStr;
 
@@ -6,14 +6,16 @@ use super::classes::CLASSES;
 use super::spec::Spec;
 use crate::error::{Error, Result};
 
-/// How large a corpus is.
+/// Size of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// One matrix of each class, of some thousand to a hundred thousand entries: seconds.
+    /// One matrix per class, with a few thousand to a hundred thousand entries; generated in
+    /// seconds.
     Small,
-    /// Nine of each class, of 20,000 to 30 million entries, two thirds of at least 2 million.
+    /// Nine matrices per class, with 20,000 to 30 million entries; two thirds have at least 2
+    /// million.
     Full,
-    /// One of each class, of 60 to 120 million entries.
+    /// One matrix per class, with 60 to 120 million entries.
     Large,
 }
 
@@ -30,36 +32,37 @@ impl FromStr for Size {
     }
 }
 
-/// Numbers of entries from the first to the last, cut into so many steps of equal ratio.
-struct Range {
+/// A range of entry counts, divided into steps of equal ratio.
+struct SizeRange {
     first: f64,
     last: f64,
     steps: usize,
 }
 
 impl Size {
-    /// Each class has one matrix in each step of each range.
-    fn ranges(self) -> &'static [Range] {
+    /// Returns the size ranges; each class has one matrix in each step of each range.
+    fn ranges(self) -> &'static [SizeRange] {
         match self {
-            Size::Small => &[Range { first: 4e3, last: 1e5, steps: 1 }],
+            Size::Small => &[SizeRange { first: 4e3, last: 1e5, steps: 1 }],
             Size::Full => &[
-                Range { first: 2e4, last: 2e6, steps: 3 },
-                // A little more than 2 million, as small grids have fewer entries than estimated.
-                Range { first: 2.3e6, last: 3e7, steps: 6 },
+                SizeRange { first: 2e4, last: 2e6, steps: 3 },
+                // Starts a little above 2 million, because small grids have fewer entries than
+                // estimated.
+                SizeRange { first: 2.3e6, last: 3e7, steps: 6 },
             ],
-            Size::Large => &[Range { first: 6e7, last: 1.2e8, steps: 1 }],
+            Size::Large => &[SizeRange { first: 6e7, last: 1.2e8, steps: 1 }],
         }
     }
 }
 
-/// Fewer rows make no grid worth the name, however long they are.
+/// Minimum number of rows: a smaller grid is no longer a grid, however long its rows are.
 const LEAST_ROWS: usize = 300;
 
-/// The matrices of a corpus, class by class, from small to large.
+/// Returns the matrices of a corpus, class by class, from small to large.
 ///
-/// Every class has as many. Within a step of sizes the classes are spread evenly (by the golden
-/// ratio), so that no size is tied to a class. The orders that a class comes in take turns, and
-/// so do the classes' first orders; every matrix of a class has its own seed.
+/// Every class has the same number of matrices. Within a step of sizes the classes are spread
+/// evenly (by the golden ratio), so that no size is tied to a class. The orders of a class take
+/// turns, and so do the first orders of the classes. Every matrix of a class has its own seed.
 pub fn corpus(size: Size) -> Vec<Spec> {
     let steps = size.ranges().iter().flat_map(|range| (0..range.steps).map(move |s| (range, s)));
     let steps: Vec<_> = steps.collect();
@@ -76,7 +79,7 @@ pub fn corpus(size: Size) -> Vec<Spec> {
     members.collect()
 }
 
-/// Rounded to its first two digits.
+/// Rounds to two significant digits.
 fn two_digits(number: f64) -> usize {
     let unit = 10f64.powf(number.log10().floor() - 1.0).max(1.0);
     ((number / unit).round() * unit) as usize
@@ -123,7 +126,7 @@ mod tests {
             let sizes = families.values().flatten().map(|&nnz| nnz as f64);
             sizes.filter(|nnz| (low..high).contains(nnz)).count()
         };
-        // Two digits of the number of rows may carry a size over a bound.
+        // Rounding the number of rows to two digits may move a size past a bound.
         assert_eq!(between(1.8e4, 3.1e7), all.len());
         assert!(between(2.2e6, 3.1e7) * 3 == all.len() * 2);
         let steps = [2e4, 9.3e4, 4.3e5, 2.2e6, 3.53e6, 5.41e6, 8.3e6, 1.27e7, 1.95e7, 3e7];

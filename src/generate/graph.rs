@@ -7,7 +7,7 @@ use crate::assemble::by_rows;
 use crate::csr::Csr;
 use crate::par;
 
-/// `per_row` entries in each of `n` rows, in columns drawn anywhere (fewer where two coincide).
+/// Generates `per_row` entries in each of `n` rows, in random columns (fewer if two coincide).
 pub fn uniform(n: usize, per_row: usize, seed: u64) -> Csr<f64> {
     by_rows(n, n, |i, row| {
         let mut stream = Stream::new(seed, i);
@@ -17,7 +17,8 @@ pub fn uniform(n: usize, per_row: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// A Poisson-distributed number of entries in each of `n` rows, `mean` on average, anywhere.
+/// Generates a Poisson-distributed number of entries in each of `n` rows, `mean` on average, in
+/// random columns.
 pub fn poisson(n: usize, mean: f64, seed: u64) -> Csr<f64> {
     by_rows(n, n, |i, row| {
         let mut stream = Stream::new(seed, i);
@@ -27,7 +28,8 @@ pub fn poisson(n: usize, mean: f64, seed: u64) -> Csr<f64> {
     })
 }
 
-/// Rows of at least 2 entries, whose lengths fall off with the power 2.2 up to a twentieth of `n`.
+/// Generates rows of at least 2 entries whose lengths follow a power law with exponent 2.2, up to
+/// `n / 20`.
 pub fn power_law(n: usize, seed: u64) -> Csr<f64> {
     let most = (n as f64 / 20.0).max(2.0);
     by_rows(n, n, |i, row| {
@@ -39,7 +41,8 @@ pub fn power_law(n: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// Each entry within `half` columns of the diagonal with probability `density`, the diagonal always.
+/// Generates each entry within `half` columns of the diagonal with probability `density`; the
+/// diagonal is always stored.
 pub fn banded(n: usize, half: usize, density: f64, seed: u64) -> Csr<f64> {
     by_rows(n, n, |i, row| {
         for j in i.saturating_sub(half)..(i + half + 1).min(n) {
@@ -51,7 +54,7 @@ pub fn banded(n: usize, half: usize, density: f64, seed: u64) -> Csr<f64> {
     })
 }
 
-/// A band as of [`banded`], and in every other row one entry anywhere.
+/// Generates a band as [`banded`] does, and in every other row one entry at a random place.
 pub fn banded_outliers(n: usize, half: usize, density: f64, seed: u64) -> Csr<f64> {
     let band = banded(n, half, density, seed);
     by_rows(n, n, |i, row| {
@@ -64,20 +67,20 @@ pub fn banded_outliers(n: usize, half: usize, density: f64, seed: u64) -> Csr<f6
     })
 }
 
-/// The conductances of a circuit of `n` nodes: each is joined to some near ones, and one in three
-/// to one of a few nodes that many share (supplies, clocks). Symmetric positive definite.
+/// Generates the conductances of a circuit of `n` nodes. Each node is joined to some near ones, and
+/// one in three to a hub (supply, clock) with very many neighbours. Symmetric positive definite.
 pub fn circuit(n: usize, seed: u64) -> Csr<f64> {
     let hubs = (n / 5000).max(2).min(n);
     let hub_at = |k: usize| (2 * k + 1) * n / (2 * hubs);
     let mut is_hub = vec![false; n];
     (0..hubs).for_each(|k| is_hub[hub_at(k)] = true);
-    // The hub that a node is joined to, by number.
+    // The number of the hub that a node is joined to.
     let hub_of = |i: usize| {
         let bits = hash(seed, i as u64, u64::MAX);
         let joined = !is_hub[i] && bits.is_multiple_of(3);
         joined.then(|| (bits / 3 % hubs as u64) as usize)
     };
-    // (hub, node) in order.
+    // Sorted pairs (hub, node).
     let mut leads: Vec<(usize, usize)> =
         (0..n).into_par_iter().filter_map(|i| Some((hub_of(i)?, i))).collect();
     leads.par_sort_unstable();
@@ -98,7 +101,7 @@ pub fn circuit(n: usize, seed: u64) -> Csr<f64> {
             row.push((j as u32, -conductance));
         };
         if is_hub[i] {
-            // Hubs are in order, so as many are before it as its number says.
+            // Hubs are sorted, so binary search finds how many precede this one.
             let hub = par::partition_point(hubs, |k| hub_at(k) < i);
             let first = leads.partition_point(|lead| lead.0 < hub);
             let own = leads[first..].iter().take_while(|lead| lead.0 == hub);
@@ -112,16 +115,16 @@ pub fn circuit(n: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// An R-MAT graph of `n` nodes and `edges_a_node` times as many drawn edges, with the
+/// Generates an R-MAT graph of `n` nodes with `edges_a_node` drawn edges per node and the
 /// probabilities 0.57, 0.19, 0.19 and 0.05 (D. Chakrabarti, Y. Zhan, C. Faloutsos, R-MAT: A
-/// Recursive Model for Graph Mining, 2004); edges drawn twice are kept once. Where `n` is not a
-/// power of 2, edges of nodes that there are not are drawn again.
+/// Recursive Model for Graph Mining, 2004). Edges drawn twice are kept once. If `n` is not a power
+/// of 2, edges of nonexistent nodes are drawn again.
 pub fn rmat(n: usize, edges_a_node: usize, seed: u64) -> Csr<f64> {
     let levels = n.max(2).next_power_of_two().ilog2();
     let draw = |stream: &mut Stream| {
         let (mut row, mut column) = (0, 0);
         for _ in 0..levels {
-            // Without branches, which would be guessed wrong too often.
+            // Branch-free, because the branches would be mispredicted too often.
             let u = stream.unit();
             let (down, right) = (u >= 0.76, (0.57..0.76).contains(&u) | (u >= 0.95));
             row = 2 * row + usize::from(down);
@@ -141,19 +144,21 @@ pub fn rmat(n: usize, edges_a_node: usize, seed: u64) -> Csr<f64> {
     of_edges(n, edges.collect(), |i, j| signed(hash(seed, i as u64, j as u64)))
 }
 
-/// The degrees that [`chung_lu`] expects of `n` nodes, falling: at least 2, by the power 2.1, at
-/// most twice the root of `n`, so that no two nodes expect more than one edge.
+/// Returns the expected degrees of [`chung_lu`] for `n` nodes, falling: a power law with exponent
+/// 2.1, at least 2 and at most twice the square root of `n`, so that no two nodes expect more than
+/// one edge.
 fn chung_lu_weights(n: usize) -> Vec<f64> {
     let most = 2.0 * (n as f64).sqrt();
     let weight = |i: usize| (2.0 * ((i as f64 + 0.5) / n as f64).powf(-1.0 / 1.1)).min(most);
     (0..n).into_par_iter().map(weight).collect()
 }
 
-/// An undirected graph in which node `i` expects the degree `w[i]`, and any two nodes are joined
-/// with probability `w[i] w[j] / sum(w)` (F. Chung, L. Lu, Connected components in random graphs
-/// with given expected degree sequences, 2002); degrees fall off with the power 2.1, the first
-/// nodes have the most. Edges of a node are drawn by skipping those that are not there (J. Miller,
-/// A. Hagberg, Efficient generation of networks with given expected degrees, 2011). Symmetric.
+/// Generates an undirected graph in which node `i` has the expected degree `w[i]`, and two nodes
+/// are joined with probability `w[i] w[j] / sum(w)` (F. Chung, L. Lu, Connected components in
+/// random graphs with given expected degree sequences, 2002). Degrees follow a power law with
+/// exponent 2.1 and fall with the node's number. The edges of a node are drawn by skipping absent
+/// ones (J. Miller, A. Hagberg, Efficient generation of networks with given expected degrees,
+/// 2011). Symmetric.
 pub fn chung_lu(n: usize, seed: u64) -> Csr<f64> {
     let weights = chung_lu_weights(n);
     let total: f64 = weights.iter().sum();
@@ -162,8 +167,8 @@ pub fn chung_lu(n: usize, seed: u64) -> Csr<f64> {
         let chance = |j: usize| (weights[i] * weights[j] / total).min(1.0);
         let mut own = Vec::new();
         let mut j = i + 1;
-        // Edges are skipped as if all had the chance of the first, which has the greatest; the one
-        // that is reached is kept as often as its own chance is smaller.
+        // Skip as if every edge were as likely as the next one, which is the most likely; then keep
+        // the edge with the ratio of its own probability to that one.
         while j < n {
             let skipping = chance(j);
             if skipping < 1.0 {
@@ -179,12 +184,12 @@ pub fn chung_lu(n: usize, seed: u64) -> Csr<f64> {
     of_edges(n, edges.collect(), |i, j| signed(hash_pair(seed, i, j)))
 }
 
-/// Pages of a site.
+/// Pages per site.
 const SITE: usize = 64;
 
-/// The links of a crawl of `n` pages, those of a site with near numbers: half of a page's links
-/// are the menu of its site, most others lead to near pages, one in ten to a page that many know.
-/// Row lengths fall off with the power 2.5.
+/// Generates the links of a web crawl of `n` pages, in which the pages of a site have consecutive
+/// numbers. Half of a page's links are the menu of its site, most others lead to near pages, and
+/// one in ten to a popular page. Row lengths follow a power law with exponent 2.5.
 pub fn web(n: usize, seed: u64) -> Csr<f64> {
     let anywhere = |bits: u64| (unit(bits) * n as f64) as usize;
     by_rows(n, n, |i, row| {
@@ -205,7 +210,7 @@ pub fn web(n: usize, seed: u64) -> Csr<f64> {
                         (i + away).min(n - 1)
                     }
                 }
-                // The k-th best known page is anywhere.
+                // Popular pages have random numbers; the k-th most popular one is hashed from k.
                 _ => anywhere(hash(seed, (stream.unit().powi(4) * n as f64) as u64, 2)),
             };
             row.push((page as u32, stream.unit()));
@@ -213,7 +218,7 @@ pub fn web(n: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// The adjacency matrix of these edges (from, to), those given twice kept once.
+/// Returns the adjacency matrix of these edges (from, to); repeated edges are kept once.
 fn of_edges(
     n: usize,
     mut edges: Vec<(u32, u32)>,

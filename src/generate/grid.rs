@@ -4,7 +4,7 @@ use super::random::{hash_pair, unit};
 use crate::assemble::by_rows;
 use crate::csr::Csr;
 
-/// A regular grid of points, numbered x first.
+/// A regular grid of points, numbered with x varying fastest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
     edges: [usize; 3],
@@ -32,7 +32,7 @@ impl Grid {
         (z * self.edges[1] + y) * self.edges[0] + x
     }
 
-    /// The point at `offset` from `at`, if it is inside.
+    /// Returns the point at `offset` from `at`, or `None` if it is outside.
     pub(super) fn neighbour(&self, at: [usize; 3], offset: [isize; 3]) -> Option<usize> {
         let mut there = [0; 3];
         for axis in 0..3 {
@@ -43,7 +43,8 @@ impl Grid {
     }
 }
 
-/// Offsets up to `reach` in each direction that `keep`, in the order of the points' numbers.
+/// Returns the offsets of up to `reach` in each direction for which `keep` is true, in the order of
+/// the points' numbers.
 pub(super) fn offsets(reach: isize, keep: impl Fn([isize; 3]) -> bool) -> Vec<[isize; 3]> {
     let range = || -reach..=reach;
     range()
@@ -52,12 +53,12 @@ pub(super) fn offsets(reach: isize, keep: impl Fn([isize; 3]) -> bool) -> Vec<[i
         .collect()
 }
 
-/// Square of an offset's length.
+/// Returns the square of an offset's length.
 pub(super) fn length2(offset: [isize; 3]) -> isize {
     offset.iter().map(|d| d * d).sum()
 }
 
-/// The points that a stencil joins.
+/// The points that a stencil couples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Points {
     /// 2-D: the point and its 4 neighbours along the axes.
@@ -70,18 +71,18 @@ pub enum Points {
     TwentySeven,
 }
 
-/// Coefficients of a stencil.
+/// The coefficients of a stencil.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coefficients {
-    /// The same at every point: every diagonal holds one value.
+    /// Equal at every point: every diagonal holds one value.
     Constant,
     /// A random conductivity between 0.5 and 2 for each pair of points.
     Varying,
 }
 
-/// The Poisson problem on a grid of `edge` points a side with fixed values outside it: symmetric
-/// positive definite. Row `i` has the sum of all its couplings on the diagonal, those to points
-/// outside among them.
+/// Generates the Poisson problem on a grid with `edge` points per side and fixed values outside it:
+/// symmetric positive definite. The diagonal of a row is the sum of all its couplings, including
+/// those to points outside.
 pub fn stencil(points: Points, coefficients: Coefficients, edge: usize, seed: u64) -> Csr<f64> {
     let (grid, offsets) = match points {
         Points::Five => (Grid::square(edge), offsets(1, |o| o[2] == 0 && length2(o) <= 1)),
@@ -112,11 +113,11 @@ pub fn stencil(points: Points, coefficients: Coefficients, edge: usize, seed: u6
     })
 }
 
-/// The convection-diffusion problem on the unit cube, 7-point centred differences with `edge`
-/// points a side: the matrices pde50 to pde100 of the HLL and HDIA paper (V. Cardellini,
+/// Generates the convection-diffusion problem on the unit cube with 7-point centred differences and
+/// `edge` points per side. The matrices pde50 to pde100 of the HLL and HDIA paper (V. Cardellini,
 /// S. Filippone, D. Rouson, Design patterns for sparse-matrix computations on hybrid CPU/GPU
-/// platforms) have these sizes and this pattern. Unsymmetric; the flow turns around the z axis
-/// and rises, and is slow enough that rows stay diagonally dominant.
+/// platforms) have these sizes and this pattern. Unsymmetric; the flow turns around the z axis and
+/// rises, slowly enough that rows stay diagonally dominant.
 pub fn convection_diffusion(edge: usize) -> Csr<f64> {
     let grid = Grid::cube(edge);
     let offsets = offsets(1, |o| length2(o) <= 1);

@@ -1,8 +1,8 @@
 //! Finite elements on jittered tetrahedra.
 //!
-//! A cube of points is cut into small cubes, each of six tetrahedra around one of its diagonals
-//! (H. W. Kuhn, Some combinatorial lemmas in topology, 1960), and inner points are moved by up to a
-//! fifth of their distance. Linear shape functions; a matrix row is assembled from the 24
+//! A cube of points is cut into small cubes, each into six tetrahedra around one of its diagonals
+//! (H. W. Kuhn, Some combinatorial lemmas in topology, 1960). Inner points are moved by up to a
+//! fifth of their distance. Shape functions are linear; each matrix row is assembled from the 24
 //! tetrahedra around its point, without a list of elements.
 
 use super::grid::Grid;
@@ -10,10 +10,10 @@ use super::random::{hash, signed};
 use crate::assemble::{by_block_rows, by_rows};
 use crate::csr::Csr;
 
-/// Linear elasticity with Young's modulus 1 and Poisson's ratio 0.3, 3 unknowns a point, the points
-/// at x = 0 on springs: symmetric positive definite, of dense 3 x 3 blocks.
+/// Generates linear elasticity with Young's modulus 1 and Poisson's ratio 0.3, 3 unknowns per point
+/// and springs at the points with x = 0: symmetric positive definite, with dense 3 x 3 blocks.
 pub fn elasticity(edge: usize, seed: u64) -> Csr<f64> {
-    let mesh = Mesh { grid: Grid::cube(edge.max(2)), seed };
+    let mesh = TetrahedralMesh { grid: Grid::cube(edge.max(2)), seed };
     let (lambda, mu) = (0.3 / (1.3 * 0.4), 0.5 / 1.3);
     by_block_rows::<f64, 3>(mesh.grid.points(), mesh.grid.points(), |i, row| {
         let spring = if mesh.grid.at(i)[0] == 0 { 1.0 } else { 0.0 };
@@ -34,31 +34,31 @@ pub fn elasticity(edge: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// Heat conduction with a conductivity of 1, points at x = 0 losing heat to the outside: symmetric
+/// Generates heat conduction with conductivity 1 and heat loss at the points with x = 0: symmetric
 /// positive definite.
 pub fn heat(edge: usize, seed: u64) -> Csr<f64> {
-    let mesh = Mesh { grid: Grid::cube(edge.max(2)), seed };
+    let mesh = TetrahedralMesh { grid: Grid::cube(edge.max(2)), seed };
     by_rows(mesh.grid.points(), mesh.grid.points(), |i, row| {
         row.push((i as u32, if mesh.grid.at(i)[0] == 0 { 1.0 } else { 0.0 }));
         mesh.around(i, |j, volume, a, b| row.push((j as u32, volume * dot(a, b))));
     })
 }
 
-struct Mesh {
+struct TetrahedralMesh {
     grid: Grid,
     seed: u64,
 }
 
-type Vector = [f64; 3];
+type Point = [f64; 3];
 
-/// The orders of the three axes: the tetrahedra of a small cube.
+/// The six orders of the three axes, one for each tetrahedron of a small cube.
 pub(super) const ORDERS: [[usize; 3]; 6] =
     [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-impl Mesh {
+impl TetrahedralMesh {
     /// Calls `f(j, volume, gradient of i, gradient of j)` for each point `j` of each tetrahedron
-    /// that has the point `i`.
-    fn around(&self, i: usize, mut f: impl FnMut(usize, f64, Vector, Vector)) {
+    /// around point `i`.
+    fn around(&self, i: usize, mut f: impl FnMut(usize, f64, Point, Point)) {
         let at = self.grid.at(i);
         for cube in 0..8 {
             let low: [isize; 3] = std::array::from_fn(|axis| -((cube >> axis & 1) as isize));
@@ -85,8 +85,8 @@ impl Mesh {
         }
     }
 
-    /// Where a point is, in units of the grid.
-    fn place(&self, point: usize) -> Vector {
+    /// Returns the position of a point, in units of the grid.
+    fn place(&self, point: usize) -> Point {
         let at = self.grid.at(point);
         let border = (0..3).any(|axis| {
             let forth: [isize; 3] = std::array::from_fn(|a| isize::from(a == axis));
@@ -99,27 +99,27 @@ impl Mesh {
     }
 }
 
-fn dot(a: Vector, b: Vector) -> f64 {
+fn dot(a: Point, b: Point) -> f64 {
     a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
 
-fn cross(a: Vector, b: Vector) -> Vector {
+fn cross(a: Point, b: Point) -> Point {
     [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 }
 
-/// Volume of a tetrahedron and the gradients of its four linear shape functions.
-fn gradients(corners: [Vector; 4]) -> (f64, [Vector; 4]) {
+/// Returns the volume of a tetrahedron and the gradients of its four linear shape functions.
+fn gradients(corners: [Point; 4]) -> (f64, [Point; 4]) {
     let from_first = |k: usize| std::array::from_fn(|axis| corners[k][axis] - corners[0][axis]);
-    let [a, b, c]: [Vector; 3] = [from_first(1), from_first(2), from_first(3)];
+    let [a, b, c]: [Point; 3] = [from_first(1), from_first(2), from_first(3)];
     let six_volumes = dot(a, cross(b, c));
-    let scaled = |v: Vector| v.map(|x| x / six_volumes);
+    let scaled = |v: Point| v.map(|x| x / six_volumes);
     let (ga, gb, gc) = (scaled(cross(b, c)), scaled(cross(c, a)), scaled(cross(a, b)));
     let first = std::array::from_fn(|axis| -(ga[axis] + gb[axis] + gc[axis]));
     (six_volumes.abs() / 6.0, [first, ga, gb, gc])
 }
 
-/// Asserts that rows of 3 unknowns a point, on a cube of `edge` points a side, sum up to 0 in each
-/// direction: moving the body as a whole costs no energy, but for the springs at x = 0.
+/// Asserts that rows of 3 unknowns per point, on a cube with `edge` points per side, sum to 0 in
+/// each direction: a translation of the whole body costs no energy, except at the springs at x = 0.
 #[cfg(test)]
 pub(super) fn assert_moves_freely(csr: &Csr<f64>, edge: usize) {
     for i in (0..csr.nrows()).filter(|i| i / 3 % edge != 0) {

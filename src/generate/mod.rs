@@ -1,9 +1,9 @@
 //! Seeded generators of test matrices: the same arguments give the same matrix on every machine,
-//! over any number of threads.
+//! with any number of threads.
 //!
-//! [`CLASSES`] is the table of what there is; a [`Spec`] names one matrix by its class, number of
-//! rows, order and seed; [`corpus()`] gives the names of a whole set. [`scaled()`] makes a large
-//! matrix of a given one.
+//! [`CLASSES`] is the table of matrix classes. A [`Spec`] names one matrix by class, number of
+//! rows, order and seed. [`corpus()`] returns the specs of a whole set. [`scaled()`] enlarges a
+//! given matrix.
 
 mod blocks;
 mod classes;
@@ -39,7 +39,7 @@ pub use scaled::scaled;
 pub use spec::{MOST_ROWS, Order, Spec};
 pub use unweighted::{cover, followers, friends, incidence, laplacian, links};
 
-/// The matrix of this class with about `rows` rows, in its natural order.
+/// Generates the matrix of this class with about `rows` rows, in its natural order.
 ///
 /// # Errors
 /// As [`Spec::new`].

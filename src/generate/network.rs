@@ -1,5 +1,5 @@
-//! Networks in the plane: roads, power grids, unstructured triangles. Their points are numbered as
-//! programs and agencies do: area by area, without order within one.
+//! Planar networks: roads, power grids, unstructured triangles. Points are numbered area by area,
+//! without order within an area, as mesh generators and agencies number them.
 
 use super::grid::Grid;
 use super::random::{hash, hash_pair, ordered_by, signed, unit};
@@ -7,15 +7,15 @@ use crate::assemble::{by_block_rows, by_rows};
 use crate::csr::Csr;
 use crate::permutation::inverse;
 
-/// Points on a side of an area.
+/// Points per side of an area.
 const AREA: usize = 32;
 
 /// A network of links between near points of a square.
 struct Network {
     grid: Grid,
-    /// Steps in one of the two directions, and how likely such a link is there.
+    /// Steps in one of the two directions, and the probability of such a link.
     links: &'static [([isize; 3], f64)],
-    /// The point of each number.
+    /// The grid point of each number.
     point_of: Vec<u32>,
     number_of: Vec<u32>,
     seed: u64,
@@ -33,7 +33,7 @@ impl Network {
         Network { grid, links, number_of: inverse(&point_of), point_of, seed }
     }
 
-    /// Calls `f(neighbour, random bits of the link)` for each link of a point, by their numbers.
+    /// Calls `f(neighbour, random bits of the link)` for each link of the point with this number.
     fn around(&self, number: usize, mut f: impl FnMut(u32, u64)) {
         let point = self.point_of[number] as usize;
         let at = self.grid.at(point);
@@ -49,8 +49,8 @@ impl Network {
     }
 }
 
-/// Lengths of roads between the crossings of a square of `edge` crossings a side: two and a half
-/// roads a crossing. Symmetric, nothing on the diagonal.
+/// Generates the lengths of roads between the crossings of a square with `edge` crossings per side:
+/// two and a half roads per crossing. Symmetric, with an empty diagonal.
 pub fn road(edge: usize, seed: u64) -> Csr<f64> {
     let network = Network::new(edge, &[([1, 0, 0], 0.62), ([0, 1, 0], 0.62)], seed);
     by_rows(edge * edge, edge * edge, |i, row| {
@@ -58,15 +58,15 @@ pub fn road(edge: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// The Jacobian of the power flow in a grid of `edge` buses a side, angle and voltage of each bus
-/// side by side: dense 2 x 2 blocks, three to four a row, unsymmetric.
+/// Generates the Jacobian of the power flow in a grid with `edge` buses per side; the angle and
+/// voltage of a bus are adjacent. Three to four dense 2 x 2 blocks per block row, unsymmetric.
 pub fn power_flow(edge: usize, seed: u64) -> Csr<f64> {
     let links = &[([1, 0, 0], 0.65), ([0, 1, 0], 0.65), ([1, 1, 0], 0.05), ([5, 3, 0], 0.05)];
     let network = Network::new(edge, links, seed);
     by_block_rows::<f64, 2>(edge * edge, edge * edge, |i, row| {
         let mut own = [[0.1, 0.0], [0.0, 0.1]];
         network.around(i, |j, bits| {
-            // Conductance and susceptance of a line, and the angle along it, against at its ends.
+            // Conductance and susceptance of a line, and the difference of the angles at its ends.
             let (g, b) = (0.1 * unit(bits), 1.0 + unit(bits.rotate_left(20)));
             let angle = 0.2 * if (i as u32) < j { signed(bits) } else { -signed(bits) };
             let (sin, cos) = angle.sin_cos();
@@ -81,8 +81,8 @@ pub fn power_flow(edge: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// Heat conduction on triangles whose corners are in no particular order within an area, as mesh
-/// generators number them: 7 entries a row, symmetric positive definite.
+/// Generates heat conduction on triangles whose corners have no particular order within an area, as
+/// mesh generators number them: 7 entries per row, symmetric positive definite.
 pub fn triangles(edge: usize, seed: u64) -> Csr<f64> {
     let links = &[([1, 0, 0], 1.0), ([0, 1, 0], 1.0), ([1, 1, 0], 1.0)];
     let network = Network::new(edge, links, seed);
@@ -117,7 +117,7 @@ mod tests {
         let near = |i: usize| csr.row(i).0.iter().filter(move |&&j| i / 1024 == j as usize / 1024);
         let local: usize = (0..csr.nrows()).map(|i| near(i).count()).sum();
         assert!(local * 10 > csr.nnz() * 9, "{local} of {}", csr.nnz());
-        // But not in the order of a grid: the next number is seldom a neighbour.
+        // Points are not numbered as a grid: the next number is seldom a neighbour.
         let next = (0..csr.nrows()).filter(|&i| csr.row(i).0.contains(&(i as u32 + 1))).count();
         assert!(next * 20 < csr.nrows(), "{next}");
     }

@@ -1,12 +1,12 @@
-//! Matrices of optimization: saddle points, linear programs, least squares.
+//! Matrices of optimisation: saddle points, linear programs, least squares.
 
 use super::grid::{Grid, offsets};
 use super::random::{Stream, hash, unit};
 use crate::assemble::by_rows;
 use crate::csr::Csr;
 
-/// The conditions of an optimal control problem on a cube of `edge` points a side: states, controls
-/// on the six faces, multipliers. Symmetric, indefinite:
+/// Generates the optimality conditions of an optimal control problem on a cube with `edge` points
+/// per side: states, controls on the six faces, multipliers. Symmetric, indefinite:
 ///
 /// ```text
 ///     | H  .  A'|     H, R: diagonal
@@ -14,8 +14,9 @@ use crate::csr::Csr;
 ///     | A  B  . |     B: the 9 controls near a point of a face
 /// ```
 ///
-/// Rows and entries are as many as in the matrices nlpkkt80 (`edge` 80), nlpkkt120 and so on of
-/// the SuiteSparse collection: `2 n^3 + 6 n^2` and `2 (3n - 2)^3 + n^3 + 12 (3n - 2)^2 + 6 n^2`.
+/// The numbers of rows and entries equal those of the matrices nlpkkt80 (`edge` 80), nlpkkt120 and
+/// so on of the SuiteSparse collection: `2 n^3 + 6 n^2` and `2 (3n - 2)^3 + n^3 + 12 (3n - 2)^2 + 6
+/// n^2`.
 pub fn kkt(edge: usize, seed: u64) -> Csr<f64> {
     let (cube, face) = (Grid::cube(edge), Grid::square(edge));
     let near = offsets(1, |_| true);
@@ -70,9 +71,9 @@ pub fn kkt(edge: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// The constraints of a linear program in stages: `nrows` rows and two and a half times as many
-/// columns. Each row has a slack, 8 entries near its stage, and sometimes one in the columns that
-/// many share; 8 rows sum up one column in 16.
+/// Generates the constraints of a linear program in stages: `nrows` rows and two and a half times
+/// as many columns. Each row has a slack, 8 entries near its stage, and sometimes one in a few
+/// shared columns; 8 rows sum one column in 16.
 pub fn linear_program(nrows: usize, seed: u64) -> Csr<f64> {
     let ncols = (nrows * 5 / 2).max(2);
     let stage = 200.min(ncols);
@@ -89,7 +90,7 @@ pub fn linear_program(nrows: usize, seed: u64) -> Csr<f64> {
         }
         let first = (i * structural / nrows).min(ncols - stage);
         for _ in 0..8 {
-            // Few distinct coefficients, as models have.
+            // Few distinct coefficients, as in real models.
             let value = [1.0, -1.0, 1.0, 0.5, -2.5, stream.signed()][stream.below(6)];
             row.push(((first + stream.below(stage)) as u32, value));
         }
@@ -99,8 +100,8 @@ pub fn linear_program(nrows: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// Observations of few unknowns each: `nrows` rows and a quarter as many columns, 3 entries side by
-/// side and one or two anywhere.
+/// Generates observations of few unknowns each: `nrows` rows and a quarter as many columns; 3
+/// adjacent entries per row and one or two at random places.
 pub fn least_squares(nrows: usize, seed: u64) -> Csr<f64> {
     let ncols = (nrows / 4).max(1);
     by_rows(nrows, ncols, |i, row| {
@@ -119,7 +120,7 @@ pub fn least_squares(nrows: usize, seed: u64) -> Csr<f64> {
 mod tests {
     use super::*;
 
-    /// Rows and entries by the formulas above.
+    /// Rows and entries by the formulas in the documentation of [`kkt`].
     fn sizes(n: usize) -> (usize, usize) {
         let wide = 3 * n - 2;
         (2 * n.pow(3) + 6 * n.pow(2), 2 * wide.pow(3) + n.pow(3) + 12 * wide.pow(2) + 6 * n.pow(2))

@@ -1,8 +1,8 @@
-//! Finite elements of order 2 on triangles and tetrahedra: rows of corners are long, rows of the
-//! middles of sides are short.
+//! Second-order finite elements on triangles and tetrahedra: rows of corners are long, rows of edge
+//! midpoints are short.
 //!
-//! Each cell of a square or cube is cut along its diagonals. Corners are the points of even
-//! coordinates of a grid twice as fine, and the middles of sides are all its other points.
+//! Each cell of a square or cube is cut along its diagonals. On a grid twice as fine, corners are
+//! the points with even coordinates, and all other points are edge midpoints.
 
 use super::grid::Grid;
 use super::mesh::ORDERS;
@@ -10,11 +10,11 @@ use super::random::{hash, unit};
 use crate::assemble::by_rows;
 use crate::csr::Csr;
 
-/// Heat conduction, not the same in all directions, on a cube of tetrahedra of order 2 with `cells`
-/// cells a side, each tetrahedron of its own conductivity, points at x = 0 losing heat to the
-/// outside: symmetric positive definite.
+/// Generates anisotropic heat conduction on a cube of second-order tetrahedra with `cells` cells
+/// per side. Each tetrahedron has its own conductivity; points at x = 0 lose heat. Symmetric
+/// positive definite.
 pub fn p2(cells: usize, seed: u64) -> Csr<f64> {
-    let mesh = Mesh::new(Grid::cube(2 * cells + 1), 3, cells);
+    let mesh = QuadraticMesh::new(Grid::cube(2 * cells + 1), 3, cells);
     let points = mesh.fine.points();
     by_rows(points, points, |i, row| {
         row.push((i as u32, if mesh.fine.at(i)[0] == 0 { 1.0 } else { 0.0 }));
@@ -26,9 +26,10 @@ pub fn p2(cells: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// The Stokes problem on a square of triangles with `cells` cells a side: both velocities of order
-/// 2, then pressure of order 1 (C. Taylor, P. Hood, A numerical solution of the Navier-Stokes
-/// equations using the finite element technique, 1973). Symmetric, indefinite:
+/// Generates the Stokes problem on a square of triangles with `cells` cells per side: both
+/// velocities of second order, then pressure of first order (C. Taylor, P. Hood, A numerical
+/// solution of the Navier-Stokes equations using the finite element technique, 1973). Symmetric,
+/// indefinite:
 ///
 /// ```text
 ///     | K  .  Bx |     K: viscosity between nodes
@@ -36,10 +37,10 @@ pub fn p2(cells: usize, seed: u64) -> Csr<f64> {
 ///     | Bx'By'.  |
 /// ```
 pub fn taylor_hood(cells: usize, seed: u64) -> Csr<f64> {
-    let mesh = Mesh::new(Grid::square(2 * cells + 1), 2, cells);
+    let mesh = QuadraticMesh::new(Grid::square(2 * cells + 1), 2, cells);
     let nodes = mesh.fine.points();
     let corners = Grid::square(cells + 1);
-    // The column of the pressure at a node that is a corner.
+    // The column of the pressure at a corner node.
     let pressure =
         |node: usize| (2 * nodes + corners.number(mesh.fine.at(node).map(|half| half / 2))) as u32;
     let size = 2 * nodes + corners.points();
@@ -65,24 +66,25 @@ pub fn taylor_hood(cells: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// One of the shapes that a cell is cut into, and its integrals.
-struct Element {
-    /// The axes in the order in which a path goes along them from corner to corner.
+/// One of the simplices that a cell is cut into, with its integrals.
+struct Simplex {
+    /// The order of axes along which a path runs from corner to corner.
     order: [usize; 3],
-    /// Each node is the middle between two corners, a corner that between it and itself.
+    /// The two corners of which each node is the midpoint; a corner is the midpoint of itself and
+    /// itself.
     pairs: Vec<(usize, usize)>,
-    /// Which nodes are the corners.
+    /// Indices of the nodes that are corners.
     corners: Vec<usize>,
-    /// Of node and node.
+    /// Stiffness between nodes: `stiffness[node][node]`.
     stiffness: Vec<Vec<f64>>,
-    /// By axis, of corner and node.
+    /// Divergence terms: `flow[axis][corner][node]`.
     flow: [Vec<Vec<f64>>; 3],
 }
 
-/// Conductivity along and across the axes; full, so that no coupling vanishes.
+/// Conductivity along and across the axes; a full tensor, so that no coupling vanishes.
 const TENSOR: [[f64; 3]; 3] = [[1.0, 0.2, 0.1], [0.2, 1.3, 0.15], [0.1, 0.15, 0.8]];
 
-impl Element {
+impl Simplex {
     fn new(order: [usize; 3], dimensions: usize) -> Self {
         let n = dimensions + 1;
         // The function of corner k rises along the k-th step of the path and falls along the next.
@@ -97,8 +99,9 @@ impl Element {
             gradient
         };
         let pairs: Vec<_> = (0..n).flat_map(|a| (a..n).map(move |b| (a, b))).collect();
-        // The gradient of a node's function is the sum of these times the functions of corners k:
-        // that of a corner's, f (2 f - 1), is 4 f - 1 times f's; a middle's function is 4 f g.
+        // The gradient of a node's function is the sum of these factors times the functions of the
+        // corners k: for a corner, f (2 f - 1) has the gradient (4 f - 1) grad f; for a midpoint,
+        // the function is 4 f g.
         let part = |(a, b): (usize, usize), k: usize| -> [f64; 3] {
             let is = |corner: usize| if corner == k { 1.0 } else { 0.0 };
             let (ga, gb) = (gradient(a), gradient(b));
@@ -107,7 +110,7 @@ impl Element {
                 false => 4.0 * (is(a) * gb[axis] + is(b) * ga[axis]),
             })
         };
-        // The integral of the functions of two corners.
+        // Integral of the product of two corner functions.
         let volume = if dimensions == 2 { 0.5 } else { 1.0 / 6.0 };
         let mass = |k: usize, l: usize| {
             let twice = if k == l { 2.0 } else { 1.0 };
@@ -125,7 +128,7 @@ impl Element {
         };
         let to_nodes =
             |axis, corner| pairs.iter().map(|p| flow(axis, corner, p)).collect::<Vec<_>>();
-        Element {
+        Simplex {
             order,
             corners: (0..pairs.len()).filter(|&node| pairs[node].0 == pairs[node].1).collect(),
             stiffness: (pairs.iter())
@@ -137,28 +140,29 @@ impl Element {
     }
 }
 
-struct Mesh {
-    /// All nodes: corners at even coordinates.
+struct QuadraticMesh {
+    /// All nodes; corners have even coordinates.
     fine: Grid,
     dimensions: usize,
     cells: usize,
-    elements: Vec<Element>,
+    elements: Vec<Simplex>,
 }
 
-impl Mesh {
+impl QuadraticMesh {
     fn new(fine: Grid, dimensions: usize, cells: usize) -> Self {
         let flat = |order: &[usize; 3]| dimensions == 3 || order[2] == 2;
-        let elements = ORDERS.into_iter().filter(flat).map(|o| Element::new(o, dimensions));
-        Mesh { fine, dimensions, cells, elements: elements.collect() }
+        let elements = ORDERS.into_iter().filter(flat).map(|o| Simplex::new(o, dimensions));
+        QuadraticMesh { fine, dimensions, cells, elements: elements.collect() }
     }
 
-    /// Calls `f(element, its nodes, which of them is i, key of the element)` for each that has the
-    /// node `i`.
-    fn around(&self, i: usize, mut f: impl FnMut(&Element, &[usize], usize, u64)) {
+    /// Calls `f(element, its nodes, index of i among them, key of the element)` for each element
+    /// around node `i`.
+    fn around(&self, i: usize, mut f: impl FnMut(&Simplex, &[usize], usize, u64)) {
         let at = self.fine.at(i);
         let mut nodes = Vec::new();
         for side in 0..1 << self.dimensions {
-            // The cell on this side along each axis; a node inside a cell has the lower one only.
+            // The cell on this side along each axis; a node inside a cell belongs to the lower one
+            // only.
             let mut low = [0; 3];
             let is_cell = (0..self.dimensions).all(|axis| {
                 let back = side >> axis & 1;
@@ -231,8 +235,8 @@ mod tests {
                 "no pressure in the last rows"
             );
         }
-        // A velocity that grows with x has sources, 1 everywhere: times the function of a corner
-        // inside, a third of the six triangles around it.
+        // A velocity that grows with x has a divergence of 1 everywhere. Times the function of an
+        // inner corner, it integrates to a third of the six triangles around it.
         let inner = corners.number([2, 2, 0]);
         let (columns, values) = csr.row(2 * nodes + inner);
         let fine = Grid::square(9);

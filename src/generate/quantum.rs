@@ -1,22 +1,22 @@
-//! Electrons coupled to vibrations of a lattice.
+//! Electrons coupled to lattice vibrations.
 
 use super::random::{hash, unit};
 use crate::assemble::by_rows;
 use crate::csr::Csr;
 
-/// Sites of the ring, as many electrons, half of them of each spin.
+/// Sites of the ring and number of electrons; half of the electrons have each spin.
 const SITES: usize = 6;
-/// Vibrations; that of the ring as a whole only shifts the energy and is left out.
+/// Vibration modes; the uniform mode of the ring only shifts the energy and is left out.
 const MODES: usize = SITES - 1;
 /// Ways to place 3 electrons of one spin on 6 sites.
 const PLACINGS: usize = 20;
 
-/// The Holstein-Hubbard Hamiltonian of 6 electrons on a ring of 6 sites, with as many states of the
-/// vibrations as make about `rows` rows: 400 states of the electrons times the first states of the
-/// vibrations, those with the fewest phonons first. Up to 15 phonons in all have 15,504 states:
-/// 6,201,600 rows, the size of the matrix HMEp (M. Kreutzer, G. Hager, G. Wellein, H. Fehske,
-/// A. Basermann, A. R. Bishop, Sparse matrix-vector multiplication on GPGPU clusters: A new storage
-/// format and a scalable implementation, 2012, section 1.3).
+/// Generates the Holstein-Hubbard Hamiltonian of 6 electrons on a ring of 6 sites with about `rows`
+/// rows: 400 electron states times the first vibration states, those with the fewest phonons first.
+/// Up to 15 phonons in total have 15,504 states: 6,201,600 rows, the size of the matrix HMEp (M.
+/// Kreutzer, G. Hager, G. Wellein, H. Fehske, A. Basermann, A. R. Bishop, Sparse matrix-vector
+/// multiplication on GPGPU clusters: A new storage format and a scalable implementation, 2012,
+/// section 1.3).
 ///
 /// ```text
 ///     | V T . |     T: an electron moves, the vibrations stay: diagonals far from the main one,
@@ -24,7 +24,7 @@ const PLACINGS: usize = 20;
 ///     | . T V |     V: one phonon more or less
 /// ```
 ///
-/// Symmetric. The strength of the coupling and the repulsion of electrons depend on the seed.
+/// Symmetric. The coupling strength and the repulsion of electrons depend on the seed.
 pub fn holstein_hubbard(rows: usize, seed: u64) -> Csr<f64> {
     let electrons = PLACINGS * PLACINGS;
     let vibrations = ((rows + electrons / 2) / electrons).max(1);
@@ -33,7 +33,7 @@ pub fn holstein_hubbard(rows: usize, seed: u64) -> Csr<f64> {
     let moves: Vec<Vec<usize>> = placings.iter().map(|&mask| moves(mask, &placings)).collect();
     let coupling = 0.5 + unit(hash(seed, 0, 0));
     let repulsion = 2.0 + 4.0 * unit(hash(seed, 1, 0));
-    // How much each electron state pulls at each vibration.
+    // Coupling of each electron state to each vibration mode.
     let pulls: Vec<[f64; MODES]> = (0..electrons)
         .map(|e| {
             let (up, down) = (placings[e / PLACINGS], placings[e % PLACINGS]);
@@ -68,8 +68,8 @@ pub fn holstein_hubbard(rows: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// The placings that one electron's step to a free neighbour leads to. Around a ring an electron
-/// passes two others, so no step changes the sign.
+/// Returns the placings that one electron reaches by a step to a free neighbour. Around a ring an
+/// electron passes two others, so no step changes the sign.
 fn moves(mask: u32, placings: &[u32]) -> Vec<usize> {
     let step = |site: usize| {
         let ends = 1 << site | 1 << ((site + 1) % SITES);
@@ -78,7 +78,8 @@ fn moves(mask: u32, placings: &[u32]) -> Vec<usize> {
     (0..SITES).filter_map(step).filter_map(|to| placings.iter().position(|&p| p == to)).collect()
 }
 
-/// How these electrons pull at a standing wave; the waves are shifted against the sites.
+/// Returns the coupling of these electrons to a standing wave; the waves are shifted against the
+/// sites.
 fn pull(mode: usize, up: u32, down: u32) -> f64 {
     let wave = (mode / 2 + 1) as f64;
     let shift = 0.3 + (mode % 2) as f64 * 0.25 * SITES as f64 / wave;
@@ -90,13 +91,13 @@ fn pull(mode: usize, up: u32, down: u32) -> f64 {
     (0..SITES).map(at).sum::<f64>() * (2.0 / SITES as f64).sqrt()
 }
 
-/// Ways to share up to `most` phonons among so many vibrations.
+/// Returns the number of ways to distribute up to `most` phonons over `modes` modes.
 fn ways(most: usize, modes: usize) -> usize {
     (1..=modes).fold(1, |product, k| product * (most + k) / k)
 }
 
-/// The number of a state of the vibrations: all with fewer phonons come before it, among those with
-/// as many all that have fewer in all vibrations but the first, and so on.
+/// Returns the number of a vibration state. States are ordered by their total of phonons, then by
+/// the phonons in all modes but the first, and so on.
 fn number_of(phonons: &[usize; MODES]) -> usize {
     let mut left: usize = phonons.iter().sum();
     let mut number = 0;
@@ -109,9 +110,9 @@ fn number_of(phonons: &[usize; MODES]) -> usize {
     number
 }
 
-/// The state of the vibrations with this number.
+/// Returns the vibration state with this number.
 fn phonons_of(mut number: usize) -> [usize; MODES] {
-    // The phonons of each vibration and all after it; 0 past the last.
+    // Phonons of each mode and all modes after it; 0 past the last mode.
     let mut left = [0; MODES + 1];
     for (k, left) in left.iter_mut().enumerate().take(MODES) {
         let fits = |&count: &usize| ways(count - 1, MODES - k) <= number;

@@ -1,32 +1,32 @@
-//! Seeded random numbers that need no state: any thread can make those of any row.
+//! Stateless seeded random numbers: any thread can generate the numbers of any row.
 
 use rayon::prelude::*;
 
 use crate::check::mix;
 use crate::csr::Csr;
 
-/// A number that depends on the seed and two keys alone.
+/// Returns a random number that depends only on the seed and two keys.
 pub(super) fn hash(seed: u64, a: u64, b: u64) -> u64 {
     mix(seed ^ mix(a ^ mix(b)))
 }
 
-/// [`hash`] of an unordered pair.
+/// Returns [`hash`] of an unordered pair.
 pub(super) fn hash_pair(seed: u64, a: usize, b: usize) -> u64 {
     hash(seed, a.min(b) as u64, a.max(b) as u64)
 }
 
-/// A number in (0, 1) from random bits.
+/// Converts random bits to a number in (0, 1).
 pub(super) fn unit(bits: u64) -> f64 {
     ((bits >> 12) as f64 + 0.5) / (1u64 << 52) as f64
 }
 
-/// A number in (-1, 1) from random bits.
+/// Converts random bits to a number in (-1, 1).
 pub(super) fn signed(bits: u64) -> f64 {
     2.0 * unit(bits) - 1.0
 }
 
-/// The pattern of `csr` with values drawn from (0.5, 1.5), symmetric where the pattern is: for a file
-/// that holds a pattern alone.
+/// Returns the pattern of `csr` with random values from (0.5, 1.5), symmetric if the pattern is:
+/// for files that hold only a pattern.
 pub fn with_drawn_values(csr: &Csr<f64>, seed: u64) -> Csr<f64> {
     let mut drawn = csr.clone();
     let rows = (0..csr.nrows()).flat_map(|i| csr.row(i).0.iter().map(move |&j| (i, j as usize)));
@@ -36,7 +36,7 @@ pub fn with_drawn_values(csr: &Csr<f64>, seed: u64) -> Csr<f64> {
     drawn
 }
 
-/// Random numbers one after the other; each row of a matrix has its own stream.
+/// A stream of random numbers; each row of a matrix has its own.
 pub(super) struct Stream {
     seed: u64,
     drawn: u64,
@@ -60,13 +60,13 @@ impl Stream {
         signed(self.bits())
     }
 
-    /// A whole number below `n`, which is not 0.
+    /// Returns a random whole number below `n`; `n` must not be 0.
     pub(super) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// A Poisson-distributed number: by multiplying up to a mean of 30, by the normal
-    /// distribution beyond.
+    /// Returns a Poisson-distributed number: by multiplication up to a mean of 30, by the normal
+    /// distribution above.
     pub(super) fn poisson(&mut self, mean: f64) -> usize {
         if mean > 30.0 {
             // The sum of twelve uniform numbers has variance 1.
@@ -82,12 +82,12 @@ impl Stream {
     }
 }
 
-/// A random permutation of `0..n`, made by rayon's current threads.
+/// Returns a random permutation of `0..n`, computed on rayon's current threads.
 pub fn random_order(n: usize, seed: u64) -> Vec<u32> {
     ordered_by(n, |i| hash(seed, i as u64, 0))
 }
 
-/// The numbers `0..n` by their keys, those of one key as they were.
+/// Sorts the numbers `0..n` by key; numbers with equal keys keep their order.
 pub(super) fn ordered_by(n: usize, key: impl Fn(usize) -> u64 + Sync) -> Vec<u32> {
     let mut keyed: Vec<(u64, u32)> = (0..n).into_par_iter().map(|i| (key(i), i as u32)).collect();
     keyed.par_sort_unstable();

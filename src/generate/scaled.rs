@@ -1,4 +1,4 @@
-//! A real matrix made as large as wanted.
+//! Enlarging a real matrix to a wanted number of entries.
 
 use rayon::prelude::*;
 
@@ -7,11 +7,11 @@ use crate::assemble::by_rows;
 use crate::csr::{Csr, MAX_DIMENSION};
 use crate::error::{Error, Result};
 
-/// One row in so many is joined to the same row of the next copy and of the one before.
+/// One row in this many is joined to its copy in the next and in the previous copy of the matrix.
 const ROWS_A_JOINT: usize = 200;
 
-/// Copies of `csr` along the diagonal until there are at least `nnz` entries, joined so that they
-/// are one problem.
+/// Places copies of `csr` along the diagonal until there are at least `nnz` entries, and joins them
+/// so that they form one problem.
 ///
 /// ```text
 ///     | A  .     |     the dots are the joints: row r of one copy reads column r of its
@@ -19,13 +19,14 @@ const ROWS_A_JOINT: usize = 200;
 ///     |    .  A  |
 /// ```
 ///
-/// Every copy but the first has its values times its own factor within 2 percent of 1: what is
-/// equal within A stays equal, what only the copying made equal does not. But where A has one value,
-/// as a graph without weights, all have it. A symmetric matrix stays symmetric. A matrix without
-/// entries, or with enough of them, is given back as it is. Linear time, over rayon's current threads.
+/// Every copy but the first has its values multiplied by its own factor within 2 % of 1, so that
+/// values that are equal within A stay equal and values that are equal only because they were
+/// copied do not. If all values of A are equal, as in a graph without weights, they stay equal. A
+/// symmetric matrix stays symmetric. A matrix that is empty or large enough already is returned
+/// unchanged. Linear time, on rayon's current threads.
 ///
 /// # Errors
-/// [`Error::Argument`] where so many copies have more than [`MAX_DIMENSION`] rows or columns.
+/// [`Error::Argument`] if the copies would have more than [`MAX_DIMENSION`] rows or columns.
 pub fn scaled(csr: &Csr<f64>, nnz: usize, seed: u64) -> Result<Csr<f64>> {
     if csr.nnz() == 0 || csr.nnz() >= nnz {
         return Ok(csr.clone());
@@ -35,8 +36,8 @@ pub fn scaled(csr: &Csr<f64>, nnz: usize, seed: u64) -> Result<Csr<f64>> {
     let most = MAX_DIMENSION / nrows.max(ncols);
     if copies > most {
         return Err(Error::argument(format!(
-            "{copies} copies of a matrix of {nrows} x {ncols} have over {MAX_DIMENSION} rows or \
-             columns; ask for at most {} nonzeros",
+            "{copies} copies of a matrix of {nrows} x {ncols} have more than {MAX_DIMENSION} rows \
+             or columns; ask for at most {} nonzeros",
             most.saturating_mul(csr.nnz())
         )));
     }
@@ -80,7 +81,7 @@ mod tests {
     use crate::generate::{self, Coefficients, Points};
     use crate::reorder::Graph;
 
-    /// How many nodes a walk from node 0 reaches.
+    /// Returns the number of nodes that a walk from node 0 reaches.
     fn reached(csr: &Csr<f64>) -> usize {
         let graph = Graph::of(csr.pattern());
         let mut seen = vec![false; csr.nrows()];
@@ -102,7 +103,7 @@ mod tests {
         let many = scaled(&one, 50_000, 3).expect("it fits");
         let copies = 50_000usize.div_ceil(one.nnz());
         assert_eq!((many.nrows(), many.ncols()), (copies * 900, copies * 900));
-        // Rows 100, 300, 500 and 700 of neighbouring copies, both ways.
+        // Rows 100, 300, 500 and 700 of neighbouring copies are joined in both directions.
         assert_eq!(many.nnz(), copies * one.nnz() + 8 * (copies - 1));
         assert_eq!(reached(&many), many.nrows());
         assert_eq!(many.row(3), one.row(3));

@@ -1,5 +1,5 @@
-//! The name of a generated matrix: `CLASS:ROWS`, then its order and seed where they are not the
-//! usual ones, as `heat:100000:rcm:seed=3`.
+//! The name of a generated matrix: `CLASS:ROWS`, followed by order and seed unless they are the
+//! defaults, for instance `heat:100000:rcm:seed=3`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +13,11 @@ use crate::reorder::{permute_symmetric, rcm};
 /// The order of rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
-    /// As the class numbers them.
+    /// The numbering of the class itself.
     Natural,
     /// Reverse Cuthill-McKee.
     Rcm,
-    /// Shuffled.
+    /// Randomly shuffled.
     Random,
 }
 
@@ -39,13 +39,13 @@ impl fmt::Display for Order {
     }
 }
 
-/// The most rows of a generated matrix.
+/// Maximum number of rows of a generated matrix.
 pub const MOST_ROWS: usize = 1 << 30;
 
-/// The seed where none is given.
+/// Default seed.
 const SEED: u64 = 1;
 
-/// What determines a generated matrix: class, size, order and seed. Its text names it everywhere.
+/// The spec of a generated matrix: class, number of rows, order and seed. Displays as its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
     class: &'static Class,
@@ -55,27 +55,30 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A matrix of this class with about `rows` rows.
+    /// Creates the spec of a matrix of this class with about `rows` rows.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an unknown class, with the known ones, for no or too many rows, and
-    /// for an order that the class does not come in.
+    /// [`Error::Argument`] if the class is unknown (the message lists the known ones), if the
+    /// number of rows is 0 or more than [`MOST_ROWS`], or if the class is not available in this
+    /// order.
     pub fn new(class: &str, rows: usize, order: Order, seed: u64) -> Result<Self> {
         let known = class_named(class)?;
         if rows == 0 || rows > MOST_ROWS {
-            return Err(Error::argument(format!("{rows} rows; there must be 1 to {MOST_ROWS}")));
+            return Err(Error::argument(format!(
+                "the number of rows is {rows}; there must be 1 to {MOST_ROWS}"
+            )));
         }
         if !known.orders.contains(&order) {
             let orders: Vec<_> = known.orders.iter().map(Order::to_string).collect();
             return Err(Error::argument(format!(
-                "{class} does not come in the order {order}; its orders are: {}",
+                "{class} is not available in the order {order}; its orders are: {}",
                 orders.join(", ")
             )));
         }
         Ok(Spec { class: known, rows, order, seed })
     }
 
-    /// Makes the matrix, over rayon's current threads; the same on every machine.
+    /// Generates the matrix on rayon's current threads; it is the same on every machine.
     pub fn make(&self) -> Csr<f64> {
         let csr = (self.class.make)(self.rows, self.seed);
         let order = match self.order {
@@ -86,18 +89,18 @@ impl Spec {
         permute_symmetric(&csr, &order)
     }
 
-    /// The name of the class: matrices of one family resemble each other.
+    /// Returns the name of the class: matrices of one family resemble each other.
     pub fn family(&self) -> &'static str {
         self.class.name
     }
 
-    /// The order of rows and columns.
+    /// Returns the order of rows and columns.
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// About the number of entries, without making the matrix; small grids have fewer, as more
-    /// of their points are at the border.
+    /// Estimates the number of entries without generating the matrix. Small grids have fewer,
+    /// because more of their points are at the border.
     pub fn nnz_estimate(&self) -> usize {
         (self.rows as f64 * self.class.per_row) as usize
     }
@@ -134,7 +137,7 @@ impl FromStr for Spec {
         let wrong = |what: String| {
             Error::argument(format!(
                 "{what} in '{text}'; write CLASS:ROWS, CLASS:ROWS:ORDER or \
-                 CLASS:ROWS:ORDER:seed=N, as {class}:1000"
+                 CLASS:ROWS:ORDER:seed=N, for instance {class}:1000"
             ))
         };
         let (rows, rest) = words.split_first().ok_or_else(|| wrong("no number of rows".into()))?;

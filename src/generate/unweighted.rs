@@ -1,4 +1,4 @@
-//! Graphs without weights: matrices of few distinct values.
+//! Graphs without weights: matrices with few distinct values.
 
 use super::graph::{chung_lu, rmat, web};
 use super::network::{road, triangles};
@@ -6,28 +6,28 @@ use super::optimization::linear_program;
 use crate::assemble::by_rows;
 use crate::csr::Csr;
 
-/// The same entries, each 1: whether there is an edge.
+/// Replaces every value by 1.
 fn adjacency(csr: Csr<f64>) -> Csr<f64> {
     csr.map_values(|_| 1.0)
 }
 
-/// The adjacency matrix of [`rmat`], 16 edges a node: who follows whom.
+/// Generates the adjacency matrix of [`rmat`] with 16 edges per node: who follows whom.
 pub fn followers(n: usize, seed: u64) -> Csr<f64> {
     adjacency(rmat(n, 16, !seed))
 }
 
-/// The adjacency matrix of [`chung_lu`]: who knows whom. Symmetric.
+/// Generates the adjacency matrix of [`chung_lu`]: who knows whom. Symmetric.
 pub fn friends(n: usize, seed: u64) -> Csr<f64> {
     adjacency(chung_lu(n, !seed))
 }
 
-/// The adjacency matrix of [`web`]: which page leads to which.
+/// Generates the adjacency matrix of [`web`]: which page links to which.
 pub fn links(n: usize, seed: u64) -> Csr<f64> {
     adjacency(web(n, !seed))
 }
 
-/// The Laplacian of the graph of [`triangles`]: -1 for each neighbour, and their number on the
-/// diagonal. Symmetric.
+/// Generates the Laplacian of the graph of [`triangles`]: -1 for each neighbour, and the number of
+/// neighbours on the diagonal. Symmetric.
 pub fn laplacian(edge: usize, seed: u64) -> Csr<f64> {
     let csr = triangles(edge, !seed);
     by_rows(csr.nrows(), csr.ncols(), |i, row| {
@@ -37,8 +37,8 @@ pub fn laplacian(edge: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// The incidence matrix of [`road`]: a row for each road, -1 for the crossing where it begins and 1
-/// for that where it ends. The gradient of a network's potentials.
+/// Generates the incidence matrix of [`road`]: one row per road, -1 at the crossing where it begins
+/// and 1 at the crossing where it ends. It is the gradient operator of a network's potentials.
 pub fn incidence(edge: usize, seed: u64) -> Csr<f64> {
     let csr = road(edge, !seed);
     let ends: Vec<[u32; 2]> = (0..csr.nrows() as u32)
@@ -53,7 +53,8 @@ pub fn incidence(edge: usize, seed: u64) -> Csr<f64> {
     })
 }
 
-/// The constraints of [`linear_program`] with coefficients of 1: which rows a column covers.
+/// Generates the constraints of [`linear_program`] with coefficients of 1: which rows a column
+/// covers.
 pub fn cover(rows: usize, seed: u64) -> Csr<f64> {
     adjacency(linear_program(rows, !seed))
 }
@@ -75,7 +76,7 @@ mod tests {
         for (i, (csr, count)) in all.iter().enumerate() {
             assert_eq!(Structure::of(csr).value_count(), Some(*count), "{i}");
         }
-        // Between 2 neighbours in a corner and 6 within.
+        // Nodes have between 2 neighbours (in a corner) and 6 (inside).
         let count = Structure::of(&laplacian(40, 1)).value_count().expect("few");
         assert!((4..=6).contains(&count), "{count}");
     }

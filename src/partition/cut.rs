@@ -1,4 +1,4 @@
-//! METIS (feature `metis`; without it, `cut_none.rs` takes this module's place).
+//! METIS (feature `metis`; without it, `cut_none.rs` is compiled instead).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,20 +6,20 @@ use metis::option::Seed;
 use metis::{Graph as MetisGraph, Idx};
 
 use crate::format::Refusal;
-use crate::reorder::Graph;
+use crate::reorder::Adjacency;
 
-/// METIS keeps its random state in a static: one call at a time gives the same answer again.
+/// METIS keeps its random state in a static variable: only one call at a time is reproducible.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The part of each vertex of a graph with edges, as METIS cuts it k-way.
+/// Returns the part of each vertex of a graph with edges, as METIS's k-way partitioning assigns it.
 ///
 /// # Errors
-/// [`Refusal`] where the graph has more edges than METIS's 32-bit indices count.
-pub(super) fn parts_of_rows(graph: &Graph, parts: usize) -> Result<Vec<usize>, Refusal> {
+/// [`Refusal`] if the graph has more edges than METIS's 32-bit indices can count.
+pub(super) fn parts_of_rows(graph: &Adjacency, parts: usize) -> Result<Vec<usize>, Refusal> {
     let edges = graph.neighbours.len();
     if Idx::try_from(edges).is_err() {
         return Err(Refusal::new(format!(
-            "its graph has {edges} edges in both directions, METIS takes {}",
+            "the graph has {edges} edges in both directions; METIS takes at most {}",
             Idx::MAX
         )));
     }

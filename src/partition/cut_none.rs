@@ -1,14 +1,14 @@
-//! Takes the place of `cut.rs` in a build without the feature `metis`: refuses.
+//! Replaces `cut.rs` in builds without the feature `metis`: partitioning is refused.
 
 use crate::format::Refusal;
-use crate::reorder::Graph;
+use crate::reorder::Adjacency;
 
-/// Refuses.
+/// Refuses to partition, because this build has no METIS.
 ///
 /// # Errors
-/// Always, with the name of the feature.
-pub(super) fn parts_of_rows(_graph: &Graph, _parts: usize) -> Result<Vec<usize>, Refusal> {
-    Err(Refusal::new("this build of ellect has no METIS: enable its feature `metis`"))
+/// Always [`Refusal`], with the name of the feature.
+pub(super) fn parts_of_rows(_graph: &Adjacency, _parts: usize) -> Result<Vec<usize>, Refusal> {
+    Err(Refusal::new("this build of ellect has no METIS: enable the feature `metis`"))
 }
 
 #[cfg(test)]

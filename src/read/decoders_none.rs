@@ -1,4 +1,4 @@
-//! Takes the place of `decoders.rs` in a build without the feature `read-archives`: refuses.
+//! Replaces `decoders.rs` in builds without the feature `read-archives`: every function fails.
 
 use std::io::Read;
 
@@ -7,23 +7,23 @@ use crate::error::{Error, Result};
 
 fn refusal(what: &str) -> Error {
     Error::input(format!(
-        "the input is {what}, which this build of ellect does not read: decompress it, or enable the \
+        "the input is {what}, which this build of ellect cannot read: decompress it, or enable the \
          feature `read-archives`"
     ))
 }
 
-/// Refuses.
+/// Fails, because this build has no decoder.
 ///
 /// # Errors
-/// Always, with the name of the feature.
+/// Always [`Error::Input`], with the name of the feature.
 pub(super) fn gzip<'a>(_source: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>> {
     Err(refusal("gzip"))
 }
 
-/// Refuses.
+/// Fails, because this build has no decoder.
 ///
 /// # Errors
-/// As [`gzip`].
+/// Always [`Error::Input`], with the name of the feature.
 pub(super) fn zstd<'a>(
     _source: impl Read + Send + 'a,
     _limits: &Limits,

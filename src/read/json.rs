@@ -1,11 +1,11 @@
-//! A CSR matrix as a JSON object, for small ones.
+//! A CSR matrix as a JSON object, for small matrices.
 //!
 //! ```text
 //! {"nrows": 2, "ncols": 3, "row_ptr": [0, 1, 3], "col_idx": [2, 0, 1], "values": [1.5, 2, -3]}
 //! ```
 //!
-//! Indices count from 0. Without `values`, every entry is 1. Unknown keys are refused, and more than
-//! 256 MiB of text: that is for the other formats.
+//! Indices count from 0. Without `values`, every value is 1. Unknown keys are refused, and so is
+//! text of more than 256 MiB: use another format for large matrices.
 
 use std::io::{self, BufReader, Read};
 
@@ -16,12 +16,13 @@ use crate::csr::Csr;
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
 
-/// The most bytes of the text: each number is held in up to 8 bytes for the 2 that it may take.
+/// Maximum number of bytes of the text: the 2 bytes of a short number may take up to 8 bytes in
+/// memory.
 const MAX_BYTES: u64 = 1 << 28;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Matrix {
+struct JsonMatrix {
     nrows: u64,
     ncols: u64,
     row_ptr: Vec<usize>,
@@ -30,14 +31,14 @@ struct Matrix {
     values: Option<Vec<f64>>,
 }
 
-/// Reads one JSON object to the end of `source`.
+/// Reads one JSON object, to the end of `source`.
 ///
 /// # Errors
-/// [`Error::Input`] with the line of a fault, [`Error::Limit`].
+/// [`Error::Input`] with the line of the fault; [`Error::Limit`].
 pub(super) fn read<T: Scalar>(source: impl Read, limits: &Limits) -> Result<Csr<T>> {
     let over = |_, _| too_much_held("JSON of over 256 MiB");
     let source = Limited { source, read: 0, limit: MAX_BYTES, over };
-    let matrix: Matrix = serde_json::from_reader(BufReader::new(source)).map_err(json_error)?;
+    let matrix: JsonMatrix = serde_json::from_reader(BufReader::new(source)).map_err(json_error)?;
     let (nrows, ncols) = limits.dimensions(At::Whole, matrix.nrows, matrix.ncols)?;
     limits.entries(At::Whole, matrix.col_idx.len() as u64)?;
     limits.borne_out(0, ncols, matrix.col_idx.len())?;

@@ -7,11 +7,11 @@
 //!                            +-> json            {"nrows","ncols","row_ptr","col_idx","values"?} -> Csr
 //! ```
 //!
-//! The content decides, never a file's name. Entries stored twice are summed, in every format.
-//! Values must be finite: a matrix that holds infinity or nan has no product to be checked.
+//! The content decides the format, never the file's name. Entries stored twice are summed, in every
+//! format. Values must be finite: a product with infinite or NaN values could not be checked.
 //!
-//! Nothing that a file claims is believed: sizes are checked against [`Limits`] before they are
-//! used, and memory is taken for entries that were read, not for those that were announced.
+//! The reader trusts no claim of a file: it checks sizes against [`Limits`] before it uses them,
+//! and it allocates memory for the entries that it has read, not for those that the file announces.
 //! Every fault is an [`Error::Input`] or [`Error::Limit`] with its line, byte or array element.
 
 #[cfg_attr(not(feature = "read-archives"), path = "decoders_none.rs")]
@@ -32,25 +32,25 @@ use crate::csr::{Csr, MAX_DIMENSION};
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
 
-/// What a reader may be made to hold or to work through.
+/// Limits on the size of a matrix and of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rows; never more than 2^32 - 1.
+    /// Maximum number of rows; the format allows at most 2^32 - 1.
     pub rows: u64,
-    /// Columns; never more than 2^32 - 1.
+    /// Maximum number of columns; the format allows at most 2^32 - 1.
     pub columns: u64,
-    /// Stored entries, those mirrored from one triangle among them.
+    /// Maximum number of stored entries, after mirroring a triangle.
     pub nonzeros: u64,
-    /// Bytes of the input, and of each layer that decompression finds in it.
+    /// Maximum number of bytes of the input, and of each layer of decompressed data.
     pub bytes: u64,
-    /// Rows, and likewise columns, beyond the number of entries. A row costs 8 bytes whether it
-    /// holds an entry or not, so this bounds what a file of a few bytes can ask for.
+    /// Maximum number of rows, and likewise of columns, in addition to the number of entries. An
+    /// empty row costs 8 bytes too, so this bounds the memory that a tiny file can claim.
     pub empty_rows: u64,
 }
 
 impl Default for Limits {
-    /// For files that the caller chose: 2^32 - 1 rows and columns, 2^36 entries, 1 TiB, and 2^25
-    /// rows (256 MiB of row pointers) beyond the number of entries.
+    /// Limits for files that the caller chose: 2^32 - 1 rows and columns, 2^36 entries, 1 TiB, and
+    /// 2^25 rows (256 MiB of row pointers) in addition to the number of entries.
     fn default() -> Self {
         Limits {
             rows: MAX_DIMENSION as u64,
@@ -65,8 +65,8 @@ impl Default for Limits {
 /// Reads the matrix in the file at `path`.
 ///
 /// # Errors
-/// [`Error::Io`] where the system cannot read, [`Error::Input`] where the content is malformed,
-/// [`Error::Limit`] where it is larger than `limits`.
+/// [`Error::Io`] if the system cannot read the file, [`Error::Input`] if the content is malformed,
+/// [`Error::Limit`] if it exceeds `limits`.
 pub fn file<T: Scalar>(path: impl AsRef<Path>, limits: &Limits) -> Result<Csr<T>> {
     let path = path.as_ref();
     let named = |source| Error::Io { what: path.display().to_string(), source };
@@ -75,13 +75,13 @@ pub fn file<T: Scalar>(path: impl AsRef<Path>, limits: &Limits) -> Result<Csr<T>
     file.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(named)?;
     file.rewind().map_err(named)?;
     match sniff(&head) {
-        // An archive is read in place: its directory is at the end.
+        // An archive is read in place, because its directory is at the end.
         Ok(Content::Zip) => npz::read(BufReader::new(file), limits).and_then(finite),
         _ => stream(file, limits),
     }
 }
 
-/// Reads the matrix in `bytes`, the content of a file.
+/// Reads the matrix in `bytes`, which hold the content of a file.
 ///
 /// # Errors
 /// As [`file()`].
@@ -94,8 +94,8 @@ pub fn bytes<T: Scalar>(bytes: &[u8], limits: &Limits) -> Result<Csr<T>> {
 
 /// Reads the matrix that `source` delivers, to its end.
 ///
-/// Text is parsed while the next blocks are read and decompressed, over rayon's current threads.
-/// Only an `.npz` archive is held in memory as a whole.
+/// Text is parsed on rayon's current threads while the next blocks are read and decompressed. Only
+/// an `.npz` archive is held in memory as a whole.
 ///
 /// # Errors
 /// As [`file()`].
@@ -103,7 +103,7 @@ pub fn stream<T: Scalar>(source: impl Read + Send, limits: &Limits) -> Result<Cs
     layer(Box::new(source), limits, MAX_LAYERS).and_then(finite)
 }
 
-/// Values are finite as they are read, sums of those of one place may not be.
+/// Checks that sums of repeated entries are finite; each single value was checked when it was read.
 fn finite<T: Scalar>(csr: Csr<T>) -> Result<Csr<T>> {
     let Some(k) = csr.values().par_iter().position_first(|value| !value.to_f64().is_finite())
     else {
@@ -111,17 +111,17 @@ fn finite<T: Scalar>(csr: Csr<T>) -> Result<Csr<T>> {
     };
     let row = csr.row_ptr().partition_point(|&start| start <= k);
     Err(Error::input(format!(
-        "entries of row {row}, column {} sum to {:e}; the sum must be finite in {}",
+        "the entries of row {row}, column {} sum to {:e}; the sum must be finite in {}",
         csr.col_idx()[k] + 1,
         csr.values()[k].to_f64(),
         T::PRECISION
     )))
 }
 
-/// The most bytes of an archive that comes out of compression: it is held in memory.
+/// Maximum number of bytes of a decompressed archive, which is held in memory.
 const MAX_ARCHIVE: u64 = 1 << 30;
 
-/// Compressed layers around a matrix; more are a trick.
+/// Maximum number of compression layers around a matrix.
 const MAX_LAYERS: usize = 3;
 
 fn layer<'a, T: Scalar>(
@@ -161,7 +161,7 @@ enum Content {
     Zstd,
 }
 
-/// How each content starts. A lone `%` is Matrix Market with a broken first line.
+/// The first bytes of each kind of content. A lone `%` is Matrix Market with a broken first line.
 const STARTS: [(&[u8], Content); 6] = [
     (b"%", Content::MatrixMarket),
     (b"{", Content::Json),
@@ -171,7 +171,7 @@ const STARTS: [(&[u8], Content); 6] = [
     (b"\x28\xb5\x2f\xfd", Content::Zstd),
 ];
 
-/// Files that are known, but not read, and what to do with them.
+/// Known kinds of files that the reader does not support, with the remedy.
 const REMEDIES: [(&[u8], &str); 5] = [
     (b"\x93NUMPY", "a single numpy array; save the matrix with scipy.sparse.save_npz"),
     (b"MATLAB 5.0", "a MATLAB file; save the matrix with scipy.io.mmwrite"),
@@ -207,7 +207,7 @@ fn sniff(head: &[u8]) -> Result<Content> {
     ))
 }
 
-/// The start of `text` in quotes, for a message.
+/// Returns the start of `text` in quotes, for a message.
 fn excerpt(text: &[u8]) -> String {
     const SHOWN: usize = 40;
     let more = if text.len() > SHOWN { "..." } else { "" };
@@ -231,7 +231,7 @@ impl Limits {
         }
     }
 
-    /// Checks claimed dimensions, and returns them.
+    /// Checks the claimed dimensions and returns them.
     fn dimensions(&self, at: At, nrows: u64, ncols: u64) -> Result<(usize, usize)> {
         self.check(at, "number of rows", nrows, Limit::Rows)?;
         self.check(at, "number of columns", ncols, Limit::Columns)?;
@@ -243,7 +243,7 @@ impl Limits {
         self.check(at, "number of entries", entries, Limit::Nonzeros)
     }
 
-    /// Checks that dimensions are borne out by entries that were read.
+    /// Checks the dimensions against the number of entries that were read.
     fn borne_out(&self, nrows: usize, ncols: usize, entries: usize) -> Result<()> {
         for (what, got) in [
             ("number of rows beyond the number of entries", nrows),
@@ -264,12 +264,12 @@ enum Limit {
     Nonzeros,
 }
 
-/// A source that fails once it has delivered more than `limit` bytes.
+/// A source that fails after delivering more than `limit` bytes.
 struct Limited<R> {
     source: R,
     read: u64,
     limit: u64,
-    /// The error, of the bytes that it delivered and the limit.
+    /// Creates the error from the number of bytes delivered and the limit.
     over: fn(u64, u64) -> Error,
 }
 
@@ -284,16 +284,16 @@ impl<R: Read> Read for Limited<R> {
     }
 }
 
-/// The error of what is held in memory as a whole.
+/// Creates the error for content that is held in memory and is too large.
 fn too_much_held(what: &str) -> Error {
-    Error::input(format!("{what} is not read: decompress it, or write it as Matrix Market text"))
+    Error::input(format!("{what} is too large: decompress it, or write it as Matrix Market text"))
 }
 
 fn too_many_bytes(got: u64, limit: u64) -> Error {
     Error::Limit { at: At::Whole, what: "number of bytes read", got, limit, remedy: "bytes" }
 }
 
-/// Tells the system's errors from those of a decoder, which are about the content.
+/// Separates errors of the system from errors of a decoder, which are faults of the content.
 fn io_error(error: io::Error) -> Error {
     let error = match error.downcast::<Error>() {
         Ok(ours) => return ours,

@@ -1,4 +1,4 @@
-//! The archives of `scipy.sparse.save_npz`, stored or deflated: csr, csc and coo.
+//! Archives written by `scipy.sparse.save_npz`, stored or deflated: csr, csc and coo.
 //!
 //! ```text
 //! format.npy  'csr'                        'csc'                        'coo'
@@ -8,8 +8,8 @@
 //!             indptr.npy   nrows + 1       indptr.npy   ncols + 1
 //! ```
 //!
-//! Values are f32, f64, integers or booleans, indices 32- or 64-bit integers, of either byte order.
-//! Entries stored twice are summed. Further arrays are passed over.
+//! Values are f32, f64, integers or booleans; indices are 32- or 64-bit integers; both byte orders
+//! are supported. Entries stored twice are summed. Other arrays are ignored.
 
 mod npy;
 
@@ -23,21 +23,21 @@ use super::{Limits, excerpt, io_error, too_many_bytes};
 use crate::csr::Csr;
 use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
-use npy::Header;
+use npy::NpyHeader;
 
 const NOT_WHOLE: &str = "it must be a whole number and not negative";
 
 /// Reads the archive.
 ///
 /// # Errors
-/// [`Error::Input`] with the array and element of a fault, [`Error::Limit`].
+/// [`Error::Input`] with the array and element of the fault; [`Error::Limit`].
 pub(super) fn read<T: Scalar>(source: impl Read + Seek, limits: &Limits) -> Result<Csr<T>> {
     let zip = ZipArchive::new(source).map_err(zip_error)?;
     let mut archive = Archive { zip, limits, bytes: 0 };
     let format = archive.text("format")?;
     if !["csr", "csc", "coo"].contains(&format.as_str()) {
         return Err(Error::input(format!(
-            "the sparse format is {}; csr, csc and coo are read (A.tocsr() converts)",
+            "the sparse format is {}; supported are csr, csc and coo (A.tocsr() converts)",
             excerpt(format.as_bytes())
         )));
     }
@@ -59,7 +59,7 @@ pub(super) fn read<T: Scalar>(source: impl Read + Seek, limits: &Limits) -> Resu
             for col in 0..ncols {
                 cols.resize(pointers[col + 1], col as u32);
             }
-            // SciPy allows room after the last entry.
+            // SciPy may leave unused room after the last entry.
             rows.truncate(cols.len());
             values.truncate(cols.len());
             (rows, cols)
@@ -79,7 +79,7 @@ pub(super) fn read<T: Scalar>(source: impl Read + Seek, limits: &Limits) -> Resu
 struct Archive<'a, R> {
     zip: ZipArchive<R>,
     limits: &'a Limits,
-    /// Bytes of arrays so far.
+    /// Bytes of all arrays so far.
     bytes: u64,
 }
 
@@ -89,14 +89,14 @@ impl<R: Read + Seek> Archive<'_, R> {
         let mut text = String::new();
         self.elements(name, 0, 1, |header, bytes| {
             let known = matches!(header.kind, b'S' | b'U') && header.size <= LONGEST;
-            // Numpy pads with zeros; characters of 4 bytes are ASCII and zeros.
+            // Numpy pads strings with zeros; a character of 4 bytes is ASCII followed by zeros.
             text.extend(bytes.iter().filter(|&&b| b != 0).map(|&b| char::from(b)));
             known.then_some(()).ok_or_else(|| "it must be a short string".into())
         })?;
         Ok(text)
     }
 
-    /// The row or column of each of `entries`, below `bound`.
+    /// Reads the row or column index of each of `entries` entries; each must be below `bound`.
     fn indices(&mut self, name: &str, bound: usize, entries: usize) -> Result<Vec<u32>> {
         let most = self.limits.nonzeros;
         let indices = self.elements(name, 1, most, |header, bytes| match header.index(bytes) {
@@ -108,12 +108,13 @@ impl<R: Read + Seek> Archive<'_, R> {
             return Ok(indices);
         }
         Err(Error::input(format!(
-            "array '{name}' has {} elements and array 'data' {entries}; there must be as many",
+            "array '{name}' has {} elements and array 'data' {entries}; the numbers must be equal",
             indices.len()
         )))
     }
 
-    /// Pointers of `len` rows or columns into arrays of `entries`, rising from 0.
+    /// Reads the `len + 1` offsets of rows or columns, which rise from 0, into arrays of `entries`
+    /// entries.
     fn pointers(&mut self, len: usize, entries: usize) -> Result<Vec<usize>> {
         let bound = entries as u64 + 1;
         let mut last = 0;
@@ -150,24 +151,25 @@ impl<R: Read + Seek> Archive<'_, R> {
         })
     }
 
-    /// Reads an array of `dimensions` (0 or 1) and at most `most` elements, each by `decode`.
+    /// Reads an array of `dimensions` (0 or 1) dimensions and at most `most` elements, each decoded
+    /// by `decode`.
     fn elements<U>(
         &mut self,
         name: &str,
         dimensions: usize,
         most: u64,
-        mut decode: impl FnMut(&Header, &[u8]) -> std::result::Result<U, String>,
+        mut decode: impl FnMut(&NpyHeader, &[u8]) -> std::result::Result<U, String>,
     ) -> Result<Vec<U>> {
         let in_array = |what: String| Error::input(format!("array '{name}': {what}"));
         let mut file = match self.zip.by_name(&format!("{name}.npy")) {
             Err(ZipError::FileNotFound) => {
                 return Err(in_array(
-                    "the archive lacks it; scipy.sparse.save_npz writes it".into(),
+                    "it is missing from the archive; scipy.sparse.save_npz writes it".into(),
                 ));
             }
             other => other.map_err(zip_error)?,
         };
-        let header = Header::read(&mut file)?;
+        let header = NpyHeader::read(&mut file)?;
         let Some(len) = header.len().filter(|_| header.shape.len() == dimensions) else {
             return Err(in_array(format!(
                 "its shape is {:?}; it must have {dimensions} dimensions",
@@ -176,11 +178,11 @@ impl<R: Read + Seek> Archive<'_, R> {
         };
         let is_text = matches!(header.kind, b'S' | b'U');
         if header.size == 0 || header.size > if is_text { 64 } else { 8 } {
-            return Err(in_array(format!("elements of {} bytes are not read", header.size)));
+            return Err(in_array(format!("elements of {} bytes are not supported", header.size)));
         }
         if len > most {
             self.limits.entries(At::Whole, len)?;
-            return Err(in_array(format!("it has {len} elements; there are at most {most}")));
+            return Err(in_array(format!("it has {len} elements; the limit is {most}")));
         }
         self.bytes = self.bytes.saturating_add(len.saturating_mul(header.size as u64));
         if self.bytes > self.limits.bytes {
@@ -200,7 +202,7 @@ impl<R: Read + Seek> Archive<'_, R> {
                 elements.push(element);
             }
         }
-        // Reading on to the end makes the archive check its sum.
+        // Reading to the end makes the archive verify its checksum.
         match file.read(&mut buffer).map_err(io_error)? {
             0 => Ok(elements),
             _ => Err(in_array(format!("more bytes follow its {len} elements"))),

@@ -1,4 +1,4 @@
-//! Takes the place of `npz.rs` in a build without the feature `read-archives`: refuses.
+//! Replaces `npz.rs` in builds without the feature `read-archives`: reading fails.
 
 use std::io::{Read, Seek};
 
@@ -7,13 +7,13 @@ use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// Refuses.
+/// Fails, because this build cannot read archives.
 ///
 /// # Errors
-/// Always, with the name of the feature.
+/// Always [`Error::Input`], with the name of the feature.
 pub(super) fn read<T: Scalar>(_source: impl Read + Seek, _limits: &Limits) -> Result<Csr<T>> {
     Err(Error::input(
-        "the input is a SciPy .npz archive, which this build of ellect does not read: write the \
+        "the input is a SciPy .npz archive, which this build of ellect cannot read: write the \
          matrix with scipy.io.mmwrite, or enable the feature `read-archives`",
     ))
 }

@@ -1,4 +1,4 @@
-//! Entries as they come from a file, and their assembly into CSR.
+//! Entries as they appear in a file, and their assembly into CSR.
 //!
 //! ```text
 //!  row  col  value        count rows      row_ptr = [0, 2, 3, 5]
@@ -9,10 +9,10 @@
 //!   1    2     e
 //! ```
 //!
-//! Both passes run over disjoint ranges of rows in parallel: each thread walks all entries and
-//! keeps those of its rows. So the result does not depend on the number of threads. At its peak
-//! this holds 24 bytes an entry in f64 and 16 in f32, twice the CSR matrix; where entries already
-//! come by rows, they are taken as they are.
+//! Both passes run in parallel over disjoint ranges of rows: each thread walks all entries and
+//! keeps those of its rows. Therefore the result does not depend on the number of threads. The peak
+//! memory is 24 bytes per entry in f64 and 16 in f32, twice the size of the CSR matrix. If the
+//! entries are already sorted by row, their arrays are used directly.
 
 use std::ops::Range;
 
@@ -24,26 +24,26 @@ use crate::error::{At, Result};
 use crate::par;
 use crate::scalar::Scalar;
 
-/// What an entry says about the one across the diagonal.
+/// The relation between an entry and its mirror image across the diagonal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Symmetry {
-    /// Nothing.
+    /// None.
     General,
-    /// It is equal.
+    /// Both are equal.
     Symmetric,
-    /// It is the negative.
+    /// They are each other's negative.
     Skew,
 }
 
-/// Entries in file order, indices from 0 and already checked against the dimensions.
+/// Entries in file order, with indices counted from 0 and checked against the dimensions.
 pub(super) struct Triplets<T> {
     pub rows: Vec<u32>,
     pub cols: Vec<u32>,
-    /// `None` where every entry is 1.
+    /// Values of the entries; `None` if every value is 1.
     pub values: Option<Vec<T>>,
 }
 
-/// Which of the two entries that a stored one stands for.
+/// The stored entry, or its mirror image.
 #[derive(Clone, Copy)]
 enum Side {
     Stored,
@@ -51,11 +51,11 @@ enum Side {
 }
 
 impl<T: Scalar> Triplets<T> {
-    /// Assembles the matrix: mirrors, sorts, sums repeated entries.
+    /// Assembles the matrix: mirrors and sorts entries, and sums repeated ones.
     ///
     /// # Errors
-    /// [`crate::Error::Limit`] where the dimensions are not borne out by the entries, or the mirrored
-    /// entries are too many.
+    /// [`crate::Error::Limit`] if the dimensions are too large for the number of entries, or if
+    /// there are too many entries after mirroring.
     pub fn into_csr(
         self,
         nrows: usize,
@@ -98,7 +98,8 @@ impl<T: Scalar> Triplets<T> {
     }
 }
 
-/// Walks all entries and calls `f(entry, row - range.start, side)` for those of the rows in `range`.
+/// Walks all entries and calls `f(entry, row - range.start, side)` for the entries whose row is in
+/// `range`.
 fn visit(
     range: Range<usize>,
     rows: &[u32],
@@ -138,7 +139,7 @@ fn row_pointers(nrows: usize, rows: &[u32], cols: &[u32], symmetry: Symmetry) ->
     row_ptr
 }
 
-/// The array of `item(entry, side)` by rows, in file order within a row.
+/// Collects `item(entry, side)` of all entries by row, in file order within a row.
 fn scatter<U: Copy + Default + Send>(
     row_ptr: &[usize],
     rows: &[u32],

@@ -1,4 +1,4 @@
-//! The dense blocks of a pattern.
+//! Dense blocks of a pattern.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use super::{Detail, Structure, probes};
 use crate::csr::{Pattern, offsets};
 use crate::par;
 
-/// Which dense blocks of a matrix hold an entry: a pattern of block rows and block columns.
+/// The pattern of block rows and block columns: an entry for each dense block that holds an entry
+/// of the matrix.
 #[derive(Debug)]
 pub struct Blocks {
     ncols: usize,
@@ -19,24 +20,24 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// One row a block row, one column a block column.
+    /// Returns the pattern, with one row per block row and one column per block column.
     pub fn pattern(&self) -> Pattern<'_> {
         Pattern::of(self.row_ptr.len() - 1, self.ncols, &self.row_ptr, &self.col_idx)
     }
 }
 
-/// Block rows that are looked at together: as many as are sorted together.
+/// Block rows per sampled window: as many as formats sort together.
 const WINDOW: usize = 512;
 
-/// The fewest such windows, however many entries they have.
+/// Minimum number of sampled windows, however many entries they have.
 const FEWEST_WINDOWS: usize = 8;
 
-/// Blocks of all rows, or of a sample of them.
+/// Blocks of all rows, or of a sample of the rows.
 #[derive(Debug)]
 pub(crate) struct SomeBlocks {
-    /// One after the other.
+    /// The block rows of all sampled windows, one after another.
     pub blocks: Arc<Blocks>,
-    /// Entries of the matrix for each of theirs.
+    /// Entries of the matrix divided by entries of the sample.
     pub scale: f64,
 }
 
@@ -45,20 +46,20 @@ probes! {
     AllBlocks(usize) -> Arc<Blocks>;
     /// The `b` x `b` blocks of a sample of the rows.
     SampledBlocks(usize) -> Arc<Blocks>;
-    /// The share of the slots of `b` x `b` blocks that hold an entry.
+    /// Share of the slots of nonempty `b` x `b` blocks that hold an entry.
     BlockFill(usize) -> f64;
 }
 
 impl Structure<'_> {
-    /// The dense `b` x `b` blocks with an entry, as a pattern of blocks.
+    /// Returns the pattern of the `b` x `b` blocks that hold an entry.
     ///
     /// One pass over the pattern; kept.
     pub fn blocks(&self, b: usize) -> Arc<Blocks> {
         self.memo.get(AllBlocks(b), || Arc::new(self.find_blocks(b)))
     }
 
-    /// The same, or those of a sample of the windows of 512 block rows where this structure is for
-    /// estimates; kept.
+    /// Returns the `b` x `b` blocks of all rows, or of a sample of windows of 512 block rows if
+    /// this structure is for estimates; kept.
     pub(crate) fn some_blocks(&self, b: usize) -> SomeBlocks {
         let rows = WINDOW * b;
         let groups = self.pattern.nrows().div_ceil(rows);
@@ -66,8 +67,8 @@ impl Structure<'_> {
             Detail::Whole => return SomeBlocks { blocks: self.blocks(b), scale: 1.0 },
             Detail::Sampled => {
                 let entries = self.pattern.nnz() / groups.max(1);
-                let looked_at = (SAMPLED_ENTRIES / 8 / entries.max(1)).max(FEWEST_WINDOWS);
-                Sample { groups, looked_at: groups.min(looked_at) }
+                let sampled = (SAMPLED_ENTRIES / 8 / entries.max(1)).max(FEWEST_WINDOWS);
+                Sample { groups, sampled: groups.min(sampled) }
             }
         };
         let window = |w: usize| w * rows..self.pattern.nrows().min((w + 1) * rows);
@@ -86,7 +87,7 @@ impl Structure<'_> {
         self.blocks_of(b, bounds.par_windows(2).map(|part| part[0]..part[1]))
     }
 
-    /// The blocks of these rows, which begin with a block row each.
+    /// Finds the blocks in these ranges of rows, each of which must start at a block row.
     fn blocks_of(
         &self,
         b: usize,
@@ -108,8 +109,8 @@ impl Structure<'_> {
         Blocks { ncols: self.pattern.ncols().div_ceil(b), row_ptr, col_idx: columns.concat() }
     }
 
-    /// Entries over the slots of the dense `b` x `b` blocks that hold them; 1 where there are no
-    /// entries. Sampled as [`Structure::x_sectors`] is, on block rows; kept.
+    /// Returns entries divided by slots of the nonempty `b` x `b` blocks; 1 if there are no
+    /// entries. Samples block rows as [`Structure::x_sectors`] samples warps; kept.
     pub fn block_fill(&self, b: usize) -> f64 {
         self.memo.get(BlockFill(b), || self.find_fill(b))
     }
@@ -129,13 +130,13 @@ impl Structure<'_> {
     }
 }
 
-/// So many entries over the slots of so many dense `b` x `b` blocks.
+/// Returns entries divided by the slots of `blocks` dense `b` x `b` blocks.
 pub(crate) fn fill(b: usize, [entries, blocks]: [u64; 2]) -> f64 {
     if blocks == 0 { 1.0 } else { entries as f64 / (blocks * (b * b) as u64) as f64 }
 }
 
 impl<'a> Structure<'a> {
-    /// Puts the columns of the `b` rows from `first` on in `rows`.
+    /// Writes the columns of the `b` rows from `first` on to `rows`.
     fn block_row(&self, first: usize, b: usize, rows: &mut Vec<&'a [u32]>) {
         let end = (first + b).min(self.pattern.nrows());
         rows.clear();
@@ -143,8 +144,8 @@ impl<'a> Structure<'a> {
     }
 }
 
-/// Calls `found` with each block of `b` columns that some of the rows of rising columns have an
-/// entry in, rising; uses up the rows.
+/// Calls `found` with the number of each block of `b` columns in which one of the rows has an
+/// entry, in rising order. Columns must rise within each row. Consumes the rows.
 fn merge(rows: &mut Vec<&[u32]>, b: usize, mut found: impl FnMut(u32)) {
     rows.retain(|row| !row.is_empty());
     while let Some(first) = rows.iter().map(|row| row[0]).min() {

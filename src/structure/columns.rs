@@ -1,17 +1,18 @@
-//! How full columns are.
+//! Entries per column: exact counts, and estimates from a sample of the rows.
 
 use rayon::prelude::*;
 
 use crate::check;
 use crate::csr::Pattern;
 
-/// The most lists with a place for every column.
+/// Maximum number of lists with a counter for every column.
 const MOST_LISTS: usize = 16;
 
-/// The fewest columns that a thread adds up.
+/// Minimum number of columns that a thread sums.
 const FEWEST: usize = 1 << 16;
 
-/// Entries of each column. One pass, and a list of all columns for each thread.
+/// Returns the number of entries of each column. One pass; each thread allocates a counter per
+/// column.
 pub fn column_counts(pattern: Pattern<'_>) -> Vec<u32> {
     let (ncols, columns) = (pattern.ncols(), pattern.col_idx());
     let lists = rayon::current_num_threads().clamp(1, MOST_LISTS);
@@ -27,59 +28,62 @@ pub fn column_counts(pattern: Pattern<'_>) -> Vec<u32> {
     counts.unwrap_or_else(|| vec![0; ncols])
 }
 
-/// Entries of a row in the fullest columns, and its others.
+/// Entries of one row in the fullest columns, and its other entries.
 pub(crate) type RowParts = [u32; 2];
 
-/// How full columns are, from a sample of the rows.
+/// Entries per column, estimated from a sample of the rows.
 ///
-/// One half counts the entries of each column; the other, drawn on its own, tells how many entries
-/// columns of such counts really have: a column that happened to be met often is no fuller for it.
+/// The first half of the sample counts the entries of each column. The second half, drawn
+/// independently, measures how many entries columns with a given count really have: a column is not
+/// fuller merely because the first half happened to hit it often.
 #[derive(Debug)]
 pub struct ColumnSample {
-    /// Entries of each column, in one half of the rows.
+    /// Entries of each column in the first half of the sample.
     counts: Vec<u32>,
     classes: Classes,
-    /// The other half.
+    /// Rows of the second half of the sample.
     rows: Vec<u32>,
 }
 
-/// How many columns of each count one half of a sample met, and how full they are by the other.
+/// Columns grouped by their count in the first half of a sample, with their entries in the second
+/// half.
 #[derive(Clone, Debug)]
 pub(crate) struct Classes {
-    /// The fullest first.
-    classes: Vec<Class>,
-    /// Entries of the matrix for each of the other half.
+    /// Fullest columns first.
+    classes: Vec<ColumnClass>,
+    /// Entries of the matrix divided by entries of the second half.
     scale: f64,
 }
 
-/// Columns that one half of a sample met as often.
+/// Columns with the same count in the first half of a sample.
 #[derive(Clone, Copy, Debug)]
-struct Class {
+struct ColumnClass {
     count: u32,
     columns: u64,
-    /// In the other half.
+    /// Entries of these columns in the second half.
     entries: u64,
 }
 
-/// The fewest rows of a sample that a thread reads.
+/// Minimum number of sampled rows per thread.
 const FEWEST_ROWS: usize = 256;
 
-/// What a fullest column is told from: fewer entries are chance.
+/// Minimum number of entries from which the fullest column is estimated; with fewer, chance
+/// dominates.
 const FEW_ENTRIES: u64 = 32;
 
 impl ColumnSample {
-    /// From so many rows in each half.
+    /// Draws a sample with `half` rows in each half.
     pub(super) fn of(pattern: Pattern<'_>, half: usize) -> Self {
         let mut counts = vec![0u32; pattern.ncols()];
-        // Rows of both halves are drawn one by one: were they evenly spread, neighbours that share
-        // their columns would never meet.
+        // Rows of both halves are drawn independently: if they were evenly spaced, neighbouring
+        // rows that share columns would never be drawn together.
         let draw = |i: usize| {
             let random = check::mix(i as u64);
             ((u128::from(random) * pattern.nrows() as u128) >> 64) as u32
         };
         let [rows, others] =
             [0, half].map(|first| -> Vec<u32> { (first..first + half).map(draw).collect() });
-        // How many columns have been met so often, or more often.
+        // `reached[k]`: number of columns with at least `k` sampled entries.
         let mut reached = vec![pattern.ncols() as u64];
         let columns = |rows: &[u32]| -> Vec<u32> {
             let rows = rows.par_iter().with_min_len(FEWEST_ROWS);
@@ -101,13 +105,13 @@ impl ColumnSample {
         ColumnSample { counts, classes, rows: others }
     }
 
-    /// How full columns are.
+    /// Returns the columns grouped by their sampled count.
     pub(crate) fn classes(&self) -> &Classes {
         &self.classes
     }
 
-    /// How often rows have so many entries in the `most` fullest columns and so many others, in no
-    /// order.
+    /// Estimates how many rows have a given pair of entries in the `most` fullest columns and
+    /// entries elsewhere; unsorted.
     pub(crate) fn rows(&self, pattern: Pattern<'_>, most: u16) -> Vec<(RowParts, u64)> {
         let mut left = u64::from(most);
         let last = self.classes.classes.iter().find(|class| {
@@ -115,7 +119,7 @@ impl ColumnSample {
             left -= if all { class.columns } else { 0 };
             !all
         });
-        // Of the last class a share is taken, evenly spread.
+        // If the last class fits only in part, an evenly spread share of its columns counts.
         let (least, taken) =
             last.map_or((0, u64::MAX), |class| (class.count, (left << 32) / class.columns));
         let in_hubs = |&&column: &&u32| {
@@ -135,23 +139,24 @@ impl ColumnSample {
 }
 
 impl Classes {
-    /// Of a matrix of `nnz` entries: `reached[count]` columns have so many entries or more in one
-    /// half, and those of just so many have `entries[count]` in the other.
+    /// Groups the columns of a matrix of `nnz` entries: `reached[k]` columns have at least `k`
+    /// entries in the first half, and the columns with exactly `k` entries have `entries[k]` in the
+    /// second half.
     pub fn of(nnz: usize, reached: &[u64], entries: &[u64]) -> Self {
         let more = reached.iter().skip(1).chain([&0]);
         let classes = reached.iter().zip(more).zip(entries).zip(0..);
-        let classes = classes.map(|(((reached, more), &entries), count)| Class {
+        let classes = classes.map(|(((reached, more), &entries), count)| ColumnClass {
             count,
             columns: reached - more,
             entries,
         });
-        let mut classes: Vec<Class> = classes.filter(|class| class.columns > 0).collect();
+        let mut classes: Vec<ColumnClass> = classes.filter(|class| class.columns > 0).collect();
         classes.reverse();
         let all: u64 = classes.iter().map(|class| class.entries).sum();
         Classes { classes, scale: nnz as f64 / all.max(1) as f64 }
     }
 
-    /// Entries in the `most` fullest columns.
+    /// Estimates the entries in the `most` fullest columns.
     pub fn in_fullest(&self, most: u64) -> f64 {
         let mut left = most;
         let taken = self.classes.iter().map(|class| {
@@ -162,9 +167,9 @@ impl Classes {
         self.scale * taken.sum::<f64>()
     }
 
-    /// [`swept_sectors`], where columns as full are neighbours.
+    /// Estimates [`swept_sectors`], assuming that columns of a class are neighbours.
     pub fn swept_sectors(&self, parts: usize, columns: usize) -> f64 {
-        let of_class = |class: &Class| {
+        let of_class = |class: &ColumnClass| {
             let sectors = class.columns as f64 / columns as f64;
             let entries = self.scale * class.entries as f64;
             sectors * parts_with_one(entries / sectors, parts)
@@ -172,7 +177,7 @@ impl Classes {
         self.classes.iter().map(of_class).sum()
     }
 
-    /// Entries of the fullest column.
+    /// Estimates the entries of the fullest column.
     pub fn fullest(&self) -> f64 {
         let (mut columns, mut entries, mut fullest) = (0, 0, 0.0f64);
         for class in &self.classes {
@@ -186,7 +191,8 @@ impl Classes {
     }
 }
 
-/// How many of `parts` parts of the entries of a sector, drawn by chance, have one of its `entries`.
+/// Returns the expected number of parts that hold at least one of a sector's `entries` entries, if
+/// entries are assigned to `parts` parts at random.
 fn parts_with_one(entries: f64, parts: usize) -> f64 {
     let parts = parts as f64;
     if parts > 1.0 {
@@ -196,21 +202,21 @@ fn parts_with_one(entries: f64, parts: usize) -> f64 {
     }
 }
 
-/// Sectors of `columns` columns that `parts` parts of the entries, drawn by chance, ask for, each of
-/// them once.
+/// Returns the expected number of sectors of `columns` columns that are loaded if entries are
+/// assigned to `parts` parts at random and each part loads each sector that it needs once.
 pub(super) fn swept_sectors(counts: &[u32], parts: usize, columns: usize) -> f64 {
     let of_sector =
         |counts: &[u32]| parts_with_one(counts.iter().map(|&count| f64::from(count)).sum(), parts);
-    // Added up in the same order by any number of threads.
+    // The order of summation does not depend on the number of threads.
     let pieces = counts.par_chunks(FEWEST);
     let sums = pieces.map(|counts| counts.chunks(columns).map(of_sector).sum());
     sums.collect::<Vec<f64>>().iter().sum()
 }
 
-/// Parts of rows that are counted without a sort.
+/// Pairs with both numbers below this are counted without sorting.
 const SMALL: usize = 256;
 
-/// How often each pair occurs, in no order.
+/// Counts the occurrences of each pair; the result is unsorted.
 pub(crate) fn count_pairs(pairs: impl Iterator<Item = RowParts>) -> Vec<(RowParts, u64)> {
     let mut small = vec![0u64; SMALL * SMALL];
     let mut large = Vec::new();

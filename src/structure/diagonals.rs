@@ -1,4 +1,4 @@
-//! The diagonals of a pattern and of its hacks.
+//! Diagonals of a pattern and of its hacks.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,40 +11,41 @@ use crate::csr::Pattern;
 
 /// Numbers of diagonals with an entry.
 #[derive(Debug)]
-pub(super) struct Diagonals {
-    /// Over the whole matrix.
+pub(super) struct DiagonalCounts {
+    /// Diagonals of the whole matrix.
     all: u64,
-    /// `apart[d]`: entries whose row and the row before it on the same diagonal differ in bit
-    /// `d - 1` and in none above. They start a diagonal in all hacks of less than `2^d` rows.
+    /// `apart[d]`: number of entries whose row and the preceding row on the same diagonal differ in
+    /// bit `d - 1` and in no higher bit. They start a diagonal in every hack size below `2^d` rows.
     apart: [u64; BITS + 1],
 }
 
 /// Bits of a row number.
 const BITS: usize = u32::BITS as usize;
 
-/// The largest hack, a power of two, whose diagonals are counted with all others in one pass.
+/// The largest power-of-two hack size that the common pass counts.
 const LARGEST_HACK: usize = 4096;
 
-/// Rows that are looked at together where all diagonals are to be told from a sample.
+/// Rows that are sampled together if the diagonals of the whole matrix are estimated.
 const WARP: usize = 32;
 
-/// Rows that a thread takes are a multiple of every hack; at most so many have a list of diagonals
-/// of their own.
+/// Maximum number of parts, each with a list of all diagonals. The rows of a part are a multiple of
+/// every hack size.
 const MOST_LISTS: usize = 16;
 
 probes! {
-    /// The numbers of diagonals of the whole pattern.
-    AllDiagonals() -> Arc<Diagonals>;
-    /// Diagonals of all hacks of so many rows, from a sample of the hacks.
+    /// Exact numbers of diagonals of the whole pattern.
+    AllDiagonals() -> Arc<DiagonalCounts>;
+    /// Diagonals summed over all hacks of this many rows, estimated from a sample of the hacks.
     SampledDiagonals(usize) -> u64;
 }
 
 impl Structure<'_> {
-    /// Distinct diagonals with an entry of each hack of `hack` rows, summed over all hacks.
+    /// Returns the number of distinct diagonals with an entry in each hack of `hack` rows, summed
+    /// over all hacks.
     ///
-    /// One pass over the pattern for all powers of two up to 4096 and for hacks of all rows, kept;
-    /// one more for any other. Where this structure is for estimates, a sample of the hacks is
-    /// looked at.
+    /// One pass over the pattern counts all powers of two up to 4096 and the whole matrix, and is
+    /// kept; every other hack size takes one more pass. If this structure is for estimates, the
+    /// number is estimated from a sample of the hacks.
     pub fn n_diagonals(&self, hack: usize) -> u64 {
         if self.detail == Detail::Sampled {
             let hack = hack.min(self.pattern.nrows());
@@ -53,9 +54,9 @@ impl Structure<'_> {
         self.exact_diagonals(hack)
     }
 
-    /// The same, never from a sample.
+    /// As [`Structure::n_diagonals`], but always exact.
     pub(crate) fn exact_diagonals(&self, hack: usize) -> u64 {
-        let find = || Arc::new(Diagonals::of(self.pattern));
+        let find = || Arc::new(DiagonalCounts::of(self.pattern));
         let known = || self.memo.get(AllDiagonals(), find);
         if hack >= self.pattern.nrows() {
             known().all
@@ -66,7 +67,7 @@ impl Structure<'_> {
         }
     }
 
-    /// [`Structure::n_diagonals`] from a sample of the hacks.
+    /// Estimates [`Structure::n_diagonals`] from a sample of the hacks.
     fn estimate_diagonals(&self, hack: usize) -> u64 {
         let pattern = self.pattern;
         let nrows = pattern.nrows();
@@ -105,13 +106,14 @@ impl Structure<'_> {
             touched.drain(..).for_each(|word| marks[word] = 0);
             [distinct, entries]
         };
-        let each = sample.looked_at.div_ceil(rayon::current_num_threads());
+        let each = sample.sampled.div_ceil(rayon::current_num_threads());
         let counts = sample.par_picks().with_min_len(each).map_init(scratch, count);
         let [distinct, met] = counts.reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
         over_all(distinct, met, pattern.nnz())
     }
 
-    /// The distinct diagonals with an entry in each hack of `hack` rows: offsets `j - i`, rising.
+    /// Returns the distinct diagonals with an entry in each hack of `hack` rows, as offsets `j - i`
+    /// in rising order.
     ///
     /// One pass over the pattern.
     pub fn hack_offsets(&self, hack: usize) -> Vec<Vec<i64>> {
@@ -123,8 +125,8 @@ impl Structure<'_> {
         })
     }
 
-    /// What `finish` makes of the distinct diagonals of each hack, each counted from the one at
-    /// the lower left.
+    /// Calls `finish` with the distinct diagonals of each hack, numbered from the lower left
+    /// corner, and collects the results.
     fn diagonals_of<R: Clone + Default + Send>(
         &self,
         hack: usize,
@@ -132,13 +134,13 @@ impl Structure<'_> {
     ) -> Vec<R> {
         let pattern = self.pattern;
         let keys = pattern.nrows() + pattern.ncols();
-        // Next to empty: a list of all diagonals would be longer than the work.
+        // Nearly empty matrix: a list of all diagonals would cost more than the entries.
         let listed = if keys / 64 > pattern.nnz() { 0 } else { keys };
         let n_hacks = pattern.nrows().div_ceil(hack);
         let mut results = vec![R::default(); n_hacks];
         let hacks_each = n_hacks.div_ceil(rayon::current_num_threads()).max(1);
         results.par_chunks_mut(hacks_each).enumerate().for_each(|(part, results)| {
-            let mut distinct = Distinct { last: vec![0; listed], group: 0, keys: Vec::new() };
+            let mut distinct = DistinctKeys { last: vec![0; listed], group: 0, keys: Vec::new() };
             for (i, result) in results.iter_mut().enumerate() {
                 let first = (part * hacks_each + i) * hack;
                 distinct.group = i as u32 + 1;
@@ -160,8 +162,8 @@ impl Structure<'_> {
     }
 }
 
-/// Diagonals of a matrix of `keys` rows and columns of whose entries a sample met so many diagonals
-/// at least once, twice and three times.
+/// Estimates the number of distinct diagonals of a matrix of `keys` rows and columns in total from
+/// a sample: `met[k]` diagonals hold at least `k + 1` sampled entries.
 ///
 /// A. Chao, Nonparametric Estimation of the Number of Classes in a Population (1984).
 pub(crate) fn all_diagonals(keys: usize, met: [u64; 3]) -> u64 {
@@ -170,15 +172,16 @@ pub(crate) fn all_diagonals(keys: usize, met: [u64; 3]) -> u64 {
     (met[0] + unseen).min(keys as u64 - 1)
 }
 
-/// The keys that a group has shown, in the order in which they first came.
-struct Distinct {
-    /// The last group (counted from 1) that showed each key; empty where keys are not told apart.
+/// The distinct keys of a group, in order of first occurrence.
+struct DistinctKeys {
+    /// For each key, the last group (counted from 1) in which it occurred; empty if repeated keys
+    /// are removed later.
     last: Vec<u32>,
     group: u32,
     keys: Vec<usize>,
 }
 
-impl Distinct {
+impl DistinctKeys {
     #[inline(always)]
     fn see(&mut self, key: usize) {
         match self.last.get_mut(key) {
@@ -190,15 +193,15 @@ impl Distinct {
     }
 }
 
-impl Diagonals {
+impl DiagonalCounts {
     fn of(pattern: Pattern<'_>) -> Self {
         let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
         let keys = nrows + ncols;
         if keys / 64 > pattern.nnz() {
-            // Next to empty: a list of all diagonals would be longer than the work.
+            // Nearly empty matrix: a list of all diagonals would cost more than the entries.
             let mut last = HashMap::new();
             let apart = walk(pattern, 0..nrows, |key, row| last.insert(key, row).unwrap_or(0));
-            return Diagonals { all: last.len() as u64, apart };
+            return DiagonalCounts { all: last.len() as u64, apart };
         }
         let lists = rayon::current_num_threads().clamp(1, MOST_LISTS);
         let rows = nrows.div_ceil(lists).max(1).next_multiple_of(LARGEST_HACK);
@@ -222,12 +225,13 @@ impl Diagonals {
             })
             .unwrap_or(([0; BITS + 1], Vec::new()));
         let all = marks.iter().map(|marks| u64::from(marks.count_ones())).sum();
-        Diagonals { all, apart }
+        DiagonalCounts { all, apart }
     }
 }
 
-/// Counts the entries of some rows by [`Diagonals::apart`]. `replace(diagonal, row)` keeps the last
-/// row of each diagonal, counted from 1, and gives the one before it, 0 where there is none.
+/// Counts the entries of some rows as [`DiagonalCounts::apart`] describes. `replace(diagonal, row)`
+/// stores the last row of each diagonal, counted from 1, and returns the previous one, or 0 if
+/// there is none.
 fn walk(
     pattern: Pattern<'_>,
     rows: Range<usize>,
@@ -254,7 +258,7 @@ mod tests {
     use super::*;
     use crate::csr::Csr;
 
-    /// Some 9000 rows of irregular diagonals: more than one part on two threads.
+    /// About 9000 rows of irregular diagonals: more than one part on two threads.
     fn irregular(nrows: usize) -> Csr<f64> {
         let entries = (0..nrows).flat_map(|i| {
             let near = [i, i + 1 + i / 700, i + 7, i * i % 131].into_iter();

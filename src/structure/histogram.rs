@@ -1,22 +1,24 @@
-//! How often each value occurs: what is known of row lengths and of column counts.
+//! Histograms of row lengths and of entries per column.
 
 use rayon::prelude::*;
 
-/// The values of a list, each with the number of times it occurs, in rising order.
+/// The distinct values of a list in rising order, each with its number of occurrences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(Vec<(u32, u64)>);
 
-/// The fewest values that a thread counts.
+/// Minimum number of values per thread.
 const FEWEST: usize = 1 << 16;
 
-/// The first length of a row that is not counted in a bin of its own.
+/// The smallest row length without a bin of its own.
 const BINS: usize = 1024;
 
-/// Rows that are counted side by side: a bin that was just counted up is not ready for the next row.
-const SIDE_BY_SIDE: usize = 4;
+/// Counters per bin, used in turn: consecutive rows of the same length need not wait for each
+/// other's increment.
+const COUNTERS: usize = 4;
 
 impl Histogram {
-    /// One pass over the values; a sort where some are much larger than the list is long.
+    /// Counts the values. One pass, or a sort if some value exceeds the length of the list per
+    /// thread.
     pub fn of(values: &[u32]) -> Self {
         let max = values.par_iter().with_min_len(FEWEST).copied().max().unwrap_or(0) as usize;
         let threads = rayon::current_num_threads().max(1);
@@ -40,13 +42,13 @@ impl Histogram {
         Histogram(counts.filter(|c| c.1 > 0).map(|(value, count)| (value as u32, count)).collect())
     }
 
-    /// The lengths of the rows that begin and end at these offsets: one pass, and a sort of those of
-    /// 1,024 entries or more.
+    /// Counts the lengths of the rows that these offsets delimit. One pass, and a sort of the
+    /// lengths of 1,024 or more.
     pub fn of_rows(row_ptr: &[usize]) -> Self {
         let rows = row_ptr.len().saturating_sub(1);
         let chunk = rows.div_ceil(rayon::current_num_threads().max(1)).max(FEWEST);
         if rows <= chunk {
-            // A pool of threads is not woken for little work.
+            // For this little work it does not pay to wake the thread pool.
             let (bins, longer) = count(row_ptr);
             return Histogram::of_bins(&bins, longer);
         }
@@ -61,7 +63,8 @@ impl Histogram {
         Histogram::of_bins(&bins, longer)
     }
 
-    /// Value `i` `bins[i]` times, and these `longer` ones, which are past the end of `bins`.
+    /// Builds a histogram in which value `i` occurs `bins[i]` times; `longer` lists the values past
+    /// the end of `bins`.
     pub(crate) fn of_bins(bins: &[u32], mut longer: Vec<u32>) -> Self {
         longer.sort_unstable();
         let bins = bins.iter().enumerate().filter(|(_, times)| **times > 0);
@@ -70,7 +73,7 @@ impl Histogram {
         Histogram(bins.chain(runs).collect())
     }
 
-    /// The same with `zeros` more values of 0.
+    /// Adds `zeros` occurrences of 0.
     pub fn with_zeros(mut self, zeros: u64) -> Self {
         match self.0.first_mut() {
             Some((0, times)) => *times += zeros,
@@ -80,28 +83,28 @@ impl Histogram {
         self
     }
 
-    /// Each value and how often it occurs, in rising order.
+    /// Iterates over the values in rising order, each with its number of occurrences.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, u64)> + Clone + '_ {
         self.0.iter().copied()
     }
 
-    /// Number of values.
+    /// Returns the number of values, repeated ones included.
     pub fn len(&self) -> u64 {
         self.iter().map(|(_, times)| times).sum()
     }
 
-    /// Whether there is no value.
+    /// Returns true if there is no value.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How often this value occurs.
+    /// Returns the number of occurrences of this value.
     pub fn times(&self, value: u32) -> u64 {
         self.0.binary_search_by_key(&value, |&(value, _)| value).map_or(0, |at| self.0[at].1)
     }
 
-    /// The value that comes after `before` others in rising order; the largest where there are
-    /// fewer, 0 where there are none.
+    /// Returns the value at position `before` (counted from 0) of the sorted list; the largest
+    /// value if the list is shorter, 0 if it is empty.
     pub fn at(&self, before: u64) -> u32 {
         let mut passed = 0;
         let found = self.iter().find(|(_, times)| {
@@ -111,12 +114,12 @@ impl Histogram {
         found.map_or(self.max(), |(value, _)| value)
     }
 
-    /// The largest value, 0 where there is none.
+    /// Returns the largest value, or 0 if there is none.
     pub fn max(&self) -> u32 {
         self.0.last().map_or(0, |&(value, _)| value)
     }
 
-    /// The sum of the `most` largest values.
+    /// Returns the sum of the `most` largest values.
     pub fn sum_of_largest(&self, most: u64) -> u64 {
         let mut left = most;
         let taken = self.iter().rev().map(|(value, times)| {
@@ -127,7 +130,8 @@ impl Histogram {
         taken.sum()
     }
 
-    /// Every `step`-th value in falling order, the largest first, with how often it is met so.
+    /// Samples every `step`-th value in falling order, starting with the largest; yields each value
+    /// with its number of sampled occurrences.
     pub fn every(&self, step: u64) -> impl Iterator<Item = (u32, u64)> + '_ {
         let mut passed = 0u64;
         self.iter().rev().map(move |(value, times)| {
@@ -137,20 +141,20 @@ impl Histogram {
         })
     }
 
-    /// The sum of every `step`-th value in falling order, the largest first.
+    /// Returns the sum of every `step`-th value in falling order, starting with the largest.
     pub fn sum_of_every(&self, step: u64) -> u64 {
         self.every(step).map(|(value, taken)| taken * u64::from(value)).sum()
     }
 }
 
-/// How often each length below [`BINS`] occurs, and the others; of fewer than 2^32 rows.
+/// Counts lengths below [`BINS`] in bins and lists the others. There must be fewer than 2^32 rows.
 fn count(row_ptr: &[usize]) -> (Vec<u32>, Vec<u32>) {
-    let mut bins = vec![[0u32; SIDE_BY_SIDE]; BINS];
+    let mut bins = vec![[0u32; COUNTERS]; BINS];
     let mut longer = Vec::new();
     for (i, ends) in row_ptr.windows(2).enumerate() {
         let length = ends[1] - ends[0];
         match bins.get_mut(length) {
-            Some(bin) => bin[i % SIDE_BY_SIDE] += 1,
+            Some(bin) => bin[i % COUNTERS] += 1,
             None => longer.push(length as u32),
         }
     }
@@ -198,7 +202,7 @@ mod tests {
     fn lengths_of_rows_are_counted_between_their_ends() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().expect("a pool");
         for count in [0, 1, 7, 100_000] {
-            // Few rows are longer than what is counted in bins.
+            // A few rows are too long for the bins.
             let length = |i: u32| if i % 1000 == 6 { 1020 + i % 7 } else { i % 9 };
             let lengths: Vec<u32> = (0..count).map(length).collect();
             let ends = lengths.iter().scan(0, |end, &length| {

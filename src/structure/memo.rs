@@ -1,17 +1,17 @@
-//! Answers that are computed once and kept, whatever module asks for them.
+//! A cache of computed answers, shared by all modules.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
-/// The key of a kept answer; each type of key is a question of its own.
+/// The key of a cached answer; each key type is one kind of question.
 pub trait Probe: Clone + Eq + Hash + Send + 'static {
-    /// The type of the answer; cheap to clone.
+    /// Type of the answer; must be cheap to clone.
     type Answer: Clone + Send + 'static;
 }
 
-/// Declares probes: `Name(key types) -> answer type;`, each with a doc comment.
+/// Declares probe types: `Name(key types) -> answer type;`, each with a doc comment.
 macro_rules! probes {
     ($($(#[$doc:meta])* $name:ident($($key:ty),*) -> $answer:ty;)*) => {
         $(
@@ -27,7 +27,7 @@ macro_rules! probes {
 }
 pub(crate) use probes;
 
-/// Answers to probes, by the type of the probe and then by its value.
+/// Cached answers to probes, by the probe's type and then by its value.
 #[derive(Default)]
 pub struct Memo {
     answers: Mutex<HashMap<TypeId, Box<dyn Any + Send>>>,
@@ -40,10 +40,11 @@ impl std::fmt::Debug for Memo {
 }
 
 impl Memo {
-    /// The kept answer to `probe`, or else the one that `compute` makes, which is then kept.
+    /// Returns the cached answer to `probe`, or computes it with `compute` and caches it.
     ///
-    /// The lock is not held while `compute` runs: it may run in parallel, and its thread may take up
-    /// other work that asks this memo. Two threads may compute the same answer; the first is kept.
+    /// No lock is held while `compute` runs, because it may run in parallel and its thread may
+    /// meanwhile take other work that queries this memo. Two threads may compute the same answer;
+    /// the first one is kept.
     pub fn get<P: Probe>(&self, probe: P, compute: impl FnOnce() -> P::Answer) -> P::Answer {
         if let Some(known) =
             self.with(|answers: &mut HashMap<P, P::Answer>| answers.get(&probe).cloned())
@@ -56,7 +57,7 @@ impl Memo {
         })
     }
 
-    /// What `act` makes of all kept answers to this type of probe.
+    /// Calls `act` on the map of all cached answers to this type of probe.
     fn with<P: Probe, R>(&self, act: impl FnOnce(&mut HashMap<P, P::Answer>) -> R) -> R {
         let mut all = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let answers = all

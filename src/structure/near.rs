@@ -1,5 +1,5 @@
-//! Sectors of x that the nearest caches of a GPU load, where rows that are far from each other are
-//! walked side by side.
+//! Simulation of a GPU's L1 caches: the x sectors that they load when one processor works on rows
+//! that are far apart.
 
 use rayon::prelude::*;
 
@@ -9,40 +9,44 @@ use crate::device::Kind;
 use crate::scalar::Precision;
 use crate::target::Target;
 
-/// Threads of a block, and blocks that a processor works on at a time.
+/// Threads per block, and blocks that one processor runs at a time.
 const BLOCK: usize = 256;
 const BLOCKS: usize = 8;
 
-/// Entries that a block has in hand where they are walked one after the other.
-const IN_HAND: usize = 4 * BLOCK;
+/// Entries that a block processes at a time if it walks the entries in CSR order.
+const ENTRIES_PER_BLOCK: usize = 4 * BLOCK;
 
-/// About the most entries that are looked at.
-const LOOKED_AT: usize = 1 << 16;
+/// Approximate upper limit of simulated entries.
+const MOST_ENTRIES: usize = 1 << 16;
 
-/// What is simulated.
+/// The simulated caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Near {
+pub(super) struct L1Caches {
     /// Processors of the GPU.
     processors: usize,
-    /// Sectors that the nearest cache of each holds.
+    /// Sectors that the L1 cache of each processor holds.
     room: usize,
-    /// Elements of x in a sector.
+    /// Elements of x per sector.
     per_sector: u32,
 }
 
 probes! {
-    /// Sectors loaded for each nonzero, by threads a row (none: entry by entry).
-    LoadsANonzero(Option<usize>, Near) -> f64;
+    /// Loaded sectors per nonzero, by threads per row (`None`: entry by entry).
+    LoadsANonzero(Option<usize>, L1Caches) -> f64;
 }
 
 impl Structure<'_> {
-    /// 32-byte sectors of x that the nearest caches of a GPU load in one product; `None` on hosts,
-    /// which walk a row after the other. A processor works on several blocks of threads, far from
-    /// each other in the matrix, and all their threads go on step by step: what rows side by side
-    /// ask for in about the same step is loaded once. Rows are taken in the matrix's own order.
-    /// Simulated for a sample of what processors have in hand at a time; kept. Of sorted tiles it is
-    /// the lines that they ask for, each of which brings its sectors at once: tiles side by side begin
-    /// at different times, and are too far apart to share them (tests/results/tried.md).
+    /// Returns the number of 32-byte x sectors that the L1 caches of a GPU load in one product;
+    /// `None` on hosts, which process one row after another.
+    ///
+    /// A GPU processor runs several blocks that are far apart in the matrix, and all their threads
+    /// advance step by step: a sector that neighbouring rows need in about the same step is loaded
+    /// once. Rows are processed in the matrix's own order. The result is simulated for a sample of
+    /// the sets of blocks that run together; kept.
+    ///
+    /// For sorted tiles it is the number of requested lines instead, each of which loads its
+    /// sectors at once: concurrent tiles start at different times and are too far apart to share
+    /// lines (tests/results/tried.md).
     pub fn x_loaded(&self, walk: Walk, target: &Target<'_>) -> Option<f64> {
         let device = target.device;
         if device.kind == Kind::Host {
@@ -53,7 +57,7 @@ impl Structure<'_> {
             Walk::Rows { threads, .. } => Some(threads),
             Walk::Entries => None,
         };
-        let near = Near {
+        let near = L1Caches {
             processors: (device.processors as usize).max(1),
             room: (device.near_bytes as usize / 32).max(1),
             per_sector: 32 / target.precision.bytes() as u32,
@@ -63,8 +67,9 @@ impl Structure<'_> {
         Some(a_nonzero * self.pattern.nnz() as f64)
     }
 
-    /// 128-byte lines of x that a walk asks for, reckoned from its sectors: as their number falls from
-    /// 4 columns to 8 (a sector of f64 and one of f32), it goes on to fall to a line's 16 or 32.
+    /// Estimates the 128-byte x lines that a walk requests by extrapolation from its sectors: the
+    /// ratio between groups of 8 columns (a sector of f32) and of 4 (a sector of f64) is assumed to
+    /// hold up to the 16 or 32 columns of a line.
     fn lines(&self, walk: Walk, precision: Precision) -> f64 {
         let sectors = self.sectors(walk);
         let (of_four, of_eight) = (sectors.of(Precision::F64), sectors.of(Precision::F32));
@@ -75,41 +80,41 @@ impl Structure<'_> {
         }
     }
 
-    /// With so many threads a row; without, entry by entry.
-    fn loads_a_nonzero(&self, threads: Option<usize>, near: Near) -> f64 {
+    /// Simulates sectors loaded per nonzero, with `threads` threads per row, or entry by entry if
+    /// `None`.
+    fn loads_a_nonzero(&self, threads: Option<usize>, near: L1Caches) -> f64 {
         let (nrows, nnz) = (self.pattern.nrows(), self.pattern.nnz());
         let blocks = match threads {
             Some(threads) => nrows.div_ceil((BLOCK / threads).max(1)),
-            None => nnz.div_ceil(IN_HAND),
+            None => nnz.div_ceil(ENTRIES_PER_BLOCK),
         };
         if nnz == 0 {
             return 0.0;
         }
-        // Blocks go to the processors in turn.
+        // Blocks are assigned to the processors round-robin.
         let processors = near.processors.min(blocks);
-        let hands = processors * blocks.div_ceil(processors * BLOCKS);
-        // Empty rows take their time too.
-        let affordable = LOOKED_AT as u128 * hands as u128 / nnz.max(nrows / 4) as u128;
-        let sample =
-            Sample { groups: hands, looked_at: hands.min((affordable as usize).max(FEWEST)) };
-        let count = |cache: &mut Cache, hand: usize| {
-            let first = hand / processors * processors * BLOCKS + hand % processors;
-            let in_hand = (0..BLOCKS).map(|i| first + i * processors).filter(|&b| b < blocks);
+        let sets = processors * blocks.div_ceil(processors * BLOCKS);
+        // Empty rows cost time, too.
+        let affordable = MOST_ENTRIES as u128 * sets as u128 / nnz.max(nrows / 4) as u128;
+        let sample = Sample { groups: sets, sampled: sets.min((affordable as usize).max(FEWEST)) };
+        let count = |cache: &mut L1Sim, set: usize| {
+            let first = set / processors * processors * BLOCKS + set % processors;
+            let blocks_of_set = (0..BLOCKS).map(|i| first + i * processors).filter(|&b| b < blocks);
             cache.empty();
-            let lists = in_hand.flat_map(|block| self.lists(threads, block)).collect();
+            let lists = blocks_of_set.flat_map(|block| self.lists(threads, block)).collect();
             let step = threads.unwrap_or(BLOCK);
-            let looked_at = abreast(lists, step, |c| cache.ask(c / near.per_sector));
-            [cache.loads(), looked_at]
+            let visited = walk_side_by_side(lists, step, |c| cache.request(c / near.per_sector));
+            [cache.loads(), visited]
         };
-        let [loads, looked_at] = sample
+        let [loads, visited] = sample
             .par_picks()
-            .with_min_len(sample.looked_at.div_ceil(rayon::current_num_threads()))
-            .map_init(|| Cache::new(near.room), count)
+            .with_min_len(sample.sampled.div_ceil(rayon::current_num_threads()))
+            .map_init(|| L1Sim::new(near.room), count)
             .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
-        loads as f64 / looked_at.max(1) as f64
+        loads as f64 / visited.max(1) as f64
     }
 
-    /// The columns that the threads of a block walk over side by side.
+    /// Returns the columns that the threads of a block walk side by side, one list per row.
     fn lists(&self, threads: Option<usize>, block: usize) -> Vec<&[u32]> {
         let pattern = self.pattern;
         match threads {
@@ -120,20 +125,23 @@ impl Structure<'_> {
             }
             None => {
                 let columns = pattern.col_idx();
-                vec![&columns[block * IN_HAND..columns.len().min((block + 1) * IN_HAND)]]
+                vec![
+                    &columns[block * ENTRIES_PER_BLOCK
+                        ..columns.len().min((block + 1) * ENTRIES_PER_BLOCK)],
+                ]
             }
         }
     }
 }
 
-/// The fewest samples, however many entries they hold.
+/// Minimum number of samples, however many entries they hold.
 const FEWEST: usize = 2;
 
-/// Goes through all lists side by side, so many columns of each at a time, until all have ended or
-/// [`LOOKED_AT`] were met; tells how many.
-fn abreast(mut left: Vec<&[u32]>, step: usize, mut meet: impl FnMut(u32)) -> u64 {
+/// Walks all lists side by side, `step` columns of each at a time, until all have ended or
+/// [`MOST_ENTRIES`] columns were visited; returns the number visited.
+fn walk_side_by_side(mut left: Vec<&[u32]>, step: usize, mut meet: impl FnMut(u32)) -> u64 {
     let mut met = 0;
-    while !left.is_empty() && met < LOOKED_AT {
+    while !left.is_empty() && met < MOST_ENTRIES {
         for list in &mut left {
             let (now, rest) = list.split_at(step.min(list.len()));
             now.iter().for_each(|&column| meet(column));
@@ -145,21 +153,22 @@ fn abreast(mut left: Vec<&[u32]>, step: usize, mut meet: impl FnMut(u32)) -> u64
     met as u64
 }
 
-/// A cache of sectors that loses what was not asked for during as many loads as it has room for.
-struct Cache {
+/// A simulated cache: a sector is evicted if it was not requested during the last `room` loads.
+struct L1Sim {
     room: u32,
-    /// Sectors and when each was last asked for, in loads, each at one of two places that its
-    /// number says.
+    /// Sectors with the time of their last request, counted in loads; each sector has two possible
+    /// places, computed from its number.
     places: Vec<(u32, u32)>,
     now: u32,
     start: u32,
 }
 
-impl Cache {
+impl L1Sim {
     fn new(room: usize) -> Self {
-        // Few of so many places hold what is not lost yet.
+        // With eight times as many places as sectors in the cache, few places hold a sector that is
+        // still cached.
         let places = vec![(u32::MAX, 0); (8 * room).next_power_of_two()];
-        Cache { room: room as u32, places, now: room as u32, start: room as u32 }
+        L1Sim { room: room as u32, places, now: room as u32, start: room as u32 }
     }
 
     fn empty(&mut self) {
@@ -167,7 +176,7 @@ impl Cache {
         self.start = self.now;
     }
 
-    fn ask(&mut self, sector: u32) {
+    fn request(&mut self, sector: u32) {
         let mixed = u64::from(sector).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let at = mixed as usize & (self.places.len() - 1) & !1;
         let pair = &mut self.places[at..at + 2];
@@ -195,19 +204,19 @@ mod tests {
 
     #[test]
     fn a_cache_loses_what_was_asked_for_longest_ago() {
-        let mut cache = Cache::new(4);
+        let mut cache = L1Sim::new(4);
         cache.empty();
-        (0..4).for_each(|sector| cache.ask(sector));
-        (0..4).for_each(|sector| cache.ask(sector));
+        (0..4).for_each(|sector| cache.request(sector));
+        (0..4).for_each(|sector| cache.request(sector));
         assert_eq!(cache.loads(), 4);
-        (4..7).for_each(|sector| cache.ask(sector));
-        cache.ask(3);
+        (4..7).for_each(|sector| cache.request(sector));
+        cache.request(3);
         assert_eq!(cache.loads(), 7, "3 was asked for 3 loads ago");
-        cache.ask(8);
-        cache.ask(0);
+        cache.request(8);
+        cache.request(0);
         assert_eq!(cache.loads(), 9, "0 is lost");
         cache.empty();
-        cache.ask(3);
+        cache.request(3);
         assert_eq!(cache.loads(), 1);
     }
 
@@ -215,7 +224,7 @@ mod tests {
     fn lists_are_walked_side_by_side() {
         let lists: Vec<&[u32]> = vec![&[1, 2, 3], &[4], &[5, 6, 7, 8, 9]];
         let mut met = Vec::new();
-        assert_eq!(abreast(lists, 2, |column| met.push(column)), 9);
+        assert_eq!(walk_side_by_side(lists, 2, |column| met.push(column)), 9);
         assert_eq!(met, [1, 2, 4, 5, 6, 3, 7, 8, 9]);
     }
 
@@ -223,7 +232,7 @@ mod tests {
     fn rows_side_by_side_load_once_what_a_row_after_the_other_loads_again() {
         let devices = Device::shipped();
         let gpu = devices.iter().find(|device| device.kind == Kind::Gpu).expect("ships");
-        // Rows of 64 entries all over an x much larger than a nearest cache.
+        // Rows of 64 entries anywhere in an x that is much larger than an L1 cache.
         let csr = generate::uniform(100_000, 64, 1);
         let structure = Structure::of(&csr);
         let target = Workload::default().target(gpu);
@@ -233,7 +242,7 @@ mod tests {
         };
         assert!(loaded(1) < 0.75 * loaded(32), "{} {}", loaded(1), loaded(32));
         assert!(loaded(32) > 0.9 && loaded(32) <= 1.0);
-        // A dense row is loaded once, a sector of four.
+        // A dense row is loaded once, one sector per four entries.
         let (row_ptr, col_idx) = ([0, 4096], (0..4096).collect::<Vec<u32>>());
         let structure = Structure::new(Pattern::of(1, 4096, &row_ptr, &col_idx));
         let walks = [Walk::Rows { threads: 32, sort: Sort::All }, Walk::Entries];

@@ -1,30 +1,30 @@
-//! What is known of a pattern from the lengths of its rows: exact, however large it is.
+//! Row lengths and what follows from them: exact for matrices of any size.
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{Histogram, Lengths, Sort, Structure, once, probes};
+use super::{Histogram, SharedLengths, Sort, Structure, once, probes};
 use crate::reorder;
 
-/// The fewest rows that a thread takes where a row is little work.
+/// Minimum number of rows per thread if each row is little work.
 const FEWEST_ROWS: usize = 1 << 14;
 
 probes! {
-    /// Rows of another length than the row before.
-    Changes() -> usize;
-    /// The order of rows.
-    Order(Sort) -> Arc<[u32]>;
-    /// Lengths of rows in an order.
-    SortedLengths(Sort) -> Lengths;
-    /// Warp iterations, by rows of a warp, lanes of a row and order.
-    Steps(usize, usize, Sort) -> u64;
-    /// The longest row of each slice, by rows of a slice and order.
-    Longest(usize, Sort) -> Lengths;
+    /// Number of rows whose length differs from the preceding row's.
+    LengthChanges() -> usize;
+    /// Row order.
+    RowOrder(Sort) -> Arc<[u32]>;
+    /// Row lengths in a given order.
+    SortedLengths(Sort) -> SharedLengths;
+    /// Warp iterations, by rows per warp, lanes per row and row order.
+    WarpIterations(usize, usize, Sort) -> u64;
+    /// Longest row of each slice, by rows per slice and row order.
+    LongestRows(usize, Sort) -> SharedLengths;
 }
 
 impl Structure<'_> {
-    /// Number of entries of each row; one pass over the row pointers, kept.
+    /// Returns the number of entries of each row. One pass over the row pointers; kept.
     pub fn lengths(&self) -> &[u32] {
         let count = || -> Vec<u32> {
             let lengths = self.pattern.row_ptr().par_windows(2).with_min_len(FEWEST_ROWS);
@@ -33,40 +33,42 @@ impl Structure<'_> {
         once(&self.lengths, count).as_slice()
     }
 
-    /// How often each row length occurs; one pass over the row pointers, kept.
+    /// Returns the histogram of row lengths. One pass over the row pointers; kept.
     pub fn row_lengths(&self) -> &Histogram {
         once(&self.row_lengths, || Histogram::of_rows(self.pattern.row_ptr()))
     }
 
-    /// Entries of the longest row.
+    /// Returns the number of entries of the longest row.
     pub fn max_length(&self) -> usize {
         self.row_lengths().max() as usize
     }
 
-    /// Rows of another length than the row before; one pass over the lengths, kept.
+    /// Returns the number of rows whose length differs from the preceding row's. One pass over the
+    /// lengths; kept.
     pub fn changes(&self) -> usize {
         let changes = || {
             let pairs = self.lengths().par_windows(2).with_min_len(FEWEST_ROWS);
             pairs.filter(|pair| pair[0] != pair[1]).count()
         };
-        self.memo.get(Changes(), changes)
+        self.memo.get(LengthChanges(), changes)
     }
 
-    /// Row order: `order[new] = old`, stable, longest row first within each window.
+    /// Returns the row order, `order[new] = old`. Sorts by length are stable, longest row first
+    /// within each window.
     ///
-    /// One counting sort, or a search of the graph; kept for the next caller.
+    /// Takes one counting sort, or a search of the graph for [`Sort::Rcm`]; kept.
     ///
     /// # Panics
-    /// For [`Sort::Rcm`] unless the pattern is square.
+    /// If `sort` is [`Sort::Rcm`] and the pattern is not square.
     pub fn order(&self, sort: Sort) -> Arc<[u32]> {
-        self.memo.get(Order(sort), || match sort {
+        self.memo.get(RowOrder(sort), || match sort {
             Sort::Rcm => reorder::rcm(self.pattern).into(),
             _ => order(self.lengths(), sort).into(),
         })
     }
 
-    /// Row lengths in `sort` order; kept.
-    pub(crate) fn sorted_lengths(&self, sort: Sort) -> Lengths {
+    /// Returns the row lengths in `sort` order; kept.
+    pub(crate) fn sorted_lengths(&self, sort: Sort) -> SharedLengths {
         self.memo.get(SortedLengths(sort), || {
             let lengths = self.lengths();
             let sorted = match sort {
@@ -75,7 +77,7 @@ impl Structure<'_> {
                     let mut sorted = lengths.to_vec();
                     let window = window.max(1);
                     let windows = sorted.par_chunks_mut(window);
-                    windows.with_min_len(FEWEST_ROWS.div_ceil(window)).for_each(fall);
+                    windows.with_min_len(FEWEST_ROWS.div_ceil(window)).for_each(sort_falling);
                     sorted
                 }
                 Sort::All => {
@@ -91,8 +93,8 @@ impl Structure<'_> {
         })
     }
 
-    /// Entries of each slice of `slice` rows in `sort` order when padded to its longest row,
-    /// as a running sum of `ceil(nrows / slice) + 1` offsets. The last slice counts as full.
+    /// Returns the slots of each slice of `slice` rows in `sort` order, padded to its longest row,
+    /// as a running sum: `ceil(nrows / slice) + 1` offsets. The last slice counts as full.
     pub fn slice_offsets(&self, slice: usize, sort: Sort) -> Vec<u64> {
         let mut total = 0;
         let ends = self.sorted_lengths(sort);
@@ -103,32 +105,32 @@ impl Structure<'_> {
         std::iter::once(0).chain(ends).collect()
     }
 
-    /// Slots of all slices of `slice` rows in `sort` order, each padded to its longest row; the last
-    /// slice counts as full.
+    /// Returns the slots of all slices of `slice` rows in `sort` order, each padded to its longest
+    /// row. The last slice counts as full.
     pub fn slots(&self, slice: usize, sort: Sort) -> u64 {
         self.n_iter(slice, 1, sort) * slice as u64
     }
 
-    /// PELLR, equation 1: warp iterations, the sum over warps of their longest row. Here `threads`
-    /// lanes may share a row, so that a warp of `warp` lanes holds `warp / threads` rows. One pass
-    /// over the lengths in `sort` order, kept.
+    /// Returns the warp iterations of PELLR, equation 1: the sum over warps of their longest row.
+    /// `threads` lanes share a row, so that a warp of `warp` lanes holds `warp / threads` rows. One
+    /// pass over the lengths in `sort` order; kept.
     pub fn n_iter(&self, warp: usize, threads: usize, sort: Sort) -> u64 {
         let (rows, lanes) = (warp / threads, threads as u64);
-        self.memo.get(Steps(rows, threads, sort), || {
+        self.memo.get(WarpIterations(rows, threads, sort), || {
             self.sum_of_longest(rows, sort, |length| u64::from(length).div_ceil(lanes))
         })
     }
 
-    /// Times that warps wait for entries, `batch` of them at a time for each of the `threads` lanes that
-    /// share a row, and once more for the rest: the sum over warps of `warp` lanes, rows in their own
-    /// order.
+    /// Returns how many times warps wait for entries, summed over warps of `warp` lanes, with rows
+    /// in their own order. `threads` lanes share a row and each loads `batch` entries at a time;
+    /// every warp waits once more for the rest.
     pub fn n_waits(&self, warp: usize, threads: usize, batch: usize) -> u64 {
         let at_a_time = (threads * batch) as u64;
         let waits = |length: u32| u64::from(length) / at_a_time + 1;
         self.sum_of_longest(warp / threads, Sort::None, waits)
     }
 
-    /// The sum over slices of `rows` rows in `sort` order of what `count` says of their longest row.
+    /// Sums `count(longest row)` over slices of `rows` rows in `sort` order.
     fn sum_of_longest(&self, rows: usize, sort: Sort, count: impl Fn(u32) -> u64 + Sync) -> u64 {
         if sort == Sort::All || rows == 1 {
             let every = self.row_lengths().every(rows as u64);
@@ -138,15 +140,15 @@ impl Structure<'_> {
         longest.par_iter().with_min_len(FEWEST_ROWS).map(|&length| count(length)).sum()
     }
 
-    /// Longest row of each slice of `rows` rows in `sort` order; kept.
-    fn longest(&self, rows: usize, sort: Sort) -> Lengths {
-        let of_chunks = |lengths: &[u32], rows: usize| -> Lengths {
+    /// Returns the longest row of each slice of `rows` rows in `sort` order; kept.
+    fn longest(&self, rows: usize, sort: Sort) -> SharedLengths {
+        let of_chunks = |lengths: &[u32], rows: usize| -> SharedLengths {
             let slices = lengths.par_chunks(rows).with_min_len(FEWEST_ROWS.div_ceil(rows));
             let longest = slices.map(|rows| rows.iter().fold(0, |longest, &n| longest.max(n)));
             Arc::new(longest.collect())
         };
-        self.memo.get(Longest(rows, sort), || match sort {
-            // Slices of twice as many rows are two of these.
+        self.memo.get(LongestRows(rows, sort), || match sort {
+            // A slice consists of two slices of half as many rows.
             _ if rows.is_multiple_of(2) && rows > 4 => of_chunks(&self.longest(rows / 2, sort), 2),
             Sort::None => of_chunks(self.lengths(), rows),
             Sort::Window(window) if window.is_multiple_of(rows) => {
@@ -154,7 +156,7 @@ impl Structure<'_> {
                 let mut longest = vec![0; lengths.len().div_ceil(rows)];
                 let windows = longest.par_chunks_mut(window / rows).zip(lengths.par_chunks(window));
                 let windows = windows.with_min_len(FEWEST_ROWS.div_ceil(window));
-                windows.for_each(|(longest, lengths)| every_longest(lengths, rows, longest));
+                windows.for_each(|(longest, lengths)| every_nth_longest(lengths, rows, longest));
                 Arc::new(longest)
             }
             _ => of_chunks(&self.sorted_lengths(sort), rows),
@@ -162,7 +164,7 @@ impl Structure<'_> {
     }
 }
 
-/// Rows in `sort` order.
+/// Returns the rows in `sort` order.
 fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
     let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
     let longest_first = |rows: &mut [u32]| longest_first(lengths, rows);
@@ -177,7 +179,7 @@ fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
     order
 }
 
-/// Sorts rows by falling length; rows of the same length keep their order.
+/// Sorts rows by falling length; rows of equal length keep their order.
 pub(super) fn longest_first(lengths: &[u32], rows: &mut [u32]) {
     let length = |row: u32| lengths[row as usize] as usize;
     let most = rows.iter().map(|&row| length(row)).max().unwrap_or(0);
@@ -185,7 +187,7 @@ pub(super) fn longest_first(lengths: &[u32], rows: &mut [u32]) {
         rows.sort_by_key(|&row| std::cmp::Reverse(length(row)));
         return;
     }
-    // A counting sort: where the rows of each length start, longest first.
+    // Counting sort: find where the rows of each length start, longest first.
     let mut next = vec![0; most + 2];
     for &row in &*rows {
         next[most + 1 - length(row)] += 1;
@@ -201,22 +203,22 @@ pub(super) fn longest_first(lengths: &[u32], rows: &mut [u32]) {
     }
 }
 
-/// Lengths that are sorted by comparing them where they are not short.
-const FEW: usize = 64;
+/// Maximum number of lengths that are sorted by comparison if they are not short.
+const FEW_LENGTHS: usize = 64;
 
-/// Lengths that are counted on the stack.
-const SHORT: usize = 64;
+/// Lengths below this are counted on the stack.
+const SHORT_LENGTH: usize = 64;
 
-/// Sorts lengths, the longest first.
-fn fall(lengths: &mut [u32]) {
+/// Sorts lengths, longest first.
+fn sort_falling(lengths: &mut [u32]) {
     let most = lengths.iter().fold(0, |most, &length| most.max(length)) as usize;
-    if lengths.len() <= FEW && most < SHORT {
-        let mut times = [0u8; SHORT];
+    if lengths.len() <= FEW_LENGTHS && most < SHORT_LENGTH {
+        let mut times = [0u8; SHORT_LENGTH];
         lengths.iter().for_each(|&length| times[length as usize] += 1);
         place(lengths, times[..=most].iter().map(|&times| usize::from(times)));
         return;
     }
-    if lengths.len() <= FEW || most > 2 * lengths.len() {
+    if lengths.len() <= FEW_LENGTHS || most > 2 * lengths.len() {
         lengths.sort_unstable_by(|a, b| b.cmp(a));
         return;
     }
@@ -224,9 +226,10 @@ fn fall(lengths: &mut [u32]) {
     place(lengths, times.into_iter().map(|[a, b]| (a + b) as usize));
 }
 
-/// How often each length up to `most` occurs, in two parts.
+/// Counts the occurrences of each length up to `most`, in two partial counts.
 fn times(lengths: &[u32], most: usize) -> Vec<[u32; 2]> {
-    // Neighbours of the same length count apart: neither waits for the other.
+    // Neighbours of equal length use different counters, so that neither increment waits for the
+    // other.
     let mut times = vec![[0u32; 2]; most + 1];
     let pairs = lengths.chunks_exact(2);
     for &length in pairs.remainder() {
@@ -239,7 +242,7 @@ fn times(lengths: &[u32], most: usize) -> Vec<[u32; 2]> {
     times
 }
 
-/// Writes each length as often as `times` says, the longest first.
+/// Writes each length as often as `times` says, longest first.
 fn place(lengths: &mut [u32], times: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator) {
     let mut rest = lengths;
     for (length, times) in times.enumerate().rev() {
@@ -249,12 +252,12 @@ fn place(lengths: &mut [u32], times: impl DoubleEndedIterator<Item = usize> + Ex
     }
 }
 
-/// The longest of each `rows` lengths where all are sorted, longest first.
-fn every_longest(lengths: &[u32], rows: usize, longest: &mut [u32]) {
+/// Returns every `rows`-th length in falling order, starting with the longest.
+fn every_nth_longest(lengths: &[u32], rows: usize, longest: &mut [u32]) {
     let most = lengths.iter().fold(0, |most, &length| most.max(length)) as usize;
     if most > 2 * lengths.len() {
         let mut sorted = lengths.to_vec();
-        fall(&mut sorted);
+        sort_falling(&mut sorted);
         longest.iter_mut().zip(sorted.iter().step_by(rows)).for_each(|(to, &length)| *to = length);
         return;
     }
@@ -278,10 +281,11 @@ mod tests {
         let columns = (0..1).chain(0..9).chain(0..4).collect();
         let csr = Csr::new(4, 9, vec![0, 1, 10, 10, 14], columns, vec![1.0; 14]).expect("valid");
         let structure = Structure::of(&csr);
-        // Two rows a warp, two lanes a row, one entry a lane at a time: 9 / 2 + 1 and 4 / 2 + 1.
+        // Two rows per warp, two lanes per row, one entry per lane at a time: 9 / 2 + 1 and 4 / 2 +
+        // 1.
         assert_eq!(structure.n_waits(4, 2, 1), 5 + 3);
         assert_eq!(structure.n_waits(4, 2, 4), 2 + 1);
-        // A row a warp: an empty one waits too.
+        // One row per warp: even an empty row waits once.
         assert_eq!(structure.n_waits(4, 4, 1), 1 + 3 + 1 + 2);
     }
 
@@ -294,11 +298,11 @@ mod tests {
                 let mut sorted = lengths.clone();
                 sorted.sort_unstable_by(|a, b| b.cmp(a));
                 let mut fallen = lengths.clone();
-                fall(&mut fallen);
+                sort_falling(&mut fallen);
                 assert_eq!(fallen, sorted);
                 for rows in [1, 3, 4] {
                     let mut longest = vec![0; lengths.len().div_ceil(rows)];
-                    every_longest(&lengths, rows, &mut longest);
+                    every_nth_longest(&lengths, rows, &mut longest);
                     assert!(sorted.iter().step_by(rows).eq(&longest), "every {rows} of {count}");
                 }
             }

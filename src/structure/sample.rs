@@ -1,61 +1,62 @@
-//! Samples of rows and entries, and what is known from them: loads of x, symmetry.
+//! Samples of rows and entries, and what is estimated from them: loads of x, symmetry.
 
 use rayon::prelude::*;
 
 use super::{Structure, probes};
 use crate::scalar::Precision;
 
-/// The most warps that [`Structure::x_sectors`] looks at, and block rows that
-/// [`Structure::block_fill`] does.
+/// Maximum number of warps that [`Structure::x_sectors`] samples, and of block rows that
+/// [`Structure::block_fill`] samples.
 pub const SAMPLED_WARPS: usize = 2048;
 
-/// About the most entries that both look at where rows are long.
+/// Approximate maximum of entries that either samples if rows are long.
 pub const SAMPLED_ENTRIES: usize = 1 << 20;
 
-/// The fewest warps or block rows that both look at, however long the rows are.
+/// Minimum number of warps or block rows that either samples, however long the rows are.
 const FEWEST_WARPS: usize = 128;
 
-/// Of about one entry of so many an estimate looks at, of a matrix with more than [`WHOLE`].
-const GLANCE_SHARE: usize = 32;
+/// Sampling rate of estimates: one entry in 32 if the matrix has more than [`WHOLE`] entries.
+const QUICK_RATE: usize = 32;
 
-/// The fewest entries that it looks at, and the most.
-const GLANCE: [usize; 2] = [1 << 15, 1 << 17];
+/// Minimum and maximum number of entries that an estimate samples.
+const QUICK_ENTRIES: [usize; 2] = [1 << 15, 1 << 17];
 
-/// The fewest groups that it looks at, however long the rows are: of up to [`BLOCK_ROWS`] rows, which
-/// a GPU counts too, and of more.
+/// Minimum number of sampled groups, however long the rows are: for groups of up to [`BLOCK_ROWS`]
+/// rows (which GPUs count, too), and for larger groups.
 const FEWEST: [usize; 2] = [2, 8];
 
-/// The most entries of a matrix that estimates look at as a whole.
+/// Maximum number of entries of a matrix that estimates analyse completely.
 pub const WHOLE: usize = 1 << 18;
 
-/// The most tiles of sorted entries that [`Structure::x_sectors`] looks at.
+/// Maximum number of tiles of sorted entries that [`Structure::x_sectors`] samples.
 pub(super) const SAMPLED_TILES: usize = 128;
 
-/// Rows that share a nearest cache: one block of threads.
+/// Rows that share an L1 cache: the rows of one thread block.
 const BLOCK_ROWS: usize = 256;
 
-/// The most blocks of rows that [`Structure::x_loads`] looks at.
+/// Maximum number of blocks of rows that [`Structure::x_loads`] samples.
 const SAMPLED_BLOCKS: usize = 64;
 
-/// The most entries whose mirror image [`Structure::symmetry`] searches.
+/// Maximum number of entries whose mirror image [`Structure::symmetry`] searches.
 pub const SAMPLED_MIRRORS: usize = 1 << 14;
 
 probes! {
-    /// Sectors of x loaded for each nonzero, by sectors that a cache holds.
+    /// Loaded x sectors per nonzero, by capacity of the cache in sectors.
     LoadedSectors(usize, Precision) -> f64;
 }
 
 impl Structure<'_> {
-    /// Elements of x in the distinct sectors that blocks of 256 neighbouring rows ask for, over
-    /// their entries: the re-use factor alpha of the pJDS code balance where x is loaded once a
-    /// block. Where entries are scattered it is the elements of a sector, where rows share their
-    /// columns far below 1. Sampled on at most 64 blocks spread evenly; 0 without entries.
+    /// Returns the elements of x in the distinct sectors that blocks of 256 neighbouring rows need,
+    /// divided by their entries: the re-use factor alpha of the pJDS code balance if each block
+    /// loads x once. For scattered entries it approaches the elements per sector; for rows that
+    /// share columns it is far below 1. Samples at most 64 blocks, evenly spread; 0 if there are no
+    /// entries.
     pub fn x_loads(&self) -> EachPrecision {
         let pattern = self.pattern;
-        let Sample { groups: blocks, looked_at } = self.sample_of_blocks();
+        let Sample { groups: blocks, sampled } = self.sample_of_blocks();
         let words = pattern.ncols() / PER_SECTOR as usize / 64 + 1;
         let count = |(marks, touched): &mut (Vec<u64>, Vec<u32>), at: usize| {
-            let i = spread(at, looked_at, blocks);
+            let i = spread(at, sampled, blocks);
             let rows = i * BLOCK_ROWS..((i + 1) * BLOCK_ROWS).min(pattern.nrows());
             let entries = pattern.row_ptr()[rows.start]..pattern.row_ptr()[rows.end];
             let mut sectors = [0u64; 2];
@@ -63,7 +64,7 @@ impl Structure<'_> {
                 let sector = column / PER_SECTOR;
                 let marks = &mut marks[sector as usize / 64];
                 if *marks >> (sector % 64) & 1 == 0 {
-                    // A sector of f32 is a pair of those of f64.
+                    // A sector of f32 values covers two sectors of f64 values.
                     sectors[0] += u64::from(*marks >> ((sector % 64) ^ 1) & 1 == 0);
                     sectors[1] += 1;
                     *marks |= 1 << (sector % 64);
@@ -74,28 +75,28 @@ impl Structure<'_> {
             [sectors[0], sectors[1], entries.len() as u64]
         };
         let scratch = || (vec![0u64; words], Vec::new());
-        let counts = (0..looked_at)
+        let counts = (0..sampled)
             .into_par_iter()
-            .with_min_len(looked_at.div_ceil(rayon::current_num_threads()))
+            .with_min_len(sampled.div_ceil(rayon::current_num_threads()))
             .map_init(scratch, count)
             .reduce(|| [0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
         EachPrecision::of_loads(counts)
     }
 
-    /// Sectors of x a nonzero that blocks of 256 neighbouring rows load, each into a nearest cache of
-    /// its own that has `room` for so many sectors and is emptied where it is full. Sampled as
-    /// [`Structure::x_loads`] is; kept.
+    /// Returns the x sectors per nonzero that blocks of 256 neighbouring rows load, each into an L1
+    /// cache of its own that holds `room` sectors and is emptied whenever it is full. Sampled as in
+    /// [`Structure::x_loads`]; kept.
     pub(crate) fn loaded_sectors(&self, room: usize, precision: Precision) -> f64 {
         self.memo.get(LoadedSectors(room, precision), || self.load_sectors(room, precision))
     }
 
     fn load_sectors(&self, room: usize, precision: Precision) -> f64 {
         let pattern = self.pattern;
-        let Sample { groups: blocks, looked_at } = self.sample_of_blocks();
+        let Sample { groups: blocks, sampled } = self.sample_of_blocks();
         let per_sector = 32 / precision.bytes() as u32;
         let words = pattern.ncols() / per_sector as usize / 64 + 1;
         let count = |(marks, near): &mut (Vec<u64>, Vec<u32>), at: usize| {
-            let first = spread(at, looked_at, blocks) * BLOCK_ROWS;
+            let first = spread(at, sampled, blocks) * BLOCK_ROWS;
             let end = (first + BLOCK_ROWS).min(pattern.nrows());
             let columns = &pattern.col_idx()[pattern.row_ptr()[first]..pattern.row_ptr()[end]];
             let mut loaded = 0;
@@ -115,23 +116,24 @@ impl Structure<'_> {
             [loaded, columns.len() as u64]
         };
         let scratch = || (vec![0u64; words], Vec::new());
-        let [loaded, nnz] = (0..looked_at)
+        let [loaded, nnz] = (0..sampled)
             .into_par_iter()
-            .with_min_len(looked_at.div_ceil(rayon::current_num_threads()))
+            .with_min_len(sampled.div_ceil(rayon::current_num_threads()))
             .map_init(scratch, count)
             .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
         loaded as f64 / nnz.max(1) as f64
     }
 
-    /// Share of the entries whose mirror image is stored too, those on the diagonal among them;
-    /// 0 unless the matrix is square and has entries. Looks at `most` entries spread evenly,
-    /// [`SAMPLED_MIRRORS`] for instance, and so is exact for that many.
+    /// Returns the share of entries whose mirror image is stored, too; diagonal entries count as
+    /// mirrored. 0 unless the matrix is square and has entries. Tests at most `most` evenly spread
+    /// entries ([`SAMPLED_MIRRORS`], for instance), so the result is exact for matrices of up to
+    /// `most` entries.
     pub fn symmetry(&self, most: usize) -> f64 {
         let pattern = self.pattern;
         let sample = Sample::of_mirrors(pattern.nrows(), pattern.ncols(), pattern.nnz(), most);
-        let Sample { groups: nnz, looked_at } = sample;
-        let mirrored = (0..looked_at).into_par_iter().filter(|&at| {
-            let k = spread(at, looked_at, nnz);
+        let Sample { groups: nnz, sampled } = sample;
+        let mirrored = (0..sampled).into_par_iter().filter(|&at| {
+            let k = spread(at, sampled, nnz);
             let row = pattern.row_ptr().partition_point(|&start| start <= k) - 1;
             let mirror = pattern.row(pattern.col_idx()[k] as usize);
             mirror.binary_search(&(row as u32)).is_ok()
@@ -139,78 +141,78 @@ impl Structure<'_> {
         sample.share(mirrored.count() as u64)
     }
 
-    /// [`Detail::sample`] of this pattern.
+    /// Samples this pattern with [`Detail::sample`].
     pub(super) fn sample(&self, groups: usize) -> Sample {
         self.detail.sample(groups, self.pattern.nnz())
     }
 
-    /// [`Detail::groups`] of this pattern.
+    /// Selects groups of this pattern with [`Detail::groups`].
     pub(crate) fn groups(&self, groups: usize) -> Sample {
         self.detail.groups(groups, self.pattern.nnz())
     }
 
-    /// The same of groups of so many rows.
+    /// Selects groups of `rows` rows: all of them, or a sample for estimates.
     pub(crate) fn groups_of(&self, rows: usize) -> Sample {
-        let Sample { groups, looked_at } = self.groups(self.pattern.nrows().div_ceil(rows));
+        let Sample { groups, sampled } = self.groups(self.pattern.nrows().div_ceil(rows));
         let fewest = FEWEST[usize::from(rows > BLOCK_ROWS)];
-        Sample { groups, looked_at: looked_at.max(groups.min(fewest)) }
+        Sample { groups, sampled: sampled.max(groups.min(fewest)) }
     }
 
-    /// Blocks of rows, as [`Structure::x_loads`] looks at them.
+    /// Selects the blocks of rows that [`Structure::x_loads`] samples.
     pub(crate) fn sample_of_blocks(&self) -> Sample {
         self.detail.blocks(self.pattern.nrows(), self.pattern.nnz())
     }
 }
 
-/// How closely estimates look at the entries.
+/// The share of the entries that estimates analyse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// At all of them.
+    /// All entries.
     Whole,
-    /// At those of a sample of the rows.
+    /// The entries of a sample of the rows.
     Sampled,
 }
 
 impl Detail {
-    /// Of estimates for a matrix of so many entries.
+    /// Returns the level of detail for a matrix of `nnz` entries.
     pub fn of(nnz: usize) -> Self {
         if nnz > WHOLE { Detail::Sampled } else { Detail::Whole }
     }
 
-    /// A sample of `groups` groups of rows or entries that make up a matrix of `nnz` entries, for
-    /// what is never counted in all of them.
+    /// Samples `groups` groups of rows or entries that make up a matrix of `nnz` entries; for
+    /// properties that are never counted exactly.
     pub fn sample(self, groups: usize, nnz: usize) -> Sample {
         match self {
             Detail::Whole => Sample::of_groups(groups, nnz),
             Detail::Sampled => {
-                let Sample { looked_at, .. } = Sample::at_a_glance(groups, nnz);
-                let most = (looked_at / 2).max(FEWEST_WARPS).min(looked_at);
-                Sample { groups, looked_at: most.min(SAMPLED_WARPS / 4) }
+                let Sample { sampled, .. } = Sample::quick(groups, nnz);
+                let most = (sampled / 2).max(FEWEST_WARPS).min(sampled);
+                Sample { groups, sampled: most.min(SAMPLED_WARPS / 4) }
             }
         }
     }
 
-    /// All of these groups, or a sample of them for estimates.
+    /// Selects all of these groups, or a sample of them for estimates.
     pub fn groups(self, groups: usize, nnz: usize) -> Sample {
         match self {
-            Detail::Whole => Sample { groups, looked_at: groups },
-            Detail::Sampled => Sample::at_a_glance(groups, nnz),
+            Detail::Whole => Sample { groups, sampled: groups },
+            Detail::Sampled => Sample::quick(groups, nnz),
         }
     }
 
-    /// Blocks of rows, as [`Structure::x_loads`] looks at them.
+    /// Selects the blocks of rows that [`Structure::x_loads`] samples.
     pub fn blocks(self, nrows: usize, nnz: usize) -> Sample {
         let groups = nrows.div_ceil(BLOCK_ROWS);
-        let most = self.groups(groups, nnz).looked_at;
-        Sample { groups, looked_at: most.min(SAMPLED_BLOCKS) }
+        let most = self.groups(groups, nnz).sampled;
+        Sample { groups, sampled: most.min(SAMPLED_BLOCKS) }
     }
 
-    /// Rows of each half of a [`ColumnSample`](super::ColumnSample).
+    /// Returns the rows in each half of a [`ColumnSample`](super::ColumnSample).
     pub fn half(self, nrows: usize, nnz: usize) -> usize {
-        self.groups(nrows, nnz).looked_at.div_ceil(2)
+        self.groups(nrows, nnz).sampled.div_ceil(2)
     }
 
-    /// The most entries whose mirror image a feature searches.
+    /// Returns the maximum number of entries whose mirror image the symmetry feature searches.
     pub fn mirrors(self) -> usize {
         match self {
             Detail::Whole => SAMPLED_MIRRORS,
@@ -219,7 +221,7 @@ impl Detail {
     }
 }
 
-/// One figure for each precision of the values.
+/// One number for each precision of the values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EachPrecision {
     f32: f64,
@@ -227,18 +229,18 @@ pub struct EachPrecision {
 }
 
 impl EachPrecision {
-    /// For f32, then f64.
+    /// Creates the pair from the numbers for f32 and f64.
     pub(super) fn new([f32, f64]: [f64; 2]) -> Self {
         EachPrecision { f32, f64 }
     }
 
-    /// Elements of x in so many sectors of f32 and of f64 over so many entries.
+    /// Computes elements of x per entry from sectors of f32, sectors of f64, and entries.
     pub(crate) fn of_loads([f32, f64, entries]: [u64; 3]) -> Self {
         let loads = |sectors, size| f64::from(size) * sectors as f64 / entries.max(1) as f64;
         EachPrecision { f32: loads(f32, 2 * PER_SECTOR), f64: loads(f64, PER_SECTOR) }
     }
 
-    /// The figure for this precision.
+    /// Returns the number for this precision.
     pub fn of(self, precision: Precision) -> f64 {
         match precision {
             Precision::F32 => self.f32,
@@ -247,87 +249,88 @@ impl EachPrecision {
     }
 }
 
-/// Elements of a 32-byte sector of x in f64; twice as many in f32.
+/// Elements of f64 in a 32-byte sector of x; f32 has twice as many.
 pub(super) const PER_SECTOR: u32 = 4;
 
-/// Groups to look at instead of all.
+/// A selection of evenly spread groups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// All of them.
+    /// Number of all groups.
     pub groups: usize,
-    /// Those that are looked at, as [`spread`] picks them.
-    pub looked_at: usize,
+    /// Number of sampled groups; [`spread`] selects them.
+    pub sampled: usize,
 }
 
 impl Sample {
-    /// Of `groups` groups of rows or entries that make up a matrix of `nnz` entries.
+    /// Samples `groups` groups of rows or entries that make up a matrix of `nnz` entries.
     pub fn of_groups(groups: usize, nnz: usize) -> Self {
         let affordable = SAMPLED_ENTRIES as u128 * groups as u128 / nnz.max(1) as u128;
         let most = (affordable as usize).clamp(FEWEST_WARPS, SAMPLED_WARPS);
-        Sample { groups, looked_at: groups.min(most) }
+        Sample { groups, sampled: groups.min(most) }
     }
 
-    /// The same for a quick estimate.
-    fn at_a_glance(groups: usize, nnz: usize) -> Self {
-        let [fewest, most] = GLANCE;
-        let entries = (nnz / GLANCE_SHARE).clamp(fewest, most);
+    /// Samples fewer groups than [`Sample::of_groups`], for a quick estimate.
+    fn quick(groups: usize, nnz: usize) -> Self {
+        let [fewest, most] = QUICK_ENTRIES;
+        let entries = (nnz / QUICK_RATE).clamp(fewest, most);
         let affordable = entries as u128 * groups as u128 / nnz.max(1) as u128;
-        Sample { groups, looked_at: groups.min((affordable as usize).max(FEWEST[0])) }
+        Sample { groups, sampled: groups.min((affordable as usize).max(FEWEST[0])) }
     }
 
-    /// The groups that are looked at, rising.
+    /// Iterates over the sampled groups in rising order.
     pub fn picks(self) -> impl ExactSizeIterator<Item = usize> {
-        (0..self.looked_at).map(move |at| spread(at, self.looked_at, self.groups))
+        (0..self.sampled).map(move |at| spread(at, self.sampled, self.groups))
     }
 
-    /// The same, in parallel.
+    /// As [`Sample::picks`], in parallel.
     pub fn par_picks(self) -> impl IndexedParallelIterator<Item = usize> {
-        let picks = (0..self.looked_at).into_par_iter();
-        picks.map(move |at| spread(at, self.looked_at, self.groups))
+        let picks = (0..self.sampled).into_par_iter();
+        picks.map(move |at| spread(at, self.sampled, self.groups))
     }
 
-    /// What a count over the groups that are looked at makes over all.
+    /// Extrapolates a count over the sampled groups to all groups.
     pub fn scale(self, count: u64) -> u64 {
-        let scaled = u128::from(count) * self.groups as u128 / self.looked_at.max(1) as u128;
+        let scaled = u128::from(count) * self.groups as u128 / self.sampled.max(1) as u128;
         scaled as u64
     }
 
-    /// Of the entries whose mirror image [`Structure::symmetry`] searches, at most `most` of them.
+    /// Samples the entries whose mirror image [`Structure::symmetry`] searches: at most `most`.
     pub fn of_mirrors(nrows: usize, ncols: usize, nnz: usize, most: usize) -> Self {
-        Sample { groups: nnz, looked_at: if nrows == ncols { nnz.min(most) } else { 0 } }
+        Sample { groups: nnz, sampled: if nrows == ncols { nnz.min(most) } else { 0 } }
     }
 
-    /// The sums of both counts over the groups that are looked at.
+    /// Sums both counts over the sampled groups.
     pub fn total(&self, count: impl Fn(usize) -> [u64; 2] + Sync) -> [u64; 2] {
-        (0..self.looked_at)
+        (0..self.sampled)
             .into_par_iter()
             .with_min_len(32)
-            .map(|at| count(spread(at, self.looked_at, self.groups)))
+            .map(|at| count(spread(at, self.sampled, self.groups)))
             .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]])
     }
 
-    /// The share of those that are looked at.
+    /// Returns `found` as a share of the sampled groups.
     pub fn share(&self, found: u64) -> f64 {
-        found as f64 / self.looked_at.max(1) as f64
+        found as f64 / self.sampled.max(1) as f64
     }
 
-    /// What these sums over the groups that are looked at make over all groups.
+    /// Extrapolates sums over the sampled groups to all groups.
     pub fn scaled(&self, totals: [u64; 2]) -> EachPrecision {
-        let scale = self.groups as f64 / self.looked_at.max(1) as f64;
+        let scale = self.groups as f64 / self.sampled.max(1) as f64;
         EachPrecision::new(totals.map(|total| total as f64 * scale))
     }
 }
 
-/// What a count over `met` entries of `nnz` makes over all of them.
+/// Extrapolates a count over `met` entries to all `nnz` entries.
 pub(crate) fn over_all(count: u64, met: u64, nnz: usize) -> u64 {
     (u128::from(count) * nnz as u128 / u128::from(met.max(1))) as u64
 }
 
-/// The `at`-th of `looked_at` samples of `0..n`: one in each of as many equal parts, at a place in
-/// it that does not fall in step with a regular grid, and is not the first of all, which may be like
-/// no other; each of `0..n` once where all are looked at.
-pub(crate) fn spread(at: usize, looked_at: usize, n: usize) -> usize {
-    let start = |at: usize| (at as u128 * n as u128 / looked_at as u128) as usize;
+/// Returns the `at`-th of `sampled` samples of `0..n`: one from each of `sampled` equal parts,
+/// at a position that varies so that samples do not resonate with a regular grid. The very first
+/// element, which may be exceptional, is avoided. If `sampled` is `n`, each of `0..n` is returned
+/// once.
+pub(crate) fn spread(at: usize, sampled: usize, n: usize) -> usize {
+    let start = |at: usize| (at as u128 * n as u128 / sampled as u128) as usize;
     let (first, end) = (start(at), start(at + 1));
     // Multiples of the golden ratio, in units of 2^-32.
     let share = (at as u32).wrapping_add(1).wrapping_mul(0x9e37_79b9);

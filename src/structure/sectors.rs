@@ -1,4 +1,4 @@
-//! Sectors of x that a product asks for, in the ways that formats walk over the entries.
+//! Sectors of x that a product requests, for each order in which formats walk the entries.
 
 use rayon::prelude::*;
 
@@ -8,24 +8,24 @@ use super::{Detail, Sort, Structure, Walk, inverse, probes};
 use crate::scalar::Precision;
 
 probes! {
-    /// Sectors of x that a walk asks for.
+    /// Sectors of x that a walk requests.
     Sectors(Walk) -> EachPrecision;
-    /// Sectors of x for each nonzero, from a few entries.
-    SectorsAtSight() -> EachPrecision;
-    /// Sectors and spans of sorted tiles of so many entries.
-    SortedSectors(usize) -> Sorted;
+    /// Sectors of x per nonzero, from a few entries.
+    QuickSectors() -> EachPrecision;
+    /// Sectors and column spans of sorted tiles of this many entries.
+    SortedSectors(usize) -> TileStatistics;
 }
 
 impl Structure<'_> {
-    /// 32-byte sectors of x that one product asks for: distinct ones within a warp step, summed
-    /// over all steps. Sampled on at most [`SAMPLED_WARPS`](super::SAMPLED_WARPS) warps spread
-    /// evenly, fewer where they hold more than [`SAMPLED_ENTRIES`](super::SAMPLED_ENTRIES) entries;
-    /// kept.
+    /// Returns the 32-byte sectors of x that one product requests: distinct sectors within a warp
+    /// step, summed over all steps. Samples at most [`SAMPLED_WARPS`](super::SAMPLED_WARPS) warps,
+    /// evenly spread, and fewer if they hold more than [`SAMPLED_ENTRIES`](super::SAMPLED_ENTRIES)
+    /// entries; kept.
     pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
         self.sectors(walk).of(precision)
     }
 
-    /// The same for each precision.
+    /// As [`Structure::x_sectors`], for both precisions.
     pub(crate) fn sectors(&self, walk: Walk) -> EachPrecision {
         self.memo.get(Sectors(walk), || self.count_sectors(walk))
     }
@@ -35,7 +35,10 @@ impl Structure<'_> {
         match walk {
             Walk::Entries => self.sum(self.sample(columns.len().div_ceil(32)), |i| {
                 let step = &columns[32 * i..columns.len().min(32 * i + 32)];
-                Met { sectors: distinct(step.iter().copied()), entries: step.len() as u64 }
+                RequestedSectors {
+                    sectors: distinct(step.iter().copied()),
+                    entries: step.len() as u64,
+                }
             }),
             Walk::Sorted { tile } => self.sorted(tile).sectors,
             Walk::Rows { threads, sort } => match (self.detail, sort) {
@@ -46,81 +49,82 @@ impl Structure<'_> {
         }
     }
 
-    /// [`Structure::x_sectors`] a nonzero where each lane walks a row, of so few steps that it takes
-    /// microseconds: at most 8 of each of at most 16 warps, spread evenly; kept.
+    /// Estimates [`Structure::x_sectors`] per nonzero, with one row per lane, within microseconds:
+    /// from at most 8 steps of each of at most 16 warps, evenly spread; kept.
     pub fn x_sectors_at_sight(&self, precision: Precision) -> f64 {
-        self.memo.get(SectorsAtSight(), || self.glance_at_sectors()).of(precision)
+        self.memo.get(QuickSectors(), || self.sample_few_sectors()).of(precision)
     }
 
-    fn glance_at_sectors(&self) -> EachPrecision {
+    fn sample_few_sectors(&self) -> EachPrecision {
         let nrows = self.pattern.nrows();
         let warps = nrows.div_ceil(32);
-        let sample = Sample { groups: warps, looked_at: warps.min(GLANCED_WARPS) };
+        let sample = Sample { groups: warps, sampled: warps.min(QUICK_WARPS) };
         let of_warp = |warp: usize| {
             let rows = 32 * warp..nrows.min(32 * warp + 32);
             let lanes: Vec<&[u32]> = rows.map(|row| self.pattern.row(row)).collect();
-            // Neighbouring steps, whose columns memory brings together: of each warp others.
+            // Neighbouring steps share cache lines; each warp samples a different position.
             let longest = lanes.iter().map(|lane| lane.len()).max().unwrap_or(0);
-            let first = (warp * GLANCED_STEPS).checked_rem(longest).unwrap_or(0);
-            let met = (first..longest.min(first + GLANCED_STEPS)).map(|step| {
+            let first = (warp * QUICK_STEPS).checked_rem(longest).unwrap_or(0);
+            let met = (first..longest.min(first + QUICK_STEPS)).map(|step| {
                 let asked = || lanes.iter().filter_map(|lane| lane.get(step).copied());
-                Met { sectors: distinct(asked()), entries: asked().count() as u64 }
+                RequestedSectors { sectors: distinct(asked()), entries: asked().count() as u64 }
             });
-            met.fold(Met::default(), Met::with)
+            met.fold(RequestedSectors::default(), RequestedSectors::with)
         };
-        let met = sample.picks().map(of_warp).fold(Met::default(), Met::with);
+        let met =
+            sample.picks().map(of_warp).fold(RequestedSectors::default(), RequestedSectors::with);
         let entries = met.entries.max(1) as f64;
         EachPrecision::new(met.sectors.map(|sectors| sectors as f64 / entries))
     }
 
-    /// How far apart the columns of sorted tiles are: of every so many consecutive entries of the CSR
-    /// arrays, [`REACH_OF`] sorted ones together, [`REACH`] at a time. Of each number of bits, how
-    /// many of those have columns as far apart as it takes to write. Sampled as
-    /// [`Structure::x_sectors`] is; kept.
+    /// Returns a histogram of column spans in sorted tiles of `tile` entries: for b in 0..=32, the
+    /// number of groups of [`REACH_OF`] sorted entries whose widest span of [`REACH`] entries needs
+    /// b bits. Sampled as in [`Structure::x_sectors`]; kept.
     pub(crate) fn sorted_spans(&self, tile: usize) -> [u64; 33] {
         self.sorted(tile).spans
     }
 
-    fn sorted(&self, tile: usize) -> Sorted {
-        self.memo.get(SortedSectors(tile), || self.look_at_sorted(tile))
+    fn sorted(&self, tile: usize) -> TileStatistics {
+        self.memo.get(SortedSectors(tile), || self.count_sorted(tile))
     }
 
-    fn look_at_sorted(&self, size: usize) -> Sorted {
+    fn count_sorted(&self, size: usize) -> TileStatistics {
         let columns = self.pattern.col_idx();
         let groups = columns.len().div_ceil(size);
         let most = match self.detail {
             Detail::Whole => SAMPLED_TILES,
             Detail::Sampled => SAMPLED_TILES * 512 / size,
         };
-        let sample = Sample { groups, looked_at: groups.min(most) };
+        let sample = Sample { groups, sampled: groups.min(most) };
         let sorted = |columns: &[u32]| {
             let mut columns = columns.to_vec();
             columns.sort_unstable();
             columns
         };
-        let looked_at = sample.par_picks().with_min_len(FEWEST_GROUPS).map(|i| {
+        let sampled = sample.par_picks().with_min_len(FEWEST_GROUPS).map(|i| {
             let tile = sorted(&columns[size * i..columns.len().min(size * (i + 1))]);
             let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
-            let met = Met { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 };
+            let met =
+                RequestedSectors { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 };
             (met, spans(&tile, 0))
         });
-        let sum = |a: Spans, b: Spans| std::array::from_fn(|i| a[i] + b[i]);
-        let none = || (Met::default(), [0; 33]);
-        let (met, mut spans_met) = looked_at.reduce(none, |a, b| (a.0.with(b.0), sum(a.1, b.1)));
+        let sum = |a: SpanBits, b: SpanBits| std::array::from_fn(|i| a[i] + b[i]);
+        let none = || (RequestedSectors::default(), [0; 33]);
+        let (met, mut spans_met) = sampled.reduce(none, |a, b| (a.0.with(b.0), sum(a.1, b.1)));
         if self.detail == Detail::Whole {
-            // Formats tell from these what a layout takes.
+            // Formats compute the size of their layout from these spans, so they must be exact.
             let tiles = self.tiles(size);
             let tiles = tiles.entries.par_windows(2).with_min_len(FEWEST_GROUPS);
             let tiles = tiles.map(|cut| spans(&sorted(&columns[cut[0]..cut[1]]), size / REACH_OF));
             spans_met = tiles.reduce(|| [0; 33], sum);
         }
-        Sorted { sectors: self.of_all(sample, met), spans: spans_met }
+        TileStatistics { sectors: self.of_all(sample, met), spans: spans_met }
     }
 
     fn sectors_of_rows(&self, threads: usize, sort: Sort) -> EachPrecision {
         let rows = (32 / threads).max(1);
         let order = (sort != Sort::None).then(|| self.order(sort));
-        // Only this order moves columns far: neighbours are near in the permuted basis.
+        // Only this order moves columns: in the permuted basis, neighbours have near numbers.
         let new = order.as_ref().filter(|_| sort == Sort::Rcm).map(|order| inverse(order));
         let column = |c: u32| new.as_ref().map_or(c, |new| new[c as usize]);
         let row = |i: usize| order.as_ref().map_or(i, |order| order[i] as usize);
@@ -131,19 +135,20 @@ impl Structure<'_> {
         })
     }
 
-    /// Of warps in a sample of the windows of sorted rows.
+    /// Counts sectors of warps in a sample of the windows of sorted rows.
     fn sectors_of_windows(&self, threads: usize, window: usize) -> EachPrecision {
         let rows = (32 / threads).max(1);
-        let warps = self.sample(self.pattern.nrows().div_ceil(rows)).looked_at;
+        let warps = self.sample(self.pattern.nrows().div_ceil(rows)).sampled;
         let of_warp = |lanes: &[u32]| {
             self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
         };
-        let (windows, met) = self.over_windows(rows, warps, window, of_warp, Met::with);
+        let (windows, met) =
+            self.over_windows(rows, warps, window, of_warp, RequestedSectors::with);
         self.of_all(windows, met)
     }
 
-    /// The sum of what `count` says of slices of `rows` rows, about `slices` of them, in a sample of the
-    /// windows of rows that are sorted; and that sample.
+    /// Sums `count` over slices of `rows` rows in a sample of the windows of sorted rows, about
+    /// `slices` slices in total; returns the sample of windows, too.
     pub(crate) fn over_windows<R: Default + Send>(
         &self,
         rows: usize,
@@ -154,22 +159,22 @@ impl Structure<'_> {
     ) -> (Sample, R) {
         let (lengths, nrows) = (self.lengths(), self.pattern.nrows());
         let groups = nrows.div_ceil(window);
-        let looked_at = (slices * rows / window).max(SAMPLED_WINDOWS);
-        let windows = Sample { groups, looked_at: groups.min(looked_at) };
+        let sampled = (slices * rows / window).max(SAMPLED_WINDOWS);
+        let windows = Sample { groups, sampled: groups.min(sampled) };
         let counts = windows.par_picks().map(|i| {
             let first = i * window;
             let mut order: Vec<u32> = (first as u32..nrows.min(first + window) as u32).collect();
             longest_first(lengths, &mut order);
             let groups = order.len().div_ceil(rows);
-            let looked_at = groups.min(slices.div_ceil(windows.looked_at));
-            let within = Sample { groups, looked_at };
+            let sampled = groups.min(slices.div_ceil(windows.sampled));
+            let within = Sample { groups, sampled };
             let slice = |at: usize| &order[at * rows..order.len().min((at + 1) * rows)];
             within.picks().map(|at| count(slice(at))).fold(R::default(), &sum)
         });
         (windows, counts.reduce(R::default, &sum))
     }
 
-    /// Of warps in a sample of the ranks of all rows sorted.
+    /// Counts sectors of a sample of the warps if all rows are sorted by length.
     fn sectors_of_ranks(&self, threads: usize) -> EachPrecision {
         let rows = (32 / threads).max(1);
         let nrows = self.pattern.nrows();
@@ -179,14 +184,14 @@ impl Structure<'_> {
         let sectors = lanes.par_chunks(rows).with_min_len(32).map(|lanes| {
             self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
         });
-        self.of_all(sample, sectors.reduce(Met::default, Met::with))
+        self.of_all(sample, sectors.reduce(RequestedSectors::default, RequestedSectors::with))
     }
 
-    /// Rows at these rising places of [`Structure::order`] over all rows. One pass over the
-    /// lengths.
+    /// Returns the rows at these rising positions of [`Structure::order`] for [`Sort::All`]. One
+    /// pass over the lengths.
     fn rows_of_ranks(&self, ranks: impl Iterator<Item = usize>) -> Vec<u32> {
         let mut ranks = ranks.peekable();
-        // Of each rank, its row's number among those of the same length.
+        // For each rank, the position of its row among the rows of equal length.
         let mut numbers: Vec<u32> = Vec::new();
         let most = self.max_length() + 1;
         let mut next = vec![0u32; most];
@@ -218,7 +223,7 @@ impl Structure<'_> {
         rows: impl Iterator<Item = usize>,
         threads: usize,
         column: impl Fn(u32) -> u32,
-    ) -> Met {
+    ) -> RequestedSectors {
         let lanes = rows.map(|row| self.pattern.row(row)).filter(|row| !row.is_empty());
         let mut lanes: Vec<&[u32]> = lanes.collect();
         let entries = lanes.iter().map(|lane| lane.len() as u64).sum();
@@ -226,7 +231,7 @@ impl Structure<'_> {
         let mut from = 0;
         while !lanes.is_empty() {
             if let ([lane], 1) = (lanes.as_slice(), threads) {
-                // A step for each entry, and a sector for each step.
+                // A lane that is alone requests one sector per entry.
                 sectors = sectors.map(|met| met + (lane.len() - from) as u64);
                 break;
             }
@@ -238,21 +243,25 @@ impl Structure<'_> {
             }
             from = to;
         }
-        Met { sectors, entries }
+        RequestedSectors { sectors, entries }
     }
 
-    fn sum(&self, sample: Sample, count: impl Fn(usize) -> Met + Sync + Send) -> EachPrecision {
+    fn sum(
+        &self,
+        sample: Sample,
+        count: impl Fn(usize) -> RequestedSectors + Sync + Send,
+    ) -> EachPrecision {
         let met = sample.par_picks().with_min_len(FEWEST_GROUPS).map(count);
-        self.of_all(sample, met.reduce(Met::default, Met::with))
+        self.of_all(sample, met.reduce(RequestedSectors::default, RequestedSectors::with))
     }
 
-    fn of_all(&self, sample: Sample, met: Met) -> EachPrecision {
+    fn of_all(&self, sample: Sample, met: RequestedSectors) -> EachPrecision {
         self.detail.sectors(sample, self.pattern.nnz(), met.sectors, met.entries)
     }
 }
 
 impl Detail {
-    /// What the sectors that so many entries of this sample ask for make over all `nnz` entries.
+    /// Extrapolates the sectors that `entries` entries of this sample request to all `nnz` entries.
     pub fn sectors(
         self,
         sample: Sample,
@@ -262,7 +271,8 @@ impl Detail {
     ) -> EachPrecision {
         match self {
             Detail::Whole => sample.scaled(sectors),
-            // As many for each entry: a long row more or less in a small sample says little.
+            // Scale by entries, not by groups: one long row more or less in a small sample says
+            // little.
             Detail::Sampled => {
                 let share = nnz as f64 / entries.max(1) as f64;
                 EachPrecision::new(sectors.map(|sectors| share * sectors as f64))
@@ -271,18 +281,19 @@ impl Detail {
     }
 }
 
-/// What is known of sorted tiles.
+/// Sectors and column spans of sorted tiles.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sorted {
+pub(super) struct TileStatistics {
     sectors: EachPrecision,
-    spans: Spans,
+    spans: SpanBits,
 }
 
-/// Of each number of bits, how many times it takes these.
-type Spans = [u64; 33];
+/// Histogram of column spans by the number of bits that they need.
+type SpanBits = [u64; 33];
 
-/// The bits that spans of these sorted columns take, of at least so many times [`REACH_OF`] of them.
-fn spans(sorted: &[u32], fewest: usize) -> Spans {
+/// Computes the histogram of spans of these sorted columns; pads it with empty groups up to
+/// `fewest` groups of [`REACH_OF`] entries.
+fn spans(sorted: &[u32], fewest: usize) -> SpanBits {
     let mut times = [0; 33];
     for many in sorted.chunks(REACH_OF) {
         let reach = many.chunks(REACH).map(|some| some[some.len() - 1] - some[0]).max();
@@ -292,41 +303,44 @@ fn spans(sorted: &[u32], fewest: usize) -> Spans {
     times
 }
 
-/// Sorted entries whose columns are counted from the same one, and those that are looked at together.
+/// Sorted entries whose columns share one base column, and sorted entries per group.
 pub(crate) const REACH: usize = 64;
 pub(crate) const REACH_OF: usize = 4 * REACH;
 
-/// Sectors met, of f32 and of f64, and entries that asked for them.
+/// Requested sectors of f32 and of f64, and the entries that requested them.
 #[derive(Clone, Copy, Default)]
-struct Met {
+struct RequestedSectors {
     sectors: [u64; 2],
     entries: u64,
 }
 
-impl Met {
-    fn with(self, other: Met) -> Met {
-        Met { sectors: add(self.sectors, other.sectors), entries: self.entries + other.entries }
+impl RequestedSectors {
+    fn with(self, other: RequestedSectors) -> RequestedSectors {
+        RequestedSectors {
+            sectors: add(self.sectors, other.sectors),
+            entries: self.entries + other.entries,
+        }
     }
 }
 
-/// The fewest groups of a sample that a thread takes.
+/// Minimum number of sampled groups per thread.
 const FEWEST_GROUPS: usize = 16;
 
-/// The most warps that [`Structure::x_sectors_at_sight`] looks at, and steps of each.
-const GLANCED_WARPS: usize = 16;
-const GLANCED_STEPS: usize = 8;
+/// Maximum number of warps that [`Structure::x_sectors_at_sight`] samples, and of steps of each.
+const QUICK_WARPS: usize = 16;
+const QUICK_STEPS: usize = 8;
 
-/// The most windows of sorted rows that are looked at.
+/// Maximum number of sampled windows of sorted rows.
 const SAMPLED_WINDOWS: usize = 32;
 
 fn add(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
     [a[0] + b[0], a[1] + b[1]]
 }
 
-/// Sectors that are told apart by comparing each with each.
+/// Up to this many sectors are deduplicated by pairwise comparison.
 const FEW: usize = 8;
 
-/// Distinct sectors of x, in f32 and in f64, that at most 32 columns lie in.
+/// Counts the distinct sectors of x, in f32 and in f64, that contain these at most 32 columns.
 fn distinct(columns: impl Iterator<Item = u32>) -> [u64; 2] {
     let (mut met, mut len) = ([0; 32], 0);
     for column in columns {
@@ -336,7 +350,7 @@ fn distinct(columns: impl Iterator<Item = u32>) -> [u64; 2] {
             len += 1;
         }
     }
-    // A sector of f32 is a pair of those of f64.
+    // A sector of f32 values covers two sectors of f64 values.
     let mut sectors = [0; 2];
     if len <= FEW {
         for (i, &sector) in met[..len].iter().enumerate() {
@@ -346,7 +360,7 @@ fn distinct(columns: impl Iterator<Item = u32>) -> [u64; 2] {
         }
         return sectors;
     }
-    // The pairs met, and which of each.
+    // A hash table of f32 sectors, with the f64 halves met of each.
     let (mut pairs, mut halves) = ([u32::MAX; 64], [0u8; 64]);
     for sector in &met[..len] {
         let (pair, half) = (sector / 2, 1 << (sector % 2));

@@ -1,8 +1,8 @@
-//! Matrices at the edges of what kernels of conversions and features do in one way.
+//! Matrices at the limits of the conversion and feature kernels.
 
 use ellect::Csr;
 
-/// Matrices past what a block or a warp of a conversion takes at a time.
+/// Matrices that exceed the work of one block or one warp of a conversion.
 pub fn conversions() -> Vec<(String, Csr<f64>)> {
     let hash = |i: usize, k: usize| {
         let mixed = (i as u64 * 0x9e37_79b9 + k as u64 * 0x85eb_ca6b + 1).wrapping_mul(0xc2b2_ae35);
@@ -139,15 +139,15 @@ pub fn conversions() -> Vec<(String, Csr<f64>)> {
     all
 }
 
-/// Matrices at the edges of what the kernels of features count in one way.
+/// Matrices at the limits of the feature kernels' counters.
 pub fn features() -> Vec<(String, Csr<f64>)> {
     let n = 70_000;
     // Rows of 70,000, 30,000 and 5,000 entries.
     let long = [(17, n, 1), (18, 30_000, 2), (n - 1, 5_000, 3)];
     let long = long.into_iter().flat_map(|(row, len, step)| (0..len).map(move |j| (row, j * step)));
     let scattered = (0..n).map(|i| (i, i * 7_919 % n));
-    // Past what is looked at as a whole: rows of 3 entries in a full column and two elsewhere, and a
-    // full row among every `every` others.
+    // Too large to be analysed as a whole: rows of 3 entries in one full column and two elsewhere,
+    // and one full row per `every` others.
     let hubs = |nrows: usize, ncols: usize, every: usize| {
         (0..nrows).flat_map(move |i| {
             let few = [0, i * 7_919 % ncols, i * 48_271 % ncols].into_iter();

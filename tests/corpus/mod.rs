@@ -1,4 +1,4 @@
-//! Matrices that tests run over: hand-sized cases first.
+//! Test matrices, hand-sized cases first.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod edges;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use ellect::read::{self, Limits};
 use ellect::{Csr, generate};
 
-/// Small matrices with a name each: shapes at the edges of what is legal, and sizes around a warp.
+/// Small named matrices: edge-case shapes, and sizes around a warp.
 pub fn small() -> Vec<(String, Csr<f64>)> {
     let mut all = vec![
         ("0 x 0".to_string(), dense(0, 0, |_, _| None)),
@@ -65,7 +65,7 @@ pub fn small() -> Vec<(String, Csr<f64>)> {
     all
 }
 
-/// Matrices from the project's own generators, the larger ones of work for several threads.
+/// Matrices from the project's own generators; the larger ones are work for several threads.
 pub fn generated() -> Vec<(String, Csr<f64>)> {
     [
         ("convection_diffusion", 700),
@@ -95,8 +95,8 @@ pub fn generated() -> Vec<(String, Csr<f64>)> {
     .collect()
 }
 
-/// The real matrices of at most `most_nnz` entries, read in place; none where they are absent. All
-/// those of the folder that `ELLECT_TEST_MATRICES` names, where it names one.
+/// Reads the real matrices of at most `most_nnz` entries; none if the files are absent. If
+/// `ELLECT_TEST_MATRICES` names a folder, all matrices in it are read.
 #[allow(clippy::print_stdout, reason = "says what is not checked")]
 pub fn real(most_nnz: usize) -> Vec<(String, Csr<f64>)> {
     let named = std::env::var_os("ELLECT_TEST_MATRICES").map(PathBuf::from);
@@ -118,7 +118,7 @@ pub fn real(most_nnz: usize) -> Vec<(String, Csr<f64>)> {
     named.filter(|(_, csr)| csr.nnz() <= most_nnz).collect()
 }
 
-/// A matrix from a function of row and column; `None` stores nothing.
+/// Builds a matrix from a function of row and column; `None` stores no entry.
 pub fn dense(nrows: usize, ncols: usize, f: impl Fn(usize, usize) -> Option<f64>) -> Csr<f64> {
     let entries = (0..nrows).flat_map(|i| (0..ncols).map(move |j| (i, j)));
     Csr::from_triplets(nrows, ncols, entries.filter_map(|(i, j)| Some((i, j, f(i, j)?))))

@@ -1,4 +1,4 @@
-//! What happens to operators on a GPU after they were made: other threads, graphs, new values.
+//! Operators on a GPU after preparation: use in other threads, CUDA graphs, updates of values.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use ellect::{Csr, PreparedOperator, Scalar};
 
 use super::{exact_products, gpu, wanted};
 
-/// The target of products in double precision in the order of the matrix.
+/// The target of products in double precision, in the matrix's own order.
 fn original(gpu: &Gpu) -> Target<'_> {
     Target {
         device: gpu.profile(),
@@ -25,7 +25,7 @@ fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
     if gpu().is_none() {
         return;
     }
-    // The second needs less of a processor's shared memory.
+    // The second operator needs less shared memory per processor.
     let matrices = ["heat:20000", "heat:9000"].map(|spec| {
         let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
         csr.map_values(|value| (value * 3.0).round() % 8.0)
@@ -35,7 +35,8 @@ fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
         let products = [exact_products(csr), exact_products(&twice)];
         (Structure::of(csr), products, csr, twice)
     });
-    // As many threads as candidates convert at once, on one GPU that is gone before its operators are.
+    // As many threads as candidates convert at once, on a GPU handle that is dropped before its
+    // operators.
     let operators: Vec<_> = std::thread::scope(|scope| {
         let gpu = Arc::new(Gpu::open(0).expect("there is a GPU"));
         let one = |candidate: Candidate| {
@@ -60,7 +61,8 @@ fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
         threads.into_iter().flat_map(|thread| thread.join().expect("none panics")).collect()
     });
     assert!(!operators.is_empty());
-    // Each multiplies in another thread than it was made in, all at once, and is dropped there.
+    // Each operator multiplies in a thread other than the one that made it, all at once, and is
+    // dropped there.
     std::thread::scope(|scope| {
         for (candidate, of, mut operator) in operators {
             let (_, [of_csr, of_twice], _, twice) = &matrices[of];
@@ -105,7 +107,7 @@ fn captured_products_see_new_values() {
         })
         .unwrap_or_else(|error| failed(error));
         operator.update_values(twice.values()).unwrap_or_else(|error| failed(error));
-        // SAFETY: operator and vectors are still there.
+        // SAFETY: operator and vectors still exist.
         unsafe { graph.launch(&gpu) }.unwrap_or_else(|error| failed(error));
         let mut got = vec![0.0; csr.nrows()];
         y.read(&mut got).unwrap_or_else(|error| failed(error));

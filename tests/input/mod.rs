@@ -7,10 +7,10 @@ use ellect::{Csr, Scalar};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// The banner of the plainest kind of Matrix Market file.
+/// The banner of the simplest kind of Matrix Market file.
 pub const GENERAL: &str = "%%MatrixMarket matrix coordinate real general\n";
 
-/// The entries of a matrix as `(row, column, value)`, from 0.
+/// Returns the entries of a matrix as `(row, column, value)`, counted from 0.
 pub fn entries<T: Scalar>(csr: &Csr<T>) -> Vec<(usize, u32, f64)> {
     (0..csr.nrows())
         .flat_map(|row| {
@@ -69,11 +69,11 @@ impl Npz {
             .with("data", "<f8", &[csr.nnz()], &float64(&values))
     }
 
-    /// Adds an array, or replaces that of the same name.
+    /// Adds an array, or replaces the array with this name.
     pub fn with(mut self, name: &str, descr: &str, shape: &[usize], elements: &[u8]) -> Npz {
         let shape: String = shape.iter().map(|n| format!("{n},")).collect();
         let dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
-        // The elements start at a multiple of 64 bytes.
+        // Elements start at a multiple of 64 bytes.
         let padding = 63 - (10 + dict.len()) % 64;
         let header = format!("{dict}{}\n", " ".repeat(padding));
         let mut array = b"\x93NUMPY\x01\x00".to_vec();

@@ -1,4 +1,4 @@
-//! A model as large as training makes one, of made-up numbers.
+//! A model as large as training makes one, with synthetic numbers.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use ellect::features::FEATURES;
 use ellect::format::candidates;
 use ellect::model::{Forest, LEAF, Model, Nearness, Regressor, Rules, SCHEMA};
 
-/// Trees of a regressor, as many and as deep as training makes them at the most.
+/// Trees per regressor and depth: the maximum that training produces.
 const TREES: u32 = 30;
 const DEPTH: u32 = 10;
 
-/// Full trees that ask for inputs in turn.
+/// Returns full trees that test the inputs in turn.
 fn forest(inputs: usize, seed: u32) -> Forest {
     let mut forest = Forest { bias: 0.1, scale: 1.0 / f64::from(TREES), ..Forest::default() };
     for tree in 0..TREES {
@@ -31,7 +31,7 @@ fn forest(inputs: usize, seed: u32) -> Forest {
     forest
 }
 
-/// One regressor a format, 400 points.
+/// Returns a model with one regressor per format and 400 points.
 pub fn model() -> Model {
     let features: Vec<String> = FEATURES.iter().map(|f| f.name.to_string()).collect();
     let width = features.len();

@@ -95,11 +95,11 @@ impl EhybSize {
         let ordered = !params.is("part", "none");
         let slices = |p: usize| (bounds[p + 1] - bounds[p]).div_ceil(WARP);
         let all: usize = (0..parts).map(slices).sum();
-        let some = Sample { groups: parts, looked_at: parts.min(MOST_PARTS) };
-        let each = structure.groups(all).looked_at.div_ceil(some.looked_at.max(1));
+        let some = Sample { groups: parts, sampled: parts.min(MOST_PARTS) };
+        let each = structure.groups(all).sampled.div_ceil(some.sampled.max(1));
         let of_part = |p: usize| {
             let piece = pieces[p] as u32..pieces[p + 1] as u32;
-            let within = Sample { groups: slices(p), looked_at: slices(p).min(each) };
+            let within = Sample { groups: slices(p), sampled: slices(p).min(each) };
             let rows = within.picks().flat_map(|s| {
                 let first = bounds[p] + s * WARP;
                 first..bounds[p + 1].min(first + WARP)
@@ -117,7 +117,7 @@ impl EhybSize {
             let step = if ordered {
                 near.sort_unstable_by(|a, b| b.cmp(a));
                 // A slice of all rows contains this many of the sampled rows.
-                (WARP * within.looked_at / within.groups.max(1)).max(1)
+                (WARP * within.sampled / within.groups.max(1)).max(1)
             } else {
                 WARP
             };

@@ -1,4 +1,4 @@
-//! The banner, the comments and the size line.
+//! The lines before the entries: banner, comments and size line.
 
 use std::io::{BufRead, Read};
 
@@ -7,16 +7,16 @@ use super::super::{Limits, excerpt, io_error};
 use super::LINE_BYTES;
 use crate::error::{At, Error, Result};
 
-/// How entries are listed.
+/// The format of the entries in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
-    /// One line an entry, with its indices.
+pub(super) enum EntryFormat {
+    /// One line per entry, with its indices.
     Coordinate,
-    /// Every value, column by column.
+    /// Every value, column by column, without indices.
     Array,
 }
 
-/// What values look like.
+/// The type of the values in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Real,
@@ -24,21 +24,22 @@ pub(super) enum Field {
     Pattern,
 }
 
-/// What the lines before the entries say.
+/// The content of the lines before the entries.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Header {
-    pub layout: Layout,
+pub(super) struct MtxHeader {
+    pub layout: EntryFormat,
     pub field: Field,
     pub symmetry: Symmetry,
     pub nrows: usize,
     pub ncols: usize,
-    /// Lines with an entry that must follow.
+    /// Number of entry lines that must follow.
     pub entries: u64,
-    /// Lines read.
+    /// Number of lines read so far.
     pub lines: u64,
 }
 
-const LAYOUTS: [(&str, Layout); 2] = [("coordinate", Layout::Coordinate), ("array", Layout::Array)];
+const LAYOUTS: [(&str, EntryFormat); 2] =
+    [("coordinate", EntryFormat::Coordinate), ("array", EntryFormat::Array)];
 
 const FIELDS: [(&str, Field); 4] = [
     ("real", Field::Real),
@@ -53,11 +54,11 @@ const SYMMETRIES: [(&str, Symmetry); 3] = [
     ("skew-symmetric", Symmetry::Skew),
 ];
 
-/// Reads up to the size line.
+/// Reads up to and including the size line.
 ///
 /// # Errors
-/// [`Error::Input`] and [`Error::Limit`] with the line.
-pub(super) fn read(source: &mut impl BufRead, limits: &Limits) -> Result<Header> {
+/// [`Error::Input`] and [`Error::Limit`] with the line of the fault.
+pub(super) fn read(source: &mut impl BufRead, limits: &Limits) -> Result<MtxHeader> {
     let mut line = Vec::new();
     next_line(source, 1, &mut line)?;
     let (layout, field, symmetry) = banner(&line).map_err(|what| Error::line(1, what))?;
@@ -81,19 +82,19 @@ pub(super) fn read(source: &mut impl BufRead, limits: &Limits) -> Result<Header>
             format!("a symmetric matrix must be square, this one is {nrows} x {ncols}"),
         ));
     }
-    // Dimensions are below 2^32, so that none of these products overflows.
+    // Dimensions are below 2^32, so none of these products overflows.
     let [m, n] = [nrows as u64, ncols as u64];
     let entries = match (layout, symmetry) {
-        (Layout::Coordinate, _) => sizes[2],
-        (Layout::Array, Symmetry::General) => m * n,
-        (Layout::Array, Symmetry::Symmetric) => m * (m + 1) / 2,
-        (Layout::Array, Symmetry::Skew) => m * m.saturating_sub(1) / 2,
+        (EntryFormat::Coordinate, _) => sizes[2],
+        (EntryFormat::Array, Symmetry::General) => m * n,
+        (EntryFormat::Array, Symmetry::Symmetric) => m * (m + 1) / 2,
+        (EntryFormat::Array, Symmetry::Skew) => m * m.saturating_sub(1) / 2,
     };
     limits.entries(at, entries)?;
-    Ok(Header { layout, field, symmetry, nrows, ncols, entries, lines })
+    Ok(MtxHeader { layout, field, symmetry, nrows, ncols, entries, lines })
 }
 
-/// Reads a line into `line`; false at the end of the source.
+/// Reads a line into `line`; returns false at the end of the source.
 fn next_line(source: &mut impl BufRead, number: u64, line: &mut Vec<u8>) -> Result<bool> {
     line.clear();
     let limit = LINE_BYTES as u64;
@@ -104,7 +105,7 @@ fn next_line(source: &mut impl BufRead, number: u64, line: &mut Vec<u8>) -> Resu
     Ok(got > 0)
 }
 
-fn banner(line: &[u8]) -> std::result::Result<(Layout, Field, Symmetry), String> {
+fn banner(line: &[u8]) -> std::result::Result<(EntryFormat, Field, Symmetry), String> {
     let lower = line.to_ascii_lowercase();
     let words: Vec<&[u8]> =
         lower.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
@@ -116,7 +117,7 @@ fn banner(line: &[u8]) -> std::result::Result<(Layout, Field, Symmetry), String>
         ));
     };
     if object != b"matrix" {
-        return Err(format!("the object is {}; only 'matrix' is read", excerpt(object)));
+        return Err(format!("the object is {}; only 'matrix' is supported", excerpt(object)));
     }
     if field == b"complex" || symmetry == b"hermitian" {
         return Err("complex and hermitian matrices are not supported; write the real and the \
@@ -126,7 +127,7 @@ fn banner(line: &[u8]) -> std::result::Result<(Layout, Field, Symmetry), String>
     let layout = look_up("layout", layout, &LAYOUTS)?;
     let field = look_up("kind of values", field, &FIELDS)?;
     let symmetry = look_up("symmetry", symmetry, &SYMMETRIES)?;
-    if field == Field::Pattern && (layout == Layout::Array || symmetry == Symmetry::Skew) {
+    if field == Field::Pattern && (layout == EntryFormat::Array || symmetry == Symmetry::Skew) {
         return Err("a pattern has no values, so it can be neither an array nor skew-symmetric; \
                     write it as 'coordinate pattern general' or 'symmetric'"
             .into());
@@ -147,10 +148,10 @@ fn look_up<V: Copy>(
     )
 }
 
-fn sizes(text: &[u8], layout: Layout) -> std::result::Result<[u64; 3], String> {
+fn sizes(text: &[u8], layout: EntryFormat) -> std::result::Result<[u64; 3], String> {
     let (names, needed) = match layout {
-        Layout::Coordinate => ("rows, columns and entries", 3),
-        Layout::Array => ("rows and columns", 2),
+        EntryFormat::Coordinate => ("rows, columns and entries", 3),
+        EntryFormat::Array => ("rows and columns", 2),
     };
     let mut sizes = [0; 3];
     let mut count = 0;

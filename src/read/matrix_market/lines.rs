@@ -1,31 +1,31 @@
-//! The lines with entries: a strict fast path, and an explanation of the line it does not take.
+//! The lines with entries: a strict fast path, and an explanation of the line that it rejects.
 
 use super::super::excerpt;
 use super::super::triplets::Symmetry;
-use super::header::{Field, Header, Layout};
+use super::header::{EntryFormat, Field, MtxHeader};
 use crate::scalar::Scalar;
 
-/// What the lines of one block hold. Line numbers count from 1 at the start of the block.
-pub(super) struct Block<T> {
-    /// Indices stay empty for arrays, values for patterns.
+/// The parsed lines of one block. Line numbers count from 1 at the start of the block.
+pub(super) struct ParsedLines<T> {
+    /// Row indices; `rows` and `cols` stay empty for arrays, `values` for patterns.
     pub rows: Vec<u32>,
     pub cols: Vec<u32>,
     pub values: Vec<T>,
-    /// Lines with an entry, up to a fault.
+    /// Number of entry lines before the fault, if there is one.
     pub entries: u64,
-    /// All lines, up to and with a fault.
+    /// Number of lines, including the faulty one.
     pub lines: u64,
     /// The first line with an entry above the diagonal, in a symmetric file.
     pub above: Option<u64>,
-    /// The first line with an entry below it.
+    /// The first line with an entry below the diagonal, in a symmetric file.
     pub below: Option<u64>,
-    /// What is wrong with the last line.
+    /// The fault of the last line, if there is one.
     pub fault: Option<String>,
 }
 
-impl<T> Default for Block<T> {
+impl<T> Default for ParsedLines<T> {
     fn default() -> Self {
-        Block {
+        ParsedLines {
             rows: Vec::new(),
             cols: Vec::new(),
             values: Vec::new(),
@@ -38,14 +38,14 @@ impl<T> Default for Block<T> {
     }
 }
 
-impl<T: Scalar> Block<T> {
-    /// Reads all lines of `text`, up to the first that is malformed.
-    pub fn parse(&mut self, text: &[u8], header: &Header) {
-        let Block { mut rows, mut cols, mut values, .. } = std::mem::take(self);
+impl<T: Scalar> ParsedLines<T> {
+    /// Parses all lines of `text`, up to the first malformed one.
+    pub fn parse(&mut self, text: &[u8], header: &MtxHeader) {
+        let ParsedLines { mut rows, mut cols, mut values, .. } = std::mem::take(self);
         rows.clear();
         cols.clear();
         values.clear();
-        *self = Block { rows, cols, values, ..Block::default() };
+        *self = ParsedLines { rows, cols, values, ..ParsedLines::default() };
         let mut rest = text;
         while !rest.is_empty() {
             self.lines += 1;
@@ -60,9 +60,10 @@ impl<T: Scalar> Block<T> {
         }
     }
 
-    /// Reads the line at the start of `rest`, and returns what follows it.
+    /// Parses the line at the start of `rest` and returns the text after it; `None` if it is
+    /// malformed.
     #[inline(always)]
-    fn line<'a>(&mut self, rest: &'a [u8], header: &Header) -> Option<&'a [u8]> {
+    fn line<'a>(&mut self, rest: &'a [u8], header: &MtxHeader) -> Option<&'a [u8]> {
         let rest = skip_blanks(rest);
         match rest.first() {
             None => return Some(rest),
@@ -71,8 +72,8 @@ impl<T: Scalar> Block<T> {
             Some(_) => {}
         }
         let rest = match header.layout {
-            Layout::Array => rest,
-            Layout::Coordinate => {
+            EntryFormat::Array => rest,
+            EntryFormat::Coordinate => {
                 let (row, rest) = index(rest, header.nrows)?;
                 let (col, rest) = index(rest, header.ncols)?;
                 self.rows.push(row);
@@ -94,7 +95,7 @@ impl<T: Scalar> Block<T> {
                 }
                 if header.symmetry == Symmetry::Skew
                     && self.rows.last() == self.cols.last()
-                    && header.layout == Layout::Coordinate
+                    && header.layout == EntryFormat::Coordinate
                     && value != T::ZERO
                 {
                     return None;
@@ -103,7 +104,7 @@ impl<T: Scalar> Block<T> {
                 skip_blanks(&rest[len..])
             }
         };
-        // Nothing may follow, or '2D0' would be read as 2.
+        // Nothing may follow the value; otherwise '2D0' would be read as 2.
         let rest = match rest.first() {
             None => rest,
             Some(b'\n') => &rest[1..],
@@ -114,7 +115,7 @@ impl<T: Scalar> Block<T> {
     }
 }
 
-/// The line of `text` that holds entry number `entry`, both counted from 1.
+/// Returns the line of `text` that holds entry number `entry`; both count from 1.
 pub(super) fn line_of_entry(text: &[u8], entry: u64) -> u64 {
     let mut seen = 0;
     for (line, content) in (1..).zip(text.split(|&b| b == b'\n')) {
@@ -129,7 +130,7 @@ pub(super) fn line_of_entry(text: &[u8], entry: u64) -> u64 {
     1
 }
 
-/// A number of digits alone, at most 19 of them (all that surely fit 64 bits).
+/// Parses a number of at most 19 digits, which always fit in 64 bits; `None` for anything else.
 pub(super) fn whole_number(word: &[u8]) -> Option<u64> {
     match digits(word) {
         Some((number, [])) => Some(number),
@@ -150,7 +151,8 @@ fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
     (1..=19).contains(&len).then(|| (number, &text[len..]))
 }
 
-/// An index of a dimension of `size`, from 0, and what follows it and its blanks.
+/// Parses an index into a dimension of `size`; returns it counted from 0, with the text after it
+/// and its blanks.
 #[inline(always)]
 fn index(text: &[u8], size: usize) -> Option<(u32, &[u8])> {
     let (number, rest) = digits(text)?;
@@ -185,9 +187,9 @@ fn after_line(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Why [`Block::line`] does not take `line`.
+/// Explains why [`ParsedLines::line`] rejects `line`.
 #[cold]
-fn explain<T: Scalar>(line: &[u8], header: &Header) -> String {
+fn explain<T: Scalar>(line: &[u8], header: &MtxHeader) -> String {
     let words: Vec<&[u8]> =
         line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
     check::<T>(&words, header)
@@ -195,10 +197,10 @@ fn explain<T: Scalar>(line: &[u8], header: &Header) -> String {
         .unwrap_or_else(|| format!("the line {} cannot be read", excerpt(line)))
 }
 
-fn check<T: Scalar>(words: &[&[u8]], header: &Header) -> Result<(), String> {
+fn check<T: Scalar>(words: &[&[u8]], header: &MtxHeader) -> Result<(), String> {
     let mut words = words.iter();
     let mut indices = [0; 2];
-    if header.layout == Layout::Coordinate {
+    if header.layout == EntryFormat::Coordinate {
         let dimensions = [("row", header.nrows), ("column", header.ncols)];
         for (slot, (what, size)) in indices.iter_mut().zip(dimensions) {
             let word = words.next().ok_or(format!("the {what} index is missing"))?;
@@ -221,7 +223,7 @@ fn check<T: Scalar>(words: &[&[u8]], header: &Header) -> Result<(), String> {
         let word = words.next().ok_or("the value is missing")?;
         let value = value::<T>(word, header.field)?;
         if header.symmetry == Symmetry::Skew
-            && header.layout == Layout::Coordinate
+            && header.layout == EntryFormat::Coordinate
             && indices[0] == indices[1]
             && value != T::ZERO
         {

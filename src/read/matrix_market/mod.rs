@@ -1,6 +1,6 @@
 //! Matrix Market text: coordinate and array; real, integer and pattern; general, symmetric and
-//! skew-symmetric. The format is described by R. Boisvert, R. Pozo and K. Remington, "The Matrix
-//! Market exchange formats: initial design", NISTIR 5935, 1996.
+//! skew-symmetric. Source: R. Boisvert, R. Pozo, K. Remington, "The Matrix Market exchange formats:
+//! initial design", NISTIR 5935, 1996.
 //!
 //! ```text
 //! %%MatrixMarket matrix coordinate real symmetric     | 4 1 . |
@@ -11,15 +11,18 @@
 //! 3 2 2.0
 //! ```
 //!
-//! Indices count from 1. Words of the first line may be in any case; comments and blank lines may
-//! stand anywhere after it; lines end in LF or CRLF; fields are parted by spaces or tabs.
+//! Indices count from 1. The words of the first line may be in upper or lower case; comments and
+//! blank lines may stand anywhere after it; lines end in LF or CRLF; fields are separated by spaces
+//! or tabs.
 //!
-//! - Entries listed twice are summed; zeros listed in a coordinate file stay entries of the matrix,
-//!   zeros of an array do not become entries.
-//! - A symmetric file may list either triangle, but not both: the entries would count twice.
-//! - A skew-symmetric file may list no diagonal entry but zeros.
+//! - Entries listed twice are summed. Zeros in a coordinate file remain entries of the matrix;
+//! zeros in an array do not become entries.
+//! - A symmetric file may list either triangle, but not both, because the entries would count
+//! twice.
+//! - A skew-symmetric file may list only zeros on the diagonal.
 //!
 //! The text is cut at line ends into blocks. One batch of blocks is parsed in parallel while the
+//! next is read. Line numbers are relative to the block until the batch is merged in file order.
 //! next is read; line numbers are relative to the block until the batch is merged in file order.
 
 mod header;
@@ -29,44 +32,44 @@ use std::io::{BufRead, Read};
 
 use rayon::prelude::*;
 
-use self::header::{Field, Header, Layout};
-use self::lines::Block;
+use self::header::{EntryFormat, Field, MtxHeader};
+use self::lines::ParsedLines;
 use super::triplets::{Symmetry, Triplets};
 use super::{Limits, io_error};
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
-/// Bytes of a block of text; a line must fit into one.
+/// Maximum number of bytes of a block of text; every line must fit into one.
 const LINE_BYTES: usize = 1 << 19;
 
-/// Reads a matrix to the end of `source`.
+/// Reads a matrix, to the end of `source`.
 ///
 /// # Errors
 /// [`Error::Input`] with the line of the first fault; [`Error::Limit`].
 pub(super) fn read<T: Scalar>(mut source: impl BufRead + Send, limits: &Limits) -> Result<Csr<T>> {
     let header = header::read(&mut source, limits)?;
-    let mut cutter = Cutter { source, carry: Vec::new(), state: State::Open };
+    let mut cutter = Cutter { source, carry: Vec::new(), state: CutterState::Open };
     let mut entries = Entries::new(header);
-    let slots = 2 * rayon::current_num_threads();
-    let mut parsing: Vec<Slot<T>> = Vec::new();
-    let mut reading: Vec<Slot<T>> = (0..slots).map(|_| Slot::default()).collect();
-    parsing.resize_with(slots, Slot::default);
+    let blocks = 2 * rayon::current_num_threads();
+    let mut parsing: Vec<TextBlock<T>> = Vec::new();
+    let mut reading: Vec<TextBlock<T>> = (0..blocks).map(|_| TextBlock::default()).collect();
+    parsing.resize_with(blocks, TextBlock::default);
     let mut filled = cutter.fill(&mut reading)?;
     while filled > 0 {
         std::mem::swap(&mut parsing, &mut reading);
         let (merged, next) = rayon::join(
             || {
                 let batch = &mut parsing[..filled];
-                batch.par_iter_mut().for_each(|slot| slot.block.parse(&slot.text, &header));
-                batch.iter().try_for_each(|slot| entries.merge(slot))
+                batch.par_iter_mut().for_each(|block| block.parsed.parse(&block.text, &header));
+                batch.iter().try_for_each(|block| entries.merge(block))
             },
             || cutter.fill(&mut reading),
         );
         merged?;
         filled = next?;
     }
-    if matches!(cutter.state, State::LineTooLong) {
+    if matches!(cutter.state, CutterState::LineTooLong) {
         return Err(too_long(entries.lines + 1));
     }
     drop((parsing, reading));
@@ -77,60 +80,60 @@ fn too_long(line: u64) -> Error {
     Error::line(line, format!("the line is longer than {LINE_BYTES} bytes"))
 }
 
-/// A block of text and what it holds; the buffers are used again and again.
-struct Slot<T> {
+/// A block of text and its parsed lines; the buffers are reused.
+struct TextBlock<T> {
     text: Vec<u8>,
-    block: Block<T>,
+    parsed: ParsedLines<T>,
 }
 
-impl<T> Default for Slot<T> {
+impl<T> Default for TextBlock<T> {
     fn default() -> Self {
-        Slot { text: Vec::new(), block: Block::default() }
+        TextBlock { text: Vec::new(), parsed: ParsedLines::default() }
     }
 }
 
-/// Cuts a source into blocks that end with a line.
+/// Cuts a source into blocks that end at a line end.
 struct Cutter<R> {
     source: R,
-    /// The start of a line whose end is yet to be read.
+    /// The start of a line whose end has not been read yet.
     carry: Vec<u8>,
-    state: State,
+    state: CutterState,
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum CutterState {
     Open,
     Ended,
     LineTooLong,
 }
 
 impl<R: Read> Cutter<R> {
-    /// Fills the first slots with text, and returns how many.
-    fn fill<T>(&mut self, slots: &mut [Slot<T>]) -> Result<usize> {
-        for (filled, slot) in slots.iter_mut().enumerate() {
-            self.next(&mut slot.text).map_err(io_error)?;
-            if slot.text.is_empty() {
+    /// Fills the first blocks with text and returns their number.
+    fn fill<T>(&mut self, blocks: &mut [TextBlock<T>]) -> Result<usize> {
+        for (filled, block) in blocks.iter_mut().enumerate() {
+            self.next(&mut block.text).map_err(io_error)?;
+            if block.text.is_empty() {
                 return Ok(filled);
             }
         }
-        Ok(slots.len())
+        Ok(blocks.len())
     }
 
     fn next(&mut self, text: &mut Vec<u8>) -> std::io::Result<()> {
         text.clear();
-        if !matches!(self.state, State::Open) {
+        if !matches!(self.state, CutterState::Open) {
             return Ok(());
         }
         text.append(&mut self.carry);
         let wanted = LINE_BYTES - text.len();
         let got = self.source.by_ref().take(wanted as u64).read_to_end(text)?;
         if got < wanted {
-            self.state = State::Ended;
+            self.state = CutterState::Ended;
         } else if let Some(end) = text.iter().rposition(|&b| b == b'\n') {
             self.carry.extend_from_slice(&text[end + 1..]);
             text.truncate(end + 1);
         } else {
-            self.state = State::LineTooLong;
+            self.state = CutterState::LineTooLong;
             text.clear();
         }
         Ok(())
@@ -139,21 +142,21 @@ impl<R: Read> Cutter<R> {
 
 /// The entries of all blocks so far.
 struct Entries<T> {
-    header: Header,
+    header: MtxHeader,
     triplets: Triplets<T>,
-    /// Lines and entries so far.
+    /// Numbers of lines and entries so far.
     lines: u64,
     entries: u64,
-    /// The first lines above and below the diagonal.
+    /// The first lines with an entry above and below the diagonal.
     above: Option<u64>,
     below: Option<u64>,
-    /// Where the next value of an array belongs.
+    /// The place of the next array value.
     row: usize,
     col: usize,
 }
 
 impl<T: Scalar> Entries<T> {
-    fn new(header: Header) -> Self {
+    fn new(header: MtxHeader) -> Self {
         let values = (header.field != Field::Pattern).then(Vec::new);
         Entries {
             header,
@@ -167,42 +170,44 @@ impl<T: Scalar> Entries<T> {
         }
     }
 
-    /// Takes over the next block in file order.
-    fn merge(&mut self, slot: &Slot<T>) -> Result<()> {
-        let block = &slot.block;
+    /// Appends the next block in file order.
+    fn merge(&mut self, block: &TextBlock<T>) -> Result<()> {
+        let TextBlock { text, parsed } = block;
         let left = self.header.entries - self.entries;
-        if block.entries > left {
+        if parsed.entries > left {
             return Err(Error::line(
-                self.lines + lines::line_of_entry(&slot.text, left + 1),
+                self.lines + lines::line_of_entry(text, left + 1),
                 format!("more entries than the {} of the size line", self.header.entries),
             ));
         }
         let triangles = (
-            self.above.or(block.above.map(|line| self.lines + line)),
-            self.below.or(block.below.map(|line| self.lines + line)),
+            self.above.or(parsed.above.map(|line| self.lines + line)),
+            self.below.or(parsed.below.map(|line| self.lines + line)),
         );
         if let (Some(above), Some(below)) = triangles {
             return Err(Error::line(
                 above.max(below),
                 "the file is symmetric, but lists entries both above and below the diagonal; list \
-                 one triangle, or call it general",
+                 one triangle, or declare the file general",
             ));
         }
         (self.above, self.below) = triangles;
-        if let Some(what) = &block.fault {
-            return Err(Error::line(self.lines + block.lines, what.as_str()));
+        if let Some(what) = &parsed.fault {
+            return Err(Error::line(self.lines + parsed.lines, what.as_str()));
         }
-        self.lines += block.lines;
-        self.entries += block.entries;
+        self.lines += parsed.lines;
+        self.entries += parsed.entries;
         match self.header.layout {
-            Layout::Coordinate => {
-                self.triplets.rows.extend_from_slice(&block.rows);
-                self.triplets.cols.extend_from_slice(&block.cols);
+            EntryFormat::Coordinate => {
+                self.triplets.rows.extend_from_slice(&parsed.rows);
+                self.triplets.cols.extend_from_slice(&parsed.cols);
                 if let Some(values) = &mut self.triplets.values {
-                    values.extend_from_slice(&block.values);
+                    values.extend_from_slice(&parsed.values);
                 }
             }
-            Layout::Array => block.values.iter().for_each(|&value| self.push_array_value(value)),
+            EntryFormat::Array => {
+                parsed.values.iter().for_each(|&value| self.push_array_value(value))
+            }
         }
         Ok(())
     }
@@ -221,7 +226,7 @@ impl<T: Scalar> Entries<T> {
     }
 
     fn finish(self, limits: &Limits) -> Result<Csr<T>> {
-        let Header { nrows, ncols, symmetry, entries, .. } = self.header;
+        let MtxHeader { nrows, ncols, symmetry, entries, .. } = self.header;
         if self.entries < entries {
             return Err(Error::line(
                 self.lines,
@@ -232,7 +237,7 @@ impl<T: Scalar> Entries<T> {
     }
 }
 
-/// The first row that an array lists of a column.
+/// Returns the first row of a column that an array lists.
 fn first_row(col: usize, symmetry: Symmetry) -> usize {
     match symmetry {
         Symmetry::General => 0,

@@ -1,4 +1,4 @@
-//! One array of numpy's `.npy` format, versions 1 to 3 of its header.
+//! One array in numpy's `.npy` format, versions 1 to 3.
 //!
 //! ```text
 //! "\x93NUMPY"  major  minor  header length (2 bytes, from version 2 on 4; little endian)
@@ -6,21 +6,21 @@
 //! elements, each in the byte order and size of descr
 //! ```
 //!
-//! Only what SciPy writes for sparse matrices is read: booleans, integers, f32, f64 and short
-//! strings, in arrays of no or one dimension. The header is a Python literal; two of its keys are
-//! looked up, nothing is evaluated and nothing recurses.
+//! The reader supports what SciPy writes for sparse matrices: booleans, integers, f32, f64 and
+//! short strings, in arrays of zero dimensions or one. The header is a Python literal; the reader
+//! looks up two of its keys, evaluates nothing and does not recurse.
 
 use std::io::Read;
 
 use super::{excerpt, io_error};
 use crate::error::{Error, Result};
 
-/// What the header of an array says.
+/// The header of an array.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    /// Numpy's letter: b, i, u, f, S, U or one that is not read.
+pub(super) struct NpyHeader {
+    /// Numpy's type letter: b, i, u, f, S, U, or one that the reader does not support.
     pub kind: u8,
-    /// Bytes of an element (for strings as well).
+    /// Bytes per element, for strings, too.
     pub size: usize,
     order: ByteOrder,
     /// Length of each dimension.
@@ -33,43 +33,47 @@ enum ByteOrder {
     Big,
 }
 
-/// Bytes of a header that are believed.
+/// Maximum number of header bytes.
 const HEADER_BYTES: usize = 1 << 16;
 
-impl Header {
-    /// Reads the header, and leaves `source` at the first element.
+impl NpyHeader {
+    /// Reads the header and leaves `source` at the first element.
     ///
     /// # Errors
-    /// [`Error::Input`] where it is malformed.
-    pub fn read(source: &mut impl Read) -> Result<Header> {
+    /// [`Error::Input`] if the header is malformed.
+    pub fn read(source: &mut impl Read) -> Result<NpyHeader> {
         let mut start = [0; 8];
         source.read_exact(&mut start).map_err(io_error)?;
         let (magic, version) = start.split_at(6);
         if magic != b"\x93NUMPY" {
-            return Err(Error::input("no numpy array: its magic bytes are missing"));
+            return Err(Error::input("this is no numpy array: the magic bytes are missing"));
         }
         let mut len = [0; 4];
         let len_bytes = match version[0] {
             1 => 2,
             2 | 3 => 4,
-            other => return Err(Error::input(format!("numpy format {other} is not known"))),
+            other => {
+                return Err(Error::input(format!(
+                    "the version of the numpy array is {other}; versions 1 to 3 are supported"
+                )));
+            }
         };
         source.read_exact(&mut len[..len_bytes]).map_err(io_error)?;
         let len = u32::from_le_bytes(len) as usize;
         if len > HEADER_BYTES {
             return Err(Error::input(format!(
-                "the numpy header has {len} bytes; at most {HEADER_BYTES} are read"
+                "the numpy header has {len} bytes; the limit is {HEADER_BYTES}"
             )));
         }
         let mut text = vec![0; len];
         source.read_exact(&mut text).map_err(io_error)?;
-        let parsed = std::str::from_utf8(&text).ok().and_then(Header::parse);
+        let parsed = std::str::from_utf8(&text).ok().and_then(NpyHeader::parse);
         parsed.ok_or_else(|| {
-            Error::input(format!("the numpy header {} is not understood", excerpt(&text)))
+            Error::input(format!("the numpy header {} is malformed", excerpt(&text)))
         })
     }
 
-    fn parse(text: &str) -> Option<Header> {
+    fn parse(text: &str) -> Option<NpyHeader> {
         let value = |key: &str| {
             let after = text.split_once(key)?.1;
             after.trim_start().strip_prefix(':').map(str::trim_start)
@@ -84,21 +88,21 @@ impl Header {
         };
         let size: usize = std::str::from_utf8(size).ok()?.parse().ok()?;
         let lengths = shape.split(',').map(str::trim).filter(|length| !length.is_empty());
-        Some(Header {
+        Some(NpyHeader {
             kind,
-            // Numpy counts characters of 4 bytes.
+            // Numpy counts characters of 4 bytes each.
             size: if kind == b'U' { size.checked_mul(4)? } else { size },
             order,
             shape: lengths.map(|length| length.parse().ok()).collect::<Option<_>>()?,
         })
     }
 
-    /// Number of elements; `None` past 2^64.
+    /// Returns the number of elements; `None` if it exceeds 64 bits.
     pub fn len(&self) -> Option<u64> {
         self.shape.iter().try_fold(1_u64, |len, &n| len.checked_mul(n))
     }
 
-    /// The element in `bytes` as a whole number, if it is one and not negative.
+    /// Returns the element in `bytes` as an index; `None` if it is negative or no whole number.
     pub fn index(&self, bytes: &[u8]) -> Option<u64> {
         match self.kind {
             b'u' => Some(self.word(bytes)),
@@ -107,7 +111,7 @@ impl Header {
         }
     }
 
-    /// The element in `bytes` as a number, where this array holds numbers.
+    /// Returns the element in `bytes` as a number; `None` if this array holds no numbers.
     pub fn number(&self, bytes: &[u8]) -> Option<f64> {
         match (self.kind, self.size) {
             (b'f', 4) => Some(f64::from(f32::from_bits(self.word(bytes) as u32))),
@@ -119,7 +123,7 @@ impl Header {
         }
     }
 
-    /// 1 to 8 bytes as an unsigned number.
+    /// Returns 1 to 8 bytes as an unsigned number.
     fn word(&self, bytes: &[u8]) -> u64 {
         let mut word = [0; 8];
         match self.order {
@@ -144,8 +148,8 @@ impl Header {
 mod tests {
     use super::*;
 
-    fn header(descr: &str, shape: &str) -> Option<Header> {
-        Header::parse(&format!(
+    fn header(descr: &str, shape: &str) -> Option<NpyHeader> {
+        NpyHeader::parse(&format!(
             "{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
         ))
     }
@@ -160,7 +164,7 @@ mod tests {
         assert_eq!(header("<f8", "(4294967296, 4294967296)").expect("valid").len(), None);
         assert_eq!(header("<f8", "(-1,)"), None);
         assert_eq!(header("f", "(1,)"), None);
-        assert_eq!(Header::parse("{'descr': [('a', '<f8')], 'shape': (1,)}"), None);
+        assert_eq!(NpyHeader::parse("{'descr': [('a', '<f8')], 'shape': (1,)}"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Features and conversions: nanoseconds a nonzero.
+//! Features and conversions: nanoseconds per nonzero.
 //!
-//! `cargo bench -p ellect-benches --bench features`; the counter gives nonzeros a second.
+//! Run `cargo bench -p ellect-benches --bench features`; the counter shows nonzeros per second.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use divan::Bencher;
@@ -18,14 +18,14 @@ fn main() {
 const MATRICES: [(&str, usize); 4] =
     [("stencil7", 600_000), ("elasticity", 100_000), ("circuit", 500_000), ("uniform", 250_000)];
 
-/// One thread, and as many as there are.
+/// Thread counts: one, and all.
 const THREADS: [usize; 2] = [1, 0];
 
 fn matrix((class, rows): (&str, usize)) -> Csr<f64> {
     generate::by_name(class, rows, 1).expect("the class exists")
 }
 
-/// All cheap features, from nothing known but the pattern.
+/// Computes all cheap features of a pattern without any cached analysis.
 #[divan::bench(args = MATRICES, consts = THREADS, sample_count = 10)]
 fn features<const N: usize>(bencher: Bencher<'_, '_>, which: (&str, usize)) {
     let csr = matrix(which);
@@ -40,7 +40,7 @@ fn defaults() -> Vec<Candidate> {
     FORMATS.iter().map(of).collect()
 }
 
-/// Conversion of the elasticity matrix to each format with its defaults, all threads.
+/// Converts the elasticity matrix to each format with its defaults, on all threads.
 #[divan::bench(args = defaults(), sample_count = 10)]
 fn convert(bencher: Bencher<'_, '_>, candidate: &Candidate) {
     let csr = matrix(MATRICES[1]);

@@ -1,6 +1,6 @@
-//! Prediction: what a model takes for all candidates of a matrix, on one core.
+//! Prediction: time of a model for all candidates of a matrix, on one core.
 //!
-//! `cargo bench -p ellect-benches --bench predict`; allocations are counted.
+//! Run `cargo bench -p ellect-benches --bench predict`; allocations are counted.
 
 use divan::{AllocProfiler, Bencher, black_box};
 use ellect::Workload;
@@ -17,21 +17,21 @@ fn main() {
     divan::main();
 }
 
-/// The model that ships.
+/// The shipped model.
 fn predictor() -> Predictor {
     let h200 = ellect::device::find("h200").expect("it ships");
     let model = Model::shipped(&h200, Precision::F64).expect("it is valid");
     Predictor::new(model.expect("it ships"))
 }
 
-/// What is read before a tree says whether a look at the matrix pays.
+/// Reads the inputs of the tree that decides whether analysing the matrix pays.
 #[divan::bench(sample_count = 20)]
 fn row_lengths(bencher: Bencher<'_, '_>) {
     let csr = generate::by_name("circuit", 1_000_000, 1).expect("a class");
     bencher.bench_local(|| Structure::of(black_box(&csr)).row_lengths().max());
 }
 
-/// What else may be: a few entries of a matrix that no cache holds.
+/// Reads the other quick inputs: a few entries of a matrix that no cache holds.
 #[divan::bench(sample_count = 20)]
 fn x_sectors_at_sight(bencher: Bencher<'_, '_>) {
     let csr = generate::by_name("stencil27", 1_000_000, 1).expect("a class");
@@ -42,7 +42,7 @@ fn x_sectors_at_sight(bencher: Bencher<'_, '_>) {
         .bench_local_values(|()| Structure::of(black_box(&csr)).x_sectors_at_sight(Precision::F64));
 }
 
-/// Times of all candidates of a GPU, and the confidence in them: the hot path.
+/// Predicts times of all candidates of a GPU, with the confidence: the hot path.
 #[divan::bench]
 fn all_candidates(bencher: Bencher<'_, '_>) {
     let predictor = predictor();
@@ -57,8 +57,8 @@ fn all_candidates(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// The same with features and estimates, of a matrix that nothing is known of: what a choice looks
-/// at.
+/// Predicts with features and estimates of a matrix without any cached analysis: the full work of a
+/// choice.
 #[divan::bench(sample_count = 10)]
 fn from_the_pattern(bencher: Bencher<'_, '_>) {
     let predictor = predictor();

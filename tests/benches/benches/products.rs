@@ -1,7 +1,7 @@
-//! Host products: CSR beside `sprs` and `faer` in the same run, and every other format.
+//! Host products: CSR next to `sprs` and `faer` in the same run, and every other format.
 //!
-//! `cargo bench -p ellect-benches --bench products`. Each matrix is larger than the caches of most
-//! desktop processors; x stays the same, as in a solver's inner loop.
+//! Run `cargo bench -p ellect-benches --bench products`. Each matrix is larger than the caches of
+//! most desktop processors; x stays unchanged, as in a solver's inner loop.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use divan::{Bencher, black_box};
@@ -13,7 +13,7 @@ fn main() {
     divan::main();
 }
 
-/// Class and rows: some ten million entries each.
+/// Class and rows: about ten million entries each.
 const MATRICES: [(&str, usize); 4] =
     [("stencil7", 1_500_000), ("elasticity", 230_000), ("circuit", 1_000_000), ("rmat", 1 << 19)];
 
@@ -36,7 +36,7 @@ fn ours<T: Scalar>(bencher: Bencher<'_, '_>, csr: &Csr<T>, candidate: &Candidate
     });
 }
 
-/// One thread: `sprs` has no other product.
+/// One thread, because `sprs` has no other product.
 mod one_thread {
     use super::*;
 

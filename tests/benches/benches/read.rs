@@ -1,7 +1,7 @@
-//! Reading a Matrix Market file of about 100 MB, made here: this crate, `sprs` and SciPy in one run.
+//! Reading a generated Matrix Market file of about 100 MB: this crate, `sprs` and SciPy in one run.
 //!
-//! `cargo bench -p ellect-benches --bench read`; SciPy takes part where `python3`, or what the
-//! variable `PYTHON` names, can import it.
+//! Run `cargo bench -p ellect-benches --bench read`; SciPy takes part if `python3`, or the
+//! interpreter that the variable `PYTHON` names, can import it.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::fs::File;
@@ -16,7 +16,7 @@ use ellect::read::{self, Limits};
 use ellect::{Csr, Scalar};
 use rayon::ThreadPoolBuilder;
 
-/// Columns; each lists 8 entries, by columns as most published files do.
+/// Number of columns; each lists 8 entries, column by column as in most published files.
 const N: usize = 375_000;
 
 fn path() -> PathBuf {
@@ -56,7 +56,7 @@ fn bytes() -> BytesCount {
     BytesCount::new(path().metadata().expect("made by main").len())
 }
 
-/// One thread, and as many as there are cores.
+/// Thread counts: one, and all cores.
 fn threads() -> impl Iterator<Item = usize> {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     [1, all].into_iter().take(if all > 1 { 2 } else { 1 })
@@ -79,7 +79,7 @@ fn ellect_f32(bencher: Bencher, threads: usize) {
     ours::<f32>(bencher, threads);
 }
 
-/// To CSR, as the others: `sprs` reads triplets and converts them.
+/// Reads to CSR, as the others do: `sprs` reads triplets and converts them.
 #[divan::bench(sample_count = 3, sample_size = 1)]
 fn sprs_f64(bencher: Bencher) {
     bencher.counter(bytes()).bench_local(|| -> sprs::CsMat<f64> {
@@ -89,7 +89,7 @@ fn sprs_f64(bencher: Bencher) {
     });
 }
 
-/// What only reading the bytes takes.
+/// Measures only reading the bytes.
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn bytes_alone(bencher: Bencher) {
     bencher.counter(bytes()).bench_local(|| {

@@ -1,4 +1,4 @@
-//! Any bytes are read or refused: no panic, and no more memory than the limits allow.
+//! Fuzz target: any bytes are either read or refused, without panic and within the memory limits.
 #![no_main]
 
 use ellect::Csr;

@@ -80,7 +80,7 @@ impl Structure<'_> {
         let sample = self.groups_of(HACK);
         let [units, met] = match (self.detail(), sort) {
             (Detail::Sampled, Sort::Window(window)) => {
-                self.over_windows(HACK, sample.looked_at, window, of_hack, sum).1
+                self.over_windows(HACK, sample.sampled, window, of_hack, sum).1
             }
             _ => {
                 let order = (sort != Sort::None).then(|| self.order(sort));
