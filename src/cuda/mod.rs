@@ -41,7 +41,7 @@ pub use placed::Placed;
 
 use memory::Queue;
 
-use crate::device::gpu::{self, Told};
+use crate::device::gpu::{self, DriverInfo};
 use crate::device::{self, Device, State};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Launch, Layout};
@@ -381,7 +381,7 @@ fn profile(device: cust::device::Device) -> Result<Device> {
         attribute(DeviceAttribute::ComputeCapabilityMajor)?,
         attribute(DeviceAttribute::ComputeCapabilityMinor)?,
     ];
-    gpu::profile(&Told {
+    gpu::profile(&DriverInfo {
         title: device.name().map_err(failed("asking for the GPU's name"))?,
         capability: format!("{major}.{minor}"),
         processors: attribute(DeviceAttribute::MultiprocessorCount)? as u32,

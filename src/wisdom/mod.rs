@@ -1,25 +1,28 @@
-//! Wisdom: measurements that are remembered.
+//! Wisdom: stored measurements.
 //!
-//! Two layers: what ships with the program (`shards`), read-only, below the user's own database, a folder
-//! `wisdom` under the data folder. Each holds two trees:
+//! Wisdom has two layers: the shipped records (`shards`), which are read-only, and above them the
+//! user's own database, the folder `wisdom` in the data folder. Each layer holds two trees:
 //!
 //! - *structures*: fingerprint -> [`StructureRecord`];
 //! - *measurements*: (fingerprint, device, precision, basis, candidate, driver, kernels, protocol
-//!   version) -> [`Measurement`], one record a key: the latest, or all runs of those that were
-//!   joined.
+//!   version) -> [`Measurement`]. Each key holds one record: the latest measurement, or all joined
+//!   runs.
 //!
-//! Names, never positions; values are JSON, the lines of an export ([`Record`]).
+//! Keys contain names, never positions. Values are JSON, in the form of the lines of an export
+//! ([`Record`]).
 //!
-//! What holds:
-//! - A write that returned is on the disk; killed at any moment, the database opens again.
-//! - One process at a time; a second one gets [`WisdomFault::InUse`](crate::error::WisdomFault).
-//! - A database of another schema is refused, a damaged one or one that lost what it acknowledged
-//!   is an error: never misread.
-//! - A measurement answers only where its driver, kernels (by hash) and protocol are those of now;
-//!   otherwise [`Answer::Stale`] says which differ. What cannot be asked (the driver of a device
-//!   that is not at hand, kernels of a program built without any) is not compared.
-//! - Of a wrong product only the outcome is kept; a refusal is kept, but never an answer, since it
-//!   depends on the memory limit; nor is what was cut from a tuning run.
+//! Guarantees:
+//! - When a write returns, its data is on disk. If the process is killed at any moment, the
+//!   database opens again.
+//! - Only one process can open the database; a second one gets
+//!   [`WisdomFault::InUse`](crate::error::WisdomFault).
+//! - Opening fails if the schema differs, the database is damaged, or acknowledged writes are
+//!   missing.
+//! - A measurement is used only if its driver, kernels (by hash) and protocol are the current ones;
+//!   otherwise [`Answer::Stale`] says which differs. What is unknown here is not compared: the
+//!   driver of a device that is not present, and the kernels in a build without them.
+//! - A wrong product is stored as its outcome only. A refusal is stored but never used as an
+//!   answer, because it depends on the memory limit; neither is a candidate that a tuning run cut.
 
 mod lines;
 mod record;
@@ -45,54 +48,57 @@ pub use shards::{Merged, merge};
 use shards::{SHIPPED, Shards};
 use store::{Batch, Store, Tree};
 
-/// What measurements are asked for.
+/// Query for the measurements of one matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted<'a> {
     /// Fingerprint of the pattern.
     pub fingerprint: Fingerprint,
     /// Name of the device.
     pub device: &'a str,
-    /// Its driver now; `None` where the device is not at hand: then any answers.
+    /// Current driver of the device; `None` if the device is not present, in which case records of
+    /// any driver match.
     pub driver: Option<String>,
     /// Precision of the values.
     pub precision: Precision,
     /// Basis of x and y.
     pub basis: Basis,
-    /// Version of the protocol.
+    /// Version of the measuring protocol.
     pub protocol: u32,
 }
 
-/// What wisdom says of one candidate.
+/// Answer to a query about one candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// It was measured as it would be now.
+    /// A measurement under the current driver, kernels and protocol exists.
     Known(Box<Measurement>),
-    /// It was not measured.
+    /// No measurement exists.
     Missing,
-    /// It was measured otherwise.
+    /// The only measurements are from another driver, other kernels or another protocol.
     Stale(Stale),
 }
 
-/// What differs between a record and now.
+/// Difference between a record and the current state that makes the record stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// `driver`, `kernels` or `protocol`.
+    /// The property that differs: `driver`, `kernels` or `protocol`.
     pub what: &'static str,
-    /// Of the record.
+    /// Value in the record.
     pub stored: String,
-    /// Of now.
+    /// Current value.
     pub now: String,
 }
 
 impl std::fmt::Display for Stale {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let stored = if self.stored.is_empty() { "unknown" } else { &self.stored };
-        write!(f, "measured with {} {stored}, it is {} now", self.what, self.now)
+        write!(f, "measured with {} {stored}; it is now {}", self.what, self.now)
     }
 }
 
 impl Wanted<'_> {
-    /// What differs, if anything; the names of the record are those wanted.
+    /// Returns the first difference that makes this measurement stale, if any.
+    ///
+    /// The caller has matched the names (device, precision, basis and candidate).
     pub fn differs(&self, measurement: &Measurement) -> Option<Stale> {
         let provenance = &measurement.provenance;
         let stale = |what, stored: &str, now: String| Stale { what, stored: stored.into(), now };
@@ -109,38 +115,38 @@ impl Wanted<'_> {
     }
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Records that were taken.
+    /// Number of records that were stored.
     pub taken: u64,
-    /// Records that were there already, as new or newer.
+    /// Number of records that the database already held in the same or a newer version.
     pub known: u64,
-    /// Lines that were skipped, with their number and the reason: the first [`MOST_REASONS`].
+    /// Line numbers of skipped lines and the reasons, for the first [`MOST_REASONS`].
     pub bad: Vec<(u64, String)>,
-    /// All lines that were skipped.
+    /// Number of skipped lines.
     pub skipped: u64,
 }
 
-/// Bad lines that an import keeps the reasons of.
+/// Maximum number of skipped lines for which an import keeps the reason.
 pub const MOST_REASONS: usize = 100;
 
-/// What reading every record found.
+/// Result of reading every record of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Good structures.
+    /// Number of valid structures.
     pub structures: u64,
-    /// Good measurements.
+    /// Number of valid measurements.
     pub measurements: u64,
-    /// Bad records: their keys and reasons.
+    /// Keys of invalid records and the reasons.
     pub bad: Vec<(String, String)>,
 }
 
-/// What ships of one matrix.
+/// Shipped records of one matrix.
 #[derive(Debug, Default)]
 struct Shipped {
     structure: Option<StructureRecord>,
-    /// By key; of two of the same key the last.
+    /// By key; the last record of each key.
     measurements: BTreeMap<String, Measurement>,
 }
 
@@ -159,31 +165,32 @@ impl Shipped {
     }
 }
 
-/// The layers of remembered measurements.
+/// Measurements that ship with the program and, if opened, those in the user's own database.
 #[derive(Debug)]
 pub struct Wisdom {
     shards: Shards,
-    /// What was read of `shards`, by matrix.
+    /// Records already read from `shards`, by matrix.
     shipped: Mutex<HashMap<Fingerprint, Arc<OnceLock<Arc<Shipped>>>>>,
     own: Option<Store>,
 }
 
 impl Wisdom {
-    /// What ships with the program, alone; nothing can be added.
+    /// Opens the shipped records alone; nothing can be added.
     pub fn shipped() -> Self {
         Wisdom::over(SHIPPED, None)
     }
 
-    /// What ships, below the user's own database under `data`, which is made where there is none.
+    /// Opens the shipped records and the user's own database under `data`, which is created if
+    /// missing.
     ///
     /// # Errors
-    /// [`Error::Wisdom`] where another process has it, it is damaged or of another schema;
-    /// [`Error::Io`].
+    /// [`Error::Wisdom`] if another process has the database open, it is damaged, or its schema
+    /// differs; [`Error::Io`].
     pub fn open(data: &Path) -> Result<Self> {
         Ok(Wisdom::over(SHIPPED, Some(Store::open(&data.join("wisdom"))?)))
     }
 
-    /// Like [`Wisdom::open`] where there is a database, else like [`Wisdom::shipped`].
+    /// Like [`Wisdom::open`] if a database exists under `data`, otherwise like [`Wisdom::shipped`].
     ///
     /// # Errors
     /// As [`Wisdom::open`].
@@ -198,8 +205,8 @@ impl Wisdom {
         Wisdom { shards, shipped: Mutex::default(), own }
     }
 
-    /// What ships of this matrix, if anything: its shard is decompressed once, and what it says of the
-    /// matrix is kept.
+    /// Returns the shipped records of this matrix, if any. The first call decompresses the shard;
+    /// the records are then cached.
     fn shipped_of(&self, fingerprint: Fingerprint) -> Option<Arc<Shipped>> {
         if !self.shards.hold(fingerprint) {
             return None;
@@ -207,7 +214,7 @@ impl Wisdom {
         let mut shipped = self.shipped.lock().unwrap_or_else(PoisonError::into_inner);
         let own = Arc::clone(shipped.entry(fingerprint).or_default());
         drop(shipped);
-        // Others go on while this one is read.
+        // The lock is released first, so that other threads do not wait while this one reads.
         let read = || Arc::new(Shipped::of(self.shards.records_of(fingerprint)));
         Some(Arc::clone(own.get_or_init(read)))
     }
@@ -217,10 +224,11 @@ impl Wisdom {
         self.own.as_ref().ok_or_else(none)
     }
 
-    /// What is known of a candidate; the latest of the records that match, the user's own first.
+    /// Looks up a candidate: the latest matching record in the user's own database, else among the
+    /// shipped ones.
     ///
     /// # Errors
-    /// [`Error::Wisdom`] where the database is damaged.
+    /// [`Error::Wisdom`] if the database is damaged.
     pub fn ask(&self, wanted: &Wanted<'_>, candidate: &Candidate) -> Result<Answer> {
         let (precision, basis) = (wanted.precision.to_string(), wanted.basis.to_string());
         let parts = [wanted.device, &precision, &basis, &candidate.to_string()];
@@ -249,18 +257,21 @@ impl Wisdom {
         Ok(answer)
     }
 
-    /// What is known of a matrix.
+    /// Returns the description of a matrix, the user's own before the shipped one.
     ///
     /// # Errors
-    /// [`Error::Wisdom`] where the database is damaged.
+    /// [`Error::Wisdom`] if the database is damaged.
     pub fn structure(&self, fingerprint: Fingerprint) -> Result<Option<StructureRecord>> {
         let own = self.own_structure(fingerprint)?;
         let shipped = || self.shipped_of(fingerprint)?.structure.clone();
         Ok(own.or_else(shipped))
     }
 
-    /// What to keep of a matrix beside its measurements, so that an export tells of it: what ships of
-    /// it, else what `make` says; none where the user's own database holds it.
+    /// Returns the description of a matrix that must be stored with its measurements, so that an
+    /// export contains it.
+    ///
+    /// This is the shipped description, else the result of `make`; `None` if the user's own
+    /// database already has one.
     ///
     /// # Errors
     /// As [`Wisdom::structure`].
@@ -284,10 +295,10 @@ impl Wisdom {
         })
     }
 
-    /// Every measurement of a matrix that the user's own database holds, whatever its device.
+    /// Returns all measurements of a matrix in the user's own database, on every device.
     ///
     /// # Errors
-    /// [`Error::Wisdom`] where the database is damaged.
+    /// [`Error::Wisdom`] if the database is damaged.
     pub fn measurements(&self, fingerprint: Fingerprint) -> Result<Vec<Measurement>> {
         let mut all = Vec::new();
         let Some(own) = &self.own else { return Ok(all) };
@@ -300,11 +311,11 @@ impl Wisdom {
         Ok(all)
     }
 
-    /// Keeps records; they are on the disk when this returns.
+    /// Stores records; they are on disk when this returns.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a record that is not valid, or where only shipped wisdom is open;
-    /// [`Error::Wisdom`] and [`Error::Io`] by the database.
+    /// [`Error::Argument`] if a record is not valid or only the shipped records are open;
+    /// [`Error::Wisdom`] and [`Error::Io`] from the database.
     pub fn keep(&self, records: impl IntoIterator<Item = Record>) -> Result<()> {
         let mut batch = self.own()?.batch();
         for mut record in records {
@@ -314,15 +325,15 @@ impl Wisdom {
         batch.commit()
     }
 
-    /// Whether measurements can be added.
+    /// Tells whether records can be added.
     pub fn keeps(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Calls `each` with every structure of the user's own that can be read.
+    /// Calls `each` with every readable structure in the user's own database.
     ///
     /// # Errors
-    /// [`Error::Wisdom`] where the database is damaged.
+    /// [`Error::Wisdom`] if the database is damaged.
     pub fn each_structure(&self, mut each: impl FnMut(StructureRecord)) -> Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         own.scan(Tree::Structures, "", |_, value| {
@@ -333,10 +344,11 @@ impl Wisdom {
         })
     }
 
-    /// Calls `each` with every record of the user's own, structures first.
+    /// Calls `each` with every record in the user's own database, structures first.
     ///
     /// # Errors
-    /// Those of `each`, and [`Error::Wisdom`] where a record is damaged: see [`Wisdom::verify`].
+    /// Any error of `each`, and [`Error::Argument`] if a record is not valid: see
+    /// [`Wisdom::verify`].
     pub fn each(&self, mut each: impl FnMut(Record) -> Result<()>) -> Result<()> {
         self.scan(|key, value| match Record::parse(value) {
             Ok(record) => each(record),
@@ -344,8 +356,8 @@ impl Wisdom {
         })
     }
 
-    /// Calls `each` with every record that ships with the program, shard by shard: of each shard the
-    /// structures first.
+    /// Calls `each` with every shipped record, shard by shard; within a shard, structures come
+    /// first.
     pub fn each_shipped(&self, each: impl FnMut(Record)) {
         self.shards.each(each);
     }
@@ -356,18 +368,19 @@ impl Wisdom {
         own.scan(Tree::Measurements, "", &mut each)
     }
 
-    /// Writes every good record of the user's own as a line of JSON; returns their number.
+    /// Writes every valid record in the user's own database as a line of JSON; returns their
+    /// number.
     ///
     /// # Errors
-    /// [`Error::Io`], and [`Error::Wisdom`] where the database is damaged.
+    /// [`Error::Io`], and [`Error::Wisdom`] if the database is damaged.
     pub fn export(&self, out: &mut impl Write) -> Result<u64> {
         self.export_of(None, out)
     }
 
-    /// Like [`Wisdom::export`], with the measurements of one device only, where one is named.
+    /// Like [`Wisdom::export`]; if `device` is given, writes the measurements of that device only.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Wisdom::export`].
     pub fn export_of(&self, device: Option<&str>, out: &mut impl Write) -> Result<u64> {
         let wanted = |record: Record| match (record, device) {
             (Record::Measurement(measurement), Some(device)) => measurement.device == device,
@@ -386,24 +399,29 @@ impl Wisdom {
         Ok(written)
     }
 
-    /// Takes over lines of an export, or of `ellect measure --json`; bad ones are skipped and told.
+    /// Adds the records in the lines of an export or of `ellect measure --json`; invalid lines are
+    /// skipped and reported.
     ///
-    /// Of two records with one key, the one taken later stays. Importing twice changes nothing.
+    /// If two records have the same key, the later one is kept. Importing the same lines twice
+    /// changes nothing.
     ///
     /// # Errors
-    /// [`Error::Io`] where reading fails, and as [`Wisdom::keep`].
+    /// [`Error::Io`] if reading fails, and as [`Wisdom::keep`].
     pub fn import(&self, reader: impl BufRead) -> Result<Imported> {
         self.take_over(reader, |stored, record| {
             (record.provenance.taken_at > stored.provenance.taken_at).then_some(record)
         })
     }
 
-    /// Like [`Wisdom::import`], but timings with one key are runs of one measurement, of which the
-    /// middle one counts, and nothing that is no answer takes the place of one: so do several devices
-    /// of one kind tune together. What a line does not hold any more stays as it was.
+    /// Like [`Wisdom::import`], but keeps all timings of a key as runs of one measurement, whose
+    /// median run counts.
+    ///
+    /// This lets several devices of one kind tune together. A record that is not an answer (a
+    /// refusal or a cut candidate) never replaces one that is. If another run would make the record
+    /// longer than a line may be, the record stays unchanged.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Wisdom::import`].
     pub fn join(&self, reader: impl BufRead) -> Result<Imported> {
         self.take_over(reader, |stored, record| {
             let later = record.provenance.taken_at > stored.provenance.taken_at;
@@ -424,7 +442,8 @@ impl Wisdom {
         })
     }
 
-    /// Takes over lines; `placed` says what takes the place of a measurement with the same key.
+    /// Adds records from lines; `placed` returns what replaces a stored measurement with the same
+    /// key, if anything.
     fn take_over(
         &self,
         mut reader: impl BufRead,
@@ -461,10 +480,10 @@ impl Wisdom {
         Ok(imported)
     }
 
-    /// Reads and validates every record of the user's own.
+    /// Reads and validates every record in the user's own database.
     ///
     /// # Errors
-    /// [`Error::Wisdom`] where the database is damaged.
+    /// [`Error::Wisdom`] if the database is damaged.
     pub fn verify(&self) -> Result<Verified> {
         let mut verified = Verified::default();
         self.scan(|key, value| {
@@ -481,8 +500,11 @@ impl Wisdom {
         Ok(verified)
     }
 
-    /// Removes the measurements of the user's own that `drops` says, and records that cannot be
-    /// read; returns their number. Structures of which no measurement is left go with them.
+    /// Removes the measurements for which `drops` is true, and unreadable records, from the user's
+    /// own database.
+    ///
+    /// Returns the number of removed measurements and unreadable records. Structures without any
+    /// measurement left are removed as well.
     ///
     /// # Errors
     /// As [`Wisdom::keep`].
@@ -514,18 +536,18 @@ impl Wisdom {
     }
 }
 
-/// The fingerprint that the key of a measurement begins with.
+/// Returns the fingerprint at the start of a measurement's key.
 fn fingerprint_of(key: &[u8]) -> Option<&[u8]> {
     let separator = key.iter().position(|&byte| byte == record::SEPARATOR as u8)?;
     Some(&key[..separator])
 }
 
-/// Whether a measurement that ended so is an answer.
+/// Tells whether a measurement with this outcome answers a query.
 fn answers(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Timed(_) | Outcome::Wrong { .. } | Outcome::Failed { .. })
 }
 
-/// The latest of the records that match; else the latest of the others.
+/// Returns the latest matching record; else says how the latest of the others differs.
 fn best(wanted: &Wanted<'_>, mut records: Vec<Measurement>) -> Answer {
     records.retain(|record| answers(&record.outcome));
     records.sort_by_key(|record| std::cmp::Reverse(record.provenance.taken_at));
@@ -550,8 +572,8 @@ fn put(batch: &mut Batch<'_>, record: &Record) -> Result<()> {
     batch.put(tree(record), &record.key(), record.line())
 }
 
-/// What is to be kept under this record's key instead of what is there, if anything; `placed` says
-/// so of measurements.
+/// Returns the record to store under this record's key, or `None` to leave the stored one; `placed`
+/// decides for measurements.
 fn in_place(
     batch: &Batch<'_>,
     record: Record,
@@ -570,7 +592,7 @@ fn in_place(
     })
 }
 
-/// A key, for people.
+/// Formats a key for display.
 fn readable(key: &[u8]) -> String {
     String::from_utf8_lossy(key).replace(|c: char| c.is_control(), " ")
 }

@@ -103,7 +103,7 @@ fn a_record_of_another_key_is_not_used_and_the_answer_says_why() {
     assert_eq!(stale(line(&host_driver(), "", 1, 1.0)).what, "kernels");
     let now = Protocol::default().version;
     let protocol = here(1, 1.0).replace(&format!(r#""version":{now}"#), r#""version":0"#);
-    let told = format!("measured with protocol 0, it is {now} now");
+    let told = format!("measured with protocol 0; it is now {now}");
     assert_eq!(stale(protocol).to_string(), told);
 }
 

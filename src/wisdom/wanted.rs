@@ -1,4 +1,4 @@
-//! Asking for what a meter would measure now.
+//! Builds queries for the measurements that a meter would take now.
 
 use super::Wanted;
 use crate::fingerprint::Fingerprint;
@@ -7,7 +7,9 @@ use crate::measure::Meter;
 use crate::scalar::Precision;
 
 impl<'a> Wanted<'a> {
-    /// Asks for measurements that this meter would take now, by a protocol of this version.
+    /// Builds a query for the measurements that `meter` would take now.
+    ///
+    /// `protocol` is the version of the measuring protocol.
     pub fn of(
         meter: &'a Meter,
         fingerprint: Fingerprint,
