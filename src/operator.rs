@@ -7,7 +7,7 @@ use crate::check;
 use crate::choose::Choice;
 use crate::csr::{Csr, CsrRef};
 #[cfg(feature = "cuda")]
-use crate::cuda::{DeviceCsr, Gpu, Placed};
+use crate::cuda::{DeviceCsr, Gpu, GpuOperator};
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Layout, Target};
@@ -48,7 +48,7 @@ pub struct PreparedOperator<T: Scalar> {
 enum Place<T: Scalar> {
     Host(Box<dyn Layout<T>>),
     #[cfg(feature = "cuda")]
-    Gpu(Box<Placed<T>>),
+    Gpu(Box<GpuOperator<T>>),
 }
 
 impl<T: Scalar> std::fmt::Debug for PreparedOperator<T> {
@@ -108,7 +108,7 @@ impl<T: Scalar> PreparedOperator<T> {
         target: &Target<'_>,
     ) -> Result<Self> {
         candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
-        let placed = Placed::new(gpu, on_gpu, csr.into(), structure, candidate, target)?;
+        let placed = GpuOperator::new(gpu, on_gpu, csr.into(), structure, candidate, target)?;
         Ok(Self::placed(structure, candidate, Place::Gpu(Box::new(placed))))
     }
 
@@ -124,7 +124,7 @@ impl<T: Scalar> PreparedOperator<T> {
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Option<Self>> {
-        let Some(placed) = Placed::built(gpu, on_gpu, candidate, target)? else { return Ok(None) };
+        let Some(placed) = GpuOperator::built(gpu, on_gpu, candidate, target)? else { return Ok(None) };
         let matrix = on_gpu.matrix();
         Ok(Some(PreparedOperator {
             nrows: matrix.nrows,
@@ -152,7 +152,7 @@ impl<T: Scalar> PreparedOperator<T> {
 
     /// The operator on its GPU, for vectors that are there: `None` on a host.
     #[cfg(feature = "cuda")]
-    pub fn on_device(&self) -> Option<&Placed<T>> {
+    pub fn on_device(&self) -> Option<&GpuOperator<T>> {
         match &self.place {
             Place::Host(_) => None,
             Place::Gpu(placed) => Some(placed),
@@ -161,7 +161,7 @@ impl<T: Scalar> PreparedOperator<T> {
 
     /// The same, to put in values that are on the device.
     #[cfg(feature = "cuda")]
-    pub fn on_device_mut(&mut self) -> Option<&mut Placed<T>> {
+    pub fn on_device_mut(&mut self) -> Option<&mut GpuOperator<T>> {
         match &mut self.place {
             Place::Host(_) => None,
             Place::Gpu(placed) => Some(placed),

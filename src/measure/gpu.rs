@@ -14,7 +14,7 @@ use super::provenance::gpu_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
 use crate::check::{self, RowReference};
 use crate::csr::CsrRef;
-use crate::cuda::{DeviceCsr, Gpu, Graph, Placed, Vector};
+use crate::cuda::{DeviceCsr, Gpu, GpuOperator, Graph, Vector};
 use crate::error::Result;
 use crate::format::{Candidate, Target};
 use crate::operator::{PreparedOperator, permute, permute_back};
@@ -212,7 +212,7 @@ impl<T: Scalar> Subject<'_, '_, T> {
         let first = self.prepare()?;
         let mut spent_s = start.elapsed().as_secs_f64();
         let mut convert_s = Vec::new();
-        if !first.on_device().is_some_and(Placed::is_built) {
+        if !first.on_device().is_some_and(GpuOperator::is_built) {
             convert_s.push(spent_s);
         }
         let mut copies = vec![self.copy(first, protocol.seed)?];
@@ -267,8 +267,7 @@ impl<T: Scalar> Subject<'_, '_, T> {
             gpu.time(launch)?;
         }
         let products_per_sample = turns * copies.len() as u64;
-        let spmv =
-            take_samples(protocol, || Ok(gpu.time(launch)? / products_per_sample as f64))?;
+        let spmv = take_samples(protocol, || Ok(gpu.time(launch)? / products_per_sample as f64))?;
         // The state is read while the GPU works, because its clocks fall when it is idle.
         let mut state = State::default();
         gpu.time(|| {
@@ -284,7 +283,7 @@ impl<T: Scalar> Subject<'_, '_, T> {
         let Subject { resident, csr, protocol, .. } = *self;
         let (mut copies, mut convert_s) = self.copies()?;
         let bytes = copies[0].operator.bytes();
-        if copies[0].operator.on_device().is_some_and(Placed::is_built) {
+        if copies[0].operator.on_device().is_some_and(GpuOperator::is_built) {
             convert_s = self.time_conversions()?;
         }
         let update_s = update(&resident.values, &mut copies[0].operator)?;
@@ -293,7 +292,7 @@ impl<T: Scalar> Subject<'_, '_, T> {
         let reference = resident.reference(csr, protocol.seed + last as u64, (T::ONE, T::ZERO));
         compare(&copies[last], &reference)?;
         let placed = copies[0].operator.on_device();
-        let kernels = gpu_kernels(placed.into_iter().flat_map(Placed::images));
+        let kernels = gpu_kernels(placed.into_iter().flat_map(GpuOperator::images));
         let timing = Timing {
             reruns: Vec::new(),
             spmv,

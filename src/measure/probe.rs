@@ -137,7 +137,7 @@ fn gather_gbps(numbers: &[u64]) -> f64 {
         (0..threads)
             .into_par_iter()
             .map(|thread| {
-                // Each thread starts at another index, so that no thread follows another through the cache.
+                // Each thread starts at another index, so that threads do not follow one another.
                 let start = thread * READS / threads;
                 let reads = indices[start..].iter().chain(&indices[..start]);
                 reads.fold(0u64, |sum, &i| sum.wrapping_add(numbers[i as usize]))

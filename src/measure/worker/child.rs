@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use super::super::{Meter, Outcome};
-use super::{After, Reply, Hello, Job, Request, receive, send};
+use super::{After, Hello, Job, Reply, Request, receive, send};
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::error::Result;

@@ -69,7 +69,9 @@ enum StartFailure {
 impl From<Error> for StartFailure {
     fn from(error: Error) -> Self {
         match error {
-            Error::UnknownDevice { name, known, remedy } => StartFailure::Unknown { name, known, remedy },
+            Error::UnknownDevice { name, known, remedy } => {
+                StartFailure::Unknown { name, known, remedy }
+            }
             Error::AbsentDevice { name, remedy } => StartFailure::Absent { name, remedy },
             Error::Device { fault, what } => StartFailure::Device { fault, what },
             error => StartFailure::Other(error.to_string()),
@@ -82,7 +84,9 @@ impl StartFailure {
     /// closures could not infer its type.
     fn into_error(self) -> Error {
         match self {
-            StartFailure::Unknown { name, known, remedy } => Error::UnknownDevice { name, known, remedy },
+            StartFailure::Unknown { name, known, remedy } => {
+                Error::UnknownDevice { name, known, remedy }
+            }
             StartFailure::Absent { name, remedy } => Error::AbsentDevice { name, remedy },
             StartFailure::Device { fault, what } => Error::Device { fault, what },
             StartFailure::Other(what) => Error::Device { fault: DeviceFault::Process, what },
@@ -372,7 +376,9 @@ impl ChildProcess {
     /// Ends the child and returns the reason as text.
     fn end(self, end: ExchangeFailure) -> String {
         match end {
-            ExchangeFailure::TimedOut(limit) => format!("it timed out after {} s", limit.as_secs_f64()),
+            ExchangeFailure::TimedOut(limit) => {
+                format!("it timed out after {} s", limit.as_secs_f64())
+            }
             ExchangeFailure::Broken(error) => match self.ended_within(LAST_BREATH) {
                 Some(status) => format!("the process that measured it ended by {status}"),
                 None => format!("the process that measured it does not respond: {error}"),
