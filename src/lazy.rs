@@ -62,7 +62,7 @@ enum Stage<T: Scalar> {
     /// The matrix has not been analysed.
     Unknown(MatrixSource<T>),
     /// A thread analyses the matrix.
-    Looking(MatrixSource<T>, Receiver<Result<Option<ConversionPlan>>>),
+    Analysing(MatrixSource<T>, Receiver<Result<Option<ConversionPlan>>>),
     /// The analysis is complete; the plan says what pays from which product on.
     Planned(MatrixSource<T>, ConversionPlan),
     /// A thread converts the matrix.
@@ -91,7 +91,7 @@ impl ConversionPlan {
 
 /// Approximate time of features and estimates, in seconds for each nonzero; decides only when the
 /// analysis starts.
-const LOOK_S: f64 = 5e-9;
+const ANALYSIS_S: f64 = 5e-9;
 
 impl<T: Scalar> LazyOperator<T> {
     /// Prepares the matrix in CSR, with ellect's or cuSPARSE's kernel, whichever the model expects
@@ -174,28 +174,28 @@ impl<T: Scalar> LazyOperator<T> {
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Done => {}
             Stage::Unknown(source) => {
-                let look_s = LOOK_S * source.csr.nnz() as f64;
-                if self.products == 0 || self.spent_s < look_s {
+                let analysis_s = ANALYSIS_S * source.csr.nnz() as f64;
+                if self.products == 0 || self.spent_s < analysis_s {
                     self.stage = Stage::Unknown(source);
                     return Ok(());
                 }
                 match self.conversion {
                     Conversion::Here => {
-                        let plan = source.look(self.operator.candidate())?;
+                        let plan = source.analyse(self.operator.candidate())?;
                         self.plan(source, plan)?;
                     }
                     Conversion::Background => {
-                        let (sender, looked) = channel();
+                        let (sender, analysed) = channel();
                         let (own, held) = (source.clone(), self.operator.candidate().clone());
                         // Sending fails if the operator was dropped meanwhile.
-                        thread::spawn(move || drop(sender.send(own.look(&held))));
-                        self.stage = Stage::Looking(source, looked);
+                        thread::spawn(move || drop(sender.send(own.analyse(&held))));
+                        self.stage = Stage::Analysing(source, analysed);
                     }
                 }
             }
-            Stage::Looking(source, looked) => match looked.try_recv() {
+            Stage::Analysing(source, analysed) => match analysed.try_recv() {
                 Ok(plan) => self.plan(source, plan?)?,
-                Err(TryRecvError::Empty) => self.stage = Stage::Looking(source, looked),
+                Err(TryRecvError::Empty) => self.stage = Stage::Analysing(source, analysed),
                 Err(TryRecvError::Disconnected) => {}
             },
             Stage::Planned(source, plan) => self.plan(source, Some(plan))?,
@@ -272,7 +272,7 @@ impl<T: Scalar> MatrixSource<T> {
 
     /// Ranks the candidates against the current one, for a large number of products, because the
     /// real number is unknown.
-    fn look(&self, held: &Candidate) -> Result<Option<ConversionPlan>> {
+    fn analyse(&self, held: &Candidate) -> Result<Option<ConversionPlan>> {
         let workload = Workload { spmvs: ALWAYS_LOOK, ..self.workload };
         Ok(plan_of(&self.tuner.recommend(&self.csr, &workload)?, held))
     }
@@ -381,15 +381,15 @@ mod tests {
     }
 
     #[test]
-    fn what_suits_by_old_values_is_not_converted_to() {
+    fn formats_chosen_for_old_values_are_not_converted_to() {
         let (mut lazy, csr) = lazy(1.0, Conversion::Here);
-        let Stage::Unknown(source) = &lazy.stage else { panic!("it was not looked at") };
+        let Stage::Unknown(source) = &lazy.stage else { panic!("it was analysed already") };
         let source = source.clone();
         let candidates = ["cdia", "hdia"].map(|name| name.parse().expect("a candidate")).to_vec();
         assert!(candidates.iter().map(|c: &Candidate| c.format.by_values()).eq([true, false]));
         let new: Vec<f64> = (0..csr.nnz()).map(|k| (k % 5) as f64).collect();
         lazy.update_values(&new).expect("as many");
-        lazy.plan(source, Some(ConversionPlan { candidates, from: 0 })).expect("one suits");
+        lazy.plan(source, Some(ConversionPlan { candidates, from: 0 })).expect("one applies");
         assert_eq!(lazy.operator().candidate().format.name(), "hdia");
         let mut csr = csr.map_values(|value| value);
         csr.values_mut().copy_from_slice(&new);
@@ -438,7 +438,7 @@ mod tests {
         );
         assert_eq!(made("hll pjds ell"), None);
         let failing = |_: &Candidate| Err::<(), _>(Error::device(DeviceFault::Failed, "gone"));
-        plan.first(failing).expect_err("what is no refusal is told");
+        plan.first(failing).expect_err("other errors are returned");
     }
 
     #[test]

@@ -28,15 +28,15 @@ pub(super) struct GpuConversion<'a, T> {
     /// Memory for small temporaries, if any were needed yet.
     workspace: Option<Workspace>,
     /// Offset of the next free byte among the zeros of this conversion.
-    taken_zeros: u64,
+    zeros_used: u64,
     /// Offset of the next free byte in the rest of the workspace.
-    taken: u64,
+    workspace_used: u64,
     /// Number of counters in use.
-    used: usize,
+    counters_used: usize,
     /// Values of the counters when they were last read.
-    seen: [u32; NUMBERS],
+    counters: [u32; COUNTERS],
     /// For each counter, whether a kernel that may write it was queued since the last read.
-    given: [bool; NUMBERS],
+    pending: [bool; COUNTERS],
     /// True if all queued work has ended.
     ended: bool,
 }
@@ -45,7 +45,7 @@ pub(super) struct GpuConversion<'a, T> {
 /// clearing and freeing take time.
 ///
 /// Its first part holds zeros. Each conversion uses [`ZEROS`] bytes of it, which begin with
-/// [`NUMBERS`] 32-bit counters; the first two counters form a 64-bit sum.
+/// [`COUNTERS`] 32-bit counters; the first two counters form a 64-bit sum.
 pub(super) struct Workspace {
     memory: Memory,
     /// Offset of the zeros for the current conversion.
@@ -53,7 +53,7 @@ pub(super) struct Workspace {
 }
 
 /// Maximum number of counters of a conversion, including the two of its sum.
-pub(super) const NUMBERS: usize = 256;
+pub(super) const COUNTERS: usize = 256;
 
 /// Size of the workspace, in bytes.
 const WORKSPACE: u64 = 4 << 20;
@@ -68,7 +68,7 @@ const CLEARED: u64 = 1 << 20;
 const ZEROS: u64 = 16 << 10;
 
 /// Bytes of [`ZEROS`] that the counters occupy.
-const TAKEN: u64 = (4 * NUMBERS as u64).next_multiple_of(ALIGNMENT);
+const COUNTER_BYTES: u64 = (4 * COUNTERS as u64).next_multiple_of(ALIGNMENT);
 
 impl Workspace {
     fn new(queue: &Arc<Queue>) -> Result<Self> {
@@ -88,7 +88,7 @@ impl Workspace {
     }
 
     /// Returns the address of the counters.
-    fn numbers(&self) -> u64 {
+    fn counters(&self) -> u64 {
         self.memory.address() + self.zeros
     }
 }
@@ -145,11 +145,11 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
             arrays: Vec::new(),
             temporaries: Vec::new(),
             workspace: None,
-            taken_zeros: TAKEN,
-            taken: CLEARED,
-            used: 2,
-            seen: [0; NUMBERS],
-            given: [false; NUMBERS],
+            zeros_used: COUNTER_BYTES,
+            workspace_used: CLEARED,
+            counters_used: 2,
+            counters: [0; COUNTERS],
+            pending: [false; COUNTERS],
             ended: false,
         }
     }
@@ -187,31 +187,31 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
     }
 
     /// Notes which counters a kernel with these arguments may write.
-    fn give(&mut self, args: &[Arg]) {
-        let Some(numbers) = self.workspace.as_ref().map(Workspace::numbers) else { return };
+    fn note_pending(&mut self, args: &[Arg]) {
+        let Some(counters) = self.workspace.as_ref().map(Workspace::counters) else { return };
         for &arg in args {
-            let at = self.address(arg).wrapping_sub(numbers) / 4;
+            let at = self.address(arg).wrapping_sub(counters) / 4;
             match at as usize {
-                0 => self.given[..2].fill(true),
-                at if at < NUMBERS => self.given[at] = true,
+                0 => self.pending[..2].fill(true),
+                at if at < COUNTERS => self.pending[at] = true,
                 _ => {}
             }
         }
     }
 
     /// Reads all counters; waits for the GPU.
-    fn look(&mut self) -> Result<()> {
+    fn read_counters(&mut self) -> Result<()> {
         let gpu = self.gpu;
-        let mut host = gpu.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut host = gpu.host_counters.lock().unwrap_or_else(PoisonError::into_inner);
         // A kernel writes them to host memory, because a copy would wait some microseconds for a
         // copy engine.
         let to = host.as_mut_ptr();
-        let from = self.workspace()?.numbers();
-        self.launch(&tell_numbers(from, to as u64))?;
+        let from = self.workspace()?.counters();
+        self.launch(&copy_counters(from, to as u64))?;
         gpu.queue.synchronize().map_err(failed("a kernel"))?;
         // SAFETY: the kernel that writes them has ended, and the lock excludes other threads.
-        unsafe { to.copy_to_nonoverlapping(self.seen.as_mut_ptr(), NUMBERS) };
-        (self.given, self.ended) = ([false; NUMBERS], true);
+        unsafe { to.copy_to_nonoverlapping(self.counters.as_mut_ptr(), COUNTERS) };
+        (self.pending, self.ended) = ([false; COUNTERS], true);
         Ok(())
     }
 
@@ -257,10 +257,10 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
         let narrow = Memory::new(4 * n as u64, &self.gpu.queue)?;
         // Narrows the offsets before their total is known to fit in 32 bits; one wait then serves
         // both.
-        let total = self.workspace()?.numbers();
+        let total = self.workspace()?.counters();
         self.launch(&narrow_offsets(n as u64, [sums.address(), narrow.address(), total]))?;
-        self.look()?;
-        let [low, high, ..] = self.seen;
+        self.read_counters()?;
+        let [low, high, ..] = self.counters;
         let total = u64::from(high) << 32 | u64::from(low);
         let is_narrow = Offsets::width(total as usize) == 4;
         let (kept, other) = if is_narrow { (narrow, sums) } else { (sums, narrow) };
@@ -280,9 +280,9 @@ impl<T> Drop for GpuConversion<'_, T> {
 }
 
 /// Describes a launch that copies all counters of a conversion from one address to another.
-pub(super) fn tell_numbers(from: u64, to: u64) -> Launch {
+pub(super) fn copy_counters(from: u64, to: u64) -> Launch {
     let args = [from, to].map(Arg::U64).to_vec();
-    Launch::over("convert", "tell_numbers", NUMBERS as u64, 256, args)
+    Launch::over("convert", "tell_numbers", COUNTERS as u64, 256, args)
 }
 
 /// Describes a launch that narrows `n` offsets from 64 to 32 bits and writes the last one to a
@@ -326,10 +326,10 @@ impl<T: Scalar> Builder for GpuConversion<'_, T> {
     }
 
     fn temporary(&mut self, bytes: u64) -> Result<Arg> {
-        let end = self.taken.saturating_add(bytes.max(1));
+        let end = self.workspace_used.saturating_add(bytes.max(1));
         if end <= WORKSPACE {
-            let at = self.workspace()?.memory.address() + self.taken;
-            self.taken = end.next_multiple_of(ALIGNMENT);
+            let at = self.workspace()?.memory.address() + self.workspace_used;
+            self.workspace_used = end.next_multiple_of(ALIGNMENT);
             return Ok(Arg::U64(at));
         }
         self.temporaries.push(Memory::new(bytes, &self.gpu.queue)?);
@@ -337,10 +337,10 @@ impl<T: Scalar> Builder for GpuConversion<'_, T> {
     }
 
     fn temporary_zeros(&mut self, bytes: u64) -> Result<Arg> {
-        let end = self.taken_zeros.saturating_add(bytes.max(1));
+        let end = self.zeros_used.saturating_add(bytes.max(1));
         if end <= ZEROS {
-            let at = self.workspace()?.numbers() + self.taken_zeros;
-            self.taken_zeros = end.next_multiple_of(ALIGNMENT);
+            let at = self.workspace()?.counters() + self.zeros_used;
+            self.zeros_used = end.next_multiple_of(ALIGNMENT);
             return Ok(Arg::U64(at));
         }
         self.ended = false;
@@ -349,16 +349,16 @@ impl<T: Scalar> Builder for GpuConversion<'_, T> {
     }
 
     fn number(&mut self) -> Result<Arg> {
-        assert!(self.used < NUMBERS, "a conversion uses more than {NUMBERS} numbers");
-        self.used += 1;
-        Ok(Arg::U64(self.workspace()?.numbers() + 4 * (self.used as u64 - 1)))
+        assert!(self.counters_used < COUNTERS, "a conversion uses more than {COUNTERS} counters");
+        self.counters_used += 1;
+        Ok(Arg::U64(self.workspace()?.counters() + 4 * (self.counters_used as u64 - 1)))
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<()> {
         let Some(step) = PreparedLaunch::new(self.gpu, launch, |arg| self.word(arg))? else {
             return Ok(());
         };
-        self.give(&launch.args);
+        self.note_pending(&launch.args);
         self.ended = false;
         // SAFETY: the arguments are those that the format described for this kernel; their arrays
         // live until the conversion has ended.
@@ -395,10 +395,10 @@ impl<T: Scalar> Builder for GpuConversion<'_, T> {
     }
 
     fn read(&mut self, number: Arg) -> Result<u32> {
-        let at = (self.address(number) - self.workspace()?.numbers()) as usize / 4;
-        if self.given[at] {
-            self.look()?;
+        let at = (self.address(number) - self.workspace()?.counters()) as usize / 4;
+        if self.pending[at] {
+            self.read_counters()?;
         }
-        Ok(self.seen[at])
+        Ok(self.counters[at])
     }
 }

@@ -63,7 +63,7 @@ impl Gpu {
             Some(memory) if memory.bytes() >= places.bytes => memory,
             _ => Memory::zeros(places.bytes, &self.queue)?,
         };
-        self.look(csr, plan, &memory, self.queue.as_inner())?;
+        self.queue_counting(csr, plan, &memory, self.queue.as_inner())?;
         let mut found = kept.read(&memory, places.some)?;
         if CountPlan::has_more(found) {
             found = kept.read(&memory, places.read)?;
@@ -77,7 +77,7 @@ impl Gpu {
     }
 
     /// Queues the counting kernel; `memory` must hold zeros.
-    fn look<T: Scalar>(
+    fn queue_counting<T: Scalar>(
         &self,
         csr: &DeviceCsr<T>,
         plan: &CountPlan,
@@ -110,7 +110,7 @@ impl Gpu {
         // another.
         self.synchronize()?;
         let turn = |csr: &DeviceCsr<T>, stream| {
-            self.look(csr, &plan, &memory, stream)?;
+            self.queue_counting(csr, &plan, &memory, stream)?;
             memory.clear_on(zeros as usize, stream)
         };
         let graph =

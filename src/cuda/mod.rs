@@ -56,7 +56,7 @@ pub struct Gpu {
     monitor: Option<nvml::Monitor>,
     modules: Mutex<HashMap<&'static str, Arc<Kernels>>>,
     /// Page-locked memory to which a kernel writes the counters of a conversion.
-    numbers: Mutex<LockedBuffer<u32>>,
+    host_counters: Mutex<LockedBuffer<u32>>,
     /// Memory for small temporaries, kept for the next conversion.
     workspace: Mutex<Option<convert::Workspace>>,
     kept: Mutex<features::CountBuffers>,
@@ -164,8 +164,8 @@ impl Gpu {
         let stream =
             Stream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;
         keep_memory(index)?;
-        let numbers =
-            LockedBuffer::new(&0, convert::NUMBERS).map_err(failed("taking page-locked memory"))?;
+        let counters = LockedBuffer::new(&0, convert::COUNTERS)
+            .map_err(failed("taking page-locked memory"))?;
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the version"))?;
         Ok(Gpu {
             index,
@@ -173,7 +173,7 @@ impl Gpu {
             driver: format!("{}.{}", version.major(), version.minor()),
             monitor: nvml::Monitor::open(device),
             modules: Mutex::default(),
-            numbers: Mutex::new(numbers),
+            host_counters: Mutex::new(counters),
             workspace: Mutex::default(),
             kept: Mutex::new(features::CountBuffers::new()?),
             programmatic: overlap::ProgrammaticLaunch::find(device),

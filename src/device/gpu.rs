@@ -131,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_a_profile_ships_of_has_that_one() {
+    fn a_gpu_with_a_shipped_profile_gets_it() {
         assert_eq!(profile(&h200()).expect("ships"), find("h200").expect("ships"));
     }
 
     #[test]
-    fn what_the_driver_tells_makes_the_same_of_the_gpu_that_ships() {
+    fn figures_of_the_driver_reproduce_the_shipped_profile() {
         let info = DriverInfo { title: "NVIDIA H200X".into(), ..h200() };
         let (made, known) = (profile(&info).expect("made"), find("h200").expect("ships"));
         let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 0.01, "{a} {b}");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_processors_of_kin_scale_apart() {
+    fn memory_and_processors_scale_separately_from_the_proxy() {
         let h100 = DriverInfo {
             title: "NVIDIA H100 80GB HBM3".into(),
             sheet_gbps: 3352.0,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_none_of_it() {
+    fn other_architectures_slices_and_similar_names_do_not_match() {
         let a100 = DriverInfo {
             title: "NVIDIA A100-SXM4-80GB".into(),
             capability: "8.0".into(),

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_tells_its_governor_and_clock_or_nothing() {
+    fn a_host_reports_its_governor_and_clock_or_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(State::under(folder.path()), State::default());
         let cpufreq = folder.path().join("cpu0/cpufreq");

@@ -311,11 +311,11 @@ fn with_inputs(
     Measurement { inputs, ..measured }
 }
 
-/// Calls `look` `times` times; returns its last result and the time of each call.
-fn timed(times: usize, look: impl Fn() -> Result<Features>) -> Result<(Features, Samples)> {
+/// Calls `compute` `times` times; returns its last result and the time of each call.
+fn timed(times: usize, compute: impl Fn() -> Result<Features>) -> Result<(Features, Samples)> {
     let time = |_| {
         let start = Instant::now();
-        look().map(|features| (features, start.elapsed().as_secs_f64()))
+        compute().map(|features| (features, start.elapsed().as_secs_f64()))
     };
     let (mut found, raw_s): (Vec<_>, _) = (0..times).map(time).collect::<Result<_>>()?;
     Ok((found.pop().expect("`times` is at least 1"), Samples::new(raw_s)))

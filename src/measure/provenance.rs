@@ -172,15 +172,15 @@ mod tests {
     }
 
     #[test]
-    fn a_record_holds_what_was_told_and_older_ones_are_read() {
+    fn a_record_holds_the_reported_state_and_older_records_are_read() {
         let state = State { ecc: Some(true), throttle: Some(vec![]), ..State::default() };
-        let told = Provenance::now("CUDA 13.0".into(), String::new());
-        let with = told.clone().with_state(state);
+        let bare = Provenance::now("CUDA 13.0".into(), String::new());
+        let with = bare.clone().with_state(state);
         let text = serde_json::to_string(&with).expect("plain data");
         assert!(text.contains(r#""state":{"ecc":true,"throttle":[]}"#), "{text}");
         assert_eq!(serde_json::from_str::<Provenance>(&text).expect("own text"), with);
         let older = r#"{"driver":"CUDA 13.0","kernels":"","taken_at":1,"clocks":{"sm_mhz":1980}}"#;
         assert_eq!(serde_json::from_str::<Provenance>(older).expect("older").state, None);
-        assert_eq!(told.clone().with_state(State::default()), told, "nothing told, nothing kept");
+        assert_eq!(bare.clone().with_state(State::default()), bare, "an empty state is dropped");
     }
 }

@@ -29,107 +29,25 @@ mod record;
 mod shards;
 #[cfg_attr(not(feature = "wisdom"), path = "store_none.rs")]
 mod store;
+mod transfer;
 mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
-use crate::format::{Basis, Candidate};
-use crate::measure::provenance::kernels_now;
-use crate::measure::{Measurement, Outcome};
-use crate::scalar::Precision;
-use lines::Line;
+use crate::format::Candidate;
+use crate::measure::Measurement;
 pub use record::{Record, StructureRecord};
 pub use shards::{Merged, merge};
 use shards::{SHIPPED, Shards};
-use store::{Batch, Store, Tree};
-
-/// Query for the measurements of one matrix.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Wanted<'a> {
-    /// Fingerprint of the pattern.
-    pub fingerprint: Fingerprint,
-    /// Name of the device.
-    pub device: &'a str,
-    /// Current driver of the device; `None` if the device is not present, in which case records of
-    /// any driver match.
-    pub driver: Option<String>,
-    /// Precision of the values.
-    pub precision: Precision,
-    /// Basis of x and y.
-    pub basis: Basis,
-    /// Version of the measuring protocol.
-    pub protocol: u32,
-}
-
-/// Answer to a query about one candidate.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// A measurement under the current driver, kernels and protocol exists.
-    Known(Box<Measurement>),
-    /// No measurement exists.
-    Missing,
-    /// The only measurements are from another driver, other kernels or another protocol.
-    Stale(Stale),
-}
-
-/// Difference between a record and the current state that makes the record stale.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stale {
-    /// The property that differs: `driver`, `kernels` or `protocol`.
-    pub what: &'static str,
-    /// Value in the record.
-    pub stored: String,
-    /// Current value.
-    pub now: String,
-}
-
-impl std::fmt::Display for Stale {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let stored = if self.stored.is_empty() { "unknown" } else { &self.stored };
-        write!(f, "measured with {} {stored}; it is now {}", self.what, self.now)
-    }
-}
-
-impl Wanted<'_> {
-    /// Returns the first difference that makes this measurement stale, if any.
-    ///
-    /// The caller has matched the names (device, precision, basis and candidate).
-    pub fn differs(&self, measurement: &Measurement) -> Option<Stale> {
-        let provenance = &measurement.provenance;
-        let stale = |what, stored: &str, now: String| Stale { what, stored: stored.into(), now };
-        let version = measurement.protocol.version;
-        if version != self.protocol {
-            return Some(stale("protocol", &version.to_string(), self.protocol.to_string()));
-        }
-        if let Some(driver) = self.driver.as_ref().filter(|driver| **driver != provenance.driver) {
-            return Some(stale("driver", &provenance.driver, driver.to_string()));
-        }
-        let kernels = kernels_now(&provenance.kernels).filter(|now| *now != provenance.kernels);
-        let here = self.driver.is_some();
-        kernels.filter(|_| here).map(|now| stale("kernels", &provenance.kernels, now))
-    }
-}
-
-/// Result of an import.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
-    /// Number of records that were stored.
-    pub taken: u64,
-    /// Number of records that the database already held in the same or a newer version.
-    pub known: u64,
-    /// Line numbers of skipped lines and the reasons, for the first [`MOST_REASONS`].
-    pub bad: Vec<(u64, String)>,
-    /// Number of skipped lines.
-    pub skipped: u64,
-}
-
-/// Maximum number of skipped lines for which an import keeps the reason.
-pub const MOST_REASONS: usize = 100;
+use store::{Store, Tree};
+use transfer::put;
+pub use transfer::{Imported, MOST_REASONS};
+use wanted::best;
+pub use wanted::{Answer, Stale, Wanted};
 
 /// Result of reading every record of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -220,7 +138,11 @@ impl Wisdom {
     }
 
     fn own(&self) -> Result<&Store> {
-        let none = || Error::argument("only the wisdom that ships is open: nothing can be added");
+        let none = || {
+            Error::argument(
+                "only the shipped wisdom is open, which is read-only: open the user's database to add records",
+            )
+        };
         self.own.as_ref().ok_or_else(none)
     }
 
@@ -368,118 +290,6 @@ impl Wisdom {
         own.scan(Tree::Measurements, "", &mut each)
     }
 
-    /// Writes every valid record in the user's own database as a line of JSON; returns their
-    /// number.
-    ///
-    /// # Errors
-    /// [`Error::Io`], and [`Error::Wisdom`] if the database is damaged.
-    pub fn export(&self, out: &mut impl Write) -> Result<u64> {
-        self.export_of(None, out)
-    }
-
-    /// Like [`Wisdom::export`]; if `device` is given, writes the measurements of that device only.
-    ///
-    /// # Errors
-    /// As [`Wisdom::export`].
-    pub fn export_of(&self, device: Option<&str>, out: &mut impl Write) -> Result<u64> {
-        let wanted = |record: Record| match (record, device) {
-            (Record::Measurement(measurement), Some(device)) => measurement.device == device,
-            (Record::Measurement(_) | Record::Structure(_), _) => true,
-        };
-        let mut written = 0;
-        self.scan(|_, value| {
-            if Record::parse(value).is_ok_and(wanted) {
-                let line = [value, b"\n"].concat();
-                let io = |source| Error::Io { what: "writing records".into(), source };
-                out.write_all(&line).map_err(io)?;
-                written += 1;
-            }
-            Ok(())
-        })?;
-        Ok(written)
-    }
-
-    /// Adds the records in the lines of an export or of `ellect measure --json`; invalid lines are
-    /// skipped and reported.
-    ///
-    /// If two records have the same key, the later one is kept. Importing the same lines twice
-    /// changes nothing.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if reading fails, and as [`Wisdom::keep`].
-    pub fn import(&self, reader: impl BufRead) -> Result<Imported> {
-        self.take_over(reader, |stored, record| {
-            (record.provenance.taken_at > stored.provenance.taken_at).then_some(record)
-        })
-    }
-
-    /// Like [`Wisdom::import`], but keeps all timings of a key as runs of one measurement, whose
-    /// median run counts.
-    ///
-    /// This lets several devices of one kind tune together. A record that is not an answer (a
-    /// refusal or a cut candidate) never replaces one that is. If another run would make the record
-    /// longer than a line may be, the record stays unchanged.
-    ///
-    /// # Errors
-    /// As [`Wisdom::import`].
-    pub fn join(&self, reader: impl BufRead) -> Result<Imported> {
-        self.take_over(reader, |stored, record| {
-            let later = record.provenance.taken_at > stored.provenance.taken_at;
-            let timed = |m: &Measurement| matches!(m.outcome, Outcome::Timed(_));
-            if timed(&stored) && timed(&record) {
-                return match later {
-                    _ if record.is_within(&stored) => None,
-                    true => Some(record.after(&stored)),
-                    false => Some(stored.after(&record)),
-                }
-                .filter(record::fits_a_line);
-            }
-            match (answers(&stored.outcome), answers(&record.outcome)) {
-                (true, false) => None,
-                (false, true) => Some(record),
-                _ => later.then_some(record),
-            }
-        })
-    }
-
-    /// Adds records from lines; `placed` returns what replaces a stored measurement with the same
-    /// key, if anything.
-    fn take_over(
-        &self,
-        mut reader: impl BufRead,
-        placed: impl Fn(Measurement, Measurement) -> Option<Measurement>,
-    ) -> Result<Imported> {
-        let mut batch = self.own()?.batch();
-        let mut imported = Imported::default();
-        let mut number = 0;
-        let io = |source| Error::Io { what: "reading records".into(), source };
-        while let Some(line) = lines::next(&mut reader).map_err(io)? {
-            number += 1;
-            let record = match line {
-                Line::TooLong => Err(format!("longer than {} bytes", lines::MOST_BYTES)),
-                Line::Whole(line) if line.trim_ascii().is_empty() => continue,
-                Line::Whole(line) => Record::parse(&line),
-            };
-            match record {
-                Ok(record) => match in_place(&batch, record, &placed)? {
-                    Some(record) => {
-                        put(&mut batch, &record)?;
-                        imported.taken += 1;
-                    }
-                    None => imported.known += 1,
-                },
-                Err(why) => {
-                    imported.skipped += 1;
-                    if imported.bad.len() < MOST_REASONS {
-                        imported.bad.push((number, why));
-                    }
-                }
-            }
-        }
-        batch.commit()?;
-        Ok(imported)
-    }
-
     /// Reads and validates every record in the user's own database.
     ///
     /// # Errors
@@ -540,56 +350,6 @@ impl Wisdom {
 fn fingerprint_of(key: &[u8]) -> Option<&[u8]> {
     let separator = key.iter().position(|&byte| byte == record::SEPARATOR as u8)?;
     Some(&key[..separator])
-}
-
-/// Tells whether a measurement with this outcome answers a query.
-fn answers(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Timed(_) | Outcome::Wrong { .. } | Outcome::Failed { .. })
-}
-
-/// Returns the latest matching record; else says how the latest of the others differs.
-fn best(wanted: &Wanted<'_>, mut records: Vec<Measurement>) -> Answer {
-    records.retain(|record| answers(&record.outcome));
-    records.sort_by_key(|record| std::cmp::Reverse(record.provenance.taken_at));
-    let mut stale = None;
-    for record in records {
-        match wanted.differs(&record) {
-            None => return Answer::Known(Box::new(record)),
-            Some(differs) => stale = stale.or(Some(differs)),
-        }
-    }
-    stale.map_or(Answer::Missing, Answer::Stale)
-}
-
-fn tree(record: &Record) -> Tree {
-    match record {
-        Record::Structure(_) => Tree::Structures,
-        Record::Measurement(_) => Tree::Measurements,
-    }
-}
-
-fn put(batch: &mut Batch<'_>, record: &Record) -> Result<()> {
-    batch.put(tree(record), &record.key(), record.line())
-}
-
-/// Returns the record to store under this record's key, or `None` to leave the stored one; `placed`
-/// decides for measurements.
-fn in_place(
-    batch: &Batch<'_>,
-    record: Record,
-    placed: impl Fn(Measurement, Measurement) -> Option<Measurement>,
-) -> Result<Option<Record>> {
-    let stored = batch.get(tree(&record), &record.key())?.map(|value| Record::parse(&value));
-    Ok(match (stored, record) {
-        (Some(Ok(Record::Measurement(stored))), Record::Measurement(record)) => {
-            placed(*stored, *record).map(|kept| Record::Measurement(Box::new(kept)))
-        }
-        (Some(Ok(Record::Structure(stored))), Record::Structure(record)) => {
-            let both = record.with(&stored);
-            (both != stored).then_some(Record::Structure(both))
-        }
-        (_, record) => Some(record),
-    })
 }
 
 /// Formats a key for display.

@@ -238,14 +238,14 @@ fn samples(what: &str, samples: &Samples) -> Result<(), String> {
     if let Some(bad) = samples.raw_s.iter().find(|s| !(s.is_finite() && **s >= 0.0)) {
         return Err(format!("{what}: a sample is {bad}"));
     }
-    let told = Samples::new(samples.raw_s.clone());
+    let computed = Samples::new(samples.raw_s.clone());
     // Older versions stored samples without rounding.
     let same = |a: f64, b: f64| (a - b).abs() <= TICK_S;
-    match same(told.min_s, samples.min_s) && same(told.median_s, samples.median_s) {
+    match same(computed.min_s, samples.min_s) && same(computed.median_s, samples.median_s) {
         true => Ok(()),
         false => Err(format!(
             "{what}: min_s {} and median_s {} do not match the samples, which give {} and {}",
-            samples.min_s, samples.median_s, told.min_s, told.median_s
+            samples.min_s, samples.median_s, computed.min_s, computed.median_s
         )),
     }
 }

@@ -376,7 +376,8 @@ mod tests {
         }
     }
 
-    /// What `change` does to a database of two records, behind its back; and what is said to it.
+    /// Applies `change` to a database of two records behind the store's back; returns the result of
+    /// opening it again: the number of commits or the error.
     fn changed(change: impl FnOnce(&sled::Db, &sled::Tree)) -> Result<u64> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("wisdom");
@@ -392,9 +393,9 @@ mod tests {
         change(&db, &tree);
         db.flush().expect("written");
         drop((tree, db));
-        let told = match Store::open(&path) {
+        let error = match Store::open(&path) {
             Ok(store) => return Ok(store.commits.lock().expect("whole").count),
-            Err(told) => told,
+            Err(error) => error,
         };
         std::fs::remove_file(path.join(MADE)).expect("there");
         let mut left = 0;
@@ -408,7 +409,7 @@ mod tests {
         store.batch().commit().expect("written");
         drop(store);
         Store::open(&path).expect("it goes on from there");
-        Err(told)
+        Err(error)
     }
 
     #[test]
@@ -416,10 +417,13 @@ mod tests {
         let lost = changed(|_, tree| drop(tree.remove("1").expect("removed")));
         assert!(matches!(lost, Err(Error::Wisdom { fault: WisdomFault::Differs, .. })), "{lost:?}");
         let older = changed(|_, tree| drop(tree.insert("2", "two").expect("written")));
-        let told = older.expect_err("not the last").to_string();
-        assert!(told.contains("not what was written") && told.contains("'made'"), "{told}");
+        let message = older.expect_err("not the last").to_string();
+        assert!(
+            message.contains("not what was written") && message.contains("'made'"),
+            "{message}"
+        );
         assert_eq!(changed(|_, _| ()).expect("sound"), 3);
-        // As the first databases said it.
+        // The form of the oldest databases, without a checksum.
         let first = |db: &sled::Db, _: &sled::Tree| drop(db.insert(COMMITS_KEY, "3"));
         assert_eq!(changed(first).expect("sound"), 3);
         let lost = changed(|db, _| drop(db.insert(COMMITS_KEY, "2").expect("written")));

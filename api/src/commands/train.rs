@@ -16,10 +16,10 @@ use ellect::model::Model;
 use ellect::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
 use ellect_training::corpus::{self, Families, Ones};
+use ellect_training::crossval::{Predicted, cross_validate};
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::plan::Plan;
 use ellect_training::profile::{self, Fitted};
-use ellect_training::crossval::{Predicted, cross_validate};
 use ellect_training::train::{of_precision, with_by_features};
 use ellect_training::{Case, Records, Report, Settings, card};
 

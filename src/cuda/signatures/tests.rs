@@ -206,7 +206,7 @@ fn own(compared: &mut Compared) {
             let mut dry = Dry { matrix, precision, arrays, temporaries, draws: 0, compared };
             are_few(&mut dry, precision).expect("nothing is launched");
         }
-        compared.add(&super::super::convert::tell_numbers(8, 16), precision);
+        compared.add(&super::super::convert::copy_counters(8, 16), precision);
         compared.add(&super::super::convert::narrow_offsets(5, [8, 16, 24]), precision);
     }
     compared.add(&super::super::faulty(), Precision::F64);
