@@ -9,8 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
-use ellect::choose::INCUMBENTS;
 use ellect::device::Device;
+use ellect::format::BASELINES;
 use ellect::generate::Spec;
 use ellect::model::Model;
 use ellect::wisdom::Record;
@@ -152,7 +152,7 @@ fn with_incumbent(cases: Vec<Case>) -> Vec<Case> {
         note(&format!(
             "left out: {} cases without a time of {}",
             bare.len(),
-            INCUMBENTS.join(" or ")
+            BASELINES.join(" or ")
         ));
     }
     cases
