@@ -1,6 +1,6 @@
 //! Features of a matrix on a GPU, counted there by the kernels of the image `features`.
 //!
-//! The kernels read the samples that the host would read ([`Detail`]) and count whole numbers; the
+//! The kernels read the samples that the host would read ([`Detail`](crate::structure::Detail)) and count whole numbers; the
 //! host then computes features from the counts with one formula for both, so that they equal the
 //! host's features to the last bit.
 

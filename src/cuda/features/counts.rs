@@ -81,7 +81,7 @@ struct Counts {
     mirrored: u64,
     sectors: [u64; 2],
     of_warps: u64,
-    /// For each of [`CountSamples::groups`]: entries, and distinct keys among them.
+    /// For each of `CountSamples::groups`: entries, and distinct keys among them.
     groups: [[u64; 2]; 8],
     pairs: u64,
     met: [u64; 3],
