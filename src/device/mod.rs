@@ -422,7 +422,7 @@ mod tests {
         let names: Vec<_> = all.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["h200", "cpu", "h100-80gb-hbm3"]);
 
-        // One that is of another device is not taken for it; nothing outside the folder is read.
+        // A profile of another device is an error, and files outside the folder are not read.
         std::fs::copy(&path, file(data.path(), "h200")).expect("writable");
         let error = find_in("h200", data.path()).expect_err("of another").to_string();
         assert!(error.contains("the profile is of h100-80gb-hbm3"), "{error}");

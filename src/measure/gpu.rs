@@ -90,8 +90,8 @@ const MOST_REFERENCES: usize = 4;
 impl<T: Scalar> ResidentMatrix<T> {
     /// Uploads a matrix.
     ///
+    /// # Errors
     /// [`Error::Device`](crate::Error::Device) if memory runs out.
-    /// [`Error::Device`](crate::Error::Device) where the memory does not suffice.
     pub fn new(gpu: &Gpu, csr: CsrRef<'_, T>) -> Result<Self> {
         Ok(ResidentMatrix {
             identity: csr.identity(),

@@ -11,7 +11,7 @@ use crate::{Csr, Tuner, device};
 
 const FINGERPRINT: &str = "0123456789abcdef0123456789abcdef";
 
-/// A line of a measurement of csr with these parts of its key.
+/// Writes the line of a measurement of csr with these parts of its key.
 fn line(driver: &str, kernels: &str, taken_at: u64, spmv_s: f64) -> String {
     let protocol = serde_json::to_string(&Protocol::default()).expect("plain data");
     let samples =
@@ -183,7 +183,7 @@ fn joined_runs_stand_beside_each_other_and_the_middle_one_counts() {
     let folder = tempfile::tempdir().expect("a folder");
     let wisdom = open(&folder);
     let join = |text: &str| wisdom.join(text.as_bytes()).expect("read to its end");
-    // The later one first: what counts does not hang on the order.
+    // The later run comes first, because the order must not matter.
     for (taken_at, spmv_s) in [(5, 4.0), (3, 1.0), (4, 2.0)] {
         assert_eq!(join(&here(taken_at, spmv_s)).taken, 1);
     }
@@ -303,7 +303,7 @@ fn timings_of_formats_chosen_by_values_do_not_answer_for_other_values() {
         ["cdia", "dia"].map(of_format)
     };
     use crate::cost::Source::Measured;
-    // The same pattern, with as many values, and with many more.
+    // One pattern with one distinct value, another one, and many distinct values.
     let (constant, other, many) = (of(&|_| 1.0), of(&|_| 2.0), of(&|i| (i / 300 % 7) as f64 + 1.0));
     assert_eq!(source(&constant, Effort::Exhaustive), [Some(Measured); 2]);
     assert_eq!(source(&other, Effort::Predict), [Some(Measured); 2]);
