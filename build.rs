@@ -1,7 +1,7 @@
-//! Lists the models and the shards of wisdom that ship, for the library to embed.
+//! Lists the shipped models and shards of wisdom, which the library embeds.
 //!
-//! Writes `models.rs` and `wisdom.rs` to the build folder: each a slice of (name, bytes), sorted by
-//! name. Without the feature `shipped` both are empty.
+//! Writes `models.rs` and `wisdom.rs` to the build folder. Each contains a slice of (name, bytes),
+//! sorted by name; without the feature `shipped`, both slices are empty.
 
 use std::env;
 use std::fs;
@@ -14,12 +14,12 @@ fn main() {
     embed(&root.join("models/wisdom"), ".jsonl.zst", &out.join("wisdom.rs"));
 }
 
-/// Writes a slice of the names and bytes of the files in `folder` with this ending.
+/// Writes a slice with the names and bytes of the files in `folder` whose names end in `ending`.
 fn embed(folder: &Path, ending: &str, out: &Path) {
     println!("cargo:rerun-if-changed={}", folder.display());
     let mut files = Vec::new();
     if env::var_os("CARGO_FEATURE_SHIPPED").is_some() {
-        // Where nothing ships, there is no folder.
+        // The folder does not exist in a checkout without shipped data.
         for entry in fs::read_dir(folder).into_iter().flatten() {
             let path = entry.expect("the folder of shipped data is readable").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

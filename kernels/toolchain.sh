@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches nvcc for machines without the CUDA toolkit, from NVIDIA's wheels on PyPI, into
-# target/cuda-toolkit, where the build script looks for it. Needs python3 with venv; about 100 MB.
+# target/cuda-toolkit, where the build script finds it. Needs python3 with venv; fetches about 100 MB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=target/cuda-toolkit

@@ -1,20 +1,20 @@
-//! zstd compression of model files and of shipped wisdom (feature `zstd`; without it,
-//! `compress_none.rs` takes this module's place).
+//! Compresses and decompresses model files and shipped wisdom with zstd (feature `zstd`; without
+//! it, `compress_none.rs` replaces this module).
 
 use std::io;
 
 /// Decompresses the frames in `bytes`.
 ///
 /// # Errors
-/// Where they are damaged or cut off.
+/// If they are damaged or truncated.
 pub(crate) fn decode(bytes: &[u8]) -> io::Result<Vec<u8>> {
     zstd::decode_all(bytes)
 }
 
-/// Compresses `bytes` to one frame.
+/// Compresses `bytes` to one frame, with zstd's compression level `level`.
 ///
 /// # Errors
-/// Where memory is short.
+/// If memory runs out.
 pub(crate) fn encode(bytes: &[u8], level: i32) -> io::Result<Vec<u8>> {
     zstd::encode_all(bytes, level)
 }

@@ -1,4 +1,4 @@
-//! Takes the place of `compress.rs` in a build without the feature `zstd`: refuses.
+//! Replaces `compress.rs` in a build without the feature `zstd`: every call fails.
 
 use std::io;
 
@@ -7,15 +7,15 @@ fn refusal() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-/// Refuses.
+/// Fails, because this build has no zstd.
 ///
 /// # Errors
-/// Always, with the name of the feature.
+/// Always; the message names the feature.
 pub(crate) fn decode(_bytes: &[u8]) -> io::Result<Vec<u8>> {
     Err(refusal())
 }
 
-/// Refuses.
+/// Fails, because this build has no zstd.
 ///
 /// # Errors
 /// As [`decode`].

@@ -1,10 +1,10 @@
-//! A lazy operator: starts in CSR, counts its products, and converts when that has paid.
+//! Lazy operators: start in CSR, count their products, and convert when conversion has paid off.
 //!
-//! For callers that do not know how many products will come. Nothing is looked at until the
-//! products have taken as long as looking at the matrix would; then its candidates are ranked, and
-//! the first is prepared whose conversion the products done so far would have paid back. Whenever
-//! the products end, all together take at most about twice what they would have taken had their
-//! number been known (the argument of renting skis).
+//! For callers that do not know how many products will come. The matrix is not analysed until its
+//! products have taken as long as the analysis would. Then the candidates are ranked, and the first
+//! one is prepared whose conversion the products so far would have paid for. Whenever the products
+//! end, their total time is at most about twice the time that was possible with their number known
+//! in advance (the ski rental problem).
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -22,81 +22,86 @@ use crate::scalar::Scalar;
 use crate::structure::Structure;
 use crate::tuner::Tuner;
 
-/// Where the matrix is looked at and converted.
+/// When and where a matrix is analysed and converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversion {
-    /// In the product that passes the break-even.
+    /// In the call of the product that passes the break-even point.
     Here,
-    /// In a thread besides; products go on in CSR until it is done. What a GPU converts, it converts
-    /// in the product that passes the break-even: that takes as long as a few products.
+    /// In a separate thread, while products continue in CSR. A conversion on a GPU still runs in
+    /// the product that passes the break-even point, because it takes only as long as a few
+    /// products.
     Background,
 }
 
-/// A matrix that starts in CSR and is converted once its products have paid for it.
+/// A matrix that starts in CSR and is converted once its products have paid for the conversion.
 pub struct LazyOperator<T: Scalar> {
     operator: PreparedOperator<T>,
     products: u64,
     spent_s: f64,
     conversion: Conversion,
     stage: Stage<T>,
-    /// Values that were put in since the conversion began.
+    /// Values that were set since the conversion began.
     values: Option<Vec<T>>,
 }
 
-/// What is needed to look at the matrix and to convert it.
-struct Source<T: Scalar> {
+/// Everything needed to analyse and convert the matrix.
+struct MatrixSource<T: Scalar> {
     tuner: Arc<Tuner>,
     csr: Arc<Csr<T>>,
     workload: Workload,
 }
 
-impl<T: Scalar> Clone for Source<T> {
+impl<T: Scalar> Clone for MatrixSource<T> {
     fn clone(&self) -> Self {
-        Source { tuner: self.tuner.clone(), csr: self.csr.clone(), workload: self.workload }
+        MatrixSource { tuner: self.tuner.clone(), csr: self.csr.clone(), workload: self.workload }
     }
 }
 
-/// How far it is.
+/// Progress towards a conversion.
 enum Stage<T: Scalar> {
-    /// Nothing is known of the matrix.
-    Unknown(Source<T>),
-    /// It is looked at in a thread.
-    Looking(Source<T>, Receiver<Result<Option<Plan>>>),
-    /// It is known what pays from which product on.
-    Planned(Source<T>, Plan),
-    /// It is converted in a thread.
+    /// The matrix has not been analysed.
+    Unknown(MatrixSource<T>),
+    /// A thread analyses the matrix.
+    Analysing(MatrixSource<T>, Receiver<Result<Option<ConversionPlan>>>),
+    /// The analysis is complete; the plan says what pays from which product on.
+    Planned(MatrixSource<T>, ConversionPlan),
+    /// A thread converts the matrix.
     Converting(Receiver<Result<Option<Converted<T>>>>),
-    /// It stays as it is.
+    /// The layout no longer changes.
     Done,
 }
 
-/// A candidate, and the matrix in its layout.
+/// A candidate and the matrix in its layout.
 type Converted<T> = (Candidate, Box<dyn Layout<T>>);
 
-/// Candidates, the best one first, and the products from which on that would have paid.
-struct Plan {
+/// Candidates, best first, and the number of products from which their conversion would have paid.
+struct ConversionPlan {
     candidates: Vec<Candidate>,
     from: u64,
 }
 
-impl Plan {
-    /// What `make` makes of the first candidate that it does not refuse; none where it refuses all.
+impl ConversionPlan {
+    /// Returns the result of `make` for the first candidate that it does not refuse; `None` if it
+    /// refuses all.
     fn first<O>(&self, make: impl Fn(&Candidate) -> Result<O>) -> Result<Option<O>> {
         let mut made = self.candidates.iter().map(make);
         made.find(|made| !matches!(made, Err(Error::Refused { .. }))).transpose()
     }
 }
 
-/// Seconds that features and estimates take for each nonzero, about: to begin at a time, no more.
-const LOOK_S: f64 = 5e-9;
+/// Approximate time of features and estimates, in seconds for each nonzero; decides only when the
+/// analysis starts.
+const ANALYSIS_S: f64 = 5e-9;
 
 impl<T: Scalar> LazyOperator<T> {
-    /// Prepares the matrix in CSR, multiplied by what a tree of the model takes to be faster where the
-    /// effort asks for a model. Of the workload, the number of products is not used, and the basis is
-    /// the original one: x and y are the same before the conversion and after it.
+    /// Prepares the matrix in CSR, with ellect's or cuSPARSE's kernel, whichever the model expects
+    /// to be faster if the effort uses a model.
+    ///
+    /// The workload's number of products is ignored, and the basis is the original one, so that x
+    /// and y have the same order before and after the conversion.
     ///
     /// # Errors
-    /// [`Error::Device`] by the device.
+    /// [`Error::Device`] from the driver.
     pub fn new(
         tuner: Arc<Tuner>,
         csr: Arc<Csr<T>>,
@@ -105,7 +110,7 @@ impl<T: Scalar> LazyOperator<T> {
     ) -> Result<Self> {
         let (precision, basis) = (T::PRECISION, Basis::Original);
         let workload = Workload { precision, basis, ..workload };
-        let source = Source { tuner, csr, workload };
+        let source = MatrixSource { tuner, csr, workload };
         let mut refused = None;
         for candidate in source.tuner.baselines(&Structure::of(&*source.csr), &workload) {
             match source.prepare(&candidate) {
@@ -127,10 +132,12 @@ impl<T: Scalar> LazyOperator<T> {
         }))
     }
 
-    /// y = alpha A x + beta y, as [`PreparedOperator::apply`]; may convert the matrix before.
+    /// Computes y = alpha A x + beta y like [`PreparedOperator::apply`]; may convert the matrix
+    /// first.
     ///
     /// # Errors
-    /// As there, and those of a conversion: the operator then stays in CSR and can be used on.
+    /// As [`PreparedOperator::apply`], and errors of a conversion, after which the operator stays
+    /// in CSR and remains usable.
     pub fn apply(&mut self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
         self.advance()?;
         let start = Instant::now();
@@ -140,7 +147,7 @@ impl<T: Scalar> LazyOperator<T> {
         Ok(())
     }
 
-    /// Puts in new values of the same pattern, in the order of the CSR arrays.
+    /// Replaces the values by others of the same pattern, in the order of the CSR arrays.
     ///
     /// # Errors
     /// As [`PreparedOperator::update_values`].
@@ -152,43 +159,43 @@ impl<T: Scalar> LazyOperator<T> {
         Ok(())
     }
 
-    /// The operator as it is now.
+    /// Returns the current operator.
     pub fn operator(&self) -> &PreparedOperator<T> {
         &self.operator
     }
 
-    /// Products so far.
+    /// Returns the number of products so far.
     pub fn products(&self) -> u64 {
         self.products
     }
 
-    /// Takes the next step, where it is due.
+    /// Performs the next step if it is due.
     fn advance(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Done => {}
             Stage::Unknown(source) => {
-                let look_s = LOOK_S * source.csr.nnz() as f64;
-                if self.products == 0 || self.spent_s < look_s {
+                let analysis_s = ANALYSIS_S * source.csr.nnz() as f64;
+                if self.products == 0 || self.spent_s < analysis_s {
                     self.stage = Stage::Unknown(source);
                     return Ok(());
                 }
                 match self.conversion {
                     Conversion::Here => {
-                        let plan = source.look(self.operator.candidate())?;
+                        let plan = source.analyse(self.operator.candidate())?;
                         self.plan(source, plan)?;
                     }
                     Conversion::Background => {
-                        let (sender, looked) = channel();
+                        let (sender, analysed) = channel();
                         let (own, held) = (source.clone(), self.operator.candidate().clone());
-                        // Nobody listens any more where the operator is gone.
-                        thread::spawn(move || drop(sender.send(own.look(&held))));
-                        self.stage = Stage::Looking(source, looked);
+                        // Sending fails if the operator was dropped meanwhile.
+                        thread::spawn(move || drop(sender.send(own.analyse(&held))));
+                        self.stage = Stage::Analysing(source, analysed);
                     }
                 }
             }
-            Stage::Looking(source, looked) => match looked.try_recv() {
+            Stage::Analysing(source, analysed) => match analysed.try_recv() {
                 Ok(plan) => self.plan(source, plan?)?,
-                Err(TryRecvError::Empty) => self.stage = Stage::Looking(source, looked),
+                Err(TryRecvError::Empty) => self.stage = Stage::Analysing(source, analysed),
                 Err(TryRecvError::Disconnected) => {}
             },
             Stage::Planned(source, plan) => self.plan(source, Some(plan))?,
@@ -205,11 +212,11 @@ impl<T: Scalar> LazyOperator<T> {
         Ok(())
     }
 
-    /// Converts where the plan's products are passed; without a plan it stays in CSR.
-    fn plan(&mut self, source: Source<T>, plan: Option<Plan>) -> Result<()> {
+    /// Converts if the plan's number of products is reached; without a plan, keeps CSR.
+    fn plan(&mut self, source: MatrixSource<T>, plan: Option<ConversionPlan>) -> Result<()> {
         let Some(mut plan) = plan else { return Ok(()) };
         if self.values.is_some() {
-            // What suits by values was chosen by the old ones.
+            // These formats were chosen for the old values and may not apply to the new ones.
             plan.candidates.retain(|candidate| !candidate.format.by_values());
         }
         if plan.candidates.is_empty() {
@@ -235,7 +242,7 @@ impl<T: Scalar> LazyOperator<T> {
         Ok(())
     }
 
-    /// Goes on with this operator, unless it cannot hold the values that were put in meanwhile.
+    /// Switches to this operator, unless it cannot hold the values that were set meanwhile.
     fn take(&mut self, mut operator: PreparedOperator<T>) {
         let fits = match self.values.take() {
             Some(values) => operator.update_values(&values).is_ok(),
@@ -247,7 +254,7 @@ impl<T: Scalar> LazyOperator<T> {
     }
 }
 
-impl<T: Scalar> Source<T> {
+impl<T: Scalar> MatrixSource<T> {
     fn prepare(&self, candidate: &Candidate) -> Result<PreparedOperator<T>> {
         let structure = Structure::sampled(&*self.csr).with_partitioning();
         let target = self.workload.target(self.tuner.device());
@@ -255,7 +262,7 @@ impl<T: Scalar> Source<T> {
         self.tuner.meter().prepare(&self.csr, &structure, candidate, &target)
     }
 
-    /// A candidate and its layout, on the host.
+    /// Converts to a candidate's layout on the host.
     fn convert(&self, candidate: &Candidate) -> Result<Converted<T>> {
         let structure = Structure::of(&*self.csr).with_partitioning();
         let target = self.workload.target(self.tuner.device());
@@ -263,16 +270,19 @@ impl<T: Scalar> Source<T> {
         Ok((candidate.clone(), candidate.convert(&self.csr, &structure, &target)?))
     }
 
-    /// Ranks the candidates beside the one that is held, for many products: nobody knows how many.
-    fn look(&self, held: &Candidate) -> Result<Option<Plan>> {
+    /// Ranks the candidates against the current one, for a large number of products, because the
+    /// real number is unknown.
+    fn analyse(&self, held: &Candidate) -> Result<Option<ConversionPlan>> {
         let workload = Workload { spmvs: ALWAYS_ANALYZE, ..self.workload };
         Ok(plan_of(&self.tuner.recommend(&self.csr, &workload)?, held))
     }
 }
 
-/// When a conversion first pays beside the candidate that is held, and those that are faster, the best
-/// one by twice as many products first; none where nothing is faster.
-fn plan_of(choice: &Choice, held: &Candidate) -> Option<Plan> {
+/// Plans the conversion, or returns `None` if no candidate is faster than the current one.
+///
+/// The plan starts at the number of products from which the first conversion pays. Its candidates
+/// are the faster ones, ordered by their total time for twice that number.
+fn plan_of(choice: &Choice, held: &Candidate) -> Option<ConversionPlan> {
     let held = choice.ranked(held)?;
     let much_s = (1.0 - NEAR_TIE) * held.spmv_s;
     let faster =
@@ -288,7 +298,10 @@ fn plan_of(choice: &Choice, held: &Candidate) -> Option<Plan> {
     let mut best: Vec<&Ranked> = faster().collect();
     best.sort_by(|a, b| by_then_s(a).total_cmp(&by_then_s(b)));
     let from = best.first().map_or(from, |best| pays_from(best).max(from));
-    Some(Plan { candidates: best.into_iter().map(|r| r.candidate.clone()).collect(), from })
+    Some(ConversionPlan {
+        candidates: best.into_iter().map(|r| r.candidate.clone()).collect(),
+        from,
+    })
 }
 
 #[cfg(test)]
@@ -300,11 +313,11 @@ mod tests {
     use crate::device::{Device, PerPrecision, Reach};
     use crate::generate;
 
-    /// A host that converts at once, or hardly ever.
+    /// Builds a tuner for a host whose conversions take `convert_ns` for each entry.
     fn tuner(convert_ns: f64) -> Arc<Tuner> {
         let devices = Device::shipped();
         let mut device = devices.into_iter().find(|d| d.name == "cpu").expect("shipped");
-        // CSR is told to be slow, so that something pays.
+        // The profile makes CSR slow, so that some conversion pays.
         let slow =
             Reach { entry_ns: PerPrecision::both(50.0), ..crate::cost::reach(&device, &csr()) };
         device.kernels.insert("csr".into(), slow);
@@ -331,7 +344,7 @@ mod tests {
     ) -> (LazyOperator<f64>, Arc<Csr<f64>>) {
         let csr = Arc::new(generate::by_name(class, 2500, 1).expect("a class"));
         let lazy = LazyOperator::new(tuner(convert_ns), csr.clone(), workload, conversion);
-        (lazy.expect("CSR suits"), csr)
+        (lazy.expect("CSR applies"), csr)
     }
 
     fn product(lazy: &mut LazyOperator<f64>, csr: &Csr<f64>) {
@@ -369,15 +382,15 @@ mod tests {
     }
 
     #[test]
-    fn what_suits_by_old_values_is_not_converted_to() {
+    fn formats_chosen_for_old_values_are_not_converted_to() {
         let (mut lazy, csr) = lazy(1.0, Conversion::Here);
-        let Stage::Unknown(source) = &lazy.stage else { panic!("it was not looked at") };
+        let Stage::Unknown(source) = &lazy.stage else { panic!("it was analysed already") };
         let source = source.clone();
         let candidates = ["cdia", "hdia"].map(|name| name.parse().expect("a candidate")).to_vec();
         assert!(candidates.iter().map(|c: &Candidate| c.format.by_values()).eq([true, false]));
         let new: Vec<f64> = (0..csr.nnz()).map(|k| (k % 5) as f64).collect();
         lazy.update_values(&new).expect("as many");
-        lazy.plan(source, Some(Plan { candidates, from: 0 })).expect("one suits");
+        lazy.plan(source, Some(ConversionPlan { candidates, from: 0 })).expect("one applies");
         assert_eq!(lazy.operator().candidate().format.name(), "hdia");
         let mut csr = csr.map_values(|value| value);
         csr.values_mut().copy_from_slice(&new);
@@ -407,7 +420,10 @@ mod tests {
     #[test]
     fn the_next_best_is_made_where_the_best_refuses() {
         let named = |name: &&str| name.parse().expect("a candidate");
-        let plan = Plan { candidates: ["hll", "pjds", "ell"].iter().map(named).collect(), from: 0 };
+        let plan = ConversionPlan {
+            candidates: ["hll", "pjds", "ell"].iter().map(named).collect(),
+            from: 0,
+        };
         let refusing = |names: &'static str| {
             move |candidate: &Candidate| match names.contains(candidate.format.name()) {
                 true => {
@@ -423,7 +439,7 @@ mod tests {
         );
         assert_eq!(made("hll pjds ell"), None);
         let failing = |_: &Candidate| Err::<(), _>(Error::device(DeviceFault::Failed, "gone"));
-        plan.first(failing).expect_err("what is no refusal is told");
+        plan.first(failing).expect_err("other errors are returned");
     }
 
     #[test]

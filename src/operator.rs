@@ -1,4 +1,4 @@
-//! The prepared operator: a matrix in the chosen layout, with the checks that layouts leave out.
+//! Prepared operators: a matrix in the chosen layout, with the checks that layouts omit.
 
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::check;
 use crate::choose::Choice;
 use crate::csr::{Csr, CsrRef};
 #[cfg(feature = "cuda")]
-use crate::cuda::{DeviceCsr, Gpu, Placed};
+use crate::cuda::{DeviceCsr, Gpu, GpuOperator};
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Layout, Target};
@@ -37,18 +37,18 @@ pub struct PreparedOperator<T: Scalar> {
     nrows: usize,
     ncols: usize,
     nnz: usize,
-    /// None where the host has not seen the pattern.
+    /// `None` if the host has never had the pattern.
     fingerprint: Option<Fingerprint>,
     candidate: Candidate,
     choice: Option<Box<Choice>>,
-    place: Place<T>,
+    location: Location<T>,
 }
 
-/// Where the layout is.
-enum Place<T: Scalar> {
+/// The memory that holds the layout.
+enum Location<T: Scalar> {
     Host(Box<dyn Layout<T>>),
     #[cfg(feature = "cuda")]
-    Gpu(Box<Placed<T>>),
+    Gpu(Box<GpuOperator<T>>),
 }
 
 impl<T: Scalar> std::fmt::Debug for PreparedOperator<T> {
@@ -66,7 +66,7 @@ impl<T: Scalar> PreparedOperator<T> {
     /// Converts `csr` to the candidate's layout.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the candidate does not suit the matrix.
+    /// [`Error::Refused`] if the candidate does not apply to the matrix.
     pub fn new<'a>(
         csr: impl Into<CsrRef<'a, T>>,
         candidate: &Candidate,
@@ -77,10 +77,10 @@ impl<T: Scalar> PreparedOperator<T> {
         Self::with_structure(csr, &structure, candidate, target)
     }
 
-    /// Like [`PreparedOperator::new`], with what is already known of the pattern.
+    /// Like [`PreparedOperator::new`], but reuses an existing analysis of the pattern.
     ///
     /// # Errors
-    /// As there.
+    /// As [`PreparedOperator::new`].
     pub fn with_structure<'a>(
         csr: impl Into<CsrRef<'a, T>>,
         structure: &Structure<'_>,
@@ -89,15 +89,15 @@ impl<T: Scalar> PreparedOperator<T> {
     ) -> Result<Self> {
         candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
         let layout = candidate.convert(csr, structure, target)?;
-        Ok(Self::placed(structure, candidate, Place::Host(layout)))
+        Ok(Self::placed(structure, candidate, Location::Host(layout)))
     }
 
-    /// Converts on a GPU where the format can, else on the host, and leaves the layout on the GPU.
-    /// `on_gpu` is the same matrix, uploaded.
+    /// Converts on a GPU if the format can, otherwise on the host; the layout ends up on the GPU.
+    /// `on_gpu` is the same matrix, already uploaded.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Device`] by the
-    /// device.
+    /// [`Error::Refused`] if the candidate does not apply to the matrix; [`Error::Device`] from the
+    /// driver.
     #[cfg(feature = "cuda")]
     pub fn on_gpu<'a>(
         gpu: &Arc<Gpu>,
@@ -108,12 +108,12 @@ impl<T: Scalar> PreparedOperator<T> {
         target: &Target<'_>,
     ) -> Result<Self> {
         candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
-        let placed = Placed::new(gpu, on_gpu, csr.into(), structure, candidate, target)?;
-        Ok(Self::placed(structure, candidate, Place::Gpu(Box::new(placed))))
+        let placed = GpuOperator::new(gpu, on_gpu, csr.into(), structure, candidate, target)?;
+        Ok(Self::placed(structure, candidate, Location::Gpu(Box::new(placed))))
     }
 
-    /// Converts a matrix that a GPU holds without a look at it by the host; `None` where the host
-    /// makes the layout.
+    /// Converts a matrix on a GPU without its pattern on the host; `None` if the format converts on
+    /// the host.
     ///
     /// # Errors
     /// As [`PreparedOperator::on_gpu`].
@@ -124,7 +124,9 @@ impl<T: Scalar> PreparedOperator<T> {
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Option<Self>> {
-        let Some(placed) = Placed::built(gpu, on_gpu, candidate, target)? else { return Ok(None) };
+        let Some(placed) = GpuOperator::built(gpu, on_gpu, candidate, target)? else {
+            return Ok(None);
+        };
         let matrix = on_gpu.matrix();
         Ok(Some(PreparedOperator {
             nrows: matrix.nrows,
@@ -133,11 +135,11 @@ impl<T: Scalar> PreparedOperator<T> {
             fingerprint: None,
             candidate: candidate.clone(),
             choice: None,
-            place: Place::Gpu(Box::new(placed)),
+            location: Location::Gpu(Box::new(placed)),
         }))
     }
 
-    fn placed(structure: &Structure<'_>, candidate: &Candidate, place: Place<T>) -> Self {
+    fn placed(structure: &Structure<'_>, candidate: &Candidate, location: Location<T>) -> Self {
         let pattern = structure.pattern();
         PreparedOperator {
             nrows: pattern.nrows(),
@@ -146,29 +148,29 @@ impl<T: Scalar> PreparedOperator<T> {
             fingerprint: Some(structure.fingerprint()),
             candidate: candidate.clone(),
             choice: None,
-            place,
+            location,
         }
     }
 
-    /// The operator on its GPU, for vectors that are there: `None` on a host.
+    /// Returns the operator on its GPU, for vectors on the GPU; `None` on a host.
     #[cfg(feature = "cuda")]
-    pub fn on_device(&self) -> Option<&Placed<T>> {
-        match &self.place {
-            Place::Host(_) => None,
-            Place::Gpu(placed) => Some(placed),
+    pub fn on_device(&self) -> Option<&GpuOperator<T>> {
+        match &self.location {
+            Location::Host(_) => None,
+            Location::Gpu(placed) => Some(placed),
         }
     }
 
-    /// The same, to put in values that are on the device.
+    /// Returns the operator on its GPU, for updates with values on the GPU; `None` on a host.
     #[cfg(feature = "cuda")]
-    pub fn on_device_mut(&mut self) -> Option<&mut Placed<T>> {
-        match &mut self.place {
-            Place::Host(_) => None,
-            Place::Gpu(placed) => Some(placed),
+    pub fn on_device_mut(&mut self) -> Option<&mut GpuOperator<T>> {
+        match &mut self.location {
+            Location::Host(_) => None,
+            Location::Gpu(placed) => Some(placed),
         }
     }
 
-    /// An operator of the same matrix in another layout, on the host.
+    /// Returns an operator of the same matrix in another layout, on the host.
     pub(crate) fn relaid(&self, candidate: Candidate, layout: Box<dyn Layout<T>>) -> Self {
         PreparedOperator {
             nrows: self.nrows,
@@ -177,27 +179,28 @@ impl<T: Scalar> PreparedOperator<T> {
             fingerprint: self.fingerprint,
             candidate,
             choice: None,
-            place: Place::Host(layout),
+            location: Location::Host(layout),
         }
     }
 
-    /// The same operator, remembering why it was chosen.
+    /// Stores the choice that led to this operator.
     pub(crate) fn with_choice(mut self, choice: Choice) -> Self {
         self.choice = Some(Box::new(choice));
         self
     }
 
-    /// The choice that led to this operator; `None` where the candidate was named by the caller.
+    /// Returns the choice that led to this operator; `None` if the caller named the candidate.
     pub fn choice(&self) -> Option<&Choice> {
         self.choice.as_deref()
     }
 
-    /// y = alpha A x + beta y. With `beta = 0`, y is written and never read.
+    /// Computes y = alpha A x + beta y; with `beta = 0`, y is written and never read.
     ///
-    /// On a GPU this copies the vectors there and back; a solver keeps them there.
+    /// On a GPU this copies x and y to the GPU and y back; a solver should keep its vectors on the
+    /// GPU.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `x` has `ncols` and `y` has `nrows` elements; [`Error::Device`] by
+    /// [`Error::Shape`] unless `x` has `ncols` and `y` has `nrows` elements; [`Error::Device`] from
     /// a GPU.
     pub fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
         if x.len() != self.ncols {
@@ -206,36 +209,37 @@ impl<T: Scalar> PreparedOperator<T> {
         if y.len() != self.nrows {
             return Err(Error::Shape { what: "y", got: y.len(), needed: self.nrows });
         }
-        match &self.place {
-            Place::Host(layout) => {
+        match &self.location {
+            Location::Host(layout) => {
                 layout.apply(alpha, x, beta, y);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
-            Place::Gpu(placed) => placed.apply(alpha, x, beta, y),
+            Location::Gpu(placed) => placed.apply(alpha, x, beta, y),
         }
     }
 
-    /// Puts in the values of a new matrix with the same pattern, in the order of the CSR arrays.
+    /// Replaces the values by those of a matrix with the same pattern, in the order of the CSR
+    /// arrays.
     ///
     /// # Errors
-    /// [`Error::PatternChanged`] unless there are `nnz` values; [`Error::Refused`] by a layout that
-    /// was made for values that are alike.
+    /// [`Error::PatternChanged`] unless there are `nnz` values; [`Error::Refused`] if the layout
+    /// relies on a property of the values, such as few distinct ones, that these values lack.
     pub fn update_values(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.nnz {
             return Err(Error::PatternChanged {
                 what: format!("{} values for {} entries", values.len(), self.nnz),
             });
         }
-        match &mut self.place {
-            Place::Host(layout) => {
+        match &mut self.location {
+            Location::Host(layout) => {
                 let checked = layout.check_values(values);
                 checked.map_err(|reason| self.candidate.refused(&reason))?;
                 layout.set_values(values);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
-            Place::Gpu(placed) => {
+            Location::Gpu(placed) => {
                 if let Some(reason) = placed.check_values(values)? {
                     return Err(self.candidate.refused(&reason));
                 }
@@ -244,11 +248,14 @@ impl<T: Scalar> PreparedOperator<T> {
         }
     }
 
-    /// Puts in the values of `csr` after making sure that its pattern is the prepared one.
+    /// Replaces the values by those of `csr`, after checking that its pattern is the prepared one.
+    ///
+    /// Costs one pass over the pattern. If the host has never had the pattern, also a copy from the
+    /// GPU.
     ///
     /// # Errors
-    /// [`Error::PatternChanged`] where it is not. One pass over the pattern; where it was prepared from
-    /// a GPU alone, also a copy from there, and [`Error::Device`] where that fails.
+    /// [`Error::PatternChanged`] if the pattern differs; [`Error::Device`] if the copy from the GPU
+    /// fails.
     pub fn update<'a>(&mut self, csr: impl Into<CsrRef<'a, T>>) -> Result<()> {
         let csr = csr.into();
         let found = Fingerprint::of(csr.pattern());
@@ -262,62 +269,63 @@ impl<T: Scalar> PreparedOperator<T> {
         self.update_values(csr.values())
     }
 
-    /// The order of the basis that x and y are in, `order[new] = old`: `None` in the original one.
+    /// Returns the order of the permuted basis of x and y, `order[new] = old`; `None` in the
+    /// original basis.
     ///
-    /// A solver permutes its right-hand side into the basis once, and the solution back.
+    /// A solver permutes its right-hand side into this basis once, and the solution back.
     pub fn permutation(&self) -> Option<&[u32]> {
-        match &self.place {
-            Place::Host(layout) => layout.order(),
+        match &self.location {
+            Location::Host(layout) => layout.order(),
             #[cfg(feature = "cuda")]
-            Place::Gpu(placed) => placed.order(),
+            Location::Gpu(placed) => placed.order(),
         }
     }
 
-    /// The candidate that was prepared.
+    /// Returns the candidate that was prepared.
     pub fn candidate(&self) -> &Candidate {
         &self.candidate
     }
 
-    /// Bytes of the layout's arrays.
+    /// Returns the size of the layout's arrays, in bytes.
     pub fn bytes(&self) -> u64 {
-        match &self.place {
-            Place::Host(layout) => layout.bytes(),
+        match &self.location {
+            Location::Host(layout) => layout.bytes(),
             #[cfg(feature = "cuda")]
-            Place::Gpu(placed) => placed.operator().bytes(),
+            Location::Gpu(placed) => placed.operator().bytes(),
         }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn nrows(&self) -> usize {
         self.nrows
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn ncols(&self) -> usize {
         self.ncols
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn nnz(&self) -> usize {
         self.nnz
     }
 
-    /// The matrix, converted back.
+    /// Converts the matrix back to CSR.
     ///
     /// # Errors
-    /// [`Error::Device`] where the copy from a GPU fails.
+    /// [`Error::Device`] if the copy from a GPU fails.
     pub fn to_csr(&self) -> Result<Csr<T>> {
-        match &self.place {
-            Place::Host(layout) => Ok(layout.to_csr()),
+        match &self.location {
+            Location::Host(layout) => Ok(layout.to_csr()),
             #[cfg(feature = "cuda")]
-            Place::Gpu(placed) => placed.to_csr(),
+            Location::Gpu(placed) => placed.to_csr(),
         }
     }
 
-    /// Compares one product with the CSR reference of `csr`, on seeded values of x and y.
+    /// Compares one product with the CSR reference of `csr`, for x and y generated from `seed`.
     ///
     /// # Errors
-    /// [`Error::WrongProduct`] with the worst row; [`Error::Shape`] where `csr` is another matrix.
+    /// [`Error::WrongProduct`] with the worst row; [`Error::Shape`] if `csr` has other dimensions.
     pub fn verify<'a>(&self, csr: impl Into<CsrRef<'a, T>>, seed: u64) -> Result<()> {
         let csr = csr.into();
         let x: Vec<T> = check::vector(csr.ncols(), seed);
@@ -336,7 +344,7 @@ impl<T: Scalar> PreparedOperator<T> {
     }
 }
 
-/// `result[new] = vector[order[new]]`: into the permuted basis.
+/// Permutes a vector into the permuted basis: `result[new] = vector[order[new]]`.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -345,7 +353,7 @@ pub fn permute<T: Copy>(vector: &[T], order: &[u32]) -> Vec<T> {
     order.iter().map(|&old| vector[old as usize]).collect()
 }
 
-/// `result[order[new]] = vector[new]`: back to the original basis.
+/// Permutes a vector back to the original basis: `result[order[new]] = vector[new]`.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -358,7 +366,7 @@ pub fn permute_back<T: Copy + Default>(vector: &[T], order: &[u32]) -> Vec<T> {
     result
 }
 
-/// Operators go from thread to thread, with a GPU as without.
+/// Operators can move between threads, with and without a GPU.
 const _: () = {
     const fn is_shared<T: Send + Sync>() {}
     is_shared::<PreparedOperator<f64>>();

@@ -1,8 +1,10 @@
-//! The measuring loop: asks wisdom, times what it does not know, keeps what was found.
+//! The measuring loop: looks candidates up in wisdom, times the unknown ones, and stores the
+//! results.
 //!
-//! Whoever times several candidates of one matrix does it here: the [`Tuner`](crate::Tuner), and
-//! `ellect measure`, `bench` and `tune`. Each measurement that was timed holds the inputs of its
-//! estimate ([`CostInputs`]), so that models learn from it without the matrix.
+//! All code that times several candidates of one matrix uses this loop: the
+//! [`Tuner`](crate::Tuner), and `ellect measure`, `bench` and `tune`. Each timed measurement
+//! contains the inputs of its estimate ([`CostInputs`]), so that models can learn from it without
+//! the matrix.
 
 use std::time::{Duration, Instant};
 
@@ -18,11 +20,12 @@ use crate::wisdom::{Answer, Record, StructureRecord, Wanted, Wisdom};
 /// A candidate to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
-    /// The candidate.
+    /// Candidate to measure.
     pub candidate: &'a Candidate,
-    /// The inputs of its estimate, where the caller has them; else the process that times notes them.
+    /// Inputs of its estimate, if the caller has them; otherwise the process that times computes
+    /// them.
     pub inputs: Option<&'a CostInputs>,
-    /// An earlier measurement, whose runs are joined with the new one.
+    /// Earlier measurement, whose runs are joined with the new one.
     pub earlier: Option<&'a Measurement>,
 }
 
@@ -32,37 +35,38 @@ impl<'a> From<&'a Candidate> for Task<'a> {
     }
 }
 
-/// The time that measuring may take. By default there is no limit but the meter's own.
+/// Time limits of measuring; by default, only the meter's own limit applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// The time of one candidate, its conversion included.
+    /// Time limit of one candidate, including its conversion.
     pub each: Option<Duration>,
-    /// The time of all candidates together.
+    /// Time limit of all candidates together.
     pub all: Option<Duration>,
-    /// The number of candidates, the first ones, that are timed even when `all` is spent.
+    /// Number of candidates, from the first on, that are timed even when `all` is spent.
     pub always: usize,
-    /// What becomes of a candidate that does not end in time.
+    /// Treatment of a candidate that exceeds a limit.
     pub overrun: Overrun,
 }
 
-/// What becomes of a candidate that does not end in time.
+/// Treatment of a candidate that exceeds a time limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overrun {
-    /// It is interrupted at either limit and not kept: under a longer limit it might not fail.
+    /// The candidate is interrupted at either limit and not stored, because it might succeed under
+    /// a longer limit.
     #[default]
     Unknown,
-    /// It has failed if it takes longer than its own limit, and that is kept; it may end after the
+    /// A candidate that exceeds its own limit has failed, which is stored; it may run past the
     /// limit of all candidates.
     Failed,
 }
 
 impl Limits {
-    /// The time left for all candidates, `spent` after the first one began.
+    /// Returns the time left for all candidates, `spent` after the first one began.
     fn left(&self, spent: Duration) -> Option<Duration> {
         self.all.map(|all| all.saturating_sub(spent))
     }
 
-    /// The limit of the candidate at `place`.
+    /// Returns the time limit of the candidate at `place`.
     fn of(&self, place: usize, spent: Duration) -> Option<Duration> {
         let interrupts = self.overrun == Overrun::Unknown && place >= self.always;
         let left = self.left(spent).filter(|_| interrupts);
@@ -75,21 +79,21 @@ impl Limits {
 pub enum Step<'a> {
     /// A candidate is about to be timed.
     Timing(&'a Candidate),
-    /// A candidate was measured, now or as wisdom remembers.
+    /// A candidate was measured, now or in a stored measurement.
     Measured {
-        /// The candidate.
+        /// The measured candidate.
         candidate: &'a Candidate,
-        /// The result.
+        /// Result of the measurement.
         measurement: &'a Measurement,
     },
-    /// A candidate did not end in time; nothing of it is kept.
+    /// A candidate exceeded a time limit; nothing is stored.
     Interrupted {
-        /// The candidate.
+        /// The interrupted candidate.
         candidate: &'a Candidate,
-        /// The result, an [`Outcome::Failed`].
+        /// Result of the measurement, an [`Outcome::Failed`].
         measurement: &'a Measurement,
     },
-    /// The time was spent before this candidate.
+    /// The time was spent before this candidate could be timed.
     Late(&'a Candidate),
 }
 
@@ -108,9 +112,9 @@ pub struct Session<'a, T: Scalar> {
 }
 
 impl<'a, T: Scalar> Session<'a, T> {
-    /// A session that times by the default protocol without limits, asks no wisdom and keeps nothing.
+    /// Creates a session with the default protocol, without limits and without wisdom.
     ///
-    /// The target holds the memory limit of all candidates but CSR, and the basis of x and y.
+    /// `target` holds the memory limit of all candidates except CSR, and the basis of x and y.
     pub fn new(
         meter: &'a Meter,
         csr: impl Into<CsrRef<'a, T>>,
@@ -130,34 +134,34 @@ impl<'a, T: Scalar> Session<'a, T> {
         }
     }
 
-    /// The same session with this protocol.
+    /// Sets the measuring protocol.
     pub fn with_protocol(self, protocol: Protocol) -> Self {
         Session { protocol, ..self }
     }
 
-    /// The same session within these limits.
+    /// Sets the time limits.
     pub fn with_limits(self, limits: Limits) -> Self {
         Session { limits, ..self }
     }
 
-    /// The same session, not timing what this wisdom knows.
+    /// Looks candidates up in this wisdom and times only the unknown ones.
     pub fn asking(self, wisdom: Option<&'a Wisdom>) -> Self {
         Session { asked: wisdom, ..self }
     }
 
-    /// The same session, keeping measurements in this wisdom, where that can be added to. `source` says
-    /// where the matrix is from; a record of the matrix that is there already stays.
+    /// Stores measurements in this wisdom, if records can be added to it. `source` is the origin of
+    /// the matrix; an existing record of the matrix is not replaced.
     pub fn keeping(self, wisdom: Option<&'a Wisdom>, source: &'a str) -> Self {
         Session { keeper: wisdom.filter(|wisdom| wisdom.keeps()), source, ..self }
     }
 
-    /// Measures candidates in their order, and tells each step.
+    /// Measures candidates in order, and calls `tell` for each step.
     ///
-    /// On a device of this process, candidates are converted with a structure of their own, which may
-    /// partition the graph; a process that measures has one too.
+    /// On a device of this process, candidates are converted with a separate structure, which may
+    /// partition the graph; a worker process has such a structure too.
     ///
     /// # Errors
-    /// As [`Meter::measure`], the errors of wisdom, and those of `tell`, which end the session.
+    /// As [`Meter::measure`], errors of wisdom, and errors of `tell`, which end the session.
     pub fn run<'t, E: From<Error>>(
         &self,
         tasks: impl IntoIterator<Item = Task<'t>>,
@@ -194,7 +198,7 @@ impl<'a, T: Scalar> Session<'a, T> {
         Ok(())
     }
 
-    /// What the wisdom that is asked knows of a candidate.
+    /// Looks a candidate up in the wisdom of this session.
     fn known(&self, candidate: &Candidate) -> Result<Option<Box<Measurement>>> {
         let Some(wisdom) = self.asked else { return Ok(None) };
         let Target { precision, basis, .. } = self.target;
@@ -226,7 +230,7 @@ impl<'a, T: Scalar> Session<'a, T> {
         })
     }
 
-    /// Keeps a measurement, and with it the record of its matrix.
+    /// Stores a measurement, together with the record of its matrix.
     fn keep(&self, measurement: &Measurement) -> Result<()> {
         let Some(wisdom) = self.keeper else { return Ok(()) };
         let of_matrix = wisdom.to_keep(self.structure.fingerprint(), || {
@@ -237,8 +241,10 @@ impl<'a, T: Scalar> Session<'a, T> {
     }
 }
 
-/// What wisdom knows of a candidate for this matrix. [`Answer::Missing`] where it knows a matrix of
-/// the same pattern whose values differ, and the candidate depends on values.
+/// Looks a candidate up in wisdom, for this matrix.
+///
+/// Returns [`Answer::Missing`] if the candidate depends on values and the stored measurement is of
+/// a matrix with the same pattern but different values.
 ///
 /// # Errors
 /// As [`Wisdom::ask`].
@@ -257,15 +263,16 @@ pub fn remembered(
     })
 }
 
-/// Whether a measurement, which is of a pattern, applies to the values of this matrix: where the
-/// candidate depends on values, its layout has to take about as many bytes for these.
+/// Tells whether a stored measurement, which is of a pattern, applies to the values of this matrix.
+///
+/// If the candidate depends on values, its layout must have about the same size for these values.
 fn of_these_values(
     measured: &Measurement,
     candidate: &Candidate,
     structure: &Structure<'_>,
     target: &Target<'_>,
 ) -> bool {
-    /// Estimates of layouts from samples are off by less.
+    /// Ratio of sizes above which values differ; estimates from samples have smaller errors.
     const MUCH: f64 = 1.25;
     if !candidate.format.by_values() {
         return true;
@@ -277,7 +284,7 @@ fn of_these_values(
         }
         (Outcome::Timed(_), Err(_)) => false,
         (Outcome::Refused { .. }, work) => work.is_err(),
-        // What failed would fail again.
+        // A failure would repeat.
         _ => true,
     }
 }

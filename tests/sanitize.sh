@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# compute-sanitizer's memcheck and racecheck over tests/cuda.rs, on a machine with a GPU: every
-# candidate on the whole corpus, conversions, features, refusals. Shared among as many processes as
-# there are cores; prints a line for each, and ends with an error where one found something. Racecheck
-# leaves cuSPARSE's own kernels out, in which it finds two threads that write one place
-# (csrmv_v3_kernel, CUDA 13.0).
+# Runs compute-sanitizer's memcheck and racecheck on tests/cuda.rs, on a machine with a GPU: every
+# candidate on the whole corpus, conversions, features and refusals. One process runs on each core; the
+# script prints a line for each process and fails if one reports an error. Racecheck skips cuSPARSE's
+# own kernels, in which it reports two threads that write to one address (csrmv_v3_kernel, CUDA 13.0).
 #
 # usage: tests/sanitize.sh [TEST-BINARY]
-# The binary is what `cargo test --release --features cuda --test cuda --no-run` builds, which is done
-# where none is named. TOOLS="memcheck" runs that tool alone, LIMIT=300 ends each process after so many
-# seconds, PARTS=16 cuts tests into so many parts, LOGS is the folder for the output.
+# Without TEST-BINARY, `cargo test --release --features cuda --test cuda --no-run` builds it.
+# Environment: TOOLS="memcheck" runs only that tool, LIMIT=300 stops each process after 300 s, PARTS=16
+# splits tests into 16 parts, LOGS is the folder for the output.
 set -euo pipefail
 tools=${TOOLS:-memcheck racecheck}
 export LIMIT=${LIMIT:-3600} LOGS=${LOGS:-$(mktemp -d)}
@@ -22,7 +21,7 @@ else
 fi
 export BINARY
 
-# Tests that go through all candidates are cut into parts.
+# Tests that run all candidates are split into parts.
 parts=${PARTS:-32}
 jobs=("features_from_the_gpu" "a_matrix_on_the_gpu")
 for ((part = 1; part <= parts; part++)); do
@@ -40,7 +39,7 @@ check() {
     [ "$tool" = racecheck ] && others=(--kernel-name-exclude kns=cusparse)
     timeout -s KILL "$LIMIT" compute-sanitizer --tool "$tool" "${others[@]}" --print-limit 5 \
         --error-exitcode 9 "$BINARY" --nocapture "$test" >"$log" 2>&1 || code=$?
-    # A name that no test has any more is an error too.
+    # A name that matches no test is an error, too.
     grep -q '^test result: ok. [1-9]' "$log" || code=1
     echo "$tool $2: code $code, $SECONDS s, $(grep SUMMARY "$log" | tail -n 1)"
     return "$code"

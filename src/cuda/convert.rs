@@ -1,4 +1,4 @@
-//! Conversion on a GPU: carries out the steps that a format asks for.
+//! Runs the steps of a conversion on a GPU; formats describe the steps.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -6,8 +6,9 @@ use std::sync::{Arc, PoisonError};
 
 use ellect_kernels::primitives;
 
+use super::launch::{ArgWord, PreparedLaunch, plain};
 use super::memory::{Memory, Queue};
-use super::operator::{CudaOperator, Step, Word, plain};
+use super::operator::CudaOperator;
 use super::{DeviceCsr, Gpu, cusparse, failed};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{
@@ -15,50 +16,59 @@ use crate::format::{
 };
 use crate::scalar::Scalar;
 
-/// The address of nothing.
+/// A null pointer as an argument.
 const NULL: Arg = Arg::U64(0);
 
-/// A conversion under way.
-pub(super) struct Conversion<'a, T> {
+/// A conversion in progress.
+pub(super) struct GpuConversion<'a, T> {
     gpu: &'a Gpu,
     csr: &'a DeviceCsr<T>,
     arrays: Vec<Memory>,
     temporaries: Vec<Memory>,
-    /// Memory for small temporaries, once there are any.
+    /// Memory for small temporaries, if any were needed yet.
     workspace: Option<Workspace>,
-    /// Bytes of it that are taken, of those that are 0 at first and of the others; and numbers.
-    taken_zeros: u64,
-    taken: u64,
-    used: usize,
-    /// What they were when they were last read, and which a kernel was given since.
-    seen: [u32; NUMBERS],
-    given: [bool; NUMBERS],
-    /// Whether all that was queued has ended.
+    /// Offset of the next free byte among the zeros of this conversion.
+    zeros_used: u64,
+    /// Offset of the next free byte in the rest of the workspace.
+    workspace_used: u64,
+    /// Number of counters in use.
+    counters_used: usize,
+    /// Values of the counters when they were last read.
+    counters: [u32; COUNTERS],
+    /// For each counter, whether a kernel that may write it was queued since the last read.
+    pending: [bool; COUNTERS],
+    /// True if all queued work has ended.
     ended: bool,
 }
 
-/// Memory for small temporaries that the GPU keeps for the next conversion, since taking, clearing and
-/// giving back cost time. A part of it holds zeros, of which each conversion has so many bytes; they
-/// begin with [`NUMBERS`] 32-bit numbers, of which the first two are a 64-bit sum.
+/// Memory for small temporaries that the GPU keeps for the next conversion, because allocating,
+/// clearing and freeing take time.
+///
+/// Its first part holds zeros. Each conversion uses [`ZEROS`] bytes of it, which begin with
+/// [`COUNTERS`] 32-bit counters; the first two counters form a 64-bit sum.
 pub(super) struct Workspace {
     memory: Memory,
-    /// Where the next zeros begin.
+    /// Offset of the zeros for the current conversion.
     zeros: u64,
 }
 
-/// Numbers that a conversion may use, those of its sums among them.
-pub(super) const NUMBERS: usize = 256;
+/// Maximum number of counters of a conversion, including the two of its sum.
+pub(super) const COUNTERS: usize = 256;
 
-/// Bytes of the memory for small temporaries, and what each begins at a multiple of.
+/// Size of the workspace, in bytes.
 const WORKSPACE: u64 = 4 << 20;
+
+/// Alignment of the temporaries in the workspace, in bytes.
 const ALIGNMENT: u64 = 256;
 
-/// Bytes of it, from its start, that are cleared together.
+/// Size of the part of the workspace that is cleared at once, from its start, in bytes.
 const CLEARED: u64 = 1 << 20;
 
-/// Those of one conversion, and what the numbers take of them.
+/// Zeroed bytes of the workspace for one conversion.
 const ZEROS: u64 = 16 << 10;
-const TAKEN: u64 = (4 * NUMBERS as u64).next_multiple_of(ALIGNMENT);
+
+/// Bytes of [`ZEROS`] that the counters occupy.
+const COUNTER_BYTES: u64 = (4 * COUNTERS as u64).next_multiple_of(ALIGNMENT);
 
 impl Workspace {
     fn new(queue: &Arc<Queue>) -> Result<Self> {
@@ -67,7 +77,7 @@ impl Workspace {
         Ok(Workspace { memory, zeros: 0 })
     }
 
-    /// The same for the next conversion, which is queued behind this one.
+    /// Prepares the workspace for the next conversion, which is queued after this one.
     fn next(self) -> Result<Self> {
         let Workspace { memory, zeros } = self;
         let zeros = (zeros + ZEROS) % CLEARED;
@@ -77,19 +87,18 @@ impl Workspace {
         Ok(Workspace { memory, zeros })
     }
 
-    /// The address of the numbers.
-    fn numbers(&self) -> u64 {
+    /// Returns the address of the counters.
+    fn counters(&self) -> u64 {
         self.memory.address() + self.zeros
     }
 }
 
 impl Gpu {
-    /// Converts a matrix that this GPU holds, on the GPU; `None` where the candidate is converted
-    /// on the host.
+    /// Converts a matrix on the GPU that holds it; `None` if the format converts on the host.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Argument`] where
-    /// another GPU holds it, [`Error::Device`] by the device.
+    /// [`Error::Refused`] if the candidate does not apply to the matrix; [`Error::Argument`] if
+    /// another GPU holds it; [`Error::Device`] from the driver.
     pub fn convert<T: Scalar>(
         &self,
         csr: &Arc<DeviceCsr<T>>,
@@ -99,14 +108,14 @@ impl Gpu {
         csr.check(self)?;
         self.make_current()?;
         let target = Target { precision: T::PRECISION, ..*target };
-        let mut work = Conversion::new(self, csr);
+        let mut work = GpuConversion::new(self, csr);
         match candidate.format.build(&mut work, &candidate.params, &target) {
             Ok(built) => {
                 cusparse::check_vendor(candidate, built.vendor.as_ref().map(|(vendor, _)| vendor))?;
                 let bytes = work.arrays.iter().map(Memory::bytes).sum();
                 target.check_bytes(bytes).map_err(|reason| candidate.refused(&reason))?;
                 let (arrays, ended) = (std::mem::take(&mut work.arrays), work.ended);
-                // What the conversion alone needed goes back before a wait, if one is to come.
+                // If a wait is to come, the conversion's temporary memory is freed before it.
                 let _kept = ended.then_some(work);
                 CudaOperator::built(self, csr, arrays, &built, ended).map(Some)
             }
@@ -116,47 +125,52 @@ impl Gpu {
         }
     }
 
-    /// Whether a matrix that this GPU holds has few distinct values ([`FEW`](crate::structure::FEW));
-    /// where it has more, that is found after a few of them. Waits.
+    /// Tells whether a matrix on this GPU has few distinct values ([`FEW`](crate::structure::FEW));
+    /// stops early if it has more. Waits for the GPU.
     ///
     /// # Errors
-    /// [`Error::Device`] by the device.
+    /// [`Error::Device`] from the driver.
     pub fn has_few_values<T: Scalar>(&self, csr: &DeviceCsr<T>) -> Result<bool> {
         csr.check(self)?;
         self.make_current()?;
-        are_few(&mut Conversion::new(self, csr), T::PRECISION)
+        are_few(&mut GpuConversion::new(self, csr), T::PRECISION)
     }
 }
 
-impl<'a, T: Scalar> Conversion<'a, T> {
+impl<'a, T: Scalar> GpuConversion<'a, T> {
     fn new(gpu: &'a Gpu, csr: &'a DeviceCsr<T>) -> Self {
-        Conversion {
+        GpuConversion {
             gpu,
             csr,
             arrays: Vec::new(),
             temporaries: Vec::new(),
             workspace: None,
-            taken_zeros: TAKEN,
-            taken: CLEARED,
-            used: 2,
-            seen: [0; NUMBERS],
-            given: [false; NUMBERS],
+            zeros_used: COUNTER_BYTES,
+            workspace_used: CLEARED,
+            counters_used: 2,
+            counters: [0; COUNTERS],
+            pending: [false; COUNTERS],
             ended: false,
         }
     }
 
-    fn word(&self, arg: Arg) -> Word {
+    fn word(&self, arg: Arg) -> ArgWord {
         match arg {
-            Arg::Array(i) => Word::Fixed(self.arrays[i].address()),
-            Arg::Temporary(i) => Word::Fixed(self.temporaries[i].address()),
+            Arg::Array(i) => ArgWord::Fixed(self.arrays[i].address()),
+            Arg::Temporary(i) => ArgWord::Fixed(self.temporaries[i].address()),
             other => word(self.csr, other),
         }
     }
 
     fn address(&self, arg: Arg) -> u64 {
         match self.word(arg) {
-            Word::Fixed(address) => address,
-            Word::X | Word::Y | Word::Alpha | Word::Beta | Word::One | Word::Values => 0,
+            ArgWord::Fixed(address) => address,
+            ArgWord::X
+            | ArgWord::Y
+            | ArgWord::Alpha
+            | ArgWord::Beta
+            | ArgWord::One
+            | ArgWord::Values => 0,
         }
     }
 
@@ -172,35 +186,36 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         Ok(self.workspace.insert(workspace))
     }
 
-    /// Notes which numbers a kernel with these arguments may write.
-    fn give(&mut self, args: &[Arg]) {
-        let Some(numbers) = self.workspace.as_ref().map(Workspace::numbers) else { return };
+    /// Notes which counters a kernel with these arguments may write.
+    fn note_pending(&mut self, args: &[Arg]) {
+        let Some(counters) = self.workspace.as_ref().map(Workspace::counters) else { return };
         for &arg in args {
-            let at = self.address(arg).wrapping_sub(numbers) / 4;
+            let at = self.address(arg).wrapping_sub(counters) / 4;
             match at as usize {
-                0 => self.given[..2].fill(true),
-                at if at < NUMBERS => self.given[at] = true,
+                0 => self.pending[..2].fill(true),
+                at if at < COUNTERS => self.pending[at] = true,
                 _ => {}
             }
         }
     }
 
-    /// Waits for what the numbers are now.
-    fn look(&mut self) -> Result<()> {
+    /// Reads all counters; waits for the GPU.
+    fn read_counters(&mut self) -> Result<()> {
         let gpu = self.gpu;
-        let mut host = gpu.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        // A kernel writes them there: a copy would wait some microseconds for the engine of copies.
+        let mut host = gpu.host_counters.lock().unwrap_or_else(PoisonError::into_inner);
+        // A kernel writes them to host memory, because a copy would wait some microseconds for a
+        // copy engine.
         let to = host.as_mut_ptr();
-        let from = self.workspace()?.numbers();
-        self.launch(&tell_numbers(from, to as u64))?;
+        let from = self.workspace()?.counters();
+        self.launch(&copy_counters(from, to as u64))?;
         gpu.queue.synchronize().map_err(failed("a kernel"))?;
-        // SAFETY: the kernel that writes them has ended, and the lock keeps others away.
-        unsafe { to.copy_to_nonoverlapping(self.seen.as_mut_ptr(), NUMBERS) };
-        (self.given, self.ended) = ([false; NUMBERS], true);
+        // SAFETY: the kernel that writes them has ended, and the lock excludes other threads.
+        unsafe { to.copy_to_nonoverlapping(self.counters.as_mut_ptr(), COUNTERS) };
+        (self.pending, self.ended) = ([false; COUNTERS], true);
         Ok(())
     }
 
-    /// Calls one of CUB's algorithms: once for its temporary memory, once to work.
+    /// Calls an algorithm of CUB twice: for the size of its temporary memory, and to run it.
     fn primitive(
         &mut self,
         what: &str,
@@ -221,8 +236,9 @@ impl<'a, T: Scalar> Conversion<'a, T> {
         check(call(self.address(temporary) as *mut c_void, &mut bytes, stream))
     }
 
-    /// Where runs start, as [`Builder::starts`] says: the offsets, and what makes their description
-    /// of the argument that stands for them.
+    /// Computes the offsets that [`Builder::starts`] describes.
+    ///
+    /// Returns the offsets and a function that describes them, given their argument.
     fn offsets(
         &mut self,
         counts: Arg,
@@ -239,11 +255,12 @@ impl<'a, T: Scalar> Conversion<'a, T> {
             }
         })?;
         let narrow = Memory::new(4 * n as u64, &self.gpu.queue)?;
-        // Into 32 bits before it is known that they suffice: that is known by the wait for the sum.
-        let total = self.workspace()?.numbers();
+        // Narrows the offsets before their total is known to fit in 32 bits; one wait then serves
+        // both.
+        let total = self.workspace()?.counters();
         self.launch(&narrow_offsets(n as u64, [sums.address(), narrow.address(), total]))?;
-        self.look()?;
-        let [low, high, ..] = self.seen;
+        self.read_counters()?;
+        let [low, high, ..] = self.counters;
         let total = u64::from(high) << 32 | u64::from(low);
         let is_narrow = Offsets::width(total as usize) == 4;
         let (kept, other) = if is_narrow { (narrow, sums) } else { (sums, narrow) };
@@ -254,7 +271,7 @@ impl<'a, T: Scalar> Conversion<'a, T> {
     }
 }
 
-impl<T> Drop for Conversion<'_, T> {
+impl<T> Drop for GpuConversion<'_, T> {
     fn drop(&mut self) {
         if let Some(workspace) = self.workspace.take().and_then(|workspace| workspace.next().ok()) {
             *self.gpu.workspace.lock().unwrap_or_else(PoisonError::into_inner) = Some(workspace);
@@ -262,31 +279,31 @@ impl<T> Drop for Conversion<'_, T> {
     }
 }
 
-/// A launch that writes all numbers of a conversion from one address to another.
-pub(super) fn tell_numbers(from: u64, to: u64) -> Launch {
+/// Describes a launch that copies all counters of a conversion from one address to another.
+pub(super) fn copy_counters(from: u64, to: u64) -> Launch {
     let args = [from, to].map(Arg::U64).to_vec();
-    Launch::over("convert", "tell_numbers", NUMBERS as u64, 256, args)
+    Launch::over("convert", "tell_numbers", COUNTERS as u64, 256, args)
 }
 
-/// A launch that writes `n` offsets of 64 bits as 32-bit ones and tells the last: the addresses of
-/// the wide and of the narrow offsets, and of the number.
+/// Describes a launch that narrows `n` offsets from 64 to 32 bits and writes the last one to a
+/// counter; the addresses are those of the wide offsets, the narrow offsets and the counter.
 pub(super) fn narrow_offsets(n: u64, addresses: [u64; 3]) -> Launch {
     let args = [n].into_iter().chain(addresses).map(Arg::U64).collect();
     Launch::over("convert", "narrow_offsets", n, 256, args)
 }
 
-/// What stands for an argument that does not depend on the conversion.
-pub(super) fn word<T: Scalar>(csr: &DeviceCsr<T>, arg: Arg) -> Word {
+/// Resolves an argument that does not depend on the conversion.
+pub(super) fn word<T: Scalar>(csr: &DeviceCsr<T>, arg: Arg) -> ArgWord {
     let [row_ptr, col_idx, values] = csr.addresses();
     match arg {
-        Arg::RowPtr => Word::Fixed(row_ptr),
-        Arg::ColIdx => Word::Fixed(col_idx),
-        Arg::Values => Word::Fixed(values),
+        Arg::RowPtr => ArgWord::Fixed(row_ptr),
+        Arg::ColIdx => ArgWord::Fixed(col_idx),
+        Arg::Values => ArgWord::Fixed(values),
         other => plain(other),
     }
 }
 
-impl<T: Scalar> Builder for Conversion<'_, T> {
+impl<T: Scalar> Builder for GpuConversion<'_, T> {
     fn matrix(&self) -> Matrix {
         self.csr.matrix()
     }
@@ -309,10 +326,10 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn temporary(&mut self, bytes: u64) -> Result<Arg> {
-        let end = self.taken.saturating_add(bytes.max(1));
+        let end = self.workspace_used.saturating_add(bytes.max(1));
         if end <= WORKSPACE {
-            let at = self.workspace()?.memory.address() + self.taken;
-            self.taken = end.next_multiple_of(ALIGNMENT);
+            let at = self.workspace()?.memory.address() + self.workspace_used;
+            self.workspace_used = end.next_multiple_of(ALIGNMENT);
             return Ok(Arg::U64(at));
         }
         self.temporaries.push(Memory::new(bytes, &self.gpu.queue)?);
@@ -320,10 +337,10 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn temporary_zeros(&mut self, bytes: u64) -> Result<Arg> {
-        let end = self.taken_zeros.saturating_add(bytes.max(1));
+        let end = self.zeros_used.saturating_add(bytes.max(1));
         if end <= ZEROS {
-            let at = self.workspace()?.numbers() + self.taken_zeros;
-            self.taken_zeros = end.next_multiple_of(ALIGNMENT);
+            let at = self.workspace()?.counters() + self.zeros_used;
+            self.zeros_used = end.next_multiple_of(ALIGNMENT);
             return Ok(Arg::U64(at));
         }
         self.ended = false;
@@ -332,16 +349,18 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn number(&mut self) -> Result<Arg> {
-        assert!(self.used < NUMBERS, "a conversion uses more than {NUMBERS} numbers");
-        self.used += 1;
-        Ok(Arg::U64(self.workspace()?.numbers() + 4 * (self.used as u64 - 1)))
+        assert!(self.counters_used < COUNTERS, "a conversion uses more than {COUNTERS} counters");
+        self.counters_used += 1;
+        Ok(Arg::U64(self.workspace()?.counters() + 4 * (self.counters_used as u64 - 1)))
     }
 
     fn launch(&mut self, launch: &Launch) -> Result<()> {
-        let Some(step) = Step::new(self.gpu, launch, |arg| self.word(arg))? else { return Ok(()) };
-        self.give(&launch.args);
+        let Some(step) = PreparedLaunch::new(self.gpu, launch, |arg| self.word(arg))? else {
+            return Ok(());
+        };
+        self.note_pending(&launch.args);
         self.ended = false;
-        // SAFETY: the arguments are those that the format described for this kernel, of arrays that
+        // SAFETY: the arguments are those that the format described for this kernel; their arrays
         // live until the conversion has ended.
         unsafe { step.launch::<T>([0; 3], T::ZERO, T::ZERO, self.gpu.queue.as_inner()) }
     }
@@ -364,7 +383,7 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
         let (rows, to_rows) = (self.address(rows) as *const u32, self.address(sorted) as *mut u32);
         let bits = bits.clamp(1, 64) as c_int;
         self.primitive("sorting", |temporary, bytes, stream| {
-            // SAFETY: all arrays hold `n` numbers and are apart.
+            // SAFETY: all arrays hold `n` numbers and do not overlap.
             unsafe {
                 primitives::ellect_sort_down(
                     temporary, bytes, keys, to_keys, rows, to_rows, n as u64, bits, stream,
@@ -376,10 +395,10 @@ impl<T: Scalar> Builder for Conversion<'_, T> {
     }
 
     fn read(&mut self, number: Arg) -> Result<u32> {
-        let at = (self.address(number) - self.workspace()?.numbers()) as usize / 4;
-        if self.given[at] {
-            self.look()?;
+        let at = (self.address(number) - self.workspace()?.counters()) as usize / 4;
+        if self.pending[at] {
+            self.read_counters()?;
         }
-        Ok(self.seen[at])
+        Ok(self.counters[at])
     }
 }

@@ -1,4 +1,4 @@
-//! A CSR matrix that a GPU holds.
+//! CSR matrices in the memory of a GPU.
 
 use std::marker::PhantomData;
 
@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::format::{Matrix, Offsets};
 use crate::scalar::Scalar;
 
-/// A CSR matrix on a GPU: row pointers of 32 or 64 bits, columns of 32 bits that rise in each row,
-/// and values.
+/// A CSR matrix on a GPU: row pointers of 32 or 64 bits, 32-bit column indices that rise in each
+/// row, and values.
 pub struct DeviceCsr<T> {
     matrix: Matrix,
-    /// The GPU that holds it, where that is known.
+    /// Index of the GPU that holds the matrix, if known.
     index: Option<u32>,
-    /// Row pointers, columns, values.
+    /// Addresses of row pointers, column indices and values.
     addresses: [cuda::CUdeviceptr; 3],
     _owned: Vec<Memory>,
     scalar: PhantomData<T>,
@@ -30,10 +30,10 @@ impl<T> std::fmt::Debug for DeviceCsr<T> {
 }
 
 impl<T: Scalar> DeviceCsr<T> {
-    /// Copies a matrix to the device.
+    /// Copies a matrix to the GPU.
     ///
     /// # Errors
-    /// [`Error::Device`] where the memory does not suffice.
+    /// [`Error::Device`] if memory runs out.
     pub fn upload<'a>(gpu: &Gpu, csr: impl Into<CsrRef<'a, T>>) -> Result<Self> {
         let csr = csr.into();
         let queue = &gpu.queue;
@@ -54,61 +54,62 @@ impl<T: Scalar> DeviceCsr<T> {
         Ok(DeviceCsr { matrix, index, addresses, _owned: owned, scalar: PhantomData })
     }
 
-    /// A matrix that is on the device already: the addresses of `nrows + 1` row pointers (32-bit,
-    /// or 64-bit where `matrix.wide`, as from 2^32 - 4096 entries on), `nnz` 32-bit columns and
-    /// `nnz` values.
+    /// Wraps a matrix that is already on the GPU.
+    ///
+    /// `addresses` point to `nrows + 1` row pointers, `nnz` 32-bit column indices and `nnz` values.
+    /// Row pointers have 64 bits if `matrix.wide`, which is required from 2^32 - 4096 entries on,
+    /// otherwise 32 bits.
     ///
     /// # Safety
     /// The arrays are on the GPU that this is used with and form a valid CSR matrix: row pointers
-    /// start at 0, do not fall and end at `nnz`; columns are below `ncols` and rise in each row.
-    /// They are not changed or freed while this or an operator made of it lives.
+    /// start at 0, never decrease and end at `nnz`; column indices are below `ncols` and rise in
+    /// each row. Nothing changes or frees them while this, or an operator made from it, is alive.
     pub unsafe fn from_raw(matrix: Matrix, addresses: [cuda::CUdeviceptr; 3]) -> Self {
         DeviceCsr { matrix, index: None, addresses, _owned: Vec::new(), scalar: PhantomData }
     }
 
-    /// Refuses to work on a matrix with a GPU that does not hold it, or whose row pointers are too
-    /// narrow.
+    /// Checks that `gpu` holds the matrix and that the row pointers are wide enough.
     ///
     /// # Errors
-    /// [`Error::Argument`].
+    /// [`Error::Argument`] if not.
     pub(super) fn check(&self, gpu: &Gpu) -> Result<()> {
         if let Some(index) = self.index.filter(|&index| index != gpu.index) {
             let [own, other] = [index, gpu.index].map(handle);
             return Err(Error::argument(format!(
-                "{own} holds the matrix, it cannot be used on {other}: upload it there"
+                "the matrix is on {own} and cannot be used on {other}: upload it to {other}"
             )));
         }
         let nnz = self.matrix.nnz;
         if !self.matrix.wide && Offsets::width(nnz) > 4 {
             return Err(Error::argument(format!(
-                "{nnz} entries need row pointers of 64 bits, these have 32"
+                "{nnz} entries need 64-bit row pointers, but these have 32 bits"
             )));
         }
         Ok(())
     }
 
-    /// Its shape.
+    /// Returns the shape of the matrix.
     pub fn matrix(&self) -> Matrix {
         self.matrix
     }
 
-    /// Addresses of row pointers, columns and values.
+    /// Returns the addresses of row pointers, column indices and values.
     pub fn addresses(&self) -> [cuda::CUdeviceptr; 3] {
         self.addresses
     }
 
-    /// Bytes of its arrays.
+    /// Returns the sizes of the three arrays, in bytes.
     pub fn bytes(&self) -> [u64; 3] {
         let width = if self.matrix.wide { 8 } else { 4 };
         let (nrows, nnz) = (self.matrix.nrows as u64, self.matrix.nnz as u64);
         [(nrows + 1) * width, 4 * nnz, nnz * size_of::<T>() as u64]
     }
 
-    /// Copies it to the host.
+    /// Copies the matrix to the host.
     ///
     /// # Errors
-    /// [`Error::Device`] where the copy fails, [`Error::Argument`] where another GPU holds it, and as
-    /// [`Csr::new`] where the arrays are no valid matrix.
+    /// [`Error::Device`] if the copy fails; [`Error::Argument`] if another GPU holds the matrix;
+    /// and as [`Csr::new`] if the arrays are not a valid matrix.
     pub fn to_csr(&self, gpu: &Gpu) -> Result<Csr<T>> {
         self.check(gpu)?;
         gpu.make_current()?;
@@ -116,7 +117,7 @@ impl<T: Scalar> DeviceCsr<T> {
         self.download(gpu, values)
     }
 
-    /// Copies it to the host, with the values at `values`.
+    /// Copies the matrix to the host, with the values at the address `values` instead of its own.
     pub(super) fn download(&self, gpu: &Gpu, values: cuda::CUdeviceptr) -> Result<Csr<T>> {
         let Matrix { nrows, ncols, nnz, .. } = self.matrix;
         let (row_ptr, columns) = self.download_pattern(gpu)?;
@@ -125,7 +126,7 @@ impl<T: Scalar> DeviceCsr<T> {
         Csr::new(nrows, ncols, row_ptr, columns, entries)
     }
 
-    /// Copies row pointers and columns to the host.
+    /// Copies row pointers and column indices to the host.
     pub(super) fn download_pattern(&self, gpu: &Gpu) -> Result<(Vec<usize>, Vec<u32>)> {
         let Matrix { nrows, nnz, wide, .. } = self.matrix;
         let [row_ptr, col_idx, _] = self.addresses;

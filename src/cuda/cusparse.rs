@@ -1,4 +1,4 @@
-//! cuSPARSE, opened at run time: the few functions that a product needs.
+//! cuSPARSE, opened at run time: the functions that products need.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -13,7 +13,7 @@ use crate::scalar::{Precision, Scalar};
 
 type Handle = *mut c_void;
 
-/// Where the library may be; the first is found by the system's own search.
+/// Possible paths of the library; the system's search path resolves those without a folder.
 const NAMES: [&str; 4] = [
     "libcusparse.so.12",
     "libcusparse.so",
@@ -25,8 +25,8 @@ const INDEX_32I: c_int = 2;
 const R_32F: c_int = 0;
 const R_64F: c_int = 1;
 
-type CreateVector = unsafe extern "C" fn(*mut Handle, i64, *mut c_void, c_int) -> c_int;
-type CreateCsr = unsafe extern "C" fn(
+type CreateVectorFn = unsafe extern "C" fn(*mut Handle, i64, *mut c_void, c_int) -> c_int;
+type CreateCsrFn = unsafe extern "C" fn(
     *mut Handle,
     i64,
     i64,
@@ -39,7 +39,7 @@ type CreateCsr = unsafe extern "C" fn(
     c_int,
     c_int,
 ) -> c_int;
-type CreateSell = unsafe extern "C" fn(
+type CreateSellFn = unsafe extern "C" fn(
     *mut Handle,
     i64,
     i64,
@@ -54,7 +54,7 @@ type CreateSell = unsafe extern "C" fn(
     c_int,
     c_int,
 ) -> c_int;
-type Size = unsafe extern "C" fn(
+type BufferSizeFn = unsafe extern "C" fn(
     Handle,
     c_int,
     *const c_void,
@@ -66,7 +66,7 @@ type Size = unsafe extern "C" fn(
     c_int,
     *mut usize,
 ) -> c_int;
-type Multiply = unsafe extern "C" fn(
+type SpmvFn = unsafe extern "C" fn(
     Handle,
     c_int,
     *const c_void,
@@ -79,21 +79,21 @@ type Multiply = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// The library's functions.
+/// Functions of the library.
 struct Library {
     property: unsafe extern "C" fn(c_int, *mut c_int) -> c_int,
     create: unsafe extern "C" fn(*mut Handle) -> c_int,
     destroy: unsafe extern "C" fn(Handle) -> c_int,
     set_stream: unsafe extern "C" fn(Handle, cuda::CUstream) -> c_int,
-    create_vector: CreateVector,
+    create_vector: CreateVectorFn,
     set_vector: unsafe extern "C" fn(Handle, *mut c_void) -> c_int,
     destroy_vector: unsafe extern "C" fn(Handle) -> c_int,
-    create_csr: CreateCsr,
-    create_sell: CreateSell,
+    create_csr: CreateCsrFn,
+    create_sell: CreateSellFn,
     destroy_matrix: unsafe extern "C" fn(Handle) -> c_int,
-    buffer_size: Size,
-    preprocess: Multiply,
-    multiply: Multiply,
+    buffer_size: BufferSizeFn,
+    preprocess: SpmvFn,
+    multiply: SpmvFn,
 }
 
 fn library() -> Result<&'static Library> {
@@ -102,10 +102,10 @@ fn library() -> Result<&'static Library> {
     found.as_ref().map_err(|why| Error::device(DeviceFault::Unavailable, why.clone()))
 }
 
-/// Refuses a candidate that the library multiplies where it is not on this machine.
+/// Refuses a candidate that needs the library if the library is not on this machine.
 ///
 /// # Errors
-/// [`Error::Refused`].
+/// [`Error::Refused`] if it is needed and missing.
 pub(super) fn check_vendor(candidate: &Candidate, vendor: Option<&Vendor>) -> Result<()> {
     match vendor.map(|_| library()) {
         Some(Err(why)) => Err(candidate.refused(&Refusal::new(why.to_string()))),
@@ -113,7 +113,7 @@ pub(super) fn check_vendor(candidate: &Candidate, vendor: Option<&Vendor>) -> Re
     }
 }
 
-/// The library's version, `major.minor.patch`, where it is on this machine.
+/// Returns the library's version, `major.minor.patch`, if it is on this machine.
 pub fn version() -> Option<String> {
     let library = library().ok()?;
     let part = |property: c_int| {
@@ -127,7 +127,7 @@ pub fn version() -> Option<String> {
 
 fn open() -> std::result::Result<Library, String> {
     let opened = NAMES.iter().find_map(|name| {
-        // SAFETY: the library's initialisers are made to run in any process.
+        // SAFETY: the library's initialisers may run in any process.
         unsafe { libloading::Library::new(name) }.ok()
     });
     let library = opened.ok_or("cuSPARSE is not on this machine (libcusparse.so.12)")?;
@@ -153,7 +153,7 @@ fn open() -> std::result::Result<Library, String> {
         preprocess: get!("cusparseSpMV_preprocess"),
         multiply: get!("cusparseSpMV"),
     };
-    // The addresses stay in use until the process ends.
+    // The functions' addresses must stay valid until the process ends.
     std::mem::forget(library);
     Ok(functions)
 }
@@ -167,8 +167,8 @@ fn check(code: c_int, what: &str) -> Result<()> {
     }
 }
 
-/// One matrix that cuSPARSE multiplies; its arrays belong to the operator that holds this.
-pub(super) struct Product {
+/// A product prepared by cuSPARSE; the operator that holds this owns the arrays.
+pub(super) struct CusparseProduct {
     library: &'static Library,
     handle: Handle,
     matrix: Handle,
@@ -180,18 +180,19 @@ pub(super) struct Product {
     queue: Arc<Queue>,
 }
 
-// SAFETY: a handle may be used by any thread, one at a time; products take `&self` on one stream
-// after the other, as the contract of `CudaOperator::apply_raw` asks.
-unsafe impl Send for Product {}
-// SAFETY: the same.
-unsafe impl Sync for Product {}
+// SAFETY: any thread may use a handle, one thread at a time; products run one after another on one
+// stream, as the contract of `CudaOperator::apply_raw` requires.
+unsafe impl Send for CusparseProduct {}
+// SAFETY: as above.
+unsafe impl Sync for CusparseProduct {}
 
-impl Drop for Product {
+impl Drop for CusparseProduct {
     fn drop(&mut self) {
         if self.queue.make_current().is_err() {
             return;
         }
-        // SAFETY: each was made by the library and is destroyed once; null was never made.
+        // SAFETY: the library created each object, and each is destroyed once; null objects do not
+        // exist.
         unsafe {
             for vector in [self.x, self.y].into_iter().filter(|v| !v.is_null()) {
                 (self.library.destroy_vector)(vector);
@@ -204,12 +205,12 @@ impl Drop for Product {
     }
 }
 
-impl Product {
-    /// Describes the matrix and preprocesses it: `addresses` are those of offsets, columns and
+impl CusparseProduct {
+    /// Describes and preprocesses the matrix; `addresses` are those of offsets, column indices and
     /// values.
     ///
     /// # Errors
-    /// [`Error::Device`] where the library is missing or refuses.
+    /// [`Error::Device`] if the library is missing or reports an error.
     pub fn new<T: Scalar>(
         vendor: &Vendor,
         addresses: [u64; 3],
@@ -224,7 +225,7 @@ impl Product {
             Algorithm::CsrAlg2 => (None, 3),
             Algorithm::Sell => (Some(vendor.slots as i64), 5),
         };
-        let mut product = Product {
+        let mut product = CusparseProduct {
             library,
             handle,
             matrix: null_mut(),
@@ -239,7 +240,7 @@ impl Product {
         let value = product.value_type();
         let index = INDEX_32I;
         // SAFETY: the arrays hold what the layout described, with 32-bit indices counted from 0,
-        // and outlive this; vectors get their addresses before they are used.
+        // and outlive this object; vectors get their addresses before use.
         unsafe {
             check((library.set_stream)(handle, queue.as_inner()), "setting the stream")?;
             let matrix = &mut product.matrix;
@@ -254,7 +255,7 @@ impl Product {
                 ),
             };
             check(code, "describing the matrix")?;
-            // Any address will do until the first product.
+            // The vectors' addresses are placeholders until the first product.
             check((library.create_vector)(&mut product.x, cols, values, value), "describing x")?;
             check((library.create_vector)(&mut product.y, rows, values, value), "describing y")?;
         }
@@ -274,8 +275,8 @@ impl Product {
         let (one, zero) = (std::ptr::from_ref(&one).cast(), std::ptr::from_ref(&zero).cast());
         let value = self.value_type();
         let mut bytes = 0;
-        // SAFETY: all handles were made above, the factors are of the value type, and the buffer is
-        // as long as the library asked for.
+        // SAFETY: all handles were created above, the factors have the value type, and the buffer
+        // has the size that the library asked for.
         unsafe {
             let code = (self.library.buffer_size)(
                 self.handle,
@@ -311,10 +312,10 @@ impl Product {
         Ok(())
     }
 
-    /// y = alpha A x + beta y on `stream`.
+    /// Computes y = alpha A x + beta y on `stream`.
     ///
     /// # Errors
-    /// [`Error::Device`] where the library refuses.
+    /// [`Error::Device`] if the library reports an error.
     ///
     /// # Safety
     /// As `CudaOperator::apply_raw`.

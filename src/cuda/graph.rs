@@ -1,4 +1,4 @@
-//! CUDA graphs: work that is queued once and launched many times, without the cost of queueing.
+//! CUDA graphs: work that is recorded once and launched many times without the cost of queueing it.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::error::Result;
 pub struct Graph {
     graph: cuda::CUgraph,
     ready: cuda::CUgraphExec,
-    /// What it lives in.
+    /// Keeps the context of the graph alive.
     queue: Arc<Queue>,
 }
 
@@ -25,11 +25,12 @@ impl std::fmt::Debug for Graph {
 }
 
 impl Graph {
-    /// Captures what `work` queues on the stream that it is handed, which is the capture's alone:
-    /// other threads go on with the GPU meanwhile.
+    /// Captures the work that `work` queues on the stream passed to it.
+    ///
+    /// Only the capture uses this stream, so other threads can use the GPU meanwhile.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the work cannot be captured.
+    /// [`Error::Device`](crate::Error::Device) if the work cannot be captured.
     pub fn capture(gpu: &Gpu, work: impl FnOnce(cuda::CUstream) -> Result<()>) -> Result<Self> {
         gpu.make_current()?;
         let own =
@@ -38,7 +39,7 @@ impl Graph {
         let mode = cuda::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let mut captured =
             Graph { graph: null_mut(), ready: null_mut(), queue: Arc::clone(&gpu.queue) };
-        // SAFETY: the stream was made above; begin and end come in pairs, whatever `work` says.
+        // SAFETY: the stream was created above; begin and end are paired whatever `work` returns.
         let (queued, ended) = unsafe {
             check(cuda::cuStreamBeginCapture_v2(stream, mode), "beginning a capture")?;
             let queued = work(stream);
@@ -46,7 +47,7 @@ impl Graph {
         };
         queued?;
         check(ended, "ending a capture")?;
-        // SAFETY: the graph was captured just now.
+        // SAFETY: the graph has just been captured.
         let code =
             unsafe { cuda::cuGraphInstantiateWithFlags(&mut captured.ready, captured.graph, 0) };
         check(code, "making a graph ready")?;
@@ -56,13 +57,14 @@ impl Graph {
     /// Queues the captured work on the GPU's stream.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the launch fails.
+    /// [`Error::Device`](crate::Error::Device) if the launch fails.
     ///
     /// # Safety
-    /// All addresses that the captured work uses are still valid.
+    /// All addresses that the captured work uses must still be valid.
     pub unsafe fn launch(&self, gpu: &Gpu) -> Result<()> {
         gpu.make_current()?;
-        // SAFETY: the graph is ready; what it uses is valid by the caller's contract.
+        // SAFETY: the graph is instantiated; the addresses it uses are valid by the caller's
+        // contract.
         check(unsafe { cuda::cuGraphLaunch(self.ready, gpu.stream().as_inner()) }, "launching")
     }
 }
@@ -72,7 +74,8 @@ impl Drop for Graph {
         if self.queue.make_current().is_err() {
             return;
         }
-        // SAFETY: each was made by the driver and is destroyed once; null was never made.
+        // SAFETY: the driver created each object, and each is destroyed once; null objects do not
+        // exist.
         unsafe {
             if !self.ready.is_null() {
                 cuda::cuGraphExecDestroy(self.ready);

@@ -1,5 +1,5 @@
-//! Device memory in the order of a stream: taking and giving back cost no synchronisation, and what
-//! was given back is kept for the next conversion.
+//! Device memory allocated in stream order: allocating and freeing need no synchronisation, and the
+//! driver keeps freed memory for the next conversion.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -13,14 +13,14 @@ use super::{check, failed};
 use crate::error::{DeviceFault, Error, Result};
 use crate::scalar::Scalar;
 
-/// A GPU's stream and its context, which live as long as what was made in them.
+/// A GPU's stream and context, which live as long as any object created in them.
 pub(super) struct Queue {
     stream: Stream,
     context: Context,
 }
 
 impl Queue {
-    /// Of a stream that was made in this context.
+    /// Wraps a stream that was created in this context.
     pub fn new(stream: Stream, context: Context) -> Self {
         Queue { stream, context }
     }
@@ -42,9 +42,9 @@ impl Deref for Queue {
     }
 }
 
-/// Bytes of device memory, given back when this is dropped.
+/// A block of device memory, freed when this is dropped.
 ///
-/// What works with it must have been queued on the GPU's own stream, or have ended, by then.
+/// By then, all work that uses it must have ended or be queued on the GPU's own stream.
 pub(super) struct Memory {
     address: cuda::CUdeviceptr,
     bytes: usize,
@@ -52,26 +52,26 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Takes memory; what it holds at first is unknown.
+    /// Allocates memory with undefined contents.
     ///
     /// # Errors
-    /// [`Error::Device`] where there is not enough.
+    /// [`Error::Device`] if memory runs out.
     pub fn new(bytes: u64, queue: &Arc<Queue>) -> Result<Self> {
         queue.make_current()?;
         let bytes = usize::try_from(bytes).map_err(|_| {
-            let what = format!("{bytes} bytes are more than a device has");
+            let what = format!("cannot allocate {bytes} bytes: no device has that much memory");
             Error::device(DeviceFault::OutOfMemory, what)
         })?;
         let mut memory = Memory { address: 0, bytes, queue: Arc::clone(queue) };
-        // SAFETY: the driver writes one address. Kernels take null of empty arrays for absent ones,
-        // so that none is empty.
+        // SAFETY: the driver writes one address. At least 16 bytes are allocated, because kernels
+        // take a null pointer for an absent array, so an empty array must not be null.
         let code =
             unsafe { cuda::cuMemAllocAsync(&mut memory.address, bytes.max(16), queue.as_inner()) };
         check(code, &format!("taking {bytes} bytes of device memory"))?;
         Ok(memory)
     }
 
-    /// Takes memory that holds zeros.
+    /// Allocates memory filled with zeros.
     ///
     /// # Errors
     /// As [`Memory::new`].
@@ -81,18 +81,19 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Queues that its first bytes become zeros.
+    /// Queues clearing the first `bytes` bytes to zero.
     ///
     /// # Errors
-    /// [`Error::Device`] by the device.
+    /// [`Error::Device`] from the driver.
     ///
     /// # Panics
-    /// If they are more than it has.
+    /// If the memory is smaller.
     pub fn clear(&self, bytes: usize) -> Result<()> {
         self.clear_on(bytes, self.queue.as_inner())
     }
 
-    /// The same on another stream, which does not take over before what is queued on the GPU's own.
+    /// Like [`Memory::clear`], but on `stream`, which does not wait for work on the GPU's own
+    /// stream.
     ///
     /// # Errors
     /// As [`Memory::clear`].
@@ -102,12 +103,12 @@ impl Memory {
     pub fn clear_on(&self, bytes: usize, stream: cuda::CUstream) -> Result<()> {
         assert!(bytes <= self.bytes, "{bytes} bytes of {}", self.bytes);
         self.queue.make_current()?;
-        // SAFETY: the memory has so many bytes.
+        // SAFETY: the memory has at least this many bytes.
         let code = unsafe { cuda::cuMemsetD8Async(self.address, 0, bytes, stream) };
         check(code, "clearing device memory")
     }
 
-    /// Takes memory that holds these bytes.
+    /// Allocates memory and fills it with the bytes of `host`.
     ///
     /// # Errors
     /// As [`Memory::new`].
@@ -117,18 +118,19 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Copies these bytes to its start and waits for that.
+    /// Copies `host` to the start of the memory and waits for the copy.
     ///
     /// # Errors
-    /// [`Error::Device`] where the copy fails.
+    /// [`Error::Device`] if the copy fails.
     ///
     /// # Panics
-    /// If they are more than it has.
+    /// If the memory is smaller than `host`.
     pub fn write(&self, host: &[u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes into {}", host.len(), self.bytes);
         self.queue.make_current()?;
         let stream = self.queue.as_inner();
-        // SAFETY: both sides have so many bytes, and the host's stay until the stream is waited for.
+        // SAFETY: both sides have this many bytes, and the host's bytes live until the stream is
+        // synchronised.
         unsafe {
             let code =
                 cuda::cuMemcpyHtoDAsync_v2(self.address, host.as_ptr().cast(), host.len(), stream);
@@ -137,44 +139,44 @@ impl Memory {
         }
     }
 
-    /// Copies its start to the host, after what was queued before on the stream.
+    /// Fills `host` from the start of the memory, after all work queued on the stream; waits.
     ///
     /// # Errors
-    /// [`Error::Device`] where the copy fails or a kernel faulted.
+    /// [`Error::Device`] if the copy fails or a kernel faulted.
     ///
     /// # Panics
-    /// If more bytes are wanted than it has.
+    /// If the memory is smaller than `host`.
     pub fn read(&self, host: &mut [u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes of {}", host.len(), self.bytes);
         read(self.address, host, &self.queue)
     }
 
-    /// Its address.
+    /// Returns the address of the memory.
     pub fn address(&self) -> cuda::CUdeviceptr {
         self.address
     }
 
-    /// Forgets all but its first bytes, which it goes on to take.
+    /// Reduces the size to the first `bytes` bytes; the rest stays allocated but is not counted.
     ///
     /// # Panics
-    /// If they are more than it has.
+    /// If the memory is smaller.
     pub fn trim(&mut self, bytes: u64) {
         assert!(bytes <= self.bytes(), "{bytes} bytes of {}", self.bytes);
         self.bytes = bytes as usize;
     }
 
-    /// Its bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
 }
 
-/// Copies bytes from a device address to the host, after what was queued before on the stream.
+/// Fills `host` from a device address, after all work queued on the stream; waits.
 pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], queue: &Queue) -> Result<()> {
     queue.make_current()?;
     let stream = queue.as_inner();
-    // SAFETY: callers own so many bytes at the address; the host's stay until the stream has been
-    // waited for.
+    // SAFETY: callers own this many bytes at the address; the host's bytes live until the stream is
+    // synchronised.
     unsafe {
         let code =
             cuda::cuMemcpyDtoHAsync_v2(host.as_mut_ptr().cast(), address, host.len(), stream);
@@ -185,16 +187,16 @@ pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], queue: &Queue) -
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // Where the context cannot be made current, it and its memory are gone.
+        // If the context cannot be made current, it and its memory no longer exist.
         if self.address != 0 && self.queue.make_current().is_ok() {
-            // SAFETY: it was taken once and is given back once, behind the work of the stream, which
-            // this keeps alive.
+            // SAFETY: the memory was allocated once and is freed once, in order after the work on
+            // the stream, which `self` keeps alive.
             unsafe { cuda::cuMemFreeAsync(self.address, self.queue.as_inner()) };
         }
     }
 }
 
-/// A vector on a GPU.
+/// A vector in the memory of a GPU.
 pub struct Vector<T> {
     memory: Memory,
     len: usize,
@@ -215,36 +217,36 @@ impl<T: Scalar> Vector<T> {
 
     pub(super) fn zeros(len: usize, queue: &Arc<Queue>) -> Result<Self> {
         let memory = Memory::zeros((len * size_of::<T>()) as u64, queue)?;
-        // Other streams find it cleared.
+        // Synchronises, so that other streams see the zeros.
         queue.synchronize().map_err(failed("clearing device memory"))?;
         Ok(Vector { memory, len, scalar: PhantomData })
     }
 
-    /// Its address, for products that are queued and for other libraries.
+    /// Returns the device address, for raw products and for other libraries.
     pub fn address(&self) -> cuda::CUdeviceptr {
         self.memory.address()
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no elements.
+    /// Tells whether the vector has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Copies new elements in.
+    /// Overwrites all elements.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there are as many; [`Error::Device`] where the copy fails.
+    /// [`Error::Shape`] unless `host` has the same length; [`Error::Device`] if the copy fails.
     pub fn write(&mut self, host: &[T]) -> Result<()> {
         self.check_len(host.len())?;
         self.memory.write(bytemuck::cast_slice(host))
     }
 
-    /// Copies its elements out, after the work that was queued on the GPU's stream.
+    /// Copies all elements to `host`, after all work queued on the GPU's stream.
     ///
     /// # Errors
     /// As [`Vector::write`].

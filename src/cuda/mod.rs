@@ -1,12 +1,12 @@
 //! The CUDA backend: uploads layouts and launches their kernels.
 //!
-//! It knows no format: a layout says what a GPU holds of it and launches
-//! ([`OnDevice`](crate::format::OnDevice)), a format which steps convert a matrix on the GPU
-//! ([`Builder`](crate::format::Builder)); this module does it. The driver is opened at run time, so the
-//! program starts on machines without one.
+//! The backend knows no format. A layout describes its arrays and launches on a GPU
+//! ([`OnDevice`](crate::format::OnDevice)), a format describes the steps of a conversion
+//! ([`Builder`](crate::format::Builder)), and this module carries them out. The driver is opened at
+//! run time, so the program also starts on machines without one.
 //!
-//! Nearly all `unsafe` code of the library is here, the rest where a GPU is measured
-//! (`measure/gpu.rs`): each block says why it is sound.
+//! This module contains nearly all `unsafe` code of the library; the rest is in `measure/gpu.rs`.
+//! Each block states why it is sound.
 #![allow(unsafe_code, reason = "the CUDA driver is a C library")]
 
 mod convert;
@@ -14,6 +14,7 @@ mod csr;
 mod cusparse;
 mod features;
 mod graph;
+mod launch;
 mod memory;
 mod nvml;
 mod operator;
@@ -37,41 +38,41 @@ pub use cusparse::version as cusparse_version;
 pub use graph::Graph;
 pub use memory::Vector;
 pub use operator::CudaOperator;
-pub use placed::Placed;
+pub use placed::GpuOperator;
 
 use memory::Queue;
 
-use crate::device::gpu::{self, Told};
+use crate::device::gpu::{self, DriverInfo};
 use crate::device::{self, Device, State};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Launch, Layout};
 use crate::scalar::Scalar;
 
-/// One opened GPU: its primary context, a stream, and the modules loaded so far.
+/// An open GPU: its primary context, a stream, and the modules loaded so far.
 pub struct Gpu {
     index: u32,
     profile: Device,
     driver: String,
     monitor: Option<nvml::Monitor>,
     modules: Mutex<HashMap<&'static str, Arc<Kernels>>>,
-    /// Where a kernel writes the numbers of a conversion for the host: page-locked.
-    numbers: Mutex<LockedBuffer<u32>>,
-    /// Memory for small temporaries of the next conversion.
+    /// Page-locked memory to which a kernel writes the counters of a conversion.
+    host_counters: Mutex<LockedBuffer<u32>>,
+    /// Memory for small temporaries, kept for the next conversion.
     workspace: Mutex<Option<convert::Workspace>>,
-    kept: Mutex<features::Kept>,
-    overlap: Option<overlap::Overlap>,
+    kept: Mutex<features::CountBuffers>,
+    programmatic: Option<overlap::ProgrammaticLaunch>,
     timing: Mutex<()>,
     queue: Arc<Queue>,
 }
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // For what is given back after this: page-locked memory.
+        // Fields that are dropped after this, such as page-locked memory, need the context.
         let _ = self.make_current();
     }
 }
 
-/// The kernels of an image, loaded; unloaded in their own context.
+/// The loaded kernels of an image; unloaded in their own context.
 struct Kernels {
     module: Module,
     queue: Arc<Queue>,
@@ -90,7 +91,7 @@ impl std::fmt::Debug for Gpu {
 }
 
 fn failed(what: &str) -> impl Fn(cust::error::CudaError) -> Error + '_ {
-    // `Display` of this error asks the driver for a text and fails without one.
+    // `Display` of this error asks the driver for a text and fails without a driver.
     move |error| {
         let fault = match error {
             cust::error::CudaError::OutOfMemory => DeviceFault::OutOfMemory,
@@ -100,13 +101,13 @@ fn failed(what: &str) -> impl Fn(cust::error::CudaError) -> Error + '_ {
     }
 }
 
-/// The launch of [`Gpu::fault`]: it scales a vector, whose address is that of no memory.
+/// Describes the launch of [`Gpu::fault`]: it scales a vector at an unmapped address.
 fn faulty() -> Launch {
     let args = vec![Arg::U32(256), Arg::Y, Arg::Beta];
     Launch::over("coo", "coo_scale_f64", 256, 256, args)
 }
 
-/// Opens the driver; tells why where there is none, or no GPU for it.
+/// Opens the driver; the inner error says why no driver or no GPU is available.
 fn start() -> Result<std::result::Result<(), String>> {
     if let Err(why) = ellect_kernels::driver::load() {
         return Ok(Err(why.to_string()));
@@ -117,7 +118,7 @@ fn start() -> Result<std::result::Result<(), String>> {
     }
 }
 
-/// The GPUs of this machine; none where there is no driver.
+/// Returns the number of GPUs in this machine; 0 without a driver.
 pub(crate) fn count() -> u32 {
     start()
         .ok()
@@ -126,12 +127,12 @@ pub(crate) fn count() -> u32 {
         .unwrap_or(0)
 }
 
-/// What a GPU is opened by.
+/// Returns the name by which a GPU is opened.
 pub(crate) fn handle(index: u32) -> String {
     format!("cuda:{index}")
 }
 
-/// The GPUs of this machine, as `cuda:N`, and their profiles.
+/// Lists the GPUs of this machine: the name `cuda:N` and the profile of each.
 pub(crate) fn all() -> Result<Vec<(String, Device)>> {
     let one = |index| {
         let handle = handle(index);
@@ -146,7 +147,7 @@ impl Gpu {
     /// Opens GPU `index` (`cuda:<index>`).
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] where there is no driver or no such GPU; [`Error::Device`] by the
+    /// [`Error::UnknownDevice`] if there is no driver or no such GPU; [`Error::Device`] from the
     /// driver.
     pub fn open(index: u32) -> Result<Self> {
         let known = || {
@@ -163,8 +164,8 @@ impl Gpu {
         let stream =
             Stream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;
         keep_memory(index)?;
-        let numbers =
-            LockedBuffer::new(&0, convert::NUMBERS).map_err(failed("taking page-locked memory"))?;
+        let counters = LockedBuffer::new(&0, convert::COUNTERS)
+            .map_err(failed("taking page-locked memory"))?;
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the version"))?;
         Ok(Gpu {
             index,
@@ -172,42 +173,42 @@ impl Gpu {
             driver: format!("{}.{}", version.major(), version.minor()),
             monitor: nvml::Monitor::open(device),
             modules: Mutex::default(),
-            numbers: Mutex::new(numbers),
+            host_counters: Mutex::new(counters),
             workspace: Mutex::default(),
-            kept: Mutex::new(features::Kept::new()?),
-            overlap: overlap::Overlap::find(device),
+            kept: Mutex::new(features::CountBuffers::new()?),
+            programmatic: overlap::ProgrammaticLaunch::find(device),
             timing: Mutex::default(),
             queue: Arc::new(Queue::new(stream, context)),
         })
     }
 
-    /// The GPU's profile: shipped figures where the GPU is a known one, otherwise limits read off
+    /// Returns the GPU's profile: the shipped one if it describes this GPU, otherwise limits from
     /// the driver.
     pub fn profile(&self) -> &Device {
         &self.profile
     }
 
-    /// The newest CUDA version that the driver supports, `major.minor`.
+    /// Returns the highest CUDA version that the driver supports, `major.minor`.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// The driver, as records of measurements name it.
+    /// Returns the driver as named in records of measurements.
     pub fn driver_key(&self) -> String {
         format!("CUDA {}", self.driver)
     }
 
-    /// What NVML tells of the GPU now; nothing where its library is absent.
+    /// Reads the current state of the GPU from NVML; empty if NVML is not installed.
     pub fn state(&self) -> State {
         self.monitor.as_ref().map_or_else(State::default, nvml::Monitor::state)
     }
 
-    /// The stream that this backend's own work runs on.
+    /// Returns the stream of this backend's own work.
     pub fn stream(&self) -> &Stream {
         &self.queue
     }
 
-    /// Makes this GPU's context the calling thread's current one.
+    /// Makes this GPU's context current in the calling thread.
     ///
     /// # Errors
     /// [`Error::Device`] from the driver.
@@ -218,25 +219,25 @@ impl Gpu {
     /// Copies a vector to the device.
     ///
     /// # Errors
-    /// [`Error::Device`] where the memory does not suffice.
+    /// [`Error::Device`] if memory runs out.
     pub fn vector<T: Scalar>(&self, host: &[T]) -> Result<Vector<T>> {
         self.make_current()?;
         Vector::of(host, &self.queue)
     }
 
-    /// A vector of zeros on the device.
+    /// Allocates a vector of zeros on the device.
     ///
     /// # Errors
-    /// [`Error::Device`] where the memory does not suffice.
+    /// [`Error::Device`] if memory runs out.
     pub fn zeros<T: Scalar>(&self, len: usize) -> Result<Vector<T>> {
         self.make_current()?;
         Vector::zeros(len, &self.queue)
     }
 
-    /// Uploads a layout that the host made and finds its kernels.
+    /// Uploads a layout that the host converted, and finds its kernels.
     ///
     /// # Errors
-    /// [`Error::Device`] where the format has no kernel, or the device no memory.
+    /// [`Error::Device`] if the format has no kernel or memory runs out.
     pub fn upload<T: Scalar>(&self, layout: &dyn Layout<T>) -> Result<CudaOperator<T>> {
         self.make_current()?;
         CudaOperator::uploaded(self, layout)
@@ -248,7 +249,7 @@ impl Gpu {
             return Ok(Arc::clone(module));
         }
         let found = ellect_kernels::find(image).ok_or_else(|| {
-            let what = format!("no kernels were compiled for {image}");
+            let what = format!("this build has no kernels of image {image}");
             Error::device(DeviceFault::Unsupported, what)
         })?;
         let module = Module::from_fatbin(found.fatbin, &[])
@@ -257,8 +258,11 @@ impl Gpu {
         Ok(Arc::clone(modules.entry(image).or_insert(kernels)))
     }
 
-    /// Lets a kernel have all the shared memory that a block can, where these bytes and its own are
-    /// more than any kernel has: other operators launch it too, with more or less of it than this one.
+    /// Allows a kernel the maximum dynamic shared memory of a block, if `bytes` and its static
+    /// shared memory exceed the default limit.
+    ///
+    /// The maximum is set rather than `bytes`, because other operators launch the kernel with other
+    /// amounts.
     ///
     /// # Errors
     /// [`Error::Device`] from the driver.
@@ -282,7 +286,7 @@ impl Gpu {
         check(code, "asking for shared memory")
     }
 
-    /// Whether all blocks of a launch of this kernel are at work at once.
+    /// Tells whether all blocks of a launch of this kernel can be resident at once.
     fn holds(&self, function: cuda::CUfunction, launch: &Launch) -> bool {
         let mut blocks = 0;
         let shared = launch.shared_bytes as usize;
@@ -299,10 +303,11 @@ impl Gpu {
             && launch.grid <= blocks.max(0) as u64 * u64::from(self.profile.processors)
     }
 
-    /// Seconds that the work queued by `work` took on the stream, by events.
+    /// Returns the time that the work queued by `work` takes on the stream, in seconds, measured by
+    /// events.
     ///
     /// # Errors
-    /// [`Error::Device`] where a launch fails or a kernel faults.
+    /// [`Error::Device`] if a launch fails or a kernel faults.
     pub fn time(&self, work: impl FnOnce() -> Result<()>) -> Result<f64> {
         let event = || Event::new(EventFlags::DEFAULT).map_err(failed("making an event"));
         let (start, stop) = (event()?, event()?);
@@ -314,43 +319,43 @@ impl Gpu {
         Ok(f64::from(ms) / 1e3)
     }
 
-    /// Queues a kernel that writes where no memory is: whatever follows on this GPU fails, until
-    /// the process ends.
+    /// Queues a kernel that writes to an unmapped address; every later operation on this GPU fails
+    /// until the process ends.
     ///
     /// # Errors
-    /// [`Error::Device`] where the launch fails.
+    /// [`Error::Device`] if the launch fails.
     pub(crate) fn fault(&self) -> Result<()> {
         self.make_current()?;
-        let step = operator::Step::new(self, &faulty(), operator::plain)?;
-        // SAFETY: none of the process's memory is at the address that the kernel writes to, so it
-        // changes none; the driver stops it.
+        let step = launch::PreparedLaunch::new(self, &faulty(), launch::plain)?;
+        // SAFETY: the kernel writes to an address where the process has no memory, so it changes
+        // none; the driver stops the kernel.
         step.map_or(Ok(()), |step| unsafe { step.launch(NOWHERE, 1.0, 0.0, self.queue.as_inner()) })
     }
 
-    /// Held while something is timed: what several threads time takes turns.
+    /// Locks the GPU for timing: threads that time on it take turns.
     pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
         self.timing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the stream.
+    /// Waits for all work on the stream.
     ///
     /// # Errors
-    /// [`Error::Device`] where a kernel faulted.
+    /// [`Error::Device`] if a kernel faulted.
     pub fn synchronize(&self) -> Result<()> {
         self.queue.synchronize().map_err(failed("a kernel"))
     }
 }
 
-/// Addresses of x, y and values at which there is never any memory.
+/// Addresses for x, y and values that are never mapped.
 const NOWHERE: [cuda::CUdeviceptr; 3] = [8; 3];
 
-/// Shared memory that a block of any kernel may have, in bytes.
+/// Shared memory that any kernel may use without special permission, in bytes.
 const PLAIN_SHARED_BYTES: i64 = 48 * 1024;
 
-/// Makes the driver keep the memory that is given back, for the next conversion.
+/// Makes the driver keep freed memory for the next conversion.
 fn keep_memory(index: u32) -> Result<()> {
     let (mut device, mut pool, mut most) = (0, std::ptr::null_mut(), u64::MAX);
-    // SAFETY: the driver is started; it writes a device and a pool, and reads one number.
+    // SAFETY: the driver is initialised; it writes a device and a pool, and reads one number.
     unsafe {
         check(cuda::cuDeviceGet(&mut device, index as i32), "finding the device")?;
         check(cuda::cuDeviceGetDefaultMemPool(&mut pool, device), "finding its memory pool")?;
@@ -369,7 +374,7 @@ fn check(code: cuda::CUresult, what: &str) -> Result<()> {
     Err(Error::device(fault, format!("{what}: CUDA error {}", code as u32)))
 }
 
-/// The profile of a GPU.
+/// Builds the profile of a GPU from the driver's attributes.
 fn profile(device: cust::device::Device) -> Result<Device> {
     let attribute = |which| {
         device
@@ -381,13 +386,13 @@ fn profile(device: cust::device::Device) -> Result<Device> {
         attribute(DeviceAttribute::ComputeCapabilityMajor)?,
         attribute(DeviceAttribute::ComputeCapabilityMinor)?,
     ];
-    gpu::profile(&Told {
+    gpu::profile(&DriverInfo {
         title: device.name().map_err(failed("asking for the GPU's name"))?,
         capability: format!("{major}.{minor}"),
         processors: attribute(DeviceAttribute::MultiprocessorCount)? as u32,
         threads_per_processor: attribute(DeviceAttribute::MaxThreadsPerMultiprocessor)? as u32,
         clock_ghz: attribute(DeviceAttribute::ClockRate)? / 1e6,
-        // Kilohertz times bus bytes, twice a clock.
+        // kHz / 1e6 times bytes of the bus, twice in each clock cycle.
         sheet_gbps: attribute(DeviceAttribute::MemoryClockRate)? / 1e6
             * attribute(DeviceAttribute::GlobalMemoryBusWidth)?
             / 8.0
@@ -398,11 +403,11 @@ fn profile(device: cust::device::Device) -> Result<Device> {
     })
 }
 
-/// Shared memory that one block may use, in bytes.
+/// Returns the maximum shared memory of one block, in bytes.
 fn most_shared_bytes(device: cust::device::Device) -> Result<u64> {
     let attribute = cuda::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
     let mut bytes = 0;
-    // SAFETY: the number lives through the call, and the device was found.
+    // SAFETY: the number lives through the call, and the device exists.
     let code = unsafe { cuda::cuDeviceGetAttribute(&mut bytes, attribute, device.as_raw()) };
     check(code, "asking for its shared memory")?;
     Ok(u64::try_from(bytes).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! What NVML tells of a GPU. Its library is opened at run time; without it nothing is told.
+//! State of a GPU as NVML reports it. NVML is opened at run time; without it, nothing is reported.
 
 use std::ffi::OsStr;
 
@@ -9,16 +9,16 @@ use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 
 use crate::device::State;
 
-/// NVML, and the place on the bus that it knows a GPU by: CUDA may count GPUs otherwise.
+/// An open NVML and the GPU's PCI bus address, because CUDA may number GPUs in another order.
 pub(super) struct Monitor {
     nvml: Nvml,
     bus_id: String,
-    /// What does not change.
+    /// The part of the state that never changes.
     fixed: State,
 }
 
 impl Monitor {
-    /// Opens NVML for this GPU; none where the library or the GPU is unknown to the other.
+    /// Opens NVML for this GPU; `None` if the library is missing or does not know the GPU.
     pub fn open(device: cust::device::Device) -> Option<Self> {
         let nvml = Nvml::builder().lib_path(OsStr::new("libnvidia-ml.so.1")).init().ok()?;
         let attribute = |which| device.get_attribute(which).ok();
@@ -38,7 +38,7 @@ impl Monitor {
         Some(Monitor { nvml, bus_id, fixed })
     }
 
-    /// The state of the GPU, now.
+    /// Reads the current state of the GPU.
     pub fn state(&self) -> State {
         let Ok(device) = self.nvml.device_by_pci_bus_id(self.bus_id.as_str()) else {
             return self.fixed.clone();

@@ -1,225 +1,49 @@
-//! A layout on a GPU, and what it launches.
+//! Layouts on a GPU and their launches.
 
-use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cust::sys as cuda;
 
 use super::convert::word;
-use super::memory::{Memory, Queue};
-use super::overlap::Overlap;
-use super::{DeviceCsr, Gpu, Kernels, check, cusparse, failed, signatures};
+use super::launch::{ArgWord, PreparedLaunch, plain};
+use super::memory::Memory;
+use super::{DeviceCsr, Gpu, check, cusparse};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Built, Check, Launch, Layout, OnDevice, Refusal, Vendor};
 use crate::scalar::Scalar;
 
-/// The most arguments of a kernel.
-const MAX_ARGS: usize = 28;
-
-/// One argument of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Word {
-    Fixed(u64),
-    X,
-    Y,
-    /// New values, where an operator takes them over.
-    Values,
-    Alpha,
-    Beta,
-    One,
-}
-
-/// What stands for an argument that is no array of the operator or of a matrix.
-///
-/// # Panics
-/// If it is one: those are found before.
-pub(super) fn plain(arg: Arg) -> Word {
-    match arg {
-        Arg::U32(n) => Word::Fixed(u64::from(n)),
-        Arg::U64(n) => Word::Fixed(n),
-        Arg::X => Word::X,
-        Arg::Y => Word::Y,
-        Arg::Alpha => Word::Alpha,
-        Arg::Beta => Word::Beta,
-        Arg::One => Word::One,
-        Arg::Array(_)
-        | Arg::Temporary(_)
-        | Arg::Scratch(_)
-        | Arg::RowPtr
-        | Arg::ColIdx
-        | Arg::Values => unreachable!("{arg:?} has an address of its own"),
-    }
-}
-
-/// A kernel, ready to launch.
-pub(super) struct Step {
-    function: cuda::CUfunction,
-    grid: u32,
-    block: u32,
-    shared_bytes: u32,
-    args: Vec<Word>,
-    image: &'static str,
-    /// Where its start overlaps with the end of what is ahead in the stream.
-    overlap: Option<Overlap>,
-    _kernels: Arc<Kernels>,
-    /// What the module lives in.
-    _queue: Arc<Queue>,
-}
-
-// SAFETY: a kernel belongs to its module, and may be launched by any thread.
-unsafe impl Send for Step {}
-// SAFETY: the same; nothing in it changes.
-unsafe impl Sync for Step {}
-
-impl Step {
-    /// Finds the kernel of a launch; `None` where it has no blocks.
-    ///
-    /// # Errors
-    /// [`Error::Device`] where there is no such kernel, or it asks for more than the device has.
-    pub fn new(gpu: &Gpu, launch: &Launch, word: impl Fn(Arg) -> Word) -> Result<Option<Self>> {
-        if launch.grid == 0 {
-            return Ok(None);
-        }
-        debug_assert_eq!(signatures::check(launch, None), Ok(()));
-        let grid = u32::try_from(launch.grid).map_err(|_| {
-            let what = format!("{} blocks exceed a grid", launch.grid);
-            Error::device(DeviceFault::Unsupported, what)
-        })?;
-        let kernels = gpu.module(launch.image)?;
-        let find = |kernel: &str| {
-            let function = kernels.module.get_function(kernel);
-            let function = function.map_err(failed(&format!("finding kernel {kernel}")))?;
-            Ok(function.to_raw())
-        };
-        let mut function = find(&launch.kernel)?;
-        let image = ellect_kernels::find(launch.image);
-        if image.is_some_and(|image| image.resident.contains(&launch.kernel.as_str())) {
-            let resident = find(&format!("{}_resident", launch.kernel))?;
-            function = if gpu.holds(resident, launch) { resident } else { function };
-        }
-        if launch.shared_bytes > 0 {
-            gpu.allow_shared(function, launch.shared_bytes)?;
-        }
-        let given = launch.args.len();
-        assert!(given <= MAX_ARGS, "{} has {given} arguments, over {MAX_ARGS}", launch.kernel);
-        let args = launch.args.iter().map(|&arg| word(arg)).collect();
-        let Launch { block, shared_bytes, .. } = *launch;
-        Ok(Some(Step {
-            function,
-            grid,
-            block,
-            shared_bytes,
-            args,
-            image: launch.image,
-            overlap: None,
-            _kernels: kernels,
-            _queue: Arc::clone(&gpu.queue),
-        }))
-    }
-
-    /// The same, for a kernel that waits for what is ahead in the stream before it touches vectors,
-    /// values or scratch memory.
-    fn overlapping(self, gpu: &Gpu) -> Self {
-        Step { overlap: gpu.overlap, ..self }
-    }
-
-    /// Queues it; `vectors` are the addresses of x, y and new values.
-    ///
-    /// # Errors
-    /// [`Error::Device`] where the launch fails.
-    ///
-    /// # Safety
-    /// The addresses hold what the kernel reads and writes of them, until the stream has passed it;
-    /// the GPU's context is current.
-    pub unsafe fn launch<T: Scalar>(
-        &self,
-        vectors: [cuda::CUdeviceptr; 3],
-        alpha: T,
-        beta: T,
-        stream: cuda::CUstream,
-    ) -> Result<()> {
-        let [x, y, values] = vectors;
-        let mut words = [0u64; MAX_ARGS];
-        let mut addresses = [std::ptr::null_mut::<c_void>(); MAX_ARGS];
-        for ((word, address), arg) in words.iter_mut().zip(&mut addresses).zip(&self.args) {
-            *word = match *arg {
-                Word::Fixed(value) => value,
-                Word::X => x,
-                Word::Y => y,
-                Word::Values => values,
-                Word::Alpha => bits(alpha),
-                Word::Beta => bits(beta),
-                Word::One => bits(T::ONE),
-            };
-            *address = std::ptr::from_mut(word).cast();
-        }
-        let parameters = addresses.as_mut_ptr();
-        let (function, grid, block) = (self.function, self.grid, self.block);
-        // SAFETY: each address points at a word that outlives the call; the words are what a layout
-        // described for this kernel, and valid by this function's own contract.
-        let code = unsafe {
-            match self.overlap {
-                Some(overlap) => {
-                    overlap.launch(function, [grid, block, self.shared_bytes], stream, parameters)
-                }
-                None => cuda::cuLaunchKernel(
-                    function,
-                    grid,
-                    1,
-                    1,
-                    block,
-                    1,
-                    1,
-                    self.shared_bytes,
-                    stream,
-                    parameters,
-                    std::ptr::null_mut(),
-                ),
-            }
-        };
-        check(code, "launching a kernel")
-    }
-}
-
-fn bits<T: Scalar>(value: T) -> u64 {
-    let mut word = [0u8; 8];
-    let bytes = bytemuck::bytes_of(&value);
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(word)
-}
-
-/// Where the values of an operator come from.
-enum Values<T> {
-    /// A layout made on the host: which of the arrays hold values.
+/// Origin of an operator's values.
+enum ValueOrigin<T> {
+    /// The host converted the layout; the indices of the arrays that hold values.
     Host(Vec<usize>),
-    /// The CSR matrix on the device, what takes over new values, the newest values once there were
-    /// any, and what looks at them before.
+    /// The device converted the layout: the CSR matrix there, the launches that update values, the
+    /// newest values after a first update, and the check of new values.
     Device {
         csr: Arc<DeviceCsr<T>>,
-        update: Vec<Step>,
+        update: Vec<PreparedLaunch>,
         newest: Option<Memory>,
         check: Option<ValueCheck>,
     },
 }
 
-/// [`Check`], ready to launch.
+/// A [`Check`] of new values, ready to launch.
 struct ValueCheck {
-    /// None where there is nothing to look at.
-    step: Option<Step>,
-    /// The array that takes the row.
+    /// `None` if there are no values to check.
+    step: Option<PreparedLaunch>,
+    /// Index of the array that receives the row.
     row: usize,
     reason: fn(u32) -> Refusal,
 }
 
 /// A layout on a GPU. A product allocates nothing and can be captured in a CUDA graph.
 pub struct CudaOperator<T> {
-    steps: Vec<Step>,
-    vendor: Option<(Vendor, [u64; 3], cusparse::Product)>,
+    steps: Vec<PreparedLaunch>,
+    vendor: Option<(Vendor, [u64; 3], cusparse::CusparseProduct)>,
     arrays: Vec<Memory>,
     _scratch: Vec<Memory>,
     order: Option<usize>,
-    values: Values<T>,
+    values: ValueOrigin<T>,
     scalar: PhantomData<T>,
 }
 
@@ -230,15 +54,15 @@ impl<T> std::fmt::Debug for CudaOperator<T> {
 }
 
 impl<T: Scalar> CudaOperator<T> {
-    /// The images that its launches name; `cusparse` where the library multiplies.
+    /// Returns the kernel images of its launches, and `cusparse` if the library multiplies.
     pub fn images(&self) -> impl Iterator<Item = &'static str> {
-        self.steps.iter().map(|step| step.image).chain(self.vendor.iter().map(|_| "cusparse"))
+        self.steps.iter().map(PreparedLaunch::image).chain(self.vendor.iter().map(|_| "cusparse"))
     }
 
-    /// Uploads a layout that the host made.
+    /// Uploads a layout that the host converted.
     ///
     /// # Errors
-    /// [`Error::Device`] where the format has no kernel, or the device no memory.
+    /// [`Error::Device`] if the format has no kernel or memory runs out.
     pub(super) fn uploaded(gpu: &Gpu, layout: &dyn Layout<T>) -> Result<Self> {
         let described = layout.on_device().ok_or_else(|| {
             Error::device(DeviceFault::Unsupported, "this format has no kernel for a GPU")
@@ -248,7 +72,7 @@ impl<T: Scalar> CudaOperator<T> {
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         let vendor = vendor.map(|vendor| (vendor, [0, 1, 2].map(|i: usize| arrays[i].address())));
         let fixed = |arg: Arg| match arg {
-            Arg::Array(i) => Word::Fixed(arrays[i].address()),
+            Arg::Array(i) => ArgWord::Fixed(arrays[i].address()),
             other => plain(other),
         };
         let (steps, scratch) = product(gpu, &launches, &scratch, fixed)?;
@@ -258,16 +82,16 @@ impl<T: Scalar> CudaOperator<T> {
             arrays,
             _scratch: scratch,
             order: None,
-            values: Values::Host(values),
+            values: ValueOrigin::Host(values),
             scalar: PhantomData,
         }
         .with_vendor(gpu, vendor, false)
     }
 
-    /// What a conversion on the device made; `ended` tells that all that it queued has.
+    /// Wraps a layout that the device converted; `ended` means that all queued work has ended.
     ///
     /// # Errors
-    /// [`Error::Device`] by the device.
+    /// [`Error::Device`] from the driver.
     pub(super) fn built(
         gpu: &Gpu,
         csr: &Arc<DeviceCsr<T>>,
@@ -276,15 +100,16 @@ impl<T: Scalar> CudaOperator<T> {
         ended: bool,
     ) -> Result<Self> {
         let fixed = |arg: Arg| match arg {
-            Arg::Array(i) => Word::Fixed(arrays[i].address()),
+            Arg::Array(i) => ArgWord::Fixed(arrays[i].address()),
             other => word(csr, other),
         };
-        // Memory that is taken is there for other streams once this one has come that far.
+        // Memory allocated here is available to other streams only after this stream has reached
+        // that point.
         let ended = ended && built.scratch.is_empty();
         let (steps, scratch) = product(gpu, &built.launches, &built.scratch, fixed)?;
         let taking = |launch: &Launch| {
-            Step::new(gpu, launch, |arg| match arg {
-                Arg::Values => Word::Values,
+            PreparedLaunch::new(gpu, launch, |arg| match arg {
+                Arg::Values => ArgWord::Values,
                 other => fixed(other),
             })
         };
@@ -301,7 +126,7 @@ impl<T: Scalar> CudaOperator<T> {
             (
                 vendor,
                 args.map(|arg| match fixed(arg) {
-                    Word::Fixed(address) => address,
+                    ArgWord::Fixed(address) => address,
                     _ => 0,
                 }),
             )
@@ -316,13 +141,13 @@ impl<T: Scalar> CudaOperator<T> {
             arrays,
             _scratch: scratch,
             order,
-            values: Values::Device { csr: Arc::clone(csr), update, newest: None, check },
+            values: ValueOrigin::Device { csr: Arc::clone(csr), update, newest: None, check },
             scalar: PhantomData,
         }
         .with_vendor(gpu, vendor, ended)
     }
 
-    /// With cuSPARSE's part in it, if there is one; `ended` tells that all that was queued has.
+    /// Adds cuSPARSE's part of the product, if any; `ended` means that all queued work has ended.
     fn with_vendor(
         mut self,
         gpu: &Gpu,
@@ -331,30 +156,30 @@ impl<T: Scalar> CudaOperator<T> {
     ) -> Result<Self> {
         let ended = ended && vendor.is_none();
         if let Some((vendor, addresses)) = vendor {
-            let product = cusparse::Product::new::<T>(&vendor, addresses, &gpu.queue)?;
+            let product = cusparse::CusparseProduct::new::<T>(&vendor, addresses, &gpu.queue)?;
             self.vendor = Some((vendor, addresses, product));
         }
-        // What was preprocessed has ended before the first product, on whatever stream that is.
+        // Preprocessing must have ended before the first product, which may be on another stream.
         if !ended {
             gpu.synchronize()?;
         }
         Ok(self)
     }
 
-    /// y = alpha A x + beta y on `stream`, for device addresses; returns when it is queued.
+    /// Queues y = alpha A x + beta y on `stream`, for device addresses.
     ///
     /// # Errors
-    /// [`Error::Device`] where a launch fails; a fault of a kernel shows at the next
-    /// synchronisation.
+    /// [`Error::Device`] if a launch fails; a fault of a kernel shows at the next synchronisation.
     ///
     /// # Safety
     /// `x` and `y` are addresses on this operator's GPU of `ncols` and `nrows` values that do not
-    /// overlap and stay valid until the stream has passed this product; until then the operator is
-    /// neither dropped nor given new values. The GPU's context is current. Products with one operator
-    /// follow each other, on one stream or synchronised, and are queued by one thread at a time. A
-    /// CUDA graph that holds a product sees later values only after [`Placed::own_values`].
+    /// overlap and stay valid until the stream has finished this product; until then the operator
+    /// is neither dropped nor given new values. The GPU's context is current. Products with one
+    /// operator follow each other, on one stream or synchronised, and one thread at a time queues
+    /// them. A CUDA graph that contains a product sees later values only after
+    /// [`GpuOperator::own_values`].
     ///
-    /// [`Placed::own_values`]: super::Placed::own_values
+    /// [`GpuOperator::own_values`]: super::GpuOperator::own_values
     pub unsafe fn apply_raw(
         &self,
         alpha: T,
@@ -374,13 +199,13 @@ impl<T: Scalar> CudaOperator<T> {
             .try_for_each(|step| unsafe { step.launch([x, y, 0], alpha, beta, stream) })
     }
 
-    /// Takes over the values of `layout`, which is the uploaded one after an update of its values.
+    /// Copies the values of `layout`, the uploaded layout after an update of its values.
     ///
     /// # Errors
-    /// [`Error::Device`] where the copy fails; [`Error::Shape`] where it is another layout.
+    /// [`Error::Device`] if the copy fails; [`Error::Shape`] if it is another layout.
     pub(super) fn take_layout(&mut self, layout: &dyn Layout<T>) -> Result<()> {
-        let Values::Host(values) = &self.values else {
-            let what = "this layout was made on the device";
+        let ValueOrigin::Host(values) = &self.values else {
+            let what = "this layout was converted on the device";
             return Err(Error::device(DeviceFault::Unsupported, what));
         };
         let described = layout.on_device();
@@ -399,38 +224,38 @@ impl<T: Scalar> CudaOperator<T> {
         Ok(())
     }
 
-    /// Copies the values that products read where the CSR matrix has them, if they do, and queues
-    /// that on the GPU's stream: what is put in later lies in their place.
+    /// Makes products read a copy of the values if they read those of the CSR matrix, so that later
+    /// updates overwrite the copy. Queues the copy on the GPU's stream.
     ///
     /// # Errors
-    /// [`Error::Device`] by the device.
+    /// [`Error::Device`] from the driver.
     pub(super) fn own_values(&mut self, gpu: &Gpu) -> Result<()> {
         match &self.values {
-            Values::Device { csr, update, newest: None, .. } if update.is_empty() => {
+            ValueOrigin::Device { csr, update, newest: None, .. } if update.is_empty() => {
                 let [_, _, values] = csr.addresses();
-                // SAFETY: the matrix has so many values and lives as long as `self`.
+                // SAFETY: the matrix has this many values and lives as long as `self`.
                 unsafe { self.take_values(gpu, values) }
             }
             _ => Ok(()),
         }
     }
 
-    /// Takes over `nnz` new values that are on the device, in the order of the CSR matrix: copies
-    /// them and queues the work on the GPU's stream. Only for what was converted on the device.
+    /// Copies `nnz` new values on the device, in the order of the CSR matrix, and queues the update
+    /// on the GPU's stream. Only for layouts that the device converted.
     ///
     /// # Errors
-    /// [`Error::Device`] by the device.
+    /// [`Error::Device`] from the driver.
     ///
     /// # Safety
-    /// `values` is the address of `nnz` values that stay until the stream has passed this.
+    /// `values` is the address of `nnz` values that stay valid until the stream has finished this.
     pub(super) unsafe fn take_values(
         &mut self,
         gpu: &Gpu,
         values: cuda::CUdeviceptr,
     ) -> Result<()> {
         let stream = gpu.queue.as_inner();
-        let Values::Device { csr, update, newest, .. } = &mut self.values else {
-            let what = "this layout was made on the host";
+        let ValueOrigin::Device { csr, update, newest, .. } = &mut self.values else {
+            let what = "this layout was converted on the host";
             return Err(Error::device(DeviceFault::Unsupported, what));
         };
         let ([_, _, old], [_, _, bytes]) = (csr.addresses(), csr.bytes());
@@ -445,47 +270,43 @@ impl<T: Scalar> CudaOperator<T> {
         // SAFETY: both sides have `nnz` values.
         let code = unsafe { cuda::cuMemcpyDtoDAsync_v2(to, values, bytes as usize, stream) };
         check(code, "copying values")?;
-        // Products that read the matrix's own values read the first copy from then on.
+        // Products that read the matrix's own values read the copy from the first update on.
         let moves = made.is_some() && update.is_empty();
         let moved = match &self.vendor {
             Some((vendor, addresses, _)) if moves => {
                 let addresses = addresses.map(|address| if address == old { to } else { address });
-                let product = cusparse::Product::new::<T>(vendor, addresses, &gpu.queue)?;
+                let product = cusparse::CusparseProduct::new::<T>(vendor, addresses, &gpu.queue)?;
                 Some((*vendor, addresses, product))
             }
             _ => None,
         };
-        // Nothing was changed before all that is to be made was made.
+        // All allocations have succeeded before anything is changed.
         if let Some(made) = made {
             *newest = Some(made);
         }
         for step in update.iter() {
-            // SAFETY: the operator's arrays live as long as `self`, the values were copied above.
+            // SAFETY: the operator's arrays live as long as `self`; the values were copied above.
             unsafe { step.launch([0, 0, to], T::ZERO, T::ZERO, stream)? };
         }
         if moved.is_some() {
             self.vendor = moved;
         }
         if moves {
-            for word in self.steps.iter_mut().flat_map(|step| &mut step.args) {
-                if *word == Word::Fixed(old) {
-                    *word = Word::Fixed(to);
-                }
-            }
+            self.steps.iter_mut().for_each(|step| step.replace_address(old, to));
         }
         Ok(())
     }
 
-    /// Whether [`CudaOperator::check_values`] may refuse new values.
+    /// Tells whether [`CudaOperator::check_values`] may refuse new values.
     pub(super) fn limits_values(&self) -> bool {
-        matches!(self.values, Values::Device { check: Some(_), .. })
+        matches!(self.values, ValueOrigin::Device { check: Some(_), .. })
     }
 
-    /// Why what was converted on the device cannot hold these values, which are there in the order
-    /// of the CSR matrix; waits.
+    /// Returns why a layout that the device converted cannot hold these values on the device, in
+    /// the order of the CSR matrix, if so; waits.
     ///
     /// # Errors
-    /// [`Error::Device`] by the device.
+    /// [`Error::Device`] from the driver.
     ///
     /// # Safety
     /// `values` is the address of `nnz` values.
@@ -494,33 +315,34 @@ impl<T: Scalar> CudaOperator<T> {
         gpu: &Gpu,
         values: cuda::CUdeviceptr,
     ) -> Result<Option<Refusal>> {
-        let Values::Device { check: Some(ValueCheck { step: Some(step), row, reason }), .. } =
-            &self.values
+        let ValueOrigin::Device {
+            check: Some(ValueCheck { step: Some(step), row, reason }), ..
+        } = &self.values
         else {
             return Ok(None);
         };
         let array = &self.arrays[*row];
         let mut row = u32::MAX;
         array.write(bytemuck::bytes_of(&row))?;
-        // SAFETY: the operator's arrays live as long as `self`, the values by this function's own
-        // contract until the copy below has waited.
+        // SAFETY: the operator's arrays live as long as `self`; the values live, by this function's
+        // own contract, until the copy below has synchronised.
         unsafe { step.launch([0, 0, values], T::ZERO, T::ZERO, gpu.queue.as_inner())? };
         array.read(bytemuck::bytes_of_mut(&mut row))?;
         Ok((row != u32::MAX).then(|| reason(row)))
     }
 
-    /// The matrix that was converted on the device, with its newest values.
+    /// Returns the matrix that the device converted, and the address of its newest values.
     pub(super) fn source(&self) -> Option<(&Arc<DeviceCsr<T>>, cuda::CUdeviceptr)> {
         match &self.values {
-            Values::Host(_) => None,
-            Values::Device { csr, newest, .. } => {
+            ValueOrigin::Host(_) => None,
+            ValueOrigin::Device { csr, newest, .. } => {
                 let [_, _, own] = csr.addresses();
                 Some((csr, newest.as_ref().map_or(own, Memory::address)))
             }
         }
     }
 
-    /// The order of the permuted basis, where the device made it.
+    /// Returns the order of the permuted basis, if the device computed one.
     pub(super) fn order(&self) -> Result<Option<Vec<u32>>> {
         let Some(array) = self.order.map(|i| &self.arrays[i]) else { return Ok(None) };
         let mut order = vec![0u32; array.bytes() as usize / 4];
@@ -528,23 +350,22 @@ impl<T: Scalar> CudaOperator<T> {
         Ok(Some(order))
     }
 
-    /// The arrays of values of a layout that the host made.
+    /// Returns the arrays of values of a layout that the host converted.
     pub(super) fn value_arrays(&self) -> impl Iterator<Item = &Memory> {
         let list: &[usize] = match &self.values {
-            Values::Host(list) => list,
-            Values::Device { .. } => &[],
+            ValueOrigin::Host(list) => list,
+            ValueOrigin::Device { .. } => &[],
         };
         list.iter().map(|&i| &self.arrays[i])
     }
 
-    /// Bytes on the device that products read: those of the layout, and the arrays of the CSR
-    /// matrix where the product reads them.
+    /// Returns the bytes on the device that products read: the layout's arrays, and the arrays of
+    /// the CSR matrix that the product reads directly.
     pub fn bytes(&self) -> u64 {
         let own: u64 = self.arrays.iter().map(Memory::bytes).sum();
-        let Values::Device { csr, .. } = &self.values else { return own };
+        let ValueOrigin::Device { csr, .. } = &self.values else { return own };
         let read = |address: u64| {
-            let step = |step: &Step| step.args.contains(&Word::Fixed(address));
-            self.steps.iter().any(step)
+            self.steps.iter().any(|step| step.takes(address))
                 || self
                     .vendor
                     .as_ref()
@@ -558,18 +379,18 @@ impl<T: Scalar> CudaOperator<T> {
     }
 }
 
-/// The steps of a product and their scratch memory.
+/// Prepares the launches of a product and their scratch memory.
 fn product(
     gpu: &Gpu,
     launches: &[Launch],
     scratch: &[u64],
-    fixed: impl Fn(Arg) -> Word,
-) -> Result<(Vec<Step>, Vec<Memory>)> {
+    fixed: impl Fn(Arg) -> ArgWord,
+) -> Result<(Vec<PreparedLaunch>, Vec<Memory>)> {
     let scratch = scratch.iter().map(|&bytes| Memory::new(bytes, &gpu.queue));
     let scratch = scratch.collect::<Result<Vec<_>>>()?;
     let steps = launches.iter().filter_map(|launch| {
-        let step = Step::new(gpu, launch, |arg| match arg {
-            Arg::Scratch(i) => Word::Fixed(scratch[i].address()),
+        let step = PreparedLaunch::new(gpu, launch, |arg| match arg {
+            Arg::Scratch(i) => ArgWord::Fixed(scratch[i].address()),
             other => fixed(other),
         });
         step.map(|step| step.map(|step| step.overlapping(gpu))).transpose()

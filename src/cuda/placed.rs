@@ -1,13 +1,13 @@
-//! A prepared matrix on a GPU: the operator, and what products with host vectors and updates of
-//! values need besides.
+//! Prepared matrices on a GPU: the operator, with the data for products with host vectors and for
+//! updates of values.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::sys as cuda;
 use rayon::prelude::*;
 
+use super::launch::{PreparedLaunch, plain};
 use super::memory::{Memory, read};
-use super::operator::{Step, plain};
 use super::{CudaOperator, DeviceCsr, Gpu, Vector, cusparse};
 use crate::csr::{Csr, CsrRef};
 use crate::error::{Error, Result};
@@ -16,24 +16,24 @@ use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 
 /// A matrix in a candidate's layout on a GPU.
-pub struct Placed<T: Scalar> {
+pub struct GpuOperator<T: Scalar> {
     gpu: Arc<Gpu>,
     operator: CudaOperator<T>,
-    /// The layout, where the host made it.
+    /// The layout in host memory, if the host converted it.
     host: Option<Box<dyn Layout<T>>>,
     order: Option<Vec<u32>>,
     nnz: usize,
-    /// Which value of the CSR matrix goes to each slot of a layout that the host made.
+    /// For each slot of a layout converted on the host, the index of its value in the CSR matrix.
     sources: Option<Vec<Memory>>,
     staging: Mutex<Option<(Vector<T>, Vector<T>)>>,
 }
 
-impl<T: Scalar> Placed<T> {
-    /// Converts on the GPU where the format can, else on the host, and uploads.
+impl<T: Scalar> GpuOperator<T> {
+    /// Converts on the GPU if the format can, otherwise on the host, followed by an upload.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the candidate does not suit the matrix,
-    /// [`Error::Device`] by the device.
+    /// [`Error::Refused`] if the candidate does not apply to the matrix; [`Error::Device`] from the
+    /// driver.
     pub fn new(
         gpu: &Arc<Gpu>,
         device_csr: &Arc<DeviceCsr<T>>,
@@ -42,7 +42,7 @@ impl<T: Scalar> Placed<T> {
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Self> {
-        if let Some(built) = Placed::built(gpu, device_csr, candidate, target)? {
+        if let Some(built) = GpuOperator::built(gpu, device_csr, candidate, target)? {
             return Ok(built);
         }
         let layout = candidate.convert(csr, structure, target)?;
@@ -50,13 +50,13 @@ impl<T: Scalar> Placed<T> {
         cusparse::check_vendor(candidate, vendor.as_ref())?;
         let operator = gpu.upload(layout.as_ref())?;
         let order = layout.order().map(<[u32]>::to_vec);
-        Ok(Placed { host: Some(layout), ..Placed::of(gpu, operator, order, csr.nnz()) })
+        Ok(GpuOperator { host: Some(layout), ..GpuOperator::of(gpu, operator, order, csr.nnz()) })
     }
 
-    /// Converts on the GPU; `None` where the format is made on the host.
+    /// Converts on the GPU; `None` if the format converts on the host.
     ///
     /// # Errors
-    /// As [`Placed::new`].
+    /// As [`GpuOperator::new`].
     pub fn built(
         gpu: &Arc<Gpu>,
         device_csr: &Arc<DeviceCsr<T>>,
@@ -65,11 +65,11 @@ impl<T: Scalar> Placed<T> {
     ) -> Result<Option<Self>> {
         let Some(operator) = gpu.convert(device_csr, candidate, target)? else { return Ok(None) };
         let order = operator.order()?;
-        Ok(Some(Placed::of(gpu, operator, order, device_csr.matrix().nnz)))
+        Ok(Some(GpuOperator::of(gpu, operator, order, device_csr.matrix().nnz)))
     }
 
     fn of(gpu: &Arc<Gpu>, operator: CudaOperator<T>, order: Option<Vec<u32>>, nnz: usize) -> Self {
-        Placed {
+        GpuOperator {
             gpu: Arc::clone(gpu),
             operator,
             host: None,
@@ -80,33 +80,33 @@ impl<T: Scalar> Placed<T> {
         }
     }
 
-    /// The GPU.
+    /// Returns the GPU.
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
     }
 
-    /// What multiplies.
+    /// Returns the operator, for products with vectors on the GPU.
     pub fn operator(&self) -> &CudaOperator<T> {
         &self.operator
     }
 
-    /// [`CudaOperator::images`].
+    /// Returns the kernel images in use; see [`CudaOperator::images`].
     pub fn images(&self) -> impl Iterator<Item = &'static str> {
         self.operator.images()
     }
 
-    /// Whether the conversion was made on the GPU.
+    /// Tells whether the GPU converted the matrix.
     pub fn is_built(&self) -> bool {
         self.host.is_none()
     }
 
-    /// See [`Layout::order`].
+    /// Returns the order of the permuted basis; see [`Layout::order`].
     pub fn order(&self) -> Option<&[u32]> {
         self.order.as_deref()
     }
 
-    /// One product with host vectors of the matrix's lengths: copies x and y over, multiplies, copies
-    /// y back.
+    /// Multiplies vectors in host memory, of the matrix's dimensions: copies x and y to the GPU,
+    /// multiplies, and copies y back.
     ///
     /// # Errors
     /// [`Error::Device`] from any step.
@@ -125,13 +125,13 @@ impl<T: Scalar> Placed<T> {
             }
         };
         let (at_x, at_y) = (device_x.address(), device_y.address());
-        // SAFETY: both vectors live until the copy below has waited for the stream; the caller has
-        // checked their lengths against the matrix.
+        // SAFETY: both vectors live until the copy below has synchronised with the stream; the
+        // caller has checked their lengths against the matrix.
         unsafe { self.operator.apply_raw(alpha, at_x, beta, at_y, self.gpu.queue.as_inner())? };
         device_y.read(y)
     }
 
-    /// Why the layout cannot hold these values, `nnz` of them: see [`Layout::check_values`].
+    /// Returns why the layout cannot hold these `nnz` values, if so; see [`Layout::check_values`].
     ///
     /// # Errors
     /// [`Error::Device`] from any step.
@@ -144,11 +144,11 @@ impl<T: Scalar> Placed<T> {
         }
         self.gpu.make_current()?;
         let values = self.gpu.vector(values)?;
-        // SAFETY: the vector holds as many values as the matrix has entries, and lives meanwhile.
+        // SAFETY: the vector holds as many values as the matrix has entries, and outlives the call.
         unsafe { self.operator.check_values(&self.gpu, values.address()) }
     }
 
-    /// Puts in new values from the host, `nnz` of them in the order of the CSR matrix.
+    /// Replaces the values by `nnz` values in host memory, in the order of the CSR matrix.
     ///
     /// # Errors
     /// [`Error::Device`] from any step.
@@ -159,37 +159,39 @@ impl<T: Scalar> Placed<T> {
             return self.operator.take_layout(layout.as_ref());
         }
         let values = self.gpu.vector(values)?;
-        // SAFETY: the vector is dropped behind this work on the same stream.
+        // SAFETY: freeing the vector is queued after this work on the same stream.
         unsafe { self.operator.take_values(&self.gpu, values.address())? };
-        // Products on other streams find them.
+        // Synchronises, so that products on other streams read the new values.
         self.gpu.synchronize()
     }
 
-    /// Lets products read values of this operator's own, not those of the CSR matrix that it was made
-    /// of, and waits. Formats that convert nothing (`csr`, fused `pcsr`, cuSPARSE's CSR) otherwise do
-    /// so from the first update of values on, and a product that was captured in a CUDA graph before
-    /// does not see it. Takes `nnz` values of memory; where products read own values, nothing changes.
+    /// Makes products read this operator's own copy of the values instead of those of its CSR
+    /// matrix; waits.
+    ///
+    /// Formats without a conversion (`csr`, fused `pcsr`, cuSPARSE's CSR) otherwise switch to a
+    /// copy at the first update of values, and a product captured in a CUDA graph before that does
+    /// not see the update. The copy takes memory for `nnz` values; if products already read own
+    /// values, nothing changes.
     ///
     /// # Errors
-    /// [`Error::Device`] where the memory does not suffice.
+    /// [`Error::Device`] if memory runs out.
     pub fn own_values(&mut self) -> Result<()> {
         self.gpu.make_current()?;
         self.operator.own_values(&self.gpu)?;
         self.gpu.synchronize()
     }
 
-    /// Puts in new values that are on the device, in the order of the CSR matrix, and waits.
+    /// Replaces the values by values on the device, in the order of the CSR matrix; waits.
     ///
     /// # Errors
-    /// [`Error::Device`] from any step,
-    /// [`Error::Argument`] by a layout that was made for values that are
-    /// alike.
+    /// [`Error::Device`] from any step; [`Error::Argument`] if the layout relies on a property of
+    /// the values, such as few distinct ones, that these values lack.
     ///
     /// # Safety
-    /// `values` is the address of `nnz` values on this GPU, written by now.
+    /// `values` is the address of `nnz` values on this GPU, already written.
     pub unsafe fn set_device_values(&mut self, values: cuda::CUdeviceptr) -> Result<()> {
         self.gpu.make_current()?;
-        // Numbers of 32 bits tell where each value went.
+        // 32-bit numbers index the values.
         let numbered = u32::try_from(self.nnz).is_ok_and(|nnz| nnz < u32::MAX);
         if self.host.as_ref().is_some_and(|layout| layout.limits_values() || !numbered) {
             let mut host = vec![T::ZERO; self.nnz];
@@ -213,7 +215,7 @@ impl<T: Scalar> Placed<T> {
         self.gpu.synchronize()
     }
 
-    /// Scatters values to the slots of a layout that the host made.
+    /// Scatters values to the slots of a layout that the host converted.
     fn take_by_source(&mut self, values: cuda::CUdeviceptr) -> Result<()> {
         if self.sources.is_none() {
             self.sources = Some(self.find_sources()?);
@@ -223,21 +225,24 @@ impl<T: Scalar> Placed<T> {
             let slots = source.bytes() / 4;
             let addresses = [source.address(), values, array.address()];
             let launch = take_values(T::PRECISION, slots, addresses);
-            let step = Step::new(&self.gpu, &launch, plain)?;
+            let step = PreparedLaunch::new(&self.gpu, &launch, plain)?;
             if let Some(step) = step {
-                // SAFETY: the arrays have so many slots and live as long as `self`, the values by
-                // the caller's contract until the stream is waited for.
+                // SAFETY: the arrays have this many slots and live as long as `self`; the values
+                // live until the stream is synchronised, by the caller's contract.
                 unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.gpu.queue.as_inner())? };
             }
         }
         Ok(())
     }
 
-    /// Lets the layout place numbers in place of values, and reads where they went. From then on
-    /// the host's layout tells where values lie, and the device's arrays what they are.
+    /// Finds the source of each slot: puts numbers in place of the layout's values and reads where
+    /// they went.
+    ///
+    /// Afterwards, the host's layout gives only the positions of values; the device's arrays hold
+    /// the values.
     fn find_sources(&mut self) -> Result<Vec<Memory>> {
         let Some(layout) = &mut self.host else { return Ok(Vec::new()) };
-        // The memory first: without it, the layout keeps its values.
+        // Memory is allocated first, so that the layout keeps its values if that fails.
         let bytes_of = |array: &Memory| array.bytes() / size_of::<T>() as u64 * 4;
         let places = self.operator.value_arrays().map(bytes_of);
         let places: Vec<Memory> =
@@ -248,10 +253,10 @@ impl<T: Scalar> Placed<T> {
         Ok(places)
     }
 
-    /// The matrix, converted back.
+    /// Converts the matrix back to CSR.
     ///
     /// # Errors
-    /// [`Error::Device`] where the copy from the device fails.
+    /// [`Error::Device`] if the copy from the device fails.
     pub fn to_csr(&self) -> Result<Csr<T>> {
         match (&self.host, self.operator.source()) {
             (Some(layout), _) => match &self.sources {
@@ -263,7 +268,7 @@ impl<T: Scalar> Placed<T> {
         }
     }
 
-    /// This matrix with the values that the device's arrays hold.
+    /// Replaces the values of `csr` by those in the device's arrays.
     fn with_newest(&self, mut csr: Csr<T>, sources: &[Memory]) -> Result<Csr<T>> {
         for (array, source) in self.operator.value_arrays().zip(sources) {
             let slots = source.bytes() as usize / 4;
@@ -281,10 +286,11 @@ impl<T: Scalar> Placed<T> {
     }
 }
 
-/// For each array of values of a layout, the CSR entry that each slot takes its value from, or
-/// 2^32 - 1. The layout's values are lost.
+/// Returns, for each array of values of a layout, the CSR entry from which each slot takes its
+/// value, or 2^32 - 1 for none. Overwrites the layout's values.
 fn sources<T: Scalar>(layout: &mut dyn Layout<T>, nnz: usize) -> Vec<Vec<u32>> {
-    // Numbers from 1 on: at once where the precision holds them all, else 20 bits at a time.
+    // Numbers start at 1. They are written at once if the precision can hold all of them, otherwise
+    // 20 bits at a time.
     let at_once = T::PRECISION == Precision::F64 || nnz < 1 << f32::MANTISSA_DIGITS;
     let (digits, digit_bits) = if at_once { (1, 32) } else { (2, 20) };
     let mut found: Vec<Vec<u32>> = Vec::new();
@@ -313,8 +319,8 @@ fn sources<T: Scalar>(layout: &mut dyn Layout<T>, nnz: usize) -> Vec<Vec<u32>> {
     found
 }
 
-/// A launch that puts new values into the slots of an array: the addresses of the entry of each
-/// slot, of the values in the order of the CSR matrix, and of the array.
+/// Describes a launch that copies new values to the slots of an array; the addresses are those of
+/// the slots' entries, of the values in the order of the CSR matrix, and of the array.
 pub(super) fn take_values(precision: Precision, slots: u64, addresses: [u64; 3]) -> Launch {
     let args = [slots].into_iter().chain(addresses).map(Arg::U64).collect();
     Launch::over("convert", format!("take_values_{precision}"), slots, 256, args)

@@ -1,19 +1,20 @@
-//! Launches against the signatures of the compiled kernels.
+//! Checks launches against the signatures of the compiled kernels.
 //!
-//! Arguments of a launch are a list without types, and the driver copies as many bytes of each as
-//! the kernel's parameter has. So every launch is compared with what nvcc compiled: when it is
-//! queued, in debug builds, and by the tests below without a GPU, for all that formats describe.
+//! The arguments of a launch are a list without types, and for each one the driver copies as many
+//! bytes as the kernel's parameter has. Therefore every launch is compared with the parameters that
+//! nvcc compiled: in debug builds when the launch is prepared, and without a GPU by the tests
+//! below, for all launches that formats describe.
 
 use ellect_kernels::{Kernel, Param};
 
 use crate::format::{Arg, Launch};
 use crate::scalar::Precision;
 
-/// Compares a launch with the parameters of its kernel. Without `precision`, factors of x and y fit
-/// parameters of either precision.
+/// Compares a launch with the parameters of its kernel. Without `precision`, the arguments alpha,
+/// beta and one match parameters of either precision.
 ///
 /// # Errors
-/// Says which argument does not fit, or that there is no such kernel.
+/// Names the argument that does not match, or the missing kernel.
 pub(super) fn check(launch: &Launch, precision: Option<Precision>) -> Result<(), String> {
     let Launch { image, kernel, args, .. } = launch;
     let params = ellect_kernels::find(image).and_then(|image| image.kernel(kernel));
@@ -21,7 +22,7 @@ pub(super) fn check(launch: &Launch, precision: Option<Precision>) -> Result<(),
         return Err(format!("image {image} has no kernel {kernel}"));
     };
     if args.len() != params.len() {
-        return Err(format!("{kernel} takes {} arguments, {} are given", params.len(), args.len()));
+        return Err(format!("{kernel} takes {} arguments, got {}", params.len(), args.len()));
     }
     let wrong = args.iter().zip(*params).position(|(arg, param)| !fits(*arg, *param, precision));
     wrong.map_or(Ok(()), |i| {
@@ -32,7 +33,7 @@ pub(super) fn check(launch: &Launch, precision: Option<Precision>) -> Result<(),
 fn fits(arg: Arg, param: Param, precision: Option<Precision>) -> bool {
     match arg {
         Arg::U32(_) => param == Param::U32,
-        // Structures of 8 bytes are given as a number.
+        // Structures of 8 bytes are passed as one number.
         Arg::U64(_) => matches!(param, Param::U64 | Param::Bytes(8)),
         Arg::Alpha | Arg::Beta | Arg::One => match precision {
             Some(Precision::F32) => param == Param::F32,

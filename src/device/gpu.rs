@@ -1,91 +1,96 @@
-//! Profiles of GPUs: the one that ships where it is of this GPU, else one made of what the driver
-//! tells.
+//! Profiles of GPUs: the shipped profile if there is one of this GPU, otherwise a profile built
+//! from the driver's figures.
 
 use super::{Device, Kind};
 use crate::error::{DeviceFault, Error, Result};
 
-/// What a driver tells of a GPU.
+/// Figures of a GPU as reported by its driver.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
-    /// Its name.
+pub struct DriverInfo {
+    /// Name of the GPU.
     pub title: String,
-    /// Its compute capability, `major.minor`.
+    /// Compute capability, `major.minor`.
     pub capability: String,
-    /// Streaming multiprocessors.
+    /// Number of streaming multiprocessors.
     pub processors: u32,
-    /// Threads that one of them holds at once.
+    /// Maximum number of resident threads on one multiprocessor.
     pub threads_per_processor: u32,
-    /// Their highest clock, in GHz.
+    /// Highest clock of the multiprocessors, in GHz.
     pub clock_ghz: f64,
-    /// Bandwidth of the memory by its clock and its bus, in GB/s.
+    /// Memory bandwidth computed from memory clock and bus width, in GB/s.
     pub sheet_gbps: f64,
-    /// Bytes of the last-level cache.
+    /// Size of the last-level cache, in bytes.
     pub cache_bytes: u64,
-    /// Shared memory that one block may use, in bytes.
+    /// Maximum shared memory of one block, in bytes.
     pub shared_bytes: u64,
-    /// Memory in bytes.
+    /// Memory of the device, in bytes.
     pub memory_bytes: u64,
 }
 
-/// Part of the bandwidth by clock and bus that streams reach.
+/// Share of the computed memory bandwidth that streams reach.
 const REACHED: f64 = 0.91;
 
-/// The margin of a GPU of the same make as one that ships: the same processors, other memory.
-const KIN_MARGIN: f64 = 0.1;
+/// Margin of a GPU with the same compute capability as a shipped one: same processors, other
+/// memory.
+const PROXY_MARGIN: f64 = 0.1;
 
-/// That of another, as of hosts that were not probed.
+/// Margin of any other GPU; equals the margin of hosts that were not probed.
 const OTHER_MARGIN: f64 = 0.3;
 
-/// The profile of a GPU. Of one that none ships of, memory is as its driver tells, caches and
-/// processors are reckoned from the clock and the number of processors, and ratios are those of the
-/// one that ships: of the same compute capability where there is one.
+/// Builds the profile of a GPU: the shipped one if it describes this GPU, otherwise an estimate.
+///
+/// The estimate takes memory figures from the driver and scales the figures of caches and
+/// processors by the clock and the number of processors. All ratios are those of a shipped profile,
+/// with the same compute capability if there is one.
 ///
 /// # Errors
-/// [`Error::Device`] where no GPU's profile ships.
-pub fn profile(told: &Told) -> Result<Device> {
+/// [`Error::Device`] if no GPU profile ships.
+pub fn profile(info: &DriverInfo) -> Result<Device> {
     let shipped: Vec<Device> =
         Device::shipped().into_iter().filter(|device| device.kind == Kind::Gpu).collect();
-    if let Some(known) = shipped.iter().find(|known| told.is(known)) {
+    if let Some(known) = shipped.iter().find(|known| info.matches(known)) {
         return Ok(known.clone());
     }
-    let kin = super::of_capability(&told.capability);
-    let base = kin.as_ref().or(shipped.first());
+    let proxy = super::of_capability(&info.capability);
+    let base = proxy.as_ref().or(shipped.first());
     let base = base.ok_or_else(|| Error::device(DeviceFault::Profile, "no GPU profile ships"))?;
-    let read_gbps = REACHED * told.sheet_gbps;
+    let read_gbps = REACHED * info.sheet_gbps;
     let of_memory = read_gbps / base.read_gbps;
-    // Processors and the last-level cache go by one clock.
-    let of_clock = f64::from(told.processors) * told.clock_ghz
+    // Processors and the last-level cache scale with the same clock.
+    let of_clock = f64::from(info.processors) * info.clock_ghz
         / (f64::from(base.processors) * base.clock_ghz.max(f64::MIN_POSITIVE));
-    let name = told.name();
+    let name = info.name();
     let taken = shipped.iter().any(|known| known.name == name);
     Ok(Device {
-        name: if taken { format!("{name}-{}", told.processors) } else { name },
-        title: told.title.clone(),
+        name: if taken { format!("{name}-{}", info.processors) } else { name },
+        title: info.title.clone(),
         source: format!("limits from its driver, ratios from {}", base.name),
-        capability: Some(told.capability.clone()),
-        clock_ghz: told.clock_ghz,
+        capability: Some(info.capability.clone()),
+        clock_ghz: info.clock_ghz,
         read_gbps,
         far_gbps: base.far_gbps * of_memory,
         gather_gbps: base.gather_gbps * of_clock,
         cache_gbps: base.cache_gbps * of_clock,
         lookup_gps: base.lookup_gps * of_clock,
-        cache_bytes: told.cache_bytes,
-        near_bytes: told.shared_bytes,
-        shared_bytes: told.shared_bytes,
-        processors: told.processors,
-        threads_per_processor: told.threads_per_processor,
-        memory_bytes: told.memory_bytes,
+        cache_bytes: info.cache_bytes,
+        near_bytes: info.shared_bytes,
+        shared_bytes: info.shared_bytes,
+        processors: info.processors,
+        threads_per_processor: info.threads_per_processor,
+        memory_bytes: info.memory_bytes,
         convert_gbps: base.convert_gbps * of_memory,
         fitted: false,
-        margin: if kin.is_some() { KIN_MARGIN } else { OTHER_MARGIN },
+        margin: if proxy.is_some() { PROXY_MARGIN } else { OTHER_MARGIN },
         ..base.clone()
     })
 }
 
-impl Told {
-    /// Whether a profile is of this GPU: a slice of one (MIG) and another that has its name in its own
-    /// (GH200 of H200) are not.
-    fn is(&self, known: &Device) -> bool {
+impl DriverInfo {
+    /// Tells whether a profile describes this GPU.
+    ///
+    /// A MIG slice does not match the whole GPU, nor does a GPU whose name merely contains the
+    /// other's (GH200 and H200).
+    fn matches(&self, known: &Device) -> bool {
         let title = self.title.to_lowercase();
         let whole = self.memory_bytes as f64 > 0.9 * known.memory_bytes as f64;
         title.split_whitespace().any(|word| word == known.name)
@@ -93,7 +98,8 @@ impl Told {
             && whole
     }
 
-    /// The title as a name of files and records: `h100-80gb-hbm3` of `NVIDIA H100 80GB HBM3`.
+    /// Derives a name for files and records from the title: `h100-80gb-hbm3` from `NVIDIA H100 80GB
+    /// HBM3`.
     fn name(&self) -> String {
         let title = self.title.to_lowercase();
         let kept = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { ' ' };
@@ -109,9 +115,9 @@ mod tests {
     use super::*;
     use crate::device::find;
 
-    /// An H200, as its driver tells.
-    fn h200() -> Told {
-        Told {
+    /// Figures of an H200 as its driver reports them.
+    fn h200() -> DriverInfo {
+        DriverInfo {
             title: "NVIDIA H200".into(),
             capability: "9.0".into(),
             processors: 132,
@@ -125,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_a_profile_ships_of_has_that_one() {
+    fn a_gpu_with_a_shipped_profile_gets_it() {
         assert_eq!(profile(&h200()).expect("ships"), find("h200").expect("ships"));
     }
 
     #[test]
-    fn what_the_driver_tells_makes_the_same_of_the_gpu_that_ships() {
-        let told = Told { title: "NVIDIA H200X".into(), ..h200() };
-        let (made, known) = (profile(&told).expect("made"), find("h200").expect("ships"));
+    fn figures_of_the_driver_reproduce_the_shipped_profile() {
+        let info = DriverInfo { title: "NVIDIA H200X".into(), ..h200() };
+        let (made, known) = (profile(&info).expect("made"), find("h200").expect("ships"));
         let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 0.01, "{a} {b}");
         near(made.read_gbps, known.read_gbps);
         near(made.gather_gbps, known.gather_gbps);
@@ -143,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_processors_of_kin_scale_apart() {
-        let h100 = Told {
+    fn memory_and_processors_scale_separately_from_the_proxy() {
+        let h100 = DriverInfo {
             title: "NVIDIA H100 80GB HBM3".into(),
             sheet_gbps: 3352.0,
             cache_bytes: 52_428_800,
@@ -155,14 +161,14 @@ mod tests {
         assert_eq!(made.name, "h100-80gb-hbm3");
         assert!(made.read_gbps < 0.7 * known.read_gbps);
         assert_eq!(made.gather_gbps, known.gather_gbps);
-        assert_eq!((made.margin, made.fitted), (KIN_MARGIN, false));
+        assert_eq!((made.margin, made.fitted), (PROXY_MARGIN, false));
         assert_eq!(made.kin().expect("the H200").name, "h200");
         assert!(known.kin().is_none());
     }
 
     #[test]
-    fn others_are_none_of_it() {
-        let a100 = Told {
+    fn other_architectures_slices_and_similar_names_do_not_match() {
+        let a100 = DriverInfo {
             title: "NVIDIA A100-SXM4-80GB".into(),
             capability: "8.0".into(),
             processors: 108,
@@ -173,9 +179,9 @@ mod tests {
         assert_eq!((made.name.as_str(), made.margin), ("a100-sxm4-80gb", OTHER_MARGIN));
         assert_eq!(made.shared_bytes, 166_912);
         assert!(made.kin().is_none());
-        let slice = Told { processors: 16, memory_bytes: 18 << 30, ..h200() };
+        let slice = DriverInfo { processors: 16, memory_bytes: 18 << 30, ..h200() };
         assert_eq!(profile(&slice).expect("made").name, "h200-16");
-        let grace = Told { title: "NVIDIA GH200 480GB".into(), ..h200() };
+        let grace = DriverInfo { title: "NVIDIA GH200 480GB".into(), ..h200() };
         assert_eq!(profile(&grace).expect("made").name, "gh200-480gb");
     }
 }

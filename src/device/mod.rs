@@ -1,9 +1,8 @@
-//! Devices: what a product may run on, and the limits that costs are computed from.
+//! Devices: where products run, and the hardware limits from which costs are computed.
 //!
-//! A profile is data: JSON that ships in `models/devices/`, or that
-//! [`probe`](crate::measure::probe()) measured on this
-//! host and [`Device::save`] wrote. The name `cpu` stands for this host: its own profile where one
-//! was saved, else the generic one that ships.
+//! A profile is JSON: it ships in `models/devices/`, or [`probe`](crate::measure::probe()) measured
+//! it on this host and [`Device::save`] wrote it. The name `cpu` stands for this host: its own
+//! profile if one was saved, otherwise the generic one that ships.
 
 #[cfg(any(feature = "cuda", test))]
 pub(crate) mod gpu;
@@ -19,108 +18,108 @@ use crate::error::{DeviceFault, Error, Result};
 use crate::scalar::Precision;
 pub use state::State;
 
-/// What sort of device; candidates differ between the two.
+/// Kind of a device; it decides which candidates apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A CUDA GPU.
     Gpu,
-    /// The processor this program runs on.
+    /// The processor that this program runs on.
     Host,
 }
 
-/// The version of profiles that this program reads and writes.
+/// Version of the profiles that this program reads and writes.
 pub const SCHEMA: u32 = 1;
 
-/// Limits of one device, as measured; `source` says by whom and how.
+/// Measured limits of one device; `source` says where the figures come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
-    /// [`SCHEMA`].
+    /// Version of the profile, [`SCHEMA`].
     pub schema: u32,
-    /// The name used on the command line and in records, for instance `h200`.
+    /// Name on the command line and in records, for instance `h200`.
     pub name: String,
     /// GPU or host.
     pub kind: Kind,
-    /// The full name, for people.
+    /// Full name, for display.
     pub title: String,
-    /// Where the figures come from.
+    /// Origin of the figures.
     pub source: String,
     /// Bandwidth of reading a stream from memory, in GB/s (1e9 bytes a second).
     pub read_gbps: f64,
     /// Bandwidth of scattered 32-byte sectors from the last-level cache, in GB/s.
     pub gather_gbps: f64,
-    /// Bandwidth of scattered 32-byte sectors from memory, in GB/s; 0 where it is as that of a
+    /// Bandwidth of scattered 32-byte sectors from memory, in GB/s; 0 if it equals that of a
     /// stream.
     #[serde(default)]
     pub far_gbps: f64,
-    /// Bytes of the last-level cache.
+    /// Size of the last-level cache, in bytes.
     pub cache_bytes: u64,
     /// Bandwidth of a stream served from the last-level cache, in GB/s.
     pub cache_gbps: f64,
-    /// Bytes of the cache next to one processor: L1 of a multiprocessor, L2 of a core.
+    /// Size of the cache next to one processor, in bytes: L1 of a multiprocessor, L2 of a core.
     pub near_bytes: u64,
-    /// Sectors of x that all processors together look up in their nearest caches, in 1e9 a second.
+    /// Rate at which all processors together look up sectors of x in their nearest caches, in
+    /// 1e9/s.
     pub lookup_gps: f64,
-    /// Compute capability of a GPU, `major.minor`: those that have it in common run the same kernels on
-    /// processors of one make.
+    /// Compute capability of a GPU, `major.minor`; GPUs with the same one run the same kernels on
+    /// processors of the same architecture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capability: Option<String>,
-    /// Highest clock of a GPU's processors, in GHz; 0 where it is unknown.
+    /// Highest clock of a GPU's processors, in GHz; 0 if unknown.
     #[serde(default)]
     pub clock_ghz: f64,
-    /// Streaming multiprocessors, or threads used on a host.
+    /// Number of streaming multiprocessors, or of threads used on a host.
     pub processors: u32,
-    /// Threads that one processor holds at once.
+    /// Maximum number of resident threads on one processor.
     pub threads_per_processor: u32,
-    /// Time that one thread takes for one entry of a row after another, in nanoseconds (0 on a
-    /// host).
+    /// Time between two consecutive entries of a row in one thread, in nanoseconds (0 on a host).
     pub step_ns: f64,
-    /// Shared memory that one block may use, in bytes (0 on a host).
+    /// Maximum shared memory of one block, in bytes (0 on a host).
     pub shared_bytes: u64,
-    /// Time of one launch (or of one parallel region on a host), in seconds.
+    /// Time of one kernel launch, or of one parallel region on a host, in seconds.
     pub launch_s: f64,
     /// Bandwidth of the link to the host, in GB/s (0 on a host).
     pub link_gbps: f64,
-    /// Memory of the device in bytes.
+    /// Memory of the device, in bytes.
     pub memory_bytes: u64,
-    /// Bytes read and written by a conversion in one second, in GB/s.
+    /// Rate at which a conversion reads and writes bytes, in GB/s.
     pub convert_gbps: f64,
-    /// Time of a conversion besides, in seconds.
+    /// Fixed time of a conversion, in seconds.
     pub convert_s: f64,
     /// Time of sorting one key in a conversion, in nanoseconds.
     pub sort_ns: f64,
     /// Time of partitioning one edge of a graph on the host, in nanoseconds.
     pub partition_ns: f64,
-    /// Whether `kernels` was fitted to measured products: those that it was fitted to say more of it
-    /// than of matrices that it never saw.
+    /// Tells whether `kernels` was fitted to measured products; errors on the fitting set
+    /// understate errors on unseen matrices.
     #[serde(default)]
     pub fitted: bool,
-    /// By which share the incumbent must take longer than a candidate that was not timed, for that to
-    /// be taken: so far estimates and predictions for this device may mislead.
+    /// Minimum predicted speed-up that an untimed candidate needs over the baseline, as a share
+    /// (0.1 is 10 %); covers the errors of estimates and predictions for this device.
     #[serde(default)]
     pub margin: f64,
-    /// What kernels reach, by candidate or by format; see [`Device::reach_of`].
+    /// Kernel figures by candidate or by format; see [`Device::reach_of`].
     pub kernels: BTreeMap<String, Reach>,
 }
 
-/// One figure for each precision.
+/// A pair of figures, one for each precision.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerPrecision {
-    /// In f32.
+    /// Figure in f32.
     pub f32: f64,
-    /// In f64.
+    /// Figure in f64.
     pub f64: f64,
 }
 
 impl PerPrecision {
-    /// The same figure for both.
+    /// Uses one figure for both precisions.
     pub const fn both(figure: f64) -> Self {
         PerPrecision { f32: figure, f64: figure }
     }
 
-    /// The figure of one precision.
+    /// Returns the figure of one precision.
     pub const fn of(self, precision: Precision) -> f64 {
         match precision {
             Precision::F32 => self.f32,
@@ -129,43 +128,42 @@ impl PerPrecision {
     }
 }
 
-/// What the kernels of a format were found to reach on a device.
+/// Fitted figures of a format's kernels on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reach {
     /// Share of the memory bandwidth that streams of the layout reach.
     pub bandwidth: PerPrecision,
-    /// Time of loading sectors of x into the nearest caches, over what it is at `gather_gbps`.
+    /// Time of loading sectors of x into the nearest caches, relative to the time at `gather_gbps`.
     pub gather: PerPrecision,
-    /// Time of looking sectors of x up there, over what it is at `lookup_gps`.
+    /// Time of looking up sectors of x in the nearest caches, relative to the time at `lookup_gps`.
     pub lookup: PerPrecision,
-    /// Time of one multiply-add on one processor when all data is near, in nanoseconds.
+    /// Time of one multiply-add on one processor when all data is in its cache, in nanoseconds.
     pub entry_ns: PerPrecision,
-    /// Time of one row on one processor besides, in nanoseconds.
+    /// Additional time of one row on one processor, in nanoseconds.
     pub row_ns: PerPrecision,
-    /// Time of a row on one processor besides where its length is another than that of the row
-    /// before, in nanoseconds.
+    /// Additional time of a row on one processor if its length differs from the previous row's, in
+    /// nanoseconds.
     pub change_ns: PerPrecision,
-    /// Time of one processor for each wait of a warp for entries that it loaded, in nanoseconds.
+    /// Time that one processor loses each time a warp waits for loaded entries, in nanoseconds.
     pub wait_ns: PerPrecision,
-    /// Time of a step of the longest row, where a few threads walk the whole of it, or of the slowest
-    /// tile, in nanoseconds; where it is 0 the device's own.
+    /// Time of one step along the longest row, if few threads process it, or along the slowest
+    /// tile, in nanoseconds; 0 stands for the device's `step_ns`.
     pub step_ns: PerPrecision,
-    /// Time of a product besides, however small the matrix, in microseconds.
+    /// Fixed time of a product, in microseconds.
     pub fixed_us: PerPrecision,
-    /// Time of converting one entry, all processors together, in nanoseconds; where it is 0 the
-    /// bytes of the conversion count.
+    /// Time of converting one entry, with all processors at work, in nanoseconds; if 0, the time
+    /// follows from the bytes that the conversion moves.
     pub convert_ns: PerPrecision,
-    /// Time of a conversion besides, however small the matrix, in microseconds; where it is 0 the
-    /// device's `convert_s`.
+    /// Fixed time of a conversion, in microseconds; 0 stands for the device's `convert_s`.
     pub convert_us: PerPrecision,
-    /// Time of replacing one entry's value, all processors together, in nanoseconds; where it is 0
-    /// the bytes count alone.
+    /// Time of replacing one value, with all processors at work, in nanoseconds; if 0, the time
+    /// follows from the bytes alone.
     pub update_ns: PerPrecision,
 }
 
 impl Default for Reach {
-    /// The full bandwidth and no time besides.
+    /// Full bandwidth and no additional times.
     fn default() -> Self {
         Reach {
             bandwidth: PerPrecision::both(1.0),
@@ -184,14 +182,14 @@ impl Default for Reach {
     }
 }
 
-/// The key of [`Device::kernels`] for formats that have no entry of their own.
+/// Key in [`Device::kernels`] of the figures for formats without an entry of their own.
 const OTHERS: &str = "others";
 
 impl Device {
-    /// The device profiles that ship with the program.
+    /// Returns the device profiles that ship with the program.
     ///
     /// # Panics
-    /// Never: a test reads them all.
+    /// Never: a test parses all of them.
     pub fn shipped() -> Vec<Device> {
         [
             include_str!("../../models/devices/h200.json"),
@@ -202,23 +200,23 @@ impl Device {
         .collect()
     }
 
-    /// The kernel figures stored under the first of these keys that the profile has, else those
-    /// stored for other formats.
+    /// Returns the kernel figures under the first of `keys` that the profile has, otherwise those
+    /// for all other formats.
     pub fn reach_of(&self, keys: [&str; 2]) -> Reach {
         let keys = keys.into_iter().chain([OTHERS]);
         keys.filter_map(|key| self.kernels.get(key)).next().copied().unwrap_or_default()
     }
 
-    /// The device that ships whose models predict this one's products too, where it has none of its
-    /// own: a GPU of the same compute capability.
+    /// Returns the proxy of this device: a shipped GPU with the same compute capability, whose
+    /// models predict this device's products if it has none of its own.
     pub fn kin(&self) -> Option<Device> {
         of_capability(self.capability.as_ref()?).filter(|kin| kin.name != self.name)
     }
 
-    /// Reads a profile; all of it or nothing.
+    /// Parses a profile and validates every figure.
     ///
     /// # Errors
-    /// [`Error::Device`] with what is wrong.
+    /// [`Error::Device`] with the reason.
     pub fn parse(text: &str) -> Result<Device> {
         let wrong =
             |what: String| Error::device(DeviceFault::Profile, format!("device profile: {what}"));
@@ -279,10 +277,10 @@ impl Device {
         }
     }
 
-    /// Writes the profile under `data`, where [`find`] looks for it; returns the file.
+    /// Writes the profile under `data`, where [`find`] looks for it; returns the path of the file.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if the file cannot be written.
     pub fn save(&self, data: &Path) -> Result<PathBuf> {
         let path = file(data, &self.name);
         let io = |source| Error::Io { what: path.display().to_string(), source };
@@ -290,7 +288,7 @@ impl Device {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(io)?;
         }
-        // Written aside first, so that a reader never meets half a profile.
+        // Writes to a temporary file and renames it, so that no reader sees half a profile.
         let part = path.with_extension("json.part");
         std::fs::write(&part, text + "\n").map_err(io)?;
         std::fs::rename(&part, &path).map_err(io)?;
@@ -298,13 +296,13 @@ impl Device {
     }
 }
 
-/// The GPU of this compute capability that ships.
+/// Returns the shipped GPU with this compute capability.
 fn of_capability(capability: &str) -> Option<Device> {
     let mut shipped = Device::shipped().into_iter();
     shipped.find(|device| device.capability.as_deref() == Some(capability))
 }
 
-/// The folder of this user's own data: `$ELLECT_DATA`, or `ellect` in the XDG data home.
+/// Returns the folder of the user's data: `$ELLECT_DATA`, or `ellect` in the XDG data home.
 pub fn data_dir() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("ELLECT_DATA")
@@ -313,17 +311,18 @@ pub fn data_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("ellect-data"))
 }
 
-/// The error for a device name that is not among `known`, with what would make it known, if anything.
+/// Builds the error for an unknown device name, with the known names and a remedy, which may be
+/// empty.
 pub(crate) fn unknown(name: &str, known: Vec<String>, remedy: impl Into<String>) -> Error {
     Error::UnknownDevice { name: name.to_string(), known, remedy: remedy.into() }
 }
 
-/// The names of the device profiles that ship.
+/// Returns the names of the device profiles that ship.
 pub fn shipped_names() -> Vec<String> {
     Device::shipped().into_iter().map(|device| device.name).collect()
 }
 
-/// The device of this name: a profile saved in [`data_dir`], else a shipped one.
+/// Finds a device by name: a profile saved in [`data_dir`], otherwise a shipped one.
 ///
 /// # Errors
 /// As [`find_in`].
@@ -331,20 +330,21 @@ pub fn find(name: &str) -> Result<Device> {
     find_in(name, &data_dir())
 }
 
-/// The device of this name: a profile saved under `data`, else a shipped one.
+/// Finds a device by name: a profile saved under `data`, otherwise a shipped one.
 ///
 /// # Errors
-/// [`Error::UnknownDevice`] with the known names, [`Error::Io`] where a saved profile cannot be read in
-/// whole or is of another device.
+/// [`Error::UnknownDevice`] with the known names; [`Error::Io`] if a saved profile cannot be read,
+/// is not valid, or describes another device.
 pub fn find_in(name: &str, data: &Path) -> Result<Device> {
     let shipped = || Device::shipped().into_iter().find(|device| device.name == name);
     saved(name, data)?.or_else(shipped).ok_or_else(|| unknown(name, shipped_names(), ""))
 }
 
-/// The profile of this name that is saved under `data`; none of what cannot be the name of a file there.
+/// Reads the profile with this name saved under `data`; `None` if there is none or `name` is not a
+/// plain file name.
 ///
 /// # Errors
-/// [`Error::Io`] where it cannot be read in whole or is of another device.
+/// [`Error::Io`] if the profile cannot be read, is not valid, or describes another device.
 pub(crate) fn saved(name: &str, data: &Path) -> Result<Option<Device>> {
     if !is_file_name(name) {
         return Ok(None);
@@ -367,11 +367,11 @@ pub(crate) fn saved(name: &str, data: &Path) -> Result<Option<Device>> {
     }
 }
 
-/// All devices: those that ship, each by its profile saved under `data` where there is one, and
-/// others that one is saved of.
+/// Lists all devices: the shipped ones, each with its profile saved under `data` if there is one,
+/// then the other saved ones.
 ///
 /// # Errors
-/// As [`find_in`], and [`Error::Io`].
+/// As [`find_in`], and [`Error::Io`] if the folder of profiles cannot be listed.
 pub fn all_in(data: &Path) -> Result<Vec<Device>> {
     let mut names: Vec<String> = Device::shipped().into_iter().map(|device| device.name).collect();
     let folder = data.join("devices");
@@ -386,7 +386,7 @@ pub fn all_in(data: &Path) -> Result<Vec<Device>> {
     };
     saved.sort_unstable();
     let others = saved.iter().filter_map(|file| file.strip_suffix(".json"));
-    // Copies and what editors leave are no profiles.
+    // Skips copies and editors' backup files.
     let others = others.filter(|name| is_file_name(name));
     let others: Vec<String> =
         others.filter(|name| names.iter().all(|known| known != name)).map(String::from).collect();
@@ -394,7 +394,7 @@ pub fn all_in(data: &Path) -> Result<Vec<Device>> {
     names.iter().map(|name| find_in(name, data)).collect()
 }
 
-/// Whether a device may be called so that has a profile saved.
+/// Tells whether a device name can serve as the name of a file.
 fn is_file_name(name: &str) -> bool {
     const LONGEST: usize = 200;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -422,7 +422,7 @@ mod tests {
         let names: Vec<_> = all.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["h200", "cpu", "h100-80gb-hbm3"]);
 
-        // One that is of another device is not taken for it; nothing outside the folder is read.
+        // A profile of another device is an error, and files outside the folder are not read.
         std::fs::copy(&path, file(data.path(), "h200")).expect("writable");
         let error = find_in("h200", data.path()).expect_err("of another").to_string();
         assert!(error.contains("the profile is of h100-80gb-hbm3"), "{error}");

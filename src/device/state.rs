@@ -1,20 +1,20 @@
-//! The state of a device while it measures: what explains that the same code takes another time.
+//! State of a device during a measurement: clocks, power and temperature, which affect its times.
 
 use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// What a device tells of itself; what it does not tell is absent, also from the record.
+/// State reported by a device; figures that it does not report are `None` and absent from records.
 ///
-/// A GPU is asked through NVML, at work; a host through `/sys/devices/system/cpu`.
+/// A GPU reports its state through NVML, under load; a host through `/sys/devices/system/cpu`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
-    /// The GPU's own name.
+    /// Name of the GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The version of the GPU's driver.
+    /// Version of the GPU's driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_version: Option<String>,
     /// Clock of the multiprocessors, or of the host's first core, in MHz.
@@ -23,33 +23,33 @@ pub struct State {
     /// Clock of the GPU's memory, in MHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mhz: Option<f64>,
-    /// Whether the GPU's memory corrects errors.
+    /// Tells whether the GPU's memory has error correction (ECC) enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecc: Option<bool>,
     /// Power that the GPU draws, in W.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
-    /// Power that it may draw, in W.
+    /// Power limit of the GPU, in W.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_limit_w: Option<f64>,
-    /// What holds the GPU's clocks down, in NVML's words; empty where nothing does.
+    /// Reasons that currently throttle the GPU's clocks, in NVML's terms; empty if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttle: Option<Vec<String>>,
     /// Temperature of the GPU, in degrees Celsius.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<f64>,
-    /// What sets the clock of the host's first core: `performance` for instance.
+    /// Frequency governor of the host's first core, for instance `performance`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
 }
 
 impl State {
-    /// Of this host, now.
+    /// Reads the current state of this host.
     pub fn of_host() -> Self {
         State::under(Path::new("/sys/devices/system/cpu"))
     }
 
-    /// Of a host whose processors this folder describes, as Linux does.
+    /// Reads the state of a host from a folder laid out like Linux's `/sys/devices/system/cpu`.
     fn under(cpu: &Path) -> Self {
         let read = |name: &str| {
             let text = fs::read_to_string(cpu.join("cpu0/cpufreq").join(name)).ok()?;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_tells_its_governor_and_clock_or_nothing() {
+    fn a_host_reports_its_governor_and_clock_or_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(State::under(folder.path()), State::default());
         let cpufreq = folder.path().join("cpu0/cpufreq");

@@ -1,8 +1,9 @@
-//! Timing candidates on a GPU, by the same protocol as on a host.
+//! Times candidates on a GPU under the same protocol as on a host.
 //!
-//! Copies of the layout, each with its own x and y, take turns in a CUDA graph, so that neither the
-//! matrix nor x is still in the caches; a sample is the time between two events around one launch
-//! of the graph. Queueing launches costs nothing that a solver which uses graphs would not save.
+//! Several copies of the layout, each with its own x and y, take turns in a CUDA graph, so that
+//! neither the matrix nor x is still in the caches. A sample is the time between two events around
+//! one launch of the graph, so it excludes launch overheads, which a solver that uses graphs avoids
+//! as well.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,7 +14,7 @@ use super::provenance::gpu_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
 use crate::check::{self, RowReference};
 use crate::csr::CsrRef;
-use crate::cuda::{DeviceCsr, Gpu, Graph, Placed, Vector};
+use crate::cuda::{DeviceCsr, Gpu, GpuOperator, Graph, Vector};
 use crate::error::Result;
 use crate::format::{Candidate, Target};
 use crate::operator::{PreparedOperator, permute, permute_back};
@@ -22,24 +23,35 @@ use crate::structure::Structure;
 
 /// Checks and times one candidate on a GPU.
 ///
-/// The conversion counts from a CSR matrix that is on the device, where the format converts there:
-/// until the GPU has ended it, its memory being kept from one time to the next. Where it is made on
-/// the host, it counts with its upload. A refusal, a wrong product and a fault are outcomes, not
-/// errors.
+/// If the format converts on the GPU, the conversion time starts with the CSR matrix on the GPU and
+/// ends when the GPU has finished; memory is reused from one conversion to the next. If the format
+/// converts on the host, the time includes the upload. A refusal, a wrong product and a fault are
+/// outcomes, not errors.
 ///
-/// `held` is the same matrix, kept from one candidate to the next; uploaded here where there is
-/// none.
+/// `resident` is the same matrix, kept on the GPU for several candidates; without it, the matrix is
+/// uploaded.
 pub fn on_gpu<T: Scalar>(
     gpu: &Arc<Gpu>,
-    held: Option<&Held<T>>,
+    resident: Option<&ResidentMatrix<T>>,
     csr: CsrRef<'_, T>,
     structure: &Structure<'_>,
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
 ) -> Measurement {
+    let time = || {
+        let uploaded;
+        let resident = match resident {
+            Some(resident) => resident,
+            None => {
+                uploaded = ResidentMatrix::new(gpu, csr)?;
+                &uploaded
+            }
+        };
+        Subject { gpu, resident, csr, structure, candidate, target, protocol }.time()
+    };
     let provenance = |kernels| Provenance::now(gpu.driver_key(), kernels);
-    let (result, provenance) = match time(gpu, held, csr, structure, candidate, target, protocol) {
+    let (result, provenance) = match time() {
         Ok((timing, kernels, state)) => (Ok(timing), provenance(kernels).with_state(state)),
         Err(error) => (Err(error), provenance(gpu_kernels(std::iter::empty()))),
     };
@@ -57,30 +69,31 @@ pub fn on_gpu<T: Scalar>(
     }
 }
 
-/// A matrix on a GPU and the references of its products, for all its candidates.
-pub struct Held<T: Scalar> {
+/// A matrix on a GPU and the reference results of its products, shared by all candidates.
+pub struct ResidentMatrix<T: Scalar> {
     /// [`CsrRef::identity`] of the matrix on the host.
     identity: [usize; 6],
     on_gpu: Arc<DeviceCsr<T>>,
     values: Vector<T>,
-    references: Mutex<Vec<(Asked, Arc<[RowReference]>)>>,
-    /// x of a seed, never written.
+    references: Mutex<Vec<(ReferenceKey, Arc<[RowReference]>)>>,
+    /// Vectors x by seed; they are never written.
     inputs: Mutex<Vec<(u64, Arc<Vector<T>>)>>,
 }
 
-/// Seed, alpha and beta of a product.
-type Asked = (u64, [u64; 2]);
+/// Identifies a reference product: seed, and the bits of alpha and beta.
+type ReferenceKey = (u64, [u64; 2]);
 
-/// References kept of one matrix: of the first copy, and of the last one of most candidates.
+/// Maximum number of stored references: those of the first copy, and those of the last copy for
+/// most candidates.
 const MOST_REFERENCES: usize = 4;
 
-impl<T: Scalar> Held<T> {
+impl<T: Scalar> ResidentMatrix<T> {
     /// Uploads a matrix.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where the memory does not suffice.
+    /// [`Error::Device`](crate::Error::Device) if memory runs out.
     pub fn new(gpu: &Gpu, csr: CsrRef<'_, T>) -> Result<Self> {
-        Ok(Held {
+        Ok(ResidentMatrix {
             identity: csr.identity(),
             on_gpu: Arc::new(DeviceCsr::upload(gpu, csr)?),
             values: gpu.vector(csr.values())?,
@@ -89,24 +102,24 @@ impl<T: Scalar> Held<T> {
         })
     }
 
-    /// Whether it is this very matrix, which was not dropped since.
+    /// Tells whether this is the same matrix in the same memory of the host.
     pub fn is(&self, csr: CsrRef<'_, T>) -> bool {
         self.identity == csr.identity()
     }
 
-    /// The x of a seed.
+    /// Returns the vector x of a seed.
     fn input(&self, gpu: &Gpu, csr: CsrRef<'_, T>, seed: u64) -> Result<Arc<Vector<T>>> {
         let kept = || self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, x)) = kept().iter().find(|(known, _)| *known == seed) {
             return Ok(x.clone());
         }
-        // No lock is held meanwhile: it is made by all threads.
+        // No lock is held here, because all threads fill the vector.
         let x = Arc::new(gpu.vector(&check::vector::<T>(csr.ncols(), seed))?);
         kept().push((seed, x.clone()));
         Ok(x)
     }
 
-    /// The reference of a product of seeded vectors.
+    /// Returns the reference result of a product with vectors of this seed.
     fn reference(
         &self,
         csr: CsrRef<'_, T>,
@@ -128,14 +141,14 @@ impl<T: Scalar> Held<T> {
     }
 }
 
-/// A copy of the layout on the GPU, with vectors of its own in the operator's basis.
-struct Copy<T: Scalar> {
+/// A copy of the layout on the GPU with its own vectors, in the operator's basis.
+struct GpuCopy<T: Scalar> {
     operator: PreparedOperator<T>,
     x: Arc<Vector<T>>,
     y: Vector<T>,
 }
 
-impl<T: Scalar> Copy<T> {
+impl<T: Scalar> GpuCopy<T> {
     fn queue(&self, stream: CUstream, alpha: T, beta: T) -> Result<()> {
         let Some(placed) = self.operator.on_device() else { return Ok(()) };
         // SAFETY: the vectors have the lengths of the matrix and live as long as `self`, which the
@@ -147,127 +160,160 @@ impl<T: Scalar> Copy<T> {
     }
 }
 
-fn time<T: Scalar>(
-    gpu: &Arc<Gpu>,
-    held: Option<&Held<T>>,
-    csr: CsrRef<'_, T>,
-    structure: &Structure<'_>,
-    candidate: &Candidate,
-    target: &Target<'_>,
-    protocol: &Protocol,
-) -> Result<(Timing, String, State)> {
-    let own;
-    let held = match held {
-        Some(held) => held,
-        None => {
-            own = Held::new(gpu, csr)?;
-            &own
-        }
-    };
-    let on_gpu = &held.on_gpu;
-    let mut convert_s = Vec::new();
-    let prepare = || PreparedOperator::on_gpu(gpu, on_gpu, csr, structure, candidate, target);
-    // The y of a later copy is written before it is read.
-    let copy = |operator: PreparedOperator<T>, seed: u64| -> Result<Copy<T>> {
+/// One measurement: a candidate, the matrix and the GPU.
+struct Subject<'a, 's, T: Scalar> {
+    gpu: &'a Arc<Gpu>,
+    resident: &'a ResidentMatrix<T>,
+    csr: CsrRef<'a, T>,
+    structure: &'a Structure<'s>,
+    candidate: &'a Candidate,
+    target: &'a Target<'a>,
+    protocol: &'a Protocol,
+}
+
+/// Samples of a product, with their number of products and the state of the GPU under this load.
+struct TimedProducts {
+    spmv: Samples,
+    products_per_sample: u64,
+    state: State,
+}
+
+impl<T: Scalar> Subject<'_, '_, T> {
+    fn prepare(&self) -> Result<PreparedOperator<T>> {
+        let Subject { gpu, resident, csr, structure, candidate, target, .. } = *self;
+        PreparedOperator::on_gpu(gpu, &resident.on_gpu, csr, structure, candidate, target)
+    }
+
+    /// Gives an operator its own vectors, filled from `seed`.
+    fn copy(&self, operator: PreparedOperator<T>, seed: u64) -> Result<GpuCopy<T>> {
+        let Subject { gpu, resident, csr, protocol, .. } = *self;
         let permuted = |len: usize, seed: u64, order: &[u32]| {
             gpu.vector(&permute(&check::vector::<T>(len, seed), order))
         };
         let x = match operator.permutation() {
-            None => held.input(gpu, csr, seed)?,
+            None => resident.input(gpu, csr, seed)?,
             Some(order) => Arc::new(permuted(csr.ncols(), seed, order)?),
         };
+        // Products write the y of every copy but the first before they read it.
         let y = match operator.permutation() {
             _ if seed != protocol.seed => gpu.zeros(csr.nrows())?,
             None => gpu.vector(&check::vector::<T>(csr.nrows(), !seed))?,
             Some(order) => permuted(csr.nrows(), !seed, order)?,
         };
-        Ok(Copy { operator, x, y })
-    };
-    let start = Instant::now();
-    let first = prepare()?;
-    let mut spent_s = start.elapsed().as_secs_f64();
-    if !first.on_device().is_some_and(Placed::is_built) {
-        convert_s.push(spent_s);
+        Ok(GpuCopy { operator, x, y })
     }
-    let mut copies = vec![copy(first, protocol.seed)?];
-    let bytes = copies[0].operator.bytes();
-    let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
-    let own_stream = gpu.stream().as_inner();
-    copies[0].queue(own_stream, alpha, beta)?;
-    compare(&copies[0], &held.reference(csr, protocol.seed, (alpha, beta)))?;
-    let wanted = protocol.copies(bytes, target.device);
-    while copies.len() < wanted && spent_s < protocol.max_convert_s {
-        let seed = protocol.seed + copies.len() as u64;
+
+    /// Converts one copy, checks its product, and converts the other copies.
+    ///
+    /// Returns them with the time of the conversion in seconds, if it was on the host.
+    fn copies(&self) -> Result<(Vec<GpuCopy<T>>, Vec<f64>)> {
+        let Subject { gpu, resident, csr, target, protocol, .. } = *self;
         let start = Instant::now();
-        let operator = prepare()?;
-        spent_s += start.elapsed().as_secs_f64();
-        copies.push(copy(operator, seed)?);
+        let first = self.prepare()?;
+        let mut spent_s = start.elapsed().as_secs_f64();
+        let mut convert_s = Vec::new();
+        if !first.on_device().is_some_and(GpuOperator::is_built) {
+            convert_s.push(spent_s);
+        }
+        let mut copies = vec![self.copy(first, protocol.seed)?];
+        let (alpha, beta) = (T::from_f64(1.5), T::from_f64(-0.5));
+        copies[0].queue(gpu.stream().as_inner(), alpha, beta)?;
+        compare(&copies[0], &resident.reference(csr, protocol.seed, (alpha, beta)))?;
+        let wanted = protocol.copies(copies[0].operator.bytes(), target.device);
+        while copies.len() < wanted && spent_s < protocol.max_convert_s {
+            let seed = protocol.seed + copies.len() as u64;
+            let start = Instant::now();
+            let operator = self.prepare()?;
+            spent_s += start.elapsed().as_secs_f64();
+            copies.push(self.copy(operator, seed)?);
+        }
+        Ok((copies, convert_s))
     }
-    if copies[0].operator.on_device().is_some_and(Placed::is_built) {
+
+    /// Times conversions on the GPU; returns the time of each in seconds.
+    fn time_conversions(&self) -> Result<Vec<f64>> {
+        let mut convert_s = Vec::new();
         loop {
             let start = Instant::now();
-            let operator = gpu.convert(on_gpu, candidate, target)?;
+            let operator = self.gpu.convert(&self.resident.on_gpu, self.candidate, self.target)?;
             convert_s.push(start.elapsed().as_secs_f64());
             drop(operator);
             let spent_s: f64 = convert_s.iter().sum();
-            if convert_s.len() >= CONVERSIONS || spent_s >= protocol.max_convert_s {
-                break;
+            if convert_s.len() >= CONVERSIONS || spent_s >= self.protocol.max_convert_s {
+                return Ok(convert_s);
             }
         }
     }
-    let update_s = update(&held.values, &mut copies[0].operator)?;
 
-    // One turn of all copies outside a graph, then as many in a graph as a sample asks for.
-    let turn = |stream| copies.iter().try_for_each(|copy| copy.queue(stream, T::ONE, T::ZERO));
-    let alone = gpu.alone();
-    turn(own_stream)?;
-    let turn_s = gpu.time(|| turn(own_stream))?;
-    let turns = (protocol.min_sample_s / turn_s).ceil().clamp(1.0, MOST_TURNS) as u64;
-    let graph = Graph::capture(gpu, |stream| (0..turns).try_for_each(|_| turn(stream)))?;
-    let launch = || {
-        // SAFETY: the copies outlive the graph's last launch, which `Gpu::time` waits for.
-        #[allow(unsafe_code, reason = "launches work on this function's own buffers")]
-        unsafe {
-            graph.launch(gpu)
+    /// Times launches of a graph in which the copies take turns.
+    fn time_products(&self, copies: &[GpuCopy<T>]) -> Result<TimedProducts> {
+        let Subject { gpu, protocol, .. } = *self;
+        // One turn of all copies outside a graph tells how many turns a sample needs in a graph.
+        let turn = |stream| copies.iter().try_for_each(|copy| copy.queue(stream, T::ONE, T::ZERO));
+        let _alone = gpu.alone();
+        let own_stream = gpu.stream().as_inner();
+        turn(own_stream)?;
+        let turn_s = gpu.time(|| turn(own_stream))?;
+        let turns = (protocol.min_sample_s / turn_s).ceil().clamp(1.0, MOST_TURNS) as u64;
+        let graph = Graph::capture(gpu, |stream| (0..turns).try_for_each(|_| turn(stream)))?;
+        let launch = || {
+            // SAFETY: the copies outlive the graph's last launch, which `Gpu::time` waits for.
+            #[allow(unsafe_code, reason = "launches work on the buffers of `copies`")]
+            unsafe {
+                graph.launch(gpu)
+            }
+        };
+        for _ in 0..protocol.warmup {
+            gpu.time(launch)?;
         }
-    };
-    for _ in 0..protocol.warmup {
-        gpu.time(launch)?;
+        let products_per_sample = turns * copies.len() as u64;
+        let spmv = take_samples(protocol, || Ok(gpu.time(launch)? / products_per_sample as f64))?;
+        // The state is read while the GPU works, because its clocks fall when it is idle.
+        let mut state = State::default();
+        gpu.time(|| {
+            launch()?;
+            state = gpu.state();
+            Ok(())
+        })?;
+        Ok(TimedProducts { spmv, products_per_sample, state })
     }
-    let products = turns * copies.len() as u64;
-    let spmv = take_samples(protocol, || Ok(gpu.time(launch)? / products as f64))?;
-    // Asked while the GPU is at work: clocks fall where it rests.
-    let mut state = State::default();
-    gpu.time(|| {
-        launch()?;
-        state = gpu.state();
-        Ok(())
-    })?;
-    drop(alone);
-    let last = copies.len() - 1;
-    let reference = held.reference(csr, protocol.seed + last as u64, (T::ONE, T::ZERO));
-    compare(&copies[last], &reference)?;
-    let kernels = gpu_kernels(copies[0].operator.on_device().into_iter().flat_map(Placed::images));
-    let timing = Timing {
-        reruns: Vec::new(),
-        spmv,
-        products_per_sample: products,
-        convert: Samples::new(convert_s),
-        update_s,
-        bytes,
-        copies: copies.len() as u32,
-    };
-    Ok((timing, kernels, state))
+
+    /// Checks and times the candidate; returns the timing, the code that ran and the GPU's state.
+    fn time(&self) -> Result<(Timing, String, State)> {
+        let Subject { resident, csr, protocol, .. } = *self;
+        let (mut copies, mut convert_s) = self.copies()?;
+        let bytes = copies[0].operator.bytes();
+        if copies[0].operator.on_device().is_some_and(GpuOperator::is_built) {
+            convert_s = self.time_conversions()?;
+        }
+        let update_s = update(&resident.values, &mut copies[0].operator)?;
+        let TimedProducts { spmv, products_per_sample, state } = self.time_products(&copies)?;
+        let last = copies.len() - 1;
+        let reference = resident.reference(csr, protocol.seed + last as u64, (T::ONE, T::ZERO));
+        compare(&copies[last], &reference)?;
+        let placed = copies[0].operator.on_device();
+        let kernels = gpu_kernels(placed.into_iter().flat_map(GpuOperator::images));
+        let timing = Timing {
+            reruns: Vec::new(),
+            spmv,
+            products_per_sample,
+            convert: Samples::new(convert_s),
+            update_s,
+            bytes,
+            copies: copies.len() as u32,
+        };
+        Ok((timing, kernels, state))
+    }
 }
 
-/// The most turns in one graph.
+/// Maximum number of turns in one graph.
 const MOST_TURNS: f64 = 256.0;
 
-/// Conversions that are timed on the GPU if time allows it, after one that took memory from the
-/// driver.
+/// Maximum number of conversions timed on the GPU, after one that allocates memory from the driver.
 const CONVERSIONS: usize = 5;
 
-/// Seconds that it takes to put in values that are on the GPU, the second time.
+/// Returns the time of replacing the values by values on the GPU, in seconds: the second of two
+/// runs.
 fn update<T: Scalar>(values: &Vector<T>, operator: &mut PreparedOperator<T>) -> Result<f64> {
     let mut update_s = 0.0;
     for _ in 0..2 {
@@ -284,7 +330,7 @@ fn update<T: Scalar>(values: &Vector<T>, operator: &mut PreparedOperator<T>) -> 
 }
 
 /// Compares the y of a copy with the reference.
-fn compare<T: Scalar>(copy: &Copy<T>, reference: &[RowReference]) -> Result<()> {
+fn compare<T: Scalar>(copy: &GpuCopy<T>, reference: &[RowReference]) -> Result<()> {
     let mut y = vec![T::ZERO; reference.len()];
     copy.y.read(&mut y)?;
     let y = copy.operator.permutation().map_or_else(|| y.clone(), |order| permute_back(&y, order));

@@ -1,4 +1,4 @@
-//! What measures: this host, or one of its GPUs.
+//! The meter: times candidates on this host or on one of its GPUs.
 
 #[cfg(feature = "cuda")]
 use std::any::Any;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "cuda")]
-use super::gpu::{Held, on_gpu};
+use super::gpu::{ResidentMatrix, on_gpu};
 use super::{Measurement, Outcome, Protocol, Samples, Worker, on_host};
 use crate::cost::CostInputs;
 use crate::csr::CsrRef;
@@ -20,7 +20,7 @@ use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 
-/// A device that candidates can be timed on, or only be estimated for.
+/// A device on which candidates can be timed, or for which they can only be estimated.
 ///
 /// ```
 /// use ellect::{Error, device};
@@ -37,17 +37,17 @@ use crate::structure::Structure;
 pub struct Meter {
     device: Device,
     worker: Option<Mutex<Worker>>,
-    /// Of the worker: it is told without a wait for the worker's job.
+    /// Driver of the worker's device; stored so that reading it does not wait for a running job.
     driver: Option<String>,
     #[cfg(feature = "cuda")]
     gpu: Option<Arc<cuda::Gpu>>,
-    /// A matrix on the GPU, [`Held`].
+    /// Matrix kept on the GPU, a [`ResidentMatrix`].
     #[cfg(feature = "cuda")]
     held: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Meter {
-    /// A meter for a device that is known by its profile; a host can be timed on, a GPU cannot.
+    /// Creates a meter from a device profile; it can time on a host but not on a GPU.
     pub fn of(device: Device) -> Self {
         Meter {
             device,
@@ -60,17 +60,17 @@ impl Meter {
         }
     }
 
-    /// A meter that times in the worker's process; what it prepares, it prepares for the host.
+    /// Creates a meter that times in the worker's process and prepares operators for the host.
     pub fn through(worker: Worker) -> Self {
         let (device, driver) = (worker.device().clone(), worker.driver().to_string());
         Meter { worker: Some(Mutex::new(worker)), driver: Some(driver), ..Meter::of(device) }
     }
 
-    /// The device of this name: `cuda:N` opens GPU `N` of this machine (feature `cuda`), any other
-    /// name is a profile; the profile of either is the one saved under `data` where there is one.
+    /// Opens a device by name: `cuda:N` opens GPU `N` of this machine (feature `cuda`), any other
+    /// name is a profile. A profile saved under `data` takes precedence.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] where there is none; [`Error::Device`] where it does not open.
+    /// [`Error::UnknownDevice`] if there is none; [`Error::Device`] if it cannot be opened.
     pub fn open(name: &str, data: &std::path::Path) -> Result<Self> {
         match name.strip_prefix("cuda:") {
             Some(index) => Meter::open_gpu(name, index, data),
@@ -80,7 +80,7 @@ impl Meter {
 
     #[cfg(feature = "cuda")]
     fn open_gpu(name: &str, index: &str, data: &std::path::Path) -> Result<Self> {
-        // One name for one GPU: not cuda:00.
+        // Each GPU has exactly one name: `cuda:00` is refused.
         let parsed = index.parse().ok().filter(|parsed: &u32| parsed.to_string() == index);
         let known = || device::unknown(name, names(), "");
         let gpu = cuda::Gpu::open(parsed.ok_or_else(known)?)?;
@@ -98,11 +98,12 @@ impl Meter {
         ))
     }
 
-    /// Converts a matrix for this device: on its GPU, where it is one of this machine, else for the
+    /// Converts a matrix for this device: on its GPU if this process opened one, otherwise for the
     /// host.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the candidate does not suit the matrix, [`Error::Device`] by a GPU.
+    /// [`Error::Refused`] if the candidate does not apply to the matrix; [`Error::Device`] from a
+    /// GPU.
     pub fn prepare<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -119,26 +120,26 @@ impl Meter {
         PreparedOperator::with_structure(csr, structure, candidate, target)
     }
 
-    /// The device's profile.
+    /// Returns the device's profile.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The GPU that this process opened.
+    /// Returns the GPU that this process opened.
     ///
     /// # Errors
-    /// [`Error::Argument`] where it opened none.
+    /// [`Error::Argument`] if it opened none.
     #[cfg(feature = "cuda")]
     pub fn gpu(&self) -> Result<&Arc<cuda::Gpu>> {
         self.gpu.as_ref().ok_or_else(|| {
             let name = &self.device.name;
             Error::argument(format!(
-                "{name} is no GPU that this process opened; open one as cuda:0"
+                "this process has not opened {name} as a GPU; open one with the name cuda:0"
             ))
         })
     }
 
-    /// The driver of the device, as records name it; `None` where the device is not at hand.
+    /// Returns the driver of the device as named in records; `None` if the device is not present.
     pub fn driver(&self) -> Option<String> {
         if self.driver.is_some() {
             return self.driver.clone();
@@ -156,7 +157,7 @@ impl Meter {
     /// Checks that candidates can be timed on the device.
     ///
     /// # Errors
-    /// [`Error::AbsentDevice`] where they cannot.
+    /// [`Error::AbsentDevice`] if they cannot.
     pub fn check(&self) -> Result<()> {
         if self.worker.is_some() {
             return Ok(());
@@ -176,15 +177,17 @@ impl Meter {
         }
     }
 
-    /// The cheap features of a matrix and the seconds that they took, `times` times: on a GPU that
-    /// this process opened, from the CSR matrix there until they are known on the host, after once
-    /// untimed; else on this host.
+    /// Computes the cheap features of a matrix `times` times; returns them and the time of each
+    /// run.
+    ///
+    /// On a GPU that this process opened, a run starts with the CSR matrix on the GPU and ends when
+    /// the host has the features; one untimed run precedes. Otherwise a run is on this host.
     ///
     /// # Errors
-    /// As [`Meter::check`], and [`Error::Device`] by a GPU.
+    /// As [`Meter::check`], and [`Error::Device`] from a GPU.
     ///
     /// # Panics
-    /// For no times.
+    /// If `times` is 0.
     pub fn features<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -201,9 +204,11 @@ impl Meter {
         timed(times, || Ok(Features::of(&Structure::sampled(csr))))
     }
 
-    /// The seconds that a GPU which this process opened is at work for the features of a matrix,
-    /// `times` times: launches of a graph, in which as many copies of the matrix take turns as
-    /// `protocol` lets products have. `None` on a host, and where a host looks at the matrix.
+    /// Times the GPU's work for the features of a matrix, `times` times, without the host's share.
+    ///
+    /// Each sample is the launch of a graph in which copies of the matrix take turns, as many as
+    /// `protocol` allows for products. `None` on a host, and if the features of this matrix are
+    /// computed on the host.
     ///
     /// # Errors
     /// As [`Meter::features`].
@@ -228,8 +233,10 @@ impl Meter {
         Ok(None)
     }
 
-    /// Keeps a matrix at hand for the candidates that are timed on it: on a GPU, it is uploaded
-    /// once, where a failure is told by each candidate; for a worker, it is looked through once.
+    /// Keeps a matrix ready for the candidates to be timed on it.
+    ///
+    /// A GPU receives it once; if that fails, every candidate reports the failure. For a worker,
+    /// its hash is computed once.
     pub fn hold<'a, T: Scalar>(&'a self, csr: impl Into<CsrRef<'a, T>>) -> Holding<'a> {
         let csr = csr.into();
         if let Some(worker) = &self.worker {
@@ -237,18 +244,18 @@ impl Meter {
         }
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            let held = Held::new(gpu, csr).ok();
+            let held = ResidentMatrix::new(gpu, csr).ok();
             let held = held.map(|held| Arc::new(held) as Arc<dyn Any + Send + Sync>);
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
         }
         Holding { meter: self }
     }
 
-    /// Lets the device fault: a GPU by a kernel that writes where no memory is, which its next work
-    /// meets; a host by a stack without end, which ends the process. For tests.
+    /// Makes the device fault, for tests: a GPU by a kernel that writes to an unmapped address,
+    /// which its next operation reports; a host by a stack overflow, which ends the process.
     ///
     /// # Errors
-    /// [`Error::Device`] where the kernel is not launched.
+    /// [`Error::Device`] if the kernel cannot be launched.
     pub(super) fn fault(&self) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
@@ -258,11 +265,11 @@ impl Meter {
         Ok(())
     }
 
-    /// Checks and times one candidate; in a worker's process within `limit`, or the worker's own
-    /// time limit where that is less.
+    /// Checks and times one candidate; a worker's process has to finish within `limit` or its own
+    /// time limit, whichever is shorter.
     ///
     /// # Errors
-    /// As [`Meter::check`], and [`Error::Device`] where a worker's process does not start again.
+    /// As [`Meter::check`], and [`Error::Device`] if a worker's process cannot be restarted.
     pub fn measure<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -281,7 +288,7 @@ impl Meter {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let held = held.as_ref().and_then(|held| held.downcast_ref::<Held<T>>());
+            let held = held.as_ref().and_then(|held| held.downcast_ref::<ResidentMatrix<T>>());
             let held = held.filter(|held| held.is(csr));
             let measured = on_gpu(gpu, held, csr, structure, candidate, target, protocol);
             return Ok(with_inputs(measured, structure, candidate, target));
@@ -291,7 +298,7 @@ impl Meter {
     }
 }
 
-/// The same measurement with the inputs of its estimate, where it was timed.
+/// Adds the inputs of the candidate's estimate to a measurement that was timed.
 fn with_inputs(
     measured: Measurement,
     structure: &Structure<'_>,
@@ -304,17 +311,17 @@ fn with_inputs(
     Measurement { inputs, ..measured }
 }
 
-/// What `look` gives the last time, and the seconds of each time.
-fn timed(times: usize, look: impl Fn() -> Result<Features>) -> Result<(Features, Samples)> {
+/// Calls `compute` `times` times; returns its last result and the time of each call.
+fn timed(times: usize, compute: impl Fn() -> Result<Features>) -> Result<(Features, Samples)> {
     let time = |_| {
         let start = Instant::now();
-        look().map(|features| (features, start.elapsed().as_secs_f64()))
+        compute().map(|features| (features, start.elapsed().as_secs_f64()))
     };
     let (mut found, raw_s): (Vec<_>, _) = (0..times).map(time).collect::<Result<_>>()?;
-    Ok((found.pop().expect("it looked at least once"), Samples::new(raw_s)))
+    Ok((found.pop().expect("`times` is at least 1"), Samples::new(raw_s)))
 }
 
-/// A matrix that a meter keeps at hand until this is dropped; see [`Meter::hold`].
+/// A matrix that a meter keeps ready until this is dropped; see [`Meter::hold`].
 #[derive(Debug)]
 pub struct Holding<'a> {
     meter: &'a Meter,
@@ -332,14 +339,14 @@ impl Drop for Holding<'_> {
     }
 }
 
-/// Takes more of the stack than there is.
+/// Overflows the stack by endless recursion.
 fn overflow(depth: u64) -> u64 {
     let depth = std::hint::black_box(depth);
-    // The black box keeps the call from becoming a loop.
+    // The black box prevents the compiler from turning the recursion into a loop.
     if depth == u64::MAX { 0 } else { std::hint::black_box(overflow(depth + 1)) + depth }
 }
 
-/// The names that there are: shipped profiles, and the GPUs of this machine (feature `cuda`).
+/// Returns the known device names: shipped profiles and this machine's GPUs (feature `cuda`).
 pub fn names() -> Vec<String> {
     let shipped = Device::shipped().into_iter().map(|device| device.name);
     #[cfg(feature = "cuda")]
@@ -347,11 +354,11 @@ pub fn names() -> Vec<String> {
     shipped.collect()
 }
 
-/// The GPUs of this machine (feature `cuda`), as `cuda:N`, and the profile of each that none is saved
-/// of.
+/// Lists this machine's GPUs (feature `cuda`): the name `cuda:N` and the profile used if none is
+/// saved.
 ///
 /// # Errors
-/// [`Error::Device`] by a driver.
+/// [`Error::Device`] from a driver.
 pub fn gpus() -> Result<Vec<(String, Device)>> {
     #[cfg(feature = "cuda")]
     let all = cuda::all()?;

@@ -1,9 +1,10 @@
-//! Timing candidates by one versioned protocol: no timing without a checked product.
+//! Times candidates under one versioned protocol; only checked products are timed.
 //!
-//! A candidate is converted, its product compared with the CSR reference, then timed: the count of
-//! products in a sample doubles until a sample is long enough, and samples are taken until their
-//! median is close to their minimum. Copies of the layout, each with its own x and y, take turns,
-//! so that matrices are streamed from memory as far as the protocol's limits allow it; the last
+//! A candidate is converted, its product is compared with the CSR reference, and then it is timed.
+//! The number of products in a sample doubles until a sample is long enough; samples are taken
+//! until their median is close to their minimum. Several copies of the layout, each with its own x
+//! and y, take turns, so that the matrix is streamed from memory as far as the protocol's limits
+//! allow. The last product is checked again. All samples are kept.
 //! product is checked again. All samples are kept.
 
 #[cfg(feature = "cuda")]
@@ -33,31 +34,31 @@ pub use probe::probe;
 pub use provenance::Provenance;
 pub use worker::Worker;
 
-/// Times of one thing, in the order in which they were taken.
+/// Times of one operation, in the order in which they were taken.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
-    /// Every sample, in seconds, to [`TICK_S`].
+    /// All samples, in seconds, rounded to [`TICK_S`].
     pub raw_s: Vec<f64>,
-    /// The shortest.
+    /// Shortest sample, in seconds.
     pub min_s: f64,
-    /// The middle one.
+    /// Median sample, in seconds.
     pub median_s: f64,
-    /// `median_s / min_s - 1`, to a millionth.
+    /// `median_s / min_s - 1`, rounded to 1e-6.
     pub spread: f64,
 }
 
-/// What samples are rounded to, in seconds: finer than any clock here tells, so that records hold no
-/// digits that mean nothing.
+/// Resolution of stored samples, in seconds; finer than any clock in use, so that records hold no
+/// meaningless digits.
 pub const TICK_S: f64 = 1e-11;
 
 impl Samples {
     /// Summarises samples.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no samples.
     #[track_caller]
     pub fn new(mut raw_s: Vec<f64>) -> Self {
-        // Over a whole number, whose quotient is printed with few digits.
+        // Dividing by a whole number gives quotients that print with few digits.
         let rounded = |value: f64, tick: f64| (value / tick).round() / tick.recip().round();
         raw_s.iter_mut().for_each(|sample| *sample = rounded(*sample, TICK_S));
         let mut sorted = raw_s.clone();
@@ -68,35 +69,37 @@ impl Samples {
     }
 }
 
-/// What timing a candidate found.
+/// Result of timing a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Time of one product; each sample is the mean over `products_per_sample`.
     pub spmv: Samples,
-    /// The same in later runs, each in a process of its own: on a device, runs differ by more than
-    /// the samples of one.
+    /// Times of one product in later runs, each in its own process: on a device, runs differ by
+    /// more than the samples within one run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reruns: Vec<Samples>,
-    /// Products in one sample.
+    /// Number of products in one sample.
     pub products_per_sample: u64,
-    /// Time of the conversion from CSR, each time from nothing known but the CSR arrays.
+    /// Time of the conversion from CSR, each time without any cached analysis.
     pub convert: Samples,
-    /// Time of replacing the values, in seconds.
+    /// Time of replacing all values, in seconds.
     pub update_s: f64,
-    /// Bytes of the layout.
+    /// Size of the layout, in bytes.
     pub bytes: u64,
-    /// Copies that took turns.
+    /// Number of copies that took turns.
     pub copies: u32,
 }
 
 impl Timing {
-    /// All runs, the first one first.
+    /// Iterates over the samples of all runs, the first run first.
     pub fn runs(&self) -> impl Iterator<Item = &Samples> {
         [&self.spmv].into_iter().chain(&self.reruns)
     }
 
-    /// The cost that the samples show: their minima, since other work only ever adds time; of
-    /// several runs, the middle one's.
+    /// Computes the cost from the samples.
+    ///
+    /// The time of a run is its minimum, because other work on the device only adds time. Of
+    /// several runs, the median counts.
     pub fn cost(&self) -> Cost {
         let mut runs: Vec<f64> = self.runs().map(|samples| samples.min_s).collect();
         runs.sort_by(f64::total_cmp);
@@ -111,66 +114,66 @@ impl Timing {
     }
 }
 
-/// How measuring a candidate ended.
+/// Outcome of measuring a candidate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
-    /// It was checked and timed.
+    /// The product was correct and was timed.
     Timed(Timing),
-    /// The candidate does not suit the matrix.
+    /// The candidate does not apply to the matrix.
     Refused {
-        /// Needed and allowed figures.
+        /// The required and the allowed figures.
         reason: String,
     },
-    /// Its product was wrong; it was not timed, or its times were thrown away.
+    /// The product was wrong; it was not timed, or its times were discarded.
     Wrong {
-        /// The worst row.
+        /// The row with the largest error.
         reason: String,
     },
-    /// The device could not run it: no memory, no kernel, no library, or a fault.
+    /// The device could not run it: memory, kernel or library missing, or a fault.
     Failed {
-        /// What the device said.
+        /// Message of the device.
         reason: String,
     },
-    /// It was not worth the device's time: hopeless by its estimate, or out of budget.
+    /// A tuning run skipped it: its estimate was hopeless, or the time budget was spent.
     Cut {
-        /// The figures that decided.
+        /// Figures behind the decision.
         reason: String,
     },
 }
 
-/// One candidate measured on one matrix.
+/// Measurement of one candidate on one matrix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Fingerprint of the pattern.
     pub fingerprint: Fingerprint,
-    /// The candidate, as text.
+    /// Candidate as text.
     pub candidate: String,
     /// Name of the device.
     pub device: String,
-    /// Threads that took part.
+    /// Number of threads that took part.
     pub threads: u32,
     /// Precision of the values.
     pub precision: Precision,
     /// Basis of x and y.
     #[serde(default)]
     pub basis: Basis,
-    /// How it was measured.
+    /// Protocol of the measurement.
     pub protocol: Protocol,
-    /// Where, when and by what.
+    /// Where, when and by which code it was taken.
     #[serde(flatten)]
     pub provenance: Provenance,
-    /// The inputs of its estimate, where they are noted; records call them `seen`.
+    /// Inputs of the candidate's estimate, if noted; the key in records is `seen`.
     #[serde(rename = "seen", default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Box<CostInputs>>,
-    /// How it ended.
+    /// Outcome of the measurement.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
 impl Measurement {
-    /// These runs as later ones of an earlier measurement of the same key, where both were timed; a
-    /// run that both have counts once.
+    /// Appends these runs to those of an earlier measurement with the same key, if both were timed;
+    /// a run present in both is kept once.
     #[must_use]
     pub fn after(mut self, earlier: &Measurement) -> Self {
         if let (Outcome::Timed(now), Outcome::Timed(then)) = (&mut self.outcome, &earlier.outcome) {
@@ -183,7 +186,7 @@ impl Measurement {
         self
     }
 
-    /// Whether both were timed and this one has no run that the other lacks.
+    /// Tells whether both were timed and `other` contains every run of this one.
     pub fn is_within(&self, other: &Measurement) -> bool {
         match (&self.outcome, &other.outcome) {
             (Outcome::Timed(own), Outcome::Timed(all)) => {
@@ -193,7 +196,7 @@ impl Measurement {
         }
     }
 
-    /// The cost, where there is a timing.
+    /// Returns the cost, if the candidate was timed.
     pub fn cost(&self) -> Option<Cost> {
         match &self.outcome {
             Outcome::Timed(timing) => Some(timing.cost()),
@@ -242,7 +245,7 @@ impl Outcome {
     }
 }
 
-/// Takes samples until their spread is small or the protocol's limits are met.
+/// Takes samples until their spread is small enough or the protocol's limits are reached.
 fn take_samples(protocol: &Protocol, mut sample_s: impl FnMut() -> Result<f64>) -> Result<Samples> {
     let mut raw_s = Vec::new();
     let began = Instant::now();
@@ -259,8 +262,8 @@ fn take_samples(protocol: &Protocol, mut sample_s: impl FnMut() -> Result<f64>) 
     }
 }
 
-/// A copy of the layout with vectors of its own, in the operator's basis.
-struct Copy<T: Scalar> {
+/// A copy of the layout with its own vectors, in the operator's basis.
+struct HostCopy<T: Scalar> {
     operator: PreparedOperator<T>,
     x: Vec<T>,
     y: Vec<T>,
@@ -292,7 +295,7 @@ fn time<T: Scalar>(
     let mut products = |count: u64| -> Result<f64> {
         let start = Instant::now();
         for _ in 0..count {
-            let Copy { operator, x, y } = &mut copies[turn];
+            let HostCopy { operator, x, y } = &mut copies[turn];
             operator.apply(T::ONE, x, T::ZERO, y)?;
             turn = (turn + 1) % turns;
         }
@@ -316,25 +319,25 @@ fn time<T: Scalar>(
     })
 }
 
-/// Converts from nothing known but the CSR arrays, and notes how long it took.
+/// Converts a matrix without any cached analysis, and appends the time to `convert_s`.
 fn copy<T: Scalar>(
     csr: CsrRef<'_, T>,
     candidate: &Candidate,
     target: &Target<'_>,
     seed: u64,
     convert_s: &mut Vec<f64>,
-) -> Result<Copy<T>> {
+) -> Result<HostCopy<T>> {
     let start = Instant::now();
     let structure = Structure::of(csr).with_partitioning();
     let operator = PreparedOperator::with_structure(csr, &structure, candidate, target)?;
     convert_s.push(start.elapsed().as_secs_f64());
     let x: Vec<T> = check::vector(csr.ncols(), seed);
     let x = operator.permutation().map_or_else(|| x.clone(), |order| permute(&x, order));
-    Ok(Copy { y: vec![T::ZERO; csr.nrows()], operator, x })
+    Ok(HostCopy { y: vec![T::ZERO; csr.nrows()], operator, x })
 }
 
-/// Compares the y that timing left behind with the reference.
-fn check_last<T: Scalar>(csr: CsrRef<'_, T>, copy: &Copy<T>) -> Result<()> {
+/// Compares the y of the last timed product with the reference.
+fn check_last<T: Scalar>(csr: CsrRef<'_, T>, copy: &HostCopy<T>) -> Result<()> {
     let back = |vector: &[T]| match copy.operator.permutation() {
         Some(order) => permute_back(vector, order),
         None => vector.to_vec(),

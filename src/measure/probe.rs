@@ -1,4 +1,4 @@
-//! Measuring this host: the figures of a [`Device`] in a few seconds.
+//! Probes this host: measures the figures of its [`Device`] profile in a few seconds.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -15,12 +15,14 @@ use crate::par;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 
-/// Measures this host over rayon's current threads: bandwidths, gathers, a parallel region, and
-/// what the conversion to every host candidate costs when all data is near. What products cost is of
-/// the profile that ships, which was fitted to real matrices.
+/// Measures this host over rayon's current threads and returns its profile.
 ///
-/// Takes a few seconds and at most 1 GiB of memory, or an eighth of the host's. Other work on the
-/// host makes the figures worse: the best of several passes is taken.
+/// Measured are bandwidths, gathers, the time of a parallel region, and the cost of converting to
+/// every host format when all data is in cache. The cost of products comes from the shipped
+/// profile, which was fitted to real matrices.
+///
+/// Takes a few seconds and at most 1 GiB of memory, or an eighth of the host's. Each figure is the
+/// best of several passes, but other work on the host still makes it worse.
 pub fn probe() -> Device {
     let threads = rayon::current_num_threads();
     let memory_bytes = memory();
@@ -72,15 +74,15 @@ pub fn probe() -> Device {
     device
 }
 
-/// As of the profile that ships: what estimates from its figures were found to need on another host
-/// than they were fitted on (tests/results/hosts.md).
+/// Margin of the shipped profile: what its estimates need on a host other than the one they were
+/// fitted on (tests/results/hosts.md).
 const MARGIN: f64 = 0.3;
 
-/// METIS k-way partitioning of grid graphs on one core of an Intel Xeon, in nanoseconds an edge:
-/// not probed, since it would take longer than all the rest.
+/// Time of METIS k-way partitioning on grid graphs, one core of an Intel Xeon, in ns/edge; not
+/// probed because that would take longer than everything else together.
 const PARTITION_NS: f64 = 200.0;
 
-/// The shortest of `passes` times of `f`, in seconds.
+/// Returns the shortest of `passes` times of `f`, in seconds.
 fn best_s<R>(passes: usize, mut f: impl FnMut() -> R) -> f64 {
     (0..passes).fold(f64::INFINITY, |best, _| {
         let start = Instant::now();
@@ -89,7 +91,7 @@ fn best_s<R>(passes: usize, mut f: impl FnMut() -> R) -> f64 {
     })
 }
 
-/// Passes that take about a tenth of a second where one takes `once_s`.
+/// Returns the number of passes that take about 0.1 s if one takes `once_s`.
 fn passes(once_s: f64) -> usize {
     ((0.1 / once_s.max(1e-7)) as usize).clamp(3, 2000)
 }
@@ -125,7 +127,7 @@ fn read_gbps(numbers: &[u64]) -> f64 {
     size_of_val(numbers) as f64 / best_s(passes(once_s), || sum(numbers)) / 1e9
 }
 
-/// Random reads by all threads, each counted as a 32-byte sector.
+/// Measures random reads by all threads; each read counts as a 32-byte sector.
 fn gather_gbps(numbers: &[u64]) -> f64 {
     const READS: usize = 1 << 18;
     let threads = rayon::current_num_threads();
@@ -135,7 +137,7 @@ fn gather_gbps(numbers: &[u64]) -> f64 {
         (0..threads)
             .into_par_iter()
             .map(|thread| {
-                // Each thread starts elsewhere, so that threads do not follow one another.
+                // Each thread starts at another index, so that threads do not follow one another.
                 let start = thread * READS / threads;
                 let reads = indices[start..].iter().chain(&indices[..start]);
                 reads.fold(0u64, |sum, &i| sum.wrapping_add(numbers[i as usize]))
@@ -146,7 +148,7 @@ fn gather_gbps(numbers: &[u64]) -> f64 {
     (READS * threads * 32) as f64 / best_s(passes(once_s), gather) / 1e9
 }
 
-/// A parallel region with as many parts as products are split into.
+/// Measures a parallel region split into the same number of parts as products are.
 fn launch_s(threads: usize) -> f64 {
     let parts = 4 * threads;
     let bounds: Vec<usize> = (0..=parts).collect();
@@ -165,7 +167,8 @@ fn sort_ns() -> f64 {
     best_s * 1e9 / KEYS as f64
 }
 
-/// Rows of 24 entries in dense blocks of 12 rows: what most formats take.
+/// Builds the matrix for conversions: rows of 24 entries in dense blocks of 12 rows, to which most
+/// formats apply.
 fn blocks() -> Csr<f64> {
     const ROWS: usize = 8192;
     let entries = (0..ROWS).flat_map(|row| {
@@ -175,9 +178,10 @@ fn blocks() -> Csr<f64> {
     Csr::from_triplets(ROWS, ROWS, entries).expect("indices are in range")
 }
 
-/// What a product takes of this profile, conversions as measured here: small matrices, which are all
-/// that there is time for, tell less of products than those of another host on real ones
-/// (tests/results/hosts.md).
+/// Returns the kernel figures: products from the shipped profile, conversions as measured here.
+///
+/// Products are not fitted here: the small matrices that fit in the probe's time predict real
+/// products worse than another host's figures on real matrices (tests/results/hosts.md).
 fn kernels(device: &Device) -> BTreeMap<String, Reach> {
     let in_f64 = blocks();
     let in_f32 = in_f64.cast::<f32>();
@@ -197,7 +201,8 @@ fn kernels(device: &Device) -> BTreeMap<String, Reach> {
     candidates(Kind::Host).into_iter().map(kernel).collect()
 }
 
-/// Nanoseconds of converting and of updating an entry; none where the candidate does not suit.
+/// Measures the time of converting and of updating one entry, in nanoseconds; `None` if the
+/// candidate does not apply.
 fn conversion<T: Scalar>(
     candidate: &Candidate,
     device: &Device,
@@ -220,13 +225,13 @@ fn conversion<T: Scalar>(
     Some([convert_s, update_s].map(|s| rounded(s * 1e9 / work.entries as f64)))
 }
 
-/// A profile is read by people: three digits are all that a measurement is worth.
+/// Rounds to 1e-3 ns: profiles are read by people, and the measurement is no more precise.
 fn rounded(ns: f64) -> f64 {
     (ns * 1000.0).round() / 1000.0
 }
 
-/// Bytes of the private cache of a core, and of the last-level cache; guesses where the system
-/// does not say.
+/// Returns the sizes in bytes of a core's private cache and of the last-level cache; guesses them
+/// if the system does not say.
 fn caches() -> (u64, u64) {
     let folder = std::path::Path::new("/sys/devices/system/cpu/cpu0/cache");
     let read = |index: usize, file: &str| {
@@ -247,7 +252,7 @@ fn caches() -> (u64, u64) {
     (near.map_or(256 << 10, |&(_, bytes)| bytes), last)
 }
 
-/// `"2048K"` or `"4M"` as bytes.
+/// Parses a size such as `"2048K"` or `"4M"` as bytes.
 fn kibibytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let (digits, unit) = match text.strip_suffix('M') {
@@ -257,7 +262,7 @@ fn kibibytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Bytes of memory: the system's figure, or the control group's where that is less.
+/// Returns the bytes of memory: the smaller of the system's figure and the control group's limit.
 fn memory() -> u64 {
     let total = field("/proc/meminfo", "MemTotal")
         .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok())
@@ -270,7 +275,7 @@ fn processor() -> String {
     field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_string())
 }
 
-/// The text after `name:` in a file of the system.
+/// Returns the text after `name:` in a system file.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

@@ -1,11 +1,17 @@
-//! Where and when a measurement was taken, and by which code: what makes it comparable.
+//! Provenance of measurements: where, when and by which code one was taken; decides comparability.
 //!
-//! `kernels` names what ran and its identity, `name=identity` with commas between: `host.csr` (a
-//! format's product on a host, by [`Storage::HOST_VERSION`](crate::format::Storage::HOST_VERSION)), an
-//! image (a hash of the machine code of all its kernels, see `ellect_kernels`), `cusparse` (its
-//! version), or `all` (every image but those of features) where a candidate failed before it launched
-//! anything. Records of a host that were taken before formats had versions say `host` and a hash of
-//! source text: those are stale.
+//! `kernels` lists the code that ran as `name=identity` pairs, separated by commas:
+//!
+//! - `host.csr`: the product of a format on a host; its identity is
+//!   [`Storage::HOST_VERSION`](crate::format::Storage::HOST_VERSION).
+//! - The name of a kernel image; its identity is a hash of the machine code of all its kernels (see
+//!   `ellect_kernels`).
+//! - `cusparse`; its identity is the version of the library.
+//! - `all`: every image except those of features; used if a candidate failed before it launched
+//!   anything.
+//!
+//! Host records from before formats had versions contain `host` and a hash of source text; they are
+//! stale.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,43 +21,45 @@ use super::State;
 use crate::device::Kind;
 use crate::format;
 
-/// Where, when and by what a measurement was taken; part of every record.
+/// Origin of a measurement: device driver, code and time; part of every record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Provenance {
-    /// `CUDA 13.0` for a GPU, the model of the processor and the threads for a host; empty where
+    /// `CUDA 13.0` on a GPU; model of the processor and number of threads on a host; empty if
     /// unknown.
     pub driver: String,
-    /// What ran, `name=hash` with commas between; empty where unknown.
+    /// Code that ran, as `name=identity` pairs separated by commas; empty if unknown.
     pub kernels: String,
-    /// Seconds since 1970, in UTC; 0 where unknown.
+    /// Seconds since 1970-01-01 in UTC; 0 if unknown.
     pub taken_at: u64,
-    /// The device during the measurement, as far as it tells; none in older records.
+    /// State of the device during the measurement, as far as it reports one; `None` in older
+    /// records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<Box<State>>,
 }
 
 impl Provenance {
-    /// Of something that runs now.
+    /// Builds the provenance of code that runs now.
     pub fn now(driver: String, kernels: String) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let taken_at = since.map_or(0, |since| since.as_secs());
         Provenance { driver, kernels, taken_at, state: None }
     }
 
-    /// The same, with the device in this state; nothing is kept where it tells nothing.
+    /// Adds the state of the device; an empty state is dropped.
     pub fn with_state(self, state: State) -> Self {
         let state = (state != State::default()).then(|| Box::new(state));
         Provenance { state, ..self }
     }
 
-    /// Of a product by this candidate, given as text, on this host, over rayon's current threads.
+    /// Builds the provenance of a product on this host over rayon's current threads; `candidate` is
+    /// text.
     pub fn host(candidate: &str) -> Self {
         Provenance::now(host_driver(), host_kernels(candidate)).with_state(State::of_host())
     }
 }
 
-/// The model of this host's processor and the threads that multiply.
+/// Returns the model of this host's processor and the number of threads in use.
 pub fn host_driver() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name"));
@@ -61,15 +69,15 @@ pub fn host_driver() -> String {
     format!("{model}, {} threads", rayon::current_num_threads())
 }
 
-/// What runs where a host multiplies by this candidate, given as text.
+/// Returns the code that a host runs for this candidate, given as text.
 pub fn host_kernels(candidate: &str) -> String {
     let name = format!("{HOST}.{}", candidate.split(':').next().unwrap_or_default());
     let version = hash(&name).unwrap_or_default();
     format!("{name}={version}")
 }
 
-/// Everything that may run where a device of this kind multiplies by this candidate, given as text: of
-/// what was decided before anything ran.
+/// Returns all code that a device of this kind may run for this candidate, given as text; used for
+/// outcomes decided before anything ran.
 pub fn all_kernels(kind: Kind, candidate: &str) -> String {
     match kind {
         Kind::Host => host_kernels(candidate),
@@ -77,7 +85,7 @@ pub fn all_kernels(kind: Kind, candidate: &str) -> String {
     }
 }
 
-/// What runs where a GPU launches kernels of these images; `cusparse` stands for the library.
+/// Returns the code behind the images that a GPU launched; `cusparse` stands for the library.
 #[cfg(feature = "cuda")]
 pub(crate) fn gpu_kernels<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.collect();
@@ -90,20 +98,22 @@ pub(crate) fn gpu_kernels<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.into_iter().map(part).collect::<Vec<_>>().join(",")
 }
 
-/// The name that stands for every image that candidates run.
+/// Name that stands for every image used by candidates.
 const ALL: &str = "all";
 
-/// The name that stands for products on a host, before a dot and the format.
+/// Name that, with a dot and a format appended, stands for a product on a host.
 const HOST: &str = "host";
 
-/// The identity of what this program does not have.
+/// Identity of code that this program does not contain.
 const GONE: &str = "gone";
 
-/// How images begin that they do not.
+/// Prefix of the names of feature images, which candidates do not use.
 const FEATURES: &str = "features";
 
-/// The same names with the hashes of this program; `None` where it has nothing to compare with,
-/// being built without the kernels, or on a machine without the library.
+/// Returns the same names with this program's identities.
+///
+/// `None` if there is nothing to compare with: a build without kernels, or a machine without the
+/// library.
 pub fn kernels_now(stored: &str) -> Option<String> {
     let part = |part: &str| {
         let name = part.split('=').next().unwrap_or_default();
@@ -162,15 +172,15 @@ mod tests {
     }
 
     #[test]
-    fn a_record_holds_what_was_told_and_older_ones_are_read() {
+    fn a_record_holds_the_reported_state_and_older_records_are_read() {
         let state = State { ecc: Some(true), throttle: Some(vec![]), ..State::default() };
-        let told = Provenance::now("CUDA 13.0".into(), String::new());
-        let with = told.clone().with_state(state);
+        let bare = Provenance::now("CUDA 13.0".into(), String::new());
+        let with = bare.clone().with_state(state);
         let text = serde_json::to_string(&with).expect("plain data");
         assert!(text.contains(r#""state":{"ecc":true,"throttle":[]}"#), "{text}");
         assert_eq!(serde_json::from_str::<Provenance>(&text).expect("own text"), with);
         let older = r#"{"driver":"CUDA 13.0","kernels":"","taken_at":1,"clocks":{"sm_mhz":1980}}"#;
         assert_eq!(serde_json::from_str::<Provenance>(older).expect("older").state, None);
-        assert_eq!(told.clone().with_state(State::default()), told, "nothing told, nothing kept");
+        assert_eq!(bare.clone().with_state(State::default()), bare, "an empty state is dropped");
     }
 }

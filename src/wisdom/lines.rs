@@ -1,20 +1,21 @@
-//! Lines of a stream, each of at most so many bytes, before memory is taken for more.
+//! Reads a stream line by line; a line over the length limit is skipped without being held in
+//! memory.
 
 use std::io::{self, BufRead, Read};
 
-/// The most bytes of a line.
+/// Maximum length of a line, in bytes.
 pub(super) const MOST_BYTES: usize = 64 << 10;
 
-/// A line as it was read.
+/// One line of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Its bytes, without the end.
+    /// The bytes of the line, without the line break.
     Whole(Vec<u8>),
-    /// It is longer than [`MOST_BYTES`], and was skipped.
+    /// The line is longer than [`MOST_BYTES`] and was skipped.
     TooLong,
 }
 
-/// The next line; `None` at the end of the stream.
+/// Reads the next line; returns `None` at the end of the stream.
 pub(super) fn next(reader: &mut impl BufRead) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
     let read = reader.by_ref().take(MOST_BYTES as u64 + 1).read_until(b'\n', &mut line)?;

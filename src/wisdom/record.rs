@@ -1,4 +1,4 @@
-//! What is kept: structures of matrices and measurements, each one line of JSON.
+//! Records of wisdom: structures of matrices, and measurements. Each is one line of JSON.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use crate::format::{Candidate, Work};
 use crate::measure::{Measurement, Outcome, Provenance, Samples, TICK_S};
 use crate::structure::Structure;
 
-/// A matrix that was measured: what is known of its pattern.
+/// Description of a measured matrix: size, features and origin of its pattern.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StructureRecord {
     /// Fingerprint of the pattern.
     pub fingerprint: Fingerprint,
-    /// Where it is from: the name of a file, or what a generator was asked for; empty if unknown.
+    /// Origin of the matrix: a file name or the specification of a generator; empty if unknown.
     #[serde(default)]
     pub source: String,
-    /// Matrices that resemble each other; empty if unknown.
+    /// Name shared by matrices that resemble each other; empty if unknown.
     #[serde(default)]
     pub family: String,
     /// Number of rows.
@@ -30,13 +30,13 @@ pub struct StructureRecord {
     pub nnz: u64,
     /// Features by name.
     pub features: BTreeMap<String, f64>,
-    /// Seconds that features and estimates took, where that was timed.
+    /// Time that features and estimates took, in seconds; `None` if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analysis_s: Option<f64>,
 }
 
 impl StructureRecord {
-    /// What is known of a pattern; as costly as [`Features::of`].
+    /// Describes a pattern; costs as much as [`Features::of`].
     pub fn of(structure: &Structure<'_>, source: &str, family: &str) -> Self {
         let pattern = structure.pattern();
         let features = Features::of(structure);
@@ -53,7 +53,7 @@ impl StructureRecord {
         }
     }
 
-    /// This record, with what it lacks from another one of the same matrix.
+    /// Fills the empty fields of this record from `other`, a record of the same matrix.
     pub(super) fn with(mut self, other: &Self) -> Self {
         let fill = |own: &mut String, other: &str| {
             if own.is_empty() {
@@ -70,42 +70,42 @@ impl StructureRecord {
     }
 }
 
-/// One record, as a line of an export says it.
+/// One record, in the form of one line of an export.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Record {
-    /// A matrix.
+    /// Description of a matrix.
     Structure(StructureRecord),
-    /// A candidate measured on a matrix.
+    /// Measurement of one candidate on one matrix.
     Measurement(Box<Measurement>),
 }
 
-/// The most characters of a name in a record.
+/// Maximum length of a name in a record, in bytes.
 const MOST_TEXT: usize = 1000;
 
-/// Stands between the parts of a key; no name holds it.
+/// Separates the parts of a key; no name contains it.
 pub(super) const SEPARATOR: char = '\u{1f}';
 
 impl Record {
     /// Reads and validates a line of JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the reason as text if the line is not a valid record.
     pub fn parse(line: &[u8]) -> Result<Record, String> {
         let mut record: Record = serde_json::from_slice(line).map_err(|e| e.to_string())?;
         record.validate()?;
         Ok(record)
     }
 
-    /// The line of JSON, without its end.
+    /// Writes the record as a line of JSON, without the line break.
     pub fn line(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("records are plain data")
     }
 
-    /// Checks figures and names, and spells the candidate as this program does.
+    /// Checks figures and names, and rewrites the candidate in this program's spelling.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Returns the reason as text if a figure or a name is not valid.
     pub fn validate(&mut self) -> Result<(), String> {
         match self {
             Record::Structure(structure) => {
@@ -134,7 +134,7 @@ impl Record {
         }
     }
 
-    /// Fingerprint of the matrix that it is of.
+    /// Returns the fingerprint of the matrix that this record describes.
     pub fn fingerprint(&self) -> Fingerprint {
         match self {
             Record::Structure(structure) => structure.fingerprint,
@@ -142,7 +142,7 @@ impl Record {
         }
     }
 
-    /// The key that it is kept under: one record each.
+    /// Returns the key of this record in the database; each key holds one record.
     pub(super) fn key(&self) -> String {
         match self {
             Record::Structure(structure) => structure.fingerprint.to_string(),
@@ -151,12 +151,12 @@ impl Record {
     }
 }
 
-/// Whether a line holds it: see [`MOST_BYTES`].
+/// Tells whether the record fits in a line of [`MOST_BYTES`].
 pub(super) fn fits_a_line(measurement: &Measurement) -> bool {
     Record::Measurement(Box::new(measurement.clone())).line().len() <= MOST_BYTES
 }
 
-/// The key of a measurement.
+/// Returns the key of a measurement.
 pub(super) fn key_of(m: &Measurement) -> String {
     let Provenance { driver, kernels, .. } = &m.provenance;
     let version = m.protocol.version.to_string();
@@ -166,8 +166,9 @@ pub(super) fn key_of(m: &Measurement) -> String {
     prefix(m.fingerprint, parts) + &rest.join(&SEPARATOR.to_string())
 }
 
-/// How the keys of all measurements of one candidate begin: its device, precision and basis, and
-/// its text.
+/// Returns the common prefix of the keys of all measurements of one candidate.
+///
+/// `parts` are the device, the precision, the basis and the candidate as text.
 pub(super) fn prefix(fingerprint: Fingerprint, parts: [&str; 4]) -> String {
     let mut key = fingerprint.to_string();
     key.push(SEPARATOR);
@@ -181,10 +182,10 @@ pub(super) fn prefix(fingerprint: Fingerprint, parts: [&str; 4]) -> String {
 fn name(what: &str, text: &str) -> Result<(), String> {
     match text {
         text if text.len() > MOST_TEXT => {
-            Err(format!("{what} has {} characters, over the limit of {MOST_TEXT}", text.len()))
+            Err(format!("{what} has {} bytes, over the limit of {MOST_TEXT}", text.len()))
         }
         text if text.chars().any(char::is_control) => {
-            Err(format!("{what} holds a control character"))
+            Err(format!("{what} contains a control character"))
         }
         _ => Ok(()),
     }
@@ -217,7 +218,7 @@ fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
     for run in timing.runs() {
         samples("spmv", run)?;
         if run.min_s <= 0.0 {
-            return Err("spmv: a product takes no time".into());
+            return Err("spmv: min_s is not positive".into());
         }
     }
     samples("convert", &timing.convert)?;
@@ -237,14 +238,14 @@ fn samples(what: &str, samples: &Samples) -> Result<(), String> {
     if let Some(bad) = samples.raw_s.iter().find(|s| !(s.is_finite() && **s >= 0.0)) {
         return Err(format!("{what}: a sample is {bad}"));
     }
-    let told = Samples::new(samples.raw_s.clone());
-    // Samples were not always rounded.
+    let computed = Samples::new(samples.raw_s.clone());
+    // Older versions stored samples without rounding.
     let same = |a: f64, b: f64| (a - b).abs() <= TICK_S;
-    match same(told.min_s, samples.min_s) && same(told.median_s, samples.median_s) {
+    match same(computed.min_s, samples.min_s) && same(computed.median_s, samples.median_s) {
         true => Ok(()),
         false => Err(format!(
-            "{what}: min_s {} and median_s {} are not those of the samples, {} and {}",
-            samples.min_s, samples.median_s, told.min_s, told.median_s
+            "{what}: min_s {} and median_s {} do not match the samples, which give {} and {}",
+            samples.min_s, samples.median_s, computed.min_s, computed.median_s
         )),
     }
 }

@@ -1,9 +1,9 @@
-//! The wisdom that ships: 64 shards, each with the records of the matrices whose fingerprints begin
-//! with the same six bits.
+//! Shipped wisdom: 64 shards, each with the records of the matrices whose fingerprints begin with
+//! the same six bits.
 //!
-//! A shard is the file `models/wisdom/XX.jsonl.zst`; XX is those six bits, `00` to `3f`. So a new
-//! measuring run rewrites only the shards of its matrices, and a question reads only one of them.
-//! `zstd -dc` prints its lines. Byte by byte, numbers in little-endian order:
+//! A shard is the file `models/wisdom/XX.jsonl.zst`, where XX is those six bits, `00` to `3f`. A
+//! new measuring run rewrites only the shards of its matrices, and a query reads only one shard.
+//! `zstd -dc` prints the lines of a shard. Its bytes, with numbers in little-endian order:
 //!
 //! ```text
 //!  0       4  184d2a50 (hexadecimal): a zstd frame that decoders skip
@@ -12,7 +12,7 @@
 //!  8 + n      one zstd frame: JSON lines, structures before measurements, each kind sorted as text
 //! ```
 //!
-//! The index answers for a matrix that does not ship without decompressing anything.
+//! The index shows without decompression that no record of a matrix ships.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,22 +23,22 @@ use crate::compress;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 
-/// The shards of this program: names of files and their bytes, sorted by name.
+/// Shards that ship with this program, sorted by name: file names and contents.
 pub(super) static SHIPPED: Shards = Shards(include!(concat!(env!("OUT_DIR"), "/wisdom.rs")));
 
-/// Ending of a shard's file.
+/// File name ending of a shard.
 const ENDING: &str = ".jsonl.zst";
 
-/// Level of compression: shards are written once and read often.
+/// zstd compression level; high, because shards are written once and read often.
 const LEVEL: i32 = 19;
 
-/// Begins a zstd frame that decoders skip.
+/// First bytes of a zstd frame that decoders skip.
 const SKIPPED: [u8; 4] = 0x184d_2a50_u32.to_le_bytes();
 
-/// Bytes of a fingerprint in the index.
+/// Size of a fingerprint in the index, in bytes.
 const PRINT_BYTES: usize = 16;
 
-/// Names of shards and their bytes, sorted by name.
+/// Names of shards and their contents, sorted by name.
 #[derive(Clone, Copy)]
 pub(super) struct Shards(pub &'static [(&'static str, &'static [u8])]);
 
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Shards {
 }
 
 impl Shards {
-    /// The compressed lines that this matrix is among; `None` where it does not ship.
+    /// Returns the compressed frame with this matrix's records; `None` if none ship.
     fn frame_of(self, fingerprint: Fingerprint) -> Option<&'static [u8]> {
         let name = name_of(fingerprint);
         let at = self.0.binary_search_by_key(&name.as_str(), |(name, _)| name).ok()?;
@@ -60,16 +60,16 @@ impl Shards {
         Some(frame)
     }
 
-    /// Whether records of this matrix ship; decompresses nothing.
+    /// Tells whether records of this matrix ship, without decompressing anything.
     pub fn hold(self, fingerprint: Fingerprint) -> bool {
         self.frame_of(fingerprint).is_some()
     }
 
-    /// The records of this matrix; its shard is decompressed.
+    /// Returns the records of this matrix; decompresses its shard.
     pub fn records_of(self, fingerprint: Fingerprint) -> Vec<Record> {
         let lines = self.frame_of(fingerprint).and_then(|frame| compress::decode(frame).ok());
         let lines = lines.unwrap_or_default();
-        // Most lines are of other matrices: they are not parsed.
+        // Most lines are about other matrices and are not parsed.
         let name = fingerprint.to_string();
         let finder = memchr::memmem::Finder::new(&name);
         let named = lines.split(|&byte| byte == b'\n').filter(|line| finder.find(line).is_some());
@@ -77,8 +77,8 @@ impl Shards {
         records.filter(|record| record.fingerprint() == fingerprint).collect()
     }
 
-    /// Calls `each` with every record, shard by shard; lines that cannot be read are left out, and a
-    /// test reads all of them.
+    /// Calls `each` with every record, shard by shard. Unreadable lines are skipped; a test checks
+    /// that there are none.
     pub fn each(self, mut each: impl FnMut(Record)) {
         for (_, shard) in self.0 {
             let lines = split(shard).and_then(|(_, frame)| compress::decode(frame).ok());
@@ -89,12 +89,12 @@ impl Shards {
     }
 }
 
-/// The name of the shard of a fingerprint.
+/// Returns the file name of the shard that holds a fingerprint.
 fn name_of(fingerprint: Fingerprint) -> String {
     format!("{:02x}{ENDING}", fingerprint.bits() >> 122)
 }
 
-/// Index and compressed lines of a shard; `None` where it is none.
+/// Splits a shard into its index and its compressed frame; `None` if it is not a shard.
 fn split(shard: &[u8]) -> Option<(&[[u8; PRINT_BYTES]], &[u8])> {
     let (bytes, rest) = shard.strip_prefix(&SKIPPED)?.split_first_chunk::<4>()?;
     let (index, frame) = rest.split_at_checked(u32::from_le_bytes(*bytes) as usize)?;
@@ -102,23 +102,23 @@ fn split(shard: &[u8]) -> Option<(&[[u8; PRINT_BYTES]], &[u8])> {
     Some((index, frame))
 }
 
-/// What [`merge`] did.
+/// Result of [`merge`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// Records that are new or newer than those of the folder.
+    /// Number of records that were new, or newer than those in the folder.
     pub taken: u64,
     /// Names of the shards that were written.
     pub written: Vec<String>,
 }
 
-/// Adds records to the shards in `folder`; a shard that gains nothing is not written.
+/// Adds records to the shards in `folder`; writes only the shards that change.
 ///
-/// A measurement takes the place of an earlier one of the same matrix, device, precision, basis and
-/// candidate, whatever driver and kernels that one ran with; a structure is completed from the one
-/// that is there. The same records give the same bytes.
+/// A measurement replaces an earlier one of the same matrix, device, precision, basis and
+/// candidate, even if their driver or kernels differ. A structure fills its empty fields from the
+/// existing one. The same set of records always gives the same bytes.
 ///
 /// # Errors
-/// [`Error::Io`], and [`Error::Input`] where a shard of the folder is damaged.
+/// [`Error::Io`], and [`Error::Input`] if a shard in the folder is damaged.
 pub fn merge(folder: &Path, records: impl IntoIterator<Item = Record>) -> Result<Merged> {
     let mut of_shard: BTreeMap<String, Vec<Record>> = BTreeMap::new();
     for record in records {
@@ -138,12 +138,12 @@ pub fn merge(folder: &Path, records: impl IntoIterator<Item = Record>) -> Result
     Ok(merged)
 }
 
-/// A shard in memory: each record with its line, by what it is of.
+/// Contents of a shard in memory: each record with its line, by [`identity`].
 #[derive(Default)]
 struct Contents(BTreeMap<String, (Record, Vec<u8>)>);
 
 impl Contents {
-    /// Reads a shard; where there is no file, it is empty.
+    /// Reads a shard; the contents are empty if there is no file.
     fn read(path: &Path) -> Result<Self> {
         let io = |source| Error::Io { what: path.display().to_string(), source };
         let bytes = match fs::read(path) {
@@ -154,7 +154,7 @@ impl Contents {
             Err(error) => return Err(io(error)),
         };
         let damaged = |why: &str| Error::input(format!("shard {}: {why}", path.display()));
-        let (_, frame) = split(&bytes).ok_or_else(|| damaged("it has no index of fingerprints"))?;
+        let (_, frame) = split(&bytes).ok_or_else(|| damaged("no index of fingerprints found"))?;
         let lines = compress::decode(frame).map_err(io)?;
         let mut contents = Contents::default();
         for line in lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
@@ -164,7 +164,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Adds a record; whether it changed anything.
+    /// Adds a record; returns whether the contents changed.
     fn add(&mut self, record: Record) -> bool {
         let key = identity(&record);
         let record = match (self.0.get(&key), record) {
@@ -187,7 +187,7 @@ impl Contents {
         true
     }
 
-    /// The bytes of the file.
+    /// Encodes the contents as the bytes of a shard's file.
     fn bytes(&self) -> std::io::Result<Vec<u8>> {
         let prints: BTreeSet<u128> =
             self.0.values().map(|(record, _)| record.fingerprint().bits()).collect();
@@ -204,7 +204,7 @@ impl Contents {
         Ok([&SKIPPED[..], &length, &index, &compress::encode(&text, LEVEL)?].concat())
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file through a temporary one, so that a crash leaves no half-written shard.
     fn write(&self, path: &Path) -> Result<()> {
         let io = |source| Error::Io { what: path.display().to_string(), source };
         let part = path.with_extension("part");
@@ -213,7 +213,7 @@ impl Contents {
     }
 }
 
-/// What a record is of: a shard has one record of each.
+/// Identifies the subject of a record; a shard holds one record for each subject.
 fn identity(record: &Record) -> String {
     match record {
         Record::Structure(structure) => structure.fingerprint.to_string(),
@@ -228,7 +228,7 @@ fn identity(record: &Record) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// Shards that hold these lines.
+    /// Builds shards from these lines.
     pub fn shipping(lines: &[String]) -> Shards {
         let folder = tempfile::tempdir().expect("a folder");
         let records = lines.iter().map(|line| Record::parse(line.as_bytes()).expect("a record"));
@@ -248,7 +248,7 @@ pub(super) mod tests {
         Record::parse(line.as_bytes()).expect("a record")
     }
 
-    /// Names of the shards in a folder and their bytes.
+    /// Reads all shards in a folder: names and contents.
     fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         let file = |entry: std::io::Result<fs::DirEntry>| {
             let path = entry.expect("an entry").path();

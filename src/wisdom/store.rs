@@ -1,11 +1,16 @@
 //! The embedded store: the only module that names sled.
 //!
-//! sled panics on some broken files, so every call is guarded; its `flush` does not sync on Linux,
-//! so its file is synced besides. It opens a file that was cut as if what follows had never been
-//! written, and leaves out what lies behind a damaged place up to the next segment. So every commit
-//! is counted, in the database and in a file beside it: where the database knows fewer, the last
-//! are lost; and a sum over all records is written with them: where that differs, others are.
-//! Values are small: sled keeps large ones in files that it never syncs.
+//! sled panics on some damaged files, so every call is guarded. Its `flush` does not sync on Linux,
+//! so this module syncs the file as well. sled opens a truncated file as if the missing tail had
+//! never been written, and skips the records between a damaged place and the next segment. Two
+//! checks detect such losses:
+//!
+//! - Every commit is counted, in the database and in a separate file. If the database has the lower
+//!   count, the last commits are lost.
+//! - Every commit stores a checksum over all records. If it differs from the records, some are lost
+//!   or changed.
+//!
+//! Values must be small: sled keeps large ones in separate files that it never syncs.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -21,28 +26,29 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result, WisdomFault};
 
-/// The version of keys and values that this program reads and writes.
+/// Version of the keys and values that this program reads and writes.
 pub(super) const SCHEMA: u32 = 1;
 
 const SCHEMA_KEY: &str = "schema";
-/// Commits, and the sum over all records after the last, in the database.
+/// Key of the entry that holds the number of commits and the checksum over all records.
 const COMMITS_KEY: &str = "commits";
-/// A file that says that there was a schema, and how many commits were acknowledged.
+/// Name of the file that marks a database with a schema and holds the number of acknowledged
+/// commits.
 const MADE: &str = "made";
 const CACHE_BYTES: u64 = 64 << 20;
-/// Changes that are written at once, at most: sled holds all of its log back until they are.
+/// Maximum number of changes in one transaction: sled keeps its whole log until a transaction ends.
 const MOST_CHANGES: usize = 1000;
 
-/// Which tree.
+/// Selects a tree of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tree {
-    /// Fingerprint to structure.
+    /// Maps a fingerprint to a structure.
     Structures,
-    /// Key to measurement.
+    /// Maps a key to a measurement.
     Measurements,
 }
 
-/// An open database; this process has it alone.
+/// An open database, locked by this process.
 pub(super) struct Store {
     path: PathBuf,
     file: File,
@@ -52,17 +58,19 @@ pub(super) struct Store {
     db: sled::Db,
 }
 
-/// What was written so far, and the file that says how often.
+/// Number of commits, checksum, and the file that repeats the number.
 struct Commits {
     count: u64,
-    /// Over all records, of [`part`], modulo 2^64.
+    /// Sum over all records of [`part`], modulo 2^64.
     sum: u64,
     made: File,
 }
 
 impl Commits {
-    /// Opens the file, or makes it; what the database says is compared with it, and with `sum`,
-    /// that of the records which are there.
+    /// Opens or creates the file, and checks its count and the checksum.
+    ///
+    /// `count` and `written` are the number of commits and the checksum that the database stores;
+    /// `sum` is the checksum of the records it contains.
     fn open(path: &Path, (count, written): (u64, Option<u64>), sum: u64) -> Result<Self> {
         let io = |source| Error::Io { what: path.join(MADE).display().to_string(), source };
         let wrong = |fault| Error::Wisdom { path: path.to_path_buf(), fault };
@@ -71,11 +79,11 @@ impl Commits {
         let mut made = options.open(path.join(MADE)).map_err(io)?;
         let mut text = String::new();
         made.read_to_string(&mut text).map_err(io)?;
-        // Empty where nothing was ever acknowledged.
+        // The file is empty if no commit was ever acknowledged.
         let acknowledged = match text.trim() {
             "" => return Ok(Commits { count, sum, made }),
             text => text.parse().map_err(|_| {
-                wrong(WisdomFault::Corrupt(format!("its file {MADE} holds '{text}', no number")))
+                wrong(WisdomFault::Corrupt(format!("its file {MADE} holds '{text}', not a number")))
             })?,
         };
         if count < acknowledged {
@@ -87,7 +95,7 @@ impl Commits {
         }
     }
 
-    /// Notes one more in the file: over the last one, as long as that.
+    /// Writes the new count over the previous one, which has the same length.
     fn note(&mut self, count: u64) -> std::io::Result<()> {
         self.made.rewind()?;
         self.made.write_all(format!("{count:020}\n").as_bytes())?;
@@ -96,7 +104,7 @@ impl Commits {
     }
 }
 
-/// What one record adds to the sum.
+/// Computes the contribution of one record to the checksum.
 fn part(tree: Tree, key: &[u8], value: &[u8]) -> u64 {
     let mut hash = Xxh3::with_seed(tree as u64);
     hash.update(&(key.len() as u64).to_le_bytes());
@@ -111,7 +119,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// Runs what sled does; its errors and panics become [`Error::Wisdom`].
+/// Runs a call of sled; returns its errors and panics as [`Error::Wisdom`].
 fn guard<T>(path: &Path, work: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     let wrong = |fault| Error::Wisdom { path: path.to_path_buf(), fault };
     match catch_unwind(AssertUnwindSafe(work)) {
@@ -132,11 +140,11 @@ fn guard<T>(path: &Path, work: impl FnOnce() -> sled::Result<T>) -> Result<T> {
 }
 
 impl Store {
-    /// Opens the database in the folder `path`, or makes it.
+    /// Opens the database in the folder `path`, or creates it.
     ///
     /// # Errors
-    /// [`Error::Wisdom`] where another process has it, it is broken, or its schema is not
-    /// [`SCHEMA`].
+    /// [`Error::Wisdom`] if another process has the database open, it is damaged, or its schema is
+    /// not [`SCHEMA`].
     pub fn open(path: &Path) -> Result<Self> {
         let wrong = |fault| Error::Wisdom { path: path.to_path_buf(), fault };
         let config = sled::Config::new().path(path).cache_capacity(CACHE_BYTES);
@@ -149,11 +157,11 @@ impl Store {
                     found => return Err(wrong(WisdomFault::Schema { found, known: SCHEMA })),
                 }
             }
-            // sled takes a file that it cannot read for a new one.
+            // sled replaces a file that it cannot read by a new, empty one.
             None if path.join(MADE).exists() => {
                 return Err(wrong(WisdomFault::Corrupt("its records cannot be found".into())));
             }
-            // Trees besides sled's own, and no schema: another program's.
+            // It has trees other than sled's own but no schema: it belongs to another program.
             None if db.tree_names().len() > 1 => {
                 return Err(wrong(WisdomFault::Schema { found: None, known: SCHEMA }));
             }
@@ -169,7 +177,7 @@ impl Store {
         let commits = match commits {
             None => (0, None),
             Some(text) => commits_of(&String::from_utf8_lossy(&text)).ok_or_else(|| {
-                wrong(WisdomFault::Corrupt("its count of commits is no number".into()))
+                wrong(WisdomFault::Corrupt("its count of commits is not a number".into()))
             })?,
         };
         let structures = guard(path, || db.open_tree("structures"))?;
@@ -194,18 +202,18 @@ impl Store {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, tree: Tree, key: &str) -> Result<Option<Vec<u8>>> {
         let value = guard(&self.path, || self.tree(tree).get(key))?;
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// Changes to be written together.
+    /// Starts a batch of changes.
     pub fn batch(&self) -> Batch<'_> {
         Batch { store: self, changes: BTreeMap::new() }
     }
 
-    /// Makes changes, all or none; returns once they are on the disk.
+    /// Makes all changes or none; returns once they are on disk.
     fn write(&self, changes: &Changes) -> Result<()> {
         let io = |source| Error::Io { what: self.path.display().to_string(), source };
         let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,14 +245,14 @@ impl Store {
                 TransactionError::Storage(error) | TransactionError::Abort(error) => error,
             })
         })?;
-        // The sum is that of what the trees hold, whether or not it reaches the disk.
+        // The checksum describes the trees' contents, even if the sync below fails.
         commits.sum = sum;
         guard(&self.path, || self.db.flush())?;
         self.file.sync_all().map_err(io)?;
         commits.note(count).map_err(io)
     }
 
-    /// Calls `each` with every key that begins with `prefix`, in order, and its value.
+    /// Calls `each` with every key that begins with `prefix`, and its value, in order of keys.
     pub fn scan(
         &self,
         tree: Tree,
@@ -259,17 +267,17 @@ impl Store {
     }
 }
 
-/// What is to be set, or to be removed, under which keys.
+/// New value of each key to be set, `None` for each key to be removed.
 type Changes = BTreeMap<(Tree, Vec<u8>), Option<Vec<u8>>>;
 
-/// Changes of a [`Store`]; they are on the disk after [`Batch::commit`].
+/// Changes of a [`Store`]; they are on disk after [`Batch::commit`].
 pub(super) struct Batch<'a> {
     store: &'a Store,
     changes: Changes,
 }
 
 impl Batch<'_> {
-    /// The value of a key after these changes.
+    /// Returns the value that a key has after these changes.
     pub fn get(&self, tree: Tree, key: &str) -> Result<Option<Vec<u8>>> {
         match self.changes.get(&(tree, key.as_bytes().to_vec())) {
             Some(value) => Ok(value.clone()),
@@ -295,13 +303,14 @@ impl Batch<'_> {
         }
     }
 
-    /// Returns once all is on the disk.
+    /// Writes the changes; returns once they are on disk.
     pub fn commit(self) -> Result<()> {
         self.store.write(&self.changes)
     }
 }
 
-/// Count and sum, as [`COMMITS_KEY`] says them; the first databases say no sum.
+/// Reads the count and the checksum stored under [`COMMITS_KEY`]; the oldest databases have no
+/// checksum.
 fn commits_of(text: &str) -> Option<(u64, Option<u64>)> {
     match text.split_once(' ') {
         None => Some((text.parse().ok()?, None)),
@@ -309,8 +318,8 @@ fn commits_of(text: &str) -> Option<(u64, Option<u64>)> {
     }
 }
 
-/// Opens the database, and waits a little where it is in use: sled gives its lock back some time
-/// after the last handle is gone.
+/// Opens the database; if it is in use, retries for 0.4 s, because sled releases its lock some time
+/// after the last handle is dropped.
 fn open_patiently(path: &Path, config: &sled::Config) -> Result<sled::Db> {
     for _ in 0..20 {
         match guard(path, || config.open()) {
@@ -367,7 +376,8 @@ mod tests {
         }
     }
 
-    /// What `change` does to a database of two records, behind its back; and what is said to it.
+    /// Applies `change` to a database of two records behind the store's back; returns the result of
+    /// opening it again: the number of commits or the error.
     fn changed(change: impl FnOnce(&sled::Db, &sled::Tree)) -> Result<u64> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("wisdom");
@@ -383,9 +393,9 @@ mod tests {
         change(&db, &tree);
         db.flush().expect("written");
         drop((tree, db));
-        let told = match Store::open(&path) {
+        let error = match Store::open(&path) {
             Ok(store) => return Ok(store.commits.lock().expect("whole").count),
-            Err(told) => told,
+            Err(error) => error,
         };
         std::fs::remove_file(path.join(MADE)).expect("there");
         let mut left = 0;
@@ -399,7 +409,7 @@ mod tests {
         store.batch().commit().expect("written");
         drop(store);
         Store::open(&path).expect("it goes on from there");
-        Err(told)
+        Err(error)
     }
 
     #[test]
@@ -407,10 +417,13 @@ mod tests {
         let lost = changed(|_, tree| drop(tree.remove("1").expect("removed")));
         assert!(matches!(lost, Err(Error::Wisdom { fault: WisdomFault::Differs, .. })), "{lost:?}");
         let older = changed(|_, tree| drop(tree.insert("2", "two").expect("written")));
-        let told = older.expect_err("not the last").to_string();
-        assert!(told.contains("not what was written") && told.contains("'made'"), "{told}");
+        let message = older.expect_err("not the last").to_string();
+        assert!(
+            message.contains("not what was written") && message.contains("'made'"),
+            "{message}"
+        );
         assert_eq!(changed(|_, _| ()).expect("sound"), 3);
-        // As the first databases said it.
+        // The form of the oldest databases, without a checksum.
         let first = |db: &sled::Db, _: &sled::Tree| drop(db.insert(COMMITS_KEY, "3"));
         assert_eq!(changed(first).expect("sound"), 3);
         let lost = changed(|db, _| drop(db.insert(COMMITS_KEY, "2").expect("written")));

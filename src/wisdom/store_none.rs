@@ -1,27 +1,27 @@
-//! Takes the place of `store.rs` in a build without the feature `wisdom`: no database opens.
+//! Replaces `store.rs` in a build without the feature `wisdom`: opening a database always fails.
 
 use std::path::Path;
 
 use crate::error::{Error, Result, WisdomFault};
 
-/// Which tree.
+/// Selects a tree of the database.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tree {
-    /// Fingerprint to structure.
+    /// Maps a fingerprint to a structure.
     Structures,
-    /// Key to measurement.
+    /// Maps a key to a measurement.
     Measurements,
 }
 
-/// An open database: there is none.
+/// An open database; no value of this type exists in this build.
 #[derive(Debug)]
 pub(super) enum Store {}
 
 impl Store {
-    /// Refuses.
+    /// Fails, because this build has no store.
     ///
     /// # Errors
-    /// [`WisdomFault::NotBuilt`].
+    /// Always [`Error::Wisdom`] with [`WisdomFault::NotBuilt`].
     pub fn open(path: &Path) -> Result<Self> {
         Err(Error::Wisdom { path: path.to_path_buf(), fault: WisdomFault::NotBuilt })
     }
@@ -39,7 +39,7 @@ impl Store {
     }
 }
 
-/// Changes of a [`Store`]: there are none.
+/// Changes of a [`Store`]; no value of this type exists in this build.
 pub(super) struct Batch<'a>(&'a Store);
 
 impl Batch<'_> {

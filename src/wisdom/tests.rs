@@ -3,13 +3,15 @@
 use super::shards::tests::shipping;
 use super::*;
 use crate::choose::{Effort, Workload};
-use crate::measure::Protocol;
+use crate::format::Basis;
 use crate::measure::provenance::{host_driver, host_kernels as kernels_of};
+use crate::measure::{Outcome, Protocol};
+use crate::scalar::Precision;
 use crate::{Csr, Tuner, device};
 
 const FINGERPRINT: &str = "0123456789abcdef0123456789abcdef";
 
-/// A line of a measurement of csr with these parts of its key.
+/// Writes the line of a measurement of csr with these parts of its key.
 fn line(driver: &str, kernels: &str, taken_at: u64, spmv_s: f64) -> String {
     let protocol = serde_json::to_string(&Protocol::default()).expect("plain data");
     let samples =
@@ -103,12 +105,12 @@ fn a_record_of_another_key_is_not_used_and_the_answer_says_why() {
     assert_eq!(stale(line(&host_driver(), "", 1, 1.0)).what, "kernels");
     let now = Protocol::default().version;
     let protocol = here(1, 1.0).replace(&format!(r#""version":{now}"#), r#""version":0"#);
-    let told = format!("measured with protocol 0, it is {now} now");
-    assert_eq!(stale(protocol).to_string(), told);
+    let expected = format!("measured with protocol 0; it is now {now}");
+    assert_eq!(stale(protocol).to_string(), expected);
 }
 
 #[test]
-fn what_is_known_of_a_matrix_is_not_lost_to_a_record_that_tells_less() {
+fn a_less_complete_record_of_a_matrix_loses_no_known_field() {
     let folder = tempfile::tempdir().expect("a folder");
     let wisdom = open(&folder);
     let full =
@@ -157,8 +159,8 @@ fn an_import_skips_bad_lines_and_changes_nothing_the_second_time() {
     .join("\n");
     let first = wisdom.import(lines.as_bytes()).expect("read to its end");
     assert_eq!((first.taken, first.known, first.skipped), (2, 1, 5));
-    let told: Vec<u64> = first.bad.iter().map(|(line, _)| *line).collect();
-    assert_eq!(told, [2, 4, 5, 6, 8]);
+    let bad: Vec<u64> = first.bad.iter().map(|(line, _)| *line).collect();
+    assert_eq!(bad, [2, 4, 5, 6, 8]);
     assert!(first.bad[1].1.contains("no format is named 'nosuch'"));
     assert_eq!(time_s(&asked(&wisdom)), 1.0, "an older record does not replace a newer one");
     let second = wisdom.import(lines.as_bytes()).expect("read to its end");
@@ -181,7 +183,7 @@ fn joined_runs_stand_beside_each_other_and_the_middle_one_counts() {
     let folder = tempfile::tempdir().expect("a folder");
     let wisdom = open(&folder);
     let join = |text: &str| wisdom.join(text.as_bytes()).expect("read to its end");
-    // The later one first: what counts does not hang on the order.
+    // The later run comes first, because the order must not matter.
     for (taken_at, spmv_s) in [(5, 4.0), (3, 1.0), (4, 2.0)] {
         assert_eq!(join(&here(taken_at, spmv_s)).taken, 1);
     }
@@ -270,7 +272,7 @@ fn a_matrix_is_timed_once_and_answered_from_wisdom_ever_after() {
     assert_eq!(predicted.ranking[0].source, crate::cost::Source::Measured);
     let (_, estimated) = timed(Effort::Estimate);
     assert!(estimated.ranking.iter().all(|r| r.source == crate::cost::Source::Estimated));
-    let fingerprint = measured.fingerprint.expect("looked at");
+    let fingerprint = measured.fingerprint.expect("analysed");
     let structure = wisdom.structure(fingerprint).expect("sound").expect("kept");
     assert_eq!((structure.source.as_str(), structure.nnz), ("diagonal", 50));
 
@@ -279,7 +281,7 @@ fn a_matrix_is_timed_once_and_answered_from_wisdom_ever_after() {
 }
 
 #[test]
-fn what_suits_by_values_is_not_answered_for_others() {
+fn timings_of_formats_chosen_by_values_do_not_answer_for_other_values() {
     let folder = tempfile::tempdir().expect("a folder");
     let protocol =
         Protocol { min_sample_s: 1e-6, max_samples: 3, max_copies: 1, ..Protocol::default() };
@@ -301,7 +303,7 @@ fn what_suits_by_values_is_not_answered_for_others() {
         ["cdia", "dia"].map(of_format)
     };
     use crate::cost::Source::Measured;
-    // The same pattern, with as many values, and with many more.
+    // One pattern with one distinct value, another one, and many distinct values.
     let (constant, other, many) = (of(&|_| 1.0), of(&|_| 2.0), of(&|i| (i / 300 % 7) as f64 + 1.0));
     assert_eq!(source(&constant, Effort::Exhaustive), [Some(Measured); 2]);
     assert_eq!(source(&other, Effort::Predict), [Some(Measured); 2]);

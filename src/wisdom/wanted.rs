@@ -1,13 +1,82 @@
-//! Asking for what a meter would measure now.
+//! Queries of wisdom and their answers.
 
-use super::Wanted;
 use crate::fingerprint::Fingerprint;
 use crate::format::Basis;
-use crate::measure::Meter;
+use crate::measure::provenance::kernels_now;
+use crate::measure::{Measurement, Meter, Outcome};
 use crate::scalar::Precision;
 
+/// Query for the measurements of one matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted<'a> {
+    /// Fingerprint of the pattern.
+    pub fingerprint: Fingerprint,
+    /// Name of the device.
+    pub device: &'a str,
+    /// Current driver of the device; `None` if the device is not present, in which case records of
+    /// any driver match.
+    pub driver: Option<String>,
+    /// Precision of the values.
+    pub precision: Precision,
+    /// Basis of x and y.
+    pub basis: Basis,
+    /// Version of the measuring protocol.
+    pub protocol: u32,
+}
+
+/// Answer to a query about one candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// A measurement under the current driver, kernels and protocol exists.
+    Known(Box<Measurement>),
+    /// No measurement exists.
+    Missing,
+    /// The only measurements are from another driver, other kernels or another protocol.
+    Stale(Stale),
+}
+
+/// Difference between a record and the current state that makes the record stale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// The property that differs: `driver`, `kernels` or `protocol`.
+    pub what: &'static str,
+    /// Value in the record.
+    pub stored: String,
+    /// Current value.
+    pub now: String,
+}
+
+impl std::fmt::Display for Stale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stored = if self.stored.is_empty() { "unknown" } else { &self.stored };
+        write!(f, "measured with {} {stored}; it is now {}", self.what, self.now)
+    }
+}
+
+impl Wanted<'_> {
+    /// Returns the first difference that makes this measurement stale, if any.
+    ///
+    /// The caller has matched the names (device, precision, basis and candidate).
+    pub fn differs(&self, measurement: &Measurement) -> Option<Stale> {
+        let provenance = &measurement.provenance;
+        let stale = |what, stored: &str, now: String| Stale { what, stored: stored.into(), now };
+        let version = measurement.protocol.version;
+        if version != self.protocol {
+            return Some(stale("protocol", &version.to_string(), self.protocol.to_string()));
+        }
+        if let Some(driver) = self.driver.as_ref().filter(|driver| **driver != provenance.driver) {
+            return Some(stale("driver", &provenance.driver, driver.to_string()));
+        }
+        let kernels = kernels_now(&provenance.kernels).filter(|now| *now != provenance.kernels);
+        let here = self.driver.is_some();
+        kernels.filter(|_| here).map(|now| stale("kernels", &provenance.kernels, now))
+    }
+}
+
 impl<'a> Wanted<'a> {
-    /// Asks for measurements that this meter would take now, by a protocol of this version.
+    /// Builds a query for the measurements that `meter` would take now.
+    ///
+    /// `protocol` is the version of the measuring protocol.
     pub fn of(
         meter: &'a Meter,
         fingerprint: Fingerprint,
@@ -18,4 +87,23 @@ impl<'a> Wanted<'a> {
         let device = &meter.device().name;
         Wanted { fingerprint, device, driver: meter.driver(), precision, basis, protocol }
     }
+}
+
+/// Tells whether a measurement with this outcome answers a query.
+pub(super) fn answers(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Timed(_) | Outcome::Wrong { .. } | Outcome::Failed { .. })
+}
+
+/// Returns the latest matching record; else says how the latest of the others differs.
+pub(super) fn best(wanted: &Wanted<'_>, mut records: Vec<Measurement>) -> Answer {
+    records.retain(|record| answers(&record.outcome));
+    records.sort_by_key(|record| std::cmp::Reverse(record.provenance.taken_at));
+    let mut stale = None;
+    for record in records {
+        match wanted.differs(&record) {
+            None => return Answer::Known(Box::new(record)),
+            Some(differs) => stale = stale.or(Some(differs)),
+        }
+    }
+    stale.map_or(Answer::Missing, Answer::Stale)
 }

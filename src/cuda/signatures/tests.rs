@@ -1,5 +1,5 @@
-//! Every launch that is described anywhere, without a GPU: products of layouts that the host made,
-//! conversions that a dry [`Builder`] goes through, and the backend's own launches.
+//! Checks every launch described anywhere, without a GPU: products of layouts converted on the
+//! host, conversions run by a [`Builder`] that launches nothing, and the backend's own launches.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::generate;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 
-/// The launches that were compared with signatures: their kernels, and what did not fit.
+/// Launches already compared with signatures: their kernels, and the mismatches.
 #[derive(Default)]
 struct Compared {
     kernels: BTreeSet<(&'static str, String)>,
@@ -34,14 +34,14 @@ impl Compared {
         launches.into_iter().for_each(|launch| self.add(launch, of));
     }
 
-    /// What a conversion gives.
+    /// Adds the launches of a converted layout.
     fn add_built(&mut self, built: &Built, precision: Precision) {
         self.add_all(built.launches.iter().chain(&built.update), precision);
         self.add_all(built.check.iter().map(|Check { launch, .. }| launch), precision);
     }
 
-    /// Kernels of these images that no launch named; those with the ending `_resident` stand in for
-    /// others, which have the same parameters.
+    /// Returns the kernels that no launch named. Kernels with the suffix `_resident` replace others
+    /// with the same parameters, so they count as named.
     fn missing(&self) -> Vec<String> {
         let all =
             IMAGES.iter().flat_map(|image| image.kernels.iter().map(|k| (image.name, k.name)));
@@ -54,8 +54,8 @@ impl Compared {
     }
 }
 
-/// A conversion that launches nothing. Numbers that kernels would have found are drawn, so that
-/// conversions go this way and that.
+/// A conversion that launches nothing. It invents the numbers that kernels would have counted, so
+/// that conversions take all their branches.
 struct Dry<'a> {
     matrix: Matrix,
     precision: Precision,
@@ -66,25 +66,26 @@ struct Dry<'a> {
 }
 
 impl Dry<'_> {
-    /// A number below `n`.
+    /// Returns a pseudo-random number below `n`.
     fn draw(&mut self, n: usize) -> usize {
         self.draws += 1;
         (crate::check::mix(self.draws) % n as u64) as usize
     }
 
-    /// A new array of the layout.
+    /// Returns a new array of the layout.
     fn next(&mut self) -> Arg {
         self.arrays += 1;
         Arg::Array(self.arrays - 1)
     }
 
-    /// A new array of the conversion.
+    /// Returns a new temporary array of the conversion.
     fn next_temporary(&mut self) -> Arg {
         self.temporaries += 1;
         Arg::Temporary(self.temporaries - 1)
     }
 
-    /// Offsets of either width, up to about the number of entries, or of rows, or a part of them.
+    /// Invents offsets of either width with a total near the number of entries, of rows, or a
+    /// fraction of these.
     fn total(&mut self, kept: Arg) -> Starts {
         const NULL: Arg = Arg::U64(0);
         let Matrix { nrows, nnz, .. } = self.matrix;
@@ -153,7 +154,7 @@ impl Builder for Dry<'_> {
     }
 }
 
-/// Conversions of a candidate, by a number of draws each.
+/// Runs a candidate's conversion on matrices of several sizes, with different random numbers each.
 fn convert(candidate: &Candidate, target: &Target<'_>, compared: &mut Compared) {
     let sizes = [(4_000, 40_000), (3_000, 90_000), (200_000, 400_000), (70_000, 7_000_000)];
     for (round, (nrows, nnz)) in sizes.into_iter().cycle().take(48).enumerate() {
@@ -174,7 +175,7 @@ fn convert(candidate: &Candidate, target: &Target<'_>, compared: &mut Compared) 
     }
 }
 
-/// Products of layouts that the host makes of a matrix.
+/// Adds the products of layouts that the host converts from sample matrices.
 fn multiply<T: Scalar>(device: &Device, basis: Basis, all: &[Candidate], compared: &mut Compared) {
     let classes = ["stencil27", "elasticity", "circuit", "rmat", "links", "holstein_hubbard"];
     for class in classes {
@@ -193,19 +194,19 @@ fn multiply<T: Scalar>(device: &Device, basis: Basis, all: &[Candidate], compare
     }
 }
 
-/// The launches that the backend describes itself.
+/// Adds the launches that the backend itself describes.
 fn own(compared: &mut Compared) {
     for precision in Precision::ALL {
         compared.add(&super::super::placed::take_values(precision, 5, [8, 16, 24]), precision);
         for (nrows, wide) in [(10_000, false), (10_000, true)] {
             let matrix = Matrix { nrows, ncols: nrows, nnz: 90_000, wide };
-            let plan = super::super::features::Plan::of(matrix).expect("counted on the GPU");
+            let plan = super::super::features::CountPlan::of(matrix).expect("counted on the GPU");
             compared.add(&plan.launch(8, 132), precision);
             let (arrays, temporaries) = (0, 0);
             let mut dry = Dry { matrix, precision, arrays, temporaries, draws: 0, compared };
             are_few(&mut dry, precision).expect("nothing is launched");
         }
-        compared.add(&super::super::convert::tell_numbers(8, 16), precision);
+        compared.add(&super::super::convert::copy_counters(8, 16), precision);
         compared.add(&super::super::convert::narrow_offsets(5, [8, 16, 24]), precision);
     }
     compared.add(&super::super::faulty(), Precision::F64);
@@ -227,7 +228,7 @@ fn every_launch_passes_what_its_kernel_takes_and_every_kernel_has_a_launch() {
     own(&mut compared);
     assert!(compared.wrong.is_empty(), "{:#?}", compared.wrong);
     let missing = compared.missing();
-    assert!(missing.is_empty(), "no launch is known of {missing:#?}");
+    assert!(missing.is_empty(), "no launch names {missing:#?}");
 }
 
 #[test]

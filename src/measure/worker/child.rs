@@ -1,4 +1,4 @@
-//! The process that measures.
+//! The child process that measures.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use super::super::{Meter, Outcome};
-use super::{After, Answer, Hello, Job, Request, receive, send};
+use super::{After, Hello, Job, Reply, Request, receive, send};
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::error::Result;
@@ -15,20 +15,20 @@ use crate::format::{Candidate, Target};
 use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 
-/// What came in, whole.
+/// A message from the parent, including the matrix if it has one.
 enum Incoming {
     F32(Csr<f32>),
     F64(Csr<f64>),
     Job(Job),
 }
 
-/// Measures on the named device what comes in, until the input ends: the other side of
+/// Measures on the named device until the input ends; the child's side of
 /// [`Worker`](super::Worker).
 ///
-/// The end of the input ends the process, whatever it is at.
+/// The end of the input ends the process immediately, even during a measurement.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) where nobody reads the output.
+/// [`Error::Io`](crate::Error::Io) if the output cannot be written.
 pub fn run(
     name: &str,
     data: &Path,
@@ -38,7 +38,7 @@ pub fn run(
     let io = |source| crate::Error::Io { what: "answering the parent".into(), source };
     let meter = match Meter::open(name, data).and_then(|meter| meter.check().map(|()| meter)) {
         Ok(meter) => meter,
-        Err(error) => return send(&mut output, &Hello::Unable(error.into())).map_err(io),
+        Err(error) => return send(&mut output, &Hello::Failed(error.into())).map_err(io),
     };
     let device = Box::new(meter.device().clone());
     let driver = meter.driver().unwrap_or_default();
@@ -58,7 +58,7 @@ pub fn run(
         next = match matrix {
             Incoming::F32(csr) => jobs(&meter, &csr, &incoming, &mut output),
             Incoming::F64(csr) => jobs(&meter, &csr, &incoming, &mut output),
-            // A job before any matrix: nothing that the parent sends.
+            // A job before any matrix; the parent never sends this.
             Incoming::Job(_) => Ok(None),
         }
         .map_err(io)?;
@@ -66,7 +66,7 @@ pub fn run(
     Ok(())
 }
 
-/// Does the jobs of one matrix; the next matrix, if the child goes on.
+/// Runs the jobs on one matrix; returns the next matrix, or `None` if the child must end.
 fn jobs<T: Scalar>(
     meter: &Meter,
     csr: &Csr<T>,
@@ -92,7 +92,7 @@ fn jobs<T: Scalar>(
             (Outcome::Failed { .. }, Kind::Gpu) => After::Ends,
             _ => After::Stays,
         };
-        send(output, &Answer { measurement, after })?;
+        send(output, &Reply { measurement, after })?;
         if after == After::Ends {
             return Ok(None);
         }
@@ -100,8 +100,8 @@ fn jobs<T: Scalar>(
     Ok(None)
 }
 
-/// The candidate of this text; in a debug build also what tests ask for: to end, to be stuck, to
-/// be broken by a fault.
+/// Parses a candidate; debug builds also accept the commands of tests that end, block or fault this
+/// process.
 fn candidate(text: &str, meter: &Meter) -> Result<Candidate> {
     if cfg!(debug_assertions) {
         match text {
@@ -120,7 +120,7 @@ fn candidate(text: &str, meter: &Meter) -> Result<Candidate> {
     text.parse()
 }
 
-/// Reads one message, and the matrix that follows it.
+/// Reads one message and the matrix that follows it, if any.
 fn take(input: &mut impl BufRead) -> io::Result<Incoming> {
     match receive(input)? {
         Request::Job(job) => Ok(Incoming::Job(job)),

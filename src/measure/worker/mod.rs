@@ -1,10 +1,11 @@
-//! Measuring in a process of its own: a candidate that crashes, hangs or breaks its device ends
-//! that process, and is recorded as failed.
+//! Measures in a child process: a candidate that crashes, hangs or breaks its device ends only that
+//! process, and its outcome is recorded as failed.
 //!
-//! [`Worker`] is this side, [`run`] the other one. They talk over the child's standard input and
-//! output, a JSON message a line; a matrix follows its message as the bytes of `row_ptr`, `col_idx`
-//! and `values`. A matrix crosses once, then each candidate is one job. The end of its input ends
-//! the child at once, also while it measures, so it never outlives its parent by long.
+//! [`Worker`] is the parent's side, [`run`] the child's. They exchange JSON messages, one on each
+//! line, over the child's standard input and output. A matrix follows its message as the bytes of
+//! `row_ptr`, `col_idx` and `values`; it is sent once, then each candidate is one job. When its
+//! input ends, the child ends at once, even during a measurement, so that it never outlives its
+//! parent by long.
 
 mod child;
 
@@ -31,30 +32,30 @@ use crate::format::{Basis, Target};
 use crate::scalar::{Precision, Scalar};
 pub use child::run;
 
-/// The time that one candidate may take if nothing else is said.
+/// Default time limit for one candidate.
 pub const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The time that a child may take to open its device.
+/// Time limit for a child to open its device.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The time between a child's last word and its end.
+/// Time to wait for a child's exit after its output has closed.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
-/// So many candidates in a row that end their child are an error of the device.
+/// Number of consecutive candidates that may end their child before the device counts as broken.
 const MOST_DEATHS: u32 = 8;
 
-/// What the child says first.
+/// First message of the child.
 #[derive(Serialize, Deserialize)]
 enum Hello {
-    /// It can time on this device.
+    /// The child can time on this device.
     Ready { device: Box<Device>, driver: String },
-    /// It cannot.
-    Unable(Unable),
+    /// The child cannot time on this device.
+    Failed(StartFailure),
 }
 
-/// Why the child cannot time: an error of its device, to be raised again by the parent.
+/// Reason why the child cannot time: an error of its device, which the parent raises again.
 #[derive(Serialize, Deserialize)]
-enum Unable {
+enum StartFailure {
     /// [`Error::UnknownDevice`].
     Unknown { name: String, known: Vec<String>, remedy: String },
     /// [`Error::AbsentDevice`].
@@ -65,36 +66,40 @@ enum Unable {
     Other(String),
 }
 
-impl From<Error> for Unable {
+impl From<Error> for StartFailure {
     fn from(error: Error) -> Self {
         match error {
-            Error::UnknownDevice { name, known, remedy } => Unable::Unknown { name, known, remedy },
-            Error::AbsentDevice { name, remedy } => Unable::Absent { name, remedy },
-            Error::Device { fault, what } => Unable::Device { fault, what },
-            error => Unable::Other(error.to_string()),
+            Error::UnknownDevice { name, known, remedy } => {
+                StartFailure::Unknown { name, known, remedy }
+            }
+            Error::AbsentDevice { name, remedy } => StartFailure::Absent { name, remedy },
+            Error::Device { fault, what } => StartFailure::Device { fault, what },
+            error => StartFailure::Other(error.to_string()),
         }
     }
 }
 
-impl Unable {
-    /// The error again. No `From`: with two conversions to [`Error`], `?` in closures would not know
-    /// its type.
+impl StartFailure {
+    /// Rebuilds the error. This is not a `From`: with a second conversion to [`Error`], `?` in
+    /// closures could not infer its type.
     fn into_error(self) -> Error {
         match self {
-            Unable::Unknown { name, known, remedy } => Error::UnknownDevice { name, known, remedy },
-            Unable::Absent { name, remedy } => Error::AbsentDevice { name, remedy },
-            Unable::Device { fault, what } => Error::Device { fault, what },
-            Unable::Other(what) => Error::Device { fault: DeviceFault::Process, what },
+            StartFailure::Unknown { name, known, remedy } => {
+                Error::UnknownDevice { name, known, remedy }
+            }
+            StartFailure::Absent { name, remedy } => Error::AbsentDevice { name, remedy },
+            StartFailure::Device { fault, what } => Error::Device { fault, what },
+            StartFailure::Other(what) => Error::Device { fault: DeviceFault::Process, what },
         }
     }
 }
 
-/// What the child is sent.
+/// Message to the child.
 #[derive(Serialize, Deserialize)]
 enum Request {
-    /// A matrix, whose arrays follow.
+    /// Announces a matrix; its arrays follow.
     Matrix { nrows: usize, ncols: usize, nnz: usize, precision: Precision },
-    /// A candidate to measure on the matrix sent last.
+    /// Requests the measurement of a candidate on the matrix sent last.
     Job(Job),
 }
 
@@ -106,23 +111,23 @@ struct Job {
     protocol: Protocol,
 }
 
-/// What the child says of a job.
+/// The child's reply to a job.
 #[derive(Serialize, Deserialize)]
-struct Answer {
+struct Reply {
     measurement: Measurement,
     after: After,
 }
 
-/// What the child does after an answer.
+/// What the child does after a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum After {
-    /// It takes more jobs.
+    /// The child accepts more jobs.
     Stays,
-    /// It ends, as its device may be left in any state.
+    /// The child ends, because its device may be in an undefined state.
     Ends,
 }
 
-/// Measures on one device through a child process, which is started again when it ends.
+/// Measures on one device through a child process, which is restarted when it ends.
 #[derive(Debug)]
 pub struct Worker {
     program: PathBuf,
@@ -130,21 +135,21 @@ pub struct Worker {
     time_limit: Duration,
     device: Device,
     driver: String,
-    running: Option<Running>,
+    running: Option<ChildProcess>,
     deaths: u32,
-    /// [`CsrRef::identity`] and key of a matrix that is measured again and again.
-    held: Option<([usize; 6], Key)>,
+    /// [`CsrRef::identity`] and key of a matrix on which several candidates are measured.
+    held: Option<([usize; 6], MatrixKey)>,
 }
 
 impl Worker {
-    /// Starts `program`, which must call [`run`] with these arguments, and waits until it has
-    /// opened its device.
+    /// Starts `program` and waits until it has opened its device; the program must call [`run`]
+    /// with these arguments.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] and [`Error::AbsentDevice`] as [`Meter::open`](super::Meter::open) and
-    /// [`Meter::check`](super::Meter::check); [`Error::Device`] where the program does not start.
+    /// [`Error::UnknownDevice`] and [`Error::AbsentDevice`] as [`Meter::open`](super::Meter::open)
+    /// and [`Meter::check`](super::Meter::check); [`Error::Device`] if the program does not start.
     pub fn start(program: PathBuf, arguments: Vec<OsString>) -> Result<Self> {
-        let (running, device, driver) = Running::start(&program, &arguments)?;
+        let (running, device, driver) = ChildProcess::start(&program, &arguments)?;
         Ok(Worker {
             program,
             arguments,
@@ -157,46 +162,47 @@ impl Worker {
         })
     }
 
-    /// The same worker, giving each candidate this time, the matrix's way to the child included.
+    /// Sets the time limit for each candidate, which includes sending the matrix to the child.
     pub fn with_time_limit(mut self, time_limit: Duration) -> Self {
         self.time_limit = time_limit;
         self
     }
 
-    /// The device that the child has opened.
+    /// Returns the device that the child has opened.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Its driver, as records name it.
+    /// Returns the driver of the device as named in records.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// The process that measures, where one is running.
+    /// Returns the ID of the process that measures, if one is running.
     pub fn process_id(&self) -> Option<u32> {
         self.running.as_ref().map(|running| lock(&running.child).id())
     }
 
-    /// Tells that the next candidates are of this matrix, so that it is looked through only once.
+    /// Announces that the next candidates are of this matrix, so that its key is computed only
+    /// once.
     pub(super) fn hold<T: Scalar>(&mut self, csr: CsrRef<'_, T>) {
-        self.held = Some((csr.identity(), Key::of(csr)));
+        self.held = Some((csr.identity(), MatrixKey::of(csr)));
     }
 
-    /// Ends what [`Worker::hold`] began.
+    /// Ends the effect of [`Worker::hold`].
     pub(super) fn release(&mut self) {
         self.held = None;
     }
 
-    /// Checks and times one candidate, given as text; one that ends the child, or takes longer than
-    /// `limit` or the worker's own time limit, has [`Outcome::Failed`].
+    /// Checks and times one candidate, given as text. If it ends the child, or takes longer than
+    /// `limit` or the worker's own time limit, its outcome is [`Outcome::Failed`].
     ///
-    /// One pass over the matrix besides unless it is held, and its transfer where another one was
-    /// measured last.
+    /// Unless the matrix is held, this makes an additional pass over it. The matrix is sent if
+    /// another one was measured last.
     ///
     /// # Errors
-    /// [`Error::Device`] where the child does not start again, or where many candidates in a row
-    /// have ended it.
+    /// [`Error::Device`] if the child cannot be restarted, or if many consecutive candidates have
+    /// ended it.
     pub fn measure<'a, T: Scalar>(
         &mut self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -216,12 +222,12 @@ impl Worker {
         };
         let identity = csr.identity();
         let held = self.held.filter(|(held, _)| *held == identity);
-        let matrix = held.map_or_else(|| Key::of(csr), |(_, key)| key);
-        // A child that ended between two jobs is nothing that this candidate did.
-        let alive = |running: &Running| running.ended_within(Duration::ZERO).is_none();
+        let matrix = held.map_or_else(|| MatrixKey::of(csr), |(_, key)| key);
+        // A child that ended between two jobs is not the fault of this candidate.
+        let alive = |running: &ChildProcess| running.ended_within(Duration::ZERO).is_none();
         let mut running = match self.running.take().filter(alive) {
             Some(running) => running,
-            None => Running::start(&self.program, &self.arguments)?.0,
+            None => ChildProcess::start(&self.program, &self.arguments)?.0,
         };
         let asked = running.within(limit, |to, from, holds| {
             if *holds != Some(matrix) {
@@ -229,10 +235,10 @@ impl Worker {
                 *holds = Some(matrix);
             }
             send(to, &Request::Job(job))?;
-            receive::<Answer>(from)
+            receive::<Reply>(from)
         });
-        // Who gives a candidate less time than it may take knows what that ends.
-        let cut = shorter.is_some() && matches!(asked, Err(End::TimedOut(_)));
+        // The caller chose the shorter limit, so exceeding it does not count against the device.
+        let cut = shorter.is_some() && matches!(asked, Err(ExchangeFailure::TimedOut(_)));
         let reason = match asked {
             Ok(answer) => {
                 self.deaths = 0;
@@ -274,17 +280,17 @@ impl Worker {
     }
 }
 
-/// What tells one matrix from another.
+/// Identifies a matrix by its pattern, values and precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
+struct MatrixKey {
     pattern: Fingerprint,
     values: u64,
     precision: Precision,
 }
 
-impl Key {
+impl MatrixKey {
     fn of<T: Scalar>(csr: CsrRef<'_, T>) -> Self {
-        Key {
+        MatrixKey {
             pattern: Fingerprint::of(csr.pattern()),
             values: xxh3_64(bytemuck::cast_slice(csr.values())),
             precision: T::PRECISION,
@@ -292,24 +298,24 @@ impl Key {
     }
 }
 
-/// Why an exchange with the child came to nothing.
-enum End {
-    /// It took longer than this.
+/// Reason why an exchange with the child failed.
+enum ExchangeFailure {
+    /// The child did not reply within this time.
     TimedOut(Duration),
     /// The pipe broke.
     Broken(io::Error),
 }
 
-/// A child at hand; it is killed when this is dropped.
+/// A running child process; it is killed when this is dropped.
 #[derive(Debug)]
-struct Running {
+struct ChildProcess {
     child: Mutex<Child>,
     to: BufWriter<ChildStdin>,
     from: BufReader<ChildStdout>,
-    holds: Option<Key>,
+    holds: Option<MatrixKey>,
 }
 
-impl Running {
+impl ChildProcess {
     fn start(program: &PathBuf, arguments: &[OsString]) -> Result<(Self, Device, String)> {
         let unable = |what: String| {
             let what = format!("the measuring process {}: {what}", program.display());
@@ -317,13 +323,13 @@ impl Running {
         };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // The terminal's interrupt is for the parent; its end ends the child.
+        // A terminal's interrupt goes to the parent only; the end of the parent ends the child.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().map_err(|error| unable(error.to_string()))?;
         let (to, from) = (child.stdin.take(), child.stdout.take());
         let (to, from) = to.zip(from).expect("both were asked for as pipes");
-        let mut running = Running {
+        let mut running = ChildProcess {
             child: Mutex::new(child),
             to: BufWriter::with_capacity(1 << 16, to),
             from: BufReader::new(from),
@@ -331,21 +337,21 @@ impl Running {
         };
         match running.within(START_LIMIT, |_, from, _| receive::<Hello>(from)) {
             Ok(Hello::Ready { device, driver }) => Ok((running, *device, driver)),
-            Ok(Hello::Unable(why)) => Err(why.into_error()),
+            Ok(Hello::Failed(why)) => Err(why.into_error()),
             Err(end) => Err(unable(running.end(end))),
         }
     }
 
-    /// Talks with the child, which is killed where that takes longer than `limit`.
+    /// Runs an exchange with the child; kills the child if that takes longer than `limit`.
     fn within<R>(
         &mut self,
         limit: Duration,
         talk: impl FnOnce(
             &mut BufWriter<ChildStdin>,
             &mut BufReader<ChildStdout>,
-            &mut Option<Key>,
+            &mut Option<MatrixKey>,
         ) -> io::Result<R>,
-    ) -> std::result::Result<R, End> {
+    ) -> std::result::Result<R, ExchangeFailure> {
         let (done, over) = channel::<()>();
         let child = &self.child;
         thread::scope(|scope| {
@@ -360,25 +366,27 @@ impl Running {
             drop(done);
             let timed_out = watch.join().unwrap_or(false);
             match result {
-                _ if timed_out => Err(End::TimedOut(limit)),
+                _ if timed_out => Err(ExchangeFailure::TimedOut(limit)),
                 Ok(answer) => Ok(answer),
-                Err(error) => Err(End::Broken(error)),
+                Err(error) => Err(ExchangeFailure::Broken(error)),
             }
         })
     }
 
-    /// Ends the child and tells how it ended.
-    fn end(self, end: End) -> String {
+    /// Ends the child and returns the reason as text.
+    fn end(self, end: ExchangeFailure) -> String {
         match end {
-            End::TimedOut(limit) => format!("it timed out after {} s", limit.as_secs_f64()),
-            End::Broken(error) => match self.ended_within(LAST_BREATH) {
+            ExchangeFailure::TimedOut(limit) => {
+                format!("it timed out after {} s", limit.as_secs_f64())
+            }
+            ExchangeFailure::Broken(error) => match self.ended_within(LAST_BREATH) {
                 Some(status) => format!("the process that measured it ended by {status}"),
-                None => format!("the process that measured it could not be heard: {error}"),
+                None => format!("the process that measured it does not respond: {error}"),
             },
         }
     }
 
-    /// How the child ended, if it does so within this time.
+    /// Waits at most `time` for the child to exit; returns its exit status.
     fn ended_within(&self, time: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -391,7 +399,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let mut child = lock(&self.child);
         let _ = child.kill();
@@ -418,10 +426,11 @@ fn send_matrix<T: Scalar>(to: &mut impl Write, csr: CsrRef<'_, T>) -> io::Result
     to.flush()
 }
 
-/// Waits for a message. Lines of other kinds, of a library that prints, are passed over.
+/// Waits for a message; skips lines that are not messages, such as output of a library.
 ///
 /// # Errors
-/// A message that does not read, as of numbers that JSON does not have, which nobody would answer.
+/// If a message cannot be parsed, for instance because a number is not representable in JSON;
+/// skipping it would wait forever.
 fn receive<M: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<M> {
     let mut line = Vec::new();
     loop {
