@@ -48,6 +48,11 @@
 //! - A *basis* is the order of x and y: the matrix's own, or one that a format sorts rows into,
 //!   which a Krylov solver enters once and leaves once.
 //! - A *device* is data: the limits that costs are computed from. The host is a device too.
+//! - The *baseline* is what a program has before any choice: its CSR arrays, multiplied by cuSPARSE on a
+//!   GPU that has it, else by this program's kernel.
+//! - The *policy* ([`choose::policy`]) decides what to find out about a matrix before it is prepared. A
+//!   *gate* of the model says whether an *analysis* pays, which finds the work of every candidate; on a
+//!   GPU, the *quick model* predicts from counted features alone.
 //! - *hack*, *hackSize*, *rIdx*, *br*, *N_iter*, *N_p*, *ER part*, *VecSize*, *K* are the terms of
 //!   the papers that the formats come from; each module names its own.
 //!
