@@ -79,7 +79,7 @@ pub fn scaled(csr: &Csr<f64>, nnz: usize, seed: u64) -> Result<Csr<f64>> {
 mod tests {
     use super::*;
     use crate::generate::{self, Coefficients, Points};
-    use crate::reorder::Graph;
+    use crate::reorder:: as Graph;
 
     /// Returns the number of nodes that a walk from node 0 reaches.
     fn reached(csr: &Csr<f64>) -> usize {

@@ -12,6 +12,8 @@ use super::gpu::{ResidentMatrix, on_gpu};
 use super::{Measurement, Outcome, Protocol, Samples, Worker, on_host};
 use crate::cost::CostInputs;
 use crate::csr::CsrRef;
+#[cfg(feature = "cuda")]
+use crate::cuda;
 use crate::device::{self, Device, Kind};
 use crate::error::{Error, Result};
 use crate::features::Features;

@@ -20,7 +20,7 @@
 
 use super::bisection::{self, Bisection};
 use super::row_order::WARP;
-use super::sliced::Slices;
+use super::sliced::SlicedLayout;
 use super::{Params, Refusal, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;

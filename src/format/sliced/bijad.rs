@@ -17,7 +17,7 @@
 //! with their neighbours, which sorting separates.
 
 use super::bisection::{self, Bisection};
-use super::sliced::Slices;
+use super::sliced::SlicedLayout;
 use super::{Params, Refusal, Storage, Target, Work};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;

@@ -1,7 +1,7 @@
 //! Hacks of 32 rows with four consecutive slots per row: the slice shape of hllvi and hlldu.
 
 use super::row_order::{self, ArrayCosts};
-use super::sliced::Shape;
+use super::sliced::SliceShape;
 use super::{Offsets, Params, Target, Value, Work};
 use crate::structure::{Sort, Structure};
 
