@@ -91,7 +91,8 @@ fn in_parts<T: Scalar>(
     (0..items.div_ceil(ROWS_AT_ONCE))
         .into_par_iter()
         .map(|p| {
-            let mut part = RowBatch { lengths: Vec::new(), columns: Vec::new(), values: Vec::new() };
+            let mut part =
+                RowBatch { lengths: Vec::new(), columns: Vec::new(), values: Vec::new() };
             make(p * ROWS_AT_ONCE..((p + 1) * ROWS_AT_ONCE).min(items), &mut part);
             part
         })

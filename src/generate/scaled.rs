@@ -79,11 +79,11 @@ pub fn scaled(csr: &Csr<f64>, nnz: usize, seed: u64) -> Result<Csr<f64>> {
 mod tests {
     use super::*;
     use crate::generate::{self, Coefficients, Points};
-    use crate::reorder:: as Graph;
+    use crate::reorder::Adjacency;
 
     /// Returns the number of nodes that a walk from node 0 reaches.
     fn reached(csr: &Csr<f64>) -> usize {
-        let graph = Graph::of(csr.pattern());
+        let graph = Adjacency::of(csr.pattern());
         let mut seen = vec![false; csr.nrows()];
         seen[0] = true;
         let mut found = vec![0];

@@ -3,7 +3,7 @@
 use ellect_kernels::shared;
 
 use super::plan::{BINS, COUNTS, CountPlan};
-use crate::features::{ColumnFill, DIAGONAL_HACKS, HackCounts, SIDES, FeatureCounts};
+use crate::features::{ColumnFill, DIAGONAL_HACKS, FeatureCounts, HackCounts, SIDES};
 use crate::format::Matrix;
 use crate::structure::{Classes, Detail, EachPrecision, Histogram, all_diagonals, fill, over_all};
 
