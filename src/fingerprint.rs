@@ -58,12 +58,14 @@ impl From<Fingerprint> for String {
 }
 
 impl std::str::FromStr for Fingerprint {
-    type Err = crate::Error;
+    type Err = crate::error::Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let digits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
         u128::from_str_radix(text, 16).ok().filter(|_| digits).map(Fingerprint).ok_or_else(|| {
-            crate::Error::argument(format!("fingerprint '{text}' is not 32 hexadecimal digits"))
+            crate::error::Error::argument(format!(
+                "fingerprint '{text}' is not 32 hexadecimal digits"
+            ))
         })
     }
 }

@@ -5,6 +5,8 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
+
 /// Precision of values; column indices and pointers are independent of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -43,12 +45,13 @@ impl Display for Precision {
 }
 
 impl std::str::FromStr for Precision {
-    type Err = crate::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Precision::ALL.into_iter().find(|p| p.name() == text).ok_or_else(|| {
-            crate::Error::argument(format!("precision is '{text}'; it must be f32 or f64"))
-        })
+        Precision::ALL
+            .into_iter()
+            .find(|p| p.name() == text)
+            .ok_or_else(|| Error::argument(format!("precision is '{text}'; it must be f32 or f64")))
     }
 }
 
@@ -109,7 +112,6 @@ pub trait Scalar:
     + AddAssign
     + Sub<Output = Self>
     + Mul<Output = Self>
-    + crate::format::ConvertAs
 {
     /// This type's precision.
     const PRECISION: Precision;

@@ -25,6 +25,7 @@ const LIBRARY: &[&str] = &[
     "partition",
     "generate",
     "device",
+    "compress",
     "protocol",
     "target",
     "workload",
@@ -38,6 +39,7 @@ const LIBRARY: &[&str] = &[
     "operator",
     "measure",
     "wisdom",
+    "session",
     "tuner",
     "lazy",
 ];
@@ -56,7 +58,8 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 /// Returns the code of a file without comments and without the tests at its end.
 fn code(text: &str) -> String {
-    let tests = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let starts = ["#[cfg(test)]\nmod ", "#[cfg(all(test, "];
+    let tests = starts.iter().filter_map(|start| text.find(start)).min().unwrap_or(text.len());
     let lines = text[..tests].lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -136,7 +139,7 @@ fn arrows_upward(folder: &str, layers: &[&str], roots: &[&str]) -> Vec<String> {
 
 #[test]
 fn the_library_uses_only_what_stands_below() {
-    assert_eq!(arrows_upward("src", LIBRARY, &["lib", "build"]), [""; 0]);
+    assert_eq!(arrows_upward("src", LIBRARY, &["lib", "compress_none"]), [""; 0]);
 }
 
 #[test]

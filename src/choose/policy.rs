@@ -59,7 +59,7 @@ impl std::fmt::Display for Mode {
 impl std::str::FromStr for Mode {
     type Err = Error;
 
-    fn from_str(text: &str) -> crate::Result<Self> {
+    fn from_str(text: &str) -> crate::error::Result<Self> {
         Mode::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| {
             let known = Mode::ALL.map(Mode::name).join(" or ");
             Error::argument(format!("mode is '{text}'; it must be {known}"))

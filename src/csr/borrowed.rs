@@ -72,6 +72,15 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         Ok(CsrRef { pattern: Pattern::of(nrows, ncols, row_ptr, col_idx), values })
     }
 
+    /// The same matrix as one of the type `U`.
+    ///
+    /// # Panics
+    /// Unless `U` is `T`.
+    pub(crate) fn cast<U: Scalar>(self) -> CsrRef<'a, U> {
+        assert_eq!(T::PRECISION, U::PRECISION, "a cast keeps the type of values");
+        CsrRef::of(self.pattern(), bytemuck::cast_slice(self.values()))
+    }
+
     /// Creates a matrix from arrays that are known to satisfy the invariants.
     pub(super) fn of(pattern: Pattern<'a>, values: &'a [T]) -> Self {
         CsrRef { pattern, values }

@@ -12,6 +12,7 @@ use crate::csr::Pattern;
 use crate::error::Error;
 use crate::partition;
 use crate::refusal::Refusal;
+use crate::scalar::Precision;
 use crate::structure::{Histogram, Structure, probes};
 pub(crate) use summary::FeatureCounts;
 #[cfg(feature = "cuda")]
@@ -184,27 +185,27 @@ pub static FEATURES: &[Feature] = &[
         "x_sectors_f64",
         "sectors",
         "32-byte sectors of x that warps request per nonzero, one row per lane, in f64 (sampled)",
-        |p| p.x_sectors(crate::Precision::F64),
+        |p| p.x_sectors(Precision::F64),
     ),
     feature(
         "x_sectors_f32",
         "sectors",
         "32-byte sectors of x that warps request per nonzero, one row per lane, in f32 (sampled)",
-        |p| p.x_sectors(crate::Precision::F32),
+        |p| p.x_sectors(Precision::F32),
     ),
     feature(
         "x_alpha_f64",
         "1",
         "elements of x that blocks of 256 rows load per nonzero, in f64: alpha of the pJDS code \
          balance (sampled)",
-        |p| p.alpha(crate::Precision::F64),
+        |p| p.alpha(Precision::F64),
     ),
     feature(
         "x_alpha_f32",
         "1",
         "elements of x that blocks of 256 rows load per nonzero, in f32: alpha of the pJDS code \
          balance (sampled)",
-        |p| p.alpha(crate::Precision::F32),
+        |p| p.alpha(Precision::F32),
     ),
     feature("hub_share_14336", "1", "share of entries in the 14,336 fullest columns", |p| {
         p.hub_share(14_336)
@@ -422,7 +423,7 @@ pub fn of_rows_alone() -> impl Iterator<Item = &'static Feature> {
 ///
 /// # Errors
 /// [`Error::Argument`] with the known names.
-pub fn find_costly(name: &str) -> crate::Result<&'static Feature> {
+pub fn find_costly(name: &str) -> crate::error::Result<&'static Feature> {
     COSTLY.iter().find(|feature| feature.name == name).ok_or_else(|| {
         let known: Vec<_> = COSTLY.iter().map(|feature| feature.name).collect();
         Error::argument(format!(

@@ -32,12 +32,14 @@ mod sliced_quads;
 #[path = "tiled/sorted_tiles/mod.rs"]
 mod sorted_tiles;
 
+use std::any::Any;
+
 use serde::{Deserialize, Serialize};
 
 use crate::csr::{Csr, CsrRef};
 use crate::error::{Error, Result};
 pub use crate::refusal::Refusal;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::structure::Structure;
 pub use crate::target::{Basis, Target};
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
@@ -392,42 +394,20 @@ impl<S: Storage> Format for S {
     }
 }
 
-/// Conversion of a matrix of this value type through the format table.
-pub trait ConvertAs: Sized {
-    /// [`Storage::convert`] of the candidate's format.
-    ///
-    /// # Errors
-    /// As there.
-    fn convert(
-        candidate: &Candidate,
-        csr: CsrRef<'_, Self>,
-        structure: &Structure<'_>,
-        target: &Target<'_>,
-    ) -> std::result::Result<Box<dyn Layout<Self>>, Refusal>
-    where
-        Self: Scalar;
-}
-
-impl ConvertAs for f32 {
-    fn convert(
-        candidate: &Candidate,
-        csr: CsrRef<'_, f32>,
-        structure: &Structure<'_>,
-        target: &Target<'_>,
-    ) -> std::result::Result<Box<dyn Layout<f32>>, Refusal> {
-        candidate.format.convert_f32(csr, structure, &candidate.params, target)
-    }
-}
-
-impl ConvertAs for f64 {
-    fn convert(
-        candidate: &Candidate,
-        csr: CsrRef<'_, f64>,
-        structure: &Structure<'_>,
-        target: &Target<'_>,
-    ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal> {
-        candidate.format.convert_f64(csr, structure, &candidate.params, target)
-    }
+/// Converts a matrix of any value type through the row of a format, which knows two.
+pub(crate) fn convert_layout<T: Scalar>(
+    candidate: &Candidate,
+    csr: CsrRef<'_, T>,
+    structure: &Structure<'_>,
+    target: &Target<'_>,
+) -> std::result::Result<Box<dyn Layout<T>>, Refusal> {
+    let Candidate { format, params } = candidate;
+    let layout: Box<dyn Any> = match T::PRECISION {
+        Precision::F32 => Box::new(format.convert_f32(csr.cast(), structure, params, target)?),
+        Precision::F64 => Box::new(format.convert_f64(csr.cast(), structure, params, target)?),
+    };
+    let layout = layout.downcast::<Box<dyn Layout<T>>>();
+    Ok(*layout.expect("the precision of T names its type"))
 }
 
 impl Candidate {
@@ -443,7 +423,7 @@ impl Candidate {
         target: &Target<'_>,
     ) -> Result<Box<dyn Layout<T>>> {
         let refused = |reason: Refusal| self.refused(&reason);
-        let layout = T::convert(self, csr.into(), structure, target).map_err(refused)?;
+        let layout = convert_layout(self, csr.into(), structure, target).map_err(refused)?;
         target.check_bytes(layout.bytes()).map_err(refused)?;
         Ok(layout)
     }

@@ -10,7 +10,7 @@ use crate::check;
 use crate::cost;
 use crate::csr::{Csr, CsrRef};
 use crate::device::{Device, Kind, PerPrecision, Reach, SCHEMA};
-use crate::format::{Basis, Candidate, Target, candidates};
+use crate::format::{Basis, Candidate, Target, candidates, convert_layout};
 use crate::par;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
@@ -218,9 +218,9 @@ fn conversion<T: Scalar>(
     let work = candidate.work(&structure, &target).ok()?;
     let convert_s = best_s(2, || {
         let structure = Structure::new(csr.pattern());
-        T::convert(candidate, csr, &structure, &target).is_ok()
+        convert_layout(candidate, csr, &structure, &target).is_ok()
     });
-    let mut layout = T::convert(candidate, csr, &structure, &target).ok()?;
+    let mut layout = convert_layout(candidate, csr, &structure, &target).ok()?;
     let update_s = best_s(3, || layout.set_values(csr.values()));
     Some([convert_s, update_s].map(|s| rounded(s * 1e9 / work.entries as f64)))
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use metis::option::Seed;
 use metis::{Graph as MetisGraph, Idx};
 
-use crate::format::Refusal;
+use crate::refusal::Refusal;
 use crate::reorder::Adjacency;
 
 /// METIS keeps its random state in a static variable: only one call at a time is reproducible.

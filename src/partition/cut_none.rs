@@ -1,6 +1,6 @@
 //! Replaces `cut.rs` in builds without the feature `metis`: partitioning is refused.
 
-use crate::format::Refusal;
+use crate::refusal::Refusal;
 use crate::reorder::Adjacency;
 
 /// Refuses to partition, because this build has no METIS.
@@ -13,7 +13,7 @@ pub(super) fn parts_of_rows(_graph: &Adjacency, _parts: usize) -> Result<Vec<usi
 
 #[cfg(test)]
 mod tests {
-    use crate::format::Refusal;
+    use crate::refusal::Refusal;
     use crate::{Csr, partition};
 
     #[test]

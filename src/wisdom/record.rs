@@ -192,7 +192,8 @@ fn name(what: &str, text: &str) -> Result<(), String> {
 }
 
 fn measurement_is_valid(m: &mut Measurement) -> Result<(), String> {
-    let candidate: Candidate = m.candidate.parse().map_err(|e: crate::Error| e.to_string())?;
+    let candidate: Candidate =
+        m.candidate.parse().map_err(|e: crate::error::Error| e.to_string())?;
     m.candidate = candidate.to_string();
     if m.device.is_empty() {
         return Err("device is empty".into());

@@ -28,14 +28,14 @@ enum Incoming {
 /// The end of the input ends the process immediately, even during a measurement.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) if the output cannot be written.
+/// [`Error::Io`](crate::error::Error::Io) if the output cannot be written.
 pub fn run(
     name: &str,
     data: &Path,
     input: impl Read + Send + 'static,
     mut output: impl Write,
 ) -> Result<()> {
-    let io = |source| crate::Error::Io { what: "answering the parent".into(), source };
+    let io = |source| crate::error::Error::Io { what: "answering the parent".into(), source };
     let meter = match Meter::open(name, data).and_then(|meter| meter.check().map(|()| meter)) {
         Ok(meter) => meter,
         Err(error) => return send(&mut output, &Hello::Failed(error.into())).map_err(io),
