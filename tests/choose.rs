@@ -91,9 +91,8 @@ fn a_measured_candidate_wins_over_estimates_and_pays_from_its_own_times() {
     assert_eq!(place("hdia:hack=32").break_even_spmvs, Some(20));
     assert_eq!(
         choice.explanation[0],
-        "Take hdia:hack=32: a product takes 50.0 us instead of 100 us in CSR (csr; 2.00 times as \
-         fast); converting takes 1.00 ms, which 20 products pay back; with 1000 products all takes \
-         51.0 ms instead of 100 ms."
+        "Use hdia:hack=32: 50.0 us a product against 100 us with csr (2.00x); conversion takes 1.00 ms, \
+         and pays from product 20; 1000 products take 51.0 ms in total against 100 ms."
     );
 }
 
@@ -183,8 +182,8 @@ fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
     assert_eq!(stays, "csr");
     assert_eq!(
         told,
-        "Stay in CSR (csr): ell is thought to take 75.0 ms in all instead of 100 ms, but was not \
-         timed, and a prediction is thought to be off by up to 50 % on cpu; effort measure times it."
+        "Keep CSR (csr): ell is expected to take 75.0 ms in total against 100 ms, but it was not timed, \
+         and a prediction may be off by up to 50 % on cpu. Effort measure times it."
     );
     // Measured times need no margin.
     let timed = [measured("csr", 0.0, 100e-6), measured("ell", 0.0, 95e-6)];
@@ -199,10 +198,10 @@ fn staying_in_csr_is_told_with_the_times_of_the_kernel_that_wins() {
     let choice = choice(&csr, "h200", &workload, &known);
     assert_eq!(
         choice.explanation[0],
-        "Stay in CSR (csr) for 10 products: cusparse:alg=csr_alg1 would multiply in 10.0 us instead \
-         of 20.0 us, but preparing it takes 1.00 ms, which only 100 products pay back."
+        "Keep CSR (csr) for 10 products: cusparse:alg=csr_alg1 takes 10.0 us a product against 20.0 us, \
+         but its conversion takes 1.00 ms and pays only from product 100."
     );
-    assert!(choice.explanation.iter().any(|s| s.contains("memory limit of 1.00 kB leaves")));
+    assert!(choice.explanation.iter().any(|s| s.contains("memory limit of 1.00 kB excludes")));
 }
 
 #[test]

@@ -281,7 +281,7 @@ fn checked_from_there(tuner: &Tuner, spec: &str) {
         assert!(of_host.on_device().is_some(), "{spec}");
         assert_eq!(of_host.to_csr().expect("it was copied"), csr, "{spec}");
         let choice_of_host = of_host.choice().expect("a choice was made");
-        let counted = |choice: &Choice| choice.explanation[0].contains("by features alone");
+        let counted = |choice: &Choice| choice.explanation[0].contains("chosen from features");
         assert_eq!(counted(choice_of_host), counted(choice), "{spec}: {choice_of_host:?}");
         if counted(choice) {
             assert_eq!(choice_of_host, choice, "{spec}");
@@ -322,7 +322,7 @@ fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
             };
             assert_eq!(choice.features, expected, "{what}");
             assert_eq!(choice.fingerprint.is_some(), spmvs > 10_000, "{what}: who looked");
-            let alone = choice.explanation[0].contains("by features alone");
+            let alone = choice.explanation[0].contains("chosen from features");
             assert_eq!(alone, spmvs == 10_000, "{what}: {choice:?}");
         }
         exact_products(&csr).iter().for_each(|product| product.check_exact(&what, &operator));

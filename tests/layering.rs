@@ -44,6 +44,43 @@ const LIBRARY: &[&str] = &[
     "lazy",
 ];
 
+/// The modules of the package for training, ground floor first.
+const TRAINING: &[&str] = &[
+    "stats",
+    "corpus",
+    "case",
+    "sample_cases",
+    "dataset",
+    "learner",
+    "plan",
+    "records",
+    "profile",
+    "settings",
+    "regressors",
+    "crossval",
+    "trees",
+    "policy_replay",
+    "amortized",
+    "tree",
+    "by_features",
+    "gate",
+    "replay",
+    "repeatability",
+    "rules",
+    "targets",
+    "report",
+    "plot",
+    "estimates",
+    "train",
+    "card",
+    "evaluate",
+    "tune",
+];
+
+/// The modules of the command line and the service, ground floor first.
+const PROGRAM: &[&str] =
+    &["output", "options", "arguments", "tuner_of", "service", "commands", "cli", "main"];
+
 /// Every Rust file under `folder`.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the repository") {
@@ -140,6 +177,34 @@ fn arrows_upward(folder: &str, layers: &[&str], roots: &[&str]) -> Vec<String> {
 #[test]
 fn the_library_uses_only_what_stands_below() {
     assert_eq!(arrows_upward("src", LIBRARY, &["lib", "compress_none"]), [""; 0]);
+}
+
+#[test]
+fn training_uses_only_what_stands_below() {
+    assert_eq!(arrows_upward("training/src", TRAINING, &["lib"]), [""; 0]);
+}
+
+#[test]
+fn the_program_uses_only_what_stands_below() {
+    assert_eq!(arrows_upward("api/src", PROGRAM, &[]), [""; 0]);
+}
+
+#[test]
+fn kernels_and_the_library_use_no_package_above() {
+    for (folder, above) in [
+        ("kernels/src", &["ellect::", "ellect_training::"][..]),
+        ("src", &["ellect_training::", "axum::", "clap::"]),
+        ("training/src", &["axum::", "clap::"]),
+    ] {
+        let mut files = Vec::new();
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
+        assert!(!files.is_empty(), "{folder} has sources");
+        for path in files {
+            let text = code(&fs::read_to_string(&path).expect("sources are UTF-8"));
+            let found = above.iter().find(|package| text.contains(*package));
+            assert_eq!(found, None, "{}", path.display());
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The command line of ellect.
 
+mod arguments;
 mod cli;
 mod commands;
 mod options;
@@ -7,17 +8,59 @@ mod output;
 mod service;
 mod tuner_of;
 
+use std::io;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Parser;
+use ellect::measure::worker;
+
+use cli::{Cli, Command};
+use commands::{
+    Answer, Home, bench, devices, features, formats, generate, measure, recommend, serve, train,
+    tune, verify, wisdom,
+};
 
 fn main() -> ExitCode {
-    match commands::run(cli::Cli::parse()) {
+    match run(Cli::parse()) {
         Ok(answer) => answer.into(),
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::note(&format!("error: {}", output::message(&error)));
             ExitCode::from(2)
         }
+    }
+}
+
+/// Runs the command.
+fn run(cli: Cli) -> Result<Answer> {
+    let data = cli.data.unwrap_or_else(ellect::device::data_dir);
+    let home = Home { data: data.clone(), no_wisdom: cli.no_wisdom };
+    match cli.command {
+        Command::Recommend { input, options, form } => {
+            recommend::run(&input, &options, form, &home)
+        }
+        Command::Features { input, with, device, form } => {
+            features::run(&input, &with, &device, form, &data)
+        }
+        Command::Formats { form } => formats::run(form),
+        Command::Verify { input, product } => verify::run(&input, &product, &data),
+        Command::Measure { input, measure } => measure::run(&input, &measure, &home),
+        Command::Bench(bench) => bench::run(&bench, &data),
+        Command::Devices { probe, form } => devices::run(probe, form, &data),
+        Command::Generate { spec, list: _, precision, output } => match spec {
+            Some(spec) => generate::run(&spec, precision, output.as_deref()),
+            None => generate::list(),
+        },
+        Command::Worker { device } => {
+            worker::run(&device, &data, io::stdin(), io::stdout().lock())?;
+            Ok(Answer::Yes)
+        }
+        Command::Wisdom { command } => wisdom::run(&command, &data),
+        Command::Serve(serve) => serve::run(&serve, &home),
+        Command::Tune(tune) => tune::run(&tune, &home),
+        Command::Train(train) => train::train(&train, &home),
+        Command::Fit(profile) => train::profile(&profile, &home),
+        Command::Evaluate(evaluate) => train::evaluate(&evaluate, &home),
     }
 }

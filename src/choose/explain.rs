@@ -38,18 +38,19 @@ fn verdict(case: &Case<'_>) -> String {
         return stay_in_csr(case);
     }
     let pays = match winner.cost.break_even(&csr.cost, workload) {
-        Some(0) => "no more than CSR itself needs".to_string(),
-        Some(1) => "which 1 product pays back".to_string(),
-        Some(from) => format!("which {from} products pay back"),
-        None => "which the products never pay back".to_string(),
+        Some(0) => {
+            "no more than CSR's own preparation, and pays from the first product".to_string()
+        }
+        Some(from) => format!("and pays from product {from}"),
+        None => "and never pays".to_string(),
     };
     let faster = match csr.cost.spmv_s / winner.cost.spmv_s {
-        times if times.is_finite() => format!("; {times:.2} times as fast"),
+        times if times.is_finite() => format!(" ({times:.2}x)"),
         _ => String::new(),
     };
     format!(
-        "Take {}: a product takes {} instead of {} in CSR ({}{faster}); converting takes {}, {pays}; \
-         with {products} all takes {} instead of {}.",
+        "Use {}: {} a product against {} with {}{faster}; conversion takes {}, {pays}; {products} take \
+         {} in total against {}.",
         winner.candidate,
         time(winner.cost.spmv_s),
         time(csr.cost.spmv_s),
@@ -76,8 +77,8 @@ fn stay_in_csr(case: &Case<'_>) -> String {
     };
     if let Some(least) = least.filter(in_doubt) {
         return format!(
-            "Stay in CSR ({}): {} is thought to take {} in all instead of {}, but was not timed, and \
-             {} is thought to be off by up to {:.0} % on {}; effort measure times it.",
+            "Keep CSR ({}): {} is expected to take {} in total against {}, but it was not timed, and \
+             {} may be off by up to {:.0} % on {}. Effort measure times it.",
             winner.candidate,
             least.candidate,
             time(total_s(least)),
@@ -93,8 +94,8 @@ fn stay_in_csr(case: &Case<'_>) -> String {
     // What pays back sooner is within a near tie.
     match pays.filter(|&(_, from)| from > workload.spmvs) {
         Some((fastest, from)) => format!(
-            "Stay in CSR ({}) for {}: {} would multiply in {} instead of {}, but preparing it takes \
-             {}, which only {from} products pay back.",
+            "Keep CSR ({}) for {}: {} takes {} a product against {}, but its conversion takes {} and \
+             pays only from product {from}.",
             winner.candidate,
             products(workload.spmvs),
             fastest.candidate,
@@ -103,7 +104,8 @@ fn stay_in_csr(case: &Case<'_>) -> String {
             time(fastest.cost.convert_s),
         ),
         None => format!(
-            "Stay in CSR ({}): a product takes {}, and nothing else takes over {:.0} % less in all.",
+            "Keep CSR ({}): a product takes {}, and no other candidate lowers the total by more than \
+             {:.0} %.",
             winner.candidate,
             time(cost.spmv_s),
             100.0 * NEAR_TIE
@@ -118,18 +120,18 @@ fn reasons(case: &Case<'_>) -> Option<String> {
     let mut text = format!("A product moves {}", bytes(estimate.times.bytes as u64));
     if !winner.candidate.is_baseline() {
         if let Some(csr) = &case.csr.estimate {
-            text += &format!(" where CSR moves {}", bytes(csr.times.bytes as u64));
+            text += &format!(" (CSR moves {})", bytes(csr.times.bytes as u64));
         }
         let padding = estimate.work.entries as f64 / nnz - 1.0;
         text += &match padding {
-            p if p < 0.005 => ", with next to no padding".to_string(),
-            p => format!(", {:.0} % of its entries padding", 100.0 * p / (1.0 + p)),
+            p if p < 0.005 => "; almost none of its entries are padding".to_string(),
+            p => format!("; {:.0} % of its entries are padding", 100.0 * p / (1.0 + p)),
         };
         if estimate.work.scattered_rows > 0 {
-            text += ", and writes y out of order";
+            text += "; it writes y out of order";
         }
     }
-    Some(format!("{text}; it is held up by {}.", estimate.times.bound()))
+    Some(format!("{text}. Its time is limited by {}.", estimate.times.bound()))
 }
 
 fn next_best(case: &Case<'_>) -> Option<String> {
@@ -152,11 +154,15 @@ fn next_best(case: &Case<'_>) -> Option<String> {
         } else {
             ""
         };
-        format!("{} is as fast in all, within {:.0} %{decided}.", next.candidate, 100.0 * NEAR_TIE)
+        format!(
+            "{} takes as long in total, within {:.0} %{decided}.",
+            next.candidate,
+            100.0 * NEAR_TIE
+        )
     } else {
         format!(
-            "The next best other format is {}: {:.0} % more time in all, {} to convert and {} a \
-             product.",
+            "Next best format: {}, with {:.0} % more time in total ({} for the conversion, {} a \
+             product).",
             next.candidate,
             100.0 * more,
             time(next.cost.convert_s),
@@ -189,8 +195,8 @@ fn permuted_basis(case: &Case<'_>) -> Option<String> {
     let now_s = entries[0].cost.total_s(workload);
     (best_s < 0.95 * now_s).then(|| {
         format!(
-            "With x and y kept in the permuted basis (a Krylov solver permutes them once before and \
-             once after), {} need not write y out of order and would take {} in all, {:.0} % less.",
+            "If x and y stay in the permuted basis (a Krylov solver permutes them once before and once \
+             after), {} need not write y out of order and takes {} in total, {:.0} % less.",
             best,
             time(best_s),
             100.0 * (1.0 - best_s / now_s)
@@ -207,15 +213,11 @@ fn link(case: &Case<'_>) -> Option<String> {
     }
     let link_s = balance::link_s(pattern.nrows(), pattern.ncols(), device.link_gbps, precision);
     let share = link_s / case.entries[0].cost.spmv_s;
-    let ratio = device.read_gbps / device.link_gbps;
-    let needed = balance::row_nnz_at(10.0, ratio, balance::Reuse::Once, precision);
     (share >= 0.1).then(|| {
         format!(
-            "x and y must stay on the device: moving both over the link for each product would take \
-             {}, {share:.1} times the product itself (only from {:.0} nonzeros a row on would that be a \
-             tenth of it).",
+            "Keep x and y on the device: copying them for every product would add {} to {}.",
             time(link_s),
-            needed.ceil()
+            time(case.entries[0].cost.spmv_s)
         )
     })
 }
@@ -225,7 +227,7 @@ fn memory_limit(case: &Case<'_>) -> Option<String> {
     let unlimited = Target { memory_limit: u64::MAX, ..*case.target };
     let suits = |refused: &&Refused| refused.candidate.work(case.structure, &unlimited).is_ok();
     let out = case.refused.iter().filter(suits).count();
-    (out > 0).then(|| format!("The memory limit of {} leaves {out} candidates out.", bytes(limit)))
+    (out > 0).then(|| format!("The memory limit of {} excludes {out} candidates.", bytes(limit)))
 }
 
 fn sources(case: &Case<'_>) -> String {
@@ -239,8 +241,10 @@ fn sources(case: &Case<'_>) -> String {
     let measured = count(Source::Measured);
     if measured > 0 {
         let others = match count(Source::Predicted) {
-            0 => "the others are estimates, scaled to the measured time of CSR",
-            _ => "the others are predicted by a model, or estimated where it has none",
+            0 => "the other times are estimates, scaled to the measured time of CSR",
+            _ => {
+                "the other times are predictions of the model, or estimates for formats it does not know"
+            }
         };
         let candidates = match measured {
             1 => "1 candidate was".to_string(),
@@ -251,16 +255,16 @@ fn sources(case: &Case<'_>) -> String {
         );
     }
     if count(Source::Predicted) > 0 {
-        return format!("Times on {on} are predicted by a model, estimates where it has none.");
+        return format!(
+            "Times on {on} are predictions of a trained model, or estimates for formats it does not know."
+        );
     }
     let missing = match workload.effort {
-        Effort::Predict => {
-            " No trained model of this device is loaded, so they stand for predictions."
-        }
+        Effort::Predict => " No trained model of this device is loaded: `ellect tune` trains one.",
         _ => "",
     };
     format!(
-        "Times are estimates by closed formulas from the profile of {on}: {}.{missing}",
+        "Times are estimates from closed formulas and the profile of {on} ({}).{missing}",
         device.source
     )
 }

@@ -36,21 +36,21 @@ pub fn keep_baseline(
     let choice = entries.first()?.candidate.clone();
     let products = workload.spmvs;
     let taken = match choice.is_baseline() {
-        true => "Stay in CSR",
-        false => "Take what is converted at once",
+        true => "Keep CSR",
+        false => "Use a format that converts in about one product",
     };
     let mut explanation = vec![format!(
-        "{taken} ({choice}) for {products} products: {}looking closer at a matrix takes longer \
-         on {} than another format saves, as a tree found on its records; no other format was \
-         looked at (effort measure does).",
-        lead("where", &reason.gate),
+        "{taken} ({choice}) for {products} products: {}an analysis of the matrix is expected to take \
+         longer on {} than another format saves. The matrix was not analysed; effort measure times \
+         other formats.",
+        lead("because", &reason.gate),
         device.name
     )];
     if let Some((_, met)) = reason.pick.as_ref().filter(|_| choice != first) {
         explanation.push(format!(
-            "{choice} instead of {first}: {}it takes less there, as another tree found; neither \
-             was timed on this matrix.",
-            lead("where", met)
+            "{choice} instead of {first}: {}the model expects it to be faster; neither was timed on \
+             this matrix.",
+            lead("because", met)
         ));
     }
     Some(Choice {
@@ -156,7 +156,7 @@ mod tests {
             assert_eq!(ranking(&choice), expected);
             assert_eq!(choice.candidate, choice.ranking[0].candidate);
             assert_eq!(choice.explanation.len(), 1);
-            assert!(choice.explanation[0].contains("products: looking"), "{choice:?}");
+            assert!(choice.explanation[0].contains("products: an analysis"), "{choice:?}");
         }
     }
 
@@ -170,10 +170,13 @@ mod tests {
             let choice = keep_baseline(features(), &device, &workload, &reason).expect("entries");
             assert_eq!(ranking(&choice), expected);
             assert_eq!((choice.candidate.to_string().as_str(), choice.fingerprint), ("csr", None));
-            assert!(choice.explanation[0].starts_with("Stay in CSR (csr) for"), "{choice:?}");
-            assert!(choice.explanation[0].contains("where spmvs < 500, looking"), "{choice:?}");
+            assert!(choice.explanation[0].starts_with("Keep CSR (csr) for"), "{choice:?}");
+            assert!(
+                choice.explanation[0].contains("because spmvs < 500, an analysis"),
+                "{choice:?}"
+            );
             // A host's baseline is csr: there is nothing to tell.
-            let told = "csr instead of cusparse:alg=csr_alg1: where row_nnz_max < 40, it takes";
+            let told = "csr instead of cusparse:alg=csr_alg1: because row_nnz_max < 40, the model";
             let second = choice.explanation.get(1);
             assert_eq!(second.is_some_and(|text| text.starts_with(told)), expected.len() > 1);
         }

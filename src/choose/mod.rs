@@ -142,8 +142,8 @@ impl Choice {
         }
         let next = self.ranking[0].candidate.clone();
         self.explanation.push(format!(
-            "{refused} was taken to suit and refused when it was made ({reason}): the next best is \
-             {next}."
+            "{refused} was the first choice, but its conversion refused the matrix ({reason}). Use the \
+             next best: {next}."
         ));
         self.refused.push(Refused { candidate: refused, reason: Refusal::new(reason) });
         self.candidate = next;

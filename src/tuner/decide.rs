@@ -213,8 +213,7 @@ impl Tuner {
         if let Some(first) = analysed.stale.first() {
             let count = analysed.stale.len();
             choice.explanation.push(format!(
-                "Of {count} candidates what is remembered, or ships with this program, is not used: the \
-                 first was {first}."
+                "Ignored {count} stored timings of this matrix as out of date; the first {first}."
             ));
         }
         choice
@@ -322,8 +321,8 @@ pub(super) fn first_that_suits<O>(
 /// The sentence on a matrix unlike those that the model was trained on.
 fn doubtful(confidence: f64) -> String {
     format!(
-        "The model was trained on no matrix like this one (confidence {confidence:.2} of 1): trust its \
-         times only where they were measured; effort measure times the best few."
+        "The model was not trained on similar matrices (confidence {confidence:.2} of 1), so its \
+         predictions may be wrong. Effort measure times the best candidates."
     )
 }
 
@@ -331,9 +330,9 @@ fn doubtful(confidence: f64) -> String {
 fn of_kin(model: &Model, device: &Device) -> Option<String> {
     (model.device != device.name).then(|| {
         format!(
-            "No model of {} is there: that of {} predicts, whose processors are of the same make. What \
-             was not timed is taken where it is thought to save {:.0} %; effort measure needs no such \
-             margin, and `ellect tune` makes a model.",
+            "No model of {} is there: the model of {} predicts, a device with the same kind of \
+             processors. A candidate that was not timed must be expected to save {:.0} %. Effort \
+             measure needs no such margin; `ellect tune` trains a model.",
             device.name,
             model.device,
             100.0 * device.margin
@@ -345,11 +344,11 @@ fn of_kin(model: &Model, device: &Device) -> Option<String> {
 fn rule_of_thumb(model: &Model, choice: &Choice) -> Option<String> {
     let (met, format) = model.rules.walk(|name| choice.features.get(name))?;
     let usual = match format == choice.candidate.format.name() {
-        true => "usually wins, as here",
-        false => "usually wins; this matrix differs",
+        true => "usually wins, as it does here",
+        false => "usually wins, but not here",
     };
     match met.as_slice() {
         [] => None,
-        met => Some(format!("Where {}, {format} {usual}.", met.join(" and "))),
+        met => Some(format!("Rule of thumb: if {}, {format} {usual}.", met.join(" and "))),
     }
 }

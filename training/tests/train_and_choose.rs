@@ -186,7 +186,7 @@ fn for_few_products_prepare_stays_in_csr_where_the_rules_say_so() {
     let stay = prepared(&few);
     assert_eq!((stay.candidate.to_string().as_str(), stay.ranking.len()), ("csr", 1));
     assert_eq!((stay.fingerprint, stay.features.get("nnz")), (None, Some(csr.nnz() as f64)));
-    assert!(stay.explanation[0].contains("where spmvs < 500, looking closer"), "{stay:?}");
+    assert!(stay.explanation[0].contains("because spmvs < 500, an analysis"), "{stay:?}");
     assert_eq!(prepared(&workload), choice);
     let estimate = Workload { effort: Effort::Estimate, ..few };
     assert!(prepared(&estimate).ranking.len() > 1);

@@ -7,7 +7,7 @@ use ellect::device;
 use ellect::units::bytes;
 
 use super::Answer;
-use crate::cli::Form;
+use crate::arguments::Form;
 use crate::output::{note, print, print_json, spinner, table, wrap};
 
 /// Lists the devices, after measuring this machine where that was asked for.

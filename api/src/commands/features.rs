@@ -8,7 +8,7 @@ use ellect::measure::Meter;
 use ellect::structure::Structure;
 
 use super::{Answer, read_matrix};
-use crate::cli::{Form, Input};
+use crate::arguments::{Form, Input};
 use crate::output::{print, print_json, table};
 
 /// Prints what the choice sees of a matrix, looked at by a device, and the costly features that are

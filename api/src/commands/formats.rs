@@ -5,7 +5,7 @@ use ellect::format::{FORMATS, Param, Value};
 use serde_json::json;
 
 use super::Answer;
-use crate::cli::Form;
+use crate::arguments::Form;
 use crate::output::{print, print_json};
 
 /// Prints every format with its parameters.

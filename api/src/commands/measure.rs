@@ -14,7 +14,7 @@ use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Precision, Scalar, Wisdom};
 
 use super::{Answer, Home, read_matrix, source};
-use crate::cli::Input;
+use crate::arguments::Input;
 use crate::options::{Product, duration, timing_meter};
 use crate::output::{bar, print, table};
 

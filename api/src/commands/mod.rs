@@ -1,16 +1,16 @@
 //! The subcommands, one file each.
 
 pub mod bench;
-mod devices;
-mod features;
-mod formats;
-mod generate;
+pub mod devices;
+pub mod features;
+pub mod formats;
+pub mod generate;
 pub mod measure;
-mod recommend;
+pub mod recommend;
 pub mod serve;
 pub mod train;
 pub mod tune;
-mod verify;
+pub mod verify;
 pub mod wisdom;
 
 use std::io;
@@ -21,11 +21,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use ellect::choose::Effort;
 use ellect::error::{Error, WisdomFault};
-use ellect::measure::worker;
 use ellect::read::{self, Limits};
 use ellect::{Csr, Scalar, Wisdom};
 
-use crate::cli::{Cli, Command};
 use crate::output::{note, spinner};
 
 /// How a command that worked ended.
@@ -78,39 +76,6 @@ impl Home {
                 Wisdom::open(&self.data).map(|w| Some(Arc::new(w)))
             }
         }
-    }
-}
-
-/// Runs the command.
-pub fn run(cli: Cli) -> Result<Answer> {
-    let data = cli.data.unwrap_or_else(ellect::device::data_dir);
-    let home = Home { data: data.clone(), no_wisdom: cli.no_wisdom };
-    match cli.command {
-        Command::Recommend { input, options, form } => {
-            recommend::run(&input, &options, form, &home)
-        }
-        Command::Features { input, with, device, form } => {
-            features::run(&input, &with, &device, form, &data)
-        }
-        Command::Formats { form } => formats::run(form),
-        Command::Verify { input, product } => verify::run(&input, &product, &data),
-        Command::Measure { input, measure } => measure::run(&input, &measure, &home),
-        Command::Bench(bench) => bench::run(&bench, &data),
-        Command::Devices { probe, form } => devices::run(probe, form, &data),
-        Command::Generate { spec, list: _, precision, output } => match spec {
-            Some(spec) => generate::run(&spec, precision, output.as_deref()),
-            None => generate::list(),
-        },
-        Command::Worker { device } => {
-            worker::run(&device, &data, io::stdin(), io::stdout().lock())?;
-            Ok(Answer::Yes)
-        }
-        Command::Wisdom { command } => wisdom::run(&command, &data),
-        Command::Serve(serve) => serve::run(&serve, &home),
-        Command::Tune(tune) => tune::run(&tune, &home),
-        Command::Train(train) => train::train(&train, &home),
-        Command::Fit(profile) => train::profile(&profile, &home),
-        Command::Evaluate(evaluate) => train::evaluate(&evaluate, &home),
     }
 }
 

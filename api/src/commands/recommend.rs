@@ -10,7 +10,7 @@ use ellect::{Precision, Scalar, Tuner};
 use indicatif::ProgressBar;
 
 use super::{Answer, Home, read_matrix, source};
-use crate::cli::{Form, OptionalInput};
+use crate::arguments::{Form, OptionalInput};
 use crate::options::Options;
 use crate::output::{bar, print, print_json, table, wrap};
 use crate::tuner_of::tuner_of;

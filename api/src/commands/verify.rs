@@ -11,7 +11,7 @@ use ellect::structure::Structure;
 use ellect::{Csr, Error, Precision, Scalar, units};
 
 use super::{Answer, read_matrix};
-use crate::cli::Input;
+use crate::arguments::Input;
 use crate::options::Product;
 use crate::output::{bar, note, print};
 

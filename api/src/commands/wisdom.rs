@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::Answer;
 use super::train::open_lines;
-use crate::cli::Form;
+use crate::arguments::Form;
 use crate::output::{note, print, print_json, table, write_file};
 
 /// What to do with the records of this user.

@@ -199,7 +199,8 @@ fn without_a_quick_model_a_gpu_counts_for_the_gate_of_an_analysis() {
 
 #[test]
 fn what_is_timed_after_an_analysis_depends_on_the_effort() {
-    let names = ["hdia:hack=32", CSR, "ell", "jad", "coo", "pjds", BASELINES[0]].map(candidate);
+    let names =
+        ["hdia:hack=32", CSR, "ell", "jad", "coo", "pjds:br=32", BASELINES[0]].map(candidate);
     let thought = |(i, candidate): (usize, &Candidate)| {
         let (predicted_s, estimated_s) = (1.0 + i as f64, 10.0 - i as f64);
         (candidate.clone(), Thought { predicted_s, estimated_s })
@@ -221,10 +222,10 @@ fn what_is_timed_after_an_analysis_depends_on_the_effort() {
         assert_eq!(step(effort, &analysis), Step::Choose(Decision::Ranked), "{effort}");
     }
     // The baselines in the order of the ranking, the best three predicted, the best estimated.
-    let few = [CSR, BASELINES[0], "hdia:hack=32", "ell", "jad", "pjds"];
+    let few = [CSR, BASELINES[0], "hdia:hack=32", "ell", "jad", "pjds:br=32"];
     assert_eq!(timed(Effort::Measure, &analysis), few);
     let all = timed(Effort::Exhaustive, &analysis);
-    let last = ["coo", "pjds", "ehyb:part=metis,share=2"];
+    let last = ["coo", "pjds:br=32", "ehyb:part=metis,share=2"];
     assert_eq!(
         (all.len(), &all[..2], &all[5..]),
         (8, &few.map(String::from)[..2], &last.map(String::from)[..])
