@@ -285,7 +285,8 @@ fn who_asks_has_all_candidates_ranked_by_the_model_for_few_products_too() {
         assert_eq!(asked.ranking.len(), all);
         assert!(asked.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
         assert!(asked.fingerprint.is_some() && asked.explanation.len() > 2, "{asked:?}");
-        let told = "Times on h200 are predicted by a model, estimates where it has none.";
+        let told = "Times on h200 are predictions of a trained model, or estimates for formats it does not \
+                    know.";
         assert!(asked.explanation.iter().any(|sentence| sentence == told), "{asked:?}");
     }
     // In `prepare`, analysing the matrix would take longer than the products.
@@ -316,7 +317,7 @@ fn nothing_is_timed_that_was_not_asked_for_however_strange_the_matrix() {
     let asked = tuner.recommend_with(&csr, &Workload::default(), &mut |_| panic!("it was timed"));
     let asked = asked.expect("a prediction");
     assert_eq!(asked.ranking[0].source, Source::Predicted);
-    let told = "trained on no matrix like this one";
+    let told = "not trained on similar matrices";
     assert!(asked.explanation.iter().any(|sentence| sentence.contains(told)), "{asked:?}");
 }
 

@@ -419,7 +419,7 @@ mod tests {
         let older = changed(|_, tree| drop(tree.insert("2", "two").expect("written")));
         let message = older.expect_err("not the last").to_string();
         assert!(
-            message.contains("not what was written") && message.contains("'made'"),
+            message.contains("not those that were written") && message.contains("'made'"),
             "{message}"
         );
         assert_eq!(changed(|_, _| ()).expect("sound"), 3);
