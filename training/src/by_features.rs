@@ -32,11 +32,11 @@ const PRODUCTS: f64 = 1000.0;
 /// must not be chosen, and the trees have to learn what leads to a refusal.
 const REFUSED: f64 = 0.3;
 
-/// Quantile of the conversion times that is used as the fixed cost of a conversion (2 %).
+/// Quantile (2 %) of the conversion times, used as the fixed cost of a conversion.
 const LEAST: f64 = 0.02;
 
-/// Quantile of the conversion times beyond the fixed cost that is used as the proportional cost (80
-/// %): time lost is certain, time gained is not.
+/// Quantile (80 %) of the conversion times beyond the fixed cost, used as the proportional cost:
+/// time lost is certain, time gained is not.
 const USUAL: f64 = 0.8;
 
 /// Predicted costs of each candidate for one case: seconds of a product and of the conversion.
@@ -217,8 +217,8 @@ const CAUTION: f64 = 100.0;
 /// of all products: a loss this small does not count.
 const CHEAP: f64 = 0.015;
 
-/// Time with counting divided by the time without it that an example is credited with for the
-/// chance of a gain.
+/// Ratio of the time with counting to the time without it, credited to an example for the chance of
+/// a gain.
 const CHANCE: f64 = 0.94;
 
 /// Learns from the cases at the indices `seen` whether counting features pays.
@@ -318,7 +318,7 @@ mod tests {
         let totals = amortized::there(&cases, &quick, &[1, 10_000]);
         let [one, many] = &totals[..] else { panic!("{totals:?}") };
         assert_eq!((one.looked, one.losses, one.speedup), (0.0, 0.0, 1.0));
-        // Half of the matrices take half of the time.
+        // Half of the matrices take half of the baseline's time.
         assert!((many.speedup - 2f64.sqrt()).abs() < 0.01 && many.losses == 0.0, "{many:?}");
         for (case, told) in cases.iter().zip(&told) {
             let over = over_stay(case, told, 10_000).expect("an incumbent");

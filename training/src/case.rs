@@ -93,8 +93,8 @@ pub enum Untimed {
 }
 
 impl Case {
-    /// Returns whether the matrix has few distinct values, which shows in that a format that
-    /// depends on them was timed.
+    /// Returns whether the matrix has few distinct values: it does if a format that depends on them
+    /// was timed.
     pub fn has_few_values(&self) -> bool {
         self.trials.iter().any(|trial| trial.candidate.format.by_values())
     }

@@ -7,9 +7,9 @@ use ellect::structure::Structure;
 /// A candidate that applies to the matrix.
 #[derive(Clone, Debug)]
 pub struct Suits {
-    /// The inputs of the estimate.
+    /// Inputs of the estimate.
     pub inputs: CostInputs,
-    /// The estimate.
+    /// Estimated cost.
     pub cost: Cost,
 }
 

@@ -26,8 +26,8 @@ use crate::settings::Settings;
 use crate::targets::Figures;
 use crate::trees::Trees;
 
-/// Whether models are tried on classes that they never saw. This takes one model per class, and one
-/// profile per class where the profile was fitted to the records.
+/// Choice of whether models are tried on classes that they never saw. This takes one model per
+/// class, and one profile per class where the profile was fitted to the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
     /// Unseen classes are tried.

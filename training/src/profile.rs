@@ -108,9 +108,9 @@ fn fit_without(
 /// out needs a profile fitted without that matrix.
 #[derive(Debug)]
 pub struct Fitted {
-    /// The records.
+    /// Records that the profile was fitted to.
     pub records: Records,
-    /// The profile.
+    /// The fitted profile.
     pub device: Device,
 }
 
@@ -220,7 +220,7 @@ fn off(sample: &Sample<'_>, spmv_s: f64) -> f64 {
 }
 
 /// Returns the penalty for an estimate that is `ratio` times the measured time: the square of the
-/// logarithm, and less than that far off.
+/// logarithm, continued linearly beyond `FAR_OFF`.
 fn pull(ratio: f64) -> f64 {
     let error = ratio.ln().abs();
     if error < FAR_OFF { error * error } else { FAR_OFF * (2.0 * error - FAR_OFF) }
@@ -266,7 +266,7 @@ impl Choice {
         self.lost -= share * (sample.spmv_s / sample.best_s).ln();
     }
 
-    /// Returns the logarithm of the expected time of the choice over the best time.
+    /// Returns the expected logarithm of the chosen time over the best time.
     fn regret(&self) -> f64 {
         self.lost / self.shares.max(f64::MIN_POSITIVE)
     }
@@ -385,7 +385,7 @@ fn descend(
                 }
             }
         }
-        // This also holds where nothing is left to gain.
+        // False as well where the loss is 0 or NaN, so that the descent ends.
         let gained = least < 0.999 * before;
         step *= if gained { 1.0 } else { 0.6 };
     }

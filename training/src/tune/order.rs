@@ -7,10 +7,11 @@ use ellect::format::Candidate;
 use super::{Earlier, Survey, Tuning};
 use crate::estimates::Suits;
 
-/// The candidates of a matrix, sorted by what is done with them.
+/// The candidates of a matrix, sorted by their treatment in a run.
 #[derive(Default)]
 pub struct Order<'s> {
-    /// Candidates to time: first the baselines, then the best estimate of each format, then the rest.
+    /// Candidates to time: first the baselines, then the best estimate of each format, then the
+    /// rest.
     pub timed: Vec<(&'s Candidate, &'s Suits)>,
     /// Candidates whose estimates are too far from the best one, and by how much.
     pub hopeless: Vec<(&'s Candidate, &'s Suits, String)>,

@@ -9,7 +9,7 @@ use ellect::measure::Outcome;
 pub enum Event<'a> {
     /// A candidate is about to be timed.
     Timing {
-        /// The matrix.
+        /// Source of the matrix.
         source: &'a str,
         /// The candidate.
         candidate: &'a Candidate,
@@ -18,7 +18,7 @@ pub enum Event<'a> {
     Case(&'a Done<'a>),
     /// A matrix was left out.
     Skipped {
-        /// The matrix.
+        /// Source of the matrix.
         source: &'a str,
         /// The reason.
         why: String,
@@ -28,9 +28,9 @@ pub enum Event<'a> {
 /// Report on a matrix that is done in one precision.
 #[derive(Debug)]
 pub struct Done<'a> {
-    /// The matrix.
+    /// Source of the matrix.
     pub source: &'a str,
-    /// The precision.
+    /// Precision of the values.
     pub precision: Precision,
     /// Number of candidates by outcome.
     pub tally: Tally,
