@@ -1,5 +1,5 @@
-//! Totals of so many products with all that comes before them, replayed on cases: looking at the
-//! matrix, or not, and its conversion.
+//! Totals, replayed on cases: the time of a number of products with everything that precedes them,
+//! which is the analysis, if any, and the conversion.
 
 use ellect::choose::policy::Place;
 use ellect::format::{CSR, PCSR};
@@ -11,35 +11,36 @@ use crate::policy_replay::{Asked, Quick, Way, replay};
 use crate::stats::{LOSS, geometric_mean};
 use crate::trees::Trees;
 
-/// The products that totals are reported for.
+/// Numbers of products that totals are reported for.
 pub const SPMVS: [u64; 3] = [100, 1000, 10_000];
 
-/// Totals with analysis and conversion against staying with the incumbent.
+/// Totals with analysis and conversion, compared with keeping the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Total {
-    /// Products.
+    /// Number of products.
     pub spmvs: u64,
-    /// Geometric mean of the incumbent's total over the total of the choice.
+    /// Geometric mean of the baseline's total over the total of the choice.
     pub speedup: f64,
-    /// The same of the least total of all candidates, as if that were known without a look.
+    /// Geometric mean of the baseline's total over the least total of all candidates, as if the
+    /// fastest were known without an analysis.
     pub best: f64,
-    /// Share of the matrices whose total is worse by over 2 %.
+    /// Share of the matrices whose total exceeds the baseline's by more than 2 %.
     pub losses: f64,
-    /// Share of the matrices that are looked at, or whose features a GPU counts: of the others a tree
-    /// says that this would not pay.
+    /// Share of the matrices that are analysed, or whose features a GPU counts; for the others, a
+    /// tree predicts that this would not pay.
     pub looked: f64,
-    /// Share of the matrices that are not, and that another tree gives to [`CSR`].
+    /// Share of the matrices that are not analysed, and for which another tree picks [`CSR`].
     pub csr: f64,
-    /// The same of [`PCSR`].
+    /// Share of the matrices that are not analysed, and for which another tree picks [`PCSR`].
     pub pcsr: f64,
 }
 
-/// What was done with a case.
+/// The outcome for one case.
 struct Done {
-    /// Seconds of all over those of staying with the incumbent.
+    /// Seconds of the total, divided by those of keeping the baseline.
     over: f64,
     looked: bool,
-    /// What is taken without a look, but for the incumbent.
+    /// Candidate chosen without an analysis; `None` for the baseline.
     taken: Option<String>,
 }
 
@@ -58,14 +59,14 @@ fn total(cases: &[Case], spmvs: u64, done: &[Done]) -> Total {
     }
 }
 
-/// The incumbent's total over the least one.
+/// Returns the baseline's total divided by the least total.
 fn best(case: &Case, spmvs: u64) -> Option<f64> {
     let n = spmvs as f64;
     let least_s = case.trials.iter().map(|trial| trial.total_s(n)).fold(f64::INFINITY, f64::min);
     Some(n * incumbent(case)?.spmv_s / least_s)
 }
 
-/// What the policy does with a case, over what the baseline takes.
+/// Returns the outcome of the policy for a case, relative to the baseline.
 fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Done {
     let kept = Done { over: 1.0, looked: false, taken: None };
     let Some(replayed) = replay(case, place, spmvs, asked) else { return kept };
@@ -74,7 +75,7 @@ fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Done {
     Done { over, looked, taken: replayed.candidate.filter(|_| !looked) }
 }
 
-/// Totals of matrices that a GPU holds, and no host.
+/// Returns the totals of matrices that are in the memory of a GPU, not of a host.
 pub fn there(cases: &[Case], quick: &Quick, spmvs: &[u64]) -> Vec<Total> {
     let trees = Trees::default();
     let one = |&spmvs: &u64| {
@@ -87,8 +88,8 @@ pub fn there(cases: &[Case], quick: &Quick, spmvs: &[u64]) -> Vec<Total> {
     spmvs.iter().map(one).collect()
 }
 
-/// Totals of matrices that a host holds, for [`SPMVS`]; on a device that counts features, where `quick`
-/// is given, they were uploaded as they are for every product.
+/// Returns the totals of matrices on a host, for [`SPMVS`]. On a device that counts features, where
+/// `quick` is given, the upload of the CSR arrays is not counted, since every product needs it.
 pub fn on_host(
     cases: &[Case],
     predicted: &[Predicted],

@@ -1,5 +1,6 @@
-//! What features alone tell of the candidates that are best most often, for matrices on a GPU, which
-//! counts features itself; and what is taken by it, replayed on cases.
+//! The quick model: predicts the cost of the candidates that are best most often from features
+//! alone, for matrices on a GPU, which counts the features itself. The choices that follow are
+//! replayed on cases.
 
 use anyhow::{Context, Result};
 use ellect::choose::feature_count_s;
@@ -19,33 +20,34 @@ use crate::settings::{LOOK_SPMVS, Settings};
 use crate::stats::LOSS;
 use crate::tree::{self, Question, Tried};
 
-/// The most candidates besides those that multiply the CSR arrays, and the least that one more has
-/// to save of the mean total.
+/// Maximum number of candidates in addition to the baselines, and the minimum that one more must
+/// save, as the mean logarithm of the ratio of totals.
 const MOST: usize = 14;
 const SAVES: f64 = 1e-3;
 
-/// The products of the totals that candidates are taken by.
+/// Number of products in the totals that candidates are selected by.
 const PRODUCTS: f64 = 1000.0;
 
-/// A candidate that a matrix refuses counts as slower than the incumbent by this (as a logarithm): it
-/// is not to be taken, and what makes it so is to be learned.
+/// Logarithm of the time ratio to the baseline assumed for a candidate that refuses the matrix: it
+/// must not be chosen, and the trees have to learn what leads to a refusal.
 const REFUSED: f64 = 0.3;
 
-/// Part of the conversions that take less than what is taken for the least time of one.
+/// Quantile (2 %) of the conversion times, used as the fixed cost of a conversion.
 const LEAST: f64 = 0.02;
 
-/// Part of them that take less, beyond that, than what is taken for one: time lost is certain, time
-/// gained is not.
+/// Quantile (80 %) of the conversion times beyond the fixed cost, used as the proportional cost:
+/// time lost is certain, time gained is not.
 const USUAL: f64 = 0.8;
 
-/// Seconds of a product and of the conversion of each candidate, as they are told of a case.
+/// Predicted costs of each candidate for one case: seconds of a product and of the conversion.
 pub type Told = Vec<(Candidate, Cost)>;
 
-/// Learns from all cases, and tells what is told of each without its family; none where there is no
-/// candidate beside the CSR arrays' or nothing is estimated at sight.
+/// Learns from all cases, and predicts each case by candidates learned without its family. Returns
+/// `None` where cuSPARSE was timed on no case, as on a host, or where a case has no estimate of the
+/// baseline that is made without an analysis.
 ///
 /// # Errors
-/// What learners say.
+/// Fails where a learner fails.
 pub fn learn(cases: &[Case], settings: &Settings) -> Result<Option<(QuickModel, Vec<Told>)>> {
     let all: Vec<&Case> = cases.iter().collect();
     let on_gpu = cases.iter().any(|case| named(case, BASELINES[0]).is_some());
@@ -59,7 +61,7 @@ pub fn learn(cases: &[Case], settings: &Settings) -> Result<Option<(QuickModel, 
     Ok(Some((QuickModel { gate, candidates }, told)))
 }
 
-/// What is told of each case by candidates that were learned without its family.
+/// Predicts the costs of each case by candidates that were learned without its family.
 fn told_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<Told>> {
     let mut told = vec![Told::new(); cases.len()];
     for fold in dataset::folds(cases, settings.folds) {
@@ -83,8 +85,8 @@ fn told_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<Told
     Ok(told)
 }
 
-/// What a model that is there already tells of each case; none where it tells nothing by features
-/// alone.
+/// Predicts the costs of each case by an existing model. Returns `None` where the model has no
+/// quick model.
 pub fn told_as_is(cases: &[Case], predictor: &Predictor) -> Option<Vec<Told>> {
     let model: &Model = predictor.model();
     model.quick.as_ref()?;
@@ -97,8 +99,8 @@ pub fn told_as_is(cases: &[Case], predictor: &Predictor) -> Option<Vec<Told>> {
     Some(cases.iter().map(told).collect())
 }
 
-/// Whether a candidate is asked about at all: features tell nothing of values, which a GPU looks at
-/// before it takes what suits by them.
+/// Returns whether the quick model considers a candidate for a case. Features do not describe
+/// values: a GPU examines the values before it uses a format that depends on them.
 fn may_suit(case: &Case, candidate: &Candidate) -> bool {
     !candidate.format.by_values() || case.has_few_values()
 }
@@ -107,7 +109,7 @@ fn cost(convert_s: f64, spmv_s: f64) -> Cost {
     Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source: Source::Predicted }
 }
 
-/// Those that multiply the CSR arrays, and the others that together save most.
+/// Returns the names of the baselines and of the other candidates that together save most.
 fn names(cases: &[&Case]) -> Vec<String> {
     let mut all: Vec<&str> =
         cases.iter().flat_map(|case| case.trials.iter().map(|t| t.name.as_str())).collect();
@@ -143,7 +145,7 @@ fn names(cases: &[&Case]) -> Vec<String> {
     taken
 }
 
-/// Learns what features tell of each candidate.
+/// Learns to predict the time of each candidate from features.
 fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<QuickCandidate>> {
     let features = dataset::features(cases);
     let row = |case: &&Case| -> Vec<f64> {
@@ -161,7 +163,7 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<QuickCandidate
                 (Some(trial), _) => trial.spmv_s,
                 (None, Some(Untimed::Cut(estimate))) => estimate.spmv_s,
                 (None, Some(Untimed::Refused)) => incumbent(case)?.spmv_s * REFUSED.exp(),
-                // There was no time for it.
+                // The run had no time for this candidate.
                 (None, None) => return None,
             };
             Some(spmv_s.ln() - case.stay_s.ln())
@@ -179,7 +181,7 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<QuickCandidate
     learned.collect()
 }
 
-/// What conversions to a candidate took.
+/// Fits the time of conversions to a candidate.
 fn conversion(cases: &[&Case], name: &str) -> Conversion {
     if BASELINES.contains(&name) {
         return Conversion::default();
@@ -196,31 +198,32 @@ fn conversion(cases: &[&Case], name: &str) -> Conversion {
     Conversion { least_s, products: quantile(all.iter().map(beyond).collect(), USUAL) }
 }
 
-/// Seconds of counting features, of the conversion and of all products, over those of all products with
-/// the baseline.
+/// Returns the seconds of counting features, the conversion and all products, divided by those of
+/// all products with the baseline.
 fn over_stay(case: &Case, told: &Told, spmvs: u64) -> Option<f64> {
     let (_, quick_s) = quick_s(case, told, spmvs)?;
     Some((count_s(case) + quick_s) / (spmvs as f64 * incumbent(case)?.spmv_s))
 }
 
-/// What is known of a case that a device holds.
+/// Returns what the gate knows about a case whose matrix is on the device.
 fn known(case: &Case, spmvs: u64) -> GateInputs {
     GateInputs { row_scan_s: feature_count_s(case.nnz, f64::MAX), ..tree::known(case, spmvs) }
 }
 
-/// What a loss counts beside a gain in the tree that tells whether to count features.
+/// Weight of a loss relative to a gain in the tree that decides whether to count features.
 const CAUTION: f64 = 100.0;
 
-/// Features are counted, whatever the tree says, where that takes at most this part of the time of
-/// all products: a loss of no more counts for none.
+/// Features are counted, whatever the tree decides, where that takes at most this share of the time
+/// of all products: a loss this small does not count.
 const CHEAP: f64 = 0.015;
 
-/// What a chance counts as, the time with it over that without.
+/// Ratio of the time with counting to the time without it, credited to an example for the chance of
+/// a gain.
 const CHANCE: f64 = 0.94;
 
-/// Whether counting features pays, learned from the cases at these places.
+/// Learns from the cases at the indices `seen` whether counting features pays.
 fn look(cases: &[Case], told: &[Told], seen: &[usize]) -> Result<Rules> {
-    // What costs no more than is no loss is worth its chance.
+    // A cost that does not count as a loss is worth the chance of a gain.
     let tried = |i: usize, spmvs| {
         let over = over_stay(&cases[i], &told[i], spmvs)?;
         let over = if over <= 1.0 + LOSS { over.min(CHANCE) } else { over };
@@ -235,11 +238,11 @@ fn look(cases: &[Case], told: &[Told], seen: &[usize]) -> Result<Rules> {
     Ok(tree::or_below(rules, READING, CHEAP, ANALYZE))
 }
 
-/// What the policy asks of each case: these rules and costs, or rules that were learned without the
-/// case's family.
+/// Returns the inputs of the policy for each case: the costs `told`, and either the given rules or
+/// rules learned without the case's family.
 ///
 /// # Errors
-/// What linfa says.
+/// Fails where linfa fails.
 pub fn quick(
     cases: &[Case],
     told: Vec<Told>,
@@ -272,8 +275,8 @@ mod tests {
 
     const HLL: &str = "hll:hack=32,sort=none,tpr=1,col=32";
 
-    /// Matrices of short rows on which HLL takes half of the incumbent's time, and of long ones on
-    /// which it is refused.
+    /// Returns matrices of short rows on which HLL takes half of the baseline's time, and of long
+    /// rows on which HLL is refused.
     fn cases() -> Vec<Case> {
         let trial = |name: &str, spmv_s: f64, convert_s: f64| Trial {
             candidate: name.parse().expect("a candidate"),
@@ -315,7 +318,7 @@ mod tests {
         let totals = amortized::there(&cases, &quick, &[1, 10_000]);
         let [one, many] = &totals[..] else { panic!("{totals:?}") };
         assert_eq!((one.looked, one.losses, one.speedup), (0.0, 0.0, 1.0));
-        // Half of the matrices take half of the time.
+        // Half of the matrices take half of the baseline's time.
         assert!((many.speedup - 2f64.sqrt()).abs() < 0.01 && many.losses == 0.0, "{many:?}");
         for (case, told) in cases.iter().zip(&told) {
             let over = over_stay(case, told, 10_000).expect("an incumbent");
@@ -338,7 +341,7 @@ mod tests {
         };
         for (i, case) in cases.iter_mut().enumerate() {
             match i % 4 {
-                // As features see it, every other matrix of a class is no different.
+                // Features cannot tell every other matrix of a class from the rest.
                 0 | 1 => case.trials.push(best(2e-5)),
                 _ => drop(case.untimed.insert(STVI.to_string(), Untimed::Refused)),
             }

@@ -13,10 +13,10 @@ use crate::settings::Settings;
 use crate::stats::geometric_mean;
 use crate::train::Trained;
 
-/// Matrices that a card names where the model chooses worst.
+/// Number of matrices that a card lists where the model chooses worst.
 const WORST: usize = 10;
 
-/// The card, as Markdown, of a model that this report is of.
+/// Returns the card, as Markdown, of the model that the report describes.
 pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
     let model = &trained.model;
     let mut text = format!(
@@ -87,7 +87,7 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
         + &at_sight(&model.quick_picks)
 }
 
-/// The command that draws the plots of a model.
+/// Returns the sentence with the command that draws the plots of a model.
 fn how_to_plot(device: &str, precision: Precision) -> String {
     format!(
         "Regret, predictions and winning formats are drawn by `ellect evaluate --quick --device \
@@ -95,7 +95,7 @@ fn how_to_plot(device: &str, precision: Precision) -> String {
     )
 }
 
-/// The trees of what is taken without a look, where there are any.
+/// Returns the section on the trees that choose without an analysis; empty where there are none.
 fn at_sight(sight: &[QuickPick]) -> String {
     if sight.is_empty() {
         return String::new();
@@ -115,7 +115,7 @@ fn ratio(case: &Case, predicted: &Predicted) -> Option<f64> {
 
 type Miss<'a> = (f64, &'a Case, &'a Predicted, &'a str, &'a str);
 
-/// The worst choices.
+/// Returns the worst choices, worst first.
 fn worst<'a>(cases: &'a [Case], predicted: &'a [Predicted]) -> Vec<Miss<'a>> {
     let miss = |(case, predicted): (&'a Case, &'a Predicted)| {
         let chosen = least(case, |j, _| predicted.spmv_s[j])?;
@@ -129,11 +129,11 @@ fn worst<'a>(cases: &'a [Case], predicted: &'a [Predicted]) -> Vec<Miss<'a>> {
     all
 }
 
-/// Draws regret, predictions and winners of a model that is predicted with, each with the word that its
-/// file is named by; cases are of one device and precision.
+/// Draws regret, predictions and winning formats. Returns the SVG text of each plot with the word
+/// that names its file. All cases must be of one device and precision.
 ///
 /// # Errors
-/// No cases, and what the drawing library and linfa say.
+/// Fails where there are no cases, or where the drawing library or linfa fails.
 pub fn plots(
     cases: &[Case],
     predicted: &[Predicted],

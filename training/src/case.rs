@@ -1,5 +1,5 @@
-//! Cases: one matrix in one precision on one device, with every candidate that was timed on it,
-//! made from records alone.
+//! Cases: one matrix in one precision on one device, with every candidate that was timed on it. A
+//! case is built from records alone.
 
 use std::collections::BTreeMap;
 
@@ -10,41 +10,41 @@ use serde::Serialize;
 
 use crate::corpus::{class_of, split_group_of};
 
-/// A candidate that was timed.
+/// A timed candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trial {
     /// The candidate.
     #[serde(skip)]
     pub candidate: Candidate,
-    /// The candidate, as text.
+    /// The candidate as text.
     pub name: String,
-    /// The numbers named by [`TERMS`].
+    /// Values of the terms that [`TERMS`] names.
     pub terms: [f64; TERMS.len()],
-    /// The estimate.
+    /// The estimated cost.
     pub estimate: Cost,
     /// Measured time of the conversion, in seconds; 0 where the caller's arrays are used.
     pub convert_s: f64,
     /// Measured time of one product, in seconds.
     pub spmv_s: f64,
-    /// The same in each of its runs.
+    /// Measured time of one product in each run, in seconds.
     #[serde(skip)]
     pub runs_s: Vec<f64>,
 }
 
 impl Trial {
-    /// The seconds of so many products, with the conversion, which what multiplies the CSR arrays
-    /// needs none of.
+    /// Returns the seconds of `spmvs` products and the conversion. Baselines, which multiply the
+    /// CSR arrays, need no conversion.
     pub fn total_s(&self, spmvs: f64) -> f64 {
         let convert_s = if self.candidate.is_baseline() { 0.0 } else { self.convert_s };
         convert_s + spmvs * self.spmv_s
     }
 
-    /// The byte floor, in seconds.
+    /// Returns the byte floor, in seconds.
     pub fn floor_s(&self) -> f64 {
         self.terms[0] * 1e-6
     }
 
-    /// The name of its format.
+    /// Returns the name of the candidate's format.
     pub fn format(&self) -> &'static str {
         self.candidate.format.name()
     }
@@ -53,15 +53,15 @@ impl Trial {
 /// One matrix in one precision on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
-    /// What the matrix was made or read from.
+    /// The file or generator specification that the matrix comes from.
     pub source: String,
-    /// Matrices that resemble each other, behind their class where there is one.
+    /// Family of matrices that resemble each other, written `class/family` where there is a class.
     pub family: String,
     /// Fingerprint of the pattern.
     pub fingerprint: Fingerprint,
     /// Name of the device.
     pub device: String,
-    /// [`Device::margin`] of it.
+    /// The device's [`Device::margin`].
     pub margin: f64,
     /// Precision of the values.
     pub precision: Precision,
@@ -69,66 +69,69 @@ pub struct Case {
     pub nrows: u64,
     /// Number of nonzeros.
     pub nnz: u64,
-    /// Seconds of a product with the incumbent as they are estimated at sight; 0 where they are not.
+    /// Seconds of a product with the baseline, estimated without an analysis; 0 where there is no
+    /// estimate.
     pub stay_s: f64,
-    /// Seconds that features and estimates took; 0 where that was not timed.
+    /// Seconds of computing features and estimates; 0 where that was not timed.
     pub analysis_s: f64,
     /// Features by name.
     pub features: BTreeMap<String, f64>,
     /// Every candidate that was timed.
     pub trials: Vec<Trial>,
-    /// Why others were not; what a run had no time for is not among them.
+    /// Reasons why other candidates were not timed, except those that the run had no time for.
     #[serde(skip)]
     pub untimed: BTreeMap<String, Untimed>,
 }
 
-/// Why a candidate was not timed.
+/// The reason why a candidate was not timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Untimed {
-    /// Its format refused the matrix, or it failed.
+    /// The format refused the matrix, or the candidate failed.
     Refused,
-    /// Its estimate was hopeless beside that of the best.
+    /// The estimate was hopelessly far above the best one.
     Cut(Cost),
 }
 
 impl Case {
-    /// Whether the matrix was seen to have few distinct values: a format that suits by them was timed.
+    /// Returns whether the matrix has few distinct values: it does if a format that depends on them
+    /// was timed.
     pub fn has_few_values(&self) -> bool {
         self.trials.iter().any(|trial| trial.candidate.format.by_values())
     }
 
-    /// Whether an incumbent was timed, which choices are compared with.
+    /// Returns whether a baseline, with which choices are compared, was timed.
     pub fn has_incumbent(&self) -> bool {
         incumbent(self).is_some()
     }
 
-    /// What tables are made over: the first part of the family.
+    /// Returns the class, over which tables are made: the first part of the family.
     pub fn class(&self) -> &str {
         class_of(&self.family)
     }
 
-    /// Matrices of one group are never on both sides of a split: see [`split_group_of`].
+    /// Returns the split group. Matrices of one group are never on both sides of a split: see
+    /// [`split_group_of`].
     pub fn split_group(&self) -> &str {
         split_group_of(&self.family)
     }
 }
 
-/// What a program has without a choice.
+/// Returns the trial of the baseline: the product that a program uses without a choice.
 pub fn incumbent(case: &Case) -> Option<&Trial> {
     baseline(&case.trials, |trial| &trial.candidate)
 }
 
-/// The trial of this candidate.
+/// Returns the trial of the candidate with this name.
 pub fn named<'a>(case: &'a Case, name: &str) -> Option<&'a Trial> {
     case.trials.iter().find(|trial| trial.name == name)
 }
 
-/// The least measured time, in seconds.
+/// Returns the least measured time of a product, in seconds.
 pub fn best_s(case: &Case) -> f64 {
     case.trials.iter().map(|trial| trial.spmv_s).fold(f64::INFINITY, f64::min)
 }
 
-/// The trial with the least of these numbers, which stand beside the trials.
+/// Returns the trial with the least value of `by`, which is given each trial and its index.
 pub fn least(case: &Case, by: impl Fn(usize, &Trial) -> f64) -> Option<&Trial> {
     let order = |a: &(usize, &Trial), b: &(usize, &Trial)| by(a.0, a.1).total_cmp(&by(b.0, b.1));
     case.trials.iter().enumerate().min_by(order).map(|(_, trial)| trial)

@@ -1,9 +1,8 @@
-//! The corpus: matrices to measure, each with a source that it can be made from again and a family
-//! that it belongs to.
+//! The corpus: matrices to measure, each with a source from which it can be made again and a
+//! family.
 //!
-//! A family is written `class/family`, or `family` alone where it is its own class: matrices of one
-//! family resemble each other and are never on both sides of a split; classes are what tables are
-//! made over.
+//! A family is written `class/family`, or `family` alone where it is its own class. Matrices of one
+//! family resemble each other and are never on both sides of a split. Tables are made over classes.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -16,10 +15,10 @@ use ellect::read::{self, Limits};
 /// A matrix of the corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is made from: a file's name without its endings, with `*NNZ` where it is scaled, or
-    /// what a generator is asked for.
+    /// The source: a file name without its extensions, followed by `*NNZ` where the matrix is
+    /// scaled, or the specification given to a generator.
     pub source: String,
-    /// Its family.
+    /// The family of the matrix.
     pub family: String,
     origin: Origin,
 }
@@ -30,21 +29,21 @@ enum Origin {
     File { path: PathBuf, scale: usize, ones: Ones },
 }
 
-/// What it means that every value of a file is 1.
+/// The meaning of a file in which every value is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ones {
-    /// That the file holds a pattern, whose values nobody knows: they are drawn, so that nothing is
-    /// measured that stores few distinct values in little.
+    /// The file holds a pattern with unknown values. Values are drawn, so that no measurement
+    /// benefits from a format that stores few distinct values compactly.
     Unknown,
-    /// That the values are 1, those of a graph without weights for instance.
+    /// The values are 1, as in a graph without weights.
     Values,
 }
 
 impl Entry {
-    /// Makes or reads the matrix.
+    /// Generates or reads the matrix.
     ///
     /// # Errors
-    /// What the reader or the generator says.
+    /// Fails where the reader or the generator fails.
     pub fn matrix(&self) -> Result<Csr<f64>> {
         match &self.origin {
             Origin::Generated(spec) => Ok(spec.make()),
@@ -60,15 +59,15 @@ impl Entry {
     }
 }
 
-/// The seed of joints between copies of a matrix, and of drawn values.
+/// Seed for the joints between copies of a matrix and for drawn values.
 const SEED: u64 = 1;
 
-/// The matrices that are generated for a corpus.
+/// Returns the entries of the matrices that are generated for a corpus.
 pub fn specs(size: Size) -> Vec<Entry> {
     generate::corpus(size).into_iter().map(generated).collect()
 }
 
-/// A matrix that is generated.
+/// Returns the entry of a generated matrix.
 pub fn generated(spec: Spec) -> Entry {
     Entry {
         source: spec.to_string(),
@@ -77,11 +76,11 @@ pub fn generated(spec: Spec) -> Entry {
     }
 }
 
-/// The matrix files under these paths, each at its own size for a scale of 0, and repeated along
-/// the diagonal to that many nonzeros for every other one that is larger.
+/// Returns the matrix files under these paths, once for each scale. A scale of 0 keeps the size of
+/// the file; any larger scale repeats the matrix along the diagonal to that many nonzeros.
 ///
 /// # Errors
-/// A path that is not there, or holds no matrix.
+/// Fails where a path does not exist or holds no matrix.
 pub fn files(
     paths: &[PathBuf],
     scales: &[usize],
@@ -105,7 +104,8 @@ pub fn files(
     Ok(found.iter().flat_map(|path| scales.iter().map(move |&scale| entry(path, scale))).collect())
 }
 
-/// A matrix file where `path` is one, else those in the folder and below, in the order of names.
+/// Collects `path` if it is a matrix file, else all matrix files in the folder and below, in the
+/// order of names.
 fn walk(path: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     if !path.is_dir() {
         std::fs::metadata(path)?;
@@ -133,7 +133,7 @@ fn is_matrix(path: &Path) -> bool {
     plain.ends_with(".mtx") || plain.ends_with(".npz")
 }
 
-/// The name of a file without the endings of matrix files.
+/// Returns the name of a file without the extensions of matrix files.
 pub fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut stem = name.as_str();
@@ -143,7 +143,7 @@ pub fn stem(path: &Path) -> String {
     stem.to_string()
 }
 
-/// One entry of each family in turn, so that a run which ends early has seen all kinds.
+/// Orders the entries so that families take turns: a run that ends early has then seen all kinds.
 pub fn in_turns(entries: Vec<Entry>) -> Vec<Entry> {
     let mut families: BTreeMap<String, VecDeque<Entry>> = BTreeMap::new();
     for entry in entries {
@@ -162,11 +162,12 @@ pub fn in_turns(entries: Vec<Entry>) -> Vec<Entry> {
 pub struct Families(HashMap<String, String>);
 
 impl Families {
-    /// Reads comma-separated text with a head that names the columns `name` and `family`, and
-    /// `category` where there is a class; no field before the last of these holds a comma.
+    /// Reads comma-separated text whose header names the columns `name` and `family`, and
+    /// `category` where there is a class. No field before the last of these columns may hold a
+    /// comma.
     ///
     /// # Errors
-    /// A head without these names.
+    /// Fails where the header lacks `name` or `family`.
     pub fn parse(text: &str) -> Result<Families> {
         let mut lines = text.lines();
         let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -187,15 +188,16 @@ impl Families {
         Ok(Families(lines.map(one).filter(|(_, family)| !family.is_empty()).collect()))
     }
 
-    /// The family of a source: as the table says, or as its name tells.
+    /// Returns the family of a source, from the table or else from its name.
     pub fn of(&self, source: &str) -> String {
         let name = source.split('*').next().unwrap_or_default();
         self.0.get(name).cloned().unwrap_or_else(|| family_of(source))
     }
 }
 
-/// The family that a name tells: what is before the first colon, or else the letters that it
-/// begins with, so that `lp_maros_r7` and `lp_fit2d`, or `bodyy4` and `bodyy6`, are of one.
+/// Derives the family from a name: the part before the first colon, or else the letters that the
+/// name begins with, so that `lp_maros_r7` and `lp_fit2d` share a family, as do `bodyy4` and
+/// `bodyy6`.
 pub fn family_of(source: &str) -> String {
     if let Some((class, _)) = source.split_once(':') {
         return class.to_string();
@@ -208,13 +210,14 @@ pub fn family_of(source: &str) -> String {
     }
 }
 
-/// The class of a family.
+/// Returns the class of a family.
 pub fn class_of(family: &str) -> &str {
     family.split('/').next().unwrap_or_default()
 }
 
-/// What is never on both sides of a split: a family without its class, as one source may give
-/// matrices of several, and of generated matrices the class whose pattern they have.
+/// Returns the group that is never on both sides of a split. This is the family without its class,
+/// as one source may give matrices of several classes; for generated matrices, it is the class
+/// whose pattern they share.
 pub fn split_group_of(family: &str) -> &str {
     let name = family.split_once('/').map_or(family, |(_, name)| name);
     let class = generate::CLASSES.iter().find(|class| class.name == name);

@@ -1,4 +1,4 @@
-//! Cross-validation: every case predicted by models that saw nothing like it.
+//! Cross-validation: predicts every case by models trained without its family.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,15 +16,15 @@ use crate::settings::Settings;
 /// Predictions for one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
-    /// Time of one product of each trial, in seconds.
+    /// Predicted time of one product of each trial, in seconds.
     pub spmv_s: Vec<f64>,
-    /// The same by estimate.
+    /// Estimated time of one product of each trial, in seconds.
     pub estimate_s: Vec<f64>,
-    /// Between 0 and 1.
+    /// Confidence of the model in the matrix, between 0 and 1.
     pub confidence: f64,
 }
 
-/// Predicts a case by the code that serves requests.
+/// Predicts a case with the code that serves requests.
 pub fn predict(predictor: &Predictor, case: &Case) -> Predicted {
     let model = predictor.model();
     let values = dataset::values(case, &model.features);
@@ -40,18 +40,18 @@ pub fn predict(predictor: &Predictor, case: &Case) -> Predicted {
     }
 }
 
-/// Predicts every case by a model that saw none of its family.
+/// Predicts every case by a model that saw no case of its family.
 ///
 /// # Errors
-/// Fewer than two families, and what learners say.
+/// Fails where there are fewer than two families, or where a learner fails.
 pub fn cross_validate(cases: &[Case], plan: Plan, settings: &Settings) -> Result<Vec<Predicted>> {
     split_by(&Fold::all(cases, settings), plan, settings)
 }
 
-/// Predicts every case by a model that saw all classes but its own and the kin of it.
+/// Predicts every case by a model that saw neither its class nor any split group of that class.
 ///
 /// # Errors
-/// As [`cross_validate`].
+/// As [`cross_validate`], with classes instead of families.
 pub fn leave_classes_out(
     cases: &[Case],
     plan: Plan,
@@ -67,19 +67,19 @@ pub fn leave_classes_out(
     in_order(predicted.collect::<Result<_>>()?)
 }
 
-/// Why nothing can be left out.
+/// Error message where there is nothing to leave out.
 const ONE_FAMILY: &str = "all matrices are of one family: there is nothing to validate on";
 
-/// Cases that are left out, and all cases as they are seen without them.
+/// One fold: the cases left out, and all cases as a model trained without them sees them.
 pub(crate) struct Fold<'a> {
     left_out: Vec<usize>,
-    /// The others, without the kin of these.
+    /// Indices of the training cases: those that share no split group with a case left out.
     seen: Vec<usize>,
     cases: Cow<'a, [Case]>,
 }
 
 impl<'a> Fold<'a> {
-    /// Families in so many folds.
+    /// Distributes the families over `settings.folds` folds.
     pub(crate) fn all(cases: &'a [Case], settings: &Settings) -> Vec<Self> {
         let folds = dataset::folds(cases, settings.folds).into_par_iter();
         folds.map(|fold| Fold::of(cases, fold, settings)).collect()
@@ -96,7 +96,7 @@ impl<'a> Fold<'a> {
         Fold { left_out, seen, cases }
     }
 
-    /// Predicts what is left out by a model that saw the others.
+    /// Predicts the cases left out by a model trained on the others.
     fn predict(&self, plan: Plan, settings: &Settings) -> Result<Vec<(usize, Predicted)>> {
         let seen: Vec<&Case> = self.seen.iter().map(|&i| &self.cases[i]).collect();
         let model = Predictor::new(fit(&seen, plan, settings)?);
@@ -104,11 +104,11 @@ impl<'a> Fold<'a> {
     }
 }
 
-/// Predicts what each fold leaves out by a model of this plan that saw the rest of it, in the order of
-/// the cases.
+/// Predicts the cases that each fold leaves out by a model of this plan trained on the rest, and
+/// returns the predictions in the order of the cases.
 ///
 /// # Errors
-/// Fewer than two folds, and what learners say.
+/// Fails where there are fewer than two folds, or where a learner fails.
 pub(crate) fn split_by(
     folds: &[Fold<'_>],
     plan: Plan,
@@ -120,7 +120,7 @@ pub(crate) fn split_by(
     in_order(folds.par_iter().map(|fold| fold.predict(plan, settings)).collect::<Result<_>>()?)
 }
 
-/// The predictions of all folds in the order of their cases.
+/// Merges the predictions of all folds, in the order of their cases.
 fn in_order(predicted: Vec<Vec<(usize, Predicted)>>) -> Result<Vec<Predicted>> {
     let mut all: Vec<(usize, Predicted)> = predicted.into_iter().flatten().collect();
     all.sort_by_key(|(i, _)| *i);

@@ -1,4 +1,4 @@
-//! Cases as rows of inputs and targets, one table a format, and splits of cases by family.
+//! Cases as rows of inputs and targets, with one table per format, and splits of cases by family.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,28 @@ use ndarray::{Array2, Axis};
 
 use crate::case::{Case, best_s};
 
-/// Rows and targets of one format.
+/// Inputs and targets of one format.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// Inputs as a model is given them: features, terms, parameters.
+    /// Inputs in a model's order: features, terms, parameters.
     pub rows: Vec<Vec<f64>>,
-    /// Logarithm of the measured time over what predictions multiply.
+    /// Logarithms of the measured time over the quantity that predictions multiply.
     pub targets: Vec<f64>,
 }
 
-/// Features that every case has, in the order of the library's table.
+/// Returns the features that every case has, in the order of the library's table.
 pub fn features(cases: &[&Case]) -> Vec<String> {
     let everywhere = |name: &&str| cases.iter().all(|case| case.features.contains_key(*name));
     FEATURES.iter().map(|f| f.name).filter(everywhere).map(String::from).collect()
 }
 
-/// The values of these features of a case.
+/// Returns the values of these features for a case.
 pub fn values(case: &Case, features: &[String]) -> Vec<f64> {
     features.iter().map(|name| case.features.get(name).copied().unwrap_or(0.0)).collect()
 }
 
-/// The inputs that a format's parameters make: numbers by name, words by `name=word`.
+/// Returns the names of the inputs that a format's parameters yield: the parameter's name for
+/// numbers, `name=word` for words.
 pub fn parameters(format: &str) -> Vec<String> {
     let Ok(format) = find(format) else { return Vec::new() };
     let inputs = |param: &ellect::format::Param| -> Vec<String> {
@@ -47,8 +48,10 @@ pub fn parameters(format: &str) -> Vec<String> {
     all
 }
 
-/// One table a format; of what predictions multiply, `floor_share` is the power of the byte floor, the
-/// rest the estimate's.
+/// Builds one table per format.
+///
+/// Predictions multiply `floor^floor_share * estimate^(1 - floor_share)`, where `floor` is the byte
+/// floor in seconds.
 pub fn tables(cases: &[&Case], features: &[String], floor_share: f64) -> BTreeMap<String, Table> {
     let mut tables: BTreeMap<String, Table> = BTreeMap::new();
     for case in cases {
@@ -72,15 +75,16 @@ pub fn tables(cases: &[&Case], features: &[String], floor_share: f64) -> BTreeMa
     tables
 }
 
-/// How often a trial counts that takes so many times as long as the best of its matrix: 4 times to
-/// once. A choice is among the best, so that is where models should be right.
+/// Returns how often a trial counts that takes `over_best` times the best time of its matrix: from
+/// 4 times down to once. The choice falls on candidates near the best, so models should be accurate
+/// there.
 fn repeats(over_best: f64) -> usize {
     const MOST: f64 = 4.0;
     let near = (1.0 + (over_best - 1.0) / 0.3).powi(-2);
     (MOST * near).ceil().clamp(1.0, MOST) as usize
 }
 
-/// Groups of cases that are the same by `key`, in the order of their keys.
+/// Groups the indices of cases with equal keys, in the order of the keys.
 pub fn groups<'a>(cases: &'a [Case], key: impl Fn(&'a Case) -> &'a str) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (i, case) in cases.iter().enumerate() {
@@ -89,7 +93,8 @@ pub fn groups<'a>(cases: &'a [Case], key: impl Fn(&'a Case) -> &'a str) -> Vec<V
     groups.into_values().collect()
 }
 
-/// Folds of cases: every family wholly in one, each family with the fewest cases so far.
+/// Splits the cases into at most `most` folds. Every family is wholly in one fold: the one with the
+/// fewest cases so far.
 pub fn folds(cases: &[Case], most: usize) -> Vec<Vec<usize>> {
     let mut groups = groups(cases, Case::split_group);
     groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
@@ -102,11 +107,11 @@ pub fn folds(cases: &[Case], most: usize) -> Vec<Vec<usize>> {
     folds
 }
 
-/// The points of the training set, standardised; the radius is what nine tenths of the cases are
-/// within of another family.
+/// Computes the standardised points of the training set. The radius is the distance within which
+/// nine tenths of the cases have a case of another family.
 ///
 /// # Errors
-/// Of no cases, and what linfa says.
+/// Fails where there are no cases, or where linfa fails.
 pub fn nearness(cases: &[&Case], features: &[String]) -> Result<Nearness> {
     let rows: Vec<Vec<f64>> = cases.iter().map(|case| values(case, features)).collect();
     let point = |(i, k): (usize, usize)| coordinate(rows[i][k]) as f32;
@@ -121,8 +126,8 @@ pub fn nearness(cases: &[&Case], features: &[String]) -> Result<Nearness> {
     Ok(Nearness { mean: mean.to_vec(), scale: scale.to_vec(), points, radius })
 }
 
-/// How far the cases are from the nearest one of another family, as [`Nearness::distance`] is: root
-/// of the mean square over the coordinates.
+/// Returns the distance from each case to the nearest one of another family, defined as in
+/// [`Nearness::distance`]: the root mean square over the coordinates.
 fn distances(cases: &[&Case], points: &Array2<f32>) -> Result<Vec<f32>> {
     let families: BTreeSet<&str> = cases.iter().map(|case| case.split_group()).collect();
     let width = points.ncols().max(1) as f32;
@@ -162,7 +167,8 @@ mod tests {
         nearness.check(features.len()).expect("sound");
         let own = |case: &&Case| nearness.confidence(&values(case, &features));
         assert!(cases.iter().all(|case| own(case) > 0.999), "they are points themselves");
-        // Without its family, a case is as far as the radius was made from.
+        // Without its family, each case is at one of the distances that the radius was computed
+        // from.
         let mut away: Vec<f32> = cases
             .iter()
             .map(|case| {

@@ -4,16 +4,17 @@ use ellect::cost::{Cost, CostInputs, Estimator, works};
 use ellect::format::{Candidate, Refusal, Target, Work};
 use ellect::structure::Structure;
 
-/// A candidate that suits the matrix.
+/// A candidate that applies to the matrix.
 #[derive(Clone, Debug)]
 pub struct Suits {
-    /// The inputs of the estimate.
+    /// Inputs of the estimate.
     pub inputs: CostInputs,
-    /// The estimate.
+    /// Estimated cost.
     pub cost: Cost,
 }
 
-/// Every candidate of the target's device; or why it does not suit.
+/// Returns every candidate of the target's device with its estimate, or with the reason why it does
+/// not apply.
 pub fn estimates(
     structure: &Structure<'_>,
     target: &Target<'_>,

@@ -1,7 +1,8 @@
-//! Evaluation: the choice replayed on records, beside what simpler rules would have taken.
+//! Evaluation: replays the choice on records, next to the choices of simpler rules.
 //!
-//! Every prediction is made by a model that saw no matrix of the same family, and so is every tree;
-//! or, of records that a model did not learn from, by that model and its trees. Nothing is timed.
+//! Every prediction, and every tree, comes from a model that saw no matrix of the same family. For
+//! records that an existing model did not learn from, that model and its trees are used instead.
+//! Nothing is timed.
 
 use std::collections::BTreeSet;
 
@@ -25,26 +26,26 @@ use crate::settings::Settings;
 use crate::targets::Figures;
 use crate::trees::Trees;
 
-/// Whether models are tried on classes that they never saw, which takes a model for each class, and a
-/// profile where it was fitted.
+/// Choice of whether models are tried on classes that they never saw. This takes one model per
+/// class, and one profile per class where the profile was fitted to the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
-    /// They are.
+    /// Unseen classes are tried.
     Tried,
-    /// They are not.
+    /// Unseen classes are not tried.
     Untried,
 }
 
 /// Replays the choice on cases of one device and precision.
 ///
 /// # Errors
-/// Cases of one family only, and what learners say.
+/// Fails where all cases are of one family, or where a learner fails.
 pub fn evaluate(cases: &[Case], plan: Plan, settings: &Settings, unseen: Unseen) -> Result<Report> {
     let predicted = cross_validate(cases, plan, settings)?;
     report(cases, &predicted, plan, settings, unseen)
 }
 
-/// The tables of predictions that were made without the matrix's family.
+/// Returns the tables for predictions that were made without the matrix's family.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -59,7 +60,8 @@ pub fn report(
         Unseen::Tried => Some(leave_classes_out(cases, plan, settings)?),
         Unseen::Untried => None,
     };
-    // Confidence falls where the whole class was never seen, against where its other families were.
+    // Confidence is to fall where the whole class was never seen, compared with models that saw
+    // other families of the class.
     let confidences: Vec<f64> = match unseen {
         Unseen::Tried => confidences_without_families(cases)?,
         Unseen::Untried => predicted.iter().map(|p| p.confidence).collect(),
@@ -77,11 +79,11 @@ pub fn report(
     Ok(Report { plan: plan.to_string(), profile_too, ..tables(cases, made)? })
 }
 
-/// Replays the choice on cases by a model that is there already, and did not learn from them.
+/// Replays the choice on cases with an existing model that did not learn from them.
 ///
 /// # Errors
-/// No cases, those of another precision or device, and a model neither of the device nor of its
-/// kin.
+/// Fails where there are no cases, where a case is of another precision or device, or where the
+/// model is neither of the device nor of its proxy device.
 pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<Report> {
     let kin = device.kin().map(|kin| kin.name);
     let suits = [Some(&device.name), kin.as_ref()].contains(&Some(&model.device));
@@ -116,17 +118,17 @@ pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<R
     Ok(Report { plan: model.plan.clone(), as_is: true, ..tables(cases, made)? })
 }
 
-/// What tables are made of, by the places of cases.
+/// Inputs of the tables, indexed like the cases.
 struct Made<'a> {
     predicted: &'a [Predicted],
-    /// The trees that are asked at sight.
+    /// The trees that decide without an analysis.
     asked: &'a [Trees],
-    /// What a tree over row statistics chooses.
+    /// Choices of a tree over row statistics.
     by_tree: Option<Choices>,
-    /// What the policy asks where a GPU counts features.
+    /// Inputs of the policy where a GPU counts features.
     quick: Option<Quick>,
     confidences: &'a [f64],
-    /// Predictions by models that saw none of the class.
+    /// Predictions by models that saw no case of the class.
     left_out: Option<&'a [Predicted]>,
 }
 
@@ -161,7 +163,7 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
     })
 }
 
-/// The confidence in each case of a model that saw all families but its own.
+/// Returns the confidence in each case of a model that saw all families except the case's own.
 fn confidences_without_families(cases: &[Case]) -> Result<Vec<f64>> {
     let mut confidences = vec![0.0; cases.len()];
     for family in dataset::groups(cases, Case::split_group) {

@@ -1,4 +1,4 @@
-//! The trees that are asked at sight, learned from cases.
+//! Learns the trees that decide without an analysis from cases.
 
 use anyhow::Result;
 use ellect::format::{CSR, PCSR};
@@ -18,17 +18,17 @@ fn with(names: Vec<&'static str>, more: &[&'static str]) -> Vec<&'static str> {
     names.into_iter().chain(more.iter().copied()).collect()
 }
 
-/// The trees that are asked where no matrix is looked at, learned from the cases at these places.
+/// Learns the trees that choose where no matrix is analysed, from the cases at the indices `seen`.
 ///
 /// # Errors
-/// What linfa says.
+/// Fails where linfa fails.
 pub fn without_look(cases: &[Case], seen: &[usize]) -> Result<Trees> {
     let names = row_statistics();
     let mut staying = Trees { look: tree::stay(), sight: Vec::new() };
     let Some(precision) = seen.first().map(|&i| cases[i].precision) else { return Ok(staying) };
     let [near, products] = [sectors(precision), PRODUCTS];
-    // Each has to take less than all that is taken without it. `csr` takes no conversion: what pays
-    // does so of any number of products.
+    // Each pick has to be faster than the choice without it. `csr` needs no conversion: where it
+    // pays, it pays for any number of products.
     let questions = [
         (CSR, names.clone(), vec![READ, SHORT]),
         (PCSR, with(names, &[near, products]), vec![SAMPLE, READ]),
@@ -49,7 +49,7 @@ pub fn without_look(cases: &[Case], seen: &[usize]) -> Result<Trees> {
         let bounds = bounds.clone();
         let question = Question { bold, names, bounds, caution: MORE_CAUTION, known };
         let rules = tree::agreed(&tried, &question)?;
-        // Where it is always the incumbent, nothing is asked.
+        // A tree that always keeps the baseline is left out.
         if rules != tree::stay() {
             let place = staying.sight.iter().filter(|asked| asked.candidate == bold).count();
             staying.sight.insert(place, QuickPick { candidate: bold.to_string(), rules });
@@ -58,13 +58,13 @@ pub fn without_look(cases: &[Case], seen: &[usize]) -> Result<Trees> {
     Ok(staying)
 }
 
-/// The trees that are asked at sight, learned from the cases at these places.
+/// Learns all trees that decide without an analysis, from the cases at the indices `seen`.
 ///
 /// # Errors
-/// What linfa says.
+/// Fails where linfa fails.
 pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<Trees> {
     let staying = without_look(cases, seen)?;
-    // A look has to pay beside what is taken without one.
+    // An analysis has to pay in comparison with the choice made without one.
     let looked = |i: usize, spmvs| {
         let (case, glance) = (&cases[i], AtAGlance::of(&staying, &cases[i], spmvs));
         let over = look_over_stay(case, &predicted[i], spmvs)? / glance.over_stay(case, spmvs)?;
@@ -77,10 +77,11 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
     Ok(Trees { look, ..staying })
 }
 
-/// For each case the trees that are learned without its family.
+/// Returns for each case the trees that are learned without its family. `learn` receives the
+/// indices of the cases of other families.
 ///
 /// # Errors
-/// What `learn` says, which is given the places of the others.
+/// Fails where `learn` fails.
 pub fn without_families(
     cases: &[Case],
     settings: &Settings,
@@ -97,8 +98,8 @@ pub fn without_families(
     Ok(asked)
 }
 
-/// What a loss counts beside a gain in the tree that tells whether to look, and in those that tell
-/// what to take without.
+/// Weight of a loss relative to a gain in the tree that decides whether to analyse, and in the
+/// trees that choose without an analysis.
 const CAUTION: f64 = 13.0;
 const MORE_CAUTION: f64 = 100.0;
 
@@ -116,7 +117,7 @@ mod tests {
     fn trees_find_when_a_look_pays_and_read_rows_only_where_they_must() {
         let cases: Vec<Case> =
             (0..200).map(|i| case(["stencil5", "power_law"][i % 2], 200 + 2 * i)).collect();
-        // Of many products, a look pays where rows differ.
+        // For many products, an analysis pays where rows differ in length.
         let pays = |case: &Case, spmvs| spmvs > 1000 && case.features["row_nnz_cv"] > 0.6;
         let over = |case: &Case, spmvs| if pays(case, spmvs) { 0.3 } else { 3.0 };
         let tried: Vec<_> = cases
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(says(&trees.look, stencil, 10), (2, KEEP), "size and products decide alone");
         assert_eq!(AtAGlance::of(&trees, stencil, 10).read_s, 0.0);
         assert!(AtAGlance::of(&trees, stencil, 10_000).read_s > 0.0);
-        // Where products take no time, the lengths of rows are not read for them.
+        // Where products take almost no time, row lengths are not read for them.
         let fast = Case { stay_s: 1e-9, ..cases[1].clone() };
         assert_eq!(says(&trees.look, &fast, 10_000), (1, KEEP));
     }
@@ -166,13 +167,13 @@ mod tests {
             let AtAGlance { looks, taken, read_s } = glance(case, 100);
             let csr = taken.as_deref() == Some(CSR);
             assert_eq!((looks, csr, read_s > 0.0), (false, few, true), "{}", case.source);
-            // hll takes half of the incumbent's time on both, but hardly less than csr.
+            // hll takes half of the baseline's time on both, but hardly less than csr.
             assert_eq!(glance(case, 10_000).looks, many, "{}", case.source);
         }
-        // Of hardly any products, nothing is read.
+        // For a single product, nothing is read.
         assert_eq!(glance(&cases[0], 1), AtAGlance { looks: false, taken: None, read_s: 0.0 });
 
-        // Where csr is the incumbent there is nothing to ask.
+        // Where csr is the baseline, there is nothing to decide.
         let host = |case: &Case| {
             let trials = case.trials[1..].to_vec();
             Case { trials, ..case.clone() }

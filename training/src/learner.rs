@@ -1,4 +1,4 @@
-//! Learners: ensembles of trees by smartcore, handed out as flat arrays.
+//! Learners: tree ensembles grown by smartcore, converted to flat arrays.
 
 use anyhow::{Context, Result, bail};
 use ellect::model::{Forest, LEAF, coordinate};
@@ -13,31 +13,32 @@ use smartcore::ensemble::random_forest_regressor::{
 use smartcore::linalg::basic::matrix::DenseMatrix;
 use smartcore::xgboost::{XGRegressor, XGRegressorParameters};
 
-/// A way to grow trees.
+/// A method of growing trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Learner {
-    /// Trees of random rows and features, averaged.
+    /// Trees over random rows and features, averaged.
     RandomForest,
     /// Trees with random thresholds, averaged.
     ExtraTrees,
-    /// Trees that each correct the sum of those before.
+    /// Trees that each correct the sum of the preceding ones.
     Boosting,
 }
 
-/// Trees of an averaging ensemble, and their depth: more predict little better and take longer.
+/// Number of trees of an averaging ensemble, and their depth. More trees predict little better and
+/// take longer.
 const TREES: usize = 30;
 const DEPTH: u16 = 14;
-/// The fewest rows of a leaf of extra trees: rows near the best are there several times.
+/// Minimum number of rows of a leaf of extra trees; rows near the best occur several times.
 const LEAF_ROWS: usize = 3;
-/// Trees of a boosted one.
+/// Number of trees of a boosted ensemble.
 const ROUNDS: usize = 60;
 
 impl Learner {
     /// Every learner.
     pub const ALL: [Learner; 3] = [Learner::RandomForest, Learner::ExtraTrees, Learner::Boosting];
 
-    /// `random_forest`, `extra_trees` or `boosting`.
+    /// Returns `random_forest`, `extra_trees` or `boosting`.
     pub const fn name(self) -> &'static str {
         match self {
             Learner::RandomForest => "random_forest",
@@ -48,16 +49,16 @@ impl Learner {
 
     /// Fits trees to rows of inputs, all finite; the same arguments give the same trees.
     ///
-    /// They are grown over [`coordinate`]s: inputs span many powers of ten, which random thresholds
-    /// and middles between neighbours would not. The thresholds that come out are of the inputs as
-    /// they are.
+    /// Trees are grown over [`coordinate`]s of the inputs: inputs span many powers of ten, which
+    /// random thresholds and midpoints between neighbours would not. The resulting thresholds are
+    /// converted back to apply to the inputs themselves.
     ///
     /// # Errors
-    /// What smartcore says.
+    /// Fails where smartcore fails.
     pub fn fit(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<Forest> {
         let width = rows.first().map_or(0, Vec::len);
         if rows.len() < 2 {
-            // One row, or none: its target, or the base itself.
+            // With one row the forest is its target; with none it is the base itself.
             return Ok(Forest {
                 bias: targets.first().copied().unwrap_or(0.0),
                 ..Forest::default()
@@ -111,8 +112,8 @@ fn grown_over(rows: &[Vec<f64>]) -> Result<DenseMatrix<f64>> {
     Ok(DenseMatrix::from_2d_vec(&rows.iter().map(row).collect())?)
 }
 
-/// The largest f32 whose coordinate is at most `threshold`: inputs of f32 compare with it as their
-/// coordinates do with `threshold`.
+/// Returns the largest f32 whose coordinate is at most `threshold`: f32 inputs compare with it as
+/// their coordinates compare with `threshold`.
 fn below(threshold: f64) -> f32 {
     let most = f64::from(f32::MAX);
     let near = (threshold.signum() * threshold.abs().exp_m1()).clamp(-most, most) as f32;
@@ -132,7 +133,7 @@ fn number(value: &Value) -> Result<f64> {
     value.as_f64().context("smartcore's form of nodes is another one")
 }
 
-/// Adds `count` nodes, leaves of 0, and tells where the first one is.
+/// Adds `count` nodes, as leaves of value 0, and returns the index of the first one.
 fn grow(forest: &mut Forest, count: usize) -> usize {
     let first = forest.feature.len();
     forest.feature.resize(first + count, LEAF);
@@ -141,7 +142,7 @@ fn grow(forest: &mut Forest, count: usize) -> usize {
     first
 }
 
-/// Makes a node a split and tells where its two children are.
+/// Turns a node into a split and returns the index of the first of its two children.
 fn split(forest: &mut Forest, node: usize, feature: &Value, threshold: &Value) -> Result<usize> {
     let child = grow(forest, 2);
     forest.feature[node] = u16::try_from(feature.as_u64().context("a split without feature")?)?;
@@ -150,7 +151,7 @@ fn split(forest: &mut Forest, node: usize, feature: &Value, threshold: &Value) -
     Ok(child)
 }
 
-/// Trees of an averaging ensemble, whose nodes are lists.
+/// Converts the trees of an averaging ensemble, whose nodes are lists.
 fn averaged(model: &impl Serialize) -> Result<Forest> {
     let value = serde_json::to_value(model)?;
     let trees = list(&value["forest_regressor"]["trees"])?;
@@ -179,7 +180,7 @@ fn averaged(model: &impl Serialize) -> Result<Forest> {
     Ok(forest)
 }
 
-/// A boosted tree, whose nodes hold their children.
+/// Converts a boosted tree, whose nodes hold their children.
 fn nested(forest: &mut Forest, at: usize, node: &Value) -> Result<()> {
     if node["left"].is_null() {
         forest.value[at] = number(&node["value"])? as f32;
@@ -194,7 +195,7 @@ fn nested(forest: &mut Forest, at: usize, node: &Value) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Rows of f32 numbers and a rough function of them.
+    /// Returns rows of f32 numbers and a rough function of them.
     fn data() -> (Vec<Vec<f64>>, Vec<f64>) {
         let row = |i: usize| -> Vec<f64> {
             (1..5).map(|k| f64::from(((i * k * 7919) % 101) as f32 / 10.0)).collect()

@@ -1,9 +1,9 @@
-//! Trains the models of `ellect` and shows how well they choose.
+//! Trains the models of `ellect` and evaluates how well they choose.
 //!
-//! Records of measurements and the matrices they are of make [`Case`]s; a [`Plan`] is chosen by
-//! cross-validation over families of matrices, each wholly in or out; [`train()`] fits one regressor
-//! a format; [`evaluate()`] replays the choice on predictions made without the matrix's family.
-//! Nothing here is needed to predict: a model is plain numbers ([`ellect::model`]).
+//! Records of measurements and of their matrices are turned into [`Case`]s. Cross-validation over
+//! families of matrices, each wholly in or out, chooses a [`Plan`]. [`train()`] fits one regressor
+//! per format. [`evaluate()`] replays the choice on predictions made without the matrix's family.
+//! Predicting needs nothing from this crate: a model is plain numbers ([`ellect::model`]).
 
 mod amortized;
 mod by_features;

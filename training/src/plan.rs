@@ -1,4 +1,4 @@
-//! Plans: what is learned how.
+//! Plans: the learner of a model, and the quantity that its predictions multiply.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,20 @@ use crate::case::Case;
 use crate::dataset::{self, Table};
 use crate::learner::Learner;
 
-/// What grows trees, and what these multiply.
+/// A learner, and the quantity that its trees multiply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// What models and reports call it.
+    /// Name in models and reports.
     pub name: &'static str,
-    /// What grows the trees.
+    /// Learner that grows the trees.
     pub learner: Learner,
-    /// The power of the byte floor in what they multiply; the rest is the estimate's: see
-    /// [`Model::floor_share`].
+    /// Power of the byte floor in the quantity that the trees multiply; the rest is the power of
+    /// the estimate: see [`Model::floor_share`].
     pub floor_share: f64,
 }
 
-/// Every plan that cross-validation chooses from: each learner, and other bases with one.
+/// Every plan that cross-validation chooses from: each learner over the estimate, and one learner
+/// over other quantities.
 pub static PLANS: [Plan; 5] = [
     Plan {
         name: "random forest over the estimate",
@@ -40,19 +41,19 @@ pub static PLANS: [Plan; 5] = [
 ];
 
 impl Plan {
-    /// The plan of a model that was trained before.
+    /// Returns the plan of a model that was trained before.
     ///
     /// # Errors
-    /// One that this program does not know.
+    /// Fails where this program does not know the plan.
     pub fn of(model: &Model) -> Result<Plan> {
         let plan = PLANS.into_iter().find(|plan| plan.name == model.plan);
         plan.with_context(|| format!("unknown plan '{}'", model.plan))
     }
 
-    /// The trees of each format.
+    /// Fits the trees of each format.
     ///
     /// # Errors
-    /// What the learner says.
+    /// Fails where the learner fails.
     pub fn fit(
         &self,
         cases: &[&Case],

@@ -1,5 +1,5 @@
-//! Plots, as SVG text: how far each rule is from the best, how near predictions are, and which
-//! format wins where.
+//! Plots as SVG text: the distance of each rule from the best, the accuracy of predictions, and the
+//! format that wins for each matrix.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::crossval::Predicted;
 use crate::replay::Choices;
 
 const SIZE: (u32, u32) = (900, 600);
-/// Regret below this is drawn as this: logarithms have no zero.
+/// Lower limit at which regret is drawn, since a logarithmic axis has no zero.
 const LEAST_REGRET: f64 = 1e-3;
 
-/// Share of the matrices whose regret (chosen over best time, less 1) is at most so much, a curve a
-/// rule.
+/// Plots, with one curve per rule, the share of the matrices whose regret is at most a given value.
+/// Regret is chosen time / best time - 1.
 ///
 /// # Errors
-/// What the drawing library says.
+/// Fails where the drawing library fails.
 pub fn regret(title: &str, cases: &[Case], rules: &[Choices]) -> Result<String> {
     let mut svg = String::new();
     let curves: Vec<(&str, Vec<f64>)> = rules
@@ -60,10 +60,10 @@ pub fn regret(title: &str, cases: &[Case], rules: &[Choices]) -> Result<String> 
     Ok(svg)
 }
 
-/// Predicted against measured time of every candidate, in microseconds.
+/// Plots the predicted against the measured time of every candidate, in microseconds.
 ///
 /// # Errors
-/// What the drawing library says.
+/// Fails where the drawing library fails.
 pub fn predictions(title: &str, cases: &[Case], predicted: &[Predicted]) -> Result<String> {
     let points = cases.iter().zip(predicted).flat_map(|(case, predicted)| {
         case.trials.iter().zip(&predicted.spmv_s).map(|(t, s)| (t.spmv_s * 1e6, s * 1e6))
@@ -85,7 +85,7 @@ pub fn predictions(title: &str, cases: &[Case], predicted: &[Predicted]) -> Resu
             .draw()
             .map_err(|e| anyhow!("{e}"))?;
         let colour = Palette99::pick(0).mix(0.3).filled();
-        // Enough to see the cloud, few enough for a file that opens.
+        // Enough points to see the cloud, few enough for a file that opens.
         let step = points.len().div_ceil(MOST_POINTS).max(1);
         let dots = points.iter().step_by(step).map(|&point| Circle::new(point, 2, colour));
         chart.draw_series(dots).map_err(|e| anyhow!("{e}"))?;
@@ -98,10 +98,11 @@ pub fn predictions(title: &str, cases: &[Case], predicted: &[Predicted]) -> Resu
 
 const MOST_POINTS: usize = 4000;
 
-/// The format that wins each matrix, by the mean of its row lengths and how much they vary.
+/// Plots the winning format of each matrix, by the mean row length and the coefficient of variation
+/// of row lengths.
 ///
 /// # Errors
-/// What the drawing library says.
+/// Fails where the drawing library fails.
 pub fn winners(title: &str, cases: &[Case]) -> Result<String> {
     let mut won: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for case in cases {
@@ -140,7 +141,7 @@ pub fn winners(title: &str, cases: &[Case]) -> Result<String> {
     Ok(svg)
 }
 
-/// A white area with a title and room for the names of both axes.
+/// Prepares a white area with a title and room for the names of both axes.
 fn frame<'a, 'b>(
     area: &'a DrawingArea<SVGBackend<'b>, Shift>,
     title: &str,
@@ -151,7 +152,7 @@ fn frame<'a, 'b>(
     Ok(frame)
 }
 
-/// The legend, at the left where curves and points are rare.
+/// Draws the legend at the upper left, where curves and points are rare.
 fn legend<'a, X: Ranged, Y: Ranged>(
     chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
 ) -> Result<()> {

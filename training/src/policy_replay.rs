@@ -1,9 +1,9 @@
-//! The policy replayed on cases: what [`Policy`] would find out about a matrix and choose, and how long
-//! all of it takes.
+//! Replays the policy on cases: which steps [`Policy`] would take for a matrix, which candidate it
+//! would choose, and how long all of it takes.
 //!
-//! It performs the steps of the code that serves requests on recorded times: reading row lengths,
-//! sampling, counting and analysing take the seconds that the library states or records hold, and a
-//! choice takes the measured times of its candidate.
+//! The replay performs the steps of the code that serves requests on recorded times. Reading row
+//! lengths, sampling, counting and analysing take the seconds that the library states or that
+//! records hold. A choice takes the measured times of its candidate.
 
 use std::collections::BTreeMap;
 
@@ -17,33 +17,34 @@ use crate::case::{Case, Trial, Untimed, incumbent, named};
 use crate::crossval::Predicted;
 use crate::trees::Trees;
 
-/// What a replay asks of a model, for one case.
+/// Inputs of a replay from a model, for one case.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     /// The gate before an analysis, and the quick picks.
     pub trees: &'a Trees,
-    /// The gate before counting, and the costs predicted from features; where a GPU counts them.
+    /// The gate before counting, and the costs predicted from features; `None` where no GPU counts
+    /// them.
     pub quick: Option<(&'a Rules, &'a [(Candidate, Cost)])>,
-    /// The times that an analysis predicts.
+    /// The times predicted after an analysis.
     pub predicted: Option<&'a Predicted>,
 }
 
-/// What the policy asks where a GPU counts features, by the places of cases.
+/// Inputs of the policy where a GPU counts features, indexed like the cases.
 pub struct Quick {
     /// The gate before counting, for each case.
     pub gates: Vec<Rules>,
-    /// The costs that features alone predict, for each case.
+    /// The costs predicted from features alone, for each case.
     pub costs: Vec<Vec<(Candidate, Cost)>>,
 }
 
 impl Quick {
-    /// The gate and the costs for the case at this place.
+    /// Returns the gate and the costs for the case at index `i`.
     pub fn of(&self, i: usize) -> (&Rules, &[(Candidate, Cost)]) {
         (&self.gates[i], &self.costs[i])
     }
 }
 
-/// How the policy reached its choice.
+/// The way in which the policy reached its choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// It kept the baseline, or picked another candidate at once.
@@ -57,23 +58,24 @@ pub enum Way {
 /// The outcome of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
-    /// How the choice was reached.
+    /// The way in which the choice was reached.
     pub way: Way,
     /// The candidate that is used; `None` for the baseline without an analysis.
     pub candidate: Option<String>,
-    /// Seconds of finding out, of conversions that refused, of the conversion and of all products.
+    /// Seconds of gathering information, of conversions that refused, of the final conversion and
+    /// of all products.
     pub total_s: f64,
 }
 
 impl Replayed {
-    /// The seconds over those of all products with the baseline.
+    /// Returns the total divided by the seconds of all products with the baseline.
     pub fn over_baseline(&self, case: &Case, spmvs: u64) -> Option<f64> {
         Some(self.total_s / (spmvs as f64 * incumbent(case)?.spmv_s))
     }
 }
 
-/// Replays the policy for this number of products. `None` where the baseline was not timed, or where
-/// an analysis is asked for of which nothing was predicted.
+/// Replays the policy for this number of products. Returns `None` where the baseline was not timed,
+/// or where the policy asks for an analysis of which nothing was predicted.
 pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Option<Replayed> {
     let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
     let policy = policy(case, place, &workload, asked);
@@ -96,11 +98,12 @@ pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Optio
                 spent_s += count_s(case);
             }
             Step::Analyse => {
-                // It reads the row lengths too.
+                // The analysis reads the row lengths too, so its time replaces the time spent so
+                // far.
                 spent_s = case.analysis_s;
                 analysis = Some(Analysis::default());
             }
-            // Effort predict times nothing.
+            // Effort `predict` times nothing.
             Step::Time(_) => return None,
             Step::Choose(Decision::KeepBaseline(reason)) => {
                 let pick = reason.pick.map(|(name, _)| name);
@@ -123,7 +126,7 @@ pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Optio
     }
 }
 
-/// The policy for a case.
+/// Returns the policy for a case.
 pub fn policy<'a>(
     case: &Case,
     place: Place,
@@ -138,24 +141,26 @@ pub fn policy<'a>(
     Policy::new(Mode::Prepare, place, workload, size, baseline_s, Some(gates))
 }
 
-/// Seconds of counting the features of a case.
+/// Returns the seconds of counting the features of a case.
 pub fn count_s(case: &Case) -> f64 {
     let cv = case.features.get("row_nnz_cv").copied().unwrap_or(0.0);
     feature_count_s(case.nnz, cv)
 }
 
-/// Seconds of all products, and the conversion, with this candidate where it was timed, else with the
-/// baseline.
+/// Returns the seconds of all products and the conversion with the candidate `pick` where it was
+/// timed, else with the baseline.
 pub fn kept_s(case: &Case, pick: Option<&str>, spmvs: u64) -> Option<f64> {
     let baseline = incumbent(case)?;
     let trial = pick.and_then(|name| named(case, name)).unwrap_or(baseline);
     Some(trial.total_s(spmvs as f64))
 }
 
-/// The candidate that is used, and the seconds of conversions and all products, where costs predicted
-/// from features choose. A conversion that refuses the matrix takes its time, and the next candidate
-/// is tried, as the library does; one that was hopeless to time takes its estimate; one that there was
-/// no time for is left out.
+/// Returns the candidate that is used where costs predicted from features choose, and the seconds
+/// of conversions and all products.
+///
+/// A conversion that refuses the matrix takes its predicted time, and the next candidate is tried,
+/// as in the library. A candidate that was cut as hopeless takes its estimate. A candidate that the
+/// run had no time for is left out.
 pub fn quick_s(case: &Case, costs: &[(Candidate, Cost)], spmvs: u64) -> Option<(String, f64)> {
     let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
     let costs: Vec<&(Candidate, Cost)> = costs.iter().collect();
@@ -178,7 +183,7 @@ pub fn quick_s(case: &Case, costs: &[(Candidate, Cost)], spmvs: u64) -> Option<(
     Some((baseline.name.clone(), spent_s + baseline.total_s(spmvs as f64)))
 }
 
-/// The choice after an analysis, from predicted times and estimated conversions.
+/// Returns the choice after an analysis, from predicted times and estimated conversions.
 pub fn for_total<'a>(case: &'a Case, predicted: &Predicted, spmvs: u64) -> Option<&'a Trial> {
     let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
     // A baseline too is prepared: cuSPARSE reads the row pointers once.
@@ -194,27 +199,28 @@ pub fn for_total<'a>(case: &'a Case, predicted: &Predicted, spmvs: u64) -> Optio
     costs.first().map(|(trial, _)| *trial)
 }
 
-/// Seconds of an analysis, the conversion and all products, over those of all products with the
-/// baseline.
+/// Returns the seconds of an analysis, the conversion and all products, divided by those of all
+/// products with the baseline.
 pub fn look_over_stay(case: &Case, predicted: &Predicted, spmvs: u64) -> Option<f64> {
     let baseline_s = spmvs as f64 * incumbent(case)?.spmv_s;
     let chosen = for_total(case, predicted, spmvs)?;
     Some((case.analysis_s + chosen.total_s(spmvs as f64)) / baseline_s)
 }
 
-/// What the policy says of a case on the host before an analysis, and what it asked for.
+/// The policy's decision on a case on the host before any analysis, and its cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AtAGlance {
-    /// Whether the matrix is analysed.
+    /// True where the matrix is analysed.
     pub looks: bool,
-    /// The candidate that is used where it is not; `None` for the baseline.
+    /// Candidate used where the matrix is not analysed; `None` for the baseline.
     pub taken: Option<String>,
-    /// Seconds of reading row lengths and of sampling columns, where a gate asked for any.
+    /// Seconds of reading row lengths and of sampling columns, where a gate needed them.
     pub read_s: f64,
 }
 
 impl AtAGlance {
-    /// Asks the policy for a matrix on the host, until it analyses the matrix or keeps the baseline.
+    /// Runs the policy for a matrix on the host until it decides on an analysis or keeps the
+    /// baseline.
     pub fn of(trees: &Trees, case: &Case, spmvs: u64) -> AtAGlance {
         let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
         let asked = Asked { trees, quick: None, predicted: None };
@@ -240,7 +246,7 @@ impl AtAGlance {
         }
     }
 
-    /// Seconds of all products without an analysis, over those with the baseline.
+    /// Returns the seconds of all products without an analysis, divided by those with the baseline.
     pub fn over_stay(&self, case: &Case, spmvs: u64) -> Option<f64> {
         let baseline_s = spmvs as f64 * incumbent(case)?.spmv_s;
         Some((self.read_s + kept_s(case, self.taken.as_deref(), spmvs)?) / baseline_s)
@@ -263,7 +269,7 @@ mod tests {
             let glance = AtAGlance { looks: false, taken, read_s };
             glance.over_stay(case, 100).expect("an incumbent")
         };
-        // The incumbent is there already: 400 us.
+        // The baseline needs no conversion: 400 us.
         assert!((over(false, 0.0, &case) - 1.0).abs() < 1e-12);
         assert!((over(false, 40e-6, &case) - 1.1).abs() < 1e-12);
         assert!((over(true, 40e-6, &case) - 0.6).abs() < 1e-12);

@@ -1,5 +1,5 @@
-//! What kernels reach on a device ([`Reach`]), fitted to measured times: the figures of the closed
-//! formulas, candidate by candidate.
+//! Fits the figures of the closed formulas ([`Reach`]: what each kernel reaches on a device) to
+//! measured times, candidate by candidate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,27 +13,30 @@ use rayon::prelude::*;
 use crate::case::Case;
 use crate::records::Records;
 
-/// One timed product, and how much it counts.
+/// One timed product and its weight.
 struct Sample<'a> {
     inputs: &'a CostInputs,
-    /// The number of its matrix.
+    /// Index of its matrix.
     matrix: usize,
     spmv_s: f64,
-    /// The time of the best candidate of the matrix.
+    /// Time of the matrix's best candidate, in seconds.
     best_s: f64,
     weight: f64,
 }
 
-/// The fewest timed matrices that a candidate's figures are fitted to; of others they stay.
+/// Minimum number of timed matrices for which a candidate's figures are fitted; with fewer, its
+/// figures remain unchanged.
 const LEAST_SAMPLES: usize = 12;
 
-/// How far behind the best candidate of its matrix a time counts a quarter.
+/// Relative distance from the best time of the matrix at which a sample's weight falls to a
+/// quarter.
 const HALF_AS_GOOD: f64 = 0.15;
 
-/// Errors (of logarithms) beyond which a time pulls no harder.
+/// Logarithmic error beyond which the penalty grows linearly instead of quadratically.
 const FAR_OFF: f64 = 0.25;
 
-/// A figure that is fitted: where it is, its least and most, and what it grows from where it is 0.
+/// A fitted figure: its accessor, its lower and upper bounds, and the value that it grows from
+/// where it is 0.
 struct Figure {
     of: fn(&mut Reach) -> &mut PerPrecision,
     least: f64,
@@ -53,16 +56,20 @@ const FIGURES: [Figure; 9] = [
     Figure { of: |r| &mut r.fixed_us, least: 0.0, most: 20.0, seed: 0.2 },
 ];
 
-/// The profile with figures of kernels that make estimates fit these records best: first those of
-/// each format to the times of all its candidates, those near the best of their matrix counting most;
-/// from there those of each candidate to its times; then in turns to the choices that follow from
-/// them too. Candidates of fewer than a dozen timed matrices keep theirs, and so do conversions.
+/// Returns the profile with the kernels' figures fitted so that estimates match these records best.
+///
+/// The fit has three stages. First, figures of each format are fitted to the times of all its
+/// candidates, weighted toward the best of their matrix. From there, the figures of each candidate
+/// are fitted to its times. Then they are refined in rounds over all candidates, which also weigh
+/// the choices that follow from the estimates. Candidates with fewer than a dozen timed matrices
+/// keep their figures, and so do conversions.
 pub fn fit(records: &Records, device: &Device) -> Device {
     let fit = fit_without(records, device, &Precision::ALL, &BTreeSet::new());
     Device { fitted: true, ..fit }
 }
 
-/// The same in these precisions, as if these matrices were in no record and in none before.
+/// Fits these precisions as if the matrices left out were neither in these records nor in those of
+/// the present profile.
 fn fit_without(
     records: &Records,
     device: &Device,
@@ -97,19 +104,19 @@ fn fit_without(
     fit
 }
 
-/// Records that the profile of their device was fitted to: what they say of a matrix that is left out
-/// is to be seen by a profile fitted without it.
+/// Records that the profile of their device was fitted to. An evaluation on a matrix that is left
+/// out needs a profile fitted without that matrix.
 #[derive(Debug)]
 pub struct Fitted {
-    /// The records.
+    /// Records that the profile was fitted to.
     pub records: Records,
-    /// The profile.
+    /// The fitted profile.
     pub device: Device,
 }
 
 impl Fitted {
-    /// These cases of one precision, in their order, by a profile fitted without the matrices of
-    /// some of them.
+    /// Returns these cases of one precision, in their order, as seen with a profile fitted without
+    /// the cases at the indices `left_out`.
     pub fn without(&self, cases: &[Case], left_out: &[usize]) -> Vec<Case> {
         let Some(first) = cases.first() else { return Vec::new() };
         let prints: BTreeSet<Fingerprint> =
@@ -125,7 +132,7 @@ impl Fitted {
     }
 }
 
-/// The figures of one precision.
+/// Fits the figures of one precision.
 fn fit_one(
     records: &Records,
     device: &Device,
@@ -135,8 +142,8 @@ fn fit_one(
     let groups = groups(records, device, precision, left_out);
     let matrices = groups.iter().flat_map(|g| &g.samples).map(|s| s.matrix + 1).max().unwrap_or(0);
     let neutral = neutral(device.kind);
-    // Figures that all candidates of a format share come first: what few matrices tell of one of
-    // them, those of others do.
+    // Figures shared by all candidates of a format are fitted first: the other candidates supply
+    // what the few matrices of one candidate do not show.
     let format = |group: &Group<'_>| group.candidate.format.name();
     let names: BTreeSet<&'static str> = groups.iter().map(format).collect();
     let of_format = |&name: &&'static str| {
@@ -181,7 +188,8 @@ fn fit_one(
     groups.into_iter().map(|group| group.candidate).zip(reaches).collect()
 }
 
-/// Where a walk begins: a host's processors are busy with entries and rows beside what memory does.
+/// Returns the figures that a descent starts from. On a host, entries and rows cost processor time
+/// in addition to memory traffic.
 fn neutral(kind: Kind) -> Reach {
     let plain = Reach { fixed_us: PerPrecision::both(0.5), ..Reach::default() };
     match kind {
@@ -195,29 +203,31 @@ fn neutral(kind: Kind) -> Reach {
     }
 }
 
-/// Turns of all candidates.
+/// Number of refinement rounds over all candidates.
 const ROUNDS: usize = 4;
 
-/// What the error of a time counts beside the loss by a choice.
+/// Weight of the error of a time relative to the regret of a choice.
 const TIMES: f64 = 0.5;
 
-/// The last steps of a walk.
+/// Relative step sizes at which a descent ends.
 const FINEST: f64 = 0.004;
 const COARSE: f64 = 0.02;
 
-/// What the error of an estimate counts: more near the best of the matrix.
+/// Returns the weighted penalty of an estimate's error: samples near the best of their matrix count
+/// more.
 fn off(sample: &Sample<'_>, spmv_s: f64) -> f64 {
     sample.weight * pull(spmv_s / sample.spmv_s)
 }
 
-/// What an estimate counts that is so much over the measured time: the square of the logarithm,
-/// less far off.
+/// Returns the penalty for an estimate that is `ratio` times the measured time: the square of the
+/// logarithm, continued linearly beyond `FAR_OFF`.
 fn pull(ratio: f64) -> f64 {
     let error = ratio.ln().abs();
     if error < FAR_OFF { error * error } else { FAR_OFF * (2.0 * error - FAR_OFF) }
 }
 
-/// What figures count that are far from those before: what no record tells stays as it was.
+/// Returns the penalty for figures far from the old ones, so that figures which no record
+/// determines remain unchanged.
 fn away(reach: &Reach, old: &Reach, precision: Precision) -> f64 {
     let (mut reach, mut old) = (*reach, *old);
     let moved = |figure: &Figure| {
@@ -228,11 +238,11 @@ fn away(reach: &Reach, old: &Reach, precision: Precision) -> f64 {
     STAY * FIGURES.iter().map(moved).sum::<f64>()
 }
 
-/// What a figure counts that is e times what it was, a sample.
+/// Penalty per sample of a figure that is e times its old value.
 const STAY: f64 = 2e-4;
 
-/// The candidates of a matrix as a choice by estimates sees them: all that are near the least
-/// count, by how near they are.
+/// The candidates of a matrix as a soft choice by estimates: every candidate near the least
+/// estimate has a share, larger the nearer it is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Choice {
     shares: f64,
@@ -256,13 +266,13 @@ impl Choice {
         self.lost -= share * (sample.spmv_s / sample.best_s).ln();
     }
 
-    /// The logarithm of what the choice takes over the best.
+    /// Returns the expected logarithm of the chosen time over the best time.
     fn regret(&self) -> f64 {
         self.lost / self.shares.max(f64::MIN_POSITIVE)
     }
 }
 
-/// Estimates 3 % apart count e to 1.
+/// Exponent of the shares: two estimates 3 % apart have shares in the ratio e to 1.
 const SHARPNESS: f64 = 33.0;
 
 /// The timed products of one candidate.
@@ -272,7 +282,7 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// The sum over the samples of `count`, and what figures count that are far from `old`.
+    /// Returns the sum of `count` over the samples, plus the penalty for figures far from `old`.
     fn loss(
         &self,
         reach: &Reach,
@@ -286,7 +296,7 @@ impl<'a> Group<'a> {
         counted + self.samples.len() as f64 * away(reach, old, precision)
     }
 
-    /// Each sample with its estimate by these figures.
+    /// Returns each sample with its estimate from these figures, in seconds.
     fn with_estimates(
         &self,
         reach: &Reach,
@@ -309,12 +319,12 @@ fn value(pair: &mut PerPrecision, precision: Precision) -> &mut f64 {
     }
 }
 
-/// Four digits.
+/// Rounds to four significant digits.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-/// The timed products of a device by candidate, of those that were timed often enough.
+/// Groups the timed products of a device by candidate, for candidates that were timed often enough.
 fn groups<'a>(
     records: &'a Records,
     device: &Device,
@@ -343,15 +353,15 @@ fn groups<'a>(
     }
     let group = |(name, mut samples): (&str, Vec<Sample<'a>>)| {
         let candidate = name.parse().ok()?;
-        // Sums are of one order, whatever that of the records.
+        // The order of summation must not depend on the order of the records.
         samples.sort_by(|a, b| a.matrix.cmp(&b.matrix).then(a.spmv_s.total_cmp(&b.spmv_s)));
         (samples.len() >= LEAST_SAMPLES).then_some(Group { candidate, samples })
     };
     groups.into_iter().filter_map(group).collect()
 }
 
-/// The figures of one precision that a walk along them, one at a time by ever smaller steps, ends
-/// at, and their loss.
+/// Coordinate descent with ever smaller steps over the figures of one precision. Returns the final
+/// figures and their loss.
 fn descend(
     start: Reach,
     precision: Precision,
@@ -375,17 +385,17 @@ fn descend(
                 }
             }
         }
-        // Also where nothing is left to gain.
+        // False as well where the loss is 0 or NaN, so that the descent ends.
         let gained = least < 0.999 * before;
         step *= if gained { 1.0 } else { 0.6 };
     }
     (at, least)
 }
 
-/// A profile as it ships: a line for each figure and for each kernel.
+/// Returns the text of a profile as it ships: one line for each figure and for each kernel.
 ///
 /// # Errors
-/// What serde says.
+/// Fails where serde fails.
 pub fn text(device: &Device) -> serde_json::Result<String> {
     let plain = Device { kernels: BTreeMap::new(), ..device.clone() };
     let figures = serde_json::to_string_pretty(&plain)?;

@@ -1,4 +1,4 @@
-//! Records of measurements and of the matrices that they are of, and the cases that they make.
+//! Records of measurements and of their matrices, and the cases built from them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::case::{Case, Trial, Untimed};
 use crate::corpus::{Families, family_of};
 
-/// Everything that record files say.
+/// The contents of all record files.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     structures: HashMap<Fingerprint, StructureRecord>,
@@ -25,7 +25,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Takes a record.
+    /// Adds a record.
     pub fn add(&mut self, record: Record) {
         match record {
             Record::Structure(structure) => {
@@ -36,10 +36,10 @@ impl Records {
     }
 
     /// Reads lines of JSON: structures and measurements as `wisdom export` and `measure --json`
-    /// write them, or measurements with the name of their matrix, as `bench --json` does.
+    /// write them, or measurements with the name of their matrix, as `bench --json` writes them.
     ///
     /// # Errors
-    /// The first line that is none of them.
+    /// Fails at the first line that is none of these.
     pub fn read(&mut self, text: &str) -> Result<()> {
         for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             self.line(line).with_context(|| format!("line {}", i + 1))?;
@@ -65,33 +65,34 @@ impl Records {
         Ok(())
     }
 
-    /// What was timed on a device in the original basis.
+    /// Returns the timed measurements on a device in the original basis, with their costs.
     pub fn timed(&self, device: &str) -> impl Iterator<Item = (&Measurement, Cost)> {
         let here = move |m: &&Measurement| m.device == device && m.basis == Basis::Original;
         self.measurements.iter().filter(here).filter_map(|m| Some((m, m.cost()?)))
     }
 
-    /// What drivers they were timed with on a device.
+    /// Returns the drivers with which candidates were timed on a device.
     pub fn drivers(&self, device: &str) -> BTreeSet<&str> {
         self.timed(device).map(|(measurement, _)| measurement.provenance.driver.as_str()).collect()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no measurements.
     pub fn is_empty(&self) -> bool {
         self.measurements.is_empty()
     }
 
-    /// Gives matrices the families that a table says.
+    /// Assigns the families of a table to the matrices.
     pub fn name_families(&mut self, families: &Families) {
         for structure in self.structures.values_mut() {
             structure.family = families.of(&structure.source);
         }
     }
 
-    /// Adds to the records of a device what estimates and models see, where that is not noted,
-    /// with the matrices that `matrix` gives for sources and fingerprints, of which features are
-    /// taken anew. `skipped` is told of what is left out: records of matrices that are not to be
-    /// had.
+    /// Adds the inputs of estimates and models to the records of a device where they are missing.
+    ///
+    /// `matrix` returns the matrix of a source and fingerprint, of which features are recomputed.
+    /// `skipped` receives a message for each matrix that is unavailable, whose records are left
+    /// out.
     pub fn complete(
         &mut self,
         device: &Device,
@@ -133,7 +134,7 @@ impl Records {
         }
     }
 
-    /// Notes what is seen of the matrix in its measurements.
+    /// Stores the inputs of the estimates in the matrix's measurements.
     fn note(&mut self, structure: &Structure<'_>, device: &Device, measurements: &[usize]) {
         let mut estimators: BTreeMap<Precision, Estimator<'_>> = BTreeMap::new();
         for &i in measurements {
@@ -151,7 +152,7 @@ impl Records {
         }
     }
 
-    /// The lines of all records of a device.
+    /// Returns the lines of all records of a device.
     pub fn lines(&self, device: &str) -> Vec<u8> {
         let mut structures: Vec<&StructureRecord> = self.structures.values().collect();
         structures.sort_by_key(|structure| structure.fingerprint);
@@ -161,8 +162,8 @@ impl Records {
         structures.chain(measurements).flat_map(|r| [r.line(), b"\n".to_vec()].concat()).collect()
     }
 
-    /// The cases of a device, by source: what was timed in the original basis and what was seen of
-    /// it; of two records of a candidate the later one.
+    /// Returns the cases of a device, ordered by source, from the measurements in the original
+    /// basis and the matrices' records. Of two records of a candidate, the later one counts.
     pub fn cases(&self, device: &Device) -> Vec<Case> {
         type Key<'a> = (&'a str, Fingerprint, Precision);
         let mut groups: BTreeMap<Key<'_>, BTreeMap<&str, &Measurement>> = BTreeMap::new();
@@ -216,7 +217,7 @@ impl Records {
     }
 }
 
-/// Why this one was not timed.
+/// Returns the reason why a candidate was not timed.
 fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
     let inputs = measurement.inputs.as_deref();
     let candidate = measurement.candidate.parse::<Candidate>().ok();
@@ -230,7 +231,8 @@ fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
     }
 }
 
-/// A timed candidate that this program knows.
+/// Returns the trial of a measurement; `None` if it was not timed or if this program does not know
+/// the candidate.
 fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
     let Outcome::Timed(timing) = &measurement.outcome else { return None };
     let cost = timing.cost();

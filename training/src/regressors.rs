@@ -1,4 +1,4 @@
-//! The model of one plan: a regressor for each format.
+//! The model of one plan: one regressor per format.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::dataset;
 use crate::plan::Plan;
 use crate::settings::Settings;
 
-/// The model of one plan, with no scores yet.
+/// Fits the model of one plan, without scores.
 ///
 /// # Errors
-/// What learners say.
+/// Fails where a learner fails.
 pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
     let first = cases.first().context("there are no cases to train on")?;
     let features = dataset::features(cases);
@@ -47,10 +47,10 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
     Ok(model)
 }
 
-/// What a model notes of the cases that it was trained on.
+/// Returns the hash by which a model identifies the cases that it was trained on.
 ///
 /// # Errors
-/// None of sound cases.
+/// Does not fail for valid cases.
 pub fn data_of(cases: &[&Case]) -> Result<String> {
     Ok(format!("{:032x}", xxh3_128(&serde_json::to_vec(cases)?)))
 }

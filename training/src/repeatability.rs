@@ -1,4 +1,4 @@
-//! Repeatability: how well the winner of one timing run does in the next, which bounds what any
+//! Repeatability: how well the winner of one timing run does in the next. This bounds what any
 //! choice by measured times can reach.
 
 use serde::Serialize;
@@ -6,24 +6,26 @@ use serde::Serialize;
 use crate::case::{Case, Trial};
 use crate::stats::geometric_mean;
 
-/// The fewest candidates that ran twice, for a case to count.
+/// Minimum number of candidates with two runs for a case to count.
 const FEWEST: usize = 3;
 
-/// How well what was fastest in the first run of all that is near the best does in the second.
+/// Performance in the second run of the candidate that was fastest in the first run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Repeatability {
-    /// Cases whose fastest candidates ran twice.
+    /// Number of cases whose fastest candidates ran twice.
     pub cases: usize,
-    /// Geometric mean of the best time of the second run over that of the choice.
+    /// Geometric mean of the best time of the second run divided by the time of the choice in that
+    /// run.
     pub best_over_chosen: f64,
-    /// The least of them.
+    /// Smallest of these ratios over the cases.
     pub worst: f64,
-    /// The source of that case.
+    /// Source of the case with the smallest ratio.
     pub worst_source: String,
 }
 
 impl Repeatability {
-    /// Of cases where the fastest candidate of the first run, and some others, ran once more.
+    /// Evaluates the cases where the fastest candidate of the first run and some others ran once
+    /// more. Returns `None` if there are none.
     pub fn of(cases: &[Case]) -> Option<Self> {
         let shares = cases.iter().filter_map(|case| Some((share(case)?, case.source.as_str())));
         let shares: Vec<(f64, &str)> = shares.collect();
@@ -37,7 +39,8 @@ impl Repeatability {
     }
 }
 
-/// The best second time over that of what was fastest in the first run.
+/// Returns the best time of the second run, divided by the second time of the candidate that was
+/// fastest in the first.
 fn share(case: &Case) -> Option<f64> {
     let first = |a: &&Trial, b: &&Trial| a.runs_s[0].total_cmp(&b.runs_s[0]);
     let timed = case.trials.iter().filter(|trial| !trial.runs_s.is_empty());
@@ -67,7 +70,7 @@ mod tests {
         assert_eq!((found.cases, found.worst_source.as_str()), (1, case.source.as_str()));
         assert!((found.best_over_chosen - 0.8).abs() < 1e-12, "{found:?}");
         assert!((found.worst - 0.8).abs() < 1e-12, "{found:?}");
-        // What was fastest ran once, or too few ran twice.
+        // Either the fastest candidate ran once, or too few candidates ran twice.
         runs(&mut case, &[&[1.0], &[2.1, 2.0], &[2.2, 2.4], &[2.2, 2.4]]);
         assert_eq!(Repeatability::of(std::slice::from_ref(&case)), None);
         runs(&mut case, &[&[2.0, 2.5], &[2.1, 2.0], &[9.0]]);

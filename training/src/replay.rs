@@ -1,4 +1,4 @@
-//! Rules that choose, replayed on cases: what each would have taken, and how good that was.
+//! Rules that choose, replayed on cases: the choice of each rule, and its quality.
 
 use ellect::choose::{By, Thought, Workload, best_few, trusted};
 use ellect::cost::Cost;
@@ -8,36 +8,38 @@ use crate::case::{Case, Trial, best_s, incumbent, least};
 use crate::crossval::Predicted;
 use crate::stats::{LOSS, by_class, geometric_mean, rms};
 
-/// How well a rule chooses, over some cases.
+/// Scores of a rule over some cases.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// Cases.
+    /// Number of cases.
     pub cases: usize,
-    /// Geometric mean of best measured time over the time of the choice.
+    /// Geometric mean of the best measured time over the time of the choice.
     pub best_over_chosen: f64,
-    /// Root of the mean square of regret, the time of the choice over the best one, less 1: large
-    /// ones count more.
+    /// Root mean square of regret, which is the time of the choice over the best time, less 1:
+    /// large regrets count more.
     pub rms_regret: f64,
-    /// The smallest of these ratios...
+    /// Smallest ratio of the best measured time to the time of the choice.
     pub worst: f64,
-    /// ...and the matrix it is of.
+    /// Source of the matrix with the smallest ratio.
     pub worst_source: String,
-    /// Geometric mean of the incumbent's time over the time of the choice, classes in equal parts.
+    /// Geometric mean of the baseline's time over the time of the choice, with equal weight for
+    /// each class.
     pub speedup: f64,
-    /// Share of the cases that are slower than the incumbent by over 2 %.
+    /// Share of the cases that are slower than the baseline by more than 2 %.
     pub losses: f64,
 }
 
-/// The time of a product of what a rule takes of every case, in seconds.
+/// The choices of a rule: the time of one product with the chosen candidate of every case, in
+/// seconds.
 pub struct Choices {
-    /// The rule.
+    /// Name of the rule.
     pub rule: String,
-    /// One time a case.
+    /// Time of one product for each case, in seconds.
     pub spmv_s: Vec<f64>,
 }
 
 impl Choices {
-    /// What `take` takes; the incumbent where it takes nothing.
+    /// Evaluates the candidates that `take` chooses; where it returns `None`, the baseline.
     pub fn of<'a>(
         rule: impl Into<String>,
         cases: &'a [Case],
@@ -49,7 +51,7 @@ impl Choices {
         Choices { rule: rule.into(), spmv_s: cases.iter().enumerate().map(one).collect() }
     }
 
-    /// The score over the cases that `counts`; none where there are none.
+    /// Returns the score over the cases for which `counts` is true; `None` if there are none.
     pub fn score(&self, cases: &[Case], counts: impl Fn(&Case) -> bool) -> Option<Score> {
         struct Taken<'a> {
             case: &'a Case,
@@ -76,8 +78,8 @@ impl Choices {
     }
 }
 
-/// What is taken by these times, which were not measured: the least of them, or the incumbent where
-/// that is within the device's margin.
+/// Chooses by times that were not measured: the candidate with the least time, or the baseline
+/// where its time is within the device's margin.
 pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
     let time_s = |trial: &Trial| {
         case.trials.iter().zip(spmv_s).find(|(other, _)| other.name == trial.name).map(|(_, &s)| s)
@@ -85,7 +87,7 @@ pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
     let best = least(case, |i, _| spmv_s[i])?;
     let Some(stay) = incumbent(case) else { return Some(best) };
     let (best_s, stay_s) = (time_s(best)?, time_s(stay)?);
-    // As if no conversion took any time.
+    // The comparison assumes that conversions take no time.
     let cost = |trial: &Trial, spmv_s| Cost { convert_s: 0.0, spmv_s, ..trial.estimate };
     let [best_cost, stay_cost] = [cost(best, best_s), cost(stay, stay_s)];
     let (of_best, of_stay) = ((&best.candidate, &best_cost), (&stay.candidate, &stay_cost));
@@ -94,7 +96,8 @@ pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
     Some(if trusts { best } else { stay })
 }
 
-/// The best of what is timed where so many by prediction and by estimate are: see [`best_few`].
+/// Chooses the fastest of the candidates that are timed: the baselines, the best `few[0]` by
+/// prediction and the best `few[1]` by estimate; see [`best_few`].
 pub fn best_of_few<'a>(
     case: &'a Case,
     predicted: &Predicted,

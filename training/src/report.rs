@@ -22,19 +22,19 @@ the GPU. Class held out: the model saw no matrix of the class, not only none of 
 /// A class of matrices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Class {
-    /// Its name.
+    /// Name of the class.
     pub class: String,
-    /// Its cases.
+    /// Number of cases.
     pub cases: usize,
-    /// Geometric mean of best over chosen by models that saw others of the class.
+    /// Geometric mean of best over chosen time by models that saw other families of the class.
     pub best_over_chosen: f64,
-    /// Geometric mean of the incumbent's time over the time of the choice.
+    /// Geometric mean of the baseline's time over the time of the choice.
     pub speedup: f64,
-    /// Mean confidence of models that saw all families but the case's own.
+    /// Mean confidence of models that saw all families except the case's own.
     pub confidence: f64,
-    /// Best over chosen by a model that saw none of the class, where that was asked for.
+    /// Best over chosen time by a model that saw no case of the class, where that was requested.
     pub left_out: Option<f64>,
-    /// Mean confidence of that model.
+    /// Mean confidence of the model that saw no case of the class.
     pub left_out_confidence: Option<f64>,
 }
 
@@ -45,62 +45,64 @@ pub struct Report {
     pub device: String,
     /// Precision of the values.
     pub precision: Precision,
-    /// Cases: matrices.
+    /// Number of cases: one per matrix.
     pub cases: usize,
-    /// Cases of at least [`LARGE_NNZ`] nonzeros.
+    /// Number of cases with at least [`LARGE_NNZ`] nonzeros.
     pub large: usize,
-    /// Families of matrices, each wholly on one side of every split.
+    /// Number of families of matrices, each wholly on one side of every split.
     pub families: usize,
-    /// Candidates that were timed.
+    /// Number of timed candidates.
     pub trials: usize,
-    /// The name of the plan.
+    /// Name of the plan.
     pub plan: String,
-    /// Whether the device's profile too saw none of what is left out.
+    /// True where the device's profile, too, was fitted without the cases left out.
     pub profile_too: bool,
-    /// Whether one model that was there already predicted all.
+    /// True where one existing model made all predictions.
     pub as_is: bool,
-    /// The figures that are bounded.
+    /// Figures that have a goal.
     pub figures: Vec<Figure>,
-    /// The rules, the model first.
+    /// Scores of the rules, the model first.
     pub rows: Vec<Row>,
-    /// Totals with analysis and conversion.
+    /// Totals with analysis and conversion, for matrices on a host.
     pub totals: Vec<Total>,
-    /// The same of matrices that the device holds, chosen by features that it counts; empty for
+    /// Totals for matrices on the device, chosen by features that the device counts; empty for
     /// hosts.
     pub there: Vec<Total>,
-    /// Median of the absolute error of predicted times, candidates within twice the best.
+    /// Median of the absolute relative error of predicted times, over candidates within twice the
+    /// best time.
     pub median_error: f64,
-    /// How well the winner of one run of timing does in the next, where some were timed in several.
+    /// Performance of the winner of one timing run in the next, where candidates were timed in
+    /// several runs.
     #[serde(rename = "again")]
     pub repeatability: Option<Repeatability>,
-    /// Classes of matrices.
+    /// Scores by class of matrices.
     pub classes: Vec<Class>,
 }
 
 impl Report {
-    /// Notes beside each figure what a model's scores say that it reached.
+    /// Adds to each figure the value that a model's scores recorded for it.
     pub fn compare(&mut self, scores: &BTreeMap<String, f64>) {
         for figure in &mut self.figures {
             figure.reached = scores.get(figure.key).copied();
         }
     }
 
-    /// The figures, as scores of a model: what [`Report::compare`] compares with.
+    /// Returns the figures as scores of a model, which [`Report::compare`] accepts.
     pub fn scores(&self) -> impl Iterator<Item = (String, f64)> + '_ {
         self.figures.iter().map(|figure| (figure.key.to_string(), figure.value))
     }
 
-    /// The figures that do not keep their bounds.
+    /// Returns the figures that miss their goals.
     pub fn missed(&self) -> impl Iterator<Item = &Figure> {
         self.figures.iter().filter(|figure| !figure.met())
     }
 
-    /// The figures that are worse than what was reached before.
+    /// Returns the figures that are worse than before.
     pub fn fallen(&self) -> impl Iterator<Item = &Figure> {
         self.figures.iter().filter(|figure| figure.fell())
     }
 
-    /// The tables, as Markdown.
+    /// Returns the tables as Markdown.
     pub fn markdown(&self) -> String {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let mut text = format!(

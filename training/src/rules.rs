@@ -1,4 +1,4 @@
-//! The rules that are compared with each other, each replayed on cases, and their scores.
+//! The rules that are compared with each other, replayed on cases, and their scores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,37 +14,37 @@ use crate::replay::{Choices, Score, best_of_few, untimed};
 use crate::settings::Settings;
 use crate::tree::{self, row_statistics};
 
-/// The choice by predicted times alone.
+/// Name of the rule that chooses by predicted times alone.
 pub const MODEL: &str = "model";
-/// The best two predicted, timed with CSR.
+/// Name of the rule that times CSR and the two candidates predicted to be best.
 pub const TWO_TIMED: &str = "model, best 2 timed";
-/// What effort `measure` does.
+/// Name of the rule that chooses as effort `measure` does.
 pub const MEASURE: &str = "effort measure";
-/// Closed formulas alone.
+/// Name of the rule that chooses by closed formulas alone.
 pub const ESTIMATE: &str = "estimate";
 
-/// Matrices of at least so many nonzeros are reported alone too.
+/// Matrices with at least this many nonzeros are also reported separately.
 pub const LARGE_NNZ: u64 = 1_000_000;
 
-/// The depth of the tree over row statistics.
+/// Depth of the tree over row statistics.
 const DEPTH: usize = 6;
 
-/// How well one rule chooses.
+/// Scores of one rule.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The rule.
+    /// Name of the rule.
     pub rule: String,
-    /// Over all cases.
+    /// Score over all cases.
     pub all: Score,
-    /// Over those of at least [`LARGE_NNZ`] nonzeros, where there are any.
+    /// Score over the cases with at least [`LARGE_NNZ`] nonzeros, where there are any.
     pub large: Option<Score>,
 }
 
-/// The rules of the tables that a plot shows: the model, the best two timed, the estimate, a tree
-/// over row statistics, and the incumbent.
+/// Returns the rules that a plot shows: the model, the best two timed, the estimate, a tree over
+/// row statistics, and the baseline.
 ///
 /// # Errors
-/// What linfa says.
+/// Fails where linfa fails.
 pub fn rules(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<Vec<Choices>> {
     Ok(vec![
         by_model(cases, predicted),
@@ -59,7 +59,7 @@ fn by_estimate(cases: &[Case], predicted: &[Predicted]) -> Choices {
     Choices::of(ESTIMATE, cases, |i, case| untimed(case, &predicted[i].estimate_s))
 }
 
-/// The figures that are noted in a model.
+/// Returns the figures that are stored in a model.
 pub fn scores(cases: &[Case], predicted: &[Predicted]) -> BTreeMap<String, f64> {
     let mut scores = BTreeMap::from([
         ("median_error".to_string(), median_error(cases, predicted)),
@@ -74,34 +74,36 @@ pub fn scores(cases: &[Case], predicted: &[Predicted]) -> BTreeMap<String, f64> 
     scores
 }
 
-/// Whether a case counts among the large ones.
+/// Returns whether a case counts as large.
 pub fn is_large(case: &Case) -> bool {
     case.nnz >= LARGE_NNZ
 }
 
-/// The least predicted time, where the incumbent's is longer by the device's margin.
+/// Chooses the least predicted time, where the baseline's predicted time exceeds it by the device's
+/// margin.
 pub fn by_model(cases: &[Case], predicted: &[Predicted]) -> Choices {
     Choices::of(MODEL, cases, |i, case| untimed(case, &predicted[i].spmv_s))
 }
 
-/// What is taken of the best two predicted, timed with CSR.
+/// Chooses the fastest of CSR and the two candidates predicted to be best, all timed.
 fn timed(cases: &[Case], predicted: &[Predicted]) -> Choices {
     Choices::of(TWO_TIMED, cases, |i, case| best_of_few(case, &predicted[i], [2, 0]))
 }
 
-/// What effort `measure` times, and takes.
+/// Chooses the fastest of the candidates that effort `measure` times.
 fn by_measuring(cases: &[Case], predicted: &[Predicted]) -> Choices {
     Choices::of(MEASURE, cases, |i, case| best_of_few(case, &predicted[i], FEW))
 }
 
-/// What effort `exhaustive` takes, which times all: what can be had of these candidates.
+/// Chooses as effort `exhaustive`, which times all: the best possible with these candidates.
 fn by_timing_all(cases: &[Case]) -> Choices {
     Choices::of("effort exhaustive", cases, |_, case| {
         case.trials.iter().min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s))
     })
 }
 
-/// What the model takes for a million products, near ties settled toward the cheaper conversion.
+/// Chooses by the model for a million products, with near ties settled toward the cheaper
+/// conversion.
 fn with_ties_settled(cases: &[Case], predicted: &[Predicted]) -> Choices {
     Choices::of(
         "model, 1,000,000 products, ties within 2 % to the cheaper conversion",
@@ -110,8 +112,8 @@ fn with_ties_settled(cases: &[Case], predicted: &[Predicted]) -> Choices {
     )
 }
 
-/// What a tree over row statistics takes that saw none of the family: the format, in the variant
-/// that was best most often.
+/// Chooses by a tree over row statistics that saw no case of the family: the tree predicts the
+/// format, and the variant is the one that was best most often.
 pub fn by_tree(cases: &[Case], settings: &Settings) -> Result<Choices> {
     let mut taken = vec![None; cases.len()];
     for fold in dataset::folds(cases, settings.folds) {
@@ -129,7 +131,7 @@ pub fn by_tree(cases: &[Case], settings: &Settings) -> Result<Choices> {
     }))
 }
 
-/// The scores of all rules, the model first; `by_tree` is left out where there is none.
+/// Returns the scores of all rules, the model first; `by_tree` is left out where it is `None`.
 pub fn rows(cases: &[Case], predicted: &[Predicted], by_tree: Option<Choices>) -> Vec<Row> {
     let always = |name: &str| Choices::of(format!("always {name}"), cases, |_, c| named(c, name));
     let mut rules = vec![
@@ -157,7 +159,8 @@ pub fn rows(cases: &[Case], predicted: &[Predicted], by_tree: Option<Choices>) -
     rules.into_iter().filter_map(row).collect()
 }
 
-/// Median of the absolute error of predicted times, over candidates within twice the best time.
+/// Returns the median of the absolute relative error of predicted times, over candidates within
+/// twice the best time.
 pub fn median_error(cases: &[Case], predicted: &[Predicted]) -> f64 {
     let mut errors = Vec::new();
     for (case, predicted) in cases.iter().zip(predicted) {

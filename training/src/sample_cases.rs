@@ -10,7 +10,7 @@ use ellect::structure::Structure;
 
 use crate::case::{Case, Trial};
 
-/// A case without trials of a generated matrix.
+/// Returns a case of a generated matrix, without trials.
 pub fn case(class: &str, rows: usize) -> Case {
     let csr = ellect::generate::by_name(class, rows, 1).expect("a class");
     let structure = Structure::of(&csr);
@@ -32,7 +32,7 @@ pub fn case(class: &str, rows: usize) -> Case {
     }
 }
 
-/// A trial of so many microseconds a product.
+/// Returns a trial with this time of one product, in microseconds.
 pub fn trial(name: &str, spmv_us: f64) -> Trial {
     let spmv_s = spmv_us * 1e-6;
     let convert_s = if name == CSR { 0.0 } else { 1e-3 };

@@ -1,20 +1,20 @@
-//! How to train.
+//! Settings of the training.
 
 use std::sync::Arc;
 
 use crate::profile::Fitted;
 
-/// How to train.
+/// Settings of the training.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The most folds of the cross-validation.
+    /// Maximum number of folds of the cross-validation.
     pub folds: usize,
     /// Seed of all learners.
     pub seed: u64,
-    /// The revision of this program, to be noted in the model.
+    /// Revision of this program, which is stored in the model.
     pub commit: String,
-    /// The records, where the device's profile was fitted to them: what is left out is then seen by a
-    /// profile fitted without it too.
+    /// Records to which the device's profile was fitted, if it was: cases left out are then seen
+    /// with a profile fitted without them.
     pub fitted: Option<Arc<Fitted>>,
 }
 
@@ -24,6 +24,6 @@ impl Default for Settings {
     }
 }
 
-/// The products that the tree learns from which tells whether a look pays: fewer than
-/// [`ALWAYS_ANALYZE`](ellect::model::ALWAYS_ANALYZE), from where on nobody asks it.
+/// Numbers of products for which the tree learns whether an analysis pays: fewer than
+/// [`ALWAYS_ANALYZE`](ellect::model::ALWAYS_ANALYZE), from which on the tree is not consulted.
 pub const LOOK_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];

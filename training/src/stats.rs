@@ -1,23 +1,23 @@
-//! Means over cases, and what counts as a loss.
+//! Means over cases, and the threshold for a loss.
 
 use std::collections::BTreeMap;
 
-/// Slower than the incumbent by more than this share counts as a loss.
+/// Slowdown against the baseline, as a share, above which a choice counts as a loss.
 pub const LOSS: f64 = 0.02;
 
-/// The geometric mean; 1 of nothing.
+/// Returns the geometric mean of the values, or 1 if there are none.
 pub fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0usize), |(sum, n), value| (sum + value.ln(), n + 1));
     (sum / count.max(1) as f64).exp()
 }
 
-/// The root of the mean square; 0 of nothing.
+/// Returns the root mean square of the values, or 0 if there are none.
 pub fn rms(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0usize), |(sum, n), value| (sum + value * value, n + 1));
     (sum / count.max(1) as f64).sqrt()
 }
 
-/// The geometric mean over classes of their geometric means.
+/// Returns the geometric mean over classes of the geometric mean within each class.
 pub fn by_class<'a>(values: impl Iterator<Item = (&'a str, f64)>) -> f64 {
     let mut classes: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (class, value) in values {

@@ -1,4 +1,4 @@
-//! The figures of an evaluation: the goals that they are held to, and what was reached before.
+//! The figures of an evaluation, with their goals and the values reached before.
 
 use ellect::Precision;
 use serde::Serialize;
@@ -6,22 +6,22 @@ use serde::Serialize;
 use crate::amortized::Total;
 use crate::rules::{ESTIMATE, MEASURE, MODEL, Row, TWO_TIMED};
 
-/// A figure that is worse by no more than this, or than half of what it may be at most, is as good as
-/// what was reached: trees settle ties by chance.
+/// Tolerance against the value reached before: a figure that is worse by no more than this, or than
+/// half of its upper bound if that is smaller, counts as equal, since trees settle ties by chance.
 const TOLERANCE: f64 = 0.005;
 
-/// The way a figure is bounded.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// It is to be no less.
+    /// Lower bound.
     AtLeast(f64),
-    /// It is to be no more.
+    /// Upper bound.
     AtMost(f64),
 }
 
 impl Bound {
-    /// Whether a value keeps it.
+    /// Returns whether a value satisfies the bound.
     fn holds(self, value: f64) -> bool {
         match self {
             Bound::AtLeast(least) => value >= least,
@@ -29,7 +29,7 @@ impl Bound {
         }
     }
 
-    /// The bound of the same sense that what was `reached` sets.
+    /// Returns a bound of the same direction, set by the value `reached` before.
     fn moved_to(self, reached: f64) -> Bound {
         match self {
             Bound::AtLeast(_) => Bound::AtLeast(reached - TOLERANCE),
@@ -41,47 +41,47 @@ impl Bound {
 /// A figure with its goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// Name of the figure.
     pub name: String,
-    /// Its name among the scores of a model.
+    /// Key of the figure among the scores of a model.
     pub key: &'static str,
-    /// The figure.
+    /// Value of the figure.
     pub value: f64,
-    /// The goal.
+    /// Goal of the figure.
     pub bound: Bound,
-    /// What the model that it is compared with reached, if there is one.
+    /// Value that the model it is compared with reached, if there is one.
     pub reached: Option<f64>,
 }
 
 impl Figure {
-    /// Whether it reaches its goal.
+    /// Returns whether the figure reaches its goal.
     pub fn met(&self) -> bool {
         self.bound.holds(self.value)
     }
 
-    /// Whether it is worse than what was reached before.
+    /// Returns whether the figure is worse than the value reached before.
     pub fn fell(&self) -> bool {
         self.reached.is_some_and(|reached| !self.bound.moved_to(reached).holds(self.value))
     }
 }
 
-/// What figures are taken from.
+/// Sources of the figures.
 pub struct Figures<'a> {
-    /// The rules.
+    /// Scores of the rules.
     pub rows: &'a [Row],
-    /// Totals with analysis and conversion.
+    /// Totals with analysis and conversion, for matrices on a host.
     pub totals: &'a [Total],
-    /// The same of matrices that the device holds.
+    /// Totals for matrices on the device.
     pub there: &'a [Total],
-    /// Of predicted times.
+    /// Median of the absolute relative error of predicted times.
     pub median_error: f64,
-    /// Mean confidence in classes never seen, over that where other families of the class were; where
-    /// that was tried.
+    /// Mean confidence in classes never seen, divided by the mean where other families of the class
+    /// were seen; `None` where that was not tried.
     pub confidence: Option<f64>,
 }
 
 impl Figures<'_> {
-    /// The figures that the rows have.
+    /// Returns the figures that these rows and totals provide.
     pub fn of(&self, precision: Precision) -> Vec<Figure> {
         use Bound::{AtLeast, AtMost};
         let mut figures = Vec::new();
@@ -152,14 +152,14 @@ impl Figures<'_> {
     }
 }
 
-/// What is told of the total for so many products.
+/// Goals of the total for one number of products.
 struct TotalGoal {
     spmvs: u64,
     /// Key of the share of losses.
     losses: &'static str,
-    /// Key of the speed-up...
+    /// Key of the speed-up.
     speedup: &'static str,
-    /// ...and what it is to be at least.
+    /// Lower bound of the speed-up.
     least: f64,
 }
 
@@ -179,17 +179,17 @@ const THERE: [TotalGoal; 3] = [
     goal(10_000, "there_losses_10000", "there_speedup_10000", 1.6),
 ];
 
-/// The figures of these totals, as scores of a model.
+/// Returns the figures of these totals, as scores of a model.
 pub fn scores_of_totals(totals: &[Total], there: &[Total]) -> Vec<(String, f64)> {
     let figures = Figures { rows: &[], totals, there, median_error: 0.0, confidence: None };
-    // Those of no rows do not hang on the precision.
+    // Without rows, the figures do not depend on the precision.
     let figures = figures.of(Precision::F64).into_iter();
     let of_totals = |key: &str| key.starts_with("there_") || key.starts_with("total_");
     let figures = figures.filter(|figure| of_totals(figure.key));
     figures.map(|figure| (figure.key.to_string(), figure.value)).collect()
 }
 
-/// The table of figures, as Markdown.
+/// Returns the table of figures as Markdown.
 pub fn markdown(figures: &[Figure]) -> String {
     let mut text =
         "| figure | value | goal | reached before | |\n|---|---|---|---|---|\n".to_string();
@@ -229,7 +229,7 @@ mod tests {
         assert!(figure(0.96, least, 0.97).fell());
         let met = figure(0.986, least, 0.999);
         assert!(met.met() && met.fell());
-        // Of a share that is to be small, half of what it may be is much.
+        // For a share with a small upper bound, half of the bound is already a large change.
         for (most, more) in [(0.0, 0.0), (0.005, 0.0025), (0.08, 0.005)] {
             let bound = Bound::AtMost(most);
             assert!(!figure(0.001 + more - 1e-9, bound, 0.001).fell(), "{most}");

@@ -1,4 +1,5 @@
-//! Training: the plan chosen by cross-validation over families, then one regressor a format.
+//! Training: chooses the plan by cross-validation over families, then fits one regressor per
+//! format.
 
 use std::collections::BTreeMap;
 
@@ -19,21 +20,22 @@ use crate::targets;
 use crate::tree;
 use crate::trees::Trees;
 
-/// What training made.
+/// The result of training.
 #[derive(Clone, Debug)]
 pub struct Trained {
-    /// The model, trained on all cases.
+    /// Model trained on all cases.
     pub model: Model,
-    /// Its plan.
+    /// Plan of the model.
     pub plan: Plan,
-    /// The case's predictions by models that saw none of its family.
+    /// Predictions of the cases by models that saw no case of the same family.
     pub predicted: Vec<Predicted>,
 }
 
 /// Chooses a plan by cross-validation and trains on all cases.
 ///
 /// # Errors
-/// Cases of several devices or precisions, of one family only, and what learners say.
+/// Fails where cases are of several devices or precisions, where all are of one family, or where a
+/// learner fails.
 pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     let first = cases.first().context("there are no cases to train on")?;
     if cases.iter().any(|c| c.device != first.device || c.precision != first.precision) {
@@ -51,12 +53,12 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     Ok(Trained { model, plan, predicted })
 }
 
-/// The model with what features alone tell learned anew, and its totals without the families: of
-/// matrices on a host, and of those that the device holds.
+/// Returns the model with its quick model relearned, and the totals of choices made without the
+/// case's family: first for matrices on a host, then for matrices on the device.
 ///
 /// # Errors
-/// Cases that are not those of the model, none that features alone tell anything of, and what learners
-/// say.
+/// Fails where the cases are not those of the model, where the quick model does not apply to them,
+/// or where a learner fails.
 pub fn with_by_features(
     model: Model,
     cases: &[Case],
@@ -79,13 +81,13 @@ pub fn with_by_features(
     Ok((model, [on_host, there]))
 }
 
-/// Plans whose root mean square of regret is within this share of the least one are as good: a single
-/// matrix among a thousand decides that much.
+/// Plans whose root mean square of regret is within this share of the least one count as equally
+/// good: a single matrix in a thousand can decide that much.
 const AS_GOOD: f64 = 0.1;
 
-/// The plan that cross-validation finds best: of those that are as good by the root mean square of
-/// regret, since one bad choice in a hundred harms, the one that chooses best in the mean. Its
-/// predictions, and the scores of all plans by name.
+/// Chooses the best plan by cross-validation: among the plans that are equally good by the root
+/// mean square of regret, since one bad choice in a hundred does harm, the one with the best mean.
+/// Returns the plan, its predictions, and the scores of all plans by name.
 fn choose_plan(
     cases: &[Case],
     settings: &Settings,
@@ -108,7 +110,7 @@ fn choose_plan(
     Ok((plan, predicted, scores))
 }
 
-/// Cases of one precision.
+/// Returns the cases of one precision.
 pub fn of_precision(cases: &[Case], precision: Precision) -> Vec<Case> {
     cases.iter().filter(|case| case.precision == precision).cloned().collect()
 }

@@ -1,5 +1,5 @@
-//! A decision tree by linfa: which format wins, told by a few features. It explains choices, and
-//! over row statistics alone it is what models are compared with.
+//! Decision trees by linfa: which format wins, predicted from a few features. They explain choices;
+//! over row statistics alone, a tree is the rule that models are compared with.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use ndarray::{Array1, Array2};
 
 use crate::case::{Case, Trial, least};
 
-/// Features that a person can see in a matrix: what rules are told in.
+/// Features that a person can check in a matrix by eye, used in rules of thumb.
 pub const EXPLAINING: [&str; 14] = [
     "nnz",
     "row_nnz_mean",
@@ -31,18 +31,18 @@ pub const EXPLAINING: [&str; 14] = [
     "bandwidth",
 ];
 
-/// The depth of rules that are still read.
+/// Depth up to which rules remain readable.
 pub const EXPLAINING_DEPTH: usize = 4;
 
-/// The candidate that wins.
+/// Returns the fastest candidate.
 fn winner(case: &Case) -> Option<&Trial> {
     least(case, |_, trial| trial.spmv_s)
 }
 
-/// A tree over features that says which format wins.
+/// Fits a tree over features that predicts the winning format.
 ///
 /// # Errors
-/// What linfa says, of no cases for instance.
+/// Fails where linfa fails, for instance without cases.
 pub fn rules(cases: &[&Case], features: &[&str], depth: usize) -> Result<Rules> {
     let won = cases.iter().filter_map(|case| {
         let value = |name: &&str| case.features.get(*name).copied().unwrap_or(0.0);
@@ -52,67 +52,74 @@ pub fn rules(cases: &[&Case], features: &[&str], depth: usize) -> Result<Rules> 
     grow(&won.collect::<Vec<_>>(), features, depth, None)
 }
 
-/// The names of features that need nothing but the lengths of rows.
+/// Returns the names of the features that need only the lengths of rows.
 pub fn row_statistics() -> Vec<&'static str> {
     of_rows_alone().map(|feature| feature.name).collect()
 }
 
-/// The names of features that need nothing but the size.
+/// Returns the names of the features that need only the size of the matrix.
 pub fn size() -> Vec<&'static str> {
     let of_size = of_rows_alone().filter(|feature| feature.needs() < Needs::Rows);
     of_size.map(|feature| feature.name).collect()
 }
 
-/// An input of [`agreed`]: what is known at sight, or a feature.
+/// Returns an input of [`agreed`]: a gate input known without an analysis, or a feature.
 pub fn input(case: &Case, known: &GateInputs, name: &str) -> f64 {
     known.input(name, |name| case.features.get(name).copied()).unwrap_or(0.0)
 }
 
-/// What is known of a case at sight.
+/// Returns the gate inputs of a case that are known without an analysis.
 pub fn known(case: &Case, spmvs: u64) -> GateInputs {
     let row_scan_s = row_scan_s(case.nrows);
     GateInputs { spmvs, baseline_spmv_s: case.stay_s, row_scan_s, sample_s: SAMPLE_S }
 }
 
-/// What was tried of a case for so many products: a bold answer, and how many times as long as the
-/// cautious one it took.
+/// An example for one case and number of products: a bold answer, and its time relative to the
+/// cautious answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Tried<'a> {
-    /// The case.
+    /// Case of the example.
     pub case: &'a Case,
-    /// The products.
+    /// Number of products.
     pub spmvs: u64,
-    /// The time of the bold answer over that of the cautious one.
+    /// Time of the bold answer divided by the time of the cautious one.
     pub over: f64,
 }
 
-/// A bold answer pays where it takes at most this part of the other's time: less is left to chance.
+/// A bold answer pays where its time is at most this share of the other's: a smaller gain may be
+/// chance.
 const PAYS: f64 = 0.95;
 
-/// The part of the products' time that reading the lengths of rows may take.
+/// Share of the products' time that reading row lengths may take.
 const READ_SHARE: f64 = 0.0125;
 
-/// The lengths of rows are read where that takes no more...
+/// Bound within which row lengths are read: reading takes less than `READ_SHARE` of the products'
+/// time.
 pub const READ: Bound = Bound { input: READING, least: 0.0, below: READ_SHARE };
 
-/// ...and not where it does.
+/// Bound within which row lengths are not read: reading takes `READ_SHARE` of the products' time or
+/// more.
 pub const UNREAD: Bound = Bound { input: READING, least: READ_SHARE, below: f64::MAX };
 
-/// Matrices that no cache holds: what others take of their kind tells more than of smaller ones.
+/// Bound of matrices that no cache holds: times of similar matrices predict theirs better than
+/// those of smaller matrices.
 pub const LARGE: Bound = Bound { input: "nnz", least: 4e6, below: f64::MAX };
 
-/// Entries are sampled where that takes at most this part of it.
+/// Bound within which entries are sampled: sampling takes less than this share of the products'
+/// time.
 pub const SAMPLE: Bound = Bound { input: SAMPLING, least: 0.0, below: 0.0075 };
 
-/// Features are counted where that takes no more: whatever they tell may be wrong.
+/// Bound within which features are counted: counting takes less than this share of the products'
+/// time, since any prediction from them may be wrong.
 pub const COUNTED: Bound = Bound { input: READING, least: 0.0, below: 0.08 };
 
-/// The longest rows that `csr` is trusted with: of an H200's records, with up to 12 entries a
-/// microsecond it loses on one matrix in ten, from 12 to 24 on three of ten, from 24 to 48 on six of
-/// ten, from 100 on, on nearly all, up to a hundredfold.
+/// Bound on the longest row for which `csr` is trusted, in entries per microsecond of a product. In
+/// the records of an H200, `csr` loses on one matrix in ten with up to 12, on three in ten from 12
+/// to 24, on six in ten from 24 to 48, and on nearly all from 100 on, by up to a factor of 100.
 pub const SHORT: Bound = Bound { input: LONGEST, least: 0.0, below: 16.0 };
 
-/// An input at sight that has to be at least, and below, something for a bold answer.
+/// A range that an input known without an analysis must lie in for a bold answer: at least `least`,
+/// and less than `below`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     input: &'static str,
@@ -120,49 +127,51 @@ pub struct Bound {
     below: f64,
 }
 
-/// Seconds of what is asked of a case where these bounds are kept.
+/// Returns the seconds spent on a case to evaluate inputs within these bounds.
 pub fn asking_s(case: &Case, bounds: &[Bound]) -> f64 {
     let seconds = |(bound, seconds)| if bounds.contains(&bound) { seconds } else { 0.0 };
     [(READ, row_scan_s(case.nrows)), (SAMPLE, SAMPLE_S)].into_iter().map(seconds).sum()
 }
 
-/// How a tree of [`agreed`] is grown.
+/// Growth parameters of a tree of [`agreed`].
 struct Growth {
     depth: usize,
-    /// The least weight of a leaf.
+    /// Minimum weight of a leaf.
     leaf: f32,
-    /// The least that a logarithm counts: with 1, nearly every example counts the same.
+    /// Lower bound of the logarithm that weights an example: with 1, nearly every example counts
+    /// the same.
     least: f64,
 }
 
-/// What weights are whole numbers of.
+/// Unit of weights, which are whole multiples of it.
 const WEIGHT: f64 = 1.0 / 32.0;
 
-/// The most that a logarithm counts: rows of a thousand times the mean length are no example for
-/// others.
+/// Upper bound of the logarithm that weights an example: matrices with rows of a thousand times the
+/// mean length are no example for others.
 const MOST: f64 = 2.0;
 
-/// The trees of [`agreed`]: one of large leaves that counts examples, one that counts gains.
+/// The trees of [`agreed`]: one with large leaves that counts examples, and one that weighs gains.
 const TREES: [Growth; 2] =
     [Growth { depth: 5, leaf: 80.0, least: 1.0 }, Growth { depth: 5, leaf: 20.0, least: 0.05 }];
 
-/// A bold answer and what it is told by.
+/// A bold answer and the inputs that it is predicted from.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
-    /// The answer.
+    /// The bold answer.
     pub bold: &'a str,
-    /// The inputs.
+    /// Names of the inputs.
     pub names: Vec<&'a str>,
-    /// What inputs have to be within: they are compared first.
+    /// Bounds on inputs, which are compared first.
     pub bounds: Vec<Bound>,
-    /// What gains an example counts by its logarithm, what loses so many times that.
+    /// Weight factor of losing examples: a gain counts by its logarithm, a loss by this many times
+    /// its logarithm.
     pub caution: f64,
-    /// What is known of a case and so many products.
+    /// Returns what is known of a case for a number of products.
     pub known: fn(&Case, u64) -> GateInputs,
 }
 
-/// Rules that give the bold answer where two trees agree on it, and [`KEEP`] elsewhere, also where an
-/// input is out of bounds.
+/// Learns rules that give the bold answer where two trees agree on it, and [`KEEP`] elsewhere,
+/// including where an input is out of bounds.
 ///
 /// # Errors
 /// As [`rules`].
@@ -199,7 +208,8 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
             let (label, caution) = if pays { (*bold, 1.0) } else { (KEEP, *caution) };
             let weight = caution * tried.over.ln().abs().clamp(least, MOST);
             let input = |name: &&str| at_sight(tried, name);
-            // Sums of these are exact, in whatever order linfa's hash tables have them.
+            // Sums of multiples of `WEIGHT` are exact, in whatever order linfa's hash tables hold
+            // them.
             let weight = (weight / WEIGHT).round().max(1.0) * WEIGHT;
             Example { inputs: names.iter().map(input).collect(), label, weight: weight as f32 }
         };
@@ -213,12 +223,13 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     Ok(rules)
 }
 
-/// Rules that ask nothing and say [`KEEP`].
+/// Returns rules that ask nothing and answer [`KEEP`].
 pub fn stay() -> Rules {
     Rules { nodes: vec![Rule::Answer(KEEP.to_string())] }
 }
 
-/// Rules that give this answer where both do: the second are asked where the first say so.
+/// Returns rules that give the answer `word` where both do: the second rules follow where the first
+/// give it.
 fn both(first: Rules, second: Rules, word: &str) -> Rules {
     let (said, behind) = (Rule::Answer(word.to_string()), first.nodes.len() as u32);
     if first.nodes.first() == Some(&said) {
@@ -230,14 +241,15 @@ fn both(first: Rules, second: Rules, word: &str) -> Rules {
     Rules { nodes: asked.chain(second.nodes.into_iter().map(|rule| moved(rule, there))).collect() }
 }
 
-/// Rules that say this word where an input is less than this, and what `rules` say where it is not.
+/// Returns rules that answer `word` where an input is less than `below`, and follow `rules`
+/// elsewhere.
 pub fn or_below(rules: Rules, input: &str, below: f64, word: &str) -> Rules {
     let first = Rule::Split { feature: input.to_string(), below, low: 1, high: 2 };
     let rest = rules.nodes.into_iter().map(|rule| moved(rule, |next| next + 2));
     Rules { nodes: [first, Rule::Answer(word.to_string())].into_iter().chain(rest).collect() }
 }
 
-/// A rule whose next ones were moved.
+/// Returns a rule with the indices of its successors moved.
 fn moved(rule: Rule, place: impl Fn(u32) -> u32) -> Rule {
     match rule {
         Rule::Split { feature, below, low, high } => {
@@ -247,15 +259,15 @@ fn moved(rule: Rule, place: impl Fn(u32) -> u32) -> Rule {
     }
 }
 
-/// A row of a tree's table.
+/// A row of a tree's training table.
 struct Example<'a> {
     inputs: Vec<f64>,
     label: &'a str,
     weight: f32,
 }
 
-/// Fits a tree to examples with inputs of these names, with leaves of at least this weight or a
-/// sixtieth of all.
+/// Fits a tree to examples with inputs of these names. Leaves have at least the weight `leaf`, by
+/// default a sixtieth of all and at least 2.
 fn grow(
     examples: &[Example<'_>],
     names: &[&str],
@@ -278,7 +290,7 @@ fn grow(
     Ok(rules)
 }
 
-/// Puts a node and all below it behind the others, and tells where it is.
+/// Appends a node and its descendants to the rules, and returns the index of the node.
 fn flatten(
     node: &TreeNode<f64, usize>,
     features: &[&str],
@@ -304,7 +316,7 @@ fn flatten(
     at as u32
 }
 
-/// The candidate of each format that won most often.
+/// Returns for each format the candidate that was its fastest most often.
 pub fn usual(cases: &[&Case]) -> HashMap<&'static str, String> {
     let mut wins: BTreeMap<(&'static str, String), usize> = BTreeMap::new();
     for case in cases {
@@ -365,7 +377,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What the rules say of a case.
+    /// Returns the number of rules met and the answer for a case.
     pub fn says<'a>(rules: &'a Rules, case: &Case, spmvs: u64) -> (usize, &'a str) {
         let input = |name: &str| Some(super::input(case, &known(case, spmvs), name));
         let (met, answer) = rules.walk(input).expect("a tree");

@@ -1,13 +1,13 @@
-//! The trees that decide before a matrix is analysed.
+//! Trees that decide before a matrix is analysed.
 
 use ellect::model::{QuickPick, Rules};
 
-/// The trees that are asked at sight: [`Model::gate`](ellect::model::Model::gate) and
+/// Trees that decide without an analysis: [`Model::gate`](ellect::model::Model::gate) and
 /// [`Model::quick_picks`](ellect::model::Model::quick_picks).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
-    /// Whether a look pays.
+    /// Rules that decide whether an analysis pays.
     pub look: Rules,
-    /// Where it does not, what is taken.
+    /// Rules that choose a candidate where the matrix is not analysed.
     pub sight: Vec<QuickPick>,
 }

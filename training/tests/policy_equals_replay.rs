@@ -1,4 +1,5 @@
-//! Training's replay and the tuner are driven by one policy: on the same matrix they decide alike.
+//! One policy drives both the replay in training and the tuner: they decide alike on the same
+//! matrix.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +18,13 @@ use ellect_training::crossval::predict;
 use ellect_training::policy_replay::{Asked, Replayed, Way, replay};
 use ellect_training::trees::Trees;
 
-/// Small matrices, whose features a record holds as the gates see them.
+/// Small matrices, whose recorded features equal those that the gates see.
 const SOURCES: [&str; 6] = ["stencil5", "uniform", "banded", "power_law", "blocks4", "circuit"];
 
-/// Products from those that nothing pays for to those that an analysis pays for.
+/// Numbers of products, from those for which nothing pays to those for which an analysis pays.
 const SPMVS: [u64; 6] = [1, 100, 1000, 10_000, 100_000, 1_000_000];
 
-/// The record of a matrix on which every candidate was timed, by chance as its estimate tells.
+/// Returns a case in which the measured time of every candidate equals its estimate.
 fn case(csr: &Csr<f64>, device: &Device) -> Case {
     let (structure, workload) = (Structure::sampled(csr), Workload::default());
     let target = workload.target(device);
@@ -62,7 +63,7 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
     }
 }
 
-/// How a choice was reached.
+/// Returns the way in which a choice was reached.
 fn way(choice: &Choice, place: Place) -> Way {
     let counted = choice.features.iter().count() > Features::at_size([1; 3]).iter().count();
     match (choice.fingerprint, counted && place == Place::HostAndGpu) {
@@ -72,7 +73,7 @@ fn way(choice: &Choice, place: Place) -> Way {
     }
 }
 
-/// The ways of this device on which both decided alike.
+/// Returns the ways in which both the replay and the tuner reached the same choice on this device.
 fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
     let devices = Device::shipped();
     let device = devices.into_iter().find(|d| d.name == device_name).expect("shipped");
@@ -104,7 +105,7 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
             let base = ellect::format::baselines(device.kind)[0].to_string();
             assert_eq!(candidate.unwrap_or(base), choice.candidate.to_string(), "{what}");
             assert!(total_s > 0.0, "{what}");
-            // What is decided is what is prepared.
+            // The tuner prepares the candidate that it decides on.
             let operator = tuner.prepare(&csr, &workload).expect("CSR suits");
             assert_eq!(operator.choice(), Some(&choice), "{what}");
             ways.insert(format!("{replayed_way:?}"));

@@ -1,4 +1,4 @@
-//! From timings on this host to a model that predicts: the whole way, on small matrices.
+//! The whole way from timings on this host to a model that predicts, on small matrices.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -29,7 +29,7 @@ fn cpu() -> Device {
     Device::shipped().into_iter().find(|d| d.name == "cpu").expect("shipped")
 }
 
-/// Records of small matrices, from lines as the command line writes them.
+/// Returns records of small matrices, read from lines as the command line writes them.
 fn records() -> Records {
     let meter = Meter::of(cpu());
     let protocol =
@@ -51,7 +51,7 @@ fn records() -> Records {
             lines += &(line.to_string() + "\n");
         }
     }
-    // A time that cannot be is told with its line, and nothing of it is learned.
+    // An impossible time is reported with its line, and nothing of the line is learned.
     let timed = lines.lines().find(|line| line.contains("\"spmv\"")).expect("csr was timed");
     let mut wrong: serde_json::Value = serde_json::from_str(timed).expect("own line");
     wrong["spmv"]["raw_s"][0] = (-1.0).into();
@@ -65,19 +65,19 @@ fn records() -> Records {
     records.complete(&cpu(), &families, &matrix, &mut |what| skipped.push(what));
     assert_eq!(skipped, Vec::<String>::new());
 
-    // Once complete, records alone make the same cases.
+    // Once complete, records alone yield the same cases.
     let mut again = Records::default();
     again.read(&String::from_utf8(records.lines("cpu")).expect("text")).expect("own lines");
     assert_eq!(again.cases(&cpu()), records.cases(&cpu()));
     records
 }
 
-/// What the tests share: records of this host, their cases, and the model trained on them.
+/// Data shared by the tests: records of this host, their cases, and the model trained on them.
 struct Made {
     records: Records,
     cases: Vec<Case>,
     trained: Trained,
-    /// The model without rules on when not to analyse a matrix.
+    /// The model without the rules that decide when not to analyse a matrix.
     model: Model,
 }
 
@@ -98,7 +98,7 @@ fn made() -> &'static Made {
     })
 }
 
-/// A data folder that holds this model of the host.
+/// Returns a data folder that holds this model of the host.
 fn with_model(model: &Model) -> TempDir {
     let data = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(data.path().join("models")).expect("writable");
@@ -190,7 +190,7 @@ fn for_few_products_prepare_stays_in_csr_where_the_rules_say_so() {
     assert_eq!(prepared(&workload), choice);
     let estimate = Workload { effort: Effort::Estimate, ..few };
     assert!(prepared(&estimate).ranking.len() > 1);
-    // Who asks has all candidates ranked for few products too, by the model.
+    // `recommend` ranks all candidates by the model, for few products too.
     let ranked = tuner.recommend(&csr, &few).expect("a choice");
     assert_eq!(ranked.ranking.len(), choice.ranking.len());
     let in_csr = ranked.ranking.iter().find(|ranked| ranked.format == "csr").map(|r| r.source);
@@ -263,8 +263,8 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     assert_eq!((stay.candidate.to_string().as_str(), stay.fingerprint), ("csr", None));
     let told = "where reading_share < 0.01 and row_nnz_max < 9, it takes less";
     assert!(stay.explanation[1].contains(told), "{:?}", stay.explanation);
-    // One row is long, or reading their lengths takes as long as the only product; or the columns of
-    // neighbouring rows lie apart.
+    // In each case, one row is long, reading row lengths takes as long as the only product, or the
+    // columns of neighbouring rows lie apart.
     for (class, spmvs) in [("power_law", 1000), ("stencil5", 1), ("power_law", 10_000)] {
         let stay = choice(class, spmvs);
         let names: Vec<_> = stay.ranking.iter().map(|r| r.candidate.to_string()).collect();
@@ -303,7 +303,7 @@ fn a_profile_that_was_fitted_to_the_records_leaves_out_what_the_model_does() {
     let estimates = |case: &Case| -> Vec<f64> {
         case.trials.iter().map(|trial| trial.estimate.spmv_s).collect()
     };
-    // Of so few matrices no figure is told, and those that ship are not to be known.
+    // With this few matrices no figure is fitted, and the figures that ship must not be used.
     assert!(without.iter().zip(cases).all(|(a, b)| estimates(a) != estimates(b)));
     let settings = Settings { folds: 3, fitted: Some(fitted), ..Settings::default() };
     let plan = PLANS[1];

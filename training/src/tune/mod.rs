@@ -1,10 +1,11 @@
-//! The tuning run: every matrix of a corpus measured on a device, and all of it remembered at once.
+//! The tuning run: measures every matrix of a corpus on a device, and stores every result at once.
 //!
-//! Matrices are made ahead of the measuring where the device is not the host itself. Of each,
-//! candidates are estimated; those far above the best estimate are cut, the others timed in an
-//! order that begins with the incumbents and the best of each format, so that a budget which ends
-//! early takes the least. A run that was killed goes on where it was: what is remembered and still
-//! of use is not measured again, or once more where it is near the best.
+//! Where the device is not the host itself, matrices are made ahead of the measurements. All
+//! candidates of a matrix are estimated. Those far above the best estimate are cut. The others are
+//! timed in an order that begins with the baselines and the best candidate of each format, so that
+//! a budget that ends early costs the least. A run that was killed continues where it stopped: a
+//! stored measurement that is still valid is not repeated, except for one more run where it is near
+//! the best.
 
 mod order;
 mod progress;
@@ -28,51 +29,52 @@ use crate::estimates::{Suits, estimates};
 pub use progress::{Done, Event, Summary, Tally};
 use run::Run;
 
-/// A tuning run.
+/// Configuration of a tuning run.
 #[derive(Debug)]
 pub struct Tuning<'a> {
-    /// The device.
+    /// The device that measures.
     pub meter: &'a Meter,
-    /// Where measurements are kept.
+    /// Database that stores the measurements.
     pub wisdom: &'a Wisdom,
-    /// Precisions of the values, one after the other.
+    /// Precisions of the values, measured one after the other.
     pub precisions: &'a [Precision],
-    /// Candidates whose text begins so alone; none for all.
+    /// Prefixes of candidates to measure; empty for all candidates.
     pub only: &'a [String],
-    /// Candidates are cut whose estimate is so many times the best one.
+    /// A candidate is cut if its estimate exceeds the best one by this factor.
     pub cut: f64,
-    /// The time of the whole run; none for no limit.
+    /// Time limit of the whole run; `None` for no limit.
     pub budget: Option<Duration>,
-    /// The time of one matrix in one precision; none for its share of the budget. A run ends when
-    /// less than that is left.
+    /// Time for one matrix in one precision; `None` for an equal share of the budget. A run ends
+    /// when less than this is left.
     pub share: Option<Duration>,
-    /// What happens to what is remembered.
+    /// Treatment of stored measurements.
     pub remembered: Remembered,
 }
 
-/// What a run does with measurements that are remembered and still of use.
+/// The treatment of measurements that are stored and still valid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Remembered {
-    /// They are not taken again.
+    /// They are not repeated.
     Kept,
-    /// The incumbents and what takes at most `near` times the best time are run once more, which joins
-    /// the runs before, unless these are `most` already; the others are not taken again.
+    /// The baselines, and candidates within `near` times the best time, are run once more. The new
+    /// run joins the earlier ones, unless there are `most` already. Other candidates are not
+    /// measured again.
     Rerun {
-        /// At least 1.
+        /// Ratio to the best time, at least 1.
         near: f64,
-        /// Runs of a candidate in all.
+        /// Maximum number of runs per candidate.
         most: usize,
     },
-    /// They are taken again.
+    /// They are measured again.
     Replaced,
 }
 
-/// What is remembered of a matrix in one precision, by candidate.
+/// Stored measurements of a matrix in one precision, by candidate.
 #[derive(Debug, Default)]
 struct Earlier(HashMap<String, Measurement>);
 
 impl Earlier {
-    /// Candidates that are not to be measured again.
+    /// Returns the candidates that are not to be measured again.
     fn kept(&self, remembered: Remembered) -> HashSet<&str> {
         let spmv_s = |m: &Measurement| m.cost().map(|cost| cost.spmv_s);
         let best_s = self.0.values().filter_map(spmv_s).fold(f64::INFINITY, f64::min);
@@ -92,7 +94,7 @@ impl Earlier {
     }
 }
 
-/// A matrix made and looked at, ready to be measured.
+/// A matrix that has been made and analysed, ready to be measured.
 struct Prepared {
     entry: Entry,
     csr: Csr<f64>,
@@ -102,14 +104,15 @@ struct Prepared {
 
 type Survey = Vec<(Candidate, Result<Suits, String>)>;
 
-/// Looks at a matrix that are timed.
+/// Number of timed analyses per matrix.
 const LOOKS: usize = 3;
 
 impl Tuning<'_> {
-    /// Measures the entries in their order, and returns when all is done or the budget is spent.
+    /// Measures the entries in order, and returns when all are done or the budget is spent. A
+    /// matrix that cannot be made is reported to `tell` and left out.
     ///
     /// # Errors
-    /// What the device and the database say; a matrix that cannot be made is told of and left out.
+    /// Fails where the device or the database fails.
     pub fn run(&self, entries: Vec<Entry>, tell: &mut dyn FnMut(Event<'_>)) -> Result<Summary> {
         self.meter.check()?;
         let mut sources: HashMap<String, Fingerprint> = HashMap::new();
@@ -127,7 +130,7 @@ impl Tuning<'_> {
         let of_pattern = sources.into_iter().map(|(source, print)| (print, source)).collect();
         let mut run = Run::new(self, of_pattern, all, todo.len());
         match self.meter.device().kind {
-            // What makes matrices would disturb the measuring.
+            // Making matrices in parallel would disturb the measurements.
             Kind::Host => {
                 for entry in todo {
                     if run.is_over() {
@@ -143,7 +146,7 @@ impl Tuning<'_> {
         Ok(run.summary())
     }
 
-    /// Whether nothing of a matrix is to be measured.
+    /// Returns whether nothing of a matrix remains to be measured.
     fn is_done(&self, fingerprint: Fingerprint) -> Result<bool> {
         let all = ellect::format::candidates(self.meter.device().kind).len();
         let earlier = self.earlier(fingerprint)?;
@@ -152,7 +155,7 @@ impl Tuning<'_> {
         Ok(self.precisions.iter().all(of))
     }
 
-    /// What is remembered of a matrix and still of use.
+    /// Returns the stored measurements of a matrix that are still valid.
     fn earlier(&self, fingerprint: Fingerprint) -> Result<HashMap<Precision, Earlier>> {
         let mut earlier: HashMap<Precision, Earlier> = HashMap::new();
         if self.remembered == Remembered::Replaced {
@@ -171,7 +174,7 @@ impl Tuning<'_> {
         Ok(earlier)
     }
 
-    /// Makes a matrix and looks at it.
+    /// Makes a matrix and analyses it.
     fn prepare(&self, entry: &Entry) -> Result<Prepared> {
         let csr = entry.matrix()?;
         let survey_in = |structure: &Structure<'_>, precision| {
@@ -179,7 +182,7 @@ impl Tuning<'_> {
             estimates(structure, &workload.target(self.meter.device()))
         };
         let first = *self.precisions.first().context("no precision to tune in")?;
-        // What a choice looks at, timed as often as it takes to have it once undisturbed.
+        // The analysis that precedes a choice, repeated so that at least one timing is undisturbed.
         let mut structure = Structure::sampled(&csr);
         let mut analysis_s = f64::INFINITY;
         for _ in 0..LOOKS {

@@ -7,10 +7,11 @@ use ellect::format::Candidate;
 use super::{Earlier, Survey, Tuning};
 use crate::estimates::Suits;
 
-/// The candidates of a matrix, sorted by what is done with them.
+/// The candidates of a matrix, sorted by their treatment in a run.
 #[derive(Default)]
 pub struct Order<'s> {
-    /// Candidates to time: first the baselines, then the best estimate of each format, then the rest.
+    /// Candidates to time: first the baselines, then the best estimate of each format, then the
+    /// rest.
     pub timed: Vec<(&'s Candidate, &'s Suits)>,
     /// Candidates whose estimates are too far from the best one, and by how much.
     pub hopeless: Vec<(&'s Candidate, &'s Suits, String)>,
@@ -19,8 +20,8 @@ pub struct Order<'s> {
 }
 
 impl<'s> Order<'s> {
-    /// Sorts the candidates of a survey, but for those that are `kept` as they are, or that the run
-    /// does not name.
+    /// Sorts the candidates of a survey, except those in `kept`, which are not measured again, and
+    /// those outside the run's prefixes.
     pub fn of(
         survey: &'s Survey,
         tuning: &Tuning<'_>,
@@ -42,7 +43,8 @@ impl<'s> Order<'s> {
                 Err(reason) => order.refused.push((candidate, reason)),
                 Ok(suits) => {
                     let over = suits.cost.spmv_s / best_s;
-                    // What was timed and is near the best is not hopeless, whatever its estimate.
+                    // A candidate that was timed and is near the best is not hopeless, whatever its
+                    // estimate.
                     let spared = earlier.0.contains_key(&text) || candidate.is_baseline();
                     if over > tuning.cut && !spared {
                         let reason = format!(

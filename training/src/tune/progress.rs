@@ -1,15 +1,15 @@
-//! The events of a tuning run, and how it ended.
+//! Events of a tuning run, and its summary.
 
 use ellect::Precision;
 use ellect::format::Candidate;
 use ellect::measure::Outcome;
 
-/// What a run tells of while it goes on.
+/// An event that a run reports while it is in progress.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A candidate is about to be timed.
     Timing {
-        /// The matrix.
+        /// Source of the matrix.
         source: &'a str,
         /// The candidate.
         candidate: &'a Candidate,
@@ -18,46 +18,46 @@ pub enum Event<'a> {
     Case(&'a Done<'a>),
     /// A matrix was left out.
     Skipped {
-        /// The matrix.
+        /// Source of the matrix.
         source: &'a str,
         /// The reason.
         why: String,
     },
 }
 
-/// A matrix that is done in one precision.
+/// Report on a matrix that is done in one precision.
 #[derive(Debug)]
 pub struct Done<'a> {
-    /// The matrix.
+    /// Source of the matrix.
     pub source: &'a str,
-    /// The precision.
+    /// Precision of the values.
     pub precision: Precision,
-    /// What became of its candidates.
+    /// Number of candidates by outcome.
     pub tally: Tally,
-    /// Seconds that it took the device.
+    /// Seconds spent on the device.
     pub took_s: f64,
-    /// Matrices, each precision for itself, that are done.
+    /// Number of matrices done; each precision counts separately.
     pub done: usize,
-    /// All of them.
+    /// Number of all matrices; each precision counts separately.
     pub all: usize,
-    /// Seconds that are likely to be left.
+    /// Estimated seconds left.
     pub left_s: f64,
 }
 
-/// What became of candidates.
+/// Number of candidates by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Checked and timed.
     pub timed: usize,
-    /// Cut by the estimate.
+    /// Cut because of the estimate.
     pub cut: usize,
-    /// Left for a run that goes on: the matrix's time was over.
+    /// Left for a later run: the time for the matrix was over.
     pub late: usize,
     /// Refused by the format.
     pub refused: usize,
-    /// Wrong or failed.
+    /// Failed, or computed a wrong result.
     pub bad: usize,
-    /// Remembered from before.
+    /// Stored by an earlier run.
     pub known: usize,
 }
 
@@ -81,13 +81,13 @@ impl Tally {
     }
 }
 
-/// How a run ended.
+/// Summary of a finished run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Matrices that are done, with those that were before.
+    /// Number of matrices done, including those done by earlier runs.
     pub matrices: usize,
-    /// Matrices that the budget left out.
+    /// Number of matrices left out for lack of budget.
     pub left: usize,
-    /// What became of all candidates.
+    /// Number of all candidates by outcome.
     pub tally: Tally,
 }

@@ -1,4 +1,4 @@
-//! A tuning run on its way: matrices made ahead, and measured one after the other.
+//! A tuning run in progress: makes matrices ahead, and measures them one after the other.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -20,25 +20,26 @@ use super::order::Order;
 use super::{Done, Earlier, Event, Prepared, Summary, Survey, Tally, Tuning};
 use crate::corpus::Entry;
 
-/// The share of its time that a matrix may run over, so that short ones lend to long ones.
+/// Factor by which a matrix may exceed its share of the remaining time: short matrices lend time to
+/// long ones.
 const LENT: f64 = 1.5;
 
-/// The most seconds of samples that one candidate takes.
+/// Maximum seconds of samples per candidate.
 const MOST_S: f64 = 0.2;
 
-/// The most time of one candidate in all: what takes longer has failed.
+/// Time limit of one candidate in all; a candidate that exceeds it has failed.
 const MOST: Duration = Duration::from_secs(30);
 
-/// Candidates that are likely to be timed of one matrix, to share its time among them.
+/// Expected number of timed candidates per matrix, among which its time is divided.
 const TIMED: f64 = 40.0;
 
-/// Matrices made ahead, besides those that are being made.
+/// Number of matrices made ahead, in addition to those in the making.
 const AHEAD: usize = 2;
 
-/// Threads that make matrices ahead.
+/// Number of threads that make matrices ahead.
 const MAKERS: usize = 3;
 
-/// A run that goes on.
+/// A run in progress.
 pub struct Run<'a> {
     tuning: &'a Tuning<'a>,
     start: Instant,
@@ -50,8 +51,8 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run over `all` matrices and precisions, of which `todo` matrices are to be measured;
-    /// `of_pattern` holds the sources of those that are known.
+    /// Creates a run over `all` matrices, counted once per precision, of which `todo` matrices
+    /// remain to be measured; `of_pattern` holds the sources of the known matrices by fingerprint.
     pub fn new(
         tuning: &'a Tuning<'a>,
         of_pattern: HashMap<Fingerprint, String>,
@@ -69,7 +70,7 @@ impl<'a> Run<'a> {
         self.summary.left += 1;
     }
 
-    /// How the run ended.
+    /// Returns the summary of the run so far.
     pub fn summary(&self) -> Summary {
         self.summary
     }
@@ -78,18 +79,18 @@ impl<'a> Run<'a> {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Seconds of the budget that are left.
+    /// Returns the seconds left of the budget; `None` without a budget.
     fn left_s(&self) -> Option<f64> {
         self.tuning.budget.map(|budget| (budget.as_secs_f64() - self.spent_s()).max(0.0))
     }
 
-    /// Whether less is left of the budget than one matrix needs.
+    /// Returns whether less of the budget is left than one matrix needs.
     pub fn is_over(&self) -> bool {
         let needed_s = self.tuning.share.map_or(0.0, |share| share.as_secs_f64());
         self.left_s().is_some_and(|left_s| left_s <= needed_s)
     }
 
-    /// Seconds for the next matrix in one precision.
+    /// Returns the seconds for the next matrix in one precision; `None` for no limit.
     fn share_s(&self) -> Option<f64> {
         if let Some(share) = self.tuning.share {
             return Some(share.as_secs_f64());
@@ -98,7 +99,7 @@ impl<'a> Run<'a> {
         self.left_s().map(|left_s| (LENT * left_s / cases as f64).min(left_s))
     }
 
-    /// Measures what other threads make meanwhile.
+    /// Measures matrices while other threads make the next ones.
     pub fn with_makers(&mut self, todo: Vec<Entry>, tell: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let tuning = self.tuning;
         let mut left = todo.len();
@@ -131,7 +132,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Measures a matrix, or tells why not.
+    /// Measures a matrix, or reports why it is skipped.
     pub fn take(
         &mut self,
         entry: Entry,
@@ -187,7 +188,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Measures the candidates of a matrix in one precision that `earlier` leaves to be measured.
+    /// Measures the candidates of a matrix in one precision, except those that `earlier` makes
+    /// unnecessary.
     fn case<T: Scalar>(
         &self,
         prepared: &Prepared,
@@ -257,7 +259,7 @@ impl<'a> Run<'a> {
                 Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } => {
                     tally.count(&measurement.outcome);
                 }
-                // Not remembered: a run that goes on has time for it.
+                // Not stored, so that a later run times it.
                 Step::Late(_) => tally.late += 1,
             }
             Ok(())
