@@ -1,11 +1,11 @@
-//! Arguments that several commands share: the matrix, the limits of reading, and the form of the answer.
+//! Arguments shared by several commands: the matrix, the limits of reading, and the output format.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use ellect::read::Limits;
 
-/// A matrix file.
+/// A matrix file and the limits of reading it.
 #[derive(Debug, Args)]
 pub struct Input {
     /// Matrix Market text, SciPy .npz or JSON CSR, plain, .gz or .zst; - for standard input
@@ -16,35 +16,35 @@ pub struct Input {
     pub limits: ReadLimits,
 }
 
-/// A matrix file, or none where the matrix is generated.
+/// A matrix file, or none if the matrix is generated.
 #[derive(Debug, Args)]
 pub struct OptionalInput {
     /// Matrix Market text, SciPy .npz or JSON CSR, plain, .gz or .zst; - for standard input
     #[arg(value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
     pub file: Option<PathBuf>,
-    /// The limits of reading, and of generating.
+    /// The limits of reading and of generating.
     #[command(flatten)]
     pub limits: ReadLimits,
 }
 
 const READING: &str = "Limits of reading";
 
-/// What reading may take; the defaults are those of [`Limits`].
+/// Limits on the size of a matrix that is read; the defaults come from [`Limits`].
 #[derive(Debug, Args)]
 pub struct ReadLimits {
-    /// The most nonzeros to read
+    /// Maximum number of nonzeros to read
     #[arg(long, help_heading = READING, default_value_t = Limits::default().nonzeros, value_name = "N")]
     pub max_nonzeros: u64,
-    /// The most bytes to read, also after decompression
+    /// Maximum number of bytes to read, before and after decompression
     #[arg(long, help_heading = READING, default_value_t = Limits::default().bytes, value_name = "BYTES")]
     pub max_bytes: u64,
-    /// The most rows, and likewise columns, beyond the number of nonzeros
+    /// Maximum number of rows, and likewise of columns, in addition to the number of nonzeros
     #[arg(long, help_heading = READING, default_value_t = Limits::default().empty_rows, value_name = "N")]
     pub max_empty_rows: u64,
 }
 
 impl ReadLimits {
-    /// The limits as the readers take them.
+    /// Returns the limits in the type that the readers expect.
     pub fn limits(&self) -> Limits {
         Limits {
             nonzeros: self.max_nonzeros,
@@ -55,7 +55,7 @@ impl ReadLimits {
     }
 }
 
-/// The form of the answer.
+/// The output format.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Form {
     /// Print JSON

@@ -1,4 +1,4 @@
-//! Arguments of the command line.
+//! Command line arguments.
 
 use std::path::PathBuf;
 
@@ -19,14 +19,14 @@ use crate::options::{Options, Product};
     after_help = "Exit codes: 0 done, 1 a product is wrong (verify), records are bad (wisdom verify,\nimport) or a figure fell (evaluate), 2 an error."
 )]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand to run.
     #[command(subcommand)]
     pub command: Command,
-    /// Where this user's measurements and device profiles are [default: $ELLECT_DATA, or ellect
-    /// in the XDG data home]
+    /// Folder of this user's measurements and device profiles [default: $ELLECT_DATA, or ellect in
+    /// the XDG data home]
     #[arg(long, global = true, value_name = "DIR", display_order = 900)]
     pub data: Option<PathBuf>,
-    /// Answer from no measurement that is remembered, and remember none
+    /// Use no stored measurements, and store none
     #[arg(long, global = true, display_order = 901)]
     pub no_wisdom: bool,
 }
@@ -34,20 +34,20 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Rank every storage format for a matrix, and say why
+    /// Rank every storage format for a matrix, and explain the choice
     #[command(after_help = RECOMMEND_JSON)]
     Recommend {
-        /// The matrix, where it is not generated.
+        /// The matrix, unless it is generated.
         #[command(flatten)]
         input: OptionalInput,
-        /// What it is for.
+        /// The workload and the effort of the choice.
         #[command(flatten)]
         options: Options,
-        /// The form of the answer.
+        /// The output format.
         #[command(flatten)]
         form: Form,
     },
-    /// Show what the choice sees of a matrix
+    /// Show the features of a matrix that the choice uses
     #[command(after_help = FEATURES_JSON)]
     Features {
         /// The matrix.
@@ -56,96 +56,96 @@ pub enum Command {
         /// Add a feature that costs more than the others; several with commas
         #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = costly())]
         with: Vec<&'static Feature>,
-        /// Device of this machine that looks at the matrix: cpu, or cuda:0 with the feature cuda
+        /// Device of this machine that computes the features: cpu, or cuda:0 with the feature cuda
         #[arg(long, default_value = "cpu", value_name = "NAME")]
         device: String,
-        /// The form of the answer.
+        /// The output format.
         #[command(flatten)]
         form: Form,
     },
     /// List the storage formats and their parameters
     #[command(after_help = FORMATS_JSON)]
     Formats {
-        /// The form of the answer.
+        /// The output format.
         #[command(flatten)]
         form: Form,
     },
-    /// Compare the product of every candidate with the reference; exit code 1 where one is wrong
+    /// Compare the product of every candidate with the reference; exit code 1 if one is wrong
     Verify {
         /// The matrix.
         #[command(flatten)]
         input: Input,
-        /// What multiplies.
+        /// The device, precision and basis of the product.
         #[command(flatten)]
         product: Product,
     },
-    /// Time every candidate on a device of this machine, each after its product was checked
+    /// Time every candidate on a device of this machine, after checking its product
     #[command(after_help = MEASURE_JSON)]
     Measure {
         /// The matrix.
         #[command(flatten)]
         input: Input,
-        /// What to time, and how.
+        /// The candidates to time, and how.
         #[command(flatten)]
         measure: crate::commands::measure::Measure,
     },
-    /// List, export, import, verify or prune the measurements that are remembered
+    /// List, export, import, verify or prune stored measurements
     #[command(after_help = WISDOM_JSON)]
     Wisdom {
-        /// What to do with them.
+        /// The operation on the stored measurements.
         #[command(subcommand)]
         command: crate::commands::wisdom::Command,
     },
-    /// Time candidates over many matrices, and print the table of results
+    /// Time candidates on many matrices, and print a table of results
     #[command(after_help = BENCH_JSON)]
     Bench(crate::commands::bench::Bench),
-    /// List the devices that choices can be made for
+    /// List the devices that ellect can choose for
     #[command(after_help = DEVICES_JSON)]
     Devices {
         /// Measure this machine and save its profile as the device cpu
         #[arg(long)]
         probe: bool,
-        /// The form of the answer.
+        /// The output format.
         #[command(flatten)]
         form: Form,
     },
-    /// Write a generated matrix as Matrix Market text, as it is whatever the file's name
+    /// Write a generated matrix as uncompressed Matrix Market text, whatever the file's extension
     Generate {
-        /// What to make: CLASS:ROWS for about so many rows, then :rcm or :random for another
+        /// Matrix to generate: CLASS:ROWS for about ROWS rows, then :rcm or :random for another
         /// order, then :seed=N for another matrix of the class
         #[arg(value_name = "CLASS:ROWS", required_unless_present = "list")]
         spec: Option<Spec>,
         /// List the classes instead
         #[arg(long, conflicts_with = "spec")]
         list: bool,
-        /// Precision that values are rounded to: f64 or f32
+        /// Precision to round the values to: f64 or f32
         #[arg(long, default_value_t = Precision::F64)]
         precision: Precision,
         /// The file to write [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Measure what the parent process asks for; the other commands start it
+    /// Time candidates that the parent process requests; other commands start this process
     #[command(hide = true)]
     Worker {
         /// Device of this machine
         #[arg(long, value_name = "NAME")]
         device: String,
     },
-    /// Measure a corpus on a device of this machine, then train and evaluate models of it
+    /// Measure a corpus on a device of this machine, then train and evaluate models from it
     Tune(crate::commands::tune::Tune),
     /// Train models on records of measurements
     Train(crate::commands::train::Train),
-    /// Fit what kernels reach in a device's profile to records of measurements
+    /// Fit the kernel performance figures in a device's profile to records of measurements
     Fit(crate::commands::train::Profile),
-    /// Show how well models choose, on records of measurements; times nothing
+    /// Evaluate how well models choose, from records of measurements; times nothing
     #[command(after_help = EVALUATE_JSON)]
     Evaluate(crate::commands::train::Evaluate),
     /// Answer POST /recommend over HTTP
     Serve(crate::commands::serve::Serve),
 }
 
-/// The names of features that are computed where they are asked for.
+/// Parses the name of a costly feature, one that is computed only on request.
 fn costly() -> impl TypedValueParser<Value = &'static Feature> {
     let names = PossibleValuesParser::new(COSTLY.iter().map(|feature| feature.name));
     names.try_map(|name| find_costly(&name))

@@ -1,4 +1,4 @@
-//! The command line of ellect.
+//! The `ellect` command line program.
 
 mod arguments;
 mod cli;

@@ -1,4 +1,5 @@
-//! What a caller says of the matrix's use: the same words on the command line and in a query.
+//! The workload and effort of a recommendation, with the same names on the command line and in a
+//! query.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use ellect::read::Limits;
 use ellect::tuner::Progress;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 
-/// What multiplies, and how.
+/// The device, precision, basis and memory limit of a product.
 #[derive(Clone, Debug, Args)]
 pub struct Product {
-    /// Device that will multiply; `ellect devices` lists them, cuda:0 is this machine's first GPU
+    /// Device that multiplies; `ellect devices` lists them, cuda:0 is this machine's first GPU
     #[arg(long, default_value = "cpu", value_name = "NAME")]
     pub device: String,
     /// Precision of the values: f64 or f32
@@ -26,16 +27,17 @@ pub struct Product {
     /// Basis of x and y: original, or permuted for Krylov solvers
     #[arg(long, default_value_t = Basis::Original)]
     pub basis: Basis,
-    /// The most bytes that a layout may take, but for CSR's own [default: the device's memory]
+    /// Maximum number of bytes of a layout other than CSR's [default: the device's memory]
     #[arg(long, value_name = "BYTES")]
     pub memory_limit: Option<u64>,
 }
 
-/// A meter that times on a device of this machine, in a process of its own; for a device that is
-/// only known by its profile, one that cannot time.
+/// Opens a meter that times on a device of this machine, in a separate process.
+///
+/// For a device that is known only by its profile, the meter cannot time.
 ///
 /// # Errors
-/// Where there is no such device, or the process does not start.
+/// If there is no such device, or the process does not start.
 pub fn timing_meter(device: &str, data: &Path) -> Result<Meter> {
     if !device.starts_with("cuda:") {
         let meter = Meter::open(device, data)?;
@@ -51,15 +53,15 @@ pub fn timing_meter(device: &str, data: &Path) -> Result<Meter> {
 }
 
 impl Product {
-    /// The device of that name, its profile from `data` if there is one.
+    /// Opens the device with this name, with its profile from `data` if there is one.
     ///
     /// # Errors
-    /// Where there is no such device.
+    /// If there is no such device.
     pub fn meter(&self, data: &Path) -> Result<Meter> {
         Meter::open(&self.device, data)
     }
 
-    /// The workload that these options describe, all else by default.
+    /// Returns the workload that these options describe; everything else has its default.
     pub fn workload(&self) -> Workload {
         Workload {
             precision: self.precision,
@@ -73,35 +75,35 @@ impl Product {
 /// Options of a recommendation.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// What multiplies, and how.
+    /// The device, precision, basis and memory limit of a product.
     #[command(flatten)]
     pub product: Product,
     /// Products expected with this pattern
     #[arg(long, default_value_t = 1000, value_name = "N")]
     pub spmvs: u64,
-    /// Times that the values are replaced while the pattern stays
+    /// Number of times that the values change while the pattern stays the same
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub updates: u64,
-    /// What may be spent on the choice: estimate, predict, measure or exhaustive
+    /// Effort of the choice: estimate, predict, measure or exhaustive
     #[arg(long, default_value_t = Effort::default())]
     pub effort: Effort,
-    /// What to show: rank every candidate, or what a program that prepares the matrix would use, where
-    /// the time of the decision counts: rank or prepare
+    /// Answer to show: rank ranks every candidate, prepare shows the choice of a program that
+    /// prepares the matrix, where the time of the decision counts
     #[arg(long, default_value_t = Mode::default())]
     pub mode: Mode,
-    /// The most that measuring may take, 90s or 2m for instance
+    /// Time limit of all measurements, 90s or 2m for instance
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Choose for a generated matrix instead of a file or body: CLASS:ROWS, elasticity:600000 for
     /// instance; `ellect generate --list` names the classes
     #[arg(long, value_name = "CLASS:ROWS")]
     pub generate: Option<Spec>,
-    /// Candidates to list; 0 for all
+    /// Number of candidates to list; 0 for all
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub top: usize,
 }
 
-/// Options alone, as a query gives them.
+/// The options alone, as a query contains them.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Query {
@@ -110,10 +112,10 @@ struct Query {
 }
 
 impl Options {
-    /// Options from the pairs of a query: `memory_limit=1000` is `--memory-limit 1000`.
+    /// Parses the pairs of a query: `memory_limit=1000` means `--memory-limit 1000`.
     ///
     /// # Errors
-    /// [`Error::Argument`] with the known names, or with the legal values.
+    /// [`Error::Argument`] that lists the known names or the legal values.
     pub fn from_query(pairs: &[(String, String)]) -> Result<Options> {
         let known = Options::in_query();
         for (name, _) in pairs {
@@ -135,7 +137,7 @@ impl Options {
         Ok(query.options)
     }
 
-    /// Name and meaning of every option, as a query writes it, with what it is by default.
+    /// Returns the name of every option in a query, and its help text with the default.
     pub fn in_query() -> Vec<(String, String)> {
         let of = |option: &clap::Arg| {
             let mut help = option.get_help().map(ToString::to_string).unwrap_or_default();
@@ -147,20 +149,20 @@ impl Options {
         Query::command().get_arguments().map(of).collect()
     }
 
-    /// Whether a model of the device is to be asked.
+    /// Returns whether the choice uses a model of the device.
     pub fn predicts(&self) -> bool {
         self.effort >= Effort::Predict
     }
 
-    /// Whether candidates are to be timed.
+    /// Returns whether candidates are timed.
     pub fn measures(&self) -> bool {
         self.effort >= Effort::Measure
     }
 
-    /// The device's meter: in a process of its own where candidates are to be timed.
+    /// Opens the device's meter, in a separate process if candidates are timed.
     ///
     /// # Errors
-    /// Where there is no such device, or the process does not start.
+    /// If there is no such device, or the process does not start.
     pub fn meter(&self, data: &Path) -> Result<Meter> {
         match self.measures() {
             true => timing_meter(&self.product.device, data),
@@ -168,7 +170,7 @@ impl Options {
         }
     }
 
-    /// The workload that the options describe.
+    /// Returns the workload that the options describe.
     pub fn workload(&self) -> Workload {
         Workload {
             spmvs: self.spmvs,
@@ -182,11 +184,12 @@ impl Options {
         }
     }
 
-    /// The generated matrix that the options name, if they name one. `bytes` is the name of the
-    /// setting that limits its bytes.
+    /// Returns the generated matrix that the options name, if any.
+    ///
+    /// `bytes` is the name of the setting that limits its size in bytes.
     ///
     /// # Errors
-    /// [`Error::Limit`] where it has more nonzeros, or takes more bytes in CSR, than the limits allow.
+    /// [`Error::Limit`] if it has more nonzeros, or takes more bytes in CSR, than the limits allow.
     pub fn generated<T: Scalar>(
         &self,
         limits: &Limits,
@@ -200,10 +203,11 @@ impl Options {
         let within = |nnz: usize| {
             let what = "the number of nonzeros of the generated matrix";
             at_most(what, nnz, limits.nonzeros, "nonzeros")?;
-            // Values are made in f64.
+            // Generators compute values in f64, so an entry takes 12 bytes.
             at_most("bytes of the generated matrix", 12 * nnz, limits.bytes, bytes)
         };
-        // A matrix over the limit is not made; its exact size is known once it is made.
+        // The estimate avoids generating a matrix over the limit; the exact size is known only
+        // afterwards.
         within(spec.nnz_estimate())?;
         let csr = spec.make();
         within(csr.nnz())?;
@@ -213,7 +217,8 @@ impl Options {
         Csr::new(nrows, ncols, row_ptr, col_idx, values).map(Some)
     }
 
-    /// The choice for a matrix in this mode, with as many candidates listed as were asked for.
+    /// Returns the choice for a matrix in this mode, with at most `top` candidates listed (0 for
+    /// all).
     ///
     /// # Errors
     /// As [`Tuner::decide`].
@@ -235,7 +240,7 @@ impl Options {
     }
 }
 
-/// A time: a number of seconds, or one with s, m or h behind it.
+/// Parses a duration: a number of seconds, or a number followed by s, m or h.
 pub fn duration(text: &str) -> std::result::Result<Duration, String> {
     let wrong = || format!("time is '{text}'; it must be over 0, as 90, 90s, 20m or 2h are");
     let (number, unit_s) = match text.chars().last() {

@@ -1,4 +1,4 @@
-//! Printing: tables for people, JSON for programs, progress where a person looks on.
+//! Output: tables for people, JSON for programs, and progress on a terminal.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -16,15 +16,15 @@ pub fn print(text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing to standard output")
 }
 
-/// Writes a line to standard error, where there is one.
+/// Writes a line to standard error; ignores failures.
 pub fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Writes a file, by way of one beside it: where that fails, what was there before stays.
+/// Writes a file by way of a temporary file in its folder, so a failure keeps the old contents.
 pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let what = || path.display().to_string();
-    // What is no plain file, a pipe for instance, has nothing to lose.
+    // Anything but a regular file, a pipe for instance, has no old contents to keep.
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         let mut out = BufWriter::new(File::create(path).with_context(what)?);
         write(&mut out)?;
@@ -32,7 +32,7 @@ pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>)
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut builder = tempfile::Builder::new();
-    // As a file that is made otherwise.
+    // Permissions of a file that is created directly: 0o666 less the umask.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let part = builder.tempfile_in(folder.unwrap_or(Path::new("."))).with_context(what)?;
@@ -43,7 +43,7 @@ pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>)
     part.persist(path).map(drop).with_context(what)
 }
 
-/// Whether a command ended because whoever read its output has seen enough, as `head` does.
+/// Returns whether a command failed because the reader closed the output pipe, as `head` does.
 pub fn reader_is_gone(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -51,7 +51,7 @@ pub fn reader_is_gone(error: &anyhow::Error) -> bool {
         .any(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// The message of an error with all its causes, each said once.
+/// Returns the message of an error with all its causes, without repeating any.
 pub fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -83,15 +83,15 @@ pub fn wrap(sentence: &str) -> String {
     text + "\n"
 }
 
-/// Characters of a line of prose.
+/// Maximum number of characters in a line of prose.
 const WIDTH: usize = 100;
 
-/// Writes JSON, indented.
+/// Writes indented JSON to standard output.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value).context("writing JSON")? + "\n"))
 }
 
-/// A table whose columns `left` are flush left and all others flush right.
+/// Returns a table whose columns `left` are aligned left and all others right.
 pub fn table(head: &[&str], rows: Vec<Vec<String>>, left: &[usize]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -107,7 +107,7 @@ pub fn table(head: &[&str], rows: Vec<Vec<String>>, left: &[usize]) -> String {
     lines.collect()
 }
 
-/// A bar on standard error, hidden where that is no terminal.
+/// Returns a progress bar on standard error, hidden if that is not a terminal.
 pub fn bar(total: u64, what: &'static str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -119,7 +119,8 @@ pub fn bar(total: u64, what: &'static str) -> ProgressBar {
     bar
 }
 
-/// A sign of work of unknown length on standard error, hidden where that is no terminal.
+/// Returns a spinner for work of unknown length on standard error, hidden if that is not a
+/// terminal.
 pub fn spinner(what: &'static str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();

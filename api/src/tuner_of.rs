@@ -1,4 +1,4 @@
-//! The tuner that options ask for, the same for the command line and the service.
+//! Construction of the tuner from options, for the command line and the service.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use ellect::{Precision, Tuner, Wisdom};
 
 use crate::options::Options;
 
-/// A tuner over this meter and this wisdom, with the model that `model` opens where the effort asks for
-/// one.
+/// Returns a tuner over `meter` and `wisdom`.
+///
+/// It has the model that `model` opens if the effort uses models.
 ///
 /// # Errors
-/// Those of `model`.
+/// If `model` fails.
 pub fn tuner_of<E>(
     options: &Options,
     meter: impl Into<Arc<Meter>>,

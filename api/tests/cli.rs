@@ -1,4 +1,4 @@
-//! The command line, as a person or a script sees it.
+//! Tests of the command line program, as a person or a script uses it.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ fn sample(name: &str) -> String {
     format!("{}/../tests/data/{name}.mtx", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The program, with a folder of its own for what it keeps.
+/// Returns the program with these arguments and a separate data folder per test.
 fn ellect(args: &[&str]) -> Command {
     let mut command = Command::cargo_bin("ellect").expect("the program is built");
     let test = std::thread::current().name().unwrap_or("data").to_string();
@@ -28,7 +28,7 @@ fn text(args: &[&str]) -> String {
     String::from_utf8(output).expect("the answer is text")
 }
 
-/// The standard error of a command that ends with this code.
+/// Returns the standard error of a command that must end with this exit code.
 fn error(args: &[&str], code: i32) -> String {
     let output = ellect(args).assert().code(code).get_output().clone();
     assert!(output.stdout.is_empty(), "errors go to standard error alone");
@@ -58,7 +58,7 @@ fn recommend_ranks_and_explains() {
     }
     assert!(ranking.iter().any(|entry| entry["candidate"] == "csr"), "CSR is always a candidate");
 
-    // By the model, and for few products too.
+    // The model predicts all candidates, for few products too.
     let few = json(&["recommend", &file, "--device", "h200", "--spmvs", "10", "--json"]);
     let few = few["ranking"].as_array().expect("a list");
     assert_eq!(few.len(), ranking.len());
@@ -78,7 +78,7 @@ fn recommend_takes_a_generated_matrix_by_name() {
         (&answer["features"]["nrows"], &answer["precision"]),
         (&10_000.into(), &"f64".into())
     );
-    // The same as of a file with that matrix, in f32 too.
+    // A file with the same matrix gives the same answer, in f32 too.
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("a.mtx");
     let file = file.to_str().expect("text");
@@ -109,14 +109,14 @@ fn recommend_shows_what_a_program_that_prepares_would_use() {
     for spmvs in ["10", "10000000"] {
         assert_eq!(ask(&[], spmvs), ask(&rank, spmvs), "all are ranked by default");
     }
-    // For few products nothing but the baseline and what needs no analysis is looked at.
+    // For few products, only the baseline and candidates that need no analysis are considered.
     let few = ask(&prepare, "10");
     assert_eq!(few["ranking"].as_array().map(Vec::len), Some(3), "{few}");
     assert_eq!(
         (&few["fingerprint"], &few["choice"]),
         (&Value::Null, &few["ranking"][0]["candidate"])
     );
-    // For very many an analysis pays: all are ranked.
+    // For very many products an analysis pays: all candidates are ranked.
     assert_eq!(ask(&prepare, "10000000"), ask(&rank, "10000000"));
     let shown =
         text(&["recommend", &file, "--device", "h200", "--spmvs", "10", "--mode", "prepare"]);
@@ -180,7 +180,7 @@ fn formats_list_every_parameter() {
     ] {
         assert!(names.contains(&name), "{name} is missing");
     }
-    // What candidates may be called is kept in records: a change must be meant.
+    // Records contain the names of candidates, so a change of a name must be intended.
     let shown = text(&["formats"]);
     let called = shown.lines().filter_map(|line| {
         let (name, _) = line.trim_start().split_once("  ")?;

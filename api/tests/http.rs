@@ -1,4 +1,4 @@
-//! The service, over real connections.
+//! Tests of the service over real connections.
 
 #[path = "../../tests/input/mod.rs"]
 mod input;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-/// A service of its own on a free port, stopped when it is dropped.
+/// A service on a free port with its own data folder; it is stopped when dropped.
 struct Service {
     process: Child,
     address: String,
@@ -29,9 +29,9 @@ fn serve(more: &[&str]) -> Service {
     serve_by(env!("CARGO_BIN_EXE_ellect").as_ref(), more)
 }
 
-/// A service of this program, which may be a link to the one that is tested.
+/// Starts a service from `program`, which may be a link to the tested program.
 fn serve_by(program: &std::path::Path, more: &[&str]) -> Service {
-    // One process at a time has a database.
+    // Only one process at a time can open a database, so each service has its own folder.
     static SERVICES: AtomicU32 = AtomicU32::new(0);
     let number = SERVICES.fetch_add(1, Ordering::Relaxed);
     let data = format!("{}/http-{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
@@ -52,7 +52,7 @@ fn serve_by(program: &std::path::Path, more: &[&str]) -> Service {
             break address.to_string();
         }
     };
-    // What it goes on to say must not fill the pipe.
+    // The rest of the log is read so that it does not fill the pipe.
     std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
     Service { process, address, data }
 }
@@ -70,8 +70,8 @@ impl Service {
         stream
     }
 
-    /// Sends the head of a request for a recommendation, and returns once the service has taken it
-    /// on and waits for the body.
+    /// Sends the head of a request for a recommendation; returns once the service has admitted it
+    /// and waits for the body.
     fn admitted(&self, length: usize) -> TcpStream {
         let mut stream = self.begin("POST", "/recommend", "Expect: 100-continue\r\n", length);
         let mut answer = [0; 25];
@@ -80,12 +80,12 @@ impl Service {
         stream
     }
 
-    /// Sends one request; the status, the head and the body of the answer.
+    /// Sends one request; returns the status, head and body of the answer.
     fn ask(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Answer {
         answer(self.begin(method, target, headers, body.len()), body)
     }
 
-    /// Sends one request; the status and the body of the answer.
+    /// Sends one request; returns the status and body of the answer.
     fn send(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
         let answer = self.ask(method, target, headers, body);
         (answer.status, answer.body)
@@ -103,9 +103,9 @@ struct Answer {
     body: Vec<u8>,
 }
 
-/// Sends the body of a request, and reads the answer.
+/// Sends the body of a request; returns the answer.
 fn answer(mut stream: TcpStream, body: &[u8]) -> Answer {
-    // A body that is too large is not read to its end.
+    // The service does not read a body that is too large to its end, so writing may fail.
     let _ = stream.write_all(body);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -161,7 +161,7 @@ fn all_candidates_are_ranked_by_the_model_for_few_products_too() {
     let (_, told) = service.send("GET", "/", "", b"");
     let told = String::from_utf8_lossy(&told);
     assert!(told.contains("[default: predict]") && told.contains("[default: rank]"), "{told}");
-    // A program that prepares the matrix would analyse nothing for so few.
+    // A program that prepares the matrix would not analyse it for 10 products.
     assert_eq!(ranked("?device=h200&spmvs=10&mode=rank").len(), all.len());
     assert_eq!(ranked("?device=h200&spmvs=10&mode=prepare").len(), 3);
 }
@@ -223,7 +223,8 @@ fn a_generated_matrix_needs_no_body_and_is_bounded() {
     assert!(status == 413 && told.contains("--max-body"), "{answer}");
 }
 
-/// The name by which a program was started is all that the system says of one whose file is gone.
+/// A program whose file was deleted cannot start its measuring process: on Linux, the path it was
+/// started by is then its only known path.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_device_that_cannot_be_used_now_is_answered_with_503() {
@@ -231,7 +232,7 @@ fn a_device_that_cannot_be_used_now_is_answered_with_503() {
     let program = folder.path().join("ellect");
     std::fs::hard_link(env!("CARGO_BIN_EXE_ellect"), &program).expect("on the same disk");
     let service = serve_by(&program, &[]);
-    // The process that measures is this program again.
+    // The process that measures runs this same program.
     std::fs::remove_file(&program).expect("it is there");
     let answer = service.ask("POST", "/recommend?effort=measure", "", &sample("circuit"));
     let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
@@ -278,7 +279,7 @@ fn a_body_that_is_announced_too_large_is_not_waited_for() {
 fn callers_beyond_the_queue_are_asked_to_come_back() {
     let service = serve(&["--workers", "1", "--queue", "0"]);
     let matrix = sample("circuit");
-    // Bodies that arrive take none of the places, of which there is one.
+    // Bodies that arrive do not take the only place.
     let first = service.admitted(matrix.len());
     assert_eq!(service.recommend("", "", &matrix).0, 200);
     let others = [(); 7].map(|()| service.admitted(matrix.len()));
@@ -287,7 +288,7 @@ fn callers_beyond_the_queue_are_asked_to_come_back() {
     assert!(turned_away.head.contains("retry-after: "), "{}", turned_away.head);
     assert_eq!(answer(first, &matrix).status, 200);
     drop(others);
-    // The place is given back a moment after the answer.
+    // The service frees the place a moment after it has answered.
     let answered = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(20));
         service.recommend("", "", &matrix).0 == 200
@@ -295,14 +296,15 @@ fn callers_beyond_the_queue_are_asked_to_come_back() {
     assert!(answered, "the place is free again");
 }
 
-/// The processes that this one has started.
+/// Returns the ids of the child processes of process `parent`.
 #[cfg(target_os = "linux")]
 fn children(parent: u32) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").expect("Linux has it");
     let ids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     ids.filter(|id: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        // Behind the name, which may hold anything: the state, then the parent.
+        // After the name in parentheses, which may contain anything, come the state and the
+        // parent's id.
         let rest = stat.rsplit_once(") ").map(|(_, rest)| rest.to_string()).unwrap_or_default();
         rest.split(' ').nth(1) == Some(&parent.to_string())
     })
@@ -329,7 +331,7 @@ fn measuring_requests_share_one_process_that_is_kept() {
         });
     });
     assert_eq!(children(service.process.id()), first);
-    // Another one takes its place where it ended.
+    // The service replaces a process that has ended.
     assert!(Command::new("kill").args(["-9", &first[0].to_string()]).status().is_ok());
     let (status, _) = service.recommend(&(query.to_string() + "&precision=f32"), "", &matrix);
     assert_eq!(status, 200);
@@ -343,8 +345,8 @@ fn estimates_do_not_wait_for_measuring() {
     let matrix = sample("circuit");
     let done = AtomicU32::new(0);
     std::thread::scope(|scope| {
-        // One at work, one waiting, and no place for a third on this device. What one has measured
-        // the other does not need.
+        // On this device one request is processed, one waits, and there is no place for a third.
+        // The two differ in precision, so neither can use the other's measurements.
         for precision in ["f64", "f32"] {
             let (service, matrix, done) = (&service, &matrix, &done);
             scope.spawn(move || {
@@ -375,7 +377,7 @@ fn recommendations_beside_a_service_go_without_its_measurements() {
     assert!(predicted.status.success() && told.contains("in use by another process"), "{told}");
     let choice: Value = serde_json::from_slice(&predicted.stdout).expect("JSON");
     assert!(choice["choice"].is_string(), "{choice}");
-    // What is measured is to be remembered.
+    // Effort measure must store its measurements, so a database in use is an error.
     let measured = recommend("measure");
     let told = String::from_utf8_lossy(&measured.stderr);
     assert!(!measured.status.success() && told.contains("in use"), "{told}");
@@ -386,7 +388,7 @@ fn devices_that_cannot_be_measured_on_are_told_before_the_body() {
     let service = serve(&[]);
     for (device, told) in [("h200", "h200"), ("cuda:97", "cpu"), ("cuda:x", "cpu"), ("x", "cpu")] {
         let target = format!("/recommend?effort=measure&device={device}");
-        // The body never comes.
+        // The test never sends the body.
         let answer = answer(service.begin("POST", &target, "", 1000), b"");
         let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
         assert_eq!((answer.status, &body["error"]["kind"]), (400, &"device".into()), "{body}");

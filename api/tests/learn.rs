@@ -1,4 +1,4 @@
-//! A user's own measurements teach models without the files of their matrices.
+//! Tests that models learn from a user's own measurements without the files of their matrices.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use ellect::wisdom::Record;
 use ellect::{Tuner, Wisdom, generate, write};
 use ellect_training::Records;
 
-/// Runs `ellect --data DATA` in that folder; its standard output and error.
+/// Runs `ellect --data DATA` in the folder DATA; returns its standard output and standard error.
 fn ellect(data: &Path, arguments: &[&str]) -> (String, String) {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ellect"));
     let output = command.arg("--data").arg(data).args(arguments).current_dir(data).output();
@@ -21,7 +21,7 @@ fn ellect(data: &Path, arguments: &[&str]) -> (String, String) {
     (out, error)
 }
 
-/// Writes a small matrix of each class to files.
+/// Writes a small matrix of each class to a file.
 fn files(data: &Path, classes: &[&str]) {
     for class in classes {
         let csr = generate::by_name(class, 400, 1).expect("a class");
@@ -34,8 +34,8 @@ fn cpu() -> Device {
     device::find("cpu").expect("shipped")
 }
 
-/// The candidates that lines of records timed on the host, and those of the cases that they make: the
-/// same ones, and some.
+/// Asserts that record lines contain timed candidates, and that the training cases made from the
+/// lines have all of them and features.
 #[track_caller]
 fn assert_all_are_learned_from(lines: &str) {
     let mut records = Records::default();
@@ -48,7 +48,8 @@ fn assert_all_are_learned_from(lines: &str) {
     assert!(cases.iter().all(|case| !case.features.is_empty()));
 }
 
-/// Formats that estimates know at once, and one that only measuring partitions the graph for.
+/// Candidates that can be estimated without a graph partition, and ehyb, which needs one that only
+/// measuring computes.
 const SOME: [&str; 6] = ["--only", "csr", "--only", "hll:hack=32,sort=none", "--only", "ehyb"];
 
 #[test]
@@ -58,7 +59,7 @@ fn what_measure_and_recommend_remember_holds_all_that_training_needs() {
     files(data, &["heat", "banded"]);
     let (lines, _) = ellect(data, &[&["measure", "heat.mtx", "--json"][..], &SOME].concat());
     assert!(lines.contains("\"candidate\":\"ehyb"), "{lines}");
-    // The keys that records have had since they were first written.
+    // These keys must not change: records have had them since they were first written.
     assert!(lines.contains("\"seen\":{\"sight\":{\"nrows\":"), "{lines}");
     assert_all_are_learned_from(&lines);
     ellect(data, &["recommend", "banded.mtx", "--effort", "measure"]);

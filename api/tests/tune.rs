@@ -1,4 +1,5 @@
-//! `ellect tune` on this host: the whole way from a corpus to models, killed on its way and gone on.
+//! Tests of `ellect tune` on this host: from a corpus to models, with a run that is killed and
+//! continued.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,10 +8,10 @@ use std::process::{Command, Stdio};
 use ellect::model::Model;
 use ellect::{Precision, generate, write};
 
-/// Kinds of matrices in the corpus.
+/// Classes of the matrices in the corpus.
 const CLASSES: [&str; 6] = ["banded", "elasticity", "heat", "rmat", "stencil5", "uniform"];
 
-/// Writes the corpus to a folder: a small matrix of each class.
+/// Writes the corpus to a folder: one small matrix of each class.
 fn corpus(folder: &Path) {
     std::fs::create_dir(folder).expect("writable");
     for class in CLASSES {
@@ -20,7 +21,7 @@ fn corpus(folder: &Path) {
     }
 }
 
-/// `ellect --data DATA tune` of that corpus, in one precision.
+/// Returns the command `ellect --data DATA tune` for that corpus, in f64.
 fn tune(data: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ellect"));
     let fixed = ["tune", "--device", "cpu", "--corpus", "corpus", "--precision", "f64"];
@@ -49,7 +50,7 @@ fn a_killed_run_goes_on_and_ends_with_models() {
     falls_behind(data, model);
 }
 
-/// Kills a run after three matrices: they are remembered.
+/// Kills a run after three matrices, and checks that their measurements are stored.
 fn killed_on_its_way(data: &Path) {
     let mut killed = tune(data, &["--budget", "60s"]).stderr(Stdio::piped()).spawn().expect("runs");
     let lines = BufReader::new(killed.stderr.take().expect("piped")).lines();
@@ -58,7 +59,7 @@ fn killed_on_its_way(data: &Path) {
     killed.wait().expect("ended");
     assert!(told.iter().all(|line| line.contains(" f64: ")), "{told:?}");
 
-    // The child that measured ends with its parent, soon.
+    // The child process that measured ends soon after its parent and releases the database.
     let (code, kept) = loop {
         let (code, kept) = ellect(data, &["wisdom", "list", "--json"]);
         if code == 0 {
@@ -70,7 +71,7 @@ fn killed_on_its_way(data: &Path) {
     assert!(kept.as_array().is_some_and(|rows| rows.len() >= 3), "{kept}");
 }
 
-/// Resumes the run until it ends: it measures the rest, exports all and writes a model.
+/// Resumes the run until it ends: it measures the rest, exports all records and writes a model.
 fn goes_on(data: &Path) {
     let arguments =
         ["--resume", "--budget", "300s", "--export", "all.jsonl.zst", "--out", "models"];
@@ -80,7 +81,7 @@ fn goes_on(data: &Path) {
         (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
     assert!(ended.status.success(), "{told}");
     assert!(summary.contains("cpu-f64.json") && !summary.contains("are left"), "{summary}");
-    // What was done before is not told again.
+    // The matrices measured before are not reported again.
     assert!(!told.lines().any(|line| line.starts_with("1/")), "{told}");
     for file in ["models/cpu-f64.json.zst", "models/cpu-f64.md"] {
         assert!(data.join(file).is_file(), "{file}");
@@ -93,16 +94,16 @@ fn goes_on(data: &Path) {
         "plots lie where they were asked for"
     );
 
-    // Nothing is left to do.
+    // Nothing is left to measure.
     let again = tune(data, &["--resume", "--measure-only"]).output().expect("it runs");
     assert!(String::from_utf8_lossy(&again.stdout).contains(" 0 candidates timed"), "{again:?}");
 }
 
-/// Arguments that evaluate the exported records, which hold all that this needs.
+/// Arguments that evaluate the exported records, which contain everything that evaluation needs.
 const EVALUATE: [&str; 8] =
     ["evaluate", "--device", "cpu", "--precision", "f64", "--quick", "--records", "all.jsonl.zst"];
 
-/// Evaluates the records by models made anew, and by those that the run wrote.
+/// Evaluates the records with newly trained models, and with those that the run wrote.
 fn is_evaluated(data: &Path) {
     let (_, tables) = ellect(data, &[&EVALUATE[..], &["--models", "models"]].concat());
     for rule in ["| model |", "| model, best 2 timed |", "| effort measure |", "| estimate |"] {
@@ -110,7 +111,7 @@ fn is_evaluated(data: &Path) {
     }
     assert!(tables.contains("| always csr |") && tables.contains("decision tree"), "{tables}");
 
-    // The models themselves, on what they did not learn from.
+    // The models are scored unchanged: those that the run wrote, then those that ship.
     let as_is = [&EVALUATE[..], &["--as-is"]].concat();
     let (code, tables) = ellect(data, &[&as_is[..], &["--models", "models"]].concat());
     assert!(code == 0 && tables.contains("The model is used as it is"), "{code} {tables}");
@@ -120,7 +121,7 @@ fn is_evaluated(data: &Path) {
     assert_eq!(ellect(data, &["evaluate", "--as-is"]).0, 2, "what ships is what it learned from");
 }
 
-/// Trains on wisdom alone, which makes the same model.
+/// Trains on the stored measurements alone, which gives the same model.
 fn is_trained_again(data: &Path) -> Model {
     let train = ["train", "--device", "cpu", "--precision", "f64", "--out", "again"];
     let (code, told) = ellect(data, &train);
@@ -134,8 +135,9 @@ fn is_trained_again(data: &Path) -> Model {
     second
 }
 
-/// Runs once more what was best and its baseline, next to the earlier runs; a limit that cuts nearly
-/// all costs nothing that was timed.
+/// Reruns the best candidates and their baselines, in addition to the earlier runs.
+///
+/// A `--cut` of 1, which skips nearly all candidates, removes no earlier timing.
 fn runs_the_best_once_more(data: &Path) {
     let timed = || {
         let (_, list) = ellect(data, &["wisdom", "list", "--json"]);
@@ -151,7 +153,7 @@ fn runs_the_best_once_more(data: &Path) {
     let of_several = lines.lines().filter(|line| line.contains("\"reruns\":[")).count();
     assert!((CLASSES.len()..=2 * CLASSES.len()).contains(&of_several), "{of_several}");
     assert!(summary.contains(&format!(" {of_several} candidates timed")), "{summary}");
-    // None runs more often than was asked for.
+    // No candidate runs more often than `--runs` allows.
     let enough = ["--rerun", "2", "--runs", "2", "--measure-only", "--export", "enough.jsonl"];
     assert!(tune(data, &enough).output().expect("it runs").status.success());
     let lines = std::fs::read_to_string(data.join("enough.jsonl")).expect("exported");
@@ -163,7 +165,7 @@ fn runs_the_best_once_more(data: &Path) {
     assert!(lines.lines().all(|line| reruns(line) <= 1));
 }
 
-/// Compares with a model that reached more than is reached now.
+/// Compares with a model whose score is better than what can be reached now.
 fn falls_behind(data: &Path, mut better: Model) {
     assert!(better.scores.contains_key("prediction"), "{:?}", better.scores);
     better.scores.insert("prediction".into(), 2.0);
@@ -190,7 +192,7 @@ fn generated_matrices_make_models_within_a_budget() {
 fn what_ships_is_evaluated_without_a_device() {
     let folder = tempfile::tempdir().expect("a folder");
     let (code, tables) = ellect(folder.path(), &["evaluate", "--quick", "--json"]);
-    // No figure is below what the models that ship say that they reached.
+    // No figure is worse than the score recorded in the models that ship.
     assert_eq!(code, 0, "{tables}");
     assert!(tables.contains(r#""profile_too": true"#), "its profile was fitted to what ships");
 }
@@ -205,7 +207,7 @@ fn a_budget_ends_a_run_and_tells_what_is_left() {
     assert!(ended.status.success());
     assert!(summary.contains("are left: the budget is spent"), "{summary}");
     assert!(summary.contains("candidates had no time left"), "{summary}");
-    // What had no time is not remembered as decided: a run that goes on times it.
+    // A candidate that had no time left is not stored as decided, so a resumed run times it.
     let more = tune(folder.path(), &["--resume", "--measure-only"]).output().expect("it runs");
     let more = String::from_utf8_lossy(&more.stdout);
     assert!(!more.contains(" 0 candidates timed") && !more.contains("no time left"), "{more}");
@@ -236,7 +238,7 @@ fn some_candidates_are_measured_alone() {
     let some = run(&["--only", "csr", "--only", "ell"]);
     assert!(some.iter().any(|candidate| candidate == "csr"), "{some:?}");
     assert!(some.iter().all(|text| text.starts_with("csr") || text.starts_with("ell")), "{some:?}");
-    // The others are left to a run that goes on.
+    // A resumed run measures the other candidates.
     assert!(run(&["--resume"]).len() > some.len());
 }
 

@@ -1,5 +1,6 @@
-//! The measuring worker: whatever happens to its process, the caller goes on. On this host, and on
-//! the GPU that `ELLECT_TEST_DEVICE` names.
+//! Tests that the caller survives whatever happens to the measuring worker process.
+//!
+//! They run on this host, and on the GPU that `ELLECT_TEST_DEVICE` names.
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 
 use std::io::Write;
@@ -14,8 +15,9 @@ use ellect::measure::{Measurement, Meter, Outcome, Protocol, Worker};
 use ellect::structure::Structure;
 use ellect::{Csr, Result, Tuner};
 
-/// This host, and the GPU that `ELLECT_TEST_DEVICE` names; `cuda:0` if none is named and
-/// `REQUIRE_GPU` asks for one.
+/// Returns the devices to test: this host, and the GPU that `ELLECT_TEST_DEVICE` names.
+///
+/// If it names none and `REQUIRE_GPU` is set, the GPU is `cuda:0`.
 fn devices() -> Vec<String> {
     let required = cfg!(feature = "cuda") && std::env::var_os("REQUIRE_GPU").is_some();
     let named = std::env::var("ELLECT_TEST_DEVICE").ok();
@@ -137,7 +139,7 @@ fn a_candidate_that_hangs_is_failed_after_its_time() {
         assert_timed(&measure(&mut worker, &csr, "csr").expect("it starts again"));
         let (device, short) = (worker.device().clone(), Some(Duration::from_millis(300)));
         let target = Workload::default().target(&device);
-        // However often: that is what the shorter limit asks for, not a device that is gone.
+        // However often the shorter limit cuts a candidate, the device does not count as broken.
         for _ in 0..10 {
             let cut = worker.measure(&csr, "debug:hang", &target, &protocol(), short);
             assert_eq!(failure(cut.expect("it is recorded")), "it timed out after 0.3 s");
@@ -179,7 +181,7 @@ fn a_process_killed_at_work_fails_that_candidate_alone() {
         let device = worker.device().clone();
         let target = Workload::default().target(&device);
         let process = worker.process_id().expect("it runs");
-        // Far longer than the time until it is killed.
+        // A measurement that takes far longer than the 500 ms until its process is killed.
         let long =
             Protocol { min_samples: 1_000_000, max_samples: 1_000_000, max_s: 60.0, ..protocol() };
         let failed = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! `ellect bench`: candidates timed over many matrices, and the table of results.
+//! `ellect bench` times candidates on many matrices and prints a table of results.
 
 mod features;
 mod page;
@@ -26,19 +26,19 @@ use super::train::read_lines;
 use crate::options::{duration, timing_meter};
 use crate::output::{bar, print};
 
-/// What to time.
+/// Arguments of `ellect bench`.
 #[derive(Debug, Args)]
 pub struct Bench {
     /// Device of this machine: cpu, or cuda:0 with the feature cuda
     #[arg(long, default_value = "cpu", value_name = "NAME")]
     device: String,
-    /// A generated matrix, as `generate` takes it: CLASS:ROWS, CLASS:ROWS:rcm; may be repeated
+    /// A generated matrix, as for `generate`: CLASS:ROWS, CLASS:ROWS:rcm; may be repeated
     #[arg(long, value_name = "CLASS:ROWS")]
     class: Vec<Spec>,
     /// A matrix file; may be repeated
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Repeat files along the diagonal, joined to each other, until they have so many nonzeros
+    /// Repeat files along the diagonal, with the copies coupled, until they have NNZ nonzeros
     #[arg(long, default_value_t = 0, value_name = "NNZ")]
     scale: usize,
     /// Precisions to time
@@ -47,25 +47,26 @@ pub struct Bench {
     /// Basis of x and y: original or permuted
     #[arg(long, default_value_t = Basis::Original)]
     basis: Basis,
-    /// Only candidates whose text begins so; may be repeated
+    /// Only candidates whose name begins with this text, in addition to the CSR baseline; may be
+    /// repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// The most that one candidate may take, its conversion included [default: 120s]
+    /// Time limit of one candidate, including its conversion [default: 120s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     limit: Option<Duration>,
-    /// Print one JSON record a line instead of the table
+    /// Print one JSON record per line instead of the table
     #[arg(long, conflicts_with = "records")]
     json: bool,
-    /// Time no candidate but CSR: time looking at features, and compare them with the host's
+    /// Time only CSR and the computation of features, and compare the features with the host's
     #[arg(long, conflicts_with_all = ["json", "records", "only"])]
     features: bool,
     /// Time nothing: print the tables of these records, plain or .zst; may be repeated
     #[arg(long, value_name = "FILE.jsonl")]
     records: Vec<PathBuf>,
-    /// Of the records only those of matrices whose names hold this text
+    /// Only records of matrices whose names contain this text
     #[arg(long, default_value = "", value_name = "TEXT")]
     named: String,
-    /// Revision of the program that timed, to note in the table
+    /// Revision of the program that made the timings, to note in the table
     #[arg(long, default_value = "", value_name = "TEXT")]
     commit: String,
 }
@@ -77,7 +78,7 @@ struct Record {
     nrows: usize,
     ncols: usize,
     nnz: usize,
-    /// Which of several runs it was timed in: the records of a file are of one.
+    /// Index of the run that timed the candidate; each file of records is one run.
     #[serde(skip)]
     run: usize,
     #[serde(flatten)]
@@ -85,7 +86,7 @@ struct Record {
 }
 
 impl Record {
-    /// Seconds of a product, where it was timed.
+    /// Returns the median time of a product in seconds; `None` if the candidate was not timed.
     fn spmv_s(&self) -> Option<f64> {
         match &self.measurement.outcome {
             Outcome::Timed(timing) => Some(timing.spmv.median_s),
@@ -94,8 +95,9 @@ impl Record {
     }
 }
 
-/// The incumbent among records of one matrix in one precision, and its time: that of this run, or of
-/// the first that has one.
+/// Returns the baseline among records of one matrix in one precision, and its time in seconds.
+///
+/// The baseline is that of this run; if `run` is `None`, the first one found.
 fn incumbent<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a Record, f64)> {
     let of_run = |r: &&&Record| run.is_none_or(|run| r.run == run);
     BASELINES.into_iter().find_map(|name| {
@@ -104,7 +106,7 @@ fn incumbent<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a Record
     })
 }
 
-/// Times, or reads records, and prints them or the table of them.
+/// Times candidates, or reads records, and prints the records or their table.
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     if bench.features {
         return features::run(bench, data);
@@ -124,7 +126,9 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// The records of a file, all of one run: its own, or what `wisdom export` and `tune --export` wrote.
+/// Reads a file of records as run number `run`.
+///
+/// The file is from `bench --json`, `wisdom export` or `tune --export`.
 fn recorded(path: &Path, run: usize) -> Result<Vec<Record>> {
     let mut matrices = HashMap::new();
     let mut records = Vec::new();
@@ -157,13 +161,13 @@ fn recorded(path: &Path, run: usize) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// A line of records.
+/// A line of a file of records.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
-    /// As `wisdom export` writes it.
+    /// A line that `wisdom export` writes.
     Wisdom(wisdom::Record),
-    /// As `bench --json` does.
+    /// A line that `bench --json` writes.
     Own(Box<Record>),
 }
 
@@ -182,7 +186,7 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     let mut time = |name: &str, csr: &Csr<f64>| -> Result<()> {
         if bench.json {
-            // With it, models learn from the records without the matrix.
+            // This record lets models learn from the other records without the matrix.
             let matrix = StructureRecord::of(&Structure::sampled(csr), name, "");
             print(&(serde_json::to_string(&wisdom::Record::Structure(matrix))? + "\n"))?;
         }
@@ -201,7 +205,8 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
 }
 
 impl Bench {
-    /// Markdown: the command that prints this page again; empty where nothing was recorded.
+    /// Returns a Markdown item with the command that reprints this page; empty if no records were
+    /// read.
     fn made_by(&self) -> String {
         if self.records.is_empty() {
             return String::new();
@@ -218,7 +223,7 @@ impl Bench {
         format!("- Printed by: `{command}`\n")
     }
 
-    /// Calls `each` with the name of each matrix and the matrix.
+    /// Calls `each` with the name and the entries of each matrix.
     fn matrices(&self, each: &mut dyn FnMut(&str, &Csr<f64>) -> Result<()>) -> Result<()> {
         if self.class.is_empty() && self.file.is_empty() {
             bail!("nothing was timed: name a --class or a --file");
@@ -318,7 +323,7 @@ mod tests {
         };
         let (csr, own) = (of(BASELINES[0]), of("coo"));
         assert_eq!((&csr.matrix, csr.measurement.precision), (&own.matrix, Precision::F64));
-        // In a slower run another format beats CSR as this one does.
+        // A run half as fast, in which the other format has the same speed-up over CSR.
         let slower = |record: &Record, candidate: &str| {
             let mut record = Record { run: 1, ..record.clone() };
             record.measurement.candidate = candidate.to_string();

@@ -1,4 +1,4 @@
-//! `ellect devices`.
+//! `ellect devices` lists the devices that ellect can choose for.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::Answer;
 use crate::arguments::Form;
 use crate::output::{note, print, print_json, spinner, table, wrap};
 
-/// Lists the devices, after measuring this machine where that was asked for.
+/// Lists the devices, after measuring this machine if `probe` is set.
 pub fn run(probe: bool, form: Form, data: &Path) -> Result<Answer> {
     if probe {
         let measuring = spinner("measuring this machine");

@@ -1,4 +1,4 @@
-//! `ellect features`.
+//! `ellect features` shows the features of a matrix.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use super::{Answer, read_matrix};
 use crate::arguments::{Form, Input};
 use crate::output::{print, print_json, table};
 
-/// Prints what the choice sees of a matrix, looked at by a device, and the costly features that are
-/// asked for, by this host.
+/// Prints the features of a matrix, computed on `device`, and the requested costly features, which
+/// this host computes.
 pub fn run(
     input: &Input,
     costly: &[&'static Feature],

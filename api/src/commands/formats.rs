@@ -1,4 +1,4 @@
-//! `ellect formats`.
+//! `ellect formats` lists the storage formats.
 
 use anyhow::Result;
 use ellect::format::{FORMATS, Param, Value};
@@ -47,7 +47,7 @@ pub fn run(form: Form) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// The values of a parameter, the default first.
+/// Returns the values of a parameter separated by `|`, the default first.
 fn values(param: &Param) -> String {
     param.values.iter().map(Value::to_string).collect::<Vec<_>>().join("|")
 }

@@ -1,4 +1,4 @@
-//! `ellect generate`.
+//! `ellect generate` writes a generated matrix.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,8 @@ use ellect::{Precision, write};
 use super::Answer;
 use crate::output::{note, print};
 
-/// Writes a generated matrix as Matrix Market text; to a file, it tells how long making it took.
+/// Writes a generated matrix as Matrix Market text; for a file, it also reports the generation
+/// time.
 pub fn run(spec: &Spec, precision: Precision, to: Option<&Path>) -> Result<Answer> {
     let start = Instant::now();
     let csr = spec.make();
@@ -34,7 +35,7 @@ pub fn run(spec: &Spec, precision: Precision, to: Option<&Path>) -> Result<Answe
     Ok(Answer::Yes)
 }
 
-/// Prints each class with what it is, its entries a row and its orders.
+/// Prints the description, entries per row and orders of each class of matrices.
 pub fn list() -> Result<Answer> {
     let mut text = String::new();
     for class in CLASSES {

@@ -1,4 +1,4 @@
-//! `ellect measure`.
+//! `ellect measure` times candidates on one matrix.
 
 use std::time::Duration;
 
@@ -18,28 +18,29 @@ use crate::arguments::Input;
 use crate::options::{Product, duration, timing_meter};
 use crate::output::{bar, print, table};
 
-/// What to time, and how.
+/// Arguments of `ellect measure`.
 #[derive(Debug, Args)]
 #[group(skip)]
 pub struct Measure {
-    /// What multiplies.
+    /// The device, precision and basis of the product.
     #[command(flatten)]
     product: Product,
-    /// Only candidates whose text begins so, `hll:hack=32` for instance; may be repeated
+    /// Only candidates whose name begins with this text, `hll:hack=32` for instance; may be
+    /// repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// The most that one candidate may take, its conversion included [default: 120s]
+    /// Time limit of one candidate, including its conversion [default: 120s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     limit: Option<Duration>,
-    /// Time also what is remembered
+    /// Also time candidates that have a stored measurement
     #[arg(long)]
     again: bool,
-    /// Print one JSON record a line, with all samples
+    /// Print one JSON record per line, with all samples
     #[arg(long)]
     json: bool,
 }
 
-/// Times every candidate and prints what was found, fastest first.
+/// Times the selected candidates and prints the results, fastest first.
 pub fn run(input: &Input, options: &Measure, home: &Home) -> Result<Answer> {
     let Measure { product, only, json, .. } = options;
     let meter = timing_meter(&product.device, &home.data)?;
@@ -73,7 +74,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Measures one candidate after the other; JSON records are printed as they come.
+    /// Measures one candidate after the other; prints each JSON record as soon as it exists.
     fn measure<T: Scalar>(&self, csr: &Csr<T>, source: &str) -> Result<Vec<Measurement>> {
         let target = self.options.product.workload().target(self.meter.device());
         let structure = Structure::sampled(csr);

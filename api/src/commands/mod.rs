@@ -26,12 +26,12 @@ use ellect::{Csr, Scalar, Wisdom};
 
 use crate::output::{note, spinner};
 
-/// How a command that worked ended.
+/// The outcome of a command that ran without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// As asked.
+    /// The command did what it was asked to do, or answers yes.
     Yes,
-    /// The answer is no.
+    /// The command answers no, for instance because a product is wrong.
     No,
 }
 
@@ -44,18 +44,20 @@ impl From<Answer> for ExitCode {
     }
 }
 
-/// What is kept for this user.
+/// The data folder of this user, and whether stored measurements are used.
 #[derive(Clone, Debug)]
 pub struct Home {
     /// The folder of measurements and device profiles.
     pub data: PathBuf,
-    /// Remember nothing, and answer from nothing remembered.
+    /// Use no stored measurements, and store none.
     pub no_wisdom: bool,
 }
 
 impl Home {
-    /// The wisdom that a choice of this effort uses; estimates use none, and predictions take
-    /// what ships alone, and say so, where another process has it.
+    /// Opens the stored measurements that a choice of this effort uses.
+    ///
+    /// An estimate uses none. A prediction uses only the shipped ones, with a note, if another
+    /// process has the database open or it cannot be read.
     ///
     /// # Errors
     /// As [`Wisdom::open`].
@@ -79,7 +81,7 @@ impl Home {
     }
 }
 
-/// The name of the file, for records.
+/// Returns the name of the file, for records.
 fn source(file: &Path) -> String {
     let name = file.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
@@ -92,7 +94,7 @@ fn read_matrix<T: Scalar>(file: &Path, limits: &Limits) -> Result<Csr<T>> {
         read::stream(io::stdin(), limits).context("standard input")
     } else {
         read::file(file, limits).map_err(|error| match error {
-            // It names the file itself.
+            // This error already names the file.
             error @ ellect::Error::Io { .. } => anyhow::Error::new(error),
             error => anyhow::Error::new(error).context(file.display().to_string()),
         })

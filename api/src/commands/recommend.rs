@@ -1,4 +1,4 @@
-//! `ellect recommend`.
+//! `ellect recommend` chooses a format for a matrix.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::options::Options;
 use crate::output::{bar, print, print_json, table, wrap};
 use crate::tuner_of::tuner_of;
 
-/// Candidates that a person is shown where nothing else was asked for.
+/// Number of candidates shown by default.
 const SHOWN: usize = 10;
 
 /// Prints the choice for a matrix.
 pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) -> Result<Answer> {
-    // A wrong name is told before a large file is read.
+    // Opening the device first reports a wrong name before a large file is read.
     let meter = options.meter(&home.data)?;
     let wisdom = home.wisdom(options.effort)?;
     let tuner = tuner_of(options, meter, wisdom, |device, precision| {
@@ -38,7 +38,7 @@ pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) ->
     Ok(Answer::Yes)
 }
 
-/// The name of the matrix, for records.
+/// Returns the name of the matrix, for records.
 fn name(input: &OptionalInput, options: &Options) -> String {
     match (&options.generate, &input.file) {
         (Some(spec), _) => spec.to_string(),
@@ -87,7 +87,7 @@ fn text(choice: &Choice, top: usize) -> String {
             ranked.source.to_string(),
         ]
     });
-    // What break-evens are counted from.
+    // The head of the break-even column names the baseline.
     let beats = match choice.ranking.iter().any(|ranked| ranked.format == "cusparse") {
         true => "beats cuSPARSE from",
         false => "beats CSR from",

@@ -1,4 +1,4 @@
-//! `ellect serve`.
+//! `ellect serve` answers requests over HTTP.
 
 use std::future::IntoFuture;
 use std::io::{self, IsTerminal};
@@ -16,31 +16,32 @@ use tracing_subscriber::EnvFilter;
 use super::{Answer, Home};
 use crate::service::{Config, router};
 
-/// How to serve.
+/// Arguments of `ellect serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Where to listen, HOST:PORT
+    /// Address to listen on, HOST:PORT
     #[arg(long, default_value = "127.0.0.1:7272", value_name = "ADDRESS")]
     listen: String,
-    /// The most bytes of a request's body
+    /// Maximum size of a request's body, in bytes
     #[arg(long, default_value_t = 2 << 30, value_name = "BYTES")]
     max_body: u64,
-    /// The most nonzeros of a matrix
+    /// Maximum number of nonzeros of a matrix
     #[arg(long, default_value_t = 1 << 30, value_name = "N")]
     max_nonzeros: u64,
-    /// Requests at work at once [default: the number of cores]
+    /// Number of requests processed at once [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: Option<u32>,
-    /// Requests that may wait; those beyond are answered with 503
+    /// Number of requests that may wait; any more are answered with 503
     #[arg(long, default_value_t = 32, value_name = "N")]
     queue: u32,
 }
 
-/// What requests at hand may still take once the service was asked to stop.
+/// Time that pending requests have to finish after the service is asked to stop.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Serves until SIGINT or SIGTERM, then finishes the requests at hand, but not past [`GRACE`] or a
-/// second signal.
+/// Serves until SIGINT or SIGTERM, then finishes pending requests.
+///
+/// It stops without finishing them after [`GRACE`] or at a second signal.
 pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
@@ -62,7 +63,7 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
     let served = runtime.block_on(listen(&serve.listen, config));
-    // Work that was cut off is not waited for.
+    // Shuts down without waiting for requests that were cut off.
     runtime.shutdown_background();
     served.map(|()| Answer::Yes)
 }

@@ -1,4 +1,5 @@
-//! `ellect train` and `ellect evaluate`: models from records, and tables of how well they choose.
+//! `ellect train`, `fit` and `evaluate`: models and profiles from records, and tables of how well
+//! models choose.
 
 use std::collections::HashSet;
 use std::fs;
@@ -26,50 +27,51 @@ use ellect_training::{Case, Records, Report, Settings, card};
 use super::{Answer, Home};
 use crate::output::{note, print, spinner, write_file};
 
-/// Records and what they are read for.
+/// Records, the matrices behind them, and the device and precisions they are used for.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Records as `wisdom export`, `measure --json` and `bench --json` write them, plain or .zst;
-    /// may be repeated [default: train reads this user's wisdom, evaluate the one that ships]
+    /// Records that `wisdom export`, `measure --json` or `bench --json` wrote, plain or .zst; may
+    /// be repeated [default: train uses this user's measurements, evaluate those that ship]
     #[arg(long, value_name = "FILE.jsonl")]
     records: Vec<PathBuf>,
     /// Families of matrices: a table with the columns name, family and category [default: as
-    /// recorded, or as their names tell]
+    /// recorded, or derived from the names]
     #[arg(long, value_name = "FILE.csv")]
     families: Option<PathBuf>,
-    /// Matrix files of records that lack what models see, as those of `measure` and `bench` do, or
-    /// folders of them; may be repeated
+    /// Matrix files, or folders of them, for records without model inputs, such as those of
+    /// `measure` and `bench`; may be repeated
     #[arg(long, value_name = "PATH", num_args = 1..)]
     corpus: Vec<PathBuf>,
-    /// What these files may have been repeated to along the diagonal; several with commas
+    /// Sizes in nonzeros that these files may have been repeated to along the diagonal; several
+    /// with commas
     #[arg(long, value_delimiter = ',', default_value = "0", value_name = "NNZ")]
     scale: Vec<usize>,
-    /// Write the records with what models see of them, so that no matrix is needed again; .zst
-    /// compresses
+    /// Write the records together with the model inputs, so that the matrices are not needed again;
+    /// .zst compresses
     #[arg(long, value_name = "FILE.jsonl")]
     complete: Option<PathBuf>,
-    /// Device whose records count
+    /// Device whose records are used
     #[arg(long, default_value = "h200", value_name = "NAME")]
     device: String,
-    /// Precisions
+    /// Precisions to use
     #[arg(long, value_delimiter = ',', default_value = "f64,f32")]
     precision: Vec<Precision>,
 }
 
-/// How to fit.
+/// Settings of the fit.
 #[derive(Debug, Args)]
 pub struct Fit {
-    /// The most folds that families of matrices are split into
+    /// Maximum number of folds to split the families of matrices into
     #[arg(long, default_value_t = Settings::default().folds, value_name = "N", value_parser = folds())]
     folds: usize,
-    /// Seed of the learners
+    /// Random seed of the learners
     #[arg(long, default_value_t = Settings::default().seed, value_name = "N")]
     seed: u64,
-    /// The device's profile was fitted to these records: predict what is left out with a profile
-    /// fitted without it too; `evaluate` does so for what ships
+    /// The device's profile was fitted to these records: predict each left-out part with a profile
+    /// fitted without it; `evaluate` does so for records that ship
     #[arg(long)]
     fitted: bool,
-    /// The folder that models are written to [default: models in the data folder, where they are used]
+    /// Folder to write the models to [default: models in the data folder, where they are used]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Draw regret, predictions and winning formats as SVG files in this folder
@@ -80,64 +82,64 @@ pub struct Fit {
     commit: String,
 }
 
-/// Parses a number of folds: one leaves nothing to learn from.
+/// Parses a number of folds: at least 2, because one fold leaves nothing to learn from.
 fn folds() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(2..)
 }
 
 impl Fit {
-    /// The folder that models are written to.
+    /// Returns the folder to write the models to.
     fn out(&self, home: &Home) -> PathBuf {
         self.out.clone().unwrap_or_else(|| home.data.join("models"))
     }
 }
 
-/// What to train.
+/// Arguments of `ellect train`.
 #[derive(Debug, Args)]
 pub struct Train {
     /// The records.
     #[command(flatten)]
     input: Input,
-    /// How to fit.
+    /// Settings of the fit.
     #[command(flatten)]
     fit: Fit,
-    /// Learn only what features alone tell, and put it into the models that --out holds, which have
-    /// to be of the same records
+    /// Train only the quick model, which uses features alone, and put it into the models in --out,
+    /// which must be trained on the same records
     #[arg(long)]
     by_features: bool,
 }
 
-/// What to fit.
+/// Arguments of `ellect fit`.
 #[derive(Debug, Args)]
 pub struct Profile {
     /// The records.
     #[command(flatten)]
     input: Input,
-    /// The file that the profile is written to
+    /// File to write the profile to
     #[arg(short, long, value_name = "FILE.json")]
     output: PathBuf,
 }
 
-/// What to evaluate.
+/// Arguments of `ellect evaluate`.
 #[derive(Debug, Args)]
 pub struct Evaluate {
     /// The records.
     #[command(flatten)]
     input: Input,
-    /// How to fit: predictions are made by models that saw none of the matrix's family.
+    /// Settings of the fit; models predict matrices only of families they were not trained on.
     #[command(flatten)]
     fit: Fit,
-    /// Learn as the models in this folder were, and compare with what they reached: exit code 1
-    /// where a figure is worse [default: as the one that ships where that is evaluated, or else the
-    /// plan is chosen anew]
+    /// Learn with the same plan as the models in this folder, and compare with their scores: exit
+    /// code 1 if a figure is worse [default: as the model that ships if its records are evaluated,
+    /// otherwise a newly chosen plan]
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// Learn nothing: score the models of --models, or those that ship, as they are, on records that
-    /// they did not learn from; of those that ship, matrices that ship with them are left out
+    /// Learn nothing: score the models of --models, or those that ship, unchanged, on records that
+    /// they did not learn from; for those that ship, matrices that ship with them are left out
     #[arg(long, requires = "records", conflicts_with = "plots")]
     as_is: bool,
-    /// Leave out how classes never seen are predicted, which takes a model (and a profile, where it
-    /// was fitted) for each class
+    /// Skip the predictions for unseen classes, which take a model (and a profile, if it was
+    /// fitted) for each class
     #[arg(long)]
     quick: bool,
     /// Print JSON
@@ -145,7 +147,8 @@ pub struct Evaluate {
     json: bool,
 }
 
-/// Cases with a time of an incumbent, which choices are compared with; others are told of.
+/// Returns the cases in which a baseline was timed, to compare choices with; notes how many others
+/// there are.
 fn with_incumbent(cases: Vec<Case>) -> Vec<Case> {
     let (cases, bare): (Vec<_>, Vec<_>) = cases.into_iter().partition(Case::has_incumbent);
     if !bare.is_empty() {
@@ -158,7 +161,7 @@ fn with_incumbent(cases: Vec<Case>) -> Vec<Case> {
     cases
 }
 
-/// Trains one model a precision.
+/// Trains one model per precision.
 pub fn train(train: &Train, home: &Home) -> Result<Answer> {
     let device = device::find_in(&train.input.device, &home.data)?;
     let records = read(&train.input, &device, &|| own(home))?;
@@ -169,7 +172,7 @@ pub fn train(train: &Train, home: &Home) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Puts what features alone tell into models that are there.
+/// Trains the quick model, which uses features alone, and puts it into existing models.
 fn fit_by_features(
     records: &Records,
     device: &Device,
@@ -204,7 +207,7 @@ fn fit_by_features(
     Ok(())
 }
 
-/// Fits what kernels reach in a device's profile to records.
+/// Fits the kernel performance figures in a device's profile to records.
 pub fn profile(profile: &Profile, home: &Home) -> Result<Answer> {
     let input = &profile.input;
     let device = device::find_in(&input.device, &home.data)?;
@@ -222,7 +225,7 @@ pub fn profile(profile: &Profile, home: &Home) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// This user's records.
+/// Reads this user's records.
 fn own(home: &Home) -> Result<Records> {
     let mut records = Records::default();
     Wisdom::open(&home.data)?.each(|record| {
@@ -232,7 +235,8 @@ fn own(home: &Home) -> Result<Records> {
     Ok(records)
 }
 
-/// Fits, scores and writes the models of these records of a device, with their cards.
+/// Fits, scores and writes models from the records of a device, one per precision, with their
+/// cards.
 pub fn fit_all(
     records: Records,
     device: Device,
@@ -273,7 +277,7 @@ pub fn fit_all(
     Ok(())
 }
 
-/// Draws the plots of a model where a folder is named for them.
+/// Draws the plots of a model if `fit` names a folder for them.
 fn draw(fit: &Fit, cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Result<()> {
     let (Some(folder), Some(first)) = (&fit.plots, cases.first()) else { return Ok(()) };
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -286,11 +290,12 @@ fn draw(fit: &Fit, cases: &[Case], predicted: &[Predicted], settings: &Settings)
     Ok(())
 }
 
-/// Cases of fewer candidates are told of: the best of few is soon found.
+/// Cases with fewer candidates than this are noted, because the best of a few is easily found.
 const FEW: usize = 8;
 
-/// Prints the tables of each precision. The answer is no where figures are worse than the model
-/// reached that they are compared with, as its scores say.
+/// Prints the evaluation tables of each precision.
+///
+/// The answer is no if a figure is worse than the score recorded in the model it is compared with.
 pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let input = &evaluate.input;
     let shipped = || {
@@ -363,8 +368,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     Ok(note_fallen(&reports))
 }
 
-/// Notes the figures that are worse than what their model reached; the answer is no where there are
-/// any.
+/// Notes each figure that is worse than its model's score; answers no if there is one.
 fn note_fallen(reports: &[Report]) -> Answer {
     for report in reports {
         for figure in report.fallen() {
@@ -382,7 +386,7 @@ fn note_fallen(reports: &[Report]) -> Answer {
     if fell > 0 { Answer::No } else { Answer::Yes }
 }
 
-/// The cases that models as they are did not learn from, as far as it is known.
+/// Returns the cases that the models to score unchanged did not learn from, as far as is known.
 fn unlearned(evaluate: &Evaluate, cases: Vec<Case>) -> Vec<Case> {
     if evaluate.models.is_some() {
         return cases;
@@ -401,9 +405,10 @@ fn unlearned(evaluate: &Evaluate, cases: Vec<Case>) -> Vec<Case> {
     others
 }
 
-/// The model in the folder that is named, or the one that ships where what ships is evaluated, or
-/// models as they are, of a device's kin where it has none: it says how to learn, and what was
-/// reached.
+/// Returns the model to compare with: it records how to learn and the scores it reached.
+///
+/// This is the model in the named folder. Without one, it is the shipped model (of the proxy device
+/// if the device has none) if shipped records are evaluated or models are scored unchanged.
 fn compared(evaluate: &Evaluate, device: &Device, precision: Precision) -> Result<Option<Model>> {
     if let Some(folder) = &evaluate.models {
         let path = folder.join(model::file_name(&device.name, precision));
@@ -422,14 +427,14 @@ fn settings(fit: &Fit, fitted: Option<Fitted>) -> Settings {
     Settings { folds: fit.folds, seed: fit.seed, commit: fit.commit.clone(), fitted }
 }
 
-/// The families that a table says; those of names where there is none.
+/// Reads a table of families; without a table, families are derived from names.
 pub fn families(table: Option<&Path>) -> Result<Families> {
     let Some(path) = table else { return Ok(Families::default()) };
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     Families::parse(&text).with_context(|| path.display().to_string())
 }
 
-/// All record files, or else `others`, with what they lack.
+/// Reads all record files, or `others` if none is named, and completes the records.
 fn read(input: &Input, device: &Device, others: &dyn Fn() -> Result<Records>) -> Result<Records> {
     let mut records = match input.records.as_slice() {
         [] => others()?,
@@ -446,7 +451,7 @@ fn read(input: &Input, device: &Device, others: &dyn Fn() -> Result<Records>) ->
     Ok(records)
 }
 
-/// Adds what records lack, from their matrices.
+/// Adds missing model inputs to records, computed from their matrices.
 fn complete(input: &Input, device: &Device, records: &mut Records) -> Result<()> {
     let families = families(input.families.as_deref())?;
     if input.families.is_some() {
@@ -464,13 +469,14 @@ fn complete(input: &Input, device: &Device, records: &mut Records) -> Result<()>
     }
 }
 
-/// A matrix by what it was generated as, or the file of this name in the scale that was measured.
+/// Returns the matrix of a record: the file with this name and fingerprint, else the generated
+/// matrix that `source` names.
 fn found(files: &[corpus::Entry], source: &str, fingerprint: Fingerprint) -> Result<Csr<f64>> {
     let stem = |source: &str| {
         let plain = source.split('*').next().unwrap_or_default();
         corpus::stem(Path::new(plain))
     };
-    // Most have the scale that their name tells.
+    // Most files have the scale in their name, so the exact name is tried first.
     let (named, others): (Vec<_>, Vec<_>) = files
         .iter()
         .filter(|file| stem(&file.source) == stem(source))
@@ -484,7 +490,7 @@ fn found(files: &[corpus::Entry], source: &str, fingerprint: Fingerprint) -> Res
     Ok(source.parse::<Spec>()?.make())
 }
 
-/// Reads a file, plain or compressed with zstd, as its name says.
+/// Opens a text file; it is decompressed with zstd if its name ends in .zst.
 pub fn open_lines(path: &Path) -> Result<Box<dyn BufRead>> {
     let what = || path.display().to_string();
     let file = fs::File::open(path).with_context(what)?;
@@ -494,17 +500,17 @@ pub fn open_lines(path: &Path) -> Result<Box<dyn BufRead>> {
     })
 }
 
-/// The text of such a file.
+/// Returns the text of a file; it is decompressed with zstd if its name ends in .zst.
 pub fn read_lines(path: &Path) -> Result<String> {
     let mut text = String::new();
     open_lines(path)?.read_to_string(&mut text).with_context(|| path.display().to_string())?;
     Ok(text)
 }
 
-/// Level of compression: a device may be waiting.
+/// Level of zstd compression; it is moderate because a device may be waiting.
 const LEVEL: i32 = 9;
 
-/// Writes lines, compressed where the name ends in .zst.
+/// Writes lines to a file; they are compressed with zstd if its name ends in .zst.
 pub fn write_lines(path: &Path, lines: &[u8]) -> Result<()> {
     let compressed;
     let bytes = match path.extension().is_some_and(|extension| extension == "zst") {

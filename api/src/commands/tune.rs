@@ -1,4 +1,4 @@
-//! `ellect tune`: a corpus measured on a device, then models fitted and evaluated.
+//! `ellect tune` measures a corpus on a device, then fits and evaluates models.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::{Answer, Home};
 use crate::options::{duration, timing_meter};
 use crate::output::{bar, note, print};
 
-/// What to measure.
+/// Arguments of `ellect tune`.
 #[derive(Debug, Args)]
 pub struct Tune {
     /// Device of this machine: cpu, or cuda:0 with the feature cuda
@@ -26,76 +26,76 @@ pub struct Tune {
     /// A matrix file, or a folder of them; may be repeated
     #[arg(long, value_name = "PATH", num_args = 1..)]
     corpus: Vec<PathBuf>,
-    /// Repeat files along the diagonal until they have so many nonzeros, 0 for their own size;
+    /// Repeat files along the diagonal until they have NNZ nonzeros, 0 for the original size;
     /// several with commas
     #[arg(long, value_delimiter = ',', default_value = "0", value_name = "NNZ")]
     scale: Vec<usize>,
-    /// Families of the files: a table with the columns name, family and category [default: their
-    /// names tell]
+    /// Families of the files: a table with the columns name, family and category [default: derived
+    /// from the names]
     #[arg(long, value_name = "FILE.csv")]
     families: Option<PathBuf>,
-    /// Files whose values are all 1 have these values, as graphs without weights do [default: such a
-    /// file is taken for a pattern of unknown values, and different ones are drawn for it]
+    /// Treat values that are all 1 as the real values, as in graphs without weights [default: such
+    /// a file is a pattern of unknown values, and random values are drawn for it]
     #[arg(long)]
     ones: bool,
     /// Measure generated matrices: small, full or large
     #[arg(long, value_name = "SIZE")]
     generate: Option<Size>,
-    /// A generated matrix, as `generate` takes it: CLASS:ROWS, CLASS:ROWS:rcm; may be repeated
+    /// A generated matrix, as for `generate`: CLASS:ROWS, CLASS:ROWS:rcm; may be repeated
     #[arg(long, value_name = "CLASS:ROWS", num_args = 1..)]
     matrix: Vec<Spec>,
     /// Measure only matrices of these classes, constant27 for instance; several with commas
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     class: Vec<String>,
-    /// Measure only every N-th matrix, from the K-th on: N runs with data folders of their own
+    /// Measure only every N-th matrix, starting with the K-th: N runs with separate data folders
     /// share a corpus among devices of one kind
     #[arg(long, value_name = "K/N", value_parser = part)]
     part: Option<(usize, usize)>,
-    /// Precisions
+    /// Precisions to measure
     #[arg(long, value_delimiter = ',', default_value = "f64,f32")]
     precision: Vec<Precision>,
-    /// The time of measuring, 90s, 20m or 2h for instance [default: no limit]
+    /// Time limit of all measurements, 90s, 20m or 2h for instance [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
-    /// The time of one matrix in one precision; what it has no time for is left to a run that goes
-    /// on [default: its share of the budget]
+    /// Time limit of one matrix in one precision; a later run measures the candidates that are left
+    /// [default: its share of the budget]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     share: Option<Duration>,
-    /// Go on where an earlier run ended: what is remembered is not measured again
+    /// Continue an earlier run: candidates with a stored measurement are not measured again
     #[arg(long)]
     resume: bool,
-    /// Go on likewise, and run once more what takes at most so many times the best time, and what it
-    /// is compared with: of several runs the middle one counts
+    /// Continue likewise, and rerun the baseline and every candidate within TIMES times the best
+    /// time; the median of the runs counts
     #[arg(long, value_name = "TIMES", value_parser = times)]
     rerun: Option<f64>,
-    /// Runs of a candidate in all, from which on it is not run once more
+    /// Maximum number of runs of a candidate in all, with --rerun
     #[arg(long, value_name = "N", requires = "rerun", default_value_t = 3)]
     runs: usize,
-    /// Measure only candidates whose text begins so, a format with a new kernel for instance; may be
-    /// repeated
+    /// Measure only candidates whose name begins with this text, a format with a new kernel for
+    /// instance; may be repeated
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Cut candidates whose estimate is so many times the best one
+    /// Skip candidates whose estimated time is over TIMES times the best estimate
     #[arg(long, default_value_t = 4.0, value_name = "TIMES", value_parser = times)]
     cut: f64,
-    /// Measure only: fit no models
+    /// Only measure: fit no models
     #[arg(long)]
     measure_only: bool,
-    /// Write all records of the device, also after a run that its budget ended; .zst compresses
+    /// Write all records of the device, even if the budget ends the run; .zst compresses
     #[arg(long, value_name = "FILE.jsonl")]
     export: Option<PathBuf>,
-    /// How to fit.
+    /// Settings of the fit.
     #[command(flatten)]
     fit: Fit,
 }
 
-/// A factor of at least 1.
+/// Parses a factor of at least 1.
 fn times(text: &str) -> Result<f64, String> {
     let wrong = || format!("it is '{text}'; it must be a number of at least 1, 1.08 for instance");
     text.parse().ok().filter(|times: &f64| *times >= 1.0 && times.is_finite()).ok_or_else(wrong)
 }
 
-/// A share of a corpus, `2/4` for the second of four.
+/// Parses a part of a corpus, `2/4` for the second of four.
 fn part(text: &str) -> Result<(usize, usize), String> {
     let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
     match numbers {
@@ -104,7 +104,7 @@ fn part(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-/// Measures, exports, fits and evaluates.
+/// Measures the corpus, exports the records, and fits and evaluates models.
 pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     let ones = if tune.ones { Ones::Values } else { Ones::Unknown };
     let families = families(tune.families.as_deref())?;
@@ -130,7 +130,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     let meter = timing_meter(&tune.device, &home.data)?;
     let device = meter.device().clone();
     if device::all_in(&home.data)?.iter().all(|known| known.name != device.name) {
-        // What is learned from these records starts from this profile, here or elsewhere.
+        // Models from these records start from this profile, here or on another machine.
         device.save(&home.data)?;
     }
     let wisdom = Wisdom::open(&home.data)?;
@@ -168,7 +168,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Runs with a bar where a person looks on, else with a line a matrix.
+/// Measures the entries; shows a progress bar on a terminal, otherwise one line per matrix.
 fn measure(tuning: &Tuning<'_>, entries: Vec<corpus::Entry>) -> Result<Summary> {
     let bar = bar((entries.len() * tuning.precisions.len()) as u64, "tuning");
     let summary = tuning.run(entries, &mut |event| match event {

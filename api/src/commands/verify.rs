@@ -1,4 +1,4 @@
-//! `ellect verify`.
+//! `ellect verify` checks the product of every candidate.
 
 use std::path::Path;
 use std::time::Instant;
@@ -15,11 +15,13 @@ use crate::arguments::Input;
 use crate::options::Product;
 use crate::output::{bar, note, print};
 
-/// The seed of x and y.
+/// Seed of the random x and y.
 const SEED: u64 = 1;
 
-/// Compares the product of every candidate with the reference: on a GPU of this machine, where one
-/// is named, else on this host, which makes the products of all candidates for GPUs and hosts.
+/// Compares the product of every candidate with the reference.
+///
+/// The products run on a GPU of this machine if one is named; otherwise this host computes those
+/// of all candidates, for GPUs as well as for hosts.
 pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
     let meter = product.meter(data)?;
     let (file, limits) = (&input.file, input.limits.limits());
@@ -29,7 +31,7 @@ pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
     }
 }
 
-/// A line for each candidate, as soon as it is known.
+/// Checks every candidate; prints one line for each as soon as its result is known.
 fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<Answer> {
     let structure = Structure::of(csr).with_partitioning();
     let device = meter.device();
@@ -80,7 +82,7 @@ fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<A
     Ok(if wrong == 0 { Answer::Yes } else { Answer::No })
 }
 
-/// Candidates for GPUs, then those for hosts alone.
+/// Returns the candidates for GPUs, then those for hosts only.
 fn all() -> Vec<Candidate> {
     let mut all = candidates(Kind::Gpu);
     for candidate in candidates(Kind::Host) {

@@ -1,4 +1,4 @@
-//! `ellect wisdom`: what was measured and is remembered.
+//! `ellect wisdom` manages the stored measurements.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,15 +18,15 @@ use super::train::open_lines;
 use crate::arguments::Form;
 use crate::output::{note, print, print_json, table, write_file};
 
-/// What to do with the records of this user.
+/// Operations on the stored measurements of this user.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the matrices that were measured, with the best candidate of each
+    /// List the measured matrices, with the best candidate of each
     List {
-        /// Which records.
+        /// The records to list.
         #[command(flatten)]
         filter: Filter,
-        /// The form of the answer.
+        /// The output format.
         #[command(flatten)]
         form: Form,
     },
@@ -35,60 +35,61 @@ pub enum Command {
         /// The file to write [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Merge the records into the shards in this folder instead, models/wisdom for what ships:
-        /// only shards that gain records are written
+        /// Merge the records into the shards in this folder instead, models/wisdom for those that
+        /// ship; only shards that gain records are written
         #[arg(long, value_name = "DIR", conflicts_with = "output")]
         shards: Option<PathBuf>,
     },
-    /// Take over records, as `export` and `measure --json` write them; bad lines are told and
-    /// skipped, exit code 1 where all are bad
+    /// Import records that `export` or `measure --json` wrote; bad lines are reported and skipped,
+    /// exit code 1 if all are bad
     Import {
         /// The file to read, plain or compressed with zstd (.zst); - for standard input
         #[arg(value_name = "FILE.jsonl")]
         file: PathBuf,
-        /// Put timings of the same candidate beside those that are there, as `tune --rerun` does, and
-        /// do not let the later ones take their place
+        /// Add timings of a candidate to the stored ones, as `tune --rerun` does, instead of
+        /// replacing the older ones
         #[arg(long)]
         join: bool,
-        /// The form of the answer.
+        /// The output format.
         #[command(flatten)]
         form: Form,
     },
-    /// Read and validate every record; exit code 1 where one is bad
+    /// Read and validate every record; exit code 1 if one is bad
     Verify {
-        /// The form of the answer.
+        /// The output format.
         #[command(flatten)]
         form: Form,
     },
-    /// Remove measurements of a device whose driver, kernels or protocol are no longer those of now
+    /// Remove measurements of a device that were taken with a driver, kernels or a protocol other
+    /// than the current ones
     Prune {
-        /// Their device: cpu, or cuda:0 for this machine's first GPU
+        /// Device of the measurements: cpu, or cuda:0 for this machine's first GPU
         #[arg(long, default_value = "cpu", value_name = "NAME")]
         device: String,
-        /// Only of this matrix: a fingerprint or a source, as `list` shows them
+        /// Only measurements of this matrix: a fingerprint or a source, as `list` shows them
         #[arg(long, value_name = "MATRIX")]
         matrix: Option<String>,
-        /// Also those that are still of use
+        /// Also remove measurements that are still valid
         #[arg(long)]
         all: bool,
-        /// The form of the answer.
+        /// The output format.
         #[command(flatten)]
         form: Form,
     },
 }
 
-/// Which records.
+/// Selection of records.
 #[derive(Debug, Args)]
 pub struct Filter {
-    /// Only of this device
+    /// Only records of this device
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Only of this matrix: a fingerprint or a source
+    /// Only records of this matrix: a fingerprint or a source
     #[arg(long, value_name = "MATRIX")]
     matrix: Option<String>,
 }
 
-/// Runs the command on the database under `data`.
+/// Runs the command on the database in the folder `data`.
 pub fn run(command: &Command, data: &Path) -> Result<Answer> {
     let wisdom = Wisdom::open(data)?;
     match command {
@@ -109,7 +110,7 @@ pub fn run(command: &Command, data: &Path) -> Result<Answer> {
     }
 }
 
-/// What was measured of one matrix on one device.
+/// Summary of the measurements of one matrix on one device, in one precision and basis.
 #[derive(Debug, Serialize)]
 struct Row {
     source: String,
@@ -197,7 +198,7 @@ fn count(
     }
 }
 
-/// Whether a measurement is of this matrix; of any where none is named.
+/// Returns whether a measurement is of this matrix; true for every measurement if none is named.
 fn is_of(m: &Measurement, structure: Option<&StructureRecord>, matrix: Option<&str>) -> bool {
     matrix.is_none_or(|matrix| {
         m.fingerprint.to_string() == matrix || structure.is_some_and(|s| s.source == matrix)
@@ -248,7 +249,7 @@ fn import(wisdom: &Wisdom, file: &Path, join: bool, form: Form) -> Result<Answer
         }
         false => print(&format!("{taken} records taken, {known} known, {skipped} skipped\n"))?,
     }
-    // A file of which nothing could be read is not what was meant.
+    // A file without a single readable record is probably the wrong file.
     Ok(if skipped > 0 && taken + known == 0 { Answer::No } else { Answer::Yes })
 }
 

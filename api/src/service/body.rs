@@ -1,4 +1,4 @@
-//! The body of a request: spooled to a temporary file, so that memory is taken for the matrix alone.
+//! Request bodies, spooled to a temporary file so that only the matrix takes memory.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,15 @@ use tokio::io::AsyncWriteExt;
 
 use super::failure::Failure;
 
-/// A body of which nothing more arrives for so long is given up.
+/// Time without new data after which a body is rejected.
 const STALLED: Duration = Duration::from_secs(30);
 
-/// So is one that has not arrived as a whole after so long: it holds a place that others want.
+/// Time within which the whole body must arrive, because it holds a place that others could use.
 const ARRIVING: Duration = Duration::from_secs(600);
 
-/// Refuses what the headers already show to be in vain.
+/// Rejects a request whose headers already show that it will fail.
 ///
-/// The readers recognise gzip and zstd by content; other encodings are not known to them.
+/// The readers recognise gzip and zstd by content; they do not support other encodings.
 pub fn check(headers: &HeaderMap, limit: u64) -> Result<(), Failure> {
     if let Some(encoding) = headers.get(CONTENT_ENCODING) {
         let encoding = encoding.to_str().unwrap_or_default().to_ascii_lowercase();
@@ -34,7 +34,7 @@ pub fn check(headers: &HeaderMap, limit: u64) -> Result<(), Failure> {
     within(length.unwrap_or(0), limit)
 }
 
-/// Writes the body to a temporary file, which is gone once it is dropped.
+/// Writes the body to a temporary file, which is deleted when the value is dropped.
 pub async fn spool(body: Body, limit: u64) -> Result<tempfile::NamedTempFile, Failure> {
     let file = tempfile::NamedTempFile::new().map_err(Failure::internal)?;
     let mut sink = tokio::fs::File::create(file.path()).await.map_err(Failure::internal)?;
@@ -75,7 +75,7 @@ pub async fn spool(body: Body, limit: u64) -> Result<tempfile::NamedTempFile, Fa
     Ok(file)
 }
 
-/// Refuses a body beside a generated matrix.
+/// Rejects a body that is sent in addition to the name of a generated matrix.
 pub fn check_empty(file: &tempfile::NamedTempFile) -> Result<(), Failure> {
     match file.as_file().metadata().map_err(Failure::internal)?.len() {
         0 => Ok(()),

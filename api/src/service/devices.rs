@@ -1,4 +1,4 @@
-//! The devices that requests measure on, and the places of requests at work.
+//! The devices that requests measure on, and the limits on concurrent requests.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,40 +11,41 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use super::failure::Failure;
 use crate::options::timing_meter;
 
-/// Devices that are measured on, each by one process that is kept as long as the service.
+/// The devices to measure on, each with one process that lives as long as the service.
 pub struct Devices {
     data: PathBuf,
     waiting: u32,
-    /// By name; a cell is filled by the first request for its device.
+    /// Cells by device name; the first request for a device fills its cell.
     opened: Mutex<HashMap<String, Arc<Cell>>>,
 }
 
 type Cell = OnceCell<Arc<Measured>>;
 
-/// A device that is measured on.
+/// A device to measure on.
 pub struct Measured {
-    /// Times on the device, in a process of its own.
+    /// Meter that times on the device, in a separate process.
     pub meter: Arc<Meter>,
-    /// Requests that measure on it: one at a time.
+    /// Limit on the requests that measure on this device: one at a time.
     pub places: Places,
 }
 
 impl Devices {
-    /// None so far; each is to let so many requests wait.
+    /// Creates the map without devices; `waiting` requests may wait for each device.
     pub fn new(data: PathBuf, waiting: u32) -> Self {
         Devices { data, waiting, opened: Mutex::default() }
     }
 
-    /// The device of this name; its process is started where this is the first request for it.
+    /// Returns the device with this name; the first request for it starts its process.
     ///
     /// # Errors
-    /// Where there is no such device, or it cannot be measured on.
+    /// If there is no such device, or it cannot be measured on.
     pub async fn open(&self, name: &str) -> Result<Arc<Measured>, Failure> {
         let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let cell = Arc::clone(opened().entry(name.to_string()).or_default());
         let measured = cell.get_or_try_init(|| self.start(name)).await.cloned();
         if measured.is_err() {
-            // Nothing is kept of a name that nobody else asks for just now.
+            // A failed name is removed unless another request is waiting for it, so the map stays
+            // small.
             let mut opened = opened();
             let gone =
                 |cell: &Arc<OnceCell<_>>| !cell.initialized() && Arc::strong_count(cell) <= 2;
@@ -65,25 +66,25 @@ impl Devices {
     }
 }
 
-/// Places of requests: those at work, and those that wait besides.
+/// Limits on the number of requests: those being processed, and those waiting.
 pub struct Places {
-    /// Requests at hand, waiting ones among them.
+    /// Permits for admitted requests, including waiting ones.
     admitted: Arc<Semaphore>,
-    /// Requests at work.
+    /// Permits for requests being processed.
     at_work: Arc<Semaphore>,
 }
 
 impl Places {
-    /// So many at work at once, and so many that may wait.
+    /// Allows `at_work` requests to be processed at once, and `waiting` more to wait.
     pub fn new(at_work: u32, waiting: u32) -> Self {
         let places = |n: u32| Arc::new(Semaphore::new(n as usize));
         Places { admitted: places(at_work.saturating_add(waiting)), at_work: places(at_work) }
     }
 
-    /// Takes a request on.
+    /// Admits a request.
     ///
     /// # Errors
-    /// 503 where too many wait.
+    /// 503 if too many requests are waiting.
     pub fn admit(&self) -> Result<OwnedSemaphorePermit, Failure> {
         Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| {
             let told = "too many requests are waiting; try again later";
@@ -91,10 +92,10 @@ impl Places {
         })
     }
 
-    /// Waits until a request that was taken on may work.
+    /// Waits until an admitted request may be processed.
     ///
     /// # Errors
-    /// None: the places are never closed.
+    /// None: the semaphore is never closed.
     pub async fn turn(&self) -> Result<OwnedSemaphorePermit, Failure> {
         Arc::clone(&self.at_work).acquire_owned().await.map_err(Failure::internal)
     }

@@ -1,4 +1,4 @@
-//! Why a request was not answered: `{"error": {"kind", "message"}}` with a status that suits.
+//! Error answers: `{"error": {"kind", "message"}}` with a matching HTTP status.
 
 use std::any::Any;
 
@@ -9,27 +9,27 @@ use axum::response::{IntoResponse, Response};
 use ellect::Error;
 use serde_json::json;
 
-/// Why a request was not answered.
+/// The reason that a request failed, as it is sent to the caller.
 #[derive(Debug)]
 pub struct Failure {
-    /// The status of the answer.
+    /// HTTP status of the answer.
     pub status: StatusCode,
-    /// A stable word for programs.
+    /// Kind of failure: a stable word for programs.
     pub kind: &'static str,
-    /// A sentence for people.
+    /// Message for people, a sentence.
     pub message: String,
 }
 
-/// Seconds after which a caller who was turned away may try again.
+/// Seconds after which a caller that got status 503 may try again.
 const RETRY_AFTER_S: u32 = 5;
 
 impl Failure {
-    /// A failure with this status, word and sentence.
+    /// Creates a failure with this status, kind and message.
     pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
         Failure { status, kind, message: message.into() }
     }
 
-    /// A fault of the service itself: what it was is logged, and not sent.
+    /// Creates the answer to a fault of the service itself: the cause is logged but not sent.
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         tracing::error!("{cause}");
         Failure::new(
@@ -40,7 +40,7 @@ impl Failure {
     }
 }
 
-/// What a handler that panicked is answered with.
+/// Returns the answer to a request whose handler panicked.
 pub fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -1,9 +1,9 @@
 //! The HTTP service: `POST /recommend` and `GET /healthz`.
 //!
-//! The body is a matrix in any form that the readers know. Reading and choosing run on threads of
-//! their own, as many at once as there are cores; callers beyond a short queue are asked to come
-//! back. Requests that measure queue for their device, one process that is kept, and hold up no
-//! others.
+//! The body is a matrix in any form that the readers support. Reading and choosing run on blocking
+//! threads, by default as many at once as there are cores; callers beyond a short queue get status
+//! 503. Requests that measure wait in a queue of their device, which one long-lived process serves,
+//! and do not delay other requests.
 
 mod body;
 mod devices;
@@ -38,48 +38,49 @@ use devices::{Devices, Places};
 use failure::Failure;
 use models::Models;
 
-/// What a service is started with.
+/// Configuration of a service.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The folder of measurements and device profiles.
     pub data: PathBuf,
-    /// What is remembered, shared by all requests; none where nothing is to be.
+    /// Stored measurements, shared by all requests; `None` to use and store none.
     pub wisdom: Option<Arc<Wisdom>>,
-    /// The most bytes of a body.
+    /// Maximum number of bytes of a body.
     pub max_body: u64,
-    /// The most nonzeros of a matrix.
+    /// Maximum number of nonzeros of a matrix.
     pub max_nonzeros: u64,
-    /// Requests at work at once, but for those that measure: one on each device.
+    /// Number of requests processed at once, except those that measure: one on each device.
     pub workers: u32,
-    /// Requests that may wait besides, and likewise for each device.
+    /// Number of requests that may wait in addition, and likewise for each device.
     pub queue: u32,
 }
 
-/// A request that takes longer after its body has arrived is given up.
+/// Time limit of a request after its body has arrived.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The most that measuring may take for one request, whatever budget it asks for.
+/// Time limit of the measurements of one request, whatever budget it asks for.
 const MAX_BUDGET: Duration = Duration::from_secs(120);
 
-/// The most rows beyond the number of entries: each costs all candidates memory and time, and a body
-/// of a few bytes may claim them.
+/// Maximum number of rows in addition to the number of entries.
+///
+/// Each row costs all candidates memory and time, and a body of a few bytes can claim many rows.
 const MAX_EMPTY_ROWS: u64 = 1 << 22;
 
-/// Bodies that may arrive at once, for each request that may be at work or wait: a slow one takes no
-/// place from others.
+/// Number of bodies that may arrive at once, per request that may be processed or wait; a slow body
+/// thus takes no place from other requests.
 const BODIES: u32 = 8;
 
 struct Service {
     config: Config,
-    /// Bodies that arrive.
+    /// Limit on the bodies that are arriving.
     arriving: Places,
-    /// Requests that time nothing.
+    /// Limit on the requests that time nothing.
     places: Places,
     devices: Devices,
     models: Models,
 }
 
-/// The routes.
+/// Returns the router of the service.
 pub fn router(config: Config) -> Router {
     let served = config.workers.saturating_add(config.queue);
     let service = Service {
@@ -156,8 +157,8 @@ async fn recommend(
     }
     let config = &service.config;
     body::check(&headers, config.max_body)?;
-    // A wrong name is told before a large body is taken. A GPU of this machine is opened by the
-    // process that measures alone.
+    // Opening the device first reports a wrong name before a large body is read. Only the process
+    // that measures opens a GPU of this machine.
     let device = &options.product.device;
     let measured = match options.measures() || device.starts_with("cuda:") {
         true => Some(service.devices.open(device).await?),
@@ -169,7 +170,7 @@ async fn recommend(
     };
     let queued = measured.as_ref().filter(|_| options.measures());
     let places = queued.map_or(&service.places, |measured| &measured.places);
-    // Where too many wait already, the body is not taken; while it arrives it takes no place.
+    // If too many requests already wait, the body is not read; while it arrives it holds no place.
     drop(places.admit()?);
     let arriving = service.arriving.admit()?;
     let file = body::spool(body, config.max_body).await?;
@@ -183,7 +184,7 @@ async fn recommend(
         let (max_nonzeros, held) = (config.max_nonzeros, Arc::clone(&service));
         let log = tracing::Span::current();
         let job = tokio::task::spawn_blocking(move || {
-            // Both are held until the work is done, even if the caller has gone away before.
+            // Both permits are held until the work is done, even if the caller has disconnected.
             let _held = (place, turn);
             log.in_scope(|| match options.product.precision {
                 Precision::F32 => choose::<f32>(file.path(), &options, meter, &held, max_nonzeros),
@@ -209,7 +210,7 @@ fn choose<T: Scalar>(
     service: &Service,
     nonzeros: u64,
 ) -> Result<Choice, Failure> {
-    // Text takes some 30 bytes an entry; what is compressed may unfold to no more.
+    // Text takes about 30 bytes per entry; 64 also bound what compressed data may expand to.
     let bytes = nonzeros.saturating_mul(64);
     let limits = Limits { nonzeros, bytes, empty_rows: MAX_EMPTY_ROWS, ..Limits::default() };
     let start = Instant::now();
@@ -220,7 +221,7 @@ fn choose<T: Scalar>(
     };
     let read_s = start.elapsed().as_secs_f64();
     let tuner = tuner_of(options, meter, service.config.wisdom.clone(), |device, precision| {
-        // One that does not load is no fault of the request.
+        // A model that does not load is a fault of the service, not of the request.
         service.models.open(&service.config.data, device, precision).map_err(Failure::internal)
     })?;
     let choice = options.recommend(&csr, tuner, &mut |_| ())?;

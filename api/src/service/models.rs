@@ -1,4 +1,4 @@
-//! The models that requests ask.
+//! The models that requests use.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,21 +8,23 @@ use ellect::device::Device;
 use ellect::model::Predictor;
 use ellect::{Precision, Result};
 
-/// Models by device and precision, each loaded by the first request that asks it and kept as long as
-/// the service: loading one takes longer than most choices.
+/// Cache of models by device and precision.
+///
+/// The first request that uses a model loads it, because that takes longer than most choices; it is
+/// kept as long as the service runs.
 #[derive(Default)]
 pub struct Models {
     opened: Mutex<HashMap<(String, Precision), Found>>,
 }
 
-/// A model; none where there is none of the device.
+/// A model; `None` if the device has none.
 type Found = Option<Arc<Predictor>>;
 
 impl Models {
-    /// The model of a device, as [`Predictor::open`] finds it.
+    /// Returns the model of a device, as [`Predictor::open`] finds it.
     ///
     /// # Errors
-    /// As there; the next request tries again.
+    /// As [`Predictor::open`]; the next request tries again.
     pub fn open(&self, data: &Path, device: &Device, precision: Precision) -> Result<Found> {
         let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (device.name.clone(), precision);
@@ -30,7 +32,8 @@ impl Models {
         if let Some(model) = found {
             return Ok(model);
         }
-        // Nobody waits meanwhile who asks another model; who asks this one loads it too.
+        // The lock is not held while a model loads, so requests for other models need not wait;
+        // concurrent requests for the same model each load it.
         let model = Predictor::open(data, device, precision)?.map(Arc::new);
         Ok(opened().entry(key).or_insert(model).clone())
     }

@@ -1,5 +1,7 @@
-//! `ellect bench --features`: the time of looking at features, in products of CSR: on a GPU as
-//! products are timed, from a graph, and until they are known on the host.
+//! `ellect bench --features` times the computation of features and compares it with a CSR product.
+//!
+//! On a GPU, the features are timed from a graph, as products are, and also until the host has
+//! them.
 
 use std::path::Path;
 
@@ -14,16 +16,16 @@ use ellect::{Csr, Precision, Scalar};
 use super::{Answer, Bench, protocol};
 use crate::output::print;
 
-/// Times of looking at each matrix, of which the table tells the median.
+/// Number of timed feature computations per matrix; the table shows their median.
 const TIMES: usize = 20;
 
-/// Times that a GPU's own part is timed.
+/// Number of times that the GPU's share of the work is timed.
 const GPU_TIMES: usize = 5;
 
 const HEAD: &str = "| matrix | precision | nonzeros | features (us) | known on host (us) | product \
                     (us) | features / product |\n|---|---|---|---|---|---|---|\n";
 
-/// Prints the table; the answer is no where the features are not those of the host.
+/// Prints the table; answers no if the features differ from the host's.
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     let meter = Meter::open(&bench.device, data)?;
     meter.check()?;
@@ -48,7 +50,7 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     Ok(answer)
 }
 
-/// The features of a matrix, and its row of the table.
+/// Returns the features of a matrix and its row of the table.
 fn row<T: Scalar>(meter: &Meter, name: &str, csr: &Csr<T>) -> Result<(Features, String)> {
     let (features, known) = meter.features(csr, TIMES)?;
     let took = meter.features_on_gpu(csr, &protocol(), GPU_TIMES)?;
@@ -66,7 +68,7 @@ fn row<T: Scalar>(meter: &Meter, name: &str, csr: &Csr<T>) -> Result<(Features, 
     Ok((features, row))
 }
 
-/// Seconds of a product by the first of [`BASELINES`] that is here.
+/// Returns the median time in seconds of a product by the first of [`BASELINES`] that can be timed.
 fn product_s<T: Scalar>(meter: &Meter, csr: &Csr<T>) -> Result<f64> {
     let workload = Workload { precision: T::PRECISION, ..Workload::default() };
     let target = workload.target(meter.device());

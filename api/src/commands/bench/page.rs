@@ -10,8 +10,9 @@ use ellect_training::geometric_mean;
 
 use super::{Record, incumbent};
 
-/// Markdown: the head of the page: what was timed, and device, revision, kernels and protocol of
-/// the records, each once; empty where nothing was timed.
+/// Returns the head of the page in Markdown; empty if nothing was timed.
+///
+/// It has the title, the result, and the devices, revision, kernels and protocol of the records.
 pub fn head(records: &[Record], commit: &str) -> String {
     let timed = records.iter().map(|record| &record.measurement);
     let timed = timed.filter(|m| matches!(m.outcome, Outcome::Timed(_)));
@@ -43,7 +44,7 @@ pub fn head(records: &[Record], commit: &str) -> String {
     text
 }
 
-/// What a page of results asks, and how it is laid out.
+/// The question that a page of results answers, and the page's layout.
 const ASKED: &str = "\
 Which storage format multiplies each matrix fastest? `ellect bench` checks the product y = A x of
 every candidate (a format with its parameters) against the reference, then times it. The first table
@@ -51,7 +52,7 @@ sums up all matrices. The tables after it show, for each matrix and precision, t
 fastest candidate of each format, fastest first.
 ";
 
-/// The terms of the tables, after the number of the protocol.
+/// The definitions for the tables; the protocol number precedes this text.
 const TERMS: &str = "\
 each time is the median of several samples. Copies of the matrix, x and y take turns to
   keep the caches cold.
@@ -64,7 +65,8 @@ each time is the median of several samples. Copies of the matrix, x and y take t
   may be stored in the order that the format prefers.
 ";
 
-/// Markdown: for each matrix and precision the baseline and the fastest candidate of each format.
+/// Returns a Markdown table for each matrix and precision: the baseline and the fastest candidate
+/// of each format.
 pub fn table(records: &[Record]) -> String {
     let mut text = String::new();
     let mut groups: BTreeMap<(usize, Precision), Vec<&Record>> = BTreeMap::new();
@@ -121,19 +123,19 @@ struct SpeedUps {
     matrices: usize,
     /// Geometric mean in the original basis.
     original: f64,
-    /// Geometric mean in the better of both bases.
+    /// Geometric mean in the better of the two bases.
     any: f64,
-    /// The least in the original basis.
+    /// Minimum in the original basis.
     least: f64,
 }
 
-/// The speed-ups in each precision that was timed.
+/// Returns the speed-ups in each precision that was timed.
 fn speed_ups(records: &[Record]) -> Vec<SpeedUps> {
     let mut matrices: BTreeMap<(Precision, &str), Vec<&Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| record.spmv_s().is_some()) {
         matrices.entry((record.measurement.precision, &record.matrix)).or_default().push(record);
     }
-    // Speed-up of the fastest candidate on one matrix: in the original basis, and in any.
+    // Speed-ups of the fastest candidate on one matrix: [in the original basis, in either basis].
     let fastest = |group: &Vec<&Record>| {
         let is_original = |record: &&Record| record.measurement.basis == Basis::Original;
         let original: Vec<&Record> = group.iter().copied().filter(is_original).collect();
@@ -160,7 +162,7 @@ fn speed_ups(records: &[Record]) -> Vec<SpeedUps> {
     all.filter(|speed_ups| speed_ups.matrices > 0).collect()
 }
 
-/// Markdown: the result over all matrices, in a sentence for each precision.
+/// Returns the result over all matrices in Markdown, one sentence per precision.
 fn result(records: &[Record]) -> String {
     let sentence = |of: &SpeedUps| {
         let SpeedUps { precision, matrices, original, any, least } = of;
@@ -180,7 +182,7 @@ fn result(records: &[Record]) -> String {
     speed_ups(records).iter().map(sentence).collect()
 }
 
-/// Markdown: the table of speed-ups over all matrices.
+/// Returns the table of speed-ups over all matrices in Markdown.
 pub fn summary(records: &[Record]) -> String {
     let mut text = String::from(
         "\n## All matrices\n\nSpeed-up of the fastest candidate over the baseline in the original \
@@ -193,7 +195,9 @@ pub fn summary(records: &[Record]) -> String {
     text
 }
 
-/// Share of the CSR byte floor that a time reaches; empty for devices without a profile here.
+/// Returns the ratio of the CSR byte floor to a time of `s` seconds, as text.
+///
+/// Empty if no profile of the record's device ships.
 fn floor(record: &Record, s: f64) -> String {
     let devices = Device::shipped();
     let Some(device) = devices.iter().find(|d| d.name == record.measurement.device) else {
