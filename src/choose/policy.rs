@@ -354,8 +354,8 @@ const SAME_FORMAT: f64 = 0.06;
 /// Returns the candidates to time: all baselines, then the given numbers of candidates that are
 /// best by prediction and by estimate.
 ///
-/// Where one of the two errs, the other seldom does. Among candidates that are about equally good,
-/// those of different formats are preferred. [`Effort::Measure`] times [`FEW`].
+/// Prediction and estimate seldom err together. Among candidates that are about equally good, those
+/// of different formats are preferred. [`Effort::Measure`] times [`FEW`].
 pub fn best_few<'a>(
     candidates: impl Iterator<Item = (&'a Candidate, Thought)>,
     [predicted, estimated]: [usize; 2],
