@@ -347,8 +347,8 @@ pub fn may_keep(workload: &Workload) -> bool {
 pub const FEW: [usize; 2] = [3, 1];
 
 /// Share by which a candidate's time counts as longer for each candidate of its format that is
-/// already selected. Predictions distinguish variants better than formats, so a candidate of
-/// another format is more likely to be faster than predicted.
+/// already selected. Predictions distinguish variants better than formats, so the time of a
+/// candidate of another format may differ more from its prediction.
 const SAME_FORMAT: f64 = 0.06;
 
 /// Returns the candidates to time: all baselines, then the given numbers of candidates that are
