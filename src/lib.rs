@@ -1,5 +1,5 @@
 //! `ellect` (ELL + elect) chooses, prepares and serves the fastest sparse matrix-vector product
-//! y = alpha A x + beta y for a given matrix, device, precision and amount of work.
+//! y = alpha A x + beta y for a given matrix, device, precision and number of products.
 //!
 //! ```
 //! use ellect::{Csr, Tuner, Workload, device};
@@ -21,54 +21,91 @@
 //!
 //! # The way of the data
 //! ```text
-//! file or body --read--> Csr --> Fingerprint                 what the pattern is known by
-//!                         |----> Structure --> Features      what the choice sees
+//! file or body --read--> Csr --> Fingerprint                 key of stored measurements
+//!                         |----> Structure --> Features      inputs of models and gates
 //!                         |          |
 //!                         |     candidates: format + parameters, or a refusal with its figures
 //!                         |          |  Work: bytes, steps, sectors of x
-//!                         |        Cost: convert_s, spmv_s, bytes, and where they come from
+//!                         |        Cost: convert_s, spmv_s, bytes and their source
 //!                         |          |
-//!                         |       Choice = least convert_s + spmvs * spmv_s under the limits
+//!                         |       Choice: least convert_s + spmvs * spmv_s within the limits
 //!                         '--------> Layout --> PreparedOperator --> apply
 //!                                                     '--> Measurement --> Cost
 //! ```
-//! Each arrow is a plain function and each noun one type. Reading comes in through [`read`], the
-//! checked matrix is [`Csr`], what is computed of its pattern once is a [`structure::Structure`];
-//! [`features`], [`mod@format`], [`cost`] and [`choose`] follow in that order, [`Tuner`] is the call
-//! that does it all, and [`measure`] times what [`choose`] would otherwise estimate.
+//! Each arrow is a plain function, and each noun is one type:
+//! 1. [`read`] reads a matrix from a file or a request body and checks it; the result is a [`Csr`].
+//! 2. [`structure::Structure`] analyses the matrix; it computes each result once and keeps it.
+//! 3. [`features`] derives the numbers that describe the matrix to models.
+//! 4. [`mod@format`] lists the candidates and computes the work of each, or a refusal.
+//! 5. [`cost`] and [`model`] turn work and features into times; [`wisdom`] adds stored
+//!    measurements.
+//! 6. [`choose`] ranks the candidates by total time and explains the choice.
+//! 7. The format of the choice converts the matrix to a layout; [`PreparedOperator`] multiplies by
+//!    it.
+//!
+//! [`Tuner`] performs all steps in one call. [`measure`] times products; measured costs replace
+//! predictions and estimates.
 //!
 //! # Words
-//! - A *format* is a storage scheme; a format with parameters is a *candidate*, written
-//!   `hll:hack=32,sort=none,tpr=1,col=16`.
-//! - A format that does not suit a matrix gives a *refusal* with needed and allowed figures, not an
-//!   error.
-//! - A *layout* is a matrix in a format's arrays; a *prepared operator* owns one and multiplies.
-//! - A *cost* is a time of conversion, a time of one product, and bytes; its *source* is measured,
-//!   predicted or estimated.
-//! - A *basis* is the order of x and y: the matrix's own, or one that a format sorts rows into,
-//!   which a Krylov solver enters once and leaves once.
-//! - A *device* is data: the limits that costs are computed from. The host is a device too.
-//! - The *baseline* is what a program has before any choice: its CSR arrays, multiplied by cuSPARSE on a
-//!   GPU that has it, else by this program's kernel.
-//! - The *policy* ([`choose::policy`]) decides what to find out about a matrix before it is prepared. A
-//!   *gate* of the model says whether an *analysis* pays, which finds the work of every candidate; on a
-//!   GPU, the *quick model* predicts from counted features alone.
-//! - *hack*, *hackSize*, *rIdx*, *br*, *N_iter*, *N_p*, *ER part*, *VecSize*, *K* are the terms of
-//!   the papers that the formats come from; each module names its own.
+//! - *Analysis*: pass of the host over a matrix that finds features and the work of all candidates.
+//! - *Baseline*: CSR arrays as the caller has them; cuSPARSE multiplies them on a GPU that has it,
+//!   otherwise this program's kernel. Choices are compared with it.
+//! - *Basis*: order of x and y: the matrix's own, or one in which a format permutes rows and
+//!   columns alike; a Krylov solver permutes its vectors once before and once after.
+//! - *Break-even*: number of products from which on a candidate is cheaper than CSR in total.
+//! - *Candidate*: a format with parameters, written `hll:hack=32,sort=none,tpr=1,col=16`.
+//! - *Choice*: the chosen candidate, with the ranking of all candidates and the reasons.
+//! - *Confidence*: number from 0 to 1 that shows how similar a matrix is to the training set.
+//! - *Cost*: time of the conversion, of an update of values and of one product, and bytes.
+//! - *Device*: the GPU or host that multiplies; for the choice, the data of its profile.
+//! - *Effort*: what a choice may use: estimates, predictions, a few timings, or all timings.
+//! - *Estimate*: cost by closed formulas from the candidate's work and the device's profile.
+//! - *Features*: named numbers that describe a pattern, for instance `row_nnz_max`.
+//! - *Fingerprint*: 128-bit hash of a pattern, without values; key of stored measurements.
+//! - *Format*: a storage scheme, for instance HLL; one module and one line in the table of formats.
+//! - *Gate*: rules of a model that decide whether an analysis, or counting features, pays.
+//! - *hack*, *hackSize*: rows that HLL and HDIA store together as one group, and their number.
+//! - *Layout*: a matrix in a format's arrays.
+//! - *Margin*: predicted speed-up over the baseline that an untimed candidate needs to be chosen.
+//! - *Measurement*: times of a candidate under the protocol, or the reason for having none.
+//! - *Meter*: prepares, checks and times candidates on one device.
+//! - *Model*: regressors, gates and rules that were trained on a device's measurements.
+//! - *Operator*: a layout that is prepared on a device and multiplies.
+//! - *Padding*: slots of a layout that hold no entry of the matrix.
+//! - *Pattern*: rows and columns of the entries of a matrix, without their values.
+//! - *Policy*: decides what to find out about a matrix before a candidate is chosen.
+//! - *Prediction*: cost by a model, from features, the candidate's work and its parameters.
+//! - *Profile*: limits and speeds of a device, in a data file, from which costs are computed.
+//! - *Protocol*: versioned rules by which products are timed.
+//! - *Proxy device*: shipped GPU of equal compute capability whose models predict for another GPU.
+//! - *Quick model*: part of a model that predicts a few candidates from features alone.
+//! - *Quick pick*: candidate that rules select for a matrix that is not analysed.
+//! - *Refusal*: answer of a format that does not apply to a matrix, with needed and allowed
+//!   figures; not an error.
+//! - *Regret*: time of the chosen candidate divided by that of the best one, less 1.
+//! - *Sector*: 32 bytes of memory, the unit in which a GPU loads x.
+//! - *Source*: origin of a cost: measured, predicted or estimated.
+//! - *Structure*: cached results of the analyses of one matrix.
+//! - *Target*: what a layout is made for: device, precision, basis and memory limit.
+//! - *Wisdom*: stored measurements, those that ship and the user's own.
+//! - *Work*: bytes, steps and sectors of one conversion and one product; costs follow from it.
+//! - *Workload*: the caller's use of a matrix: number of products, updates, effort and limits.
+//! - *br*, *ER part*, *K*, *N_iter*, *N_p*, *rIdx*, *VecSize*: terms of the papers that the formats
+//!   come from; the module of each format defines its own.
 //!
 //! # Cargo features
-//! All are on by default but `cuda`; what `apply` needs is always there.
-//! - `metis`: the variants of EHYB that METIS partitions, else refused; a C library.
-//! - `read-archives`: gzip, zstd and SciPy's `.npz`, else refused by [`read`].
+//! All are on by default except `cuda`; `apply` needs none of them.
+//! - `metis`: variants of EHYB with partitions by METIS, a C library; refused without it.
+//! - `read-archives`: gzip, zstd and SciPy's `.npz`; refused by [`read`] without it.
 //! - `shipped`: embeds the trained models and the measurements that ship (26 MB).
-//! - `wisdom`: the user's own database of measurements, else [`Wisdom::open`] is an error.
+//! - `wisdom`: the user's own database of measurements; [`Wisdom::open`] fails without it.
 //! - `zstd`: compressed model files; on with `read-archives` and `shipped`.
 //! - `cuda`: measures and multiplies on NVIDIA GPUs.
 //!
 //! # What holds everywhere
-//! Choosing is pure: no clock, no disk, no GPU. CSR is always a candidate. Every number carries its
-//! unit and its source. Nothing is timed before its product was checked. Padding is never
-//! multiplied where Inf or NaN in x could reach a wrong row.
+//! Choosing is pure: it uses no clock, disk or GPU. CSR is always a candidate. Every number has a
+//! unit and a source. No product is timed before it was checked. Padding is never multiplied if Inf
+//! or NaN in x could reach a wrong row.
 
 pub mod assemble;
 pub mod check;

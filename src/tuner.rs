@@ -27,7 +27,7 @@ use crate::structure::Structure;
 use crate::wisdom::{Answer, Stale, Wanted, Wisdom};
 use subject::Subject;
 
-/// Chooses and prepares for one device.
+/// A tuner chooses candidates and prepares operators for one device.
 #[derive(Debug)]
 pub struct Tuner {
     meter: Arc<Meter>,
@@ -37,36 +37,38 @@ pub struct Tuner {
     models: Vec<Arc<Predictor>>,
 }
 
-/// A candidate was measured, `done` of `total`.
+/// The event that a candidate was measured, the `done`-th of `total`.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Candidates measured so far, this one among them.
+    /// Number of candidates measured so far, including this one.
     pub done: usize,
-    /// Candidates to measure.
+    /// Number of candidates to measure.
     pub total: usize,
-    /// What was found.
+    /// Result of the measurement.
     pub measurement: &'a Measurement,
 }
 
-/// The seed of vectors that a prepared operator is verified on.
+/// Seed of the random vectors that verify a prepared operator.
 const VERIFY_SEED: u64 = 1;
 
 impl Tuner {
-    /// A tuner for this device: see [`crate::device::find`].
+    /// Creates a tuner for this device; [`crate::device::find`] finds one by name.
     pub fn new(device: Device) -> Self {
         Tuner::with_meter(Meter::of(device))
     }
 
-    /// A tuner for the device of this name: `cuda:0` for the first GPU of this machine, to time on
-    /// (feature `cuda`), or a profile as [`crate::device::find`] finds it.
+    /// Creates a tuner for the device with this name: `cuda:0` for the first GPU of this machine,
+    /// on which candidates can be timed (feature `cuda`), or the name of a profile that
+    /// [`crate::device::find`] finds.
     ///
     /// # Errors
-    /// [`Error::Device`] where there is none.
+    /// [`Error::UnknownDevice`](crate::Error::UnknownDevice) if no device has this name;
+    /// [`Error::Device`](crate::Error::Device) if it cannot be opened.
     pub fn open(name: &str) -> Result<Self> {
         Ok(Tuner::with_meter(Meter::open(name, &crate::device::data_dir())?))
     }
 
-    /// A tuner that times with this meter, which others may share.
+    /// Creates a tuner that times with this meter, which other tuners may share.
     pub fn with_meter(meter: impl Into<Arc<Meter>>) -> Self {
         Tuner {
             meter: meter.into(),
@@ -77,27 +79,27 @@ impl Tuner {
         }
     }
 
-    /// The same tuner, timing by this protocol.
+    /// Sets the measuring protocol.
     pub fn with_protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
         self
     }
 
-    /// The same tuner, answering from this wisdom what was measured before (but for
-    /// [`Effort::Estimate`]), and adding to it what it measures.
+    /// Sets the wisdom. The tuner uses its stored measurements (except with [`Effort::Estimate`])
+    /// and stores new measurements in it.
     pub fn with_wisdom(mut self, wisdom: Arc<Wisdom>) -> Self {
         self.wisdom = Some(wisdom);
         self
     }
 
-    /// The same tuner, naming in records where its matrices are from.
+    /// Sets the origin of the tuner's matrices, which new records contain.
     pub fn with_source(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
         self
     }
 
-    /// The same tuner with the models of its device in this data folder (`DIR/models`): efforts
-    /// from [`Effort::Predict`] on use them instead of estimates.
+    /// Loads the models of the tuner's device from this data folder (`DIR/models`). Efforts from
+    /// [`Effort::Predict`] on use them instead of estimates.
     ///
     /// # Errors
     /// As [`Predictor::open`].
@@ -109,27 +111,28 @@ impl Tuner {
         Ok(self)
     }
 
-    /// The same tuner with this model of its device, which others may share.
+    /// Adds a model of the tuner's device, which other tuners may share.
     pub fn with_model(mut self, model: impl Into<Arc<Predictor>>) -> Self {
         self.models.push(model.into());
         self
     }
 
-    /// What times and prepares.
+    /// Returns the meter, which times candidates and prepares operators.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         self.meter.device()
     }
 
-    /// Ranks every candidate for this matrix, however few products are to come. [`Tuner::decide`] counts
-    /// the time of the ranking itself, and so may choose otherwise.
+    /// Ranks every candidate for this matrix, for any number of products. [`Tuner::decide`] also
+    /// counts the time of the decision, and so may choose another candidate.
     ///
     /// # Errors
-    /// [`Error::Device`] where the effort asks for timing on a device that is not here.
+    /// [`Error::Device`](crate::Error::Device) if the effort requires timing and the device is not
+    /// on this machine.
     pub fn recommend<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -138,10 +141,10 @@ impl Tuner {
         self.recommend_with(csr, workload, &mut |_| ())
     }
 
-    /// Like [`Tuner::recommend`], telling `progress` of each candidate that was measured.
+    /// Like [`Tuner::recommend`]; calls `progress` after each measured candidate.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Tuner::recommend`].
     pub fn recommend_with<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -155,16 +158,18 @@ impl Tuner {
         Ok(decided.choice)
     }
 
-    /// The choice that [`Tuner::prepare`] makes for this matrix, without the conversion.
+    /// Returns the choice that [`Tuner::prepare`] makes for this matrix, without converting the
+    /// matrix.
     ///
-    /// The time of the decision counts: with effort [`Effort::Predict`] the model may keep the baseline
-    /// without an analysis of the matrix, or choose from features that a GPU counts; such a choice
-    /// ranks few candidates and has no fingerprint. Where the tuner opened a GPU, the matrix is
-    /// uploaded; for a GPU that is not on this machine, the host finds the features that it would
-    /// count. A conversion may still refuse the choice; `prepare` then takes the next best.
+    /// The time of the decision counts. With [`Effort::Predict`], the model may keep the baseline
+    /// without analysing the matrix, or choose from features that a GPU counts; such a choice ranks
+    /// few candidates and has no fingerprint. If the tuner opened a GPU, the matrix is uploaded.
+    /// For a GPU that is not on this machine, the host computes the features that the GPU would
+    /// count. The conversion of the chosen candidate may still refuse the matrix; `prepare` then
+    /// uses the next best candidate.
     ///
     /// # Errors
-    /// As [`Tuner::recommend`], and [`Error::Device`](crate::Error::Device) by a GPU.
+    /// As [`Tuner::recommend`], and [`Error::Device`](crate::Error::Device) if the GPU fails.
     pub fn decide<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -173,10 +178,10 @@ impl Tuner {
         self.decide_with(csr, workload, &mut |_| ())
     }
 
-    /// Like [`Tuner::decide`], telling `progress` of each candidate that was measured.
+    /// Like [`Tuner::decide`]; calls `progress` after each measured candidate.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Tuner::decide`].
     pub fn decide_with<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -190,16 +195,19 @@ impl Tuner {
         Ok(decided.choice)
     }
 
-    /// Decides as [`Tuner::decide`], converts the matrix and hands out the operator. Where the conversion
-    /// refuses a candidate that estimates from samples of a large matrix expected to apply, the next
-    /// best is chosen, and the operator's choice says so.
+    /// Decides as [`Tuner::decide`], converts the matrix and returns the operator.
     ///
-    /// Where the tuner opened a GPU, the matrix is uploaded first and prepared as by
-    /// `prepare_on_gpu`: counting features there takes a small part of an analysis by the host.
+    /// Estimates from samples of a large matrix may expect a candidate to apply whose conversion
+    /// then refuses the matrix. In that case the next best candidate is chosen, and the operator's
+    /// choice says so.
+    ///
+    /// If the tuner opened a GPU, the matrix is first uploaded and then prepared as by
+    /// `prepare_on_gpu`: counting features on the GPU takes a small part of the time of an analysis
+    /// on the host.
     ///
     /// # Errors
-    /// As [`Tuner::decide`], and [`Error::WrongProduct`](crate::Error::WrongProduct) where
-    /// [`Verify`](crate::choose::Verify) asked for a check and it failed.
+    /// As [`Tuner::decide`], and [`Error::WrongProduct`](crate::Error::WrongProduct) if
+    /// [`Verify`](crate::choose::Verify) requires a check and the check fails.
     pub fn prepare<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -208,13 +216,14 @@ impl Tuner {
         self.prepare_subject(&self.subject(csr.into(), workload)?, workload)
     }
 
-    /// Like [`Tuner::prepare`], for a matrix that is on the GPU that this tuner opened: features are
-    /// counted there, and effort [`Effort::Predict`] chooses from them alone. The matrix is copied to
-    /// the host only where an analysis pays, for 100,000 products at least, or where values are to be
-    /// replaced.
+    /// Like [`Tuner::prepare`], for a matrix on the GPU that this tuner opened.
+    ///
+    /// The GPU counts the features, and [`Effort::Predict`] chooses from them alone. The matrix is
+    /// copied to the host only if an analysis pays, which requires at least 100,000 products, or if
+    /// values are to be replaced.
     ///
     /// # Errors
-    /// As [`Tuner::prepare`], and [`Error::Device`](crate::Error::Device) where the tuner opened no
+    /// As [`Tuner::prepare`], and [`Error::Device`](crate::Error::Device) if the tuner opened no
     /// GPU.
     #[cfg(feature = "cuda")]
     pub fn prepare_on_gpu<T: Scalar>(
@@ -226,7 +235,8 @@ impl Tuner {
         self.prepare_subject(&subject, workload)
     }
 
-    /// The matrix where a decision about it is made: uploaded to a GPU that may count its features.
+    /// Places the matrix for the decision: uploads it to a GPU that may count its features,
+    /// otherwise leaves it on the host.
     fn subject<'a, T: Scalar>(
         &'a self,
         csr: CsrRef<'a, T>,
@@ -240,14 +250,15 @@ impl Tuner {
         Ok(Subject::on_host(csr))
     }
 
-    /// The model, where there is one of this precision and the effort asks for it.
+    /// Returns the model of the workload's precision if one is loaded and the effort uses models.
     fn model(&self, workload: &Workload) -> Option<&Predictor> {
         let mut models = self.models.iter();
         let model = models.find(|p| p.model().precision == workload.precision)?;
         (workload.effort >= Effort::Predict).then_some(model.as_ref())
     }
 
-    /// What wisdom knows of the candidates, and what of it is not of use any more.
+    /// Looks every candidate up in wisdom; returns the known costs, and the reasons why other
+    /// stored measurements are out of date.
     fn remembered(
         &self,
         structure: &Structure<'_>,
@@ -269,8 +280,8 @@ impl Tuner {
         Ok((known, stale))
     }
 
-    /// Measures candidates in order until the budget is spent; the first one always, whatever it
-    /// takes. Of one that the end of the budget cuts off nothing is known.
+    /// Measures candidates in order until the budget is spent; the first candidate is measured in
+    /// any case. A candidate that is interrupted at the end of the budget remains unknown.
     fn measure<T: Scalar>(
         &self,
         csr: CsrRef<'_, T>,
@@ -305,7 +316,8 @@ impl Tuner {
     }
 }
 
-/// What a measurement tells the choice.
+/// Converts the outcome of a measurement to a known cost, or to the reason why the candidate must
+/// not be chosen.
 fn known_of(candidate: Candidate, outcome: Outcome) -> Known {
     let cost = match outcome {
         Outcome::Timed(timing) => Ok(timing.cost()),

@@ -43,8 +43,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// What layouts on this device are made for: precision, basis and memory limit of the workload,
-    /// the device's memory where it sets no limit.
+    /// Returns the target of layouts on this device: precision, basis and memory limit of the
+    /// workload. If the workload sets no memory limit, the device's memory is the limit.
     pub fn target<'a>(&self, device: &'a Device) -> Target<'a> {
         Target {
             device,

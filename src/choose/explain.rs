@@ -1,4 +1,4 @@
-//! The reasons of a choice, in sentences for the author of a solver.
+//! The explanation of a choice, in sentences for the author of a solver.
 
 use super::rank::{Entry, NEAR_TIE};
 use super::{Effort, Refused, Workload};
@@ -8,7 +8,7 @@ use crate::format::{Basis, Target};
 use crate::structure::Structure;
 use crate::units::{bytes, time};
 
-/// What a choice was made from; the winner is the first entry.
+/// The facts of a choice; the winner is the first entry.
 pub(super) struct Case<'a> {
     pub structure: &'a Structure<'a>,
     pub target: &'a Target<'a>,
@@ -18,7 +18,7 @@ pub(super) struct Case<'a> {
     pub refused: &'a [Refused],
 }
 
-/// The sentences, most important first.
+/// Returns the sentences, most important first.
 pub(super) fn explain(case: &Case<'_>) -> Vec<String> {
     let mut sentences = vec![verdict(case)];
     sentences.extend(reasons(case));
@@ -61,7 +61,7 @@ fn verdict(case: &Case<'_>) -> String {
     )
 }
 
-/// The verdict where a kernel on the CSR arrays wins.
+/// Returns the verdict if a kernel on the CSR arrays wins.
 fn stay_in_csr(case: &Case<'_>) -> String {
     let Case { workload, entries, .. } = case;
     let winner = &entries[0];
@@ -91,7 +91,7 @@ fn stay_in_csr(case: &Case<'_>) -> String {
             case.target.device.name
         );
     }
-    // What pays back sooner is within a near tie.
+    // A candidate that pays back sooner differs by less than a near tie.
     match pays.filter(|&(_, from)| from > workload.spmvs) {
         Some((fastest, from)) => format!(
             "Keep CSR ({}) for {}: {} takes {} a product against {}, but its conversion takes {} and \
@@ -140,7 +140,7 @@ fn next_best(case: &Case<'_>) -> Option<String> {
         .iter()
         .find(|entry| entry.candidate.format.name() != winner.candidate.format.name())?;
     let more = next.cost.total_s(case.workload) / winner.cost.total_s(case.workload) - 1.0;
-    // What is thought to take less, but is not trusted, the verdict tells.
+    // The verdict explains a candidate that is expected to take less time but is not trusted.
     if !more.is_finite() || more < -NEAR_TIE {
         return None;
     }
@@ -171,7 +171,7 @@ fn next_best(case: &Case<'_>) -> Option<String> {
     })
 }
 
-/// What permuted vectors would save, where it is much.
+/// Returns the time that permuted vectors would save, if it is at least 5 %.
 fn permuted_basis(case: &Case<'_>) -> Option<String> {
     let Case { structure, target, workload, entries, .. } = case;
     let pattern = structure.pattern();
@@ -184,7 +184,7 @@ fn permuted_basis(case: &Case<'_>) -> Option<String> {
         let original = entry.estimate.as_ref().filter(|e| e.work.scattered_rows > 0)?;
         let work = entry.candidate.work(structure, &target).ok()?;
         let mut cost = estimator.cost(&entry.candidate, &work);
-        // Off by as much as the estimate in the original basis is.
+        // The estimate is scaled by the error of the estimate in the original basis.
         cost.spmv_s *= entry.cost.spmv_s / original.times.total_s();
         Some(cost.total_s(workload))
     };
@@ -204,7 +204,7 @@ fn permuted_basis(case: &Case<'_>) -> Option<String> {
     })
 }
 
-/// What moving x and y over the host link would cost, where it is not little.
+/// Returns the time of copying x and y over the host link, if it is at least a tenth of a product.
 fn link(case: &Case<'_>) -> Option<String> {
     let Target { device, precision, .. } = *case.target;
     let pattern = case.structure.pattern();

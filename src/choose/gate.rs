@@ -1,6 +1,6 @@
-//! Choosing without an analysis: for few products, features and estimates take longer than another
-//! format would save. The choice is then a baseline, or a candidate that is converted in about one
-//! product.
+//! Choosing without an analysis. For few products, features and estimates take longer than another
+//! format would save; the choice is then a baseline, or a candidate whose conversion takes about as
+//! long as one product.
 
 use super::rank::{Entry, baseline_of, ranked};
 use super::{Choice, Workload};
@@ -10,11 +10,12 @@ use crate::features::Features;
 use crate::format::{Candidate, Offsets, Work, baselines, immediate};
 use crate::model::GateReason;
 
-/// Chooses the baseline, or the candidate that `reason` picks, and ranks behind it the others that need
-/// no analysis. Their times are those of a matrix of this size whose rows are alike and whose columns
-/// are adjacent. `None` for sizes that a baseline may refuse.
+/// Chooses the baseline, or the candidate that `reason` picks, and ranks behind it the other
+/// candidates that need no analysis; `None` for sizes that a baseline may refuse.
 ///
-/// Reads nothing of the matrix; `features` are those that are known, its size at least.
+/// Their times are estimates for a matrix of this size with equally long rows and adjacent columns.
+///
+/// Does not read the matrix; `features` are the known features, at least those of the size.
 pub fn keep_baseline(
     features: Features,
     device: &Device,
@@ -66,7 +67,7 @@ pub fn keep_baseline(
     })
 }
 
-/// Comparisons behind this word, with a comma; nothing where there are none.
+/// Returns the comparisons after this word, with a comma; empty if there are none.
 fn lead(word: &str, met: &[String]) -> String {
     match met {
         [] => String::new(),
@@ -74,33 +75,35 @@ fn lead(word: &str, met: &[String]) -> String {
     }
 }
 
-/// Seconds of counting the lengths of this many rows, and of their statistics: the benchmark
-/// `row_lengths` on one core of a virtual Intel Xeon.
+/// Returns the seconds of reading the lengths of `nrows` rows and computing their statistics, from
+/// the benchmark `row_lengths` on one core of a virtual Intel Xeon.
 pub fn row_scan_s(nrows: u64) -> f64 {
     const ALL_S: f64 = 1.3e-6;
     const ROW_S: f64 = 0.7e-9;
     ALL_S + ROW_S * nrows as f64
 }
 
-/// Seconds of [`Structure::x_sectors_at_sight`](crate::structure::Structure::x_sectors_at_sight) where
-/// no cache holds the matrix: the benchmark `x_sectors_at_sight` on one core of a virtual Intel Xeon.
+/// Seconds of [`Structure::x_sectors_at_sight`](crate::structure::Structure::x_sectors_at_sight) if
+/// no cache holds the matrix, from the benchmark `x_sectors_at_sight` on one core of a virtual
+/// Intel Xeon.
 pub const SAMPLE_S: f64 = 35e-6;
 
-/// Estimated seconds of one product with the baseline, of a matrix with this many rows, columns and
-/// nonzeros whose rows are alike and whose columns are adjacent. `None` for sizes that a baseline may
-/// refuse.
+/// Estimates the seconds of one product with the baseline, for a matrix with this many rows,
+/// columns and nonzeros, equally long rows and adjacent columns; `None` for sizes that a baseline
+/// may refuse.
 pub fn baseline_spmv_s(size: [usize; 3], device: &Device, workload: &Workload) -> Option<f64> {
     Some(entries(size, device, workload)?.first()?.cost.spmv_s)
 }
 
-/// The baselines, then the other candidates that need no analysis, with estimates from the size.
+/// Returns the baselines, then the other candidates that need no analysis, with estimates from the
+/// size.
 pub(super) fn entries(
     size: [usize; 3],
     device: &Device,
     workload: &Workload,
 ) -> Option<Vec<Entry>> {
     let [nrows, ncols, nnz] = size;
-    // cuSPARSE is used with 32-bit indices, and not for a matrix of no entries.
+    // cuSPARSE is used with 32-bit indices, and not for a matrix without entries.
     if nnz == 0 || size.iter().any(|&n| i32::try_from(n).is_err()) {
         return None;
     }
@@ -175,7 +178,7 @@ mod tests {
                 choice.explanation[0].contains("because spmvs < 500, an analysis"),
                 "{choice:?}"
             );
-            // A host's baseline is csr: there is nothing to tell.
+            // On a host the baseline is csr itself, so there is no second sentence.
             let told = "csr instead of cusparse:alg=csr_alg1: because row_nnz_max < 40, the model";
             let second = choice.explanation.get(1);
             assert_eq!(second.is_some_and(|text| text.starts_with(told)), expected.len() > 1);
@@ -193,7 +196,7 @@ mod tests {
         let convert_s: Vec<f64> = choice.ranking.iter().map(|r| r.convert_s).collect();
         assert!(convert_s[0] > 0.0 && convert_s[1..] == [0.0, 0.0], "{convert_s:?}");
         assert!(choice.explanation[1].starts_with(PCSR), "{choice:?}");
-        // Where values change, what they are copied to is not taken.
+        // If values change, a candidate that copies them is not chosen.
         let values = ValuesUse::Change(10);
         let workload = Workload { values, ..Workload::default() };
         let choice = keep_baseline(features(), &device, &workload, &reason).expect("entries");
@@ -210,7 +213,8 @@ mod tests {
         let large = seconds([1_000_000, 1_000_000, 20_000_000]).expect("an estimate");
         assert!(small > 1e-6 && large > 10.0 * small, "{small} {large}");
         assert_eq!((seconds([3, 3, 0]), seconds([3, 3, usize::MAX])), (None, None));
-        // Of small matrices one pass over the rows takes as long as a product, of large ones longer.
+        // One pass over the rows takes less time than a product for small matrices, and more for
+        // large ones.
         assert!(row_scan_s(500) < small && row_scan_s(1_000_000) > large, "{small} {large}");
     }
 }

@@ -1,5 +1,5 @@
-//! The choice: every candidate ranked by what it costs the caller, and why; and the policy that says
-//! what to find out about a matrix before the choice is made.
+//! The choice: all candidates ranked by their total cost to the caller, with the reasons; and the
+//! policy, which decides what to find out about a matrix before the choice.
 
 mod explain;
 mod gate;
@@ -23,7 +23,8 @@ pub use policy::{FEW, Thought, best_few};
 pub use quick::{analysis_pays, feature_count_s, rank_quick};
 pub use rank::{By, NEAR_TIE, Ranking, order, trusted};
 
-/// One candidate's place in a [`Choice`]: times in seconds, which JSON gives in microseconds.
+/// The entry of one candidate in the ranking of a [`Choice`]: times in seconds, written to JSON in
+/// microseconds.
 ///
 /// ```
 /// use ellect::choose::Workload;
@@ -42,9 +43,9 @@ pub use rank::{By, NEAR_TIE, Ranking, order, trusted};
 pub struct Ranked {
     /// The candidate.
     pub candidate: Candidate,
-    /// The name of its format.
+    /// Name of the candidate's format.
     pub format: &'static str,
-    /// Its parameters.
+    /// Parameters of the candidate.
     pub parameters: Params,
     /// Time of one product, in seconds; `spmv_us` in JSON, in microseconds.
     #[serde(rename = "spmv_us", serialize_with = "in_us")]
@@ -52,35 +53,35 @@ pub struct Ranked {
     /// Time of the conversion, in seconds; `convert_us` in JSON, in microseconds.
     #[serde(rename = "convert_us", serialize_with = "in_us")]
     pub convert_s: f64,
-    /// Conversion, updates of values and all products together, in seconds; `total_us` in JSON, in
-    /// microseconds.
+    /// Time of the conversion, the updates of values and all products together, in seconds;
+    /// `total_us` in JSON, in microseconds.
     #[serde(rename = "total_us", serialize_with = "in_us")]
     pub total_s: f64,
-    /// Bytes of the layout.
+    /// Number of bytes of the layout.
     pub bytes: u64,
-    /// Where the times come from.
+    /// Source of the times.
     pub source: Source,
-    /// Products from which on it is cheaper than staying in CSR: 0 where it always is or costs the
-    /// same (CSR itself), none where it never is.
+    /// Number of products from which on the candidate is cheaper than CSR: 0 if it always is or
+    /// costs the same (as CSR itself does), `None` if it never is.
     pub break_even_spmvs: Option<u64>,
 }
 
-/// Seconds, written in microseconds.
+/// Writes seconds in microseconds.
 fn in_us<S: Serializer>(seconds: &f64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_f64(seconds * 1e6)
 }
 
-/// A candidate that does not apply, and why.
+/// A candidate that does not apply, with the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refused {
     /// The candidate.
     pub candidate: Candidate,
-    /// Needed and allowed figures.
+    /// Reason of the refusal, with needed and allowed figures.
     pub reason: Refusal,
 }
 
-/// A ranking of all candidates with the one that is chosen; serializes to the answer of
-/// `recommend --json`.
+/// The chosen candidate with the ranking of all candidates and the reasons; serializes to the
+/// answer of `recommend --json`.
 ///
 /// ```
 /// use ellect::choose::Workload;
@@ -98,12 +99,13 @@ pub struct Refused {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Choice {
-    /// The candidate that is chosen: the first of the ranking. `choice` in JSON.
+    /// The chosen candidate, which is the first of the ranking; `choice` in JSON.
     #[serde(rename = "choice")]
     pub candidate: Candidate,
-    /// Every candidate that applies: the one that is chosen, then the others by their total time.
+    /// Every candidate that applies: the chosen one, then the others in ascending order of total
+    /// time.
     pub ranking: Vec<Ranked>,
-    /// Every candidate that does not.
+    /// Every candidate that does not apply.
     pub refused: Vec<Refused>,
     /// Features of the matrix, by name.
     pub features: Features,
@@ -111,24 +113,26 @@ pub struct Choice {
     pub device: String,
     /// Precision of the values.
     pub precision: Precision,
-    /// Products that the choice was made for.
+    /// Number of products that the choice was made for.
     pub spmvs: u64,
-    /// Fingerprint of the pattern; none where the matrix was not analysed ([`keep_baseline`],
+    /// Fingerprint of the pattern; `None` if the matrix was not analysed ([`keep_baseline`],
     /// [`rank_quick`]).
     pub fingerprint: Option<Fingerprint>,
-    /// The reasons, in sentences.
+    /// Reasons of the choice, one sentence each.
     pub explanation: Vec<String>,
 }
 
 impl Choice {
-    /// The place of a candidate in the ranking.
+    /// Returns the entry of a candidate in the ranking.
     pub fn ranked(&self, candidate: &Candidate) -> Option<&Ranked> {
         self.ranking.iter().find(|ranked| ranked.candidate == *candidate)
     }
 
-    /// Chooses the next best candidate after the conversion to the first one refused the matrix: the
-    /// next of the ranking, or after a candidate that was timed the next one that was. False, with
-    /// nothing changed, where there is no other.
+    /// Chooses the next best candidate after the conversion to the first one refused the matrix
+    /// with this `reason`.
+    ///
+    /// That is the next candidate of the ranking; after a candidate that was timed, it is the next
+    /// timed one, if any. Returns false and changes nothing if no other candidate is left.
     pub fn refuse(&mut self, reason: &str) -> bool {
         if self.ranking.len() < 2 {
             return false;
@@ -153,7 +157,7 @@ impl Choice {
 
 /// Ranks every candidate for this device and explains the choice: see [`Ranking::of`].
 ///
-/// Pure: the same arguments give the same answer, with no clock, disk or GPU.
+/// Pure: equal arguments give equal answers, without clock, disk or GPU.
 pub fn choose(
     structure: &Structure<'_>,
     device: &Device,

@@ -1,22 +1,22 @@
-//! The policy: what to find out about a matrix next, and when to stop and choose.
+//! The policy decides what to find out about a matrix next, and when to stop and choose.
 //!
-//! Finding out takes time that the products have to pay back. A [`Policy`] is asked for the next
-//! [`Step`] with what is [known](Knowledge) so far; the caller performs the step, adds what it learnt
-//! and asks again, until the step is a [`Decision`]. [`Tuner`](crate::Tuner) performs the steps on
-//! matrices, training replays them on records of measurements.
+//! Finding out takes time that the products have to pay back. A [`Policy`] returns the next
+//! [`Step`] for the [knowledge](Knowledge) so far; the caller performs the step, adds the result to
+//! the knowledge and asks again, until the step is a [`Decision`]. [`Tuner`](crate::Tuner) performs
+//! the steps on matrices; training replays them on records of measurements.
 //!
 //! ```text
 //! rank ----------------------------------------------> analyse -> (time) -> ranked
 //! prepare, on the host:
-//!   gate over size, row lengths -- keep -> quick pick over them and some columns -> keep the baseline
+//!   gate over size, row lengths -- keep -> quick pick, also over columns -> keep the baseline
 //!                              '-- else -------------> analyse -> (time) -> ranked
 //! prepare, on a GPU that counts features:
-//!   so many products that an analysis pays ----------> analyse -> ranked
+//!   if an analysis pays for the number of products --> analyse -> ranked
 //!   gate over the size -- keep -> quick pick -> keep the baseline
 //!                     '-- else -> count features -> quick
 //! ```
 //!
-//! Pure: the same knowledge gives the same step, with no clock, disk or GPU.
+//! Pure: equal knowledge gives equal steps, without clock, disk or GPU.
 
 use super::gate::{SAMPLE_S, row_scan_s};
 use super::quick::{analysis_pays, feature_count_s};
@@ -27,13 +27,13 @@ use crate::model::{
     ALWAYS_ANALYZE, GateInputs, GateReason, Gates, InputNeeds, Rules, keeps, needs, quick_pick,
 };
 
-/// What the choice is for.
+/// Purpose of a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// To compare: every candidate is ranked, however few products are to come.
+    /// To compare candidates: all of them are ranked, for any number of products.
     #[default]
     Rank,
-    /// To multiply: the time of finding out counts.
+    /// To multiply: the time of finding out about the matrix counts.
     Prepare,
 }
 
@@ -41,7 +41,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Mode; 2] = [Mode::Rank, Mode::Prepare];
 
-    /// The mode's name in lower case.
+    /// Returns the mode's name in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Rank => "rank",
@@ -67,114 +67,116 @@ impl std::str::FromStr for Mode {
     }
 }
 
-/// Where the matrix is.
+/// Place of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On the host alone.
+    /// Only on the host.
     Host,
-    /// On a GPU that counts features, and on the host.
+    /// On a GPU that counts features, and also on the host.
     HostAndGpu,
-    /// On a GPU that counts features, alone: an analysis copies it to the host.
+    /// Only on a GPU that counts features: an analysis copies it to the host.
     Gpu,
 }
 
 impl Place {
-    /// Whether the host has the matrix.
+    /// Tells whether the host has the matrix.
     pub fn on_host(self) -> bool {
         self != Place::Gpu
     }
 }
 
-/// What to do next.
+/// The next step towards a choice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Read the lengths of rows, in [`row_scan_s`] seconds.
+    /// Read the row lengths, in [`row_scan_s`] seconds.
     ReadRowLengths,
     /// Sample the columns of a few entries, in [`SAMPLE_S`] seconds.
     SampleColumns,
     /// Count the features on the GPU, in [`feature_count_s`] seconds.
     CountFeatures,
-    /// Find the features and the work of every candidate, and predict their times, on the host.
+    /// Analyse the matrix on the host: compute the features and the work of every candidate, and
+    /// predict the candidates' times.
     Analyse,
     /// Time these candidates, in this order.
     Time(Vec<Candidate>),
-    /// Choose.
+    /// Choose from what is known.
     Choose(Decision),
 }
 
-/// How to choose from what is known.
+/// The way to choose from what is known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The baseline, or what the reason picks instead:
+    /// Keep the baseline, or use the candidate that the reason picks instead:
     /// [`keep_baseline`](super::keep_baseline).
     KeepBaseline(GateReason),
-    /// From counted features alone: [`rank_quick`](super::rank_quick).
+    /// Choose from counted features alone: [`rank_quick`](super::rank_quick).
     Quick,
-    /// From the analysis, and what was timed: [`Ranking`](super::Ranking).
+    /// Choose from the analysis and all timings: [`Ranking`](super::Ranking).
     Ranked,
 }
 
-/// What is known of the matrix, besides its size.
+/// Knowledge about the matrix in addition to its size.
 #[derive(Clone, Copy)]
 pub struct Knowledge<'a> {
-    /// What was found out before an analysis.
+    /// Steps that were performed before an analysis.
     pub found: Found,
-    /// The value of a feature that is known.
+    /// Returns the value of a known feature.
     pub feature: &'a dyn Fn(&str) -> Option<f64>,
-    /// What the analysis told, where there was one.
+    /// Results of the analysis, if it was performed.
     pub analysis: Option<&'a Analysis>,
 }
 
 /// The steps before an analysis that were performed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// [`Step::ReadRowLengths`].
+    /// True after [`Step::ReadRowLengths`].
     pub row_lengths: bool,
-    /// [`Step::SampleColumns`].
+    /// True after [`Step::SampleColumns`].
     pub columns: bool,
-    /// [`Step::CountFeatures`].
+    /// True after [`Step::CountFeatures`].
     pub features: bool,
 }
 
-/// What an analysis tells the policy.
+/// Results of an analysis that the policy reads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysis {
-    /// The candidates that apply, the choice first, then by total time. The policy reads them where
-    /// the effort times candidates.
+    /// Candidates that apply: the choice first, then the others in ascending order of total time.
+    /// Read only if the effort times candidates.
     pub candidates: Vec<(Candidate, Thought)>,
-    /// Candidates of which only measuring finds out whether they apply.
+    /// Candidates that may apply, which only measuring finds out.
     pub untried: Vec<Candidate>,
-    /// Candidates whose times are remembered.
+    /// Candidates whose times are stored in wisdom.
     pub remembered: Vec<Candidate>,
-    /// Whether [`Step::Time`] was performed.
+    /// True after [`Step::Time`].
     pub timed: bool,
 }
 
-/// The expected seconds of a candidate in all.
+/// Expected total times of a candidate, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thought {
-    /// By the model, or the best that is known.
+    /// Time by the model, or by the best source that is known.
     pub predicted_s: f64,
-    /// By the closed formulas.
+    /// Time by the closed formulas.
     pub estimated_s: f64,
 }
 
-/// Decides what to find out about one matrix; see the module.
+/// Decides what to find out about one matrix; see the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub struct Policy<'a> {
     workload: &'a Workload,
     place: Place,
     nrows: u64,
     nnz: u64,
-    /// Gates, and the seconds of a product with the baseline; `None` where nothing is chosen without
-    /// an analysis.
+    /// Gates, and the time of one product with the baseline in seconds; `None` if every choice
+    /// requires an analysis.
     gates: Option<(Gates<'a>, f64)>,
 }
 
 impl<'a> Policy<'a> {
-    /// The policy for a matrix with these numbers of rows and nonzeros. `gates` are those of the
-    /// device's model for this effort and precision, `baseline_spmv_s` is
-    /// [`baseline_spmv_s`](super::baseline_spmv_s).
+    /// Creates the policy for a matrix with these numbers of rows and nonzeros.
+    ///
+    /// `gates` are the gates of the device's model for this effort and precision, and
+    /// `baseline_spmv_s` is the result of [`baseline_spmv_s`](super::baseline_spmv_s).
     pub fn new(
         mode: Mode,
         place: Place,
@@ -188,17 +190,17 @@ impl<'a> Policy<'a> {
         Policy { workload, place, nrows, nnz, gates }
     }
 
-    /// The same policy where nothing is chosen without an analysis.
+    /// Removes the gates: every choice then requires an analysis.
     pub fn analysing(self) -> Self {
         Policy { gates: None, ..self }
     }
 
-    /// Whether the choice is made from features that the GPU counts, unless an analysis pays.
+    /// Tells whether features that the GPU counts decide, unless an analysis pays.
     pub fn counts_features(&self) -> bool {
         self.counting_gate().is_some()
     }
 
-    /// The next step.
+    /// Returns the next step.
     pub fn next(&self, known: &Knowledge<'_>) -> Step {
         if let Some(analysis) = known.analysis {
             return self.after(analysis);
@@ -212,20 +214,22 @@ impl<'a> Policy<'a> {
         step.unwrap_or_else(|needed| needed)
     }
 
-    /// Whether the gate needs the features of a matrix that only a GPU holds.
+    /// Tells whether the gate needs features and only a GPU holds the matrix, so that the GPU must
+    /// count them.
     fn must_count(&self, known: &Knowledge<'_>) -> bool {
         let gate_asks = self.workload.spmvs < ALWAYS_ANALYZE;
         gate_asks && !self.place.on_host() && !known.found.features
     }
 
-    /// The gate before counting, where the GPU counts. Features do not tell how long an update of
-    /// values takes.
+    /// Returns the gate before counting if the GPU counts features. Features do not predict the
+    /// time of updating values, so the GPU does not count for a workload with updates.
     fn counting_gate(&self) -> Option<&'a Rules> {
         let counting = self.gates.and_then(|(gates, _)| gates.counting);
         counting.filter(|_| self.place != Place::Host && self.workload.values.updates() == 0)
     }
 
-    /// An analysis, counting, or neither. The error is the step that has to come before.
+    /// Returns the step for a matrix on a GPU: an analysis, counting, or a choice without either.
+    /// The error is the step that must come first.
     fn on_gpu(
         &self,
         gates: &Gates<'_>,
@@ -234,7 +238,7 @@ impl<'a> Policy<'a> {
         known: &Knowledge<'_>,
     ) -> Result<Step, Step> {
         let spmvs = self.workload.spmvs;
-        // The time of copying the matrix to the host is not part of what an analysis has to pay.
+        // An analysis does not have to pay for copying the matrix to the host.
         let at_hand = self.place.on_host() || spmvs >= ALWAYS_ANALYZE;
         if at_hand && analysis_pays(self.nnz, baseline_spmv_s, spmvs) {
             return Ok(Step::Analyse);
@@ -242,7 +246,7 @@ impl<'a> Policy<'a> {
         if known.found.features {
             return Ok(Step::Choose(Decision::Quick));
         }
-        // The row lengths, and how much they differ, are not known yet.
+        // Row lengths and their variation are not known yet, so the upper bound applies.
         let row_scan_s = feature_count_s(self.nnz, f64::MAX);
         let inputs = GateInputs { spmvs, baseline_spmv_s, row_scan_s, sample_s: 0.0 };
         let Some(gate) = keeps(counting, &inputs, |name| self.feature(known, name))? else {
@@ -255,7 +259,8 @@ impl<'a> Policy<'a> {
         Ok(Step::Choose(Decision::KeepBaseline(GateReason { gate, pick })))
     }
 
-    /// An analysis, or none. The error is the step that has to come before.
+    /// Returns the step that the gate before an analysis selects: an analysis, or a choice without
+    /// one. The error is the step that must come first.
     fn by_gate(
         &self,
         gates: &Gates<'_>,
@@ -280,7 +285,8 @@ impl<'a> Policy<'a> {
         quick_pick(gates.picks, &inputs, |name| self.feature(known, name))
     }
 
-    /// The inputs of the gate and of quick picks: where the host has no copy, the GPU has counted.
+    /// Returns the inputs of the gate and of the quick picks. If the host has no copy of the
+    /// matrix, the GPU has already counted, and reading takes no time.
     fn inputs(&self, baseline_spmv_s: f64) -> GateInputs {
         let [row_scan_s, sample_s] = match self.place.on_host() {
             true => [row_scan_s(self.nrows), SAMPLE_S],
@@ -289,8 +295,8 @@ impl<'a> Policy<'a> {
         GateInputs { spmvs: self.workload.spmvs, baseline_spmv_s, row_scan_s, sample_s }
     }
 
-    /// A feature that a gate asks for; the error is the step that finds it. What only the host could
-    /// find of a matrix that it does not have is absent.
+    /// Returns a feature that a gate needs; the error is the step that finds it. A feature that
+    /// only the host can compute is absent if the host has no copy of the matrix.
     fn feature(&self, known: &Knowledge<'_>, name: &str) -> Result<Option<f64>, Step> {
         let Found { row_lengths, columns, features } = known.found;
         let missing = match needs(name) {
@@ -305,7 +311,7 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// The step after an analysis.
+    /// Returns the step after an analysis.
     fn after(&self, analysis: &Analysis) -> Step {
         let mut timed = match self.workload.effort {
             _ if analysis.timed => Vec::new(),
@@ -330,23 +336,26 @@ impl<'a> Policy<'a> {
     }
 }
 
-/// Whether a baseline may be kept without an analysis: gates are trained in the original basis, and a
-/// caller who asks for timing has the time.
+/// Tells whether the baseline may be kept without an analysis. Gates are trained in the original
+/// basis, and a caller who requests timing has time for the analysis.
 pub fn may_keep(workload: &Workload) -> bool {
     workload.effort == Effort::Predict && workload.basis == Basis::Original
 }
 
-/// Numbers of candidates that [`Effort::Measure`] times in addition to the baselines: by prediction,
-/// and by estimate.
+/// Numbers of candidates that [`Effort::Measure`] times in addition to the baselines: the best by
+/// prediction, and the best by estimate.
 pub const FEW: [usize; 2] = [3, 1];
 
-/// The share of its time that a candidate counts as slower for each one of its format that is timed
-/// too: predictions tell variants apart better than formats, so another format may surprise more.
+/// Share by which a candidate's time counts as longer for each candidate of its format that is
+/// already selected. Predictions distinguish variants better than formats, so the time of a
+/// candidate of another format may differ more from its prediction.
 const SAME_FORMAT: f64 = 0.06;
 
-/// The candidates to time: all baselines, then the given numbers of those that are best by prediction
-/// and by estimate, as where one of these errs the other seldom does; of several formats where they
-/// are about as good. [`Effort::Measure`] times [`FEW`].
+/// Returns the candidates to time: all baselines, then the given numbers of candidates that are
+/// best by prediction and by estimate.
+///
+/// Prediction and estimate seldom err together. Among candidates that are about equally good, those
+/// of different formats are preferred. [`Effort::Measure`] times [`FEW`].
 pub fn best_few<'a>(
     candidates: impl Iterator<Item = (&'a Candidate, Thought)>,
     [predicted, estimated]: [usize; 2],

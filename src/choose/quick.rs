@@ -1,4 +1,4 @@
-//! Choosing from features alone, of a matrix that a GPU holds.
+//! Choosing from features alone, for a matrix that a GPU holds.
 
 use super::gate::entries;
 use super::rank::{By, Entry, baseline_of, choice_first, ranked};
@@ -8,10 +8,12 @@ use crate::device::Device;
 use crate::features::Features;
 use crate::format::Candidate;
 
-/// Ranks the candidates that the quick model knows by predicted total cost; a candidate that refuses
-/// the matrix is found out when it is converted. `None` for sizes that a baseline may refuse.
+/// Ranks the candidates that the quick model knows by predicted total cost; `None` for sizes that a
+/// baseline may refuse.
 ///
-/// No layout was computed: all are said to take the bytes of CSR.
+/// A candidate that refuses the matrix is found only when it is converted.
+///
+/// No layout is computed, so all entries have the number of bytes of CSR.
 pub fn rank_quick(
     features: Features,
     device: &Device,
@@ -20,7 +22,7 @@ pub fn rank_quick(
 ) -> Option<Choice> {
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let size = [nrows? as usize, ncols? as usize, nnz? as usize];
-    // Baselines are always there.
+    // Baselines are always ranked, even if the quick model does not know them.
     let mut all = entries(size, device, workload)?;
     all.retain(|entry| entry.candidate.is_baseline());
     let bytes = all.first()?.cost.bytes;
@@ -58,9 +60,11 @@ pub fn rank_quick(
     })
 }
 
-/// Seconds until the features of a matrix that a GPU holds are counted there and the quick model has
-/// predicted: on an H200 (`tests/results/features.md`), where row lengths differ with `cv` (standard
-/// deviation over mean) more than 0.5 up to this.
+/// Returns the seconds until a GPU that holds the matrix has counted the features and the quick
+/// model has predicted.
+///
+/// Measured on an H200 (`tests/results/features.md`); counting takes up to 60 us longer if `cv`,
+/// the standard deviation of the row lengths over their mean, exceeds 0.5.
 pub fn feature_count_s(nnz: u64, cv: f64) -> f64 {
     const ALL_S: f64 = 115e-6;
     const ENTRY_S: f64 = 1.5e-12;
@@ -68,10 +72,11 @@ pub fn feature_count_s(nnz: u64, cv: f64) -> f64 {
     ALL_S + ENTRY_S * nnz as f64 + if cv > 0.5 { UNEVEN_S } else { 0.0 }
 }
 
-/// Whether an analysis by the host may pay in addition to the features that a GPU counts, for a matrix
-/// of `nnz` nonzeros with `baseline_spmv_s` seconds a product: its pattern is copied to the host, which
-/// computes the contents of all layouts. The time is the median on 16 processors of the matrices that
-/// ship, the saving their mean.
+/// Tells whether an analysis by the host may pay in addition to the features that a GPU counts, for
+/// a matrix of `nnz` nonzeros whose baseline takes `baseline_spmv_s` seconds a product.
+///
+/// The pattern is copied to the host, which computes the contents of all layouts. Over the matrices
+/// that ship, the time is the median on 16 processors and the saving is the mean.
 pub fn analysis_pays(nnz: u64, baseline_spmv_s: f64, spmvs: u64) -> bool {
     const ALL_S: f64 = 4.5e-3;
     const ENTRY_S: f64 = 1e-9;

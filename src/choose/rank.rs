@@ -1,4 +1,4 @@
-//! Ranking: all candidates by their total time, and which of them is chosen.
+//! Ranking: sorts all candidates by total time and chooses one of them.
 
 use super::{Choice, Ranked, Refused, Workload, explain};
 use crate::cost::{Cost, Estimator, Known, Source, Times, works};
@@ -7,48 +7,51 @@ use crate::features::Features;
 use crate::format::{Candidate, Refusal, Target, Work, baseline};
 use crate::structure::Structure;
 
-/// Totals that differ by at most this share are settled by conversion and memory.
+/// Near tie, as a share: totals that differ by at most this share are decided by conversion time
+/// and memory.
 pub const NEAR_TIE: f64 = 0.02;
 
-/// A difference of this many seconds a product is none.
+/// Difference of two products' times that is ignored, in seconds.
 const NOTHING_S: f64 = 1e-9;
 
-/// A candidate with all that is known of it.
+/// A candidate with its cost and estimate.
 pub(super) struct Entry {
     pub candidate: Candidate,
     pub cost: Cost,
     pub estimate: Option<Estimate>,
 }
 
-/// What an estimate found of a candidate; none where only measuring could tell that it applies.
+/// Results of an estimate; missing if only measuring could find out that the candidate applies.
 pub(super) struct Estimate {
     pub work: Work,
     pub times: Times,
 }
 
-/// Every candidate ranked for one matrix, device and workload.
+/// A ranking of all candidates for one matrix, device and workload.
 pub struct Ranking<'a> {
     pub(super) structure: &'a Structure<'a>,
     pub(super) target: Target<'a>,
     pub(super) workload: &'a Workload,
-    /// The one that is chosen, then the others by their total time.
+    /// The chosen candidate, then the others in ascending order of total time.
     pub(super) entries: Vec<Entry>,
     pub(super) refused: Vec<Refused>,
 }
 
 impl<'a> Ranking<'a> {
-    /// Ranks every candidate for a device of `device`'s kind; `known` costs replace the estimates.
+    /// Ranks every candidate for a device of `device`'s kind; costs in `known` replace the
+    /// estimates.
     ///
-    /// The choice has the least total (conversion, updates of values, and all products) under the
-    /// memory limit; among totals within [`NEAR_TIE`] of it, the cheapest conversion, then the
-    /// smallest layout. What was not timed must beat CSR by [`Device::margin`]. Where CSR was
-    /// measured, the choice is one of the measured candidates, and the estimates of the others are
-    /// scaled by how far the estimate of CSR was off.
+    /// The choice has the least total time (conversion, updates of values, and all products) under
+    /// the memory limit; among totals within [`NEAR_TIE`] of it, the cheapest conversion, then the
+    /// smallest layout. A candidate that was not timed must beat CSR by [`Device::margin`]. If CSR
+    /// was measured, the choice is one of the measured candidates, and the estimates of the others
+    /// are scaled by the error of CSR's estimate.
     ///
-    /// Where values are to change, formats that apply by values are refused: they may refuse new ones.
+    /// If values are to change, formats that depend on values are refused, because they may refuse
+    /// the new ones.
     ///
-    /// CSR is never refused: it is what the caller already has. What was measured is not refused
-    /// where an estimate alone may not find out whether it applies ([`Refusal::is_untried`]).
+    /// CSR is never refused, because the caller already has it. A measured candidate is not refused
+    /// if an estimate alone may not find out whether it applies ([`Refusal::is_untried`]).
     pub fn of(
         structure: &'a Structure<'a>,
         device: &'a Device,
@@ -61,17 +64,18 @@ impl<'a> Ranking<'a> {
         Ranking { structure, target, workload, entries, refused }
     }
 
-    /// The places of all candidates that apply, the choice first, then by total time.
+    /// Returns the entries of all candidates that apply: the choice first, then the others in
+    /// ascending order of total time.
     pub fn ranked(&self) -> Vec<Ranked> {
         self.entries.iter().map(|entry| ranked(entry, &self.csr().cost, self.workload)).collect()
     }
 
-    /// The candidates that do not apply, and why.
+    /// Returns the candidates that do not apply, with the reasons.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
     }
 
-    /// The choice with its reasons.
+    /// Returns the choice with its explanation.
     pub fn explained(self) -> Choice {
         let explanation = explain::explain(&explain::Case {
             structure: self.structure,
@@ -94,18 +98,18 @@ impl<'a> Ranking<'a> {
         }
     }
 
-    /// The baseline.
+    /// Returns the entry of the baseline.
     fn csr(&self) -> &Entry {
         baseline_of(&self.entries).expect("CSR always suits")
     }
 }
 
-/// The entry that everything is compared with.
+/// Returns the entry of the baseline, which all others are compared with.
 pub(super) fn baseline_of(entries: &[Entry]) -> Option<&Entry> {
     baseline(entries, |entry| &entry.candidate)
 }
 
-/// Every candidate that applies, and every one that does not.
+/// Returns every candidate that applies with its cost, and every other one with the reason.
 fn enter(
     structure: &Structure<'_>,
     target: &Target<'_>,
@@ -136,7 +140,7 @@ fn enter(
                 refused.push(Refused { candidate, reason: reason.clone() });
             }
             (Err(reason), _) => refused.push(Refused { candidate, reason }),
-            // Of the baselines only this program's own is always there.
+            // Among the baselines, only this program's own is always available.
             (Ok(_), Some(Err(reason))) if !candidate.is_csr() => {
                 refused.push(Refused { candidate, reason: reason.clone() });
             }
@@ -163,7 +167,7 @@ fn enter(
     (entries, refused)
 }
 
-/// Scales estimates by how far that of CSR was off, where CSR was measured.
+/// Scales estimates by the error of CSR's estimate, if CSR was measured.
 fn scale_to_measured(entries: &mut [Entry]) {
     let measured = |csr: &&Entry| csr.cost.source == Source::Measured;
     let csr = baseline_of(entries).filter(measured);
@@ -176,21 +180,22 @@ fn scale_to_measured(entries: &mut [Entry]) {
     }
 }
 
-/// What costs were found by, which decides how large a predicted gain must be.
+/// The basis of predicted costs, which decides how large a predicted gain must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The analysis of the matrix: the work of every candidate is known.
+    /// An analysis of the matrix, so the work of every candidate is known.
     Analysis,
     /// Features alone.
     Features,
 }
 
 impl By {
-    /// The least share that the baseline must take longer than an untimed candidate, on a device with
-    /// this [`Device::margin`].
+    /// Returns the minimum share by which the baseline must take longer than an untimed candidate,
+    /// on a device with this [`Device::margin`].
     fn margin(self, device: f64) -> f64 {
-        /// In an H200's records in single precision, choices for 100 products by features alone are
-        /// slower by over 2 % in 0.42 % of the matrices with this, in 0.58 % with 0.06.
+        /// Margin of choices from features alone. In the f32 records of an H200, such choices for
+        /// 100 products are slower by over 2 % for 0.42 % of the matrices with a margin of 0.1, and
+        /// for 0.58 % with 0.06.
         const QUICK_ERROR: f64 = 0.1;
         match self {
             By::Analysis => device,
@@ -199,9 +204,11 @@ impl By {
     }
 }
 
-/// Whether a candidate may be chosen instead of the baseline `base`: it was timed, or nothing was
-/// timed and it takes so much less in all that the margin for error is left. After an analysis every
-/// baseline may.
+/// Tells whether a candidate may be chosen instead of the baseline `base`.
+///
+/// This holds if the candidate was timed, or if nothing was timed and its total time is lower than
+/// the baseline's by at least the margin for errors. After an analysis, every baseline may be
+/// chosen.
 pub fn trusted(
     (candidate, cost): (&Candidate, &Cost),
     (base, base_cost): (&Candidate, &Cost),
@@ -223,9 +230,11 @@ pub fn trusted(
     }
 }
 
-/// Sorts candidates by their total time and puts the one that is chosen first: the least total among
-/// those that are [trusted] on a device with this [`Device::margin`], near ties settled by conversion
-/// and memory. The order is that in which they are tried where a conversion refuses the matrix.
+/// Sorts candidates by total time and puts the choice first.
+///
+/// The choice is the candidate with the least total among those that are [trusted] on a device with
+/// this [`Device::margin`]; conversion time and memory decide near ties. If a conversion refuses
+/// the matrix, the next candidate in this order is tried.
 pub fn order<T>(
     mut all: Vec<T>,
     of: impl Fn(&T) -> (&Candidate, &Cost),
@@ -245,7 +254,7 @@ pub fn order<T>(
     all
 }
 
-/// [`order`] of entries.
+/// Applies [`order`] to entries.
 pub(super) fn choice_first(
     entries: Vec<Entry>,
     by: By,
@@ -255,8 +264,8 @@ pub(super) fn choice_first(
     order(entries, |entry| (&entry.candidate, &entry.cost), by, margin, workload)
 }
 
-/// The place of the choice among candidates sorted by their total: of totals within [`NEAR_TIE`] of
-/// the first, the cheapest conversion, then the smallest layout.
+/// Returns the place of the choice among candidates in ascending order of total time: among totals
+/// within [`NEAR_TIE`] of the first, the cheapest conversion, then the smallest layout.
 fn settle<'a, T>(
     sorted: &'a [T],
     of: impl Fn(&'a T) -> (&'a Candidate, &'a Cost),

@@ -1,4 +1,4 @@
-//! The work of all candidates of a matrix, and what is known of their costs.
+//! The work of all candidates for a matrix, and known costs that replace estimates.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,28 +11,29 @@ use crate::format::{Basis, Candidate, Refusal, Target, Value, Work, candidates};
 use crate::scalar::Precision;
 use crate::structure::{Structure, probes};
 
-/// The cost of a candidate as it is known better than by estimate.
+/// A known cost of a candidate, which replaces the estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     /// The candidate.
     pub candidate: Candidate,
-    /// Its cost; or why it must not be chosen, a wrong product for instance.
+    /// Cost of the candidate, or the reason why it must not be chosen, for instance a wrong
+    /// product.
     pub cost: std::result::Result<Cost, Refusal>,
 }
 
-/// The work of every candidate, or why it does not apply, in table order.
+/// The work of every candidate, or the reason why it does not apply, in table order.
 pub type Works = Arc<[(Candidate, std::result::Result<Work, Refusal>)]>;
 
-/// The target that works were found for: device, precision, basis, memory limit, and whether METIS
-/// may run.
+/// Key of computed works: device, precision, basis, memory limit, and whether METIS may run.
 type Aim = (Device, Precision, Basis, u64, bool);
 
 probes! {
-    /// The works of all candidates, for each target so far.
+    /// Works of all candidates, for each target requested so far.
     AllWorks() -> Arc<Mutex<Vec<(Aim, Works)>>>;
 }
 
-/// The work of every candidate of the target's device, or why it does not apply, in table order.
+/// Returns the work of every candidate of the target's device, or the reason why it does not apply,
+/// in table order.
 ///
 /// Candidates that analyse the matrix in different ways run in parallel on rayon's threads. The
 /// structure keeps the result.

@@ -72,7 +72,7 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
         Ok(CsrRef { pattern: Pattern::of(nrows, ncols, row_ptr, col_idx), values })
     }
 
-    /// The same matrix as one of the type `U`.
+    /// Reinterprets the matrix as one with values of type `U`, which must be `T`.
     ///
     /// # Panics
     /// Unless `U` is `T`.

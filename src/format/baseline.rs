@@ -1,10 +1,11 @@
-//! The baseline: what a program has before any choice, its CSR arrays and what multiplies them.
+//! The baseline: the CSR arrays that a program has before any choice, and the kernel that
+//! multiplies them.
 
 use super::{Candidate, candidates};
 use crate::device::Kind;
 use crate::target::Target;
 
-/// What a format is to a choice.
+/// Role of a format in a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// The device vendor's library multiplies the caller's CSR arrays, where it is installed.
@@ -15,32 +16,31 @@ pub enum Role {
     Converted,
 }
 
-/// The text of every baseline, in the order in which the first one that is there becomes what choices
-/// are compared with.
+/// Texts of the baselines; choices are compared with the first one that is available.
 pub const BASELINES: [&str; 2] = ["cusparse:alg=csr_alg1", CSR];
 
-/// The text of the baseline that exists on every device.
+/// Text of the baseline that exists on every device.
 pub const CSR: &str = "csr";
 
-/// The text of the candidate that needs no analysis on a GPU: see [`Storage::IMMEDIATE`].
+/// Text of the candidate that needs no analysis on a GPU: see [`Storage::IMMEDIATE`].
 ///
 /// [`Storage::IMMEDIATE`]: super::Storage::IMMEDIATE
 pub const PCSR: &str = "pcsr:kernel=fused,tile=1024";
 
 impl Candidate {
-    /// Whether it multiplies the caller's CSR arrays as they are: the default variant of a format
-    /// whose [`Role`] is not [`Role::Converted`].
+    /// Tells whether the candidate multiplies the caller's CSR arrays as they are: the default
+    /// variant of a format whose [`Role`] is not [`Role::Converted`].
     pub fn is_baseline(&self) -> bool {
         self.format.role() != Role::Converted && self.params.are_defaults(self.format)
     }
 
-    /// Whether it is [`CSR`], the baseline that exists on every device.
+    /// Tells whether the candidate is [`CSR`], the baseline that exists on every device.
     pub fn is_csr(&self) -> bool {
         self.format.role() == Role::Baseline
     }
 
-    /// The target of this candidate: a baseline is exempt from the memory limit, because its arrays
-    /// are there already.
+    /// Returns the target of this candidate: a baseline is exempt from the memory limit, because
+    /// its arrays already exist.
     pub fn target<'a>(&self, target: &Target<'a>) -> Target<'a> {
         match self.is_baseline() {
             true => Target { memory_limit: u64::MAX, ..*target },
@@ -49,7 +49,7 @@ impl Candidate {
     }
 }
 
-/// The baselines of devices of this kind, in the order of [`BASELINES`].
+/// Returns the baselines of devices of this kind, in the order of [`BASELINES`].
 pub fn baselines(kind: Kind) -> Vec<Candidate> {
     let mut all = candidates(kind);
     all.retain(Candidate::is_baseline);
@@ -57,8 +57,8 @@ pub fn baselines(kind: Kind) -> Vec<Candidate> {
     all
 }
 
-/// The candidates of devices of this kind that need no analysis although they are converted: the
-/// default variants of formats with [`Storage::IMMEDIATE`](super::Storage::IMMEDIATE).
+/// Returns the converted candidates of devices of this kind that need no analysis: the default
+/// variants of formats with [`Storage::IMMEDIATE`](super::Storage::IMMEDIATE).
 pub fn immediate(kind: Kind) -> Vec<Candidate> {
     let mut all = candidates(kind);
     all.retain(|candidate| {
@@ -67,7 +67,8 @@ pub fn immediate(kind: Kind) -> Vec<Candidate> {
     all
 }
 
-/// The item whose candidate choices are compared with: the first of [`BASELINES`] that is there.
+/// Returns the item whose candidate choices are compared with: the first of [`BASELINES`] that
+/// `items` contain.
 pub fn baseline<'a, T>(
     items: impl IntoIterator<Item = &'a T>,
     candidate: impl Fn(&T) -> &Candidate,

@@ -52,7 +52,7 @@ impl Params {
         Params(format.params().iter().map(|p| (p.name, p.values[0])).collect())
     }
 
-    /// Whether every parameter of this format has its default.
+    /// Tells whether every parameter of this format has its default value.
     pub fn are_defaults(&self, format: &dyn Format) -> bool {
         let default = |(param, (_, value)): (&Param, &(_, Value))| *value == param.values[0];
         format.params().iter().zip(&self.0).all(default)

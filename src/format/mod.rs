@@ -1,8 +1,8 @@
-//! Storage formats: one module each, one line each in the table.
+//! Storage formats: one module and one line of the table for each.
 //!
-//! A format answers three questions about a matrix: which [`Params`] are worth trying, how much
-//! [`Work`] a product is (or a [`Refusal`]), and how to [`convert`](Storage::convert) the CSR
-//! matrix to its [`Layout`]. Nothing outside this folder names a format.
+//! A format answers three questions about a matrix: which [`Params`] to try, how much [`Work`] a
+//! product is (or a [`Refusal`]), and how to [`convert`](Storage::convert) the CSR matrix to its
+//! [`Layout`]. No code outside this folder names a format.
 
 mod baseline;
 mod candidate;
@@ -12,7 +12,7 @@ mod offsets;
 mod row_order;
 mod value_dictionary;
 
-// What several formats of a family share; files stand in the folder of the family.
+// Modules that several formats of a family share; each file is in the family's folder.
 #[path = "sliced/bisection.rs"]
 mod bisection;
 #[path = "sliced/block_conversion.rs"]
@@ -50,7 +50,7 @@ pub use offsets::Offsets;
 #[cfg(feature = "cuda")]
 pub(crate) use value_dictionary::are_few;
 
-/// Declares the module of each format and the table of all of them.
+/// Declares the modules of all formats and the table of formats.
 macro_rules! formats {
     ($($path:literal $module:ident :: $storage:ident),* $(,)?) => {
         $(
@@ -58,12 +58,12 @@ macro_rules! formats {
             pub mod $module;
         )*
 
-        /// Every format, in the order in which ties are settled and lists are printed.
+        /// Every format, in the order in which ties are decided and lists are printed.
         pub static FORMATS: &[&'static dyn Format] = &[$(&$module::$storage),*];
     };
 }
 
-// `cargo fmt` does not look into this macro: `.ci/run` formats the modules by name.
+// `cargo fmt` does not expand this macro, so `.ci/run` formats the modules by name.
 formats! {
     "csr/csr.rs" csr::CsrFormat,
     "csr/cusparse.rs" cusparse::CusparseFormat,
@@ -93,145 +93,151 @@ formats! {
     "cached/hubs/mod.rs" hubs::HubsFormat,
 }
 
-/// What one conversion and one product of a layout have to do; costs are computed from it.
+/// Work of one conversion and one product of a layout; costs are computed from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// Bytes of the layout's arrays: exactly what [`Layout::bytes`] will say.
+    /// Number of bytes of the layout's arrays, equal to [`Layout::bytes`].
     pub layout_bytes: u64,
-    /// Bytes of those arrays that one product reads.
+    /// Bytes of the layout's arrays that one product reads.
     pub stream_bytes: u64,
-    /// Multiply-adds, those on padding among them.
+    /// Number of multiply-adds, including those on padding.
     pub entries: u64,
-    /// 32-byte sectors of x that the warp steps of a product ask for.
+    /// Number of 32-byte sectors of x that the warp steps of a product request.
     pub x_sectors: f64,
-    /// Loads of x by the nearest caches of a GPU, as [`Structure::x_loaded`] reckons them, where it
-    /// does.
+    /// Number of sectors of x that the nearest caches of a GPU load, if [`Structure::x_loaded`]
+    /// computes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_loaded: Option<f64>,
-    /// Bytes of x that a product asks for at a time, where they are fewer than all.
+    /// Bytes of x that a product accesses at a time, if fewer than all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_window_bytes: Option<u64>,
-    /// Further bytes moved through memory: middle arrays, second passes over y, cached slices of x.
+    /// Additional bytes moved through memory: intermediate arrays, second passes over y, cached
+    /// slices of x.
     pub extra_bytes: u64,
-    /// Rows of y written in another order than they are computed in.
+    /// Number of rows of y that are written in another order than they are computed in.
     pub scattered_rows: u64,
-    /// Warp iterations (PELLR, equation 1): the sum over warps of their longest lane.
+    /// Number of warp iterations (PELLR, equation 1): the sum over warps of their longest lane.
     pub steps: u64,
-    /// Times that warps wait for the entries that they loaded, all warps together, where they walk
-    /// rows of their own length.
+    /// Number of times that warps wait for entries they loaded, summed over all warps, if each warp
+    /// processes rows up to their own length.
     #[serde(default)]
     pub waits: u64,
-    /// Steps or turns that a GPU's block of threads takes one after the other to sum the rows of its
-    /// tile, where the format has tiles: the mean over tiles...
+    /// Mean over tiles of the consecutive steps or turns in which a thread block of a GPU sums the
+    /// rows of its tile; 0 if the format has no tiles. Sampled if there are many tiles.
     #[serde(default)]
     pub tile_steps: f64,
-    /// ...and the most of any tile. Of many tiles some are looked at.
+    /// Maximum over tiles of the steps in `tile_steps`. Sampled if there are many tiles.
     #[serde(default)]
     pub tile_steps_most: f64,
-    /// GPU threads that walk whole rows, together with others or alone: rows times threads a row.
-    /// 0 where long rows are split among as many as it takes.
+    /// Number of GPU threads that process whole rows, alone or together with others: rows times
+    /// threads per row. 0 if long rows are split among as many threads as they need.
     pub lanes: u64,
-    /// Kernels launched (parallel regions on a host).
+    /// Number of kernels launched (parallel regions on a host).
     pub launches: u32,
-    /// Bytes read and written by the conversion.
+    /// Number of bytes that the conversion reads and writes.
     pub convert_bytes: u64,
-    /// Keys sorted by the conversion.
+    /// Number of keys that the conversion sorts.
     pub sorted_keys: u64,
-    /// Edges of the graph that the conversion partitions on the host.
+    /// Number of edges of the graph that the conversion partitions on the host.
     pub partitioned_edges: u64,
 }
 
 /// A matrix held in a format's arrays, ready to multiply on the host.
 pub trait Layout<T: Scalar>: Send + Sync {
-    /// y = alpha A x + beta y, on the host, over rayon's current threads.
+    /// Computes y = alpha A x + beta y on the host, with rayon's current threads.
     ///
-    /// With `beta = 0`, y is written and never read. In a permuted basis x and y are permuted
-    /// by [`Layout::order`].
+    /// If `beta` is 0, y is written and never read. In a permuted basis, x and y are permuted by
+    /// [`Layout::order`].
     ///
     /// # Panics
-    /// If `x` or `y` has not the length of a row or column; [`crate::operator`] checks it first.
+    /// If `x` does not have `ncols` or `y` not `nrows` elements; [`crate::operator`] checks it
+    /// first.
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]);
 
-    /// Bytes of all arrays that the layout holds (vectors and scratch not among them).
+    /// Returns the number of bytes of all arrays that the layout holds, without vectors and scratch
+    /// memory.
     fn bytes(&self) -> u64;
 
-    /// Puts in new values, given in the order of the CSR matrix that was converted.
+    /// Replaces the values; `values` are in the order of the converted CSR matrix.
     ///
     /// # Panics
-    /// If `values` has not `nnz` elements; [`crate::operator`] checks it first.
+    /// If `values` does not have `nnz` elements; [`crate::operator`] checks it first.
     fn set_values(&mut self, values: &[T]);
 
-    /// Whether [`Layout::check_values`] may refuse new values.
+    /// Tells whether [`Layout::check_values`] may refuse new values.
     fn limits_values(&self) -> bool {
         false
     }
 
-    /// Checks that the layout can hold these values, given in the order of the CSR matrix.
+    /// Checks that the layout can hold these values, in the order of the converted CSR matrix.
     ///
     /// # Errors
-    /// [`Refusal`] where it was made for values that are alike and these are not.
+    /// [`Refusal`] if the layout relies on equalities among the converted values that these values
+    /// do not have.
     fn check_values(&self, values: &[T]) -> std::result::Result<(), Refusal> {
         let _ = values;
         Ok(())
     }
 
-    /// The CSR matrix that was converted: same pattern, same values.
+    /// Returns the CSR matrix that was converted, with the same pattern and values.
     fn to_csr(&self) -> Csr<T>;
 
-    /// The symmetric permutation of a permuted basis, `order[new] = old`; `None` where vectors are
-    /// in the original one.
+    /// Returns the symmetric permutation of a permuted basis, `order[new] = old`; `None` if vectors
+    /// are in the original basis.
     fn order(&self) -> Option<&[u32]> {
         None
     }
 
-    /// What a GPU holds of this layout and launches for a product; `None` where no kernel is made
-    /// for it.
+    /// Returns the arrays that a GPU holds of this layout and the kernels it launches for a
+    /// product; `None` if the layout has no GPU kernel.
     fn on_device(&self) -> Option<OnDevice<'_>> {
         None
     }
 }
 
-/// What a format's module implements, on a unit struct.
+/// A storage format, implemented by a unit struct in the format's module.
 pub trait Storage: Sync {
-    /// Its name in lists, candidates and records: lower case, the field's standard term.
+    /// Name in lists, candidates and records: lower case, the field's standard term.
     const NAME: &'static str;
-    /// Its name in full.
+    /// Full name.
     const TITLE: &'static str;
-    /// Where it was published: authors, title, year, section.
+    /// Publication: authors, title, year, section.
     const SOURCE: &'static str;
-    /// When it is good and when it is bad, in one sentence.
+    /// Matrices that the format is good for and bad for, in one sentence.
     const SUITS: &'static str;
-    /// Its parameters.
+    /// Parameters of the format.
     const PARAMS: &'static [Param] = &[];
-    /// Whether it suits only where many entries have the same value, and so may refuse new ones.
+    /// True if the format applies only to matrices with many equal values, so that a layout may
+    /// refuse new values.
     const BY_VALUES: bool = false;
-    /// Version of the conversion and of the product on a host; records of another version are stale.
-    /// Raise it where the arrays change (`tests/layouts.rs` fails until then) or the product is
-    /// written anew and may take another time.
+    /// Version of the conversion and of the product on a host; records of another version are
+    /// stale. Raise it if the arrays change (`tests/layouts.rs` fails until then), or if the
+    /// product is rewritten and may take another time.
     const HOST_VERSION: u32 = 1;
-    /// What it is to a choice.
+    /// Role of the format in a choice.
     const ROLE: Role = Role::Converted;
-    /// Whether its default variant can be chosen without an analysis of the matrix: its conversion
-    /// takes about as long as one product.
+    /// True if the default variant can be chosen without an analysis of the matrix, because its
+    /// conversion takes about as long as one product.
     const IMMEDIATE: bool = false;
 
     /// The arrays of this format.
     type Layout<T: Scalar>: Layout<T> + 'static;
 
-    /// The work of one product and of the conversion, without converting.
+    /// Computes the work of one product and of the conversion, without converting.
     ///
     /// # Errors
-    /// [`Refusal`] where the variant does not suit the matrix or the target.
+    /// [`Refusal`] if the variant does not apply to the matrix or the target.
     fn work(
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Work, Refusal>;
 
-    /// Converts; `structure` is that of `csr`. Called only where [`Storage::work`] did not refuse.
+    /// Converts a matrix; `structure` is the structure of `csr`. Called only if [`Storage::work`]
+    /// did not refuse.
     ///
     /// # Errors
-    /// [`Refusal`] where only the conversion itself could find out.
+    /// [`Refusal`] if only the conversion itself could find out that the variant does not apply.
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
         structure: &Structure<'_>,
@@ -239,11 +245,11 @@ pub trait Storage: Sync {
         target: &Target<'_>,
     ) -> std::result::Result<Self::Layout<T>, Refusal>;
 
-    /// Converts on a GPU, with values of the target's precision.
+    /// Converts a matrix on a GPU, with values of the target's precision.
     ///
     /// # Errors
-    /// [`Stop::Refused`] where the variant does not suit the matrix, [`Stop::Failed`] by the
-    /// device, [`Stop::OnHost`] where this format or variant is converted on the host.
+    /// [`Stop::Refused`] if the variant does not apply to the matrix, [`Stop::Failed`] if the
+    /// device fails, [`Stop::OnHost`] if this format or variant is converted on the host.
     fn build(
         builder: &mut dyn Builder,
         params: &Params,
@@ -254,40 +260,40 @@ pub trait Storage: Sync {
     }
 }
 
-/// A row of the format table; every [`Storage`] is one.
+/// A row of the format table; every [`Storage`] implements it.
 pub trait Format: Sync {
-    /// [`Storage::NAME`].
+    /// Returns [`Storage::NAME`].
     fn name(&self) -> &'static str;
-    /// [`Storage::TITLE`].
+    /// Returns [`Storage::TITLE`].
     fn title(&self) -> &'static str;
-    /// [`Storage::SOURCE`].
+    /// Returns [`Storage::SOURCE`].
     fn source(&self) -> &'static str;
-    /// [`Storage::SUITS`].
+    /// Returns [`Storage::SUITS`].
     fn suits(&self) -> &'static str;
-    /// [`Storage::PARAMS`].
+    /// Returns [`Storage::PARAMS`].
     fn params(&self) -> &'static [Param];
-    /// [`Storage::BY_VALUES`].
+    /// Returns [`Storage::BY_VALUES`].
     fn by_values(&self) -> bool;
-    /// [`Storage::HOST_VERSION`].
+    /// Returns [`Storage::HOST_VERSION`].
     fn host_version(&self) -> u32;
-    /// [`Storage::ROLE`].
+    /// Returns [`Storage::ROLE`].
     fn role(&self) -> Role;
-    /// [`Storage::IMMEDIATE`].
+    /// Returns [`Storage::IMMEDIATE`].
     fn immediate(&self) -> bool;
-    /// [`Storage::work`].
+    /// Calls [`Storage::work`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Storage::work`].
     fn work(
         &self,
         structure: &Structure<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Work, Refusal>;
-    /// [`Storage::convert`] in f32.
+    /// Calls [`Storage::convert`] with values in f32.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Storage::convert`].
     fn convert_f32(
         &self,
         csr: CsrRef<'_, f32>,
@@ -295,10 +301,10 @@ pub trait Format: Sync {
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f32>>, Refusal>;
-    /// [`Storage::convert`] in f64.
+    /// Calls [`Storage::convert`] with values in f64.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Storage::convert`].
     fn convert_f64(
         &self,
         csr: CsrRef<'_, f64>,
@@ -306,10 +312,10 @@ pub trait Format: Sync {
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal>;
-    /// [`Storage::build`].
+    /// Calls [`Storage::build`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Storage::build`].
     fn build(
         &self,
         builder: &mut dyn Builder,
@@ -394,7 +400,8 @@ impl<S: Storage> Format for S {
     }
 }
 
-/// Converts a matrix of any value type through the row of a format, which knows two.
+/// Converts a matrix of any value type through the format's row in the table, which has one
+/// function for each of the two types.
 pub(crate) fn convert_layout<T: Scalar>(
     candidate: &Candidate,
     csr: CsrRef<'_, T>,
@@ -414,8 +421,8 @@ impl Candidate {
     /// Converts a matrix on the host: see [`Storage::convert`].
     ///
     /// # Errors
-    /// [`Error::Refused`] where the candidate does not suit the matrix, or over the target's memory
-    /// limit.
+    /// [`Error::Refused`] if the candidate does not apply to the matrix, or if the layout exceeds
+    /// the target's memory limit.
     pub fn convert<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -428,15 +435,15 @@ impl Candidate {
         Ok(layout)
     }
 
-    /// The error of a refusal.
+    /// Returns the error for a refusal of this candidate.
     pub fn refused(&self, reason: &Refusal) -> Error {
         Error::Refused { candidate: self.to_string(), reason: reason.to_string() }
     }
 
-    /// The work of this candidate: see [`Storage::work`].
+    /// Computes the work of this candidate: see [`Storage::work`].
     ///
     /// # Errors
-    /// As there, and over the target's memory limit.
+    /// As [`Storage::work`], and if the layout exceeds the target's memory limit.
     pub fn work(
         &self,
         structure: &Structure<'_>,
@@ -448,10 +455,10 @@ impl Candidate {
     }
 }
 
-/// The format of this name.
+/// Returns the format with this name.
 ///
 /// # Errors
-/// [`Error::Argument`] with the known names.
+/// [`Error::Argument`] with the known names, if no format has this name.
 pub fn find(name: &str) -> Result<&'static dyn Format> {
     FORMATS.iter().copied().find(|format| format.name() == name).ok_or_else(|| {
         let known: Vec<_> = FORMATS.iter().map(|format| format.name()).collect();
@@ -459,12 +466,12 @@ pub fn find(name: &str) -> Result<&'static dyn Format> {
     })
 }
 
-/// Bytes of a slice's elements.
+/// Returns the number of bytes of a slice's elements.
 pub fn bytes_of<T>(array: &[T]) -> u64 {
     size_of_val(array) as u64
 }
 
-/// `y = alpha * sum + beta * y`, reading y only where `beta` is not 0.
+/// Stores `y = alpha * sum + beta * y`, and reads y only if `beta` is not 0.
 #[inline(always)]
 pub(crate) fn store<T: Scalar>(y: &mut T, alpha: T, sum: T, beta: T) {
     *y = if beta == T::ZERO { alpha * sum } else { alpha * sum + beta * *y };

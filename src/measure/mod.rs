@@ -5,7 +5,6 @@
 //! until their median is close to their minimum. Several copies of the layout, each with its own x
 //! and y, take turns, so that the matrix is streamed from memory as far as the protocol's limits
 //! allow. The last product is checked again. All samples are kept.
-//! product is checked again. All samples are kept.
 
 #[cfg(feature = "cuda")]
 pub mod gpu;
@@ -160,7 +159,7 @@ pub struct Measurement {
     pub basis: Basis,
     /// Protocol of the measurement.
     pub protocol: Protocol,
-    /// Where, when and by which code it was taken.
+    /// Origin of the measurement: driver, code and time.
     #[serde(flatten)]
     pub provenance: Provenance,
     /// Inputs of the candidate's estimate, if noted; the key in records is `seen`.

@@ -1,15 +1,15 @@
-//! Sums of binary trees in flat arrays.
+//! Forests: sums of binary decision trees in flat arrays.
 
 use serde::{Deserialize, Serialize};
 
-/// Marks a leaf in [`Forest::feature`].
+/// Value of [`Forest::feature`] that marks a leaf.
 pub const LEAF: u16 = u16::MAX;
 
-/// The largest sum of a forest, either way: sums are logarithms of shares of times, and a time times
-/// e^100 is one still.
+/// Largest absolute sum of a forest. Sums are logarithms of ratios of times, and a time multiplied
+/// by e^100 is still finite.
 const MOST: f64 = 100.0;
 
-/// Trees whose leaves are added up; node by node in flat arrays, every child after its parent.
+/// A sum of binary trees; node by node in flat arrays, every child after its parent.
 ///
 /// ```text
 /// input 3 <= 1.5 ?        node     0    1    2
@@ -19,25 +19,25 @@ const MOST: f64 = 100.0;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Forest {
-    /// Added to the sum of the leaves.
+    /// Constant that is added to the sum of the leaves.
     pub bias: f64,
-    /// What the leaves are multiplied by.
+    /// Factor that the leaves are multiplied by.
     pub scale: f64,
-    /// The first node of every tree.
+    /// Root node of every tree.
     pub roots: Vec<u32>,
-    /// The input that a node looks at; [`LEAF`] where it ends.
+    /// Index of the input that a node compares; [`LEAF`] for a leaf.
     pub feature: Vec<u16>,
-    /// The threshold of a node, or the number in a leaf.
+    /// Threshold of a node, or value of a leaf.
     pub value: Vec<f32>,
-    /// The child where the input is at most the threshold; the other one is the next node.
+    /// Child for inputs up to the threshold; the child for larger inputs is the next node.
     pub child: Vec<u32>,
 }
 
 impl Forest {
-    /// The sum for these inputs; allocates nothing.
+    /// Returns the sum for these inputs; allocates nothing.
     ///
     /// # Panics
-    /// If there are fewer inputs than [`Forest::check`] was asked for.
+    /// If there are fewer inputs than were passed to [`Forest::check`].
     pub fn sum(&self, inputs: &[f32]) -> f64 {
         let leaf = |&root: &u32| {
             let mut node = root as usize;
@@ -50,11 +50,11 @@ impl Forest {
         self.bias + self.scale * self.roots.iter().map(leaf).sum::<f64>()
     }
 
-    /// Whether every walk with so many inputs ends in a leaf, and no sum goes beyond what logarithms of
-    /// times may.
+    /// Checks that every walk with this number of inputs ends in a leaf, and that no sum exceeds
+    /// the bound for logarithms of times.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the first fault.
     pub fn check(&self, inputs: usize) -> Result<(), String> {
         let nodes = self.feature.len();
         if self.value.len() != nodes || self.child.len() != nodes {
@@ -79,7 +79,7 @@ impl Forest {
         let leaves = (0..nodes).filter(|&node| self.feature[node] == LEAF);
         let leaf = leaves.map(|node| f64::from(self.value[node].abs())).fold(0.0, f64::max);
         let sum = self.bias.abs() + self.scale.abs() * self.roots.len() as f64 * leaf;
-        // What is no number is no less either.
+        // NaN fails this comparison too.
         if sum <= MOST { Ok(()) } else { Err(format!("sums of up to {sum:e}, over {MOST}")) }
     }
 }
@@ -98,7 +98,7 @@ mod tests {
             value: vec![3e38, 0.5, leaf],
             child: vec![1, 0, 0],
         };
-        // The threshold counts for nothing; two trees take twice the largest leaf.
+        // The threshold does not count; two trees count twice the largest leaf.
         stump(4.0, 0.5, -96.0).check(1).expect("100 is the most");
         let what = stump(4.0, 0.5, -97.0).check(1).expect_err("one more");
         assert_eq!(what, "sums of up to 1.01e2, over 100");

@@ -1,5 +1,5 @@
-//! The gate: whether an analysis of the matrix pays, decided from what is known before it, and which
-//! candidate to use where it does not.
+//! The gate decides whether an analysis of the matrix pays, from what is known before the analysis.
+//! If it does not pay, quick picks select a candidate.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,32 +9,35 @@ use crate::format::Candidate;
 use crate::scalar::Precision;
 use crate::structure::Structure;
 
-/// An input of gates that is no feature: the number of products to come.
+/// Gate input that is not a feature: the number of products to come.
 pub const SPMVS: &str = "spmvs";
 
-/// An input of gates: the time of reading the row lengths, or of counting features on a GPU, over that
-/// of all products.
+/// Gate input: the time of reading the row lengths, or of counting features on a GPU, divided by
+/// the time of all products.
 pub const READING: &str = "reading_share";
 
-/// An input of gates: the time of [`Structure::x_sectors_at_sight`] over that of all products.
+/// Gate input: the time of [`Structure::x_sectors_at_sight`] divided by the time of all products.
 pub const SAMPLING: &str = "sampling_share";
 
-/// An input of gates: entries of the longest row over the microseconds of a product. A kernel that
-/// gives a row to few threads takes longer than the whole product where there are many.
+/// Gate input: the number of entries of the longest row divided by the microseconds of one product.
+/// If it is large, a kernel that assigns few threads to a row takes longer for that row than a
+/// whole product should take.
 pub const LONGEST: &str = "longest_row_a_us";
 
-/// What a gate answers where the analysis pays.
+/// Answer of a gate if the analysis pays.
 pub const ANALYZE: &str = "look";
 
-/// What a gate answers where the analysis does not pay, and what the rules of a [`QuickPick`] answer
-/// where their candidate must not be chosen.
+/// Answer of a gate if the analysis does not pay, and of the rules of a [`QuickPick`] if their
+/// candidate must not be chosen.
 pub const KEEP: &str = "stay";
 
-/// From this number of products on a matrix is analysed whatever the gate says: in the records of an
-/// H200, an analysis takes about a hundredth of this many products and saves a third of them.
+/// Number of products from which on a matrix is always analysed, whatever the gate answers. In the
+/// records of an H200, an analysis takes about a hundredth of the time of this many products and
+/// saves a third of them.
 pub const ALWAYS_ANALYZE: u64 = 100_000;
 
-/// The feature of the sectors of x that gates may use, of a few sampled entries.
+/// Returns the name of the feature of sectors of x that gates may use; it is estimated from a few
+/// sampled entries.
 pub const fn sectors(precision: Precision) -> &'static str {
     match precision {
         Precision::F32 => "x_sectors_f32",
@@ -42,18 +45,18 @@ pub const fn sectors(precision: Precision) -> &'static str {
     }
 }
 
-/// A candidate that can be chosen without an analysis, and the rules that select it.
+/// A candidate that can be chosen without an analysis, with the rules that select it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuickPick {
-    /// The candidate, as text.
+    /// Candidate, as text.
     pub candidate: String,
-    /// They answer with the candidate or with [`KEEP`].
+    /// Rules that answer with the candidate or with [`KEEP`].
     pub rules: Rules,
 }
 
 impl QuickPick {
-    /// The candidate; `None` where this program does not know it.
+    /// Parses the candidate; `None` if this program does not know it.
     pub fn candidate(&self) -> Option<Candidate> {
         self.candidate.parse().ok()
     }
@@ -62,48 +65,48 @@ impl QuickPick {
 /// The gates of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Gates<'a> {
-    /// Whether an analysis by the host pays: [`ANALYZE`] or [`KEEP`].
+    /// Rules that decide whether an analysis by the host pays: [`ANALYZE`] or [`KEEP`].
     pub analysis: &'a Rules,
-    /// Candidates for a matrix that is not analysed; the first whose rules select it is chosen, else
-    /// the baseline.
+    /// Candidates for a matrix that is not analysed; the first whose rules select it is chosen,
+    /// otherwise the baseline.
     pub picks: &'a [QuickPick],
-    /// Whether counting features on a GPU pays; `None` where the model predicts nothing from
-    /// features alone.
+    /// Rules that decide whether counting features on a GPU pays; `None` if the model predicts
+    /// nothing from features alone.
     pub counting: Option<&'a Rules>,
 }
 
-/// Why a matrix is not analysed, in words.
+/// Reasons why a matrix is not analysed, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GateReason {
-    /// The comparisons by which the analysis does not pay.
+    /// Comparisons that show that the analysis does not pay.
     pub gate: Vec<String>,
-    /// The candidate that takes less time than the baseline, and the comparisons that select it;
-    /// `None` for the baseline.
+    /// Candidate that is expected to be faster than the baseline, and the comparisons that select
+    /// it; `None` for the baseline.
     pub pick: Option<(String, Vec<String>)>,
 }
 
-/// The inputs of gates that are no features.
+/// Gate inputs that are not features of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GateInputs {
     /// Number of products to come.
     pub spmvs: u64,
     /// Estimated seconds of one product with the baseline, from the size alone.
     pub baseline_spmv_s: f64,
-    /// Seconds of reading the row lengths, or of counting features on a GPU; 0 where they are known.
+    /// Seconds of reading the row lengths, or of counting features on a GPU; 0 if they are known.
     pub row_scan_s: f64,
-    /// Seconds of sampling the sectors of x; 0 where they are known.
+    /// Seconds of sampling the sectors of x; 0 if they are known.
     pub sample_s: f64,
 }
 
 impl GateInputs {
-    /// The input of this name; `feature` gives those that are features of the matrix.
+    /// Returns the input of this name; `feature` returns features of the matrix.
     pub fn input(&self, name: &str, feature: impl Fn(&str) -> Option<f64>) -> Option<f64> {
         let Ok(input) =
             self.try_input(name, |name| Ok::<_, std::convert::Infallible>(feature(name)));
         input
     }
 
-    /// Like [`GateInputs::input`], of features that may not be known yet.
+    /// Like [`GateInputs::input`], for features that may not be known yet.
     fn try_input<E>(
         &self,
         name: &str,
@@ -119,7 +122,8 @@ impl GateInputs {
         })
     }
 
-    /// The comparisons by which these rules answer with this word; `None` where they do not.
+    /// Returns the comparisons by which these rules answer with `word`; `None` if they answer with
+    /// another word.
     fn walk<E>(
         &self,
         rules: &Rules,
@@ -131,11 +135,11 @@ impl GateInputs {
     }
 }
 
-/// Why this gate keeps a matrix from what comes behind it; `None` where it lets it through. Features
-/// may not be known yet.
+/// Returns the comparisons by which this gate rejects a matrix; `None` if the gate lets it pass.
+/// Features may not be known yet.
 ///
 /// # Errors
-/// The error of the first feature that the gate asks for and that has one.
+/// The error of the first feature that the gate needs and that returns one.
 pub fn keeps<E>(
     gate: &Rules,
     inputs: &GateInputs,
@@ -147,11 +151,11 @@ pub fn keeps<E>(
     inputs.walk(gate, KEEP, feature)
 }
 
-/// The candidate for a matrix that is not analysed, and the comparisons that select it; `None` for the
-/// baseline. Features may not be known yet.
+/// Returns the candidate for a matrix that is not analysed, and the comparisons that select it;
+/// `None` for the baseline. Features may not be known yet.
 ///
 /// # Errors
-/// The error of the first feature that the rules ask for and that has one.
+/// The error of the first feature that the rules need and that returns one.
 pub fn quick_pick<E>(
     picks: &[QuickPick],
     inputs: &GateInputs,
@@ -165,20 +169,20 @@ pub fn quick_pick<E>(
     Ok(None)
 }
 
-/// What has to be found out of a matrix for an input of a gate.
+/// Part of a matrix that must be read for a gate input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputNeeds {
-    /// Its size.
+    /// Only the size of the matrix.
     Size,
-    /// The lengths of its rows.
+    /// The row lengths.
     RowLengths,
     /// The columns of a few entries.
     Columns,
-    /// All features: no gate uses it.
+    /// The whole matrix; no gate uses such an input.
     Analysis,
 }
 
-/// What a feature that a gate asks for needs.
+/// Returns the part of the matrix that must be read for this feature.
 pub fn needs(feature: &str) -> InputNeeds {
     if sectors_of(feature).is_some() {
         return InputNeeds::Columns;
@@ -190,17 +194,17 @@ pub fn needs(feature: &str) -> InputNeeds {
     }
 }
 
-/// Whether gates may use this input.
+/// Tells whether gates may use this input.
 pub fn is_gate_input(name: &str) -> bool {
     [SPMVS, READING, SAMPLING, LONGEST].contains(&name) || needs(name) != InputNeeds::Analysis
 }
 
-/// Whether gates may use this input where nothing but the size is known.
+/// Tells whether gates may use this input if only the size is known.
 pub(super) fn is_known_by_size(name: &str) -> bool {
     [SPMVS, READING].contains(&name) || needs(name) == InputNeeds::Size
 }
 
-/// A feature as gates use it: from the lengths of rows, or from the columns of a few entries.
+/// Returns a feature as gates use it: from the row lengths, or from the columns of a few entries.
 pub(crate) fn gate_feature(structure: &Structure<'_>, name: &str) -> Option<f64> {
     match sectors_of(name) {
         Some(precision) => Some(structure.x_sectors_at_sight(precision)),
@@ -208,12 +212,12 @@ pub(crate) fn gate_feature(structure: &Structure<'_>, name: &str) -> Option<f64>
     }
 }
 
-/// The precision whose [`sectors`] this feature is.
+/// Returns the precision whose [`sectors`] feature has this name.
 fn sectors_of(name: &str) -> Option<Precision> {
     Precision::ALL.into_iter().find(|&precision| sectors(precision) == name)
 }
 
-/// The feature of this name, where it needs no more than the lengths of rows.
+/// Returns the feature of this name if it needs only the row lengths.
 fn of_rows(name: &str) -> Option<&'static Feature> {
     of_rows_alone().find(|feature| feature.name == name)
 }

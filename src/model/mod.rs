@@ -1,12 +1,12 @@
-//! Models: times predicted from what was measured on a device, and how far to trust them.
+//! Models predict times from measurements on a device, and state how far to trust the predictions.
 //!
-//! A model has one [`Forest`] a format. It is given features of the matrix, the numbers of
-//! [`TERMS`] and the candidate's parameters, all by name, and predicts the logarithm of the time of
-//! one product over its estimate, its byte floor or a mean of both. How it is trained is the
-//! business of the package `ellect-training`; here it is plain numbers.
+//! A model has one [`Forest`] per format. Its inputs are features of the matrix, the numbers of
+//! [`TERMS`] and the candidate's parameters, all by name. It predicts the logarithm of the time of
+//! one product divided by the candidate's estimate, its byte floor or a weighted geometric mean of
+//! both. The package `ellect-training` trains models; here they are plain numbers.
 //!
-//! A prediction is never below the byte floor, nor far below the time of a row that few threads
-//! walk. A format that the model does not know keeps its estimate.
+//! A prediction is never below the byte floor, and never far below the time of the longest row if
+//! few threads process it. A format that the model does not know keeps its estimate.
 
 mod forest;
 mod gate;
@@ -40,66 +40,67 @@ pub use predictor::{Inputs, Predictor, input};
 pub use quick::{Conversion, QuickCandidate, QuickModel};
 pub use rules::{Rule, Rules};
 
-/// The version of model files that this program reads and writes.
+/// Version of model files that this program reads and writes.
 pub const SCHEMA: u32 = 4;
 
-/// Below this confidence a prediction should be checked by timing.
+/// Confidence below which a prediction should be checked by timing.
 pub const CONFIDENT: f64 = 0.5;
 
-/// Models that ship: names of files and their bytes.
+/// Models that ship with the program: file names and contents.
 static SHIPPED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
 
 /// Level of compression: models are written once and read often.
 const LEVEL: i32 = 19;
 
-/// How a zstd file begins.
+/// The first bytes of a zstd file.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Why a model was not loaded.
+/// Reason why a model was not loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadFault {
-    /// It is no model file.
+    /// The file is not a model file.
     #[error("it is no model: {0}")]
     Text(String),
-    /// It is of another schema.
+    /// The file has another schema.
     #[error("its schema is {got}, this program reads {SCHEMA}; `ellect train` makes it again")]
     Schema {
-        /// The schema of the file.
+        /// Schema of the file.
         got: u32,
     },
-    /// It is for another device or precision.
+    /// The model is for another device or precision.
     #[error("it is for {got}, not for {wanted}")]
     Target {
-        /// What it is for.
+        /// Device and precision of the model.
         got: String,
-        /// What was asked for.
+        /// Requested device and precision.
         wanted: String,
     },
-    /// It uses a name that this program does not know.
+    /// The model uses a name that this program does not know.
     #[error("this program knows no {what} '{name}'; train it again")]
     Name {
-        /// Feature, term, format or parameter.
+        /// Kind of the name: feature, term, format, parameter or candidate.
         what: &'static str,
-        /// The name.
+        /// The unknown name.
         name: String,
     },
-    /// Its numbers make no sense.
+    /// The model contains invalid numbers.
     #[error("it is damaged ({part}): {what}")]
     Damaged {
-        /// A format, or the name of another part.
+        /// The format or other part that contains them.
         part: String,
-        /// What is wrong.
+        /// A description of the fault.
         what: String,
     },
 }
 
-/// What is known of one format.
+/// The part of a model that predicts one format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Regressor {
-    /// Inputs after features and terms, as [`input`] reads them: `hack`, or `sort=none`.
+    /// Inputs after features and terms, in the form that [`input`] reads: `hack`, or `sort=none`.
     pub parameters: Vec<String>,
-    /// Logarithm of the time over what predictions multiply: see [`Model::floor_share`].
+    /// Logarithm of the time divided by the figure that predictions multiply: see
+    /// [`Model::floor_share`].
     pub forest: Forest,
 }
 
@@ -107,63 +108,64 @@ pub struct Regressor {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// [`SCHEMA`].
+    /// Version of the file's schema, [`SCHEMA`].
     pub schema: u32,
     /// Name of the device.
     pub device: String,
     /// Precision of the values.
     pub precision: Precision,
-    /// Hash of the records that it was trained on.
+    /// Hash of the records that the model was trained on.
     pub data: String,
     /// Seed of the training.
     pub seed: u64,
-    /// The revision of the program that trained it; empty where unknown.
+    /// Revision of the program that trained the model; empty if unknown.
     pub commit: String,
-    /// What was learned how: the plan that cross-validation took.
+    /// Plan of the training, which cross-validation selected.
     pub plan: String,
     /// Figures of the cross-validation, by name.
     pub scores: BTreeMap<String, f64>,
-    /// Features of the matrix, by name.
+    /// Names of the features of a matrix that are inputs.
     pub features: Vec<String>,
-    /// Names of [`TERMS`].
+    /// Names of the [`TERMS`] that are inputs.
     pub terms: Vec<String>,
-    /// Predictions multiply the byte floor to this power times the estimate to the rest of 1.
+    /// Exponent s of the byte floor: predictions are factors of floor^s * estimate^(1 - s), with s
+    /// from 0 to 1.
     pub floor_share: f64,
-    /// One regressor a format.
+    /// One regressor per format, by the format's name.
     pub formats: BTreeMap<String, Regressor>,
-    /// The training set.
+    /// The training set, from which confidence is computed.
     pub nearness: Nearness,
-    /// Which format usually wins, to explain.
+    /// Rules that name the format that usually wins, for explanations.
     pub rules: Rules,
-    /// Whether features, estimates and a conversion pay for the products to come, decided from
-    /// [inputs](GateInputs) that are known before an analysis, the size of the matrix and the lengths
-    /// of its rows: [`ANALYZE`] or [`KEEP`].
+    /// Rules that decide whether features, estimates and a conversion pay for the products to come:
+    /// [`ANALYZE`] or [`KEEP`]. They use the [inputs](GateInputs) that are known before an
+    /// analysis, the size of the matrix and its row lengths.
     #[serde(rename = "look")]
     pub gate: Rules,
     /// Candidates usable without analysing the matrix, each with the rules that select it, over the
-    /// gate's inputs and a few entries; the first match wins, else the baseline.
+    /// gate's inputs and a few entries; the first match wins, otherwise the baseline.
     #[serde(rename = "sight")]
     pub quick_picks: Vec<QuickPick>,
-    /// Predicts from features alone, where the device counts them.
+    /// The quick model, which predicts from features alone if the device counts them.
     #[serde(default, rename = "by_features", skip_serializing_if = "Option::is_none")]
     pub quick: Option<QuickModel>,
 }
 
-/// Predictions of one matrix.
+/// Predictions for one matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// Predicted costs of the candidates that the model knows.
     pub known: Vec<Known>,
-    /// Between 0 and 1; see [`Nearness::confidence`] and [`CONFIDENT`].
+    /// Confidence between 0 and 1; see [`Nearness::confidence`] and [`CONFIDENT`].
     pub confidence: f64,
 }
 
 impl Model {
-    /// Reads a model file, compressed or plain JSON, for this device and precision; all of it or
-    /// nothing.
+    /// Reads a model file for this device and precision, compressed or plain JSON. The whole file
+    /// is accepted or none of it.
     ///
     /// # Errors
-    /// Why not.
+    /// The first fault, as a [`LoadFault`].
     pub fn parse(
         text: &[u8],
         device: &str,
@@ -183,7 +185,7 @@ impl Model {
             false => text,
         };
         let model = serde_json::from_slice::<Model>(text).map_err(text_fault);
-        // Of another schema, it may not even read.
+        // A file with another schema may not parse as a model, so its head is read alone.
         let schema = match &model {
             Ok(model) => model.schema,
             Err(_) => serde_json::from_slice::<Head>(text).map_err(text_fault)?.schema,
@@ -202,29 +204,31 @@ impl Model {
         Ok(model)
     }
 
-    /// The text of a model file: JSON, compressed with zstd.
+    /// Returns the contents of a model file: JSON, compressed with zstd.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if compression fails.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let io = |source| Error::Io { what: "compressing a model".into(), source };
         let text = serde_json::to_vec(self).map_err(|error| io(error.into()))?;
         compress::encode(&text, LEVEL).map_err(io)
     }
 
-    /// The model in the folder `models` of a data folder, or else the one that ships; of a device that
-    /// has neither, that of its [`Device::kin`], where there is one.
+    /// Opens the model of this device: from the folder `models` of a data folder, otherwise the one
+    /// that ships. A device that has neither uses the model of its proxy device ([`Device::kin`]);
+    /// `None` if there is none either.
     ///
     /// # Errors
-    /// [`Error::Input`] with the reason where there is one that does not load, [`Error::Io`].
+    /// [`Error::Input`] with the reason if a model does not load; [`Error::Io`] if its file cannot
+    /// be read.
     pub fn open(data: &Path, device: &Device, precision: Precision) -> Result<Option<Model>> {
         Model::find(Some(&data.join("models")), device, precision)
     }
 
-    /// The same of what ships alone.
+    /// Opens the shipped model of this device, or of its proxy device; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Input`] where it does not load.
+    /// [`Error::Input`] with the reason if it does not load.
     pub fn shipped(device: &Device, precision: Precision) -> Result<Option<Model>> {
         Model::find(None, device, precision)
     }
@@ -251,7 +255,7 @@ impl Model {
         }
     }
 
-    /// Whether names are known and all numbers make sense.
+    /// Checks that all names are known and all numbers are valid.
     ///
     /// # Errors
     /// The first fault.
@@ -293,7 +297,7 @@ impl Model {
         self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
     }
 
-    /// The gates that decide whether an analysis pays.
+    /// Returns the gates that decide whether an analysis pays.
     pub fn gates(&self) -> Gates<'_> {
         Gates {
             analysis: &self.gate,
@@ -302,9 +306,9 @@ impl Model {
         }
     }
 
-    /// Whether to multiply by [`CSR`](crate::format::CSR) rather than by the vendor's library, which
-    /// takes `baseline_spmv_s` seconds a product, until the matrix is analysed, however many products
-    /// are to come. Reads the lengths of rows.
+    /// Tells whether [`CSR`](crate::format::CSR) is expected to be faster than the vendor's
+    /// library, which takes `baseline_spmv_s` seconds a product. The answer applies until the
+    /// matrix is analysed, for any number of products. Reads the row lengths.
     pub fn prefers_csr(&self, structure: &Structure<'_>, baseline_spmv_s: f64) -> bool {
         let inputs =
             GateInputs { spmvs: u64::MAX, baseline_spmv_s, row_scan_s: 0.0, sample_s: 0.0 };
@@ -314,14 +318,15 @@ impl Model {
         csr.any(|pick| pick.rules.walk(input).is_some_and(|(_, answer)| answer == pick.candidate))
     }
 
-    /// The model's features of a matrix, in its order; 0 where one is not finite.
+    /// Returns the values of the model's features, in the model's order; 0 for a value that is not
+    /// finite.
     pub fn features_of(&self, features: &Features) -> Vec<f64> {
         let value = |name: &String| features.get(name).filter(|v| v.is_finite()).unwrap_or(0.0);
         self.features.iter().map(value).collect()
     }
 }
 
-/// `h200-f64.json.zst`: the file of a model in its folder.
+/// Returns the file name of a model in its folder, for instance `h200-f64.json.zst`.
 pub fn file_name(device: &str, precision: Precision) -> String {
     format!("{device}-{precision}.json.zst")
 }

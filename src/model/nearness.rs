@@ -1,4 +1,5 @@
-//! How near a matrix is to those that a model was trained on.
+//! Distance of a matrix from the training set of a model, which gives the confidence in
+//! predictions.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,32 +9,34 @@ use serde::{Deserialize, Serialize};
 pub struct Nearness {
     /// Mean of each coordinate before it is standardised.
     pub mean: Vec<f32>,
-    /// One over its standard deviation; 0 where it does not vary.
+    /// Reciprocal of each coordinate's standard deviation; 0 if the coordinate does not vary.
     pub scale: Vec<f32>,
-    /// The points, one after the other.
+    /// Coordinates of the points, point after point.
     pub points: Vec<f32>,
-    /// The distance from which on confidence is a half: as far as nine tenths of the training
-    /// matrices are from the nearest one of another family.
+    /// Distance at which confidence is 0.5: nine tenths of the training matrices are at most this
+    /// far from the nearest matrix of another family.
     pub radius: f32,
 }
 
-/// The most features of a model.
+/// Maximum number of features of a model.
 const MOST_FEATURES: usize = 128;
 
-/// A coordinate before it is standardised: features span many powers of ten.
+/// Returns a feature's coordinate before it is standardised: a signed logarithm, because features
+/// span many powers of ten.
 pub fn coordinate(feature: f64) -> f64 {
     feature.signum() * feature.abs().ln_1p()
 }
 
 impl Nearness {
-    /// Confidence in what is said of a matrix with these features: 1 for one of the training set,
-    /// a half at [`Nearness::radius`], near 0 far away. Allocates nothing.
+    /// Returns the confidence in predictions for a matrix with these features: 1 for a matrix of
+    /// the training set, 0.5 at [`Nearness::radius`], near 0 far away. Allocates nothing.
     pub fn confidence(&self, features: &[f64]) -> f64 {
         let away = f64::from(self.distance(features) / self.radius.max(f32::MIN_POSITIVE));
         1.0 / (1.0 + away * away)
     }
 
-    /// Root of the mean square of the coordinates' differences to the nearest point.
+    /// Returns the distance to the nearest point: the root mean square of the differences of
+    /// coordinates.
     pub fn distance(&self, features: &[f64]) -> f32 {
         let width = self.mean.len().max(1);
         let mut at = [0f32; MOST_FEATURES];
@@ -47,10 +50,10 @@ impl Nearness {
         (nearest / width as f32).sqrt()
     }
 
-    /// Whether it is made for so many features.
+    /// Checks that the points have this number of features and all numbers are finite.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A description of the fault.
     pub fn check(&self, features: usize) -> Result<(), String> {
         let all = || self.mean.iter().chain(&self.scale).chain(&self.points);
         let fits = self.mean.len() == features

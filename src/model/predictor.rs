@@ -1,4 +1,4 @@
-//! A model made ready to predict: names resolved once, trees packed node by node.
+//! A model prepared for predictions: names are resolved once, and trees are packed node by node.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,16 +12,16 @@ use crate::format::{Candidate, Target, Value};
 use crate::scalar::Precision;
 use crate::structure::Structure;
 
-/// A prediction is not below this share of the time of the longest row, where a few threads walk
-/// the whole of it: no training shows rows as long as they come.
+/// Lower bound of predictions, as a share of the time of the longest row, if few threads process
+/// that whole row: the training set may not contain rows of that length.
 const ROW_TRUST: f64 = 0.5;
 
-/// From this confidence on a prediction counts as it is; below, what it is over the estimate counts
-/// (as a logarithm) by the share of this that is reached: trees carry to matrices unlike all others
-/// what held for those.
+/// Confidence from which on a prediction counts in full. Below it, the logarithm of the ratio of
+/// prediction to estimate is multiplied by the confidence divided by this: trees would apply to
+/// matrices unlike all others what holds for the training set.
 const TRUSTED: f64 = 0.65;
 
-/// A node with all that a step of a walk reads; a leaf leads to itself, whatever the inputs.
+/// A node with all that one step of a walk reads; a leaf leads to itself, whatever the inputs.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     threshold: f32,
@@ -29,15 +29,16 @@ struct Node {
     feature: u16,
 }
 
-/// Trees that are walked step by step together, so that none waits for the memory of another.
+/// Number of trees that are walked together, step by step, so that no walk waits for the memory
+/// accesses of another.
 const TOGETHER: usize = 8;
 
-/// What a model sees of a parameter.
+/// The model input that is derived from a parameter.
 #[derive(Debug)]
 enum Asked {
-    /// Its whole number.
+    /// The parameter's integer value.
     Number(String),
-    /// Whether it is this word.
+    /// 1 if the parameter has this word as its value, otherwise 0.
     Word(String, String),
 }
 
@@ -49,7 +50,7 @@ impl Asked {
         }
     }
 
-    /// The input that this makes of a candidate: 0 where it has no such parameter.
+    /// Returns the input for a candidate; 0 if it has no such parameter.
     fn answer(&self, candidate: &Candidate) -> f32 {
         let (Asked::Number(name) | Asked::Word(name, _)) = self;
         let value = candidate.params.iter().find(|(known, _)| known == name);
@@ -61,15 +62,15 @@ impl Asked {
     }
 }
 
-/// A regressor with its trees packed.
+/// A regressor with packed trees.
 #[derive(Debug)]
 struct Packed {
     parameters: Vec<Asked>,
     nodes: Vec<Node>,
-    /// What the leaves hold; of other nodes nothing.
+    /// Values of the leaves; unused for other nodes.
     leaves: Vec<f32>,
     roots: Vec<u32>,
-    /// Steps from a root to the farthest leaf.
+    /// Number of steps from a root to the farthest leaf.
     depth: usize,
     bias: f64,
     scale: f64,
@@ -118,42 +119,43 @@ impl Packed {
     }
 }
 
-/// A model made ready to predict.
+/// A model prepared for predictions.
 #[derive(Debug)]
 pub struct Predictor {
     model: Model,
     /// Places of the model's terms in [`TERMS`].
     terms: Vec<usize>,
     formats: HashMap<String, Packed>,
-    /// Candidates of the [`QuickModel`](super::QuickModel), their conversions and trees.
+    /// Candidates of the [`QuickModel`](super::QuickModel) with their conversions and trees.
     quick: Vec<(Candidate, Conversion, Packed)>,
 }
 
-/// What a model is asked with of one matrix; see [`Predictor::inputs`].
+/// Inputs of a model for one matrix; see [`Predictor::inputs`].
 #[derive(Clone, Debug)]
 pub struct Inputs {
     values: Vec<f32>,
-    /// How far the model is to be trusted with this matrix.
+    /// Confidence of the model for this matrix.
     confidence: f64,
 }
 
 impl Inputs {
-    /// Between 0 and 1; see [`Nearness::confidence`](super::Nearness::confidence).
+    /// Returns the confidence, between 0 and 1; see
+    /// [`Nearness::confidence`](super::Nearness::confidence).
     pub fn confidence(&self) -> f64 {
         self.confidence
     }
 }
 
 impl Predictor {
-    /// The model that [`Model::open`] finds, made ready.
+    /// Opens the model that [`Model::open`] finds, and prepares it.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Model::open`].
     pub fn open(data: &Path, device: &Device, precision: Precision) -> Result<Option<Self>> {
         Ok(Model::open(data, device, precision)?.map(Predictor::new))
     }
 
-    /// Resolves names and packs trees.
+    /// Prepares a model: resolves names and packs trees.
     pub fn new(model: Model) -> Self {
         let place = |name: &String| TERMS.iter().position(|term| term == name);
         let pack = |(name, regressor): (&String, &super::Regressor)| {
@@ -176,13 +178,13 @@ impl Predictor {
         }
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// The inputs of a matrix with these features, those of [`Model::features_of`], with room for
-    /// what is asked of its candidates.
+    /// Returns the inputs for a matrix with these features, in the order of [`Model::features_of`],
+    /// with capacity for the inputs of its candidates.
     pub fn inputs(&self, features: &[f64]) -> Inputs {
         let own = self.formats.values().map(|packed| packed.parameters.len()).max();
         let mut values = Vec::with_capacity(features.len() + self.terms.len() + own.unwrap_or(0));
@@ -190,9 +192,9 @@ impl Predictor {
         Inputs { values, confidence: self.model.nearness.confidence(features) }
     }
 
-    /// The predicted time of one product, in seconds, of a candidate with these numbers, those of
-    /// [`TERMS`]; none where the model does not know the format. The less the model is to be trusted
-    /// with the matrix, the nearer to the estimate. Allocates nothing.
+    /// Predicts the time of one product, in seconds, for a candidate with these [`TERMS`]; `None`
+    /// if the model does not know the format. The lower the confidence, the closer the result is to
+    /// the estimate. Allocates nothing.
     pub fn spmv_s(
         &self,
         inputs: &mut Inputs,
@@ -213,10 +215,11 @@ impl Predictor {
         Some((estimate_s * trusted.exp()).max(least_s))
     }
 
-    /// The costs that the [`QuickModel`](super::QuickModel) predicts for a matrix with these features,
-    /// those of [`Model::features_of`], where a product with the baseline is estimated from the size
-    /// to take `baseline_spmv_s` seconds. Their bytes are 0; an update is taken to cost as much as a
-    /// conversion.
+    /// Predicts the costs of the candidates of the [`QuickModel`](super::QuickModel).
+    ///
+    /// `features` are in the order of [`Model::features_of`], and `baseline_spmv_s` is the time of
+    /// one product with the baseline in seconds, estimated from the size. Costs have 0 bytes, and
+    /// an update costs as much as a conversion.
     pub fn quick_costs(&self, features: &[f64], baseline_spmv_s: f64) -> Vec<(&Candidate, Cost)> {
         let values: Vec<f32> = features.iter().map(|&value| value as f32).collect();
         let cost = |(_, conversion, packed): &(Candidate, Conversion, Packed)| {
@@ -228,7 +231,7 @@ impl Predictor {
         self.quick.iter().map(|quick| (&quick.0, cost(quick))).collect()
     }
 
-    /// Predicts every candidate that suits the matrix.
+    /// Predicts every candidate that applies to the matrix.
     pub fn predict(&self, structure: &Structure<'_>, target: &Target<'_>) -> Prediction {
         let see = || (Features::of(structure), Estimator::new(structure, target));
         let ((features, estimator), works) = rayon::join(see, || works(structure, target));
@@ -252,8 +255,8 @@ impl Predictor {
     }
 }
 
-/// The number that a model sees of a parameter: of `hack` its whole number, of `sort=none` whether
-/// it is so; 0 where the candidate has no such parameter.
+/// Returns the model input for a parameter: for `hack` its integer value, for `sort=none` 1 if the
+/// parameter has that value and otherwise 0; 0 if the candidate has no such parameter.
 pub fn input(candidate: &Candidate, parameter: &str) -> f32 {
     Asked::of(parameter).answer(candidate)
 }

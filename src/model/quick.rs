@@ -1,9 +1,9 @@
-//! The quick model: costs of a few candidates predicted from features alone.
+//! The quick model predicts the costs of a few candidates from features alone.
 //!
-//! A GPU counts the features of a matrix that it holds in less time than some products take; the
-//! contents of all layouts are computed on the host alone, which takes milliseconds. For a matrix on
-//! a GPU, trees over features therefore predict the times of the candidates that are best most
-//! often, and the analysis is left to matrices that are multiplied very often.
+//! A GPU counts the features of a matrix in its memory in less time than some products take. The
+//! contents of all layouts, in contrast, are computed only on the host, which takes milliseconds.
+//! For a matrix on a GPU, trees over features therefore predict the times of the candidates that
+//! are most often the best, and only matrices with very many products are analysed.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,16 @@ use super::gate::is_known_by_size;
 use super::{ANALYZE, Forest, KEEP, LoadFault, Rules};
 use crate::format::Candidate;
 
-/// Predicts from features alone.
+/// A model that predicts costs from features alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuickModel {
-    /// Whether counting features, and a conversion, pay for the products to come, decided from their
-    /// number, the size of the matrix and the time of counting (as [`READING`](super::READING)):
-    /// [`ANALYZE`] or [`KEEP`].
+    /// Rules that decide whether counting features and a conversion pay for the products to come:
+    /// [`ANALYZE`] or [`KEEP`]. They use the number of products, the size of the matrix and the
+    /// time of counting (as [`READING`](super::READING)).
     #[serde(rename = "look")]
     pub gate: Rules,
-    /// The candidates, the baselines among them.
+    /// Candidates, including the baselines.
     pub candidates: Vec<QuickCandidate>,
 }
 
@@ -28,17 +28,17 @@ pub struct QuickModel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuickCandidate {
-    /// The candidate, as text.
+    /// Candidate, as text.
     pub candidate: String,
-    /// Time of its conversion.
+    /// Time of the candidate's conversion.
     pub conversion: Conversion,
-    /// Logarithm of the time of a product over the estimated time with the baseline
+    /// Logarithm of the time of one product divided by the estimated time with the baseline
     /// ([`baseline_spmv_s`](super::GateInputs::baseline_spmv_s)).
     pub forest: Forest,
 }
 
 impl QuickModel {
-    /// Checks that names are known and all numbers make sense, for this number of features.
+    /// Checks that all names are known and all numbers are valid, for this number of features.
     ///
     /// # Errors
     /// The first fault.
@@ -62,18 +62,20 @@ impl QuickModel {
     }
 }
 
-/// The time of a conversion; 0 for a baseline.
+/// Time of a conversion; 0 for a baseline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conversion {
-    /// Seconds at least.
+    /// Minimum time in seconds.
     pub least_s: f64,
-    /// The time beyond that, in products with the baseline as its time is estimated from the size.
+    /// Time in addition to `least_s`, as a number of baseline products whose time is estimated from
+    /// the size.
     pub products: f64,
 }
 
 impl Conversion {
-    /// Seconds where a product with the baseline is estimated to take `baseline_spmv_s`.
+    /// Returns the seconds of the conversion if one product with the baseline is estimated to take
+    /// `baseline_spmv_s`.
     pub fn seconds(self, baseline_spmv_s: f64) -> f64 {
         self.least_s + self.products * baseline_spmv_s
     }

@@ -1,5 +1,5 @@
-//! Rules: a small tree over features that says which format usually wins, to explain, or whether to
-//! look closer at a matrix.
+//! Rules: a small decision tree over features. Some rules name the format that usually wins, for
+//! explanations; others decide whether to analyse a matrix.
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rules {
-    /// Its nodes.
+    /// Nodes of the tree.
     pub nodes: Vec<Rule>,
 }
 
@@ -23,39 +23,39 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rule {
-    /// A comparison.
+    /// A comparison of one feature with a threshold.
     Split {
-        /// The feature.
+        /// Name of the feature.
         feature: String,
-        /// Below it, the next node is `low`, else `high`.
+        /// Threshold: below it the next node is `low`, otherwise `high`.
         below: f64,
-        /// A later node.
+        /// Next node below the threshold, a later one.
         low: u32,
-        /// A later node.
+        /// Next node from the threshold on, a later one.
         high: u32,
     },
-    /// What is said at its end: the format that usually wins.
+    /// Answer at the end of a path, for instance the format that usually wins.
     Answer(String),
 }
 
-/// A number with four decimals at most.
+/// Formats a number with at most four decimals.
 fn figure(number: f64) -> String {
     let text = format!("{number:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
 impl Rules {
-    /// The comparisons that these features meet, in words, and the answer at their end; none where
-    /// there are no rules. Asks for no other features than those on its way.
+    /// Returns the comparisons that these features meet, in words, and the answer at their end;
+    /// `None` if there are no rules. Requests only the features on its path.
     pub fn walk(&self, feature: impl Fn(&str) -> Option<f64>) -> Option<(Vec<String>, &str)> {
         let Ok(end) = self.try_walk(|name| Ok::<_, Infallible>(feature(name)));
         end
     }
 
-    /// Like [`Rules::walk`], of features that may not be known yet.
+    /// Like [`Rules::walk`], for features that may not be known yet.
     ///
     /// # Errors
-    /// The error of the first feature on the way that has one.
+    /// The error of the first feature on the path that returns one.
     pub fn try_walk<E>(
         &self,
         feature: impl Fn(&str) -> Result<Option<f64>, E>,
@@ -73,7 +73,7 @@ impl Rules {
                 Rule::Split { feature: name, below, low, high } => {
                     let value = feature(name)?.unwrap_or(0.0);
                     let (place, sign) = if value < *below { (low, "<") } else { (high, ">=") };
-                    // What comes later on the way says more than what is ahead of it.
+                    // A later comparison is tighter than an earlier one with the same sign.
                     met.retain(|&(known, side, _)| (known, side) != (name.as_str(), sign));
                     met.push((name.as_str(), sign, *below));
                     next = self.nodes.get(*place as usize);
@@ -83,10 +83,10 @@ impl Rules {
         Ok(None)
     }
 
-    /// Whether every walk ends in a known answer, asking for none but known features.
+    /// Checks that every path ends in a known answer and needs only known features.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The number of the first faulty rule.
     pub fn check(
         &self,
         feature: impl Fn(&str) -> bool,
@@ -107,7 +107,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The tree in words, a line a node, indented.
+    /// Returns the tree in words, one indented line per node.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut todo = vec![(0u32, 0usize, String::new())];

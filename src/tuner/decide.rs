@@ -1,5 +1,5 @@
-//! Performs the steps of a [`Policy`]: the loop behind every choice, for matrices on the host and on
-//! GPUs alike.
+//! Performs the steps of a [`Policy`]: the loop behind every choice, for matrices on the host and
+//! on GPUs.
 
 use std::cell::OnceCell;
 
@@ -20,35 +20,35 @@ use crate::scalar::Scalar;
 use crate::structure::Structure;
 use crate::wisdom::Stale;
 
-/// The choice for a matrix, and how it was reached.
+/// A choice for a matrix, and the steps that led to it.
 pub(super) struct Decided {
     pub(super) choice: Choice,
-    /// Whether the host analysed the matrix.
+    /// True if the host analysed the matrix.
     analysed: bool,
-    /// Whether the GPU's counts, or the size alone, decided.
+    /// True if the decision used only the GPU's counts or the size.
     counted: bool,
 }
 
-/// What the steps before an analysis found out.
+/// Results of the steps before an analysis.
 struct Findings {
     found: Found,
-    /// The features that are known: of the size, or those that a GPU counted.
+    /// Known features: those of the size, or those that a GPU counted.
     features: Features,
 }
 
-/// What an analysis found out.
+/// Results of an analysis.
 struct Analysed {
     predicted: Vec<Known>,
-    /// Confidence of the model in a matrix that it is not sure of.
+    /// Confidence of the model, if it is below [`CONFIDENT`].
     doubt: Option<f64>,
     measured: Vec<Known>,
     stale: Vec<Stale>,
-    /// What the policy reads of it.
+    /// The part that the policy reads.
     analysis: Analysis,
 }
 
 impl Tuner {
-    /// Decides about a matrix. `structure` is filled where the host looks at the matrix.
+    /// Decides about a matrix; fills `structure` if the host reads the matrix.
     pub(super) fn decide_about<'s, T: Scalar>(
         &self,
         subject: &'s Subject<'_, T>,
@@ -66,7 +66,7 @@ impl Tuner {
         let gates = model.map(|model| model.model().gates());
         let place = subject.place(device.kind);
         let mut policy = Policy::new(mode, place, workload, [nrows, nnz], baseline_s, gates);
-        // Whether the host has no part in the decision, unless it analyses the matrix.
+        // True if the host takes no part in the decision, unless it analyses the matrix.
         let counted = policy.counts_features() || !place.on_host();
         let mut findings = Findings { found: Found::default(), features: Features::at_size(size) };
         let mut analysed: Option<Analysed> = None;
@@ -116,7 +116,7 @@ impl Tuner {
                     let structure = look_at(subject, structure)?;
                     Some(self.ranked(structure, workload, analysed))
                 }
-                // What cannot be chosen or timed without an analysis is analysed.
+                // Timing and a ranked choice require an analysis, so it comes first.
                 (Step::Analyse | Step::Time(_) | Step::Choose(Decision::Ranked), _) => {
                     analysed = Some(self.analyse(look_at(subject, structure)?, workload)?);
                     continue;
@@ -127,13 +127,13 @@ impl Tuner {
                     let analysed = analysed.is_some();
                     return Ok(Decided { choice, analysed, counted });
                 }
-                // A baseline may refuse the size: every candidate is ranked.
+                // A baseline may refuse the size; then every candidate is ranked.
                 None => policy = policy.analysing(),
             }
         }
     }
 
-    /// Decides about a matrix, converts it, and hands out the operator.
+    /// Decides about a matrix, converts it, and returns the operator.
     pub(super) fn prepare_subject<T: Scalar>(
         &self,
         subject: &Subject<'_, T>,
@@ -156,7 +156,8 @@ impl Tuner {
             None => {
                 let csr = subject.csr()?;
                 let structure = structure.into_inner().unwrap_or_else(|| Structure::sampled(csr));
-                // Only the choice may ask for the partition that only measuring tried.
+                // Only the chosen candidate may request the partition that otherwise only measuring
+                // tries.
                 let structure = structure.with_partitioning();
                 first_that_suits(&mut choice, |candidate| {
                     let target = candidate.target(&target);
@@ -172,7 +173,7 @@ impl Tuner {
         Ok(operator)
     }
 
-    /// Predicts every candidate and asks the wisdom for what was measured.
+    /// Predicts every candidate and looks up stored measurements in wisdom.
     fn analyse(&self, structure: &Structure<'_>, workload: &Workload) -> Result<Analysed> {
         let (model, device) = (self.model(workload), self.meter.device());
         let target = workload.target(device);
@@ -196,7 +197,7 @@ impl Tuner {
         Ok(Analysed { predicted, doubt, measured, stale, analysis })
     }
 
-    /// The choice from an analysis and all that was measured.
+    /// Returns the choice from an analysis and all measurements.
     fn ranked(
         &self,
         structure: &Structure<'_>,
@@ -204,7 +205,7 @@ impl Tuner {
         analysed: &Analysed,
     ) -> Choice {
         let (model, device) = (self.model(workload).map(Predictor::model), self.meter.device());
-        // Of two that know a candidate the first one counts: what was measured.
+        // The first known cost of a candidate counts, so measurements precede predictions.
         let known = [&analysed.measured[..], &analysed.predicted].concat();
         let mut choice = choose::choose(structure, device, workload, &known);
         choice.explanation.extend(model.and_then(|model| rule_of_thumb(model, &choice)));
@@ -219,8 +220,8 @@ impl Tuner {
         choice
     }
 
-    /// The choice from features alone, by the quick model; `few_values` tells whether few values of the
-    /// matrix are distinct.
+    /// Returns the choice of the quick model, from features alone; `few_values` tells whether the
+    /// matrix has few distinct values.
     fn rank_quick(
         &self,
         features: &Features,
@@ -234,7 +235,8 @@ impl Tuner {
         let model = predictor.model();
         let values = model.features_of(features);
         let mut predicted = predictor.quick_costs(&values, baseline_s);
-        // Features are of the pattern.
+        // Features describe the pattern only; formats that depend on values need a check of their
+        // own.
         let by_values = |(candidate, _): &(&Candidate, Cost)| candidate.format.by_values();
         if predicted.iter().any(by_values) && !few_values()? {
             predicted.retain(|one| !by_values(one));
@@ -248,8 +250,8 @@ impl Tuner {
         Ok(choice)
     }
 
-    /// The baselines in the order to try them: `csr` first where the model expects it to take less
-    /// than the vendor's library.
+    /// Returns the baselines in the order to try them: `csr` comes first if the model expects it to
+    /// be faster than the vendor's library.
     pub(crate) fn baselines(
         &self,
         structure: &Structure<'_>,
@@ -271,13 +273,14 @@ impl Tuner {
 }
 
 impl Findings {
-    /// A feature that was counted, that the size tells, or that the gate finds in the structure.
+    /// Returns a feature that was counted, that follows from the size, or that gates compute from
+    /// the structure.
     fn feature(&self, structure: Option<&Structure<'_>>, name: &str) -> Option<f64> {
         self.features.get(name).or_else(|| gate_feature(structure?, name))
     }
 }
 
-/// The structure of a matrix on the host, which is made when it is first needed.
+/// Returns the structure of the matrix on the host; creates it at the first call.
 fn look_at<'c, 's, T: Scalar>(
     subject: &'s Subject<'_, T>,
     structure: &'c OnceCell<Structure<'s>>,
@@ -289,7 +292,7 @@ fn look_at<'c, 's, T: Scalar>(
     Ok(structure.get_or_init(|| Structure::sampled(csr)))
 }
 
-/// The candidates of a ranking with their expected times: as ranked, and by estimate alone.
+/// Returns the candidates of a ranking with their expected times, as ranked and by estimate alone.
 fn thoughts(ranking: &[Ranked], estimated: &[Ranked]) -> Vec<(Candidate, Thought)> {
     let thought = |ranked: &Ranked| {
         let same = |other: &&Ranked| other.candidate == ranked.candidate;
@@ -300,8 +303,8 @@ fn thoughts(ranking: &[Ranked], estimated: &[Ranked]) -> Vec<(Candidate, Thought
     ranking.iter().map(thought).collect()
 }
 
-/// The operator that `prepare` makes of the first candidate of the ranking that it does not refuse;
-/// the choice is changed to that candidate.
+/// Calls `prepare` for the candidates of the ranking in order, and returns the operator of the
+/// first one that is not refused; changes the choice to that candidate.
 pub(super) fn first_that_suits<O>(
     choice: &mut Choice,
     mut prepare: impl FnMut(&Candidate) -> Result<O>,
@@ -318,7 +321,7 @@ pub(super) fn first_that_suits<O>(
     }
 }
 
-/// The sentence on a matrix unlike those that the model was trained on.
+/// Returns the sentence for a matrix unlike those that the model was trained on.
 fn doubtful(confidence: f64) -> String {
     format!(
         "The model was not trained on similar matrices (confidence {confidence:.2} of 1), so its \
@@ -326,7 +329,7 @@ fn doubtful(confidence: f64) -> String {
     )
 }
 
-/// The sentence on a model of another device.
+/// Returns the sentence for a model of the proxy device.
 fn of_kin(model: &Model, device: &Device) -> Option<String> {
     (model.device != device.name).then(|| {
         format!(
@@ -340,7 +343,7 @@ fn of_kin(model: &Model, device: &Device) -> Option<String> {
     })
 }
 
-/// The sentence on what usually wins among matrices like this one.
+/// Returns the sentence about the format that usually wins for similar matrices.
 fn rule_of_thumb(model: &Model, choice: &Choice) -> Option<String> {
     let (met, format) = model.rules.walk(|name| choice.features.get(name))?;
     let usual = match format == choice.candidate.format.name() {

@@ -1,4 +1,4 @@
-//! The matrix that is decided about: on the host, on the GPU that the tuner opened, or on both.
+//! The matrix of a decision: on the host, on the GPU that the tuner opened, or on both.
 
 use std::cell::OnceCell;
 #[cfg(feature = "cuda")]
@@ -17,18 +17,18 @@ use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
 use crate::structure::Structure;
 
-/// A matrix, wherever it is.
+/// A matrix on the host, on a GPU, or on both.
 pub(super) struct Subject<'a, T: Scalar> {
     /// The caller's copy on the host.
     given: Option<CsrRef<'a, T>>,
-    /// A copy that was made because only the GPU had one.
+    /// The copy on the host that was fetched from the GPU because the caller gave none.
     fetched: OnceCell<Csr<T>>,
     #[cfg(feature = "cuda")]
     on_gpu: Option<(&'a Arc<Gpu>, Arc<DeviceCsr<T>>)>,
 }
 
 impl<'a, T: Scalar> Subject<'a, T> {
-    /// A matrix on the host.
+    /// Creates a subject for a matrix on the host.
     pub(super) fn on_host(csr: CsrRef<'a, T>) -> Self {
         Subject {
             given: Some(csr),
@@ -38,7 +38,7 @@ impl<'a, T: Scalar> Subject<'a, T> {
         }
     }
 
-    /// A matrix on a GPU, and on the host too where that copy is given.
+    /// Creates a subject for a matrix on a GPU, and also on the host if `given` holds a copy.
     #[cfg(feature = "cuda")]
     pub(super) fn on_gpu(
         gpu: &'a Arc<Gpu>,
@@ -48,8 +48,8 @@ impl<'a, T: Scalar> Subject<'a, T> {
         Subject { given, fetched: OnceCell::new(), on_gpu: Some((gpu, csr)) }
     }
 
-    /// Where it is for a decision about a device of this kind. A GPU that is not opened is simulated:
-    /// the host finds the features that it would count, which are the same.
+    /// Returns the place of the matrix for a decision about a device of this kind. A GPU that is
+    /// not opened is simulated: the host computes the same features that the GPU would count.
     pub(super) fn place(&self, kind: Kind) -> Place {
         match (kind, self.given) {
             (Kind::Host, _) => Place::Host,
@@ -58,7 +58,7 @@ impl<'a, T: Scalar> Subject<'a, T> {
         }
     }
 
-    /// Its numbers of rows, columns and nonzeros.
+    /// Returns the numbers of rows, columns and nonzeros.
     pub(super) fn size(&self) -> [usize; 3] {
         #[cfg(feature = "cuda")]
         if let Some((_, csr)) = &self.on_gpu {
@@ -68,10 +68,10 @@ impl<'a, T: Scalar> Subject<'a, T> {
         self.given.map_or([0; 3], |csr| [csr.nrows(), csr.ncols(), csr.nnz()])
     }
 
-    /// The matrix on the host: the caller's copy, or one that is made from the GPU's.
+    /// Returns the matrix on the host: the caller's copy, or one that is copied from the GPU.
     ///
     /// # Errors
-    /// [`Error::Device`] where copying fails.
+    /// [`Error::Device`] if copying fails.
     pub(super) fn csr(&self) -> Result<CsrRef<'_, T>> {
         if let Some(csr) = self.given.or(self.fetched.get().map(Csr::as_ref)) {
             return Ok(csr);
@@ -84,10 +84,10 @@ impl<'a, T: Scalar> Subject<'a, T> {
         Err(nowhere())
     }
 
-    /// Its features, counted on the GPU; `None` where it is not on one.
+    /// Counts the features on the GPU; `None` if the matrix is not on a GPU.
     ///
     /// # Errors
-    /// [`Error::Device`] by the GPU.
+    /// [`Error::Device`] if the GPU fails.
     pub(super) fn count_features(&self) -> Result<Option<Features>> {
         #[cfg(feature = "cuda")]
         if let Some((gpu, csr)) = &self.on_gpu {
@@ -96,10 +96,11 @@ impl<'a, T: Scalar> Subject<'a, T> {
         Ok(None)
     }
 
-    /// Whether few of its values are distinct, found on the GPU; `None` where it is not on one.
+    /// Tells whether the matrix has few distinct values, found on the GPU; `None` if the matrix is
+    /// not on a GPU.
     ///
     /// # Errors
-    /// [`Error::Device`] by the GPU.
+    /// [`Error::Device`] if the GPU fails.
     pub(super) fn has_few_values(&self) -> Result<Option<bool>> {
         #[cfg(feature = "cuda")]
         if let Some((gpu, csr)) = &self.on_gpu {
@@ -108,8 +109,8 @@ impl<'a, T: Scalar> Subject<'a, T> {
         Ok(None)
     }
 
-    /// Converts it on the GPU, without the host; `None` where it is not on a GPU, or where the host
-    /// makes the layout.
+    /// Converts the matrix on the GPU, without the host; `None` if the matrix is not on a GPU, or
+    /// if the format is converted on the host.
     ///
     /// # Errors
     /// As [`PreparedOperator::on_gpu`].
@@ -123,10 +124,10 @@ impl<'a, T: Scalar> Subject<'a, T> {
         PreparedOperator::built(gpu, csr, candidate, target)
     }
 
-    /// As with the feature `cuda` for a matrix that is on no GPU.
+    /// Returns `None`: without the feature `cuda`, no matrix is on a GPU.
     ///
     /// # Errors
-    /// None.
+    /// Never fails.
     #[cfg(not(feature = "cuda"))]
     pub(super) fn convert_on_gpu(
         &self,
@@ -136,7 +137,8 @@ impl<'a, T: Scalar> Subject<'a, T> {
         Ok(None)
     }
 
-    /// Converts it for the meter's device: on its GPU where the format can, else on the host.
+    /// Converts the matrix for the meter's device: on its GPU if the format supports that,
+    /// otherwise on the host.
     ///
     /// # Errors
     /// As [`Meter::prepare`].
@@ -156,7 +158,8 @@ impl<'a, T: Scalar> Subject<'a, T> {
     }
 }
 
-/// The error of a matrix that is nowhere, which nothing makes.
+/// Returns the error for a matrix that is neither on the host nor on a GPU; no constructor creates
+/// one.
 fn nowhere() -> Error {
     Error::argument("the matrix is neither on the host nor on a GPU")
 }

@@ -6,7 +6,7 @@ fn answer(word: &str) -> Rules {
     Rules { nodes: vec![Rule::Answer(word.into())] }
 }
 
-/// Rules that give the first answer where the input is below this, else the second.
+/// Returns rules with the first answer if the input is below this threshold, else the second.
 fn split(feature: &str, below: f64, words: [&str; 2]) -> Rules {
     let first = Rule::Split { feature: feature.into(), below, low: 1, high: 2 };
     let ends = words.map(|word| Rule::Answer(word.into()));
@@ -21,11 +21,12 @@ fn candidate(name: &str) -> Candidate {
     name.parse().expect("a candidate")
 }
 
-/// The size of the matrices of these tests, and the seconds of a product with the baseline.
+/// Numbers of rows and of nonzeros of the test matrices.
 const SIZE: [u64; 2] = [1000, 5000];
+/// Seconds of one product with the baseline.
 const BASELINE_S: f64 = 1e-5;
 
-/// Everything that a policy is made from.
+/// The arguments that a policy is created from.
 struct Asked {
     mode: Mode,
     place: Place,
@@ -36,7 +37,7 @@ struct Asked {
     baseline_s: Option<f64>,
 }
 
-/// A matrix on the host for 1,000 products, where the gate keeps the baseline.
+/// Returns a matrix on the host for 1,000 products, whose gate keeps the baseline.
 fn asked() -> Asked {
     Asked {
         mode: Mode::Prepare,
@@ -50,7 +51,7 @@ fn asked() -> Asked {
 }
 
 impl Asked {
-    /// The next step where every feature that is known is 1.
+    /// Returns the next step if every known feature is 1.
     fn next(&self, found: Found, analysis: Option<&Analysis>) -> Step {
         let Asked { analysis: gate, picks, counting, .. } = self;
         let gates = Gates { analysis: gate, picks, counting: counting.as_ref() };
@@ -113,12 +114,12 @@ fn row_lengths_and_columns_are_read_only_where_rules_on_the_way_ask_for_them() {
     let gate = Asked { analysis: longest(), ..asked() };
     assert_eq!(gate.first(), Step::ReadRowLengths);
     assert_eq!(gate.next(ROWS, None), kept(&["row_nnz_max < 5"], None));
-    // The size is known, and so are the shares of the time that reading would take.
+    // The size is known, and so are the shares of time that reading would take.
     for input in ["nnz", READING] {
         let gate = Asked { analysis: split(input, 5.0, [KEEP, ANALYZE]), ..asked() };
         assert_eq!(gate.first(), kept(&[&format!("{input} < 5")], None));
     }
-    // A gate that lets the matrix through asks nothing for the picks.
+    // If the gate lets the matrix pass, the picks need no input.
     let picks = || vec![pick(PCSR, "x_sectors_f64"), pick(CSR, "row_nnz_max")];
     let through = Asked { analysis: answer(ANALYZE), picks: picks(), ..asked() };
     assert_eq!(through.first(), Step::Analyse);
@@ -126,7 +127,7 @@ fn row_lengths_and_columns_are_read_only_where_rules_on_the_way_ask_for_them() {
     assert_eq!(picking.first(), Step::SampleColumns);
     let columns = Found { columns: true, ..Found::default() };
     assert_eq!(picking.next(columns, None), kept(&[], Some((PCSR, "x_sectors_f64 < 5"))));
-    // The first pick does not match: the second one asks.
+    // The first pick does not match, so the second one needs its input.
     let second = QuickPick { candidate: PCSR.into(), rules: answer(KEEP) };
     let second = Asked { picks: vec![second, pick(CSR, "row_nnz_max")], ..asked() };
     assert_eq!(second.first(), Step::ReadRowLengths);
@@ -142,14 +143,14 @@ fn a_gpu_counts_features_where_its_gate_lets_the_matrix_through() {
         assert_eq!(few(500), Step::CountFeatures);
         let counted = counting(answer(ANALYZE)).next(COUNTED, None);
         assert_eq!(counted, Step::Choose(Decision::Quick));
-        // Nothing is predicted of updates, so the gate before an analysis is asked instead.
+        // Updates are not predicted, so the gate before an analysis decides instead.
         let workload = Workload { values: super::super::ValuesUse::Change(1), ..asked().workload };
         let updated = Asked { workload, ..counting(answer(ANALYZE)) };
         let first = if place == Place::Gpu { Step::CountFeatures } else { kept(&[], None) };
         assert_eq!(updated.first(), first, "{place:?}");
         assert_eq!(updated.next(COUNTED, None), kept(&[], None), "{place:?}");
     }
-    // On the host nothing is counted.
+    // The host counts no features.
     let host = Asked { counting: Some(answer(ANALYZE)), ..asked() };
     assert_eq!(host.first(), kept(&[], None));
 }
@@ -174,10 +175,10 @@ fn a_matrix_on_a_gpu_is_analysed_where_that_pays_in_addition() {
         let counting = Some(answer(ANALYZE));
         Asked { place, counting, ..asked() }.spmvs(spmvs).first()
     };
-    // 3 % of the products take longer than an analysis from some 15,000 on.
+    // From about 15,000 products on, 3 % of their time exceeds the time of an analysis.
     assert_eq!(on(Place::HostAndGpu, 10_000), Step::CountFeatures);
     assert_eq!(on(Place::HostAndGpu, 20_000), Step::Analyse);
-    // It is copied to the host for more only.
+    // The matrix is copied to the host only for more products than that.
     assert_eq!(on(Place::Gpu, 20_000), Step::CountFeatures);
     assert_eq!(on(Place::Gpu, ALWAYS_ANALYZE), Step::Analyse);
 }
@@ -190,7 +191,7 @@ fn without_a_quick_model_a_gpu_counts_for_the_gate_of_an_analysis() {
     assert_eq!(gpu.next(COUNTED, None), kept(&["row_nnz_max < 5"], None));
     let through = Asked { place: Place::Gpu, analysis: answer(ANALYZE), ..asked() };
     assert_eq!(through.next(COUNTED, None), Step::Analyse);
-    // Counting would change nothing.
+    // Counting would not change the decision.
     let many = Asked { place: Place::Gpu, ..asked() }.spmvs(ALWAYS_ANALYZE);
     assert_eq!(many.first(), Step::Analyse);
     let both = Asked { place: Place::HostAndGpu, analysis: gate(), ..asked() };
@@ -230,7 +231,7 @@ fn what_is_timed_after_an_analysis_depends_on_the_effort() {
         (all.len(), &all[..2], &all[5..]),
         (8, &few.map(String::from)[..2], &last.map(String::from)[..])
     );
-    // What is remembered is not timed again, and what was timed is chosen from.
+    // Candidates with stored times are not timed again, and timed ones are chosen from.
     let remembered = names.to_vec();
     let known = Analysis { remembered, ..analysis.clone() };
     assert_eq!(timed(Effort::Exhaustive, &known), ["ehyb:part=metis,share=2"]);

@@ -118,7 +118,7 @@ struct Reply {
     after: After,
 }
 
-/// What the child does after a reply.
+/// Behaviour of the child process after a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum After {
     /// The child accepts more jobs.
