@@ -1,5 +1,6 @@
 //! Compiles every `.cu` file with nvcc (feature `cuda` only) and writes the table of images and the
 //! table of driver entry points.
+#![allow(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 
 mod cubin;
 mod nvcc;

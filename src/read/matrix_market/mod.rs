@@ -16,14 +16,13 @@
 //! or tabs.
 //!
 //! - Entries listed twice are summed. Zeros in a coordinate file remain entries of the matrix;
-//! zeros in an array do not become entries.
+//!   zeros in an array do not become entries.
 //! - A symmetric file may list either triangle, but not both, because the entries would count
-//! twice.
+//!   twice.
 //! - A skew-symmetric file may list only zeros on the diagonal.
 //!
 //! The text is cut at line ends into blocks. One batch of blocks is parsed in parallel while the
 //! next is read. Line numbers are relative to the block until the batch is merged in file order.
-//! next is read; line numbers are relative to the block until the batch is merged in file order.
 
 mod header;
 mod lines;
