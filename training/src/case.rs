@@ -61,7 +61,7 @@ pub struct Case {
     pub fingerprint: Fingerprint,
     /// Name of the device.
     pub device: String,
-    /// The device's [`Device::margin`].
+    /// The [margin](ellect::device::Device::margin) of the device.
     pub margin: f64,
     /// Precision of the values.
     pub precision: Precision,

@@ -86,7 +86,7 @@ probes! {
 }
 
 impl Structure<'_> {
-    /// The distinct values; `None` where there are more than [`MAX_DISTINCT`], or the values are
+    /// The distinct values; `None` where there are more than 256, or the values are
     /// unknown. One pass over the values; it stops early where the limit is exceeded.
     pub fn few_values(&self) -> Option<Arc<ValueDictionary>> {
         let values = self.values()?;
