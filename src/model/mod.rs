@@ -49,6 +49,10 @@ pub const CONFIDENT: f64 = 0.5;
 /// Models that ship with the program: file names and contents.
 static SHIPPED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
 
+/// Scores of shipped models that a change of the policy moved, by model and figure. They are stored
+/// apart from the models, so that a new score does not rewrite a model file.
+const RESCORED: &str = include_str!("../../models/scores.json");
+
 /// Level of compression: models are written once and read often.
 const LEVEL: i32 = 19;
 
@@ -233,6 +237,15 @@ impl Model {
         Model::find(None, device, precision)
     }
 
+    /// This shipped model with the scores that were computed again since it was trained.
+    fn rescored(mut self, file: &str) -> Model {
+        type Scores = BTreeMap<String, BTreeMap<String, f64>>;
+        let all: Scores = serde_json::from_str(RESCORED).unwrap_or_default();
+        let name = file.strip_suffix(".json.zst").unwrap_or(file);
+        self.scores.extend(all.get(name).into_iter().flatten().map(|(key, s)| (key.clone(), *s)));
+        self
+    }
+
     fn find(folder: Option<&Path>, device: &Device, precision: Precision) -> Result<Option<Model>> {
         let file = file_name(&device.name, precision);
         let parse = |bytes: &[u8], name: &str| {
@@ -249,7 +262,7 @@ impl Model {
             }
         }
         match (SHIPPED.iter().find(|(shipped, _)| *shipped == file), device.kin()) {
-            (Some((name, bytes)), _) => parse(bytes, name),
+            (Some((name, bytes)), _) => Ok(parse(bytes, name)?.map(|model| model.rescored(name))),
             (None, Some(kin)) => Model::find(folder, &kin, precision),
             (None, None) => Ok(None),
         }
@@ -329,4 +342,25 @@ impl Model {
 /// Returns the file name of a model in its folder, for instance `h200-f64.json.zst`.
 pub fn file_name(device: &str, precision: Precision) -> String {
     format!("{device}-{precision}.json.zst")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_that_were_computed_again_are_those_of_shipped_models() {
+        let all: BTreeMap<String, BTreeMap<String, f64>> =
+            serde_json::from_str(RESCORED).expect("valid JSON");
+        for (name, scores) in all {
+            let (device, precision) = name.rsplit_once('-').expect("device-precision");
+            let device = crate::device::find(device).expect("shipped");
+            let precision = precision.parse().expect("a precision");
+            if let Some(model) = Model::shipped(&device, precision).expect("it loads") {
+                for (figure, score) in scores {
+                    assert_eq!(model.scores.get(&figure), Some(&score), "{name} {figure}");
+                }
+            }
+        }
+    }
 }

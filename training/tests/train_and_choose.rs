@@ -261,7 +261,7 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     };
     let stay = choice("stencil5", 1000);
     assert_eq!((stay.candidate.to_string().as_str(), stay.fingerprint), ("csr", None));
-    let told = "where reading_share < 0.01 and row_nnz_max < 9, it takes less";
+    let told = "because reading_share < 0.01 and row_nnz_max < 9, the model expects";
     assert!(stay.explanation[1].contains(told), "{:?}", stay.explanation);
     // In each case, one row is long, reading row lengths takes as long as the only product, or the
     // columns of neighbouring rows lie apart.
