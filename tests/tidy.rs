@@ -83,3 +83,24 @@ fn every_format_has_its_module_source_and_use() {
         assert!(!format.title().is_empty() && !format.suits().is_empty());
     }
 }
+
+/// The text of a comment line, without its slashes; `None` for code.
+fn comment(line: &str) -> Option<&str> {
+    let text = line.trim().strip_prefix("//")?;
+    Some(text.trim_start_matches(['/', '!']).trim())
+}
+
+#[test]
+fn comments_open_with_their_subject() {
+    let banned =
+        ["What ", "Whether ", "How ", "Why ", "The same ", "Those ", "That of ", "So many "];
+    for (path, text) in sources() {
+        let mut goes_on = false;
+        for (i, line) in text.lines().enumerate() {
+            let text = comment(line).unwrap_or_default();
+            let bad = banned.iter().find(|words| !goes_on && text.starts_with(*words));
+            assert_eq!(bad, None, "{}:{}: {line}", path.display(), i + 1);
+            goes_on = !text.is_empty();
+        }
+    }
+}

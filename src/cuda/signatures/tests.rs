@@ -57,8 +57,8 @@ impl Compared {
     }
 }
 
-/// Whether no kernel has this name only because a number in it is one that [`Dry`] invented: the image
-/// has a kernel of the same name with another number in that place.
+/// True if no kernel has this name, but the image has a kernel of the same name with another number in
+/// one place: [`Dry`] invented that number.
 fn is_invented(launch: &Launch) -> bool {
     let Some(image) = ellect_kernels::find(launch.image) else { return false };
     let without_number = |name: &str| -> Vec<String> {
