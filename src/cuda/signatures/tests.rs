@@ -22,6 +22,10 @@ struct Compared {
     wrong: BTreeSet<String>,
 }
 
+/// Images of which the conversions and products below launch only some kernels: other hack sizes,
+/// threads a row and slabs need other matrices or candidates.
+const PARTLY_REACHED: [&str; 4] = ["convert_slabs", "csr", "hll", "stvi"];
+
 impl Compared {
     fn add(&mut self, launch: &Launch, precision: Precision) {
         if is_invented(launch) {
@@ -43,7 +47,7 @@ impl Compared {
         self.add_all(built.check.iter().map(|Check { launch, .. }| launch), precision);
     }
 
-    /// Returns the kernels that no launch named. Kernels with the suffix `_resident` replace others
+    /// Returns the kernels that no launch named, of all images but [`PARTLY_REACHED`]. Kernels with the suffix `_resident` replace others
     /// with the same parameters, so they count as named.
     fn missing(&self) -> Vec<String> {
         let all =
@@ -52,6 +56,7 @@ impl Compared {
             let kernel = kernel.strip_suffix("_resident").unwrap_or(kernel);
             self.kernels.contains(&(image, kernel.to_string()))
         };
+        let all = all.filter(|(image, _)| !PARTLY_REACHED.contains(image));
         let missing = all.filter(|(image, kernel)| !named(*image, kernel));
         missing.map(|(image, kernel)| format!("{image}: {kernel}")).collect()
     }
