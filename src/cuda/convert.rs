@@ -125,7 +125,7 @@ impl Gpu {
         }
     }
 
-    /// Tells whether a matrix on this GPU has few distinct values ([`FEW`](crate::structure::FEW));
+    /// Tells whether a matrix on this GPU has few distinct values (at most 256);
     /// stops early if it has more. Waits for the GPU.
     ///
     /// # Errors
