@@ -275,7 +275,11 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     let names: Vec<_> = at_once.ranking.iter().map(|r| r.candidate.to_string()).collect();
     assert_eq!(names, [PCSR, "cusparse:alg=csr_alg1", "csr"]);
     assert!(at_once.ranking[0].convert_s > 0.0 && at_once.fingerprint.is_none());
-    assert!(at_once.explanation[0].contains("converted at once"), "{:?}", at_once.explanation);
+    assert!(
+        at_once.explanation[0].contains("converts in about one product"),
+        "{:?}",
+        at_once.explanation
+    );
 }
 
 #[test]
