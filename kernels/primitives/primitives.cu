@@ -1,6 +1,6 @@
 // Sums and sorts over arrays on the device, with CUB.
 //
-// Where `temporary` is null, a function only reports the bytes of temporary memory that it needs;
+// If `temporary` is null, a function only reports the bytes of temporary memory that it needs;
 // otherwise it runs. All take device addresses and a stream, and return a CUDA error code.
 #include <cstddef>
 #include <cstdint>

@@ -255,7 +255,7 @@ impl CusparseProduct {
                 ),
             };
             check(code, "describing the matrix")?;
-            // The vectors' addresses are placeholders until the first product.
+            // The first product sets the vectors' addresses.
             check((library.create_vector)(&mut product.x, cols, values, value), "describing x")?;
             check((library.create_vector)(&mut product.y, rows, values, value), "describing y")?;
         }

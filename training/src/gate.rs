@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(says(&trees.look, stencil, 10), (2, KEEP), "size and products decide alone");
         assert_eq!(AtAGlance::of(&trees, stencil, 10).read_s, 0.0);
         assert!(AtAGlance::of(&trees, stencil, 10_000).read_s > 0.0);
-        // Where products take almost no time, row lengths are not read for them.
+        // Row lengths are not read if products take almost no time.
         let fast = Case { stay_s: 1e-9, ..cases[1].clone() };
         assert_eq!(says(&trees.look, &fast, 10_000), (1, KEEP));
     }
@@ -173,7 +173,7 @@ mod tests {
         // For a single product, nothing is read.
         assert_eq!(glance(&cases[0], 1), AtAGlance { looks: false, taken: None, read_s: 0.0 });
 
-        // Where csr is the baseline, there is nothing to decide.
+        // Nothing is left to decide if csr is the baseline.
         let host = |case: &Case| {
             let trials = case.trials[1..].to_vec();
             Case { trials, ..case.clone() }
