@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Instant;
 
+use crate::analysis::Analysis;
 use crate::choose::{Choice, NEAR_TIE, Ranked, Workload};
 use crate::csr::Csr;
 use crate::device::Kind;
@@ -19,7 +20,6 @@ use crate::format::{Basis, Candidate, Layout};
 use crate::model::ALWAYS_ANALYZE;
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 use crate::tuner::Tuner;
 
 /// When and where a matrix is analysed and converted.
@@ -112,7 +112,7 @@ impl<T: Scalar> LazyOperator<T> {
         let workload = Workload { precision, basis, ..workload };
         let source = MatrixSource { tuner, csr, workload };
         let mut refused = None;
-        for candidate in source.tuner.baselines(&Structure::of(&*source.csr), &workload) {
+        for candidate in source.tuner.baselines(&Analysis::of(&*source.csr), &workload) {
             match source.prepare(&candidate) {
                 Ok(operator) => {
                     return Ok(LazyOperator {
@@ -256,18 +256,18 @@ impl<T: Scalar> LazyOperator<T> {
 
 impl<T: Scalar> MatrixSource<T> {
     fn prepare(&self, candidate: &Candidate) -> Result<PreparedOperator<T>> {
-        let structure = Structure::sampled(&*self.csr).with_partitioning();
+        let analysis = Analysis::sampled(&*self.csr).with_partitioning();
         let target = self.workload.target(self.tuner.device());
         let target = candidate.target(&target);
-        self.tuner.meter().prepare(&self.csr, &structure, candidate, &target)
+        self.tuner.backend().prepare(&self.csr, &analysis, candidate, &target)
     }
 
     /// Converts to a candidate's layout on the host.
     fn convert(&self, candidate: &Candidate) -> Result<Converted<T>> {
-        let structure = Structure::of(&*self.csr).with_partitioning();
+        let analysis = Analysis::of(&*self.csr).with_partitioning();
         let target = self.workload.target(self.tuner.device());
         let target = candidate.target(&target);
-        Ok((candidate.clone(), candidate.convert(&self.csr, &structure, &target)?))
+        Ok((candidate.clone(), candidate.convert(&self.csr, &analysis, &target)?))
     }
 
     /// Ranks the candidates against the current one, for a large number of products, because the

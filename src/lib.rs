@@ -22,7 +22,7 @@
 //! # The way of the data
 //! ```text
 //! file or body --read--> Csr --> Fingerprint                 key of stored measurements
-//!                         |----> Structure --> Features      inputs of models and gates
+//!                         |----> Analysis --> Features       inputs of models and gates
 //!                         |          |
 //!                         |     candidates: format + parameters, or a refusal with its figures
 //!                         |          |  Work: bytes, steps, sectors of x
@@ -34,7 +34,8 @@
 //! ```
 //! Each arrow is a plain function, and each noun is one type:
 //! 1. [`read`] reads a matrix from a file or a request body and checks it; the result is a [`Csr`].
-//! 2. [`structure::Structure`] analyses the matrix; it computes each result once and keeps it.
+//! 2. [`analysis::Analysis`] holds what is known of the matrix; it computes each result once and
+//!    keeps it.
 //! 3. [`features`] derives the numbers that describe the matrix to models.
 //! 4. [`mod@format`] lists the candidates and computes the work of each, or a refusal.
 //! 5. [`cost`] and [`model`] turn work and features into times; [`wisdom`] adds stored
@@ -47,7 +48,9 @@
 //! predictions and estimates.
 //!
 //! # Words
-//! - *Analysis*: pass of the host over a matrix that finds features and the work of all candidates.
+//! - *Analysis*: results that the host computed from one matrix, each once: features, and the work
+//!   of all candidates.
+//! - *Backend*: prepares, checks and times candidates on one device.
 //! - *Baseline*: CSR arrays as the caller has them; cuSPARSE multiplies them on a GPU that has it,
 //!   otherwise this program's kernel. Choices are compared with it.
 //! - *Basis*: order of x and y: the matrix's own, or one in which a format permutes rows and
@@ -68,7 +71,6 @@
 //! - *Layout*: a matrix in a format's arrays.
 //! - *Margin*: predicted speed-up over the baseline that an untimed candidate needs to be chosen.
 //! - *Measurement*: times of a candidate under the protocol, or the reason for having none.
-//! - *Meter*: prepares, checks and times candidates on one device.
 //! - *Model*: regressors, gates and rules that were trained on a device's measurements.
 //! - *Operator*: a layout that is prepared on a device and multiplies.
 //! - *Padding*: slots of a layout that hold no entry of the matrix.
@@ -85,7 +87,6 @@
 //! - *Regret*: time of the chosen candidate divided by that of the best one, less 1.
 //! - *Sector*: 32 bytes of memory, the unit in which a GPU loads x.
 //! - *Source*: origin of a cost: measured, predicted or estimated.
-//! - *Structure*: cached results of the analyses of one matrix.
 //! - *Target*: what a layout is made for: device, precision, basis and memory limit.
 //! - *Wisdom*: stored measurements, those that ship and the user's own.
 //! - *Work*: bytes, steps and sectors of one conversion and one product; costs follow from it.
@@ -107,6 +108,7 @@
 //! unit and a source. No product is timed before it was checked. Padding is never multiplied if Inf
 //! or NaN in x could reach a wrong row.
 
+pub mod analysis;
 pub mod assemble;
 pub mod check;
 pub mod choose;
@@ -135,7 +137,6 @@ pub mod refusal;
 pub mod reorder;
 pub mod scalar;
 pub mod session;
-pub mod structure;
 pub mod target;
 pub mod tuner;
 pub mod units;

@@ -3,6 +3,7 @@
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
 
+use crate::analysis::Analysis;
 use crate::check;
 use crate::choose::Choice;
 use crate::csr::{Csr, CsrRef};
@@ -12,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Layout, Target};
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// A matrix prepared for repeated products; owns all its buffers.
 ///
@@ -73,23 +73,23 @@ impl<T: Scalar> PreparedOperator<T> {
         target: &Target<'_>,
     ) -> Result<Self> {
         let csr = csr.into();
-        let structure = Structure::of(csr).with_partitioning();
-        Self::with_structure(csr, &structure, candidate, target)
+        let analysis = Analysis::of(csr).with_partitioning();
+        Self::with_analysis(csr, &analysis, candidate, target)
     }
 
     /// Like [`PreparedOperator::new`], but reuses an existing analysis of the pattern.
     ///
     /// # Errors
     /// As [`PreparedOperator::new`].
-    pub fn with_structure<'a>(
+    pub fn with_analysis<'a>(
         csr: impl Into<CsrRef<'a, T>>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Self> {
-        candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
-        let layout = candidate.convert(csr, structure, target)?;
-        Ok(Self::placed(structure, candidate, Location::Host(layout)))
+        candidate.work(analysis, target).map_err(|reason| candidate.refused(&reason))?;
+        let layout = candidate.convert(csr, analysis, target)?;
+        Ok(Self::placed(analysis, candidate, Location::Host(layout)))
     }
 
     /// Converts on a GPU if the format can, otherwise on the host; the layout ends up on the GPU.
@@ -103,13 +103,13 @@ impl<T: Scalar> PreparedOperator<T> {
         gpu: &Arc<Gpu>,
         on_gpu: &Arc<DeviceCsr<T>>,
         csr: impl Into<CsrRef<'a, T>>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Self> {
-        candidate.work(structure, target).map_err(|reason| candidate.refused(&reason))?;
-        let placed = GpuOperator::new(gpu, on_gpu, csr.into(), structure, candidate, target)?;
-        Ok(Self::placed(structure, candidate, Location::Gpu(Box::new(placed))))
+        candidate.work(analysis, target).map_err(|reason| candidate.refused(&reason))?;
+        let placed = GpuOperator::new(gpu, on_gpu, csr.into(), analysis, candidate, target)?;
+        Ok(Self::placed(analysis, candidate, Location::Gpu(Box::new(placed))))
     }
 
     /// Converts a matrix on a GPU without its pattern on the host; `None` if the format converts on
@@ -139,13 +139,13 @@ impl<T: Scalar> PreparedOperator<T> {
         }))
     }
 
-    fn placed(structure: &Structure<'_>, candidate: &Candidate, location: Location<T>) -> Self {
-        let pattern = structure.pattern();
+    fn placed(analysis: &Analysis<'_>, candidate: &Candidate, location: Location<T>) -> Self {
+        let pattern = analysis.pattern();
         PreparedOperator {
             nrows: pattern.nrows(),
             ncols: pattern.ncols(),
             nnz: pattern.nnz(),
-            fingerprint: Some(structure.fingerprint()),
+            fingerprint: Some(analysis.fingerprint()),
             candidate: candidate.clone(),
             choice: None,
             location,

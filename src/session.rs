@@ -8,13 +8,13 @@
 
 use std::time::{Duration, Instant};
 
+use crate::analysis::Analysis;
 use crate::cost::CostInputs;
 use crate::csr::CsrRef;
 use crate::error::{Error, Result};
 use crate::format::{Candidate, Target};
-use crate::measure::{Measurement, Meter, Outcome, Protocol};
+use crate::measure::{Backend, Measurement, Outcome, Protocol};
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 use crate::wisdom::{Answer, Record, StructureRecord, Wanted, Wisdom};
 
 /// A candidate to measure.
@@ -35,7 +35,7 @@ impl<'a> From<&'a Candidate> for Task<'a> {
     }
 }
 
-/// Time limits of measuring; by default, only the meter's own limit applies.
+/// Time limits of measuring; by default, only the backend's own limit applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Time limit of one candidate, including its conversion.
@@ -100,9 +100,9 @@ pub enum Step<'a> {
 /// Measures candidates of one matrix on one device.
 #[derive(Clone, Copy, Debug)]
 pub struct Session<'a, T: Scalar> {
-    meter: &'a Meter,
+    backend: &'a Backend,
     csr: CsrRef<'a, T>,
-    structure: &'a Structure<'a>,
+    analysis: &'a Analysis<'a>,
     target: Target<'a>,
     protocol: Protocol,
     limits: Limits,
@@ -116,15 +116,15 @@ impl<'a, T: Scalar> Session<'a, T> {
     ///
     /// `target` holds the memory limit of all candidates except CSR, and the basis of x and y.
     pub fn new(
-        meter: &'a Meter,
+        backend: &'a Backend,
         csr: impl Into<CsrRef<'a, T>>,
-        structure: &'a Structure<'a>,
+        analysis: &'a Analysis<'a>,
         target: Target<'a>,
     ) -> Self {
         Session {
-            meter,
+            backend,
             csr: csr.into(),
-            structure,
+            analysis,
             target,
             protocol: Protocol::default(),
             limits: Limits::default(),
@@ -161,15 +161,15 @@ impl<'a, T: Scalar> Session<'a, T> {
     /// partition the graph; a worker process has such a structure too.
     ///
     /// # Errors
-    /// As [`Meter::measure`], errors of wisdom, and errors of `tell`, which end the session.
+    /// As [`Backend::measure`], errors of wisdom, and errors of `tell`, which end the session.
     pub fn run<'t, E: From<Error>>(
         &self,
         tasks: impl IntoIterator<Item = Task<'t>>,
         tell: &mut dyn FnMut(Step<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let start = Instant::now();
-        let to_time = Structure::sampled(self.csr).with_partitioning();
-        let _held = self.meter.hold(self.csr);
+        let to_time = Analysis::sampled(self.csr).with_partitioning();
+        let _held = self.backend.hold(self.csr);
         for (place, task) in tasks.into_iter().enumerate() {
             let candidate = task.candidate;
             if let Some(measurement) = self.known(candidate)? {
@@ -203,9 +203,9 @@ impl<'a, T: Scalar> Session<'a, T> {
         let Some(wisdom) = self.asked else { return Ok(None) };
         let Target { precision, basis, .. } = self.target;
         let version = self.protocol.version;
-        let print = self.structure.fingerprint();
-        let wanted = Wanted::of(self.meter, print, precision, basis, version);
-        match remembered(wisdom, &wanted, candidate, self.structure, &self.target)? {
+        let print = self.analysis.fingerprint();
+        let wanted = Wanted::of(self.backend, print, precision, basis, version);
+        match remembered(wisdom, &wanted, candidate, self.analysis, &self.target)? {
             Answer::Known(measurement) => Ok(Some(measurement)),
             Answer::Missing | Answer::Stale(_) => Ok(None),
         }
@@ -215,13 +215,13 @@ impl<'a, T: Scalar> Session<'a, T> {
     fn time(
         &self,
         task: &Task<'_>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         limit: Option<Duration>,
     ) -> Result<Measurement> {
         let Task { candidate, inputs, earlier } = *task;
         let target = candidate.target(&self.target);
         let measured =
-            self.meter.measure(self.csr, structure, candidate, &target, &self.protocol, limit)?;
+            self.backend.measure(self.csr, analysis, candidate, &target, &self.protocol, limit)?;
         let inputs = inputs.cloned().map(Box::new).or(measured.inputs);
         let measured = Measurement { inputs, ..measured };
         Ok(match earlier {
@@ -233,8 +233,8 @@ impl<'a, T: Scalar> Session<'a, T> {
     /// Stores a measurement, together with the record of its matrix.
     fn keep(&self, measurement: &Measurement) -> Result<()> {
         let Some(wisdom) = self.keeper else { return Ok(()) };
-        let of_matrix = wisdom.to_keep(self.structure.fingerprint(), || {
-            StructureRecord::of(self.structure, self.source, "")
+        let of_matrix = wisdom.to_keep(self.analysis.fingerprint(), || {
+            StructureRecord::of(self.analysis, self.source, "")
         })?;
         let measured = Record::Measurement(Box::new(measurement.clone()));
         wisdom.keep(of_matrix.into_iter().chain([measured]))
@@ -252,11 +252,11 @@ pub fn remembered(
     wisdom: &Wisdom,
     wanted: &Wanted<'_>,
     candidate: &Candidate,
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
 ) -> Result<Answer> {
     Ok(match wisdom.ask(wanted, candidate)? {
-        Answer::Known(measured) if !of_these_values(&measured, candidate, structure, target) => {
+        Answer::Known(measured) if !of_these_values(&measured, candidate, analysis, target) => {
             Answer::Missing
         }
         answer => answer,
@@ -269,7 +269,7 @@ pub fn remembered(
 fn of_these_values(
     measured: &Measurement,
     candidate: &Candidate,
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
 ) -> bool {
     /// Ratio of sizes above which values differ; estimates from samples have smaller errors.
@@ -277,7 +277,7 @@ fn of_these_values(
     if !candidate.format.by_values() {
         return true;
     }
-    match (&measured.outcome, candidate.work(structure, target)) {
+    match (&measured.outcome, candidate.work(analysis, target)) {
         (Outcome::Timed(timing), Ok(work)) => {
             let times = timing.bytes as f64 / work.layout_bytes as f64;
             (1.0 / MUCH..=MUCH).contains(&times)

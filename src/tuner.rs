@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::analysis::Analysis;
 use crate::choose::policy::Mode;
 #[cfg(feature = "cuda")]
 use crate::choose::policy::may_keep;
@@ -18,19 +19,18 @@ use crate::cuda::DeviceCsr;
 use crate::device::Device;
 use crate::error::Result;
 use crate::format::{Candidate, Refusal, candidates};
-use crate::measure::{Measurement, Meter, Outcome, Protocol};
+use crate::measure::{Backend, Measurement, Outcome, Protocol};
 use crate::model::Predictor;
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::session::{Limits, Session, Step, Task, remembered};
-use crate::structure::Structure;
 use crate::wisdom::{Answer, Stale, Wanted, Wisdom};
 use subject::Subject;
 
 /// A tuner chooses candidates and prepares operators for one device.
 #[derive(Debug)]
 pub struct Tuner {
-    meter: Arc<Meter>,
+    backend: Arc<Backend>,
     protocol: Protocol,
     wisdom: Option<Arc<Wisdom>>,
     source: String,
@@ -54,7 +54,7 @@ const VERIFY_SEED: u64 = 1;
 impl Tuner {
     /// Creates a tuner for this device; [`crate::device::find`] finds one by name.
     pub fn new(device: Device) -> Self {
-        Tuner::with_meter(Meter::of(device))
+        Tuner::with_backend(Backend::of(device))
     }
 
     /// Creates a tuner for the device with this name: `cuda:0` for the first GPU of this machine,
@@ -65,13 +65,13 @@ impl Tuner {
     /// [`Error::UnknownDevice`](crate::Error::UnknownDevice) if no device has this name;
     /// [`Error::Device`](crate::Error::Device) if it cannot be opened.
     pub fn open(name: &str) -> Result<Self> {
-        Ok(Tuner::with_meter(Meter::open(name, &crate::device::data_dir())?))
+        Ok(Tuner::with_backend(Backend::open(name, &crate::device::data_dir())?))
     }
 
-    /// Creates a tuner that times with this meter, which other tuners may share.
-    pub fn with_meter(meter: impl Into<Arc<Meter>>) -> Self {
+    /// Creates a tuner that times with this backend, which other tuners may share.
+    pub fn with_backend(backend: impl Into<Arc<Backend>>) -> Self {
         Tuner {
-            meter: meter.into(),
+            backend: backend.into(),
             protocol: Protocol::default(),
             wisdom: None,
             source: String::new(),
@@ -117,14 +117,14 @@ impl Tuner {
         self
     }
 
-    /// Returns the meter, which times candidates and prepares operators.
-    pub fn meter(&self) -> &Meter {
-        &self.meter
+    /// Returns the backend, which times candidates and prepares operators.
+    pub fn backend(&self) -> &Backend {
+        &self.backend
     }
 
     /// Returns the device.
     pub fn device(&self) -> &Device {
-        self.meter.device()
+        self.backend.device()
     }
 
     /// Ranks every candidate for this matrix, for any number of products. [`Tuner::decide`] also
@@ -231,7 +231,7 @@ impl Tuner {
         csr: &Arc<DeviceCsr<T>>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
-        let subject = Subject::on_gpu(self.meter.gpu()?, csr.clone(), None);
+        let subject = Subject::on_gpu(self.backend.gpu()?, csr.clone(), None);
         self.prepare_subject(&subject, workload)
     }
 
@@ -243,7 +243,7 @@ impl Tuner {
         workload: &Workload,
     ) -> Result<Subject<'a, T>> {
         #[cfg(feature = "cuda")]
-        if let (true, Ok(gpu)) = (may_keep(workload), self.meter.gpu()) {
+        if let (true, Ok(gpu)) = (may_keep(workload), self.backend.gpu()) {
             return Ok(Subject::on_gpu(gpu, Arc::new(DeviceCsr::upload(gpu, csr)?), Some(csr)));
         }
         let _ = workload;
@@ -261,17 +261,17 @@ impl Tuner {
     /// stored measurements are out of date.
     fn remembered(
         &self,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         workload: &Workload,
     ) -> Result<(Vec<Known>, Vec<Stale>)> {
         let (mut known, mut stale) = (Vec::new(), Vec::new());
         let Some(wisdom) = &self.wisdom else { return Ok((known, stale)) };
-        let device = self.meter.device();
-        let (print, version) = (structure.fingerprint(), self.protocol.version);
-        let wanted = Wanted::of(&self.meter, print, workload.precision, workload.basis, version);
+        let device = self.backend.device();
+        let (print, version) = (analysis.fingerprint(), self.protocol.version);
+        let wanted = Wanted::of(&self.backend, print, workload.precision, workload.basis, version);
         let target = workload.target(device);
         for candidate in candidates(device.kind) {
-            match remembered(wisdom, &wanted, &candidate, structure, &target)? {
+            match remembered(wisdom, &wanted, &candidate, analysis, &target)? {
                 Answer::Known(measured) => known.push(known_of(candidate, measured.outcome)),
                 Answer::Missing => {}
                 Answer::Stale(why) => stale.push(why),
@@ -285,7 +285,7 @@ impl Tuner {
     fn measure<T: Scalar>(
         &self,
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         timed: &[Candidate],
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
@@ -293,10 +293,10 @@ impl Tuner {
         if timed.is_empty() {
             return Ok(Vec::new());
         }
-        let target = workload.target(self.meter.device());
+        let target = workload.target(self.backend.device());
         let budget = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0));
         let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
-        let session = Session::new(&self.meter, csr, structure, target)
+        let session = Session::new(&self.backend, csr, analysis, target)
             .with_protocol(self.protocol)
             .with_limits(Limits { all, always: 1, ..Limits::default() })
             .keeping(self.wisdom.as_deref(), &self.source);

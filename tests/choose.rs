@@ -2,6 +2,7 @@
 
 mod corpus;
 
+use ellect::analysis::Analysis;
 use ellect::choose::{self, Choice, Effort, Known, Thought, ValuesUse, Workload};
 use ellect::cost::{Cost, Source};
 use ellect::device::Device;
@@ -9,7 +10,6 @@ use ellect::format::{Basis, Candidate, Refusal};
 use ellect::generate::{Coefficients, Points};
 use ellect::measure::Protocol;
 use ellect::model::Predictor;
-use ellect::structure::Structure;
 use ellect::{Csr, Precision, Tuner, generate};
 
 fn device(name: &str) -> Device {
@@ -17,8 +17,8 @@ fn device(name: &str) -> Device {
 }
 
 fn choice(csr: &Csr<f64>, device_name: &str, workload: &Workload, known: &[Known]) -> Choice {
-    let structure = Structure::new(csr.pattern());
-    choose::choose(&structure, &device(device_name), workload, known)
+    let analysis = Analysis::new(csr.pattern());
+    choose::choose(&analysis, &device(device_name), workload, known)
 }
 
 fn matrix(class: &str, rows: usize) -> Csr<f64> {
@@ -53,10 +53,10 @@ fn every_matrix_gets_a_choice_with_csr_in_it() {
 #[test]
 fn what_suits_by_values_is_refused_where_they_are_to_change() {
     let csr = matrix("constant27", 60_000);
-    let structure = Structure::of(&csr);
+    let analysis = Analysis::of(&csr);
     let choose = |values: ValuesUse| {
         let workload = Workload { spmvs: 1_000_000, values, ..Workload::default() };
-        choose::choose(&structure, &device("h200"), &workload, &[])
+        choose::choose(&analysis, &device("h200"), &workload, &[])
     };
     let (stay, change) = (choose(ValuesUse::Fixed), choose(ValuesUse::Change(3)));
     assert!(stay.candidate.format.by_values(), "{}", stay.candidate);
@@ -152,7 +152,7 @@ fn what_was_measured_over_the_memory_limit_is_refused() {
 #[test]
 fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
     let csr = matrix("stencil7", 20_000);
-    let structure = Structure::new(csr.pattern());
+    let analysis = Analysis::new(csr.pattern());
     let predicted = |candidate: &str, spmv_s: f64| {
         let known = measured(candidate, 0.0, spmv_s);
         let cost = known.cost.map(|cost| Cost { source: Source::Predicted, ..cost });
@@ -160,13 +160,13 @@ fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
     };
     let take = |margin: f64, known: &[Known]| {
         let device = Device { margin, ..device("cpu") };
-        let choice = choose::choose(&structure, &device, &Workload::default(), known);
+        let choice = choose::choose(&analysis, &device, &Workload::default(), known);
         (choice.candidate.to_string(), choice.explanation[0].clone())
     };
     // All other candidates are too slow to matter.
     let device = device("cpu");
     let workload = Workload::default();
-    let all = choose::choose(&structure, &device, &workload, &[]).ranking;
+    let all = choose::choose(&analysis, &device, &workload, &[]).ranking;
     let slow = all.iter().map(|ranked| predicted(&ranked.candidate.to_string(), 1.0));
     let mut known: Vec<Known> = slow.collect();
     let mut set = |known_now: Known| {

@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use corpus::edges;
+use ellect::analysis::Analysis;
 use ellect::choose::{Choice, Effort, Verify, Workload};
 use ellect::cuda::{DeviceCsr, Gpu};
 use ellect::device::{Device, Kind};
 use ellect::features::Features;
 use ellect::format::{Basis, Candidate, Matrix, Target, candidates};
 use ellect::generate::Spec;
-use ellect::measure::Meter;
+use ellect::measure::Backend;
 use ellect::operator::{permute, permute_back};
-use ellect::structure::Structure;
 use ellect::{Csr, PreparedOperator, Scalar, Tuner, check};
 
 #[test]
@@ -139,7 +139,7 @@ fn refusals_of_the_gpu_are_those_of_the_host() {
 
 /// Returns how many of these candidates the GPU and the host refuse for the same reason.
 fn check_refusals<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candidate]) -> usize {
-    let structure = Structure::of(csr);
+    let analysis = Analysis::of(csr);
     let there = Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
     let target = Target {
         device: gpu.profile(),
@@ -149,7 +149,7 @@ fn check_refusals<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Ca
     };
     let alike = |candidate: &&Candidate| {
         let what = format!("{candidate} on {name}, {}", T::PRECISION);
-        match (candidate.work(&structure, &target), gpu.convert(&there, candidate, &target)) {
+        match (candidate.work(&analysis, &target), gpu.convert(&there, candidate, &target)) {
             (Ok(_), Ok(Some(_))) => false,
             (_, Ok(None)) => {
                 assert_eq!(candidate.format.name(), "cdia", "{what}: left to the host");
@@ -168,7 +168,7 @@ fn check_refusals<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Ca
 /// Checks products of layouts converted from 64-bit row pointers, with vectors that are the tails
 /// of longer ones, so that they are aligned to one value only.
 fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candidate]) {
-    let structure = Structure::of(csr);
+    let analysis = Analysis::of(csr);
     let whole = csr.map_values(|value| T::from_f64(value.to_f64().round()));
     // Uploaded as floating-point numbers with the same bits.
     let row_ptr: Vec<f64> = csr.row_ptr().iter().map(|&at| f64::from_bits(at as u64)).collect();
@@ -192,7 +192,7 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
             basis: Basis::Original,
             memory_limit: u64::MAX,
         };
-        if candidate.work(&structure, &target).is_err() {
+        if candidate.work(&analysis, &target).is_err() {
             continue;
         }
         let what = format!("{candidate} on {name}, {}, 64-bit row pointers", T::PRECISION);
@@ -231,14 +231,14 @@ fn gpu() -> Option<Arc<Gpu>> {
 fn a_matrix_on_the_gpu_is_prepared_from_there() {
     let Some(gpu) = gpu() else { return };
     let data = std::env::temp_dir().join(format!("ellect-on-gpu-{}", std::process::id()));
-    let meter = Meter::open("cuda:0", &data).expect("there is a GPU");
-    let tuner = Tuner::with_meter(meter).with_models(&data).expect("shipped models are sound");
+    let backend = Backend::open("cuda:0", &data).expect("there is a GPU");
+    let tuner = Tuner::with_backend(backend).with_models(&data).expect("shipped models are sound");
     for (spec, other) in [("heat:60000", "heat:50000"), ("stencil27:150000", "stencil27:140000")] {
         prepared_from_there(&gpu, &tuner, spec, other);
     }
     UNEVEN.iter().for_each(|spec| checked_from_there(&tuner, spec));
     let csr: Csr<f64> = "heat:500".parse::<Spec>().expect("a class and rows").make();
-    let own = tuner.meter().gpu().expect("it was opened");
+    let own = tuner.backend().gpu().expect("it was opened");
     let there = Arc::new(DeviceCsr::upload(own, &csr).expect("memory suffices"));
     let host = Tuner::open("cpu").expect("this machine");
     let refused = host.prepare_on_gpu(&there, &Workload::default()).expect_err("no GPU is open");
@@ -264,7 +264,7 @@ const UNEVEN: [&str; 12] = [
 /// The candidate chosen on the GPU applies to the matrix, and its products are right.
 fn checked_from_there(tuner: &Tuner, spec: &str) {
     let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
-    let own = tuner.meter().gpu().expect("it was opened");
+    let own = tuner.backend().gpu().expect("it was opened");
     let there = Arc::new(DeviceCsr::upload(own, &csr).expect("memory suffices"));
     for spmvs in [1_000, 20_000] {
         let (effort, verify) = (Effort::Predict, Verify::OnPrepare);
@@ -292,7 +292,7 @@ fn checked_from_there(tuner: &Tuner, spec: &str) {
 fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
     let csr: Csr<f64> = spec.parse::<Spec>().expect("a class and rows").make();
     let csr = csr.map_values(|value| (value * 3.0).round() % 8.0);
-    let own = tuner.meter().gpu().expect("it was opened");
+    let own = tuner.backend().gpu().expect("it was opened");
     let there = Arc::new(DeviceCsr::upload(own, &csr).expect("memory suffices"));
     for spmvs in [1, 10_000, 10_000_000] {
         let workload = Workload {
@@ -315,10 +315,10 @@ fn prepared_from_there(gpu: &Gpu, tuner: &Tuner, spec: &str, other: &str) {
         // The H200 has models: one product does not justify counting features, thousands do, and
         // only millions justify an analysis on the host.
         if gpu.profile().name == "h200" {
-            let structure = Structure::sampled(&csr);
+            let analysis = Analysis::sampled(&csr);
             let expected = match spmvs {
-                1 => Features::of_size(&structure),
-                _ => Features::of(&structure),
+                1 => Features::of_size(&analysis),
+                _ => Features::of(&analysis),
             };
             assert_eq!(choice.features, expected, "{what}");
             assert_eq!(choice.fingerprint.is_some(), spmvs > 10_000, "{what}: who looked");
@@ -353,7 +353,7 @@ fn features_from_the_gpu_are_those_of_the_host() {
 }
 
 fn check_features<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>) {
-    let expected = Features::of(&Structure::sampled(csr));
+    let expected = Features::of(&Analysis::sampled(csr));
     let same = |what: &str, there: &DeviceCsr<T>| {
         let found = gpu.features(there).unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
         for ((feature, found), (_, expected)) in found.iter().zip(expected.iter()) {
@@ -380,7 +380,7 @@ fn check_matrix<T: Scalar>(
     all: &[Candidate],
     run: &mut BTreeMap<String, bool>,
 ) {
-    let structure = Structure::of(csr).with_partitioning();
+    let analysis = Analysis::of(csr).with_partitioning();
     let whole = csr.map_values(|value| T::from_f64((value.to_f64() * 3.0).round() % 8.0));
     let twice = whole.map_values(|value| value + value);
     let upload = |csr: &Csr<T>| Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
@@ -400,12 +400,12 @@ fn check_matrix<T: Scalar>(
                 basis,
                 memory_limit: u64::MAX,
             };
-            if candidate.work(&structure, &target).is_err() {
+            if candidate.work(&analysis, &target).is_err() {
                 continue;
             }
             let what = format!("{candidate} on {name}, {}, {basis:?}", T::PRECISION);
             let on_gpu = |there: &Arc<DeviceCsr<T>>, csr: &Csr<T>| {
-                PreparedOperator::on_gpu(gpu, there, csr, &structure, candidate, &target)
+                PreparedOperator::on_gpu(gpu, there, csr, &analysis, candidate, &target)
                     .unwrap_or_else(|error| panic!("{what}: {error}"))
             };
             let mut exact = on_gpu(&whole_there, &whole);

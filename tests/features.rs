@@ -5,13 +5,13 @@ mod corpus;
 use std::collections::HashMap;
 
 use ellect::Csr;
+use ellect::analysis::{Analysis, Sort};
 use ellect::features::{self, COSTLY, FEATURES, Features, n_iter, n_p};
 use ellect::generate;
 use ellect::reorder::permute_symmetric;
-use ellect::structure::{Sort, Structure};
 
 fn of(csr: &Csr<f64>) -> Features {
-    Features::of(&Structure::new(csr.pattern()))
+    Features::of(&Analysis::new(csr.pattern()))
 }
 
 /// Returns a matrix with these row lengths.
@@ -33,18 +33,18 @@ fn the_example_of_the_pellr_paper_takes_18_and_14_iterations() {
     let ellr = [2, 3, 3, 4, 4, 4, 2, 4, 2, 3, 2, 3, 2, 3, 2, 2, 2, 2, 7, 3, 3, 3, 3, 3, 4, 3];
     let pellr = [7, 4, 4, 4, 4, 4, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2];
     let csr = rows(&ellr);
-    assert_eq!(n_iter(&Structure::new(csr.pattern()), 8, Sort::None), 18);
+    assert_eq!(n_iter(&Analysis::new(csr.pattern()), 8, Sort::None), 18);
     let csr = rows(&pellr);
-    let structure = Structure::new(csr.pattern());
-    assert_eq!(n_iter(&structure, 8, Sort::None), 14);
+    let analysis = Analysis::new(csr.pattern());
+    assert_eq!(n_iter(&analysis, 8, Sort::None), 14);
     // Sorting finds that order from any other.
     let mut mixed = pellr;
     mixed.reverse();
     let csr = rows(&mixed);
-    let structure = Structure::new(csr.pattern());
-    assert_eq!(n_iter(&structure, 8, Sort::All), 14);
+    let analysis = Analysis::new(csr.pattern());
+    assert_eq!(n_iter(&analysis, 8, Sort::All), 14);
     let operations: u64 = pellr.iter().map(|&n| 2 * n as u64 - 1).sum();
-    assert_eq!(n_p(&structure), operations);
+    assert_eq!(n_p(&analysis), operations);
 }
 
 #[test]
@@ -272,17 +272,17 @@ fn close(name: &str, column: &str, found: f64, known: &str, by: f64) {
 
 fn costly(name: &str, csr: &Csr<f64>) -> Result<f64, ellect::format::Refusal> {
     let feature = features::find_costly(name).expect("listed");
-    feature.of(&Structure::new(csr.pattern()))
+    feature.of(&Analysis::new(csr.pattern()))
 }
 
 #[test]
 fn costly_features_are_added_where_they_are_asked_for() {
     let csr = rows(&[1, 2, 3]);
-    let structure = Structure::new(csr.pattern());
+    let analysis = Analysis::new(csr.pattern());
     let feature = features::find_costly("block_fill_2_exact").expect("listed");
-    let features = Features::of(&structure);
+    let features = Features::of(&analysis);
     assert_eq!(features.get(feature.name), None);
-    let features = features.with(feature, &structure).expect("always");
+    let features = features.with(feature, &analysis).expect("always");
     expect(&features, feature.name, 6.0 / 12.0);
     let json = serde_json::to_value(&features).expect("a map");
     assert_eq!((&json["block_fill_2_exact"], &json["nnz"]), (&0.5.into(), &6.into()));

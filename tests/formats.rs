@@ -2,10 +2,10 @@
 
 mod corpus;
 
+use ellect::analysis::Analysis;
 use ellect::device::{Device, Kind};
 use ellect::format::{Basis, Candidate, FORMATS, Target, candidates};
 use ellect::operator::{permute, permute_back};
-use ellect::structure::Structure;
 use ellect::{Csr, PreparedOperator, Scalar, check};
 
 #[test]
@@ -39,12 +39,12 @@ fn every_format_takes_some_matrix() {
     let devices = devices();
     for format in FORMATS {
         let taken = corpus::small().iter().any(|(_, csr)| {
-            let structure = Structure::of(csr);
+            let analysis = Analysis::of(csr);
             devices.iter().any(|device| {
                 all_candidates()
                     .iter()
                     .filter(|c| c.format.name() == format.name())
-                    .any(|c| c.work(&structure, &target::<f64>(device, Basis::Original)).is_ok())
+                    .any(|c| c.work(&analysis, &target::<f64>(device, Basis::Original)).is_ok())
             })
         });
         assert!(taken, "{} refuses the whole corpus", format.name());
@@ -60,12 +60,12 @@ fn spans_in_the_order_of_a_graph_are_told_in_its_columns() {
     let near = |i: usize| (i.saturating_sub(2)..(i + 3).min(n)).map(move |j| (i, j));
     let entries = (0..n).flat_map(near).map(|(i, j)| (place(i), place(j), 1.0));
     let csr = Csr::<f64>::from_triplets(n, n, entries).expect("indices are in range");
-    let structure = Structure::sampled(&csr).with_partitioning();
+    let analysis = Analysis::sampled(&csr).with_partitioning();
     let device = ellect::device::find("h200").expect("shipped");
     let narrow: Candidate = "hll:hack=32,sort=rcm,tpr=1,col=16".parse().expect("a candidate");
     let target = target::<f64>(&device, Basis::Permuted);
-    let work = narrow.work(&structure, &target).expect("rows next to each other share columns");
-    let operator = PreparedOperator::with_structure(&csr, &structure, &narrow, &target)
+    let work = narrow.work(&analysis, &target).expect("rows next to each other share columns");
+    let operator = PreparedOperator::with_analysis(&csr, &analysis, &narrow, &target)
         .expect("the conversion agrees");
     assert_eq!(work.layout_bytes, operator.bytes());
 }
@@ -101,7 +101,7 @@ fn target<T: Scalar>(device: &Device, basis: Basis) -> Target<'_> {
 }
 
 fn check_matrix<T: Scalar>(name: &str, csr: &Csr<T>, all: &[Candidate]) {
-    let structure = Structure::of(csr);
+    let analysis = Analysis::of(csr);
     let mut suited: Vec<(Kind, &Candidate)> = Vec::new();
     for device in &devices() {
         // With the smaller caches, test only the candidates that are refused with the larger ones.
@@ -112,11 +112,11 @@ fn check_matrix<T: Scalar>(name: &str, csr: &Csr<T>, all: &[Candidate]) {
                 if known.contains(&(device.kind, candidate)) {
                     continue;
                 }
-                let Ok(work) = candidate.work(&structure, &target) else { continue };
+                let Ok(work) = candidate.work(&analysis, &target) else { continue };
                 suited.push((device.kind, candidate));
                 let what = format!("{candidate} on {name}, {}, {basis:?}", T::PRECISION);
                 let operator =
-                    match PreparedOperator::with_structure(csr, &structure, candidate, &target) {
+                    match PreparedOperator::with_analysis(csr, &analysis, candidate, &target) {
                         Ok(operator) => operator,
                         Err(error) => panic!("{what}: work agreed, conversion did not: {error}"),
                     };

@@ -29,7 +29,7 @@ const LIBRARY: &[&str] = &[
     "protocol",
     "target",
     "workload",
-    "structure",
+    "analysis",
     "format",
     "features",
     "cost",

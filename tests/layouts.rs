@@ -14,10 +14,10 @@ mod corpus;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use ellect::analysis::Analysis;
 use ellect::device::{Device, Kind};
 use ellect::format::{Basis, Candidate, Target, candidates};
 use ellect::read::{self, Limits};
-use ellect::structure::Structure;
 use ellect::{Csr, Scalar};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
@@ -91,11 +91,11 @@ fn layouts() -> BTreeMap<String, (u32, u64)> {
     let mut digests: BTreeMap<String, (Candidate, Xxh3)> =
         all.into_iter().map(|c| (c.to_string(), (c, Xxh3::new()))).collect();
     for (_, csr) in matrices() {
-        let (wide, narrow) = (Structure::of(&csr), csr.cast::<f32>());
-        let narrow_structure = Structure::of(&narrow);
+        let (wide, narrow) = (Analysis::of(&csr), csr.cast::<f32>());
+        let narrow_analysis = Analysis::of(&narrow);
         digests.par_iter_mut().for_each(|(_, (candidate, digest))| {
             add(digest, candidate, &csr, &wide);
-            add(digest, candidate, &narrow, &narrow_structure);
+            add(digest, candidate, &narrow, &narrow_analysis);
         });
     }
     let version = |candidate: &Candidate| candidate.format.host_version();
@@ -114,7 +114,7 @@ fn matrices() -> Vec<(String, Csr<f64>)> {
 }
 
 /// Hashes the layouts of a matrix for every shipped device and both bases.
-fn add<T: Scalar>(digest: &mut Xxh3, candidate: &Candidate, csr: &Csr<T>, seen: &Structure<'_>) {
+fn add<T: Scalar>(digest: &mut Xxh3, candidate: &Candidate, csr: &Csr<T>, seen: &Analysis<'_>) {
     for device in &Device::shipped() {
         for basis in [Basis::Original, Basis::Permuted] {
             let memory_limit = u64::MAX;

@@ -9,7 +9,7 @@ use ellect::choose::{Effort, Workload};
 use ellect::format::BASELINES;
 use ellect::generate::Spec;
 use ellect::lazy::{Conversion, LazyOperator};
-use ellect::measure::Meter;
+use ellect::measure::Backend;
 use ellect::{Csr, Tuner, check};
 
 /// More products than any conversion needs to pay for itself.
@@ -18,15 +18,15 @@ const MOST: u64 = 20_000;
 #[test]
 fn a_lazy_operator_on_the_gpu_converts_and_stays_right() {
     let data = std::env::temp_dir().join(format!("ellect-lazy-{}", std::process::id()));
-    let meter = match Meter::open("cuda:0", &data) {
-        Ok(meter) => meter,
+    let backend = match Backend::open("cuda:0", &data) {
+        Ok(backend) => backend,
         Err(error) => {
             assert!(std::env::var_os("REQUIRE_GPU").is_none(), "no GPU: {error}");
             println!("not run: {error}");
             return;
         }
     };
-    let tuner = Tuner::with_meter(meter).with_models(&data).expect("shipped models are sound");
+    let tuner = Tuner::with_backend(backend).with_models(&data).expect("shipped models are sound");
     let tuner = Arc::new(tuner);
     // The matrix has few diagonals, so that a format of ours moves fewer bytes than CSR.
     let csr: Csr<f64> = "stencil7:200000".parse::<Spec>().expect("a class and rows").make();

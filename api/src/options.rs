@@ -10,7 +10,7 @@ use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::error::At;
 use ellect::format::Basis;
 use ellect::generate::Spec;
-use ellect::measure::{Meter, Worker};
+use ellect::measure::{Backend, Worker};
 use ellect::read::Limits;
 use ellect::tuner::Progress;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
@@ -32,24 +32,24 @@ pub struct Product {
     pub memory_limit: Option<u64>,
 }
 
-/// Opens a meter that times on a device of this machine, in a separate process.
+/// Opens a backend that times on a device of this machine, in a separate process.
 ///
-/// For a device that is known only by its profile, the meter cannot time.
+/// For a device that is known only by its profile, the backend cannot time.
 ///
 /// # Errors
 /// If there is no such device, or the process does not start.
-pub fn timing_meter(device: &str, data: &Path) -> Result<Meter> {
+pub fn timing_backend(device: &str, data: &Path) -> Result<Backend> {
     if !device.starts_with("cuda:") {
-        let meter = Meter::open(device, data)?;
-        if meter.check().is_err() {
-            return Ok(meter);
+        let backend = Backend::open(device, data)?;
+        if backend.check().is_err() {
+            return Ok(backend);
         }
     }
     let program = std::env::current_exe()
         .map_err(|source| Error::Io { what: "looking for this program".into(), source })?;
     let arguments =
         ["--data".into(), data.into(), "worker".into(), "--device".into(), device.into()];
-    Ok(Meter::through(Worker::start(program, arguments.into())?))
+    Ok(Backend::through(Worker::start(program, arguments.into())?))
 }
 
 impl Product {
@@ -57,8 +57,8 @@ impl Product {
     ///
     /// # Errors
     /// If there is no such device.
-    pub fn meter(&self, data: &Path) -> Result<Meter> {
-        Meter::open(&self.device, data)
+    pub fn backend(&self, data: &Path) -> Result<Backend> {
+        Backend::open(&self.device, data)
     }
 
     /// Returns the workload that these options describe; everything else has its default.
@@ -159,14 +159,14 @@ impl Options {
         self.effort >= Effort::Measure
     }
 
-    /// Opens the device's meter, in a separate process if candidates are timed.
+    /// Opens the device's backend, in a separate process if candidates are timed.
     ///
     /// # Errors
     /// If there is no such device, or the process does not start.
-    pub fn meter(&self, data: &Path) -> Result<Meter> {
+    pub fn backend(&self, data: &Path) -> Result<Backend> {
         match self.measures() {
-            true => timing_meter(&self.product.device, data),
-            false => self.product.meter(data),
+            true => timing_backend(&self.product.device, data),
+            false => self.product.backend(data),
         }
     }
 

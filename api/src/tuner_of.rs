@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ellect::device::Device;
-use ellect::measure::Meter;
+use ellect::measure::Backend;
 use ellect::model::Predictor;
 use ellect::{Precision, Tuner, Wisdom};
 
 use crate::options::Options;
 
-/// Returns a tuner over `meter` and `wisdom`.
+/// Returns a tuner over `backend` and `wisdom`.
 ///
 /// It has the model that `model` opens if the effort uses models.
 ///
@@ -17,11 +17,11 @@ use crate::options::Options;
 /// If `model` fails.
 pub fn tuner_of<E>(
     options: &Options,
-    meter: impl Into<Arc<Meter>>,
+    backend: impl Into<Arc<Backend>>,
     wisdom: Option<Arc<Wisdom>>,
     model: impl FnOnce(&Device, Precision) -> Result<Option<Arc<Predictor>>, E>,
 ) -> Result<Tuner, E> {
-    let mut tuner = Tuner::with_meter(meter);
+    let mut tuner = Tuner::with_backend(backend);
     if options.predicts()
         && let Some(model) = model(tuner.device(), options.product.precision)?
     {

@@ -7,12 +7,12 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ellect::analysis::Analysis;
 use ellect::choose::{Effort, Workload};
 use ellect::cost::Source;
 use ellect::device::{Device, Kind};
 use ellect::format::{Candidate, candidates};
-use ellect::measure::{Measurement, Meter, Outcome, Protocol, Worker};
-use ellect::structure::Structure;
+use ellect::measure::{Backend, Measurement, Outcome, Protocol, Worker};
 use ellect::{Csr, Result, Tuner};
 
 /// Returns the devices to test: this host, and the GPU that `ELLECT_TEST_DEVICE` names.
@@ -69,9 +69,9 @@ fn a_worker_finds_what_measuring_in_this_process_finds() {
     assert_timed(&there);
     let device = worker.device().clone();
     let target = Workload::default().target(&device);
-    let (structure, candidate) = (Structure::sampled(&csr), "csr".parse().expect("a format"));
-    let here = Meter::of(device.clone());
-    let here = here.measure(&csr, &structure, &candidate, &target, &protocol(), None);
+    let (analysis, candidate) = (Analysis::sampled(&csr), "csr".parse().expect("a format"));
+    let here = Backend::of(device.clone());
+    let here = here.measure(&csr, &analysis, &candidate, &target, &protocol(), None);
     let here = here.expect("a host");
     assert!(here.inputs.is_some(), "what its estimate needs is noted");
     assert_eq!(
@@ -202,7 +202,7 @@ fn a_process_killed_at_work_fails_that_candidate_alone() {
 
 #[test]
 fn a_budget_that_is_spent_leaves_the_first_candidate_measured_and_the_others_estimated() {
-    let tuner = Tuner::with_meter(Meter::through(start("cpu"))).with_protocol(protocol());
+    let tuner = Tuner::with_backend(Backend::through(start("cpu"))).with_protocol(protocol());
     let (effort, budget_s) = (Effort::Exhaustive, Some(1e-6));
     let workload = Workload { effort, budget_s, ..Workload::default() };
     let choice = tuner.recommend(&tridiagonal(300), &workload).expect("it runs");

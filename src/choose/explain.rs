@@ -2,15 +2,15 @@
 
 use super::rank::{Entry, NEAR_TIE};
 use super::{Effort, Refused, Workload};
+use crate::analysis::Analysis;
 use crate::cost::{Estimator, Source, balance};
 use crate::device::Kind;
 use crate::format::{Basis, Target};
-use crate::structure::Structure;
 use crate::units::{bytes, time};
 
 /// The facts of a choice; the winner is the first entry.
 pub(super) struct Case<'a> {
-    pub structure: &'a Structure<'a>,
+    pub analysis: &'a Analysis<'a>,
     pub target: &'a Target<'a>,
     pub workload: &'a Workload,
     pub entries: &'a [Entry],
@@ -116,7 +116,7 @@ fn stay_in_csr(case: &Case<'_>) -> String {
 fn reasons(case: &Case<'_>) -> Option<String> {
     let winner = &case.entries[0];
     let estimate = winner.estimate.as_ref()?;
-    let nnz = case.structure.pattern().nnz().max(1) as f64;
+    let nnz = case.analysis.pattern().nnz().max(1) as f64;
     let mut text = format!("A product moves {}", bytes(estimate.times.bytes as u64));
     if !winner.candidate.is_baseline() {
         if let Some(csr) = &case.csr.estimate {
@@ -173,16 +173,16 @@ fn next_best(case: &Case<'_>) -> Option<String> {
 
 /// Returns the time that permuted vectors would save, if it is at least 5 %.
 fn permuted_basis(case: &Case<'_>) -> Option<String> {
-    let Case { structure, target, workload, entries, .. } = case;
-    let pattern = structure.pattern();
+    let Case { analysis, target, workload, entries, .. } = case;
+    let pattern = analysis.pattern();
     if target.basis == Basis::Permuted || pattern.nrows() != pattern.ncols() {
         return None;
     }
     let target = Target { basis: Basis::Permuted, ..**target };
-    let estimator = Estimator::new(structure, &target);
+    let estimator = Estimator::new(analysis, &target);
     let total_s = |entry: &Entry| {
         let original = entry.estimate.as_ref().filter(|e| e.work.scattered_rows > 0)?;
-        let work = entry.candidate.work(structure, &target).ok()?;
+        let work = entry.candidate.work(analysis, &target).ok()?;
         let mut cost = estimator.cost(&entry.candidate, &work);
         // The estimate is scaled by the error of the estimate in the original basis.
         cost.spmv_s *= entry.cost.spmv_s / original.times.total_s();
@@ -207,7 +207,7 @@ fn permuted_basis(case: &Case<'_>) -> Option<String> {
 /// Returns the time of copying x and y over the host link, if it is at least a tenth of a product.
 fn link(case: &Case<'_>) -> Option<String> {
     let Target { device, precision, .. } = *case.target;
-    let pattern = case.structure.pattern();
+    let pattern = case.analysis.pattern();
     if device.link_gbps <= 0.0 || pattern.nnz() == 0 {
         return None;
     }
@@ -225,7 +225,7 @@ fn link(case: &Case<'_>) -> Option<String> {
 fn memory_limit(case: &Case<'_>) -> Option<String> {
     let limit = case.workload.memory_limit?;
     let unlimited = Target { memory_limit: u64::MAX, ..*case.target };
-    let suits = |refused: &&Refused| refused.candidate.work(case.structure, &unlimited).is_ok();
+    let suits = |refused: &&Refused| refused.candidate.work(case.analysis, &unlimited).is_ok();
     let out = case.refused.iter().filter(suits).count();
     (out > 0).then(|| format!("The memory limit of {} excludes {out} candidates.", bytes(limit)))
 }

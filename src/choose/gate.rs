@@ -83,7 +83,7 @@ pub fn row_scan_s(nrows: u64) -> f64 {
     ALL_S + ROW_S * nrows as f64
 }
 
-/// Seconds of [`Structure::x_sectors_at_sight`](crate::structure::Structure::x_sectors_at_sight) if
+/// Seconds of [`Analysis::x_sectors_at_sight`](crate::analysis::Analysis::x_sectors_at_sight) if
 /// no cache holds the matrix, from the benchmark `x_sectors_at_sight` on one core of a virtual
 /// Intel Xeon.
 pub const SAMPLE_S: f64 = 35e-6;
@@ -134,14 +134,14 @@ pub(super) fn entries(
 mod tests {
     use super::super::ValuesUse;
     use super::*;
+    use crate::analysis::Analysis;
     use crate::csr::Csr;
     use crate::format::{BASELINES, CSR, PCSR};
     use crate::generate;
-    use crate::structure::Structure;
 
     fn features() -> Features {
         let csr: Csr<f64> = generate::by_name("heat", 500, 1).expect("a class");
-        Features::of_size(&Structure::of(&csr))
+        Features::of_size(&Analysis::of(&csr))
     }
 
     fn ranking(choice: &Choice) -> Vec<String> {

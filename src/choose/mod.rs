@@ -9,6 +9,7 @@ mod rank;
 
 use serde::{Serialize, Serializer};
 
+use crate::analysis::Analysis;
 use crate::cost::Source;
 pub use crate::cost::{Known, works};
 use crate::device::Device;
@@ -16,7 +17,6 @@ use crate::features::Features;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal};
 use crate::scalar::Precision;
-use crate::structure::Structure;
 pub use crate::workload::{Effort, ValuesUse, Verify, Workload};
 pub use gate::{SAMPLE_S, baseline_spmv_s, keep_baseline, row_scan_s};
 pub use policy::{FEW, Thought, best_few};
@@ -159,10 +159,10 @@ impl Choice {
 ///
 /// Pure: equal arguments give equal answers, without clock, disk or GPU.
 pub fn choose(
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     device: &Device,
     workload: &Workload,
     known: &[Known],
 ) -> Choice {
-    Ranking::of(structure, device, workload, known).explained()
+    Ranking::of(analysis, device, workload, known).explained()
 }

@@ -123,7 +123,7 @@ pub struct Knowledge<'a> {
     /// Returns the value of a known feature.
     pub feature: &'a dyn Fn(&str) -> Option<f64>,
     /// Results of the analysis, if it was performed.
-    pub analysis: Option<&'a Analysis>,
+    pub state: Option<&'a CandidateState>,
 }
 
 /// The steps before an analysis that were performed.
@@ -139,7 +139,7 @@ pub struct Found {
 
 /// Results of an analysis that the policy reads.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Analysis {
+pub struct CandidateState {
     /// Candidates that apply: the choice first, then the others in ascending order of total time.
     /// Read only if the effort times candidates.
     pub candidates: Vec<(Candidate, Thought)>,
@@ -202,8 +202,8 @@ impl<'a> Policy<'a> {
 
     /// Returns the next step.
     pub fn next(&self, known: &Knowledge<'_>) -> Step {
-        if let Some(analysis) = known.analysis {
-            return self.after(analysis);
+        if let Some(state) = known.state {
+            return self.after(state);
         }
         let Some((gates, baseline_spmv_s)) = self.gates else { return Step::Analyse };
         let step = match self.counting_gate() {
@@ -312,23 +312,22 @@ impl<'a> Policy<'a> {
     }
 
     /// Returns the step after an analysis.
-    fn after(&self, analysis: &Analysis) -> Step {
+    fn after(&self, state: &CandidateState) -> Step {
         let mut timed = match self.workload.effort {
-            _ if analysis.timed => Vec::new(),
+            _ if state.timed => Vec::new(),
             Effort::Estimate | Effort::Predict => Vec::new(),
             Effort::Measure => {
-                let all =
-                    analysis.candidates.iter().map(|(candidate, thought)| (candidate, *thought));
+                let all = state.candidates.iter().map(|(candidate, thought)| (candidate, *thought));
                 best_few(all, FEW).into_iter().cloned().collect()
             }
             Effort::Exhaustive => {
-                let all = || analysis.candidates.iter().map(|(candidate, _)| candidate);
+                let all = || state.candidates.iter().map(|(candidate, _)| candidate);
                 let baselines = all().filter(|candidate| candidate.is_baseline());
                 let others = all().filter(|candidate| !candidate.is_baseline());
-                baselines.chain(others).chain(&analysis.untried).cloned().collect()
+                baselines.chain(others).chain(&state.untried).cloned().collect()
             }
         };
-        timed.retain(|candidate| !analysis.remembered.contains(candidate));
+        timed.retain(|candidate| !state.remembered.contains(candidate));
         match timed.is_empty() {
             true => Step::Choose(Decision::Ranked),
             false => Step::Time(timed),

@@ -1,11 +1,11 @@
 //! Ranking: sorts all candidates by total time and chooses one of them.
 
 use super::{Choice, Ranked, Refused, Workload, explain};
+use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, Times, works};
 use crate::device::Device;
 use crate::features::Features;
 use crate::format::{Candidate, Refusal, Target, Work, baseline};
-use crate::structure::Structure;
 
 /// Near tie, as a share: totals that differ by at most this share are decided by conversion time
 /// and memory.
@@ -29,7 +29,7 @@ pub(super) struct Estimate {
 
 /// A ranking of all candidates for one matrix, device and workload.
 pub struct Ranking<'a> {
-    pub(super) structure: &'a Structure<'a>,
+    pub(super) analysis: &'a Analysis<'a>,
     pub(super) target: Target<'a>,
     pub(super) workload: &'a Workload,
     /// The chosen candidate, then the others in ascending order of total time.
@@ -53,15 +53,15 @@ impl<'a> Ranking<'a> {
     /// CSR is never refused, because the caller already has it. A measured candidate is not refused
     /// if an estimate alone may not find out whether it applies ([`Refusal::is_untried`]).
     pub fn of(
-        structure: &'a Structure<'a>,
+        analysis: &'a Analysis<'a>,
         device: &'a Device,
         workload: &'a Workload,
         known: &[Known],
     ) -> Self {
         let target = workload.target(device);
-        let (entries, refused) = enter(structure, &target, workload, known);
+        let (entries, refused) = enter(analysis, &target, workload, known);
         let entries = choice_first(entries, By::Analysis, device.margin, workload);
-        Ranking { structure, target, workload, entries, refused }
+        Ranking { analysis, target, workload, entries, refused }
     }
 
     /// Returns the entries of all candidates that apply: the choice first, then the others in
@@ -78,7 +78,7 @@ impl<'a> Ranking<'a> {
     /// Returns the choice with its explanation.
     pub fn explained(self) -> Choice {
         let explanation = explain::explain(&explain::Case {
-            structure: self.structure,
+            analysis: self.analysis,
             target: &self.target,
             workload: self.workload,
             entries: &self.entries,
@@ -88,11 +88,11 @@ impl<'a> Ranking<'a> {
         Choice {
             candidate: self.entries[0].candidate.clone(),
             ranking: self.ranked(),
-            features: Features::of(self.structure),
+            features: Features::of(self.analysis),
             device: self.target.device.name.clone(),
             precision: self.workload.precision,
             spmvs: self.workload.spmvs,
-            fingerprint: Some(self.structure.fingerprint()),
+            fingerprint: Some(self.analysis.fingerprint()),
             explanation,
             refused: self.refused,
         }
@@ -111,16 +111,16 @@ pub(super) fn baseline_of(entries: &[Entry]) -> Option<&Entry> {
 
 /// Returns every candidate that applies with its cost, and every other one with the reason.
 fn enter(
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
     workload: &Workload,
     known: &[Known],
 ) -> (Vec<Entry>, Vec<Refused>) {
-    let estimator = Estimator::new(structure, target);
+    let estimator = Estimator::new(analysis, target);
     let mut entries = Vec::new();
     let mut refused = Vec::new();
     let changes = workload.values.updates() > 0;
-    for (candidate, work) in works(structure, target).iter().cloned() {
+    for (candidate, work) in works(analysis, target).iter().cloned() {
         if changes && candidate.format.by_values() {
             let reason = Refusal::new(
                 "values are to change, and it holds only values that are the same where these are; \

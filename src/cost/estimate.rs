@@ -20,11 +20,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Cost, Source, reach};
+use crate::analysis::{Analysis, Sort, Walk};
 use crate::device::{Kind, Reach};
 use crate::format::{Candidate, Refusal, Target, Work};
 use crate::par;
 use crate::protocol::Protocol;
-use crate::structure::{Sort, Structure, Walk};
 
 /// Exponent of the norm that combines the walls; the larger it is, the more the highest wall
 /// dominates.
@@ -103,15 +103,15 @@ pub struct MatrixTerms {
 impl MatrixTerms {
     /// Computes the figures of a matrix for this target. Samples the locality of x in one pass over
     /// some blocks of rows.
-    pub fn of(structure: &Structure<'_>, target: &Target<'_>) -> Self {
-        let pattern = structure.pattern();
+    pub fn of(analysis: &Analysis<'_>, target: &Target<'_>) -> Self {
+        let pattern = analysis.pattern();
         MatrixTerms {
             nrows: pattern.nrows(),
             ncols: pattern.ncols(),
             nnz: pattern.nnz(),
-            longest: structure.max_length(),
-            changes: structure.changes(),
-            new_share: new_share(structure, target),
+            longest: analysis.max_length(),
+            changes: analysis.changes(),
+            new_share: new_share(analysis, target),
         }
     }
 }
@@ -134,12 +134,12 @@ impl CostInputs {
     /// # Errors
     /// [`Refusal`] if the candidate does not apply to the matrix.
     pub fn of(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Self, Refusal> {
-        let work = candidate.work(structure, target)?;
-        Ok(CostInputs { matrix: MatrixTerms::of(structure, target), work })
+        let work = candidate.work(analysis, target)?;
+        Ok(CostInputs { matrix: MatrixTerms::of(analysis, target), work })
     }
 }
 
@@ -153,8 +153,8 @@ pub struct Estimator<'a> {
 impl<'a> Estimator<'a> {
     /// Creates an estimator for a matrix. Samples the locality of x in one pass over some blocks of
     /// rows.
-    pub fn new(structure: &Structure<'_>, target: &Target<'a>) -> Self {
-        Estimator::of(MatrixTerms::of(structure, target), target)
+    pub fn new(analysis: &Analysis<'_>, target: &Target<'a>) -> Self {
+        Estimator::of(MatrixTerms::of(analysis, target), target)
     }
 
     /// Creates an estimator for a matrix whose figures are known.
@@ -338,11 +338,11 @@ const BLOCKS_A_CACHE: u64 = 8;
 /// Returns the sectors of x that blocks of neighbouring rows load, divided by the sectors that
 /// their warps request step by step. A block's loaded sectors stay cached until its share of the L1
 /// cache is full.
-fn new_share(structure: &Structure<'_>, target: &Target<'_>) -> f64 {
+fn new_share(analysis: &Analysis<'_>, target: &Target<'_>) -> f64 {
     let room = (target.device.near_bytes / BLOCKS_A_CACHE / 32).max(1);
-    let loaded_a_nonzero = structure.loaded_sectors(room as usize, target.precision);
+    let loaded_a_nonzero = analysis.loaded_sectors(room as usize, target.precision);
     let rows = Walk::Rows { threads: 1, sort: Sort::None };
-    let nnz = structure.pattern().nnz().max(1) as f64;
-    let asked_a_nonzero = structure.x_sectors(rows, target.precision) / nnz;
+    let nnz = analysis.pattern().nnz().max(1) as f64;
+    let asked_a_nonzero = analysis.x_sectors(rows, target.precision) / nnz;
     if asked_a_nonzero > 0.0 { (loaded_a_nonzero / asked_a_nonzero).min(1.0) } else { 1.0 }
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::Cost;
+use crate::analysis::{Analysis, probes};
 use crate::device::Device;
 use crate::format::{Basis, Candidate, Refusal, Target, Value, Work, candidates};
 use crate::scalar::Precision;
-use crate::structure::{Structure, probes};
 
 /// A known cost of a candidate, which replaces the estimate.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,20 +37,20 @@ probes! {
 ///
 /// Candidates that analyse the matrix in different ways run in parallel on rayon's threads. The
 /// structure keeps the result.
-pub fn works(structure: &Structure<'_>, target: &Target<'_>) -> Works {
+pub fn works(analysis: &Analysis<'_>, target: &Target<'_>) -> Works {
     let Target { device, precision, basis, memory_limit } = *target;
-    let aim = (device.clone(), precision, basis, memory_limit, structure.may_partition());
-    let kept = structure.memo().get(AllWorks(), Arc::default);
+    let aim = (device.clone(), precision, basis, memory_limit, analysis.may_partition());
+    let kept = analysis.memo().get(AllWorks(), Arc::default);
     let lock = || kept.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, works)) = lock().iter().find(|(known, _)| *known == aim) {
         return works.clone();
     }
-    let works = find_works(structure, target);
+    let works = find_works(analysis, target);
     lock().push((aim, works.clone()));
     works
 }
 
-fn find_works(structure: &Structure<'_>, target: &Target<'_>) -> Works {
+fn find_works(analysis: &Analysis<'_>, target: &Target<'_>) -> Works {
     let all = candidates(target.device.kind);
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (i, candidate) in all.iter().enumerate() {
@@ -58,7 +58,7 @@ fn find_works(structure: &Structure<'_>, target: &Target<'_>) -> Works {
     }
     let work = |i: usize| {
         let candidate = &all[i];
-        (i, (candidate.clone(), candidate.work(structure, &candidate.target(target))))
+        (i, (candidate.clone(), candidate.work(analysis, &candidate.target(target))))
     };
     let groups: Vec<Vec<usize>> = groups.into_values().collect();
     let groups = groups.into_par_iter().with_max_len(1);

@@ -1,6 +1,6 @@
 //! Features of a matrix on a GPU, counted there by the kernels of the image `features`.
 //!
-//! The kernels read the samples that the host would read ([`Detail`](crate::structure::Detail)) and count whole numbers; the
+//! The kernels read the samples that the host would read ([`Detail`](crate::analysis::Detail)) and count whole numbers; the
 //! host then computes features from the counts with one formula for both, so that they equal the
 //! host's features to the last bit.
 
@@ -16,11 +16,11 @@ use super::convert::word;
 use super::launch::PreparedLaunch;
 use super::memory::Memory;
 use super::{DeviceCsr, Gpu, Graph, failed};
+use crate::analysis::Analysis;
 use crate::csr::Pattern;
 use crate::error::Result;
 use crate::features::{FeatureCounts, Features};
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 use plan::ArrayOffsets;
 pub(super) use plan::CountPlan;
 
@@ -30,7 +30,7 @@ const MOST_KEPT: u64 = 64 << 20;
 impl Gpu {
     /// Computes the cheap features of a matrix on this GPU: all of
     /// [`FEATURES`](crate::features::FEATURES), equal to the host's features of
-    /// [`Structure::sampled`].
+    /// [`Analysis::sampled`].
     ///
     /// One launch counts on the GPU, and a copy of about 50 kB returns the counts.
     ///
@@ -52,7 +52,7 @@ impl Gpu {
         }
         let (row_ptr, col_idx) = csr.download_pattern(self)?;
         let pattern = Pattern::of(matrix.nrows, matrix.ncols, &row_ptr, &col_idx);
-        Ok(Features::of(&Structure::sampled_pattern(pattern)))
+        Ok(Features::of(&Analysis::sampled_pattern(pattern)))
     }
 
     /// Counts on the GPU; `None` if an array was too small.

@@ -9,11 +9,11 @@ use rayon::prelude::*;
 use super::launch::{PreparedLaunch, plain};
 use super::memory::{Memory, read};
 use super::{CudaOperator, DeviceCsr, Gpu, Vector, cusparse};
+use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::error::{Error, Result};
 use crate::format::{Arg, Candidate, Launch, Layout, Refusal, Target};
 use crate::scalar::{Precision, Scalar};
-use crate::structure::Structure;
 
 /// A matrix in a candidate's layout on a GPU.
 pub struct GpuOperator<T: Scalar> {
@@ -38,14 +38,14 @@ impl<T: Scalar> GpuOperator<T> {
         gpu: &Arc<Gpu>,
         device_csr: &Arc<DeviceCsr<T>>,
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<Self> {
         if let Some(built) = GpuOperator::built(gpu, device_csr, candidate, target)? {
             return Ok(built);
         }
-        let layout = candidate.convert(csr, structure, target)?;
+        let layout = candidate.convert(csr, analysis, target)?;
         let vendor = layout.on_device().and_then(|described| described.vendor);
         cusparse::check_vendor(candidate, vendor.as_ref())?;
         let operator = gpu.upload(layout.as_ref())?;

@@ -8,12 +8,12 @@ mod summary;
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 
+use crate::analysis::{Analysis, Histogram, probes};
 use crate::csr::Pattern;
 use crate::error::Error;
 use crate::partition;
 use crate::refusal::Refusal;
 use crate::scalar::Precision;
-use crate::structure::{Histogram, Structure, probes};
 pub(crate) use summary::FeatureCounts;
 #[cfg(feature = "cuda")]
 pub(crate) use summary::{ColumnFill, DIAGONAL_HACKS, HACK, HackCounts, SIDES};
@@ -42,7 +42,7 @@ enum Function {
     /// From counts that the cheap features share.
     Cheap(fn(&FeatureCounts) -> f64),
     /// By itself; refused if it is undefined for the matrix.
-    Costly(fn(&Structure<'_>) -> Result<f64, Refusal>),
+    Costly(fn(&Analysis<'_>) -> Result<f64, Refusal>),
 }
 
 const fn of_size(
@@ -76,7 +76,7 @@ const fn costly(
     name: &'static str,
     unit: &'static str,
     doc: &'static str,
-    function: fn(&Structure<'_>) -> Result<f64, Refusal>,
+    function: fn(&Analysis<'_>) -> Result<f64, Refusal>,
 ) -> Feature {
     Feature { name, unit, doc, function: Function::Costly(function) }
 }
@@ -84,7 +84,7 @@ const fn costly(
 /// The cheap features.
 ///
 /// Padding is the number of slots per entry: 1 if nothing is padded. Features marked as sampled are
-/// always estimated from a sample; the others are exact. If [`Structure::sampled`] samples a large
+/// always estimated from a sample; the others are exact. If [`Analysis::sampled`] samples a large
 /// matrix, every feature that needs entries is an estimate.
 pub static FEATURES: &[Feature] = &[
     of_size("nrows", "rows", "number of rows", |r| r.nrows),
@@ -263,22 +263,22 @@ pub static COSTLY: &[Feature] = &[
         "pattern_symmetry_exact",
         "1",
         "share of entries whose mirror image is stored, too; costs a search per entry",
-        |structure| Ok(structure.symmetry(usize::MAX)),
+        |analysis| Ok(analysis.symmetry(usize::MAX)),
     ),
     costly(
         "part_share_metis_4096",
         "1",
         "share of entries inside METIS parts of at most 4,096 rows; costs a partitioning",
-        |structure| metis_share(structure.pattern(), 4096),
+        |analysis| metis_share(analysis.pattern(), 4096),
     ),
 ];
 
 const EXACT_FILL: &str =
     "entries per slot of nonempty blocks of this size; costs building the pattern of blocks";
 
-fn exact_block_fill<const B: usize>(structure: &Structure<'_>) -> Result<f64, Refusal> {
-    let slots = (B * B * structure.blocks(B).pattern().nnz()) as f64;
-    Ok(if slots > 0.0 { structure.pattern().nnz() as f64 / slots } else { 1.0 })
+fn exact_block_fill<const B: usize>(analysis: &Analysis<'_>) -> Result<f64, Refusal> {
+    let slots = (B * B * analysis.blocks(B).pattern().nnz()) as f64;
+    Ok(if slots > 0.0 { analysis.pattern().nnz() as f64 / slots } else { 1.0 })
 }
 
 /// Returns the share of entries inside METIS parts of at most `most` rows.
@@ -313,13 +313,13 @@ pub struct Features(Vec<(&'static Feature, f64)>);
 impl Features {
     /// Computes all cheap features. A few passes over the pattern, on rayon's current threads; kept
     /// by the structure.
-    pub fn of(structure: &Structure<'_>) -> Self {
-        structure.memo().get(AllFeatures(), || Features::from(&FeatureCounts::of(structure)))
+    pub fn of(analysis: &Analysis<'_>) -> Self {
+        analysis.memo().get(AllFeatures(), || Features::from(&FeatureCounts::of(analysis)))
     }
 
     /// Computes the features that depend on the size alone; reads no array.
-    pub fn of_size(structure: &Structure<'_>) -> Self {
-        let pattern = structure.pattern();
+    pub fn of_size(analysis: &Analysis<'_>) -> Self {
+        let pattern = analysis.pattern();
         Features::at_size([pattern.nrows(), pattern.ncols(), pattern.nnz()])
     }
 
@@ -341,9 +341,9 @@ impl Features {
     pub fn with(
         mut self,
         feature: &'static Feature,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
     ) -> Result<Self, Refusal> {
-        self.0.push((feature, feature.of(structure)?));
+        self.0.push((feature, feature.of(analysis)?));
         Ok(self)
     }
 
@@ -392,13 +392,13 @@ impl Feature {
     ///
     /// # Errors
     /// [`Refusal`] if the feature is undefined for this matrix.
-    pub fn of(&self, structure: &Structure<'_>) -> Result<f64, Refusal> {
+    pub fn of(&self, analysis: &Analysis<'_>) -> Result<f64, Refusal> {
         match self.function {
             Function::Size(function) | Function::Rows(function) => {
-                Ok(function(&RowFigures::of(structure)))
+                Ok(function(&RowFigures::of(analysis)))
             }
-            Function::Cheap(function) => Ok(function(&FeatureCounts::of(structure))),
-            Function::Costly(function) => function(structure),
+            Function::Cheap(function) => Ok(function(&FeatureCounts::of(analysis))),
+            Function::Costly(function) => function(analysis),
         }
     }
 }

@@ -3,11 +3,9 @@
 
 use rayon::prelude::*;
 
+use crate::analysis::{Analysis, Classes, EachPrecision, Histogram, Sample, Sort, Walk, over_all};
 use crate::csr::Pattern;
 use crate::scalar::Precision;
-use crate::structure::{
-    Classes, EachPrecision, Histogram, Sample, Sort, Structure, Walk, over_all,
-};
 
 /// Rows of a hack (and of a warp) whose columns are analysed together.
 pub(crate) const HACK: usize = 32;
@@ -61,14 +59,14 @@ pub(crate) struct FeatureCounts {
 /// order, of their longest row.
 ///
 /// Z. Wang, T. Gu, PELLR: A Permutated ELLPACK-R Format for SpMV on GPUs (2020), section 3.
-pub fn n_iter(structure: &Structure<'_>, warp: usize, sort: Sort) -> u64 {
-    structure.n_iter(warp, 1, sort)
+pub fn n_iter(analysis: &Analysis<'_>, warp: usize, sort: Sort) -> u64 {
+    analysis.n_iter(warp, 1, sort)
 }
 
 /// Returns the operations of PELLR, equation 2: one multiplication per entry, and one addition less
 /// than that in each nonempty row.
-pub fn n_p(structure: &Structure<'_>) -> u64 {
-    operations(structure.pattern().nnz() as u64, structure.row_lengths())
+pub fn n_p(analysis: &Analysis<'_>) -> u64 {
+    operations(analysis.pattern().nnz() as u64, analysis.row_lengths())
 }
 
 fn operations(nnz: u64, lengths: &Histogram) -> u64 {
@@ -87,18 +85,18 @@ pub(crate) struct RowFigures<'a> {
 enum LengthSource<'a> {
     Counted(&'a Histogram),
     /// Counted by the structure at the first query.
-    Of(&'a Structure<'a>),
+    Of(&'a Analysis<'a>),
 }
 
 impl<'a> RowFigures<'a> {
     /// Creates the statistics of a structure; reads nothing yet.
-    pub fn of(structure: &'a Structure<'a>) -> Self {
-        let pattern = structure.pattern();
+    pub fn of(analysis: &'a Analysis<'a>) -> Self {
+        let pattern = analysis.pattern();
         RowFigures {
             nrows: pattern.nrows() as f64,
             ncols: pattern.ncols() as f64,
             nnz: pattern.nnz() as f64,
-            lengths: LengthSource::Of(structure),
+            lengths: LengthSource::Of(analysis),
         }
     }
 
@@ -112,7 +110,7 @@ impl<'a> RowFigures<'a> {
     fn histogram(&self) -> &Histogram {
         match self.lengths {
             LengthSource::Counted(histogram) => histogram,
-            LengthSource::Of(structure) => structure.row_lengths(),
+            LengthSource::Of(analysis) => analysis.row_lengths(),
         }
     }
 
@@ -159,32 +157,32 @@ impl<'a> RowFigures<'a> {
 
 impl FeatureCounts {
     /// Counts everything. A few passes over the pattern.
-    pub fn of(structure: &Structure<'_>) -> Self {
-        let pattern = structure.pattern();
-        let longest = |slice, sort| structure.slots(slice, sort) / slice as u64;
+    pub fn of(analysis: &Analysis<'_>) -> Self {
+        let pattern = analysis.pattern();
+        let longest = |slice, sort| analysis.slots(slice, sort) / slice as u64;
         // These counts dominate the time, so they run side by side.
         let (hacks, columns) = rayon::join(
-            || HackCounts::of(structure),
+            || HackCounts::of(analysis),
             || {
-                let fill = || SIDES.map(|b| structure.block_fill(b));
-                rayon::join(|| ColumnFill::of(structure), fill).0
+                let fill = || SIDES.map(|b| analysis.block_fill(b));
+                rayon::join(|| ColumnFill::of(analysis), fill).0
             },
         );
         FeatureCounts {
             nrows: pattern.nrows() as f64,
             ncols: pattern.ncols() as f64,
             nnz: pattern.nnz() as f64,
-            rows: structure.row_lengths().clone(),
+            rows: analysis.row_lengths().clone(),
             columns,
             longest: SLICES.map(|slice| longest(slice, Sort::None)),
             sorted_longest: SORTED.map(|window| longest(HACK, Sort::Window(window))),
             hacks,
-            diagonals: structure.n_diagonals(usize::MAX),
-            hack_diagonals: DIAGONAL_HACKS.map(|hack| structure.n_diagonals(hack)),
-            sectors: structure.sectors(Walk::Rows { threads: 1, sort: Sort::None }),
-            loads: structure.x_loads(),
-            block_fill: SIDES.map(|b| structure.block_fill(b)),
-            symmetry: structure.symmetry(structure.detail().mirrors()),
+            diagonals: analysis.n_diagonals(usize::MAX),
+            hack_diagonals: DIAGONAL_HACKS.map(|hack| analysis.n_diagonals(hack)),
+            sectors: analysis.sectors(Walk::Rows { threads: 1, sort: Sort::None }),
+            loads: analysis.x_loads(),
+            block_fill: SIDES.map(|b| analysis.block_fill(b)),
+            symmetry: analysis.symmetry(analysis.detail().mirrors()),
         }
     }
 
@@ -300,13 +298,13 @@ pub(crate) struct HackCounts {
 
 impl HackCounts {
     /// Counts all hacks, or a sample of them for estimates.
-    fn of(structure: &Structure<'_>) -> Self {
-        let sample = structure.groups_of(HACK);
+    fn of(analysis: &Analysis<'_>) -> Self {
+        let sample = analysis.groups_of(HACK);
         let hacks = sample.par_picks().with_min_len(FEWEST_HACKS);
         let sums = hacks
-            .map(|h| HackCounts::of_one(structure, h))
+            .map(|h| HackCounts::of_one(analysis, h))
             .reduce(HackCounts::default, HackCounts::with);
-        sums.over_all(sample, structure.pattern().nnz())
+        sums.over_all(sample, analysis.pattern().nnz())
     }
 
     /// Extrapolates the sums over this sample to all hacks of a matrix of `nnz` entries.
@@ -320,10 +318,10 @@ impl HackCounts {
         }
     }
 
-    fn of_one(structure: &Structure<'_>, h: usize) -> Self {
-        let pattern = structure.pattern();
+    fn of_one(analysis: &Analysis<'_>, h: usize) -> Self {
+        let pattern = analysis.pattern();
         let rows = h * HACK..((h + 1) * HACK).min(pattern.nrows());
-        let span = structure.span(rows.clone());
+        let span = analysis.span(rows.clone());
         let span = u64::from(span.end) - u64::from(span.start);
         let columns =
             &pattern.col_idx()[pattern.row_ptr()[rows.start]..pattern.row_ptr()[rows.end]];
@@ -372,10 +370,10 @@ pub(crate) enum ColumnFill {
 }
 
 impl ColumnFill {
-    fn of(structure: &Structure<'_>) -> Self {
-        match structure.column_sample() {
+    fn of(analysis: &Analysis<'_>) -> Self {
+        match analysis.column_sample() {
             Some(sample) => ColumnFill::Sampled(sample.classes().clone()),
-            None => ColumnFill::Counted(column_counts(structure.pattern())),
+            None => ColumnFill::Counted(column_counts(analysis.pattern())),
         }
     }
 
@@ -406,5 +404,5 @@ fn column_counts(pattern: Pattern<'_>) -> Histogram {
         let counts: Vec<u32> = columns.chunk_by(u32::eq).map(|run| run.len() as u32).collect();
         return Histogram::of(&counts).with_zeros((ncols - counts.len()) as u64);
     }
-    Histogram::of(&crate::structure::column_counts(pattern))
+    Histogram::of(&crate::analysis::column_counts(pattern))
 }

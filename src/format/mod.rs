@@ -36,11 +36,11 @@ use std::any::Any;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::error::{Error, Result};
 pub use crate::refusal::Refusal;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::Structure;
 pub use crate::target::{Basis, Target};
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 pub use candidate::{Candidate, Param, Params, Value, candidates};
@@ -104,7 +104,7 @@ pub struct Work {
     pub entries: u64,
     /// Number of 32-byte sectors of x that the warp steps of a product request.
     pub x_sectors: f64,
-    /// Number of sectors of x that the nearest caches of a GPU load, if [`Structure::x_loaded`]
+    /// Number of sectors of x that the nearest caches of a GPU load, if [`Analysis::x_loaded`]
     /// computes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_loaded: Option<f64>,
@@ -228,19 +228,19 @@ pub trait Storage: Sync {
     /// # Errors
     /// [`Refusal`] if the variant does not apply to the matrix or the target.
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Work, Refusal>;
 
-    /// Converts a matrix; `structure` is the structure of `csr`. Called only if [`Storage::work`]
+    /// Converts a matrix; `analysis` is the structure of `csr`. Called only if [`Storage::work`]
     /// did not refuse.
     ///
     /// # Errors
     /// [`Refusal`] if only the conversion itself could find out that the variant does not apply.
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Self::Layout<T>, Refusal>;
@@ -286,7 +286,7 @@ pub trait Format: Sync {
     /// As [`Storage::work`].
     fn work(
         &self,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Work, Refusal>;
@@ -297,7 +297,7 @@ pub trait Format: Sync {
     fn convert_f32(
         &self,
         csr: CsrRef<'_, f32>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f32>>, Refusal>;
@@ -308,7 +308,7 @@ pub trait Format: Sync {
     fn convert_f64(
         &self,
         csr: CsrRef<'_, f64>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal>;
@@ -363,31 +363,31 @@ impl<S: Storage> Format for S {
 
     fn work(
         &self,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Work, Refusal> {
-        S::work(structure, params, target)
+        S::work(analysis, params, target)
     }
 
     fn convert_f32(
         &self,
         csr: CsrRef<'_, f32>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f32>>, Refusal> {
-        Ok(Box::new(S::convert(csr, structure, params, target)?))
+        Ok(Box::new(S::convert(csr, analysis, params, target)?))
     }
 
     fn convert_f64(
         &self,
         csr: CsrRef<'_, f64>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> std::result::Result<Box<dyn Layout<f64>>, Refusal> {
-        Ok(Box::new(S::convert(csr, structure, params, target)?))
+        Ok(Box::new(S::convert(csr, analysis, params, target)?))
     }
 
     fn build(
@@ -405,13 +405,13 @@ impl<S: Storage> Format for S {
 pub(crate) fn convert_layout<T: Scalar>(
     candidate: &Candidate,
     csr: CsrRef<'_, T>,
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
 ) -> std::result::Result<Box<dyn Layout<T>>, Refusal> {
     let Candidate { format, params } = candidate;
     let layout: Box<dyn Any> = match T::PRECISION {
-        Precision::F32 => Box::new(format.convert_f32(csr.cast(), structure, params, target)?),
-        Precision::F64 => Box::new(format.convert_f64(csr.cast(), structure, params, target)?),
+        Precision::F32 => Box::new(format.convert_f32(csr.cast(), analysis, params, target)?),
+        Precision::F64 => Box::new(format.convert_f64(csr.cast(), analysis, params, target)?),
     };
     let layout = layout.downcast::<Box<dyn Layout<T>>>();
     Ok(*layout.expect("the precision of T names its type"))
@@ -426,11 +426,11 @@ impl Candidate {
     pub fn convert<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         target: &Target<'_>,
     ) -> Result<Box<dyn Layout<T>>> {
         let refused = |reason: Refusal| self.refused(&reason);
-        let layout = convert_layout(self, csr.into(), structure, target).map_err(refused)?;
+        let layout = convert_layout(self, csr.into(), analysis, target).map_err(refused)?;
         target.check_bytes(layout.bytes()).map_err(refused)?;
         Ok(layout)
     }
@@ -446,10 +446,10 @@ impl Candidate {
     /// As [`Storage::work`], and if the layout exceeds the target's memory limit.
     pub fn work(
         &self,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         target: &Target<'_>,
     ) -> std::result::Result<Work, Refusal> {
-        let work = self.format.work(structure, &self.params, target)?;
+        let work = self.format.work(analysis, &self.params, target)?;
         target.check_bytes(work.layout_bytes)?;
         Ok(work)
     }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{Basis, Refusal, Target, Work, store};
+use crate::analysis::{Analysis, Sort, Walk, inverse};
 use crate::csr::{Csr, accumulate};
 use crate::device::Kind;
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure, Walk, inverse};
 
 /// Lanes of a warp; rows are padded and counted in groups of this size.
 pub(super) const WARP: usize = 32;
@@ -78,9 +78,9 @@ pub(super) struct StoredRows {
 impl StoredRows {
     /// Orders the rows by `sort`; inner bounds of parts are multiples of `slice` and of the sort
     /// window.
-    pub fn new(structure: &Structure<'_>, sort: Sort, slice: usize, target: &Target<'_>) -> Self {
-        let pattern = structure.pattern();
-        let offsets = structure.slice_offsets(slice, sort);
+    pub fn new(analysis: &Analysis<'_>, sort: Sort, slice: usize, target: &Target<'_>) -> Self {
+        let pattern = analysis.pattern();
+        let offsets = analysis.slice_offsets(slice, sort);
         let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
         let step = match sort {
             Sort::Window(rows) => (rows / slice).max(1),
@@ -89,8 +89,8 @@ impl StoredRows {
         let parts = par::split(&offsets, step, par::GRAIN);
         let parts: Vec<usize> =
             parts.into_iter().map(|bound| (bound * slice).min(pattern.nrows())).collect();
-        let order = (sort != Sort::None).then(|| structure.order(sort));
-        let basis = basis(structure, sort, target);
+        let order = (sort != Sort::None).then(|| analysis.order(sort));
+        let basis = basis(analysis, sort, target);
         let inverse = match &order {
             Some(order) if sort == Sort::All && basis == Basis::Original && parts.len() > 2 => {
                 inverse(order)
@@ -249,8 +249,8 @@ fn blocks<T: Scalar>(
 
 /// The basis of a layout with rows in `sort` order. The basis is permuted only for square matrices
 /// with sorted rows.
-pub(super) fn basis(structure: &Structure<'_>, sort: Sort, target: &Target<'_>) -> Basis {
-    let pattern = structure.pattern();
+pub(super) fn basis(analysis: &Analysis<'_>, sort: Sort, target: &Target<'_>) -> Basis {
+    let pattern = analysis.pattern();
     if sort == Sort::None || pattern.nrows() != pattern.ncols() {
         Basis::Original
     } else {
@@ -272,17 +272,17 @@ pub(super) struct ArrayCosts {
 
 /// The work of a layout with rows in `sort` order and `threads` lanes per row.
 pub(super) fn work(
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
     sort: Sort,
     threads: usize,
     arrays: ArrayCosts,
 ) -> Work {
-    let pattern = structure.pattern();
+    let pattern = analysis.pattern();
     let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
     let value_bytes = target.precision.bytes() as u64;
     let order_bytes = if sort == Sort::None { 0 } else { 4 * nrows };
-    let scatters = sort != Sort::None && basis(structure, sort, target) == Basis::Original;
+    let scatters = sort != Sort::None && basis(analysis, sort, target) == Basis::Original;
     // A host computes globally sorted rows into a buffer, and y gathers from it.
     let second_pass = scatters && sort == Sort::All && target.device.kind == Kind::Host;
     // Rows sorted within a warp go to the sectors of y that the warp writes anyway.
@@ -292,8 +292,8 @@ pub(super) fn work(
         layout_bytes,
         stream_bytes: arrays.stream_bytes + if scatters { order_bytes } else { 0 },
         entries: arrays.entries,
-        x_sectors: structure.x_sectors(Walk::Rows { threads, sort }, target.precision),
-        x_loaded: structure.x_loaded(Walk::Rows { threads, sort }, target),
+        x_sectors: analysis.x_sectors(Walk::Rows { threads, sort }, target.precision),
+        x_loaded: analysis.x_loaded(Walk::Rows { threads, sort }, target),
         extra_bytes: if second_pass { 2 * value_bytes * nrows } else { 0 },
         scattered_rows: if scattered { nrows } else { 0 },
         steps: arrays.steps,
@@ -307,8 +307,8 @@ pub(super) fn work(
 
 /// Bytes of values and columns that warps read when each row stops at its own length. Warps read
 /// whole 32-byte sectors, and each sector is read up to its longest row.
-pub(super) fn sector_bytes(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -> u64 {
-    let sectors = |bytes: usize| bytes as u64 * structure.slots(32 / bytes, sort);
+pub(super) fn sector_bytes(analysis: &Analysis<'_>, target: &Target<'_>, sort: Sort) -> u64 {
+    let sectors = |bytes: usize| bytes as u64 * analysis.slots(32 / bytes, sort);
     sectors(target.precision.bytes()) + sectors(4)
 }
 

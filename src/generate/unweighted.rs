@@ -62,7 +62,7 @@ pub fn cover(rows: usize, seed: u64) -> Csr<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::structure::Structure;
+    use crate::analysis::Analysis;
 
     #[test]
     fn values_are_few() {
@@ -74,10 +74,10 @@ mod tests {
             (incidence(40, 1), 2),
         ];
         for (i, (csr, count)) in all.iter().enumerate() {
-            assert_eq!(Structure::of(csr).value_count(), Some(*count), "{i}");
+            assert_eq!(Analysis::of(csr).value_count(), Some(*count), "{i}");
         }
         // Nodes have between 2 neighbours (in a corner) and 6 (inside).
-        let count = Structure::of(&laplacian(40, 1)).value_count().expect("few");
+        let count = Analysis::of(&laplacian(40, 1)).value_count().expect("few");
         assert!((4..=6).contains(&count), "{count}");
     }
 

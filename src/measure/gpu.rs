@@ -12,6 +12,7 @@ use cust::sys::CUstream;
 
 use super::provenance::gpu_kernels;
 use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
+use crate::analysis::Analysis;
 use crate::check::{self, RowReference};
 use crate::csr::CsrRef;
 use crate::cuda::{DeviceCsr, Gpu, GpuOperator, Graph, Vector};
@@ -19,7 +20,6 @@ use crate::error::Result;
 use crate::format::{Candidate, Target};
 use crate::operator::{PreparedOperator, permute, permute_back};
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// Checks and times one candidate on a GPU.
 ///
@@ -34,7 +34,7 @@ pub fn on_gpu<T: Scalar>(
     gpu: &Arc<Gpu>,
     resident: Option<&ResidentMatrix<T>>,
     csr: CsrRef<'_, T>,
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     candidate: &Candidate,
     target: &Target<'_>,
     protocol: &Protocol,
@@ -48,7 +48,7 @@ pub fn on_gpu<T: Scalar>(
                 &uploaded
             }
         };
-        Subject { gpu, resident, csr, structure, candidate, target, protocol }.time()
+        Subject { gpu, resident, csr, analysis, candidate, target, protocol }.time()
     };
     let provenance = |kernels| Provenance::now(gpu.driver_key(), kernels);
     let (result, provenance) = match time() {
@@ -56,7 +56,7 @@ pub fn on_gpu<T: Scalar>(
         Err(error) => (Err(error), provenance(gpu_kernels(std::iter::empty()))),
     };
     Measurement {
-        fingerprint: structure.fingerprint(),
+        fingerprint: analysis.fingerprint(),
         candidate: candidate.to_string(),
         device: target.device.name.clone(),
         threads: 1,
@@ -165,7 +165,7 @@ struct Subject<'a, 's, T: Scalar> {
     gpu: &'a Arc<Gpu>,
     resident: &'a ResidentMatrix<T>,
     csr: CsrRef<'a, T>,
-    structure: &'a Structure<'s>,
+    analysis: &'a Analysis<'s>,
     candidate: &'a Candidate,
     target: &'a Target<'a>,
     protocol: &'a Protocol,
@@ -180,8 +180,8 @@ struct TimedProducts {
 
 impl<T: Scalar> Subject<'_, '_, T> {
     fn prepare(&self) -> Result<PreparedOperator<T>> {
-        let Subject { gpu, resident, csr, structure, candidate, target, .. } = *self;
-        PreparedOperator::on_gpu(gpu, &resident.on_gpu, csr, structure, candidate, target)
+        let Subject { gpu, resident, csr, analysis, candidate, target, .. } = *self;
+        PreparedOperator::on_gpu(gpu, &resident.on_gpu, csr, analysis, candidate, target)
     }
 
     /// Gives an operator its own vectors, filled from `seed`.

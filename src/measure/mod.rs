@@ -6,9 +6,9 @@
 //! and y, take turns, so that the matrix is streamed from memory as far as the protocol's limits
 //! allow. The last product is checked again. All samples are kept.
 
+mod backend;
 #[cfg(feature = "cuda")]
 pub mod gpu;
-mod meter;
 mod probe;
 pub mod provenance;
 pub mod worker;
@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::Analysis;
 use crate::check;
 use crate::cost::{Cost, CostInputs, Source};
 use crate::csr::CsrRef;
@@ -27,8 +28,7 @@ use crate::format::{Basis, Candidate, Target};
 use crate::operator::{PreparedOperator, permute, permute_back};
 pub use crate::protocol::Protocol;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::Structure;
-pub use meter::{Meter, gpus, names};
+pub use backend::{Backend, gpus, names};
 pub use probe::probe;
 pub use provenance::Provenance;
 pub use worker::Worker;
@@ -327,8 +327,8 @@ fn copy<T: Scalar>(
     convert_s: &mut Vec<f64>,
 ) -> Result<HostCopy<T>> {
     let start = Instant::now();
-    let structure = Structure::of(csr).with_partitioning();
-    let operator = PreparedOperator::with_structure(csr, &structure, candidate, target)?;
+    let analysis = Analysis::of(csr).with_partitioning();
+    let operator = PreparedOperator::with_analysis(csr, &analysis, candidate, target)?;
     convert_s.push(start.elapsed().as_secs_f64());
     let x: Vec<T> = check::vector(csr.ncols(), seed);
     let x = operator.permutation().map_or_else(|| x.clone(), |order| permute(&x, order));

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+use crate::analysis::Analysis;
 use crate::check;
 use crate::cost;
 use crate::csr::{Csr, CsrRef};
@@ -13,7 +14,6 @@ use crate::device::{Device, Kind, PerPrecision, Reach, SCHEMA};
 use crate::format::{Basis, Candidate, Target, candidates, convert_layout};
 use crate::par;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// Measures this host over rayon's current threads and returns its profile.
 ///
@@ -214,13 +214,13 @@ fn conversion<T: Scalar>(
         basis: Basis::Original,
         memory_limit: device.memory_bytes,
     };
-    let structure = Structure::new(csr.pattern());
-    let work = candidate.work(&structure, &target).ok()?;
+    let analysis = Analysis::new(csr.pattern());
+    let work = candidate.work(&analysis, &target).ok()?;
     let convert_s = best_s(2, || {
-        let structure = Structure::new(csr.pattern());
-        convert_layout(candidate, csr, &structure, &target).is_ok()
+        let analysis = Analysis::new(csr.pattern());
+        convert_layout(candidate, csr, &analysis, &target).is_ok()
     });
-    let mut layout = convert_layout(candidate, csr, &structure, &target).ok()?;
+    let mut layout = convert_layout(candidate, csr, &analysis, &target).ok()?;
     let update_s = best_s(3, || layout.set_values(csr.values()));
     Some([convert_s, update_s].map(|s| rounded(s * 1e9 / work.entries as f64)))
 }

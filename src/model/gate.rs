@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Rules;
+use crate::analysis::Analysis;
 use crate::features::{Feature, Needs, of_rows_alone};
 use crate::format::Candidate;
 use crate::scalar::Precision;
-use crate::structure::Structure;
 
 /// Gate input that is not a feature: the number of products to come.
 pub const SPMVS: &str = "spmvs";
@@ -16,7 +16,7 @@ pub const SPMVS: &str = "spmvs";
 /// the time of all products.
 pub const READING: &str = "reading_share";
 
-/// Gate input: the time of [`Structure::x_sectors_at_sight`] divided by the time of all products.
+/// Gate input: the time of [`Analysis::x_sectors_at_sight`] divided by the time of all products.
 pub const SAMPLING: &str = "sampling_share";
 
 /// Gate input: the number of entries of the longest row divided by the microseconds of one product.
@@ -205,10 +205,10 @@ pub(super) fn is_known_by_size(name: &str) -> bool {
 }
 
 /// Returns a feature as gates use it: from the row lengths, or from the columns of a few entries.
-pub(crate) fn gate_feature(structure: &Structure<'_>, name: &str) -> Option<f64> {
+pub(crate) fn gate_feature(analysis: &Analysis<'_>, name: &str) -> Option<f64> {
     match sectors_of(name) {
-        Some(precision) => Some(structure.x_sectors_at_sight(precision)),
-        None => of_rows(name)?.of(structure).ok(),
+        Some(precision) => Some(analysis.x_sectors_at_sight(precision)),
+        None => of_rows(name)?.of(analysis).ok(),
     }
 }
 

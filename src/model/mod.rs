@@ -20,6 +20,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::Analysis;
 use crate::compress;
 use crate::cost::{Known, TERMS};
 use crate::device::Device;
@@ -27,7 +28,6 @@ use crate::error::{Error, Result};
 use crate::features::{FEATURES, Features};
 use crate::format::{Candidate, find};
 use crate::scalar::Precision;
-use crate::structure::Structure;
 pub use forest::{Forest, LEAF};
 pub(crate) use gate::gate_feature;
 use gate::is_gate_input;
@@ -322,10 +322,10 @@ impl Model {
     /// Tells whether [`CSR`](crate::format::CSR) is expected to be faster than the vendor's
     /// library, which takes `baseline_spmv_s` seconds a product. The answer applies until the
     /// matrix is analysed, for any number of products. Reads the row lengths.
-    pub fn prefers_csr(&self, structure: &Structure<'_>, baseline_spmv_s: f64) -> bool {
+    pub fn prefers_csr(&self, analysis: &Analysis<'_>, baseline_spmv_s: f64) -> bool {
         let inputs =
             GateInputs { spmvs: u64::MAX, baseline_spmv_s, row_scan_s: 0.0, sample_s: 0.0 };
-        let input = |name: &str| inputs.input(name, |name| gate_feature(structure, name));
+        let input = |name: &str| inputs.input(name, |name| gate_feature(analysis, name));
         let is_csr = |pick: &&QuickPick| pick.candidate().is_some_and(|pick| pick.is_csr());
         let mut csr = self.quick_picks.iter().filter(is_csr);
         csr.any(|pick| pick.rules.walk(input).is_some_and(|(_, answer)| answer == pick.candidate))

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::{Conversion, Forest, LEAF, Model, Prediction};
+use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, TERMS, relate, terms, works};
 use crate::device::Device;
 use crate::error::Result;
 use crate::features::Features;
 use crate::format::{Candidate, Target, Value};
 use crate::scalar::Precision;
-use crate::structure::Structure;
 
 /// Lower bound of predictions, as a share of the time of the longest row, if few threads process
 /// that whole row: the training set may not contain rows of that length.
@@ -232,9 +232,9 @@ impl Predictor {
     }
 
     /// Predicts every candidate that applies to the matrix.
-    pub fn predict(&self, structure: &Structure<'_>, target: &Target<'_>) -> Prediction {
-        let see = || (Features::of(structure), Estimator::new(structure, target));
-        let ((features, estimator), works) = rayon::join(see, || works(structure, target));
+    pub fn predict(&self, analysis: &Analysis<'_>, target: &Target<'_>) -> Prediction {
+        let see = || (Features::of(analysis), Estimator::new(analysis, target));
+        let ((features, estimator), works) = rayon::join(see, || works(analysis, target));
         let (features, matrix) = (self.model.features_of(&features), estimator.matrix_terms());
         let mut inputs = self.inputs(&features);
         let suits = works.iter().filter_map(|(candidate, work)| {

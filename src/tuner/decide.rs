@@ -5,7 +5,8 @@ use std::cell::OnceCell;
 
 use super::subject::Subject;
 use super::{Progress, Tuner, VERIFY_SEED};
-use crate::choose::policy::{Analysis, Decision, Found, Knowledge, Mode, Policy, Step};
+use crate::analysis::Analysis;
+use crate::choose::policy::{CandidateState, Decision, Found, Knowledge, Mode, Policy, Step};
 use crate::choose::{
     self, Choice, Effort, Known, Ranked, Ranking, Thought, Verify, Workload, baseline_spmv_s,
 };
@@ -17,7 +18,6 @@ use crate::format::Candidate;
 use crate::model::{CONFIDENT, Model, Predictor, gate_feature};
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 use crate::wisdom::Stale;
 
 /// A choice for a matrix, and the steps that led to it.
@@ -44,23 +44,23 @@ struct Analysed {
     measured: Vec<Known>,
     stale: Vec<Stale>,
     /// The part that the policy reads.
-    analysis: Analysis,
+    state: CandidateState,
 }
 
 impl Tuner {
-    /// Decides about a matrix; fills `structure` if the host reads the matrix.
+    /// Decides about a matrix; fills `analysis` if the host reads the matrix.
     pub(super) fn decide_about<'s, T: Scalar>(
         &self,
         subject: &'s Subject<'_, T>,
-        structure: &OnceCell<Structure<'s>>,
+        analysis: &OnceCell<Analysis<'s>>,
         workload: &Workload,
         mode: Mode,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Decided> {
         if workload.effort >= Effort::Measure {
-            self.meter.check()?;
+            self.backend.check()?;
         }
-        let (device, model, size) = (self.meter.device(), self.model(workload), subject.size());
+        let (device, model, size) = (self.backend.device(), self.model(workload), subject.size());
         let [nrows, _, nnz] = size.map(|n| n as u64);
         let baseline_s = baseline_spmv_s(size, device, workload);
         let gates = model.map(|model| model.model().gates());
@@ -71,35 +71,34 @@ impl Tuner {
         let mut findings = Findings { found: Found::default(), features: Features::at_size(size) };
         let mut analysed: Option<Analysed> = None;
         loop {
-            let feature = |name: &str| findings.feature(structure.get(), name);
-            let analysis = analysed.as_ref().map(|analysed| &analysed.analysis);
-            let step =
-                policy.next(&Knowledge { found: findings.found, feature: &feature, analysis });
+            let feature = |name: &str| findings.feature(analysis.get(), name);
+            let state = analysed.as_ref().map(|analysed| &analysed.state);
+            let step = policy.next(&Knowledge { found: findings.found, feature: &feature, state });
             let choice = match (step, &mut analysed) {
                 (Step::ReadRowLengths, _) => {
                     findings.found.row_lengths = true;
-                    look_at(subject, structure)?;
+                    look_at(subject, analysis)?;
                     continue;
                 }
                 (Step::SampleColumns, _) => {
                     findings.found.columns = true;
-                    look_at(subject, structure)?;
+                    look_at(subject, analysis)?;
                     continue;
                 }
                 (Step::CountFeatures, _) => {
                     findings.features = match subject.count_features()? {
                         Some(counted) => counted,
-                        None => Features::of(look_at(subject, structure)?),
+                        None => Features::of(look_at(subject, analysis)?),
                     };
                     findings.found.features = true;
                     continue;
                 }
                 (Step::Time(candidates), Some(analysed)) => {
-                    let structure = look_at(subject, structure)?;
+                    let analysis = look_at(subject, analysis)?;
                     let csr = subject.csr()?;
-                    let known = self.measure(csr, structure, &candidates, workload, progress)?;
+                    let known = self.measure(csr, analysis, &candidates, workload, progress)?;
                     analysed.measured.extend(known);
-                    analysed.analysis.timed = true;
+                    analysed.state.timed = true;
                     continue;
                 }
                 (Step::Choose(Decision::KeepBaseline(reason)), _) => {
@@ -108,17 +107,17 @@ impl Tuner {
                 (Step::Choose(Decision::Quick), _) => {
                     let few_values = || match subject.has_few_values()? {
                         Some(few) => Ok(few),
-                        None => Ok(look_at(subject, structure)?.few_values().is_some()),
+                        None => Ok(look_at(subject, analysis)?.few_values().is_some()),
                     };
                     self.rank_quick(&findings.features, workload, baseline_s, few_values)?
                 }
                 (Step::Choose(Decision::Ranked), Some(analysed)) => {
-                    let structure = look_at(subject, structure)?;
-                    Some(self.ranked(structure, workload, analysed))
+                    let analysis = look_at(subject, analysis)?;
+                    Some(self.ranked(analysis, workload, analysed))
                 }
                 // Timing and a ranked choice require an analysis, so it comes first.
                 (Step::Analyse | Step::Time(_) | Step::Choose(Decision::Ranked), _) => {
-                    analysed = Some(self.analyse(look_at(subject, structure)?, workload)?);
+                    analysed = Some(self.analyse(look_at(subject, analysis)?, workload)?);
                     continue;
                 }
             };
@@ -140,11 +139,11 @@ impl Tuner {
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
         let workload = Workload { precision: T::PRECISION, ..*workload };
-        let structure = OnceCell::new();
+        let analysis = OnceCell::new();
         let decided =
-            self.decide_about(subject, &structure, &workload, Mode::Prepare, &mut |_| ())?;
+            self.decide_about(subject, &analysis, &workload, Mode::Prepare, &mut |_| ())?;
         let Decided { mut choice, analysed, counted } = decided;
-        let target = workload.target(self.meter.device());
+        let target = workload.target(self.backend.device());
         let mut operator = None;
         if counted && !analysed {
             operator = first_that_suits(&mut choice, |candidate| {
@@ -155,13 +154,13 @@ impl Tuner {
             Some(operator) => operator,
             None => {
                 let csr = subject.csr()?;
-                let structure = structure.into_inner().unwrap_or_else(|| Structure::sampled(csr));
+                let analysis = analysis.into_inner().unwrap_or_else(|| Analysis::sampled(csr));
                 // Only the chosen candidate may request the partition that otherwise only measuring
                 // tries.
-                let structure = structure.with_partitioning();
+                let analysis = analysis.with_partitioning();
                 first_that_suits(&mut choice, |candidate| {
                     let target = candidate.target(&target);
-                    subject.convert(&self.meter, &structure, candidate, &target)
+                    subject.convert(&self.backend, &analysis, candidate, &target)
                 })?
             }
         };
@@ -174,40 +173,35 @@ impl Tuner {
     }
 
     /// Predicts every candidate and looks up stored measurements in wisdom.
-    fn analyse(&self, structure: &Structure<'_>, workload: &Workload) -> Result<Analysed> {
-        let (model, device) = (self.model(workload), self.meter.device());
+    fn analyse(&self, analysis: &Analysis<'_>, workload: &Workload) -> Result<Analysed> {
+        let (model, device) = (self.model(workload), self.backend.device());
         let target = workload.target(device);
-        let predict = || model.map(|model| model.predict(structure, &target));
-        let (prediction, _) = rayon::join(predict, || structure.fingerprint());
+        let predict = || model.map(|model| model.predict(analysis, &target));
+        let (prediction, _) = rayon::join(predict, || analysis.fingerprint());
         let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
         let (measured, stale) = match workload.effort {
             Effort::Estimate => (Vec::new(), Vec::new()),
-            _ => self.remembered(structure, workload)?,
+            _ => self.remembered(analysis, workload)?,
         };
         let remembered = measured.iter().map(|known| known.candidate.clone()).collect();
-        let mut analysis = Analysis { remembered, ..Analysis::default() };
+        let mut state = CandidateState { remembered, ..CandidateState::default() };
         if workload.effort >= Effort::Measure {
-            let ranking = Ranking::of(structure, device, workload, &predicted);
+            let ranking = Ranking::of(analysis, device, workload, &predicted);
             let untried = ranking.refused().iter().filter(|refused| refused.reason.is_untried());
-            analysis.untried = untried.map(|refused| refused.candidate.clone()).collect();
-            let estimated = Ranking::of(structure, device, workload, &[]).ranked();
-            analysis.candidates = thoughts(&ranking.ranked(), &estimated);
+            state.untried = untried.map(|refused| refused.candidate.clone()).collect();
+            let estimated = Ranking::of(analysis, device, workload, &[]).ranked();
+            state.candidates = thoughts(&ranking.ranked(), &estimated);
         }
-        Ok(Analysed { predicted, doubt, measured, stale, analysis })
+        Ok(Analysed { predicted, doubt, measured, stale, state })
     }
 
     /// Returns the choice from an analysis and all measurements.
-    fn ranked(
-        &self,
-        structure: &Structure<'_>,
-        workload: &Workload,
-        analysed: &Analysed,
-    ) -> Choice {
-        let (model, device) = (self.model(workload).map(Predictor::model), self.meter.device());
+    fn ranked(&self, analysis: &Analysis<'_>, workload: &Workload, analysed: &Analysed) -> Choice {
+        let (model, device) = (self.model(workload).map(Predictor::model), self.backend.device());
         // The first known cost of a candidate counts, so measurements precede predictions.
         let known = [&analysed.measured[..], &analysed.predicted].concat();
-        let mut choice = choose::choose(structure, device, workload, &known);
+        let mut choice = choose::choose(analysis, device, workload, &known);
         choice.explanation.extend(model.and_then(|model| rule_of_thumb(model, &choice)));
         choice.explanation.extend(model.and_then(|model| of_kin(model, device)));
         choice.explanation.extend(analysed.doubt.map(doubtful));
@@ -241,7 +235,7 @@ impl Tuner {
         if predicted.iter().any(by_values) && !few_values()? {
             predicted.retain(|one| !by_values(one));
         }
-        let device = self.meter.device();
+        let device = self.backend.device();
         let mut choice = choose::rank_quick(features.clone(), device, workload, &predicted);
         let confidence = model.nearness.confidence(&values);
         if let Some(choice) = choice.as_mut().filter(|_| confidence < CONFIDENT) {
@@ -252,18 +246,14 @@ impl Tuner {
 
     /// Returns the baselines in the order to try them: `csr` comes first if the model expects it to
     /// be faster than the vendor's library.
-    pub(crate) fn baselines(
-        &self,
-        structure: &Structure<'_>,
-        workload: &Workload,
-    ) -> Vec<Candidate> {
-        let device = self.meter.device();
+    pub(crate) fn baselines(&self, analysis: &Analysis<'_>, workload: &Workload) -> Vec<Candidate> {
+        let device = self.backend.device();
         let mut all = crate::format::baselines(device.kind);
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         let size = [pattern.nrows(), pattern.ncols(), pattern.nnz()];
         let prefers_csr = |predictor: &Predictor| {
             let baseline_s = baseline_spmv_s(size, device, workload);
-            baseline_s.is_some_and(|s| predictor.model().prefers_csr(structure, s))
+            baseline_s.is_some_and(|s| predictor.model().prefers_csr(analysis, s))
         };
         if self.model(workload).is_some_and(prefers_csr) {
             all.sort_by_key(|candidate| !candidate.is_csr());
@@ -275,21 +265,21 @@ impl Tuner {
 impl Findings {
     /// Returns a feature that was counted, that follows from the size, or that gates compute from
     /// the structure.
-    fn feature(&self, structure: Option<&Structure<'_>>, name: &str) -> Option<f64> {
-        self.features.get(name).or_else(|| gate_feature(structure?, name))
+    fn feature(&self, analysis: Option<&Analysis<'_>>, name: &str) -> Option<f64> {
+        self.features.get(name).or_else(|| gate_feature(analysis?, name))
     }
 }
 
 /// Returns the structure of the matrix on the host; creates it at the first call.
 fn look_at<'c, 's, T: Scalar>(
     subject: &'s Subject<'_, T>,
-    structure: &'c OnceCell<Structure<'s>>,
-) -> Result<&'c Structure<'s>> {
-    if let Some(structure) = structure.get() {
-        return Ok(structure);
+    analysis: &'c OnceCell<Analysis<'s>>,
+) -> Result<&'c Analysis<'s>> {
+    if let Some(analysis) = analysis.get() {
+        return Ok(analysis);
     }
     let csr = subject.csr()?;
-    Ok(structure.get_or_init(|| Structure::sampled(csr)))
+    Ok(analysis.get_or_init(|| Analysis::sampled(csr)))
 }
 
 /// Returns the candidates of a ranking with their expected times, as ranked and by estimate alone.

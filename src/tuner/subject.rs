@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
 
+use crate::analysis::Analysis;
 use crate::choose::policy::Place;
 use crate::csr::{Csr, CsrRef};
 #[cfg(feature = "cuda")]
@@ -12,10 +13,9 @@ use crate::device::Kind;
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Candidate, Target};
-use crate::measure::Meter;
+use crate::measure::Backend;
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// A matrix on the host, on a GPU, or on both.
 pub(super) struct Subject<'a, T: Scalar> {
@@ -137,24 +137,24 @@ impl<'a, T: Scalar> Subject<'a, T> {
         Ok(None)
     }
 
-    /// Converts the matrix for the meter's device: on its GPU if the format supports that,
+    /// Converts the matrix for the backend's device: on its GPU if the format supports that,
     /// otherwise on the host.
     ///
     /// # Errors
-    /// As [`Meter::prepare`].
+    /// As [`Backend::prepare`].
     pub(super) fn convert(
         &self,
-        meter: &Meter,
-        structure: &Structure<'_>,
+        backend: &Backend,
+        analysis: &Analysis<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<PreparedOperator<T>> {
         let csr = self.csr()?;
         #[cfg(feature = "cuda")]
         if let Some((gpu, there)) = &self.on_gpu {
-            return PreparedOperator::on_gpu(gpu, there, csr, structure, candidate, target);
+            return PreparedOperator::on_gpu(gpu, there, csr, analysis, candidate, target);
         }
-        meter.prepare(csr, structure, candidate, target)
+        backend.prepare(csr, analysis, candidate, target)
     }
 }
 

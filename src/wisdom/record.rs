@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::lines::MOST_BYTES;
+use crate::analysis::Analysis;
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Work};
 use crate::measure::{Measurement, Outcome, Provenance, Samples, TICK_S};
-use crate::structure::Structure;
 
 /// Description of a measured matrix: size, features and origin of its pattern.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct StructureRecord {
 
 impl StructureRecord {
     /// Describes a pattern; costs as much as [`Features::of`].
-    pub fn of(structure: &Structure<'_>, source: &str, family: &str) -> Self {
+    pub fn of(structure: &Analysis<'_>, source: &str, family: &str) -> Self {
         let pattern = structure.pattern();
         let features = Features::of(structure);
         let finite = features.iter().filter(|(_, value)| value.is_finite());

@@ -3,7 +3,7 @@
 use crate::fingerprint::Fingerprint;
 use crate::format::Basis;
 use crate::measure::provenance::kernels_now;
-use crate::measure::{Measurement, Meter, Outcome};
+use crate::measure::{Backend, Measurement, Outcome};
 use crate::scalar::Precision;
 
 /// Query for the measurements of one matrix.
@@ -74,18 +74,18 @@ impl Wanted<'_> {
 }
 
 impl<'a> Wanted<'a> {
-    /// Builds a query for the measurements that `meter` would take now.
+    /// Builds a query for the measurements that `backend` would take now.
     ///
     /// `protocol` is the version of the measuring protocol.
     pub fn of(
-        meter: &'a Meter,
+        backend: &'a Backend,
         fingerprint: Fingerprint,
         precision: Precision,
         basis: Basis,
         protocol: u32,
     ) -> Self {
-        let device = &meter.device().name;
-        Wanted { fingerprint, device, driver: meter.driver(), precision, basis, protocol }
+        let device = &backend.device().name;
+        Wanted { fingerprint, device, driver: backend.driver(), precision, basis, protocol }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use ellect::analysis::Analysis;
 use ellect::cuda::{DeviceCsr, Gpu, Graph};
 use ellect::format::{Basis, Candidate, Target};
 use ellect::generate::Spec;
-use ellect::structure::Structure;
 use ellect::{Csr, PreparedOperator, Scalar};
 
 use super::{exact_products, gpu, wanted};
@@ -33,7 +33,7 @@ fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
     let matrices = matrices.each_ref().map(|csr| {
         let twice = csr.map_values(|value| value + value);
         let products = [exact_products(csr), exact_products(&twice)];
-        (Structure::of(csr), products, csr, twice)
+        (Analysis::of(csr), products, csr, twice)
     });
     // As many threads as candidates convert at once, on a GPU handle that is dropped before its
     // operators.
@@ -44,10 +44,10 @@ fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
             scope.spawn(move || {
                 let target = original(&gpu);
                 let made = |of: usize| {
-                    let (structure, _, csr, _) = &matrices[of];
-                    candidate.work(structure, &target).ok()?;
+                    let (analysis, _, csr, _) = &matrices[of];
+                    candidate.work(analysis, &target).ok()?;
                     let there = Arc::new(DeviceCsr::upload(&gpu, *csr).expect("memory suffices"));
-                    PreparedOperator::on_gpu(&gpu, &there, *csr, structure, &candidate, &target)
+                    PreparedOperator::on_gpu(&gpu, &there, *csr, analysis, &candidate, &target)
                         .map(|operator| Some((of, operator)))
                         .unwrap_or_else(|error| panic!("{candidate}: {error}"))
                 };
@@ -84,18 +84,18 @@ fn captured_products_see_new_values() {
     let csr: Csr<f64> = "heat:9000".parse::<Spec>().expect("a class and rows").make();
     let csr = csr.map_values(|value| (value * 3.0).round() % 8.0);
     let twice = csr.map_values(|value| value + value);
-    let structure = Structure::of(&csr);
+    let analysis = Analysis::of(&csr);
     let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
     let [product, ..] = exact_products(&twice);
     let x = gpu.vector(&product.x).expect("memory suffices");
     for candidate in wanted() {
         let target = original(&gpu);
-        if candidate.work(&structure, &target).is_err() {
+        if candidate.work(&analysis, &target).is_err() {
             continue;
         }
         let failed = |error: ellect::Error| -> ! { panic!("{candidate}: {error}") };
         let mut operator =
-            PreparedOperator::on_gpu(&gpu, &there, &csr, &structure, &candidate, &target)
+            PreparedOperator::on_gpu(&gpu, &there, &csr, &analysis, &candidate, &target)
                 .unwrap_or_else(|error| failed(error));
         let placed = operator.on_device_mut().expect("made on a GPU");
         placed.own_values().unwrap_or_else(|error| failed(error));
@@ -128,13 +128,13 @@ fn values_that_are_not_alike_are_refused_on_the_gpu() {
         Csr::<f64>::from_triplets(3000, 3000, entries).expect("indices are in range")
     };
     let (csr, odd) = (of(None), of(Some(2100)));
-    let structure = Structure::of(&csr);
+    let analysis = Analysis::of(&csr);
     let target = original(&gpu);
     let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
     for name in ["cdia", "stvi", "hllvi"] {
         let candidate: Candidate = name.parse().expect("the format exists");
         let mut operator =
-            PreparedOperator::on_gpu(&gpu, &there, &csr, &structure, &candidate, &target)
+            PreparedOperator::on_gpu(&gpu, &there, &csr, &analysis, &candidate, &target)
                 .expect("diagonals are constant");
         assert!(operator.on_device().is_some_and(|placed| placed.is_built()));
         let refused = operator.update_values(odd.values()).expect_err("one value differs");

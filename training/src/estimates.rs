@@ -1,8 +1,8 @@
 //! Estimates of every candidate of a matrix, with their inputs.
 
+use ellect::analysis::Analysis;
 use ellect::cost::{Cost, CostInputs, Estimator, works};
 use ellect::format::{Candidate, Refusal, Target, Work};
-use ellect::structure::Structure;
 
 /// A candidate that applies to the matrix.
 #[derive(Clone, Debug)]
@@ -16,10 +16,10 @@ pub struct Suits {
 /// Returns every candidate of the target's device with its estimate, or with the reason why it does
 /// not apply.
 pub fn estimates(
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
 ) -> Vec<(Candidate, Result<Suits, String>)> {
-    let estimator = Estimator::new(structure, target);
+    let estimator = Estimator::new(analysis, target);
     let one = |(candidate, work): (Candidate, Result<Work, Refusal>)| {
         let suits = work.map(|work| Suits {
             cost: estimator.cost(&candidate, &work),
@@ -27,5 +27,5 @@ pub fn estimates(
         });
         (candidate, suits.map_err(|refusal| refusal.to_string()))
     };
-    works(structure, target).iter().cloned().map(one).collect()
+    works(analysis, target).iter().cloned().map(one).collect()
 }

@@ -7,7 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use ellect::choose::policy::{Analysis, Decision, Found, Knowledge, Mode, Place, Policy, Step};
+use ellect::choose::policy::{
+    CandidateState, Decision, Found, Knowledge, Mode, Place, Policy, Step,
+};
 use ellect::choose::{By, SAMPLE_S, Workload, feature_count_s, order, row_scan_s};
 use ellect::cost::Cost;
 use ellect::format::Candidate;
@@ -81,9 +83,9 @@ pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Optio
     let policy = policy(case, place, &workload, asked);
     let feature = |name: &str| case.features.get(name).copied();
     let (mut found, mut spent_s) = (Found::default(), 0.0);
-    let mut analysis = None;
+    let mut state = None;
     loop {
-        let known = Knowledge { found, feature: &feature, analysis: analysis.as_ref() };
+        let known = Knowledge { found, feature: &feature, state: state.as_ref() };
         match policy.next(&known) {
             Step::ReadRowLengths => {
                 found.row_lengths = true;
@@ -101,7 +103,7 @@ pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Optio
                 // The analysis reads the row lengths too, so its time replaces the time spent so
                 // far.
                 spent_s = case.analysis_s;
-                analysis = Some(Analysis::default());
+                state = Some(CandidateState::default());
             }
             // Effort `predict` times nothing.
             Step::Time(_) => return None,
@@ -228,7 +230,7 @@ impl AtAGlance {
         let feature = |name: &str| case.features.get(name).copied();
         let (mut found, mut read_s) = (Found::default(), 0.0);
         loop {
-            match policy.next(&Knowledge { found, feature: &feature, analysis: None }) {
+            match policy.next(&Knowledge { found, feature: &feature, state: None }) {
                 Step::ReadRowLengths => {
                     found.row_lengths = true;
                     read_s += row_scan_s(case.nrows);

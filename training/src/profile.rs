@@ -430,8 +430,8 @@ mod tests {
                 let spec: ellect::generate::Spec =
                     format!("{class}:{rows}").parse().expect("a class");
                 let csr = spec.make();
-                let structure = ellect::structure::Structure::of(&csr);
-                CostInputs::of(&structure, &candidate, &target).expect("csr suits")
+                let analysis = ellect::analysis::Analysis::of(&csr);
+                CostInputs::of(&analysis, &candidate, &target).expect("csr suits")
             })
             .collect();
         let mut real = ellect::cost::reach(&device, &candidate);

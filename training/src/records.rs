@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, bail};
+use ellect::analysis::Analysis;
 use ellect::choose::{Workload, baseline_spmv_s};
 use ellect::cost::{Cost, CostInputs, Estimator, relate, terms};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
 use ellect::measure::{Measurement, Outcome};
-use ellect::structure::Structure;
 use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Fingerprint, Precision};
 use serde_json::Value;
@@ -117,7 +117,7 @@ impl Records {
             };
             match matrix(&source, fingerprint) {
                 Ok(csr) if Fingerprint::of(csr.pattern()) == fingerprint => {
-                    let structure = Structure::sampled(&csr);
+                    let structure = Analysis::sampled(&csr);
                     self.note(&structure, device, &measurements);
                     let family = families.of(&source);
                     let record = StructureRecord::of(&structure, &source, &family);
@@ -135,7 +135,7 @@ impl Records {
     }
 
     /// Stores the inputs of the estimates in the matrix's measurements.
-    fn note(&mut self, structure: &Structure<'_>, device: &Device, measurements: &[usize]) {
+    fn note(&mut self, structure: &Analysis<'_>, device: &Device, measurements: &[usize]) {
         let mut estimators: BTreeMap<Precision, Estimator<'_>> = BTreeMap::new();
         for &i in measurements {
             let measurement = &mut self.measurements[i];

@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 
 use ellect::Precision;
+use ellect::analysis::Analysis;
 use ellect::cost::{Cost, Source, TERMS};
 use ellect::features::Features;
 use ellect::format::CSR;
-use ellect::structure::Structure;
 
 use crate::case::{Case, Trial};
 
 /// Returns a case of a generated matrix, without trials.
 pub fn case(class: &str, rows: usize) -> Case {
     let csr = ellect::generate::by_name(class, rows, 1).expect("a class");
-    let structure = Structure::of(&csr);
-    let features = Features::of(&structure);
+    let analysis = Analysis::of(&csr);
+    let features = Features::of(&analysis);
     Case {
         source: class.into(),
         family: class.into(),
-        fingerprint: structure.fingerprint(),
+        fingerprint: analysis.fingerprint(),
         device: "cpu".into(),
         margin: 0.0,
         precision: Precision::F64,

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ellect::analysis::Analysis;
 use ellect::choose::policy::Place;
 use ellect::choose::{Choice, Workload, baseline_spmv_s};
 use ellect::cost::{Estimator, relate, terms, works};
@@ -10,7 +11,6 @@ use ellect::device::Device;
 use ellect::features::Features;
 use ellect::format::Candidate;
 use ellect::model::Predictor;
-use ellect::structure::Structure;
 use ellect::{Csr, Precision, Tuner, generate};
 use ellect_training::Case;
 use ellect_training::case::Trial;
@@ -26,9 +26,9 @@ const SPMVS: [u64; 6] = [1, 100, 1000, 10_000, 100_000, 1_000_000];
 
 /// Returns a case in which the measured time of every candidate equals its estimate.
 fn case(csr: &Csr<f64>, device: &Device) -> Case {
-    let (structure, workload) = (Structure::sampled(csr), Workload::default());
+    let (analysis, workload) = (Analysis::sampled(csr), Workload::default());
     let target = workload.target(device);
-    let estimator = Estimator::new(&structure, &target);
+    let estimator = Estimator::new(&analysis, &target);
     let trial = |(candidate, work): &(Candidate, Result<_, _>)| {
         let work = work.as_ref().ok()?;
         let estimate = estimator.cost(candidate, work);
@@ -42,14 +42,14 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
             runs_s: Vec::new(),
         })
     };
-    let mut trials: Vec<Trial> = works(&structure, &target).iter().filter_map(trial).collect();
+    let mut trials: Vec<Trial> = works(&analysis, &target).iter().filter_map(trial).collect();
     relate(trials.iter_mut().map(|trial| (&trial.candidate, &mut trial.terms)));
     let size = [csr.nrows(), csr.ncols(), csr.nnz()];
-    let features = Features::of(&structure);
+    let features = Features::of(&analysis);
     Case {
         source: String::new(),
         family: String::new(),
-        fingerprint: structure.fingerprint(),
+        fingerprint: analysis.fingerprint(),
         device: device.name.clone(),
         margin: device.margin,
         precision: Precision::F64,
@@ -88,8 +88,8 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
         let csr: Csr<f64> = generate::by_name(source, 500, 1).expect("a class");
         let case = case(&csr, &device);
         let predicted = predict(&predictor, &case);
-        let values = model.features_of(&Features::of(&Structure::sampled(&csr)));
-        let few_values = Structure::sampled(&csr).few_values().is_some();
+        let values = model.features_of(&Features::of(&Analysis::sampled(&csr)));
+        let few_values = Analysis::sampled(&csr).few_values().is_some();
         let costs = predictor.quick_costs(&values, case.stay_s).into_iter();
         let costs = costs.filter(|(candidate, _)| few_values || !candidate.format.by_values());
         let costs: Vec<_> = costs.map(|(candidate, cost)| (candidate.clone(), cost)).collect();

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use ellect::analysis::Analysis;
 use ellect::choose::policy::{Decision, Found, Knowledge, Mode, Place, Policy, Step};
 use ellect::choose::{Effort, Workload};
 use ellect::cost::Source;
 use ellect::device::Device;
 use ellect::format::{CSR, PCSR, candidates};
-use ellect::measure::{Meter, Protocol};
+use ellect::measure::{Backend, Protocol};
 use ellect::model::{
     ALWAYS_ANALYZE, GateReason, LoadFault, Model, Predictor, QuickPick, Rule, Rules, file_name,
 };
-use ellect::structure::Structure;
 use ellect::{Precision, Tuner, generate};
 use ellect_training::corpus::Families;
 use ellect_training::crossval::{Predicted, cross_validate};
@@ -31,21 +31,21 @@ fn cpu() -> Device {
 
 /// Returns records of small matrices, read from lines as the command line writes them.
 fn records() -> Records {
-    let meter = Meter::of(cpu());
+    let backend = Backend::of(cpu());
     let protocol =
         Protocol { min_sample_s: 1e-5, max_samples: 5, max_copies: 1, ..Protocol::default() };
     let workload = Workload::default();
-    let target = workload.target(meter.device());
+    let target = workload.target(backend.device());
     let mut lines = String::new();
     for source in SOURCES {
         let csr = generate::by_name(source, 300, 1).expect("a class");
-        let structure = Structure::of(&csr);
-        for candidate in candidates(meter.device().kind) {
+        let analysis = Analysis::of(&csr);
+        for candidate in candidates(backend.device().kind) {
             let name = candidate.format.name();
             if !["csr", "hll", "ell"].contains(&name) {
                 continue;
             }
-            let measured = meter.measure(&csr, &structure, &candidate, &target, &protocol, None);
+            let measured = backend.measure(&csr, &analysis, &candidate, &target, &protocol, None);
             let mut line = serde_json::to_value(measured.expect("a host")).expect("plain data");
             line["matrix"] = format!("{source}:300").into();
             lines += &(line.to_string() + "\n");
@@ -155,13 +155,13 @@ fn the_tuner_predicts_with_a_model_that_is_sure_of_what_it_was_shown() {
     let sources: BTreeMap<_, _> =
         choice.ranking.iter().map(|ranked| (ranked.format, ranked.source)).collect();
     assert_eq!((sources["csr"], sources["coo"]), (Source::Predicted, Source::Estimated));
-    let structure = Structure::of(&csr);
+    let analysis = Analysis::of(&csr);
     let target = workload.target(tuner.device());
     let predictor = Predictor::new(model.clone());
-    assert!(predictor.predict(&structure, &target).confidence > 0.99);
+    assert!(predictor.predict(&analysis, &target).confidence > 0.99);
 
     let strange = generate::by_name("power_law", 20_000, 1).expect("a class");
-    assert!(predictor.predict(&Structure::of(&strange), &target).confidence < 0.5);
+    assert!(predictor.predict(&Analysis::of(&strange), &target).confidence < 0.5);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn for_very_many_products_a_matrix_is_analysed_whatever_the_rules_say() {
         let gates = Some(never.gates());
         let policy = Policy::new(Mode::Prepare, Place::Host, &workload, size, Some(1e-3), gates);
         let nothing = |_: &str| None;
-        policy.next(&Knowledge { found: Found::default(), feature: &nothing, analysis: None })
+        policy.next(&Knowledge { found: Found::default(), feature: &nothing, state: None })
     };
     let kept = Step::Choose(Decision::KeepBaseline(GateReason::default()));
     assert_eq!(first(ALWAYS_ANALYZE - 1), kept);

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ellect::analysis::Analysis;
 use ellect::choose::Workload;
 use ellect::format::{BASELINES, Basis, Candidate, candidates};
 use ellect::generate::{self, Spec};
-use ellect::measure::{Measurement, Meter, Outcome, Protocol};
+use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::read;
 use ellect::session::{Limits, Session, Step, Task};
-use ellect::structure::Structure;
 use ellect::wisdom::{self, StructureRecord};
 use ellect::{Csr, Precision, Scalar};
 use ellect_training::corpus::stem;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Answer;
 use super::train::read_lines;
-use crate::options::{duration, timing_meter};
+use crate::options::{duration, timing_backend};
 use crate::output::{bar, print};
 
 /// Arguments of `ellect bench`.
@@ -136,8 +136,8 @@ fn recorded(path: &Path, run: usize) -> Result<Vec<Record>> {
         let what = || format!("{}: line {}", path.display(), i + 1);
         match serde_json::from_str(line).with_context(what)? {
             Line::Own(record) => records.push(Record { run, ..*record }),
-            Line::Wisdom(wisdom::Record::Structure(structure)) => {
-                matrices.insert(structure.fingerprint, structure);
+            Line::Wisdom(wisdom::Record::Structure(analysis)) => {
+                matrices.insert(analysis.fingerprint, analysis);
             }
             Line::Wisdom(wisdom::Record::Measurement(measurement)) => {
                 let matrix = matrices.get(&measurement.fingerprint).with_context(|| {
@@ -172,9 +172,9 @@ enum Line {
 }
 
 fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
-    let meter = timing_meter(&bench.device, data)?;
-    meter.check()?;
-    let chosen: Vec<Candidate> = candidates(meter.device().kind)
+    let backend = timing_backend(&bench.device, data)?;
+    backend.check()?;
+    let chosen: Vec<Candidate> = candidates(backend.device().kind)
         .into_iter()
         .filter(|c| {
             let text = c.to_string();
@@ -187,15 +187,15 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
     let mut time = |name: &str, csr: &Csr<f64>| -> Result<()> {
         if bench.json {
             // This record lets models learn from the other records without the matrix.
-            let matrix = StructureRecord::of(&Structure::sampled(csr), name, "");
+            let matrix = StructureRecord::of(&Analysis::sampled(csr), name, "");
             print(&(serde_json::to_string(&wisdom::Record::Structure(matrix))? + "\n"))?;
         }
         for precision in &bench.precision {
             match precision {
                 Precision::F32 => {
-                    one(name, &csr.cast::<f32>(), bench, &meter, &chosen, &mut records)?;
+                    one(name, &csr.cast::<f32>(), bench, &backend, &chosen, &mut records)?;
                 }
-                Precision::F64 => one(name, csr, bench, &meter, &chosen, &mut records)?,
+                Precision::F64 => one(name, csr, bench, &backend, &chosen, &mut records)?,
             }
         }
         Ok(())
@@ -253,14 +253,14 @@ fn one<T: Scalar>(
     name: &str,
     csr: &Csr<T>,
     bench: &Bench,
-    meter: &Meter,
+    backend: &Backend,
     chosen: &[Candidate],
     records: &mut Vec<Record>,
 ) -> Result<()> {
     let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
-    let target = workload.target(meter.device());
-    let structure = Structure::sampled(csr);
-    let session = Session::new(meter, csr, &structure, target)
+    let target = workload.target(backend.device());
+    let analysis = Analysis::sampled(csr);
+    let session = Session::new(backend, csr, &analysis, target)
         .with_protocol(protocol())
         .with_limits(Limits { each: bench.limit, ..Limits::default() });
     let bar = bar(chosen.len() as u64, "timing");

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use ellect::analysis::Analysis;
 use ellect::features::Feature;
-use ellect::measure::Meter;
-use ellect::structure::Structure;
+use ellect::measure::Backend;
 
 use super::{Answer, read_matrix};
 use crate::arguments::{Form, Input};
@@ -20,13 +20,13 @@ pub fn run(
     form: Form,
     data: &Path,
 ) -> Result<Answer> {
-    let meter = Meter::open(device, data)?;
+    let backend = Backend::open(device, data)?;
     let csr = read_matrix::<f64>(&input.file, &input.limits.limits())?;
-    let (mut features, took) = meter.features(&csr, 1)?;
-    let structure = Structure::new(csr.pattern());
+    let (mut features, took) = backend.features(&csr, 1)?;
+    let analysis = Analysis::new(csr.pattern());
     for feature in costly {
         let refused = |reason| anyhow!("{}: {reason}", feature.name);
-        features = features.with(feature, &structure).map_err(refused)?;
+        features = features.with(feature, &analysis).map_err(refused)?;
     }
     if form.json {
         print_json(&features)?;

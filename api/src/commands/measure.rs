@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use ellect::analysis::Analysis;
 use ellect::choose::Effort;
 use ellect::format::{BASELINES, Candidate, candidates};
-use ellect::measure::{Measurement, Meter, Outcome};
+use ellect::measure::{Backend, Measurement, Outcome};
 use ellect::session::{Limits, Session, Step, Task};
-use ellect::structure::Structure;
 use ellect::units::{bytes, time};
 use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Precision, Scalar, Wisdom};
 
 use super::{Answer, Home, read_matrix, source};
 use crate::arguments::Input;
-use crate::options::{Product, duration, timing_meter};
+use crate::options::{Product, duration, timing_backend};
 use crate::output::{bar, print, table};
 
 /// Arguments of `ellect measure`.
@@ -43,9 +43,9 @@ pub struct Measure {
 /// Times the selected candidates and prints the results, fastest first.
 pub fn run(input: &Input, options: &Measure, home: &Home) -> Result<Answer> {
     let Measure { product, only, json, .. } = options;
-    let meter = timing_meter(&product.device, &home.data)?;
-    meter.check()?;
-    let chosen: Vec<Candidate> = candidates(meter.device().kind)
+    let backend = timing_backend(&product.device, &home.data)?;
+    backend.check()?;
+    let chosen: Vec<Candidate> = candidates(backend.device().kind)
         .into_iter()
         .filter(|c| only.is_empty() || only.iter().any(|text| c.to_string().starts_with(text)))
         .collect();
@@ -53,7 +53,7 @@ pub fn run(input: &Input, options: &Measure, home: &Home) -> Result<Answer> {
         bail!("no candidate begins with {}; `ellect formats` lists them", only.join(" or "));
     }
     let wisdom = home.wisdom(Effort::Measure)?;
-    let job = Job { options, chosen: &chosen, meter: &meter, wisdom: wisdom.as_deref() };
+    let job = Job { options, chosen: &chosen, backend: &backend, wisdom: wisdom.as_deref() };
     let (file, limits) = (&input.file, input.limits.limits());
     let measured = match product.precision {
         Precision::F32 => job.measure(&read_matrix::<f32>(file, &limits)?, &source(file)),
@@ -69,19 +69,19 @@ pub fn run(input: &Input, options: &Measure, home: &Home) -> Result<Answer> {
 struct Job<'a> {
     options: &'a Measure,
     chosen: &'a [Candidate],
-    meter: &'a Meter,
+    backend: &'a Backend,
     wisdom: Option<&'a Wisdom>,
 }
 
 impl Job<'_> {
     /// Measures one candidate after the other; prints each JSON record as soon as it exists.
     fn measure<T: Scalar>(&self, csr: &Csr<T>, source: &str) -> Result<Vec<Measurement>> {
-        let target = self.options.product.workload().target(self.meter.device());
-        let structure = Structure::sampled(csr);
+        let target = self.options.product.workload().target(self.backend.device());
+        let analysis = Analysis::sampled(csr);
         if self.options.json {
-            self.tell(&Record::Structure(StructureRecord::of(&structure, source, "")))?;
+            self.tell(&Record::Structure(StructureRecord::of(&analysis, source, "")))?;
         }
-        let session = Session::new(self.meter, csr, &structure, target)
+        let session = Session::new(self.backend, csr, &analysis, target)
             .with_limits(Limits { each: self.options.limit, ..Limits::default() })
             .asking(self.wisdom.filter(|_| !self.options.again))
             .keeping(self.wisdom, source);

@@ -21,9 +21,9 @@ const SHOWN: usize = 10;
 /// Prints the choice for a matrix.
 pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) -> Result<Answer> {
     // Opening the device first reports a wrong name before a large file is read.
-    let meter = options.meter(&home.data)?;
+    let backend = options.backend(&home.data)?;
     let wisdom = home.wisdom(options.effort)?;
-    let tuner = tuner_of(options, meter, wisdom, |device, precision| {
+    let tuner = tuner_of(options, backend, wisdom, |device, precision| {
         Predictor::open(&home.data, device, precision).map(|model| model.map(Arc::new))
     })?;
     let tuner = tuner.with_source(name(input, options));

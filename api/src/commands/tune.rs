@@ -14,7 +14,7 @@ use ellect_training::tune::{Event, Remembered, Summary, Tuning};
 
 use super::train::{Fit, families, fit_all, write_lines};
 use super::{Answer, Home};
-use crate::options::{duration, timing_meter};
+use crate::options::{duration, timing_backend};
 use crate::output::{bar, note, print};
 
 /// Arguments of `ellect tune`.
@@ -127,15 +127,15 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     if let Some((k, n)) = tune.part {
         entries = entries.into_iter().skip(k - 1).step_by(n).collect();
     }
-    let meter = timing_meter(&tune.device, &home.data)?;
-    let device = meter.device().clone();
+    let backend = timing_backend(&tune.device, &home.data)?;
+    let device = backend.device().clone();
     if device::all_in(&home.data)?.iter().all(|known| known.name != device.name) {
         // Models from these records start from this profile, here or on another machine.
         device.save(&home.data)?;
     }
     let wisdom = Wisdom::open(&home.data)?;
     let tuning = Tuning {
-        meter: &meter,
+        backend: &backend,
         wisdom: &wisdom,
         precisions: &tune.precision,
         only: &tune.only,
@@ -158,7 +158,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     if tune.measure_only {
         return Ok(Answer::Yes);
     }
-    drop(meter);
+    drop(backend);
     let mut records = ellect_training::Records::default();
     wisdom.each(|record| {
         records.add(record);

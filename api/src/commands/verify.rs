@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
+use ellect::analysis::Analysis;
 use ellect::device::Kind;
 use ellect::format::{Candidate, candidates};
-use ellect::measure::Meter;
-use ellect::structure::Structure;
+use ellect::measure::Backend;
 use ellect::{Csr, Error, Precision, Scalar, units};
 
 use super::{Answer, read_matrix};
@@ -23,21 +23,21 @@ const SEED: u64 = 1;
 /// The products run on a GPU of this machine if one is named; otherwise this host computes those
 /// of all candidates, for GPUs as well as for hosts.
 pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
-    let meter = product.meter(data)?;
+    let backend = product.backend(data)?;
     let (file, limits) = (&input.file, input.limits.limits());
     match product.precision {
-        Precision::F32 => verify(&read_matrix::<f32>(file, &limits)?, &meter, product),
-        Precision::F64 => verify(&read_matrix::<f64>(file, &limits)?, &meter, product),
+        Precision::F32 => verify(&read_matrix::<f32>(file, &limits)?, &backend, product),
+        Precision::F64 => verify(&read_matrix::<f64>(file, &limits)?, &backend, product),
     }
 }
 
 /// Checks every candidate; prints one line for each as soon as its result is known.
-fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<Answer> {
-    let structure = Structure::of(csr).with_partitioning();
-    let device = meter.device();
+fn verify<T: Scalar>(csr: &Csr<T>, backend: &Backend, product: &Product) -> Result<Answer> {
+    let analysis = Analysis::of(csr).with_partitioning();
+    let device = backend.device();
     let workload = product.workload();
     let target = workload.target(device);
-    let on_gpu = device.kind == Kind::Gpu && meter.check().is_ok();
+    let on_gpu = device.kind == Kind::Gpu && backend.check().is_ok();
     let all = if on_gpu { candidates(Kind::Gpu) } else { all() };
     let width = all.iter().map(|candidate| candidate.to_string().len()).max().unwrap_or(0);
     let line = |candidate: &str, product: &str, time: &str, reason: &str| {
@@ -56,8 +56,8 @@ fn verify<T: Scalar>(csr: &Csr<T>, meter: &Meter, product: &Product) -> Result<A
     for candidate in &all {
         bar.set_message(candidate.to_string());
         let start = Instant::now();
-        let outcome = meter
-            .prepare(csr, &structure, candidate, &candidate.target(&target))
+        let outcome = backend
+            .prepare(csr, &analysis, candidate, &candidate.target(&target))
             .and_then(|operator| operator.verify(csr, SEED));
         let time = units::time(start.elapsed().as_secs_f64());
         let (word, reason) = match outcome {

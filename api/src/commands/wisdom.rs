@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use ellect::format::Basis;
-use ellect::measure::{Measurement, Meter, Outcome, Protocol};
+use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::units::time;
 use ellect::wisdom::{Record, StructureRecord, Wanted, Wisdom};
 use ellect::{Fingerprint, Precision, wisdom};
@@ -99,8 +99,8 @@ pub fn run(command: &Command, data: &Path) -> Result<Answer> {
         Command::Import { file, join, form } => import(&wisdom, file, *join, *form),
         Command::Verify { form } => verify(&wisdom, *form),
         Command::Prune { device, matrix, all, form } => {
-            let meter = Meter::open(device, data)?;
-            let removed = prune(&wisdom, &meter, matrix.as_deref(), *all)?;
+            let backend = Backend::open(device, data)?;
+            let removed = prune(&wisdom, &backend, matrix.as_deref(), *all)?;
             match form.json {
                 true => print_json(&serde_json::json!({ "removed": removed }))?,
                 false => print(&format!("{removed} measurements removed\n"))?,
@@ -271,14 +271,14 @@ fn verify(wisdom: &Wisdom, form: Form) -> Result<Answer> {
     Ok(if bad == 0 { Answer::Yes } else { Answer::No })
 }
 
-fn prune(wisdom: &Wisdom, meter: &Meter, matrix: Option<&str>, all: bool) -> Result<u64> {
+fn prune(wisdom: &Wisdom, backend: &Backend, matrix: Option<&str>, all: bool) -> Result<u64> {
     let mut of_matrix = BTreeMap::new();
     wisdom.each_structure(|structure| {
         of_matrix.insert(structure.fingerprint, structure);
     })?;
     let removed = wisdom.prune(|m| {
         let version = Protocol::default().version;
-        let wanted = Wanted::of(meter, m.fingerprint, m.precision, m.basis, version);
+        let wanted = Wanted::of(backend, m.fingerprint, m.precision, m.basis, version);
         m.device == wanted.device
             && is_of(m, of_matrix.get(&m.fingerprint), matrix)
             && (all || wanted.differs(m).is_some())

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
-use ellect::measure::Meter;
+use ellect::measure::Backend;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::failure::Failure;
-use crate::options::timing_meter;
+use crate::options::timing_backend;
 
 /// The devices to measure on, each with one process that lives as long as the service.
 pub struct Devices {
@@ -23,8 +23,8 @@ type Cell = OnceCell<Arc<Measured>>;
 
 /// A device to measure on.
 pub struct Measured {
-    /// Meter that times on the device, in a separate process.
-    pub meter: Arc<Meter>,
+    /// Backend that times on the device, in a separate process.
+    pub backend: Arc<Backend>,
     /// Limit on the requests that measure on this device: one at a time.
     pub places: Places,
 }
@@ -59,10 +59,10 @@ impl Devices {
     async fn start(&self, name: &str) -> Result<Arc<Measured>, Failure> {
         let (device, data) = (name.to_string(), self.data.clone());
         let starting = tokio::task::spawn_blocking(move || {
-            timing_meter(&device, &data).and_then(|meter| meter.check().map(|()| meter))
+            timing_backend(&device, &data).and_then(|backend| backend.check().map(|()| backend))
         });
-        let meter = Arc::new(starting.await.map_err(Failure::internal)??);
-        Ok(Arc::new(Measured { meter, places: Places::new(1, self.waiting) }))
+        let backend = Arc::new(starting.await.map_err(Failure::internal)??);
+        Ok(Arc::new(Measured { backend, places: Places::new(1, self.waiting) }))
     }
 }
 

@@ -82,14 +82,14 @@ impl From<Error> for Failure {
 mod tests {
     use ellect::device;
     use ellect::error::DeviceFault;
-    use ellect::measure::Meter;
+    use ellect::measure::Backend;
 
     use super::*;
 
     #[test]
     fn a_device_of_another_name_is_asked_for_and_a_broken_one_is_waited_for() {
         let unknown = device::find("nosuch").expect_err("no such device");
-        let absent = Meter::of(device::find("h200").expect("ships")).check().expect_err("absent");
+        let absent = Backend::of(device::find("h200").expect("ships")).check().expect_err("absent");
         for error in [unknown, absent] {
             let failure = Failure::from(error);
             assert_eq!((failure.status.as_u16(), failure.kind), (400, "device"));

@@ -22,7 +22,7 @@ use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ellect::choose::Choice;
-use ellect::measure::Meter;
+use ellect::measure::Backend;
 use ellect::read::{self, Limits};
 use ellect::{Precision, Scalar, Wisdom};
 use serde_json::json;
@@ -164,9 +164,9 @@ async fn recommend(
         true => Some(service.devices.open(device).await?),
         false => None,
     };
-    let meter = match &measured {
-        Some(measured) => Arc::clone(&measured.meter),
-        None => Arc::new(options.product.meter(&config.data)?),
+    let backend = match &measured {
+        Some(measured) => Arc::clone(&measured.backend),
+        None => Arc::new(options.product.backend(&config.data)?),
     };
     let queued = measured.as_ref().filter(|_| options.measures());
     let places = queued.map_or(&service.places, |measured| &measured.places);
@@ -187,8 +187,12 @@ async fn recommend(
             // Both permits are held until the work is done, even if the caller has disconnected.
             let _held = (place, turn);
             log.in_scope(|| match options.product.precision {
-                Precision::F32 => choose::<f32>(file.path(), &options, meter, &held, max_nonzeros),
-                Precision::F64 => choose::<f64>(file.path(), &options, meter, &held, max_nonzeros),
+                Precision::F32 => {
+                    choose::<f32>(file.path(), &options, backend, &held, max_nonzeros)
+                }
+                Precision::F64 => {
+                    choose::<f64>(file.path(), &options, backend, &held, max_nonzeros)
+                }
             })
         });
         job.await.map_err(Failure::internal)?
@@ -206,7 +210,7 @@ async fn recommend(
 fn choose<T: Scalar>(
     path: &Path,
     options: &Options,
-    meter: Arc<Meter>,
+    backend: Arc<Backend>,
     service: &Service,
     nonzeros: u64,
 ) -> Result<Choice, Failure> {
@@ -220,7 +224,7 @@ fn choose<T: Scalar>(
         None => read::file::<T>(path, &limits)?,
     };
     let read_s = start.elapsed().as_secs_f64();
-    let tuner = tuner_of(options, meter, service.config.wisdom.clone(), |device, precision| {
+    let tuner = tuner_of(options, backend, service.config.wisdom.clone(), |device, precision| {
         // A model that does not load is a fault of the service, not of the request.
         service.models.open(&service.config.data, device, precision).map_err(Failure::internal)
     })?;

@@ -52,12 +52,12 @@ fn asked() -> Asked {
 
 impl Asked {
     /// Returns the next step if every known feature is 1.
-    fn next(&self, found: Found, analysis: Option<&Analysis>) -> Step {
+    fn next(&self, found: Found, analysis: Option<&CandidateState>) -> Step {
         let Asked { analysis: gate, picks, counting, .. } = self;
         let gates = Gates { analysis: gate, picks, counting: counting.as_ref() };
         let (place, baseline_s) = (self.place, self.baseline_s);
         let policy = Policy::new(self.mode, place, &self.workload, SIZE, baseline_s, Some(gates));
-        policy.next(&Knowledge { found, feature: &|_| Some(1.0), analysis })
+        policy.next(&Knowledge { found, feature: &|_| Some(1.0), state: analysis })
     }
 
     fn first(&self) -> Step {
@@ -104,7 +104,7 @@ fn nothing_is_chosen_without_an_analysis_where_no_gate_may_say_so() {
     assert_eq!(Asked { baseline_s: None, ..asked() }.first(), Step::Analyse);
     let workload = Workload::default();
     let policy = Policy::new(Mode::Prepare, Place::Host, &workload, SIZE, Some(BASELINE_S), None);
-    let known = Knowledge { found: Found::default(), feature: &|_| None, analysis: None };
+    let known = Knowledge { found: Found::default(), feature: &|_| None, state: None };
     assert_eq!(policy.next(&known), Step::Analyse, "there is no model");
 }
 
@@ -207,15 +207,15 @@ fn what_is_timed_after_an_analysis_depends_on_the_effort() {
         (candidate.clone(), Thought { predicted_s, estimated_s })
     };
     let untried = vec![candidate("ehyb:part=metis,share=2")];
-    let analysis = Analysis {
+    let analysis = CandidateState {
         candidates: names.iter().enumerate().map(thought).collect(),
         untried,
-        ..Analysis::default()
+        ..CandidateState::default()
     };
-    let step = |effort: Effort, analysis: &Analysis| {
+    let step = |effort: Effort, analysis: &CandidateState| {
         asked().effort(effort).next(Found::default(), Some(analysis))
     };
-    let timed = |effort: Effort, analysis: &Analysis| match step(effort, analysis) {
+    let timed = |effort: Effort, analysis: &CandidateState| match step(effort, analysis) {
         Step::Time(candidates) => candidates.iter().map(ToString::to_string).collect::<Vec<_>>(),
         other => panic!("{effort}: {other:?}"),
     };
@@ -233,10 +233,10 @@ fn what_is_timed_after_an_analysis_depends_on_the_effort() {
     );
     // Candidates with stored times are not timed again, and timed ones are chosen from.
     let remembered = names.to_vec();
-    let known = Analysis { remembered, ..analysis.clone() };
+    let known = CandidateState { remembered, ..analysis.clone() };
     assert_eq!(timed(Effort::Exhaustive, &known), ["ehyb:part=metis,share=2"]);
     assert_eq!(step(Effort::Measure, &known), Step::Choose(Decision::Ranked));
-    let done = Analysis { timed: true, ..analysis };
+    let done = CandidateState { timed: true, ..analysis };
     assert_eq!(step(Effort::Exhaustive, &done), Step::Choose(Decision::Ranked));
 }
 

@@ -3,9 +3,9 @@
 use ellect_kernels::shared;
 
 use super::plan::{BINS, COUNTS, CountPlan};
+use crate::analysis::{Classes, Detail, EachPrecision, Histogram, all_diagonals, fill, over_all};
 use crate::features::{ColumnFill, DIAGONAL_HACKS, FeatureCounts, HackCounts, SIDES};
 use crate::format::Matrix;
-use crate::structure::{Classes, Detail, EachPrecision, Histogram, all_diagonals, fill, over_all};
 
 impl CountPlan {
     /// Tells whether the second read is needed: the last column class in `found` is not empty.

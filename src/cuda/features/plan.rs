@@ -2,9 +2,9 @@
 
 use ellect_kernels::shared;
 
+use crate::analysis::{Detail, Sample};
 use crate::features::{DIAGONAL_HACKS, HACK, SIDES};
 use crate::format::{Arg, Launch, Matrix};
-use crate::structure::{Detail, Sample};
 
 /// Threads of a block.
 const BLOCK: u64 = shared("FEATURES_THREADS");

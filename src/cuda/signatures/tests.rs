@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use ellect_kernels::IMAGES;
 
 use super::*;
+use crate::analysis::Analysis;
 use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::format::{
@@ -13,7 +14,6 @@ use crate::format::{
 };
 use crate::generate;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// Launches already compared with signatures: their kernels, and the mismatches.
 #[derive(Default)]
@@ -204,13 +204,13 @@ fn multiply<T: Scalar>(device: &Device, basis: Basis, all: &[Candidate], compare
     let classes = ["stencil27", "elasticity", "circuit", "rmat", "links", "holstein_hubbard"];
     for class in classes {
         let csr = generate::by_name(class, 1500, 1).expect("a class").cast::<T>();
-        let structure = Structure::of(&csr);
+        let analysis = Analysis::of(&csr);
         let target = Target { device, precision: T::PRECISION, basis, memory_limit: u64::MAX };
         for candidate in all {
-            if candidate.work(&structure, &target).is_err() {
+            if candidate.work(&analysis, &target).is_err() {
                 continue;
             }
-            let layout = candidate.convert(&csr, &structure, &target);
+            let layout = candidate.convert(&csr, &analysis, &target);
             let layout = layout.unwrap_or_else(|why| panic!("{candidate} of {class}: {why}"));
             let described = layout.on_device();
             compared.add_all(described.iter().flat_map(|d| &d.launches), T::PRECISION);

@@ -31,10 +31,10 @@ use super::{
     Arg, Basis, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Storage, Target, Value,
     Work, bytes_of, store,
 };
+use crate::analysis::{Analysis, Sort, Walk, inverse};
 use crate::csr::{Csr, CsrRef, accumulate};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure, Walk, inverse};
 
 /// See the module.
 #[derive(Debug)]
@@ -67,12 +67,12 @@ impl Storage for EhybFormat {
     type Layout<T: Scalar> = Ehyb<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let size = EhybSize::of(structure, params, target)?;
-        let pattern = structure.pattern();
+        let size = EhybSize::of(analysis, params, target)?;
+        let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let (near, far) = (size.near as usize, size.far as usize);
@@ -90,7 +90,7 @@ impl Storage for EhybFormat {
         let outside = nnz - size.inside;
         let walk = Walk::Rows { threads: 1, sort: Sort::None };
         let gathered =
-            structure.x_sectors(walk, target.precision) * outside as f64 / nnz.max(1) as f64;
+            analysis.x_sectors(walk, target.precision) * outside as f64 / nnz.max(1) as f64;
         let pieces = (pattern.ncols() as u64 * w) as f64 / 32.0;
         // Gathering a piece reads at worst a sector per element.
         let gather = if size.gathers { pattern.ncols() as f64 } else { pieces };
@@ -114,11 +114,11 @@ impl Storage for EhybFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Ehyb<T>, Refusal> {
-        let plan = EhybPlan::new(structure, params, target)?;
+        let plan = EhybPlan::new(analysis, params, target)?;
         check_slots((last(&plan.near_ptr()) + last(&plan.far_ptr())) as u64, csr.nnz() as u64)?;
         Ok(Ehyb::new(csr, plan))
     }

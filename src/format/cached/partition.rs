@@ -7,11 +7,11 @@ use rayon::prelude::*;
 
 use super::row_order::WARP;
 use super::{Basis, Params, Refusal, Target};
+use crate::analysis::{Analysis, Sample, inverse, probes};
 use crate::csr::offsets;
 use crate::device::Kind;
 use crate::par;
 use crate::partition::{self, Partition};
-use crate::structure::{Sample, Structure, inverse, probes};
 
 /// Number of parts, K * P, by equation 1: the smallest number that P processors can share evenly
 /// such that each part's piece of x fits `near_bytes` and 16-bit columns; each part has at least a
@@ -34,10 +34,10 @@ fn near_bytes(params: &Params, target: &Target<'_>) -> u64 {
 }
 
 /// Number of parts of a matrix.
-fn parts_of(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> usize {
+fn parts_of(analysis: &Analysis<'_>, params: &Params, target: &Target<'_>) -> usize {
     let processors = target.device.processors.max(1) as usize;
     let near_bytes = near_bytes(params, target) as usize;
-    n_parts(structure.pattern().ncols(), target.precision.bytes(), processors, near_bytes)
+    n_parts(analysis.pattern().ncols(), target.precision.bytes(), processors, near_bytes)
 }
 
 /// Size of the layout.
@@ -64,14 +64,14 @@ impl EhybSize {
     /// The size that [`EhybPlan::new`] leads to; where the structure is for estimates, computed
     /// from a sample of the slices.
     pub fn of(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Self, Refusal> {
-        if !structure.is_whole() && !params.is("part", "metis") {
-            return Ok(EhybSize::of_sample(structure, params, target));
+        if !analysis.is_whole() && !params.is("part", "metis") {
+            return Ok(EhybSize::of_sample(analysis, params, target));
         }
-        let plan = EhybPlan::new(structure, params, target)?;
+        let plan = EhybPlan::new(analysis, params, target)?;
         let (near, far) = (last(&plan.near_ptr()) as u64, last(&plan.far_ptr()) as u64);
         Ok(EhybSize {
             parts: plan.bounds.len() as u64 - 1,
@@ -86,17 +86,17 @@ impl EhybSize {
         })
     }
 
-    fn of_sample(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> Self {
-        let pattern = structure.pattern();
+    fn of_sample(analysis: &Analysis<'_>, params: &Params, target: &Target<'_>) -> Self {
+        let pattern = analysis.pattern();
         let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
-        let parts = parts_of(structure, params, target);
+        let parts = parts_of(analysis, params, target);
         let bounds = partition::windows(nrows, parts);
         let pieces = partition::windows(ncols, parts);
         let ordered = !params.is("part", "none");
         let slices = |p: usize| (bounds[p + 1] - bounds[p]).div_ceil(WARP);
         let all: usize = (0..parts).map(slices).sum();
         let some = Sample { groups: parts, sampled: parts.min(MOST_PARTS) };
-        let each = structure.groups(all).sampled.div_ceil(some.sampled.max(1));
+        let each = analysis.groups(all).sampled.div_ceil(some.sampled.max(1));
         let of_part = |p: usize| {
             let piece = pieces[p] as u32..pieces[p + 1] as u32;
             let within = Sample { groups: slices(p), sampled: slices(p).min(each) };
@@ -182,20 +182,20 @@ pub(super) struct EhybPlan {
 
 impl EhybPlan {
     pub fn new(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Self, Refusal> {
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         let (nrows, ncols) = (pattern.nrows(), pattern.ncols());
         let near_bytes = near_bytes(params, target);
         let value_bytes = target.precision.bytes();
-        let parts = parts_of(structure, params, target);
+        let parts = parts_of(analysis, params, target);
         let square = nrows == ncols;
         let metis = params.is("part", "metis");
         let (mut order, bounds) = if metis {
             let most = (near_bytes as usize / value_bytes).clamp(1, usize::from(u16::MAX) - 1);
-            let partition = structure.partition(parts, most.max(ncols.div_ceil(parts)))?;
+            let partition = analysis.partition(parts, most.max(ncols.div_ceil(parts)))?;
             (partition.order.clone(), partition.bounds.clone())
         } else {
             ((0..nrows as u32).collect(), partition::windows(nrows, parts))
@@ -232,7 +232,7 @@ impl EhybPlan {
             }
         });
 
-        let lengths = structure.lengths();
+        let lengths = analysis.lengths();
         let outside = |i: u32| lengths[order[i as usize] as usize] - near[i as usize];
         let mut far_rows: Vec<u32> = (0..nrows as u32).filter(|&i| outside(i) > 0).collect();
         far_rows.sort_by_key(|&i| std::cmp::Reverse(outside(i)));
@@ -303,7 +303,7 @@ probes! {
     MetisPartition(usize, usize) -> PartitionResult;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// Partitions the graph of the square pattern by METIS into `parts` parts of at most `most`
     /// rows; cached.
     ///
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn windows_of_a_band_hold_most_entries() {
         let csr = crate::generate::banded(2000, 5, 1.0, 1);
-        let structure = Structure::new(csr.pattern()).with_partitioning();
+        let analysis = Analysis::new(csr.pattern()).with_partitioning();
         let devices = crate::device::Device::shipped();
         let target = Target {
             device: &devices[0],
@@ -347,7 +347,7 @@ mod tests {
         };
         let plan = |text: &str| {
             let candidate: super::super::Candidate = text.parse().expect("a candidate");
-            EhybPlan::new(&structure, &candidate.params, &target).expect("it applies")
+            EhybPlan::new(&analysis, &candidate.params, &target).expect("it applies")
         };
         assert!(plan("ehyb:part=window").inside as f64 > 0.85 * csr.nnz() as f64);
         #[cfg(feature = "metis")]

@@ -20,11 +20,11 @@ use super::{
     Arg, Builder, Built, Launch, Layout, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
     bytes_of, gpu::convert, store,
 };
+use crate::analysis::{Analysis, Walk};
 use crate::csr::{Csr, CsrRef, accumulate};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::{Structure, Walk};
 
 /// See the module.
 #[derive(Debug)]
@@ -40,11 +40,11 @@ impl Storage for CooFormat {
     type Layout<T: Scalar> = CooLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let bytes = nnz * (8 + w);
@@ -57,8 +57,8 @@ impl Storage for CooFormat {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: nnz,
-            x_sectors: structure.x_sectors(Walk::Entries, target.precision),
-            x_loaded: structure.x_loaded(Walk::Entries, target),
+            x_sectors: analysis.x_sectors(Walk::Entries, target.precision),
+            x_loaded: analysis.x_loaded(Walk::Entries, target),
             extra_bytes,
             steps: nnz.div_ceil(32),
             launches,
@@ -69,7 +69,7 @@ impl Storage for CooFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        _structure: &Structure<'_>,
+        _analysis: &Analysis<'_>,
         _params: &Params,
         _target: &Target<'_>,
     ) -> Result<CooLayout<T>, Refusal> {

@@ -19,11 +19,11 @@ use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Role, Stop,
     Storage, Target, Work, bytes_of, store,
 };
+use crate::analysis::{Analysis, Sort, Walk};
 use crate::csr::{Csr, CsrRef};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::{Sort, Structure, Walk};
 
 /// See the module.
 #[derive(Debug)]
@@ -43,11 +43,11 @@ impl Storage for CsrFormat {
     type Layout<T: Scalar> = CsrLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
         let threads = lanes_a_row(nrows, nnz);
         let gpu = target.device.kind == Kind::Gpu;
@@ -57,11 +57,11 @@ impl Storage for CsrFormat {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: nnz as u64,
-            x_sectors: structure.x_sectors(Walk::Entries, target.precision),
-            x_loaded: structure.x_loaded(Walk::Rows { threads, sort: Sort::None }, target),
-            steps: structure.n_iter(WARP, threads, Sort::None),
+            x_sectors: analysis.x_sectors(Walk::Entries, target.precision),
+            x_loaded: analysis.x_loaded(Walk::Rows { threads, sort: Sort::None }, target),
+            steps: analysis.n_iter(WARP, threads, Sort::None),
             // Lanes of a GPU walk whole rows; hosts split the entries evenly.
-            waits: if gpu { structure.n_waits(WARP, threads, BATCH) } else { 0 },
+            waits: if gpu { analysis.n_waits(WARP, threads, BATCH) } else { 0 },
             lanes: if gpu { (threads * nrows) as u64 } else { 0 },
             launches: 1,
             ..Work::default()
@@ -70,7 +70,7 @@ impl Storage for CsrFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        _structure: &Structure<'_>,
+        _analysis: &Analysis<'_>,
         _params: &Params,
         _target: &Target<'_>,
     ) -> Result<CsrLayout<T>, Refusal> {

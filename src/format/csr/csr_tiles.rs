@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ellect_kernels::shared;
 
 use super::{Arg, Builder, Launch, Matrix, Stop};
+use crate::analysis::{Analysis, probes};
 use crate::csr::Pattern;
-use crate::structure::{Structure, probes};
 
 /// Pieces with nearly equal numbers of entries. Tile `t` has the entries
 /// `entries[t]..entries[t + 1]`, and the rows `rows[t]..rows[t + 1]` begin in it. Entries of the
@@ -131,7 +131,7 @@ probes! {
     TileSteps(usize, usize) -> (f64, f64);
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// Tiles of at most `most` entries and rows; cached.
     pub(crate) fn tiles(&self, most: usize) -> Arc<Tiles> {
         self.memo().get(AllTiles(most), || Arc::new(Tiles::of(self.pattern(), most)))

@@ -14,9 +14,9 @@ use super::{
     Algorithm, Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Role, Stop, Storage,
     Target, Value, Vendor, Work,
 };
+use crate::analysis::{Analysis, Walk};
 use crate::csr::{Csr, CsrRef};
 use crate::scalar::Scalar;
-use crate::structure::{Structure, Walk};
 
 /// See the module.
 #[derive(Debug)]
@@ -39,42 +39,39 @@ impl Storage for CusparseFormat {
     type Layout<T: Scalar> = CusparseLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         check_shape(pattern.nrows(), pattern.ncols(), pattern.nnz())?;
         let work = if algorithm(params) == Algorithm::Sell {
-            let work = HllFormat::work(structure, &sell(), target)?;
+            let work = HllFormat::work(analysis, &sell(), target)?;
             fits("slots", work.entries)?;
             work
         } else {
             // Long rows are split among lanes.
             Work {
                 lanes: 0,
-                x_loaded: structure.x_loaded(Walk::Entries, target),
-                ..CsrFormat::work(structure, params, target)?
+                x_loaded: analysis.x_loaded(Walk::Entries, target),
+                ..CsrFormat::work(analysis, params, target)?
             }
         };
         // The preprocessing reads the row pointers once.
-        Ok(Work {
-            convert_bytes: work.convert_bytes + 4 * structure.lengths().len() as u64,
-            ..work
-        })
+        Ok(Work { convert_bytes: work.convert_bytes + 4 * analysis.lengths().len() as u64, ..work })
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<CusparseLayout<T>, Refusal> {
         let algorithm = algorithm(params);
         let arrays: Box<dyn Layout<T>> = match algorithm {
-            Algorithm::Sell => Box::new(HllFormat::convert(csr, structure, &sell(), target)?),
+            Algorithm::Sell => Box::new(HllFormat::convert(csr, analysis, &sell(), target)?),
             Algorithm::CsrAlg1 | Algorithm::CsrAlg2 => {
-                Box::new(CsrFormat::convert(csr, structure, params, target)?)
+                Box::new(CsrFormat::convert(csr, analysis, params, target)?)
             }
         };
         Ok(CusparseLayout { shape: [csr.nrows(), csr.ncols(), csr.nnz()], algorithm, arrays })

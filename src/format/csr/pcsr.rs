@@ -28,11 +28,11 @@ use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, store,
 };
+use crate::analysis::{Analysis, Walk};
 use crate::csr::{Csr, CsrRef, Pattern};
 use crate::device::Kind;
 use crate::par::{self, Scratch};
 use crate::scalar::{Precision, Scalar};
-use crate::structure::{Structure, Walk};
 
 /// See the module.
 #[derive(Debug)]
@@ -65,29 +65,29 @@ impl Storage for PcsrFormat {
     type Layout<T: Scalar> = PcsrLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let width = Offsets::width(pattern.nnz()) as u64;
         let tile = params.int("tile");
-        let tiles = structure.tiles(tile);
+        let tiles = analysis.tiles(tile);
         let bytes = (nrows + 1) * width + nnz * (4 + w) + tiles.entries.len() as u64 * (4 + width);
         let (tile_steps, tile_steps_most) = match target.device.kind {
-            Kind::Gpu => structure.tile_steps(tile, tile / ENTRIES_A_THREAD),
+            Kind::Gpu => analysis.tile_steps(tile, tile / ENTRIES_A_THREAD),
             Kind::Host => (0.0, 0.0),
         };
         let two = params.is("kernel", "two");
-        let split = structure.max_length() > tile;
+        let split = analysis.max_length() > tile;
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: nnz,
-            x_sectors: structure.x_sectors(Walk::Entries, target.precision),
-            x_loaded: structure.x_loaded(Walk::Entries, target),
+            x_sectors: analysis.x_sectors(Walk::Entries, target.precision),
+            x_loaded: analysis.x_loaded(Walk::Entries, target),
             extra_bytes: if two { 2 * w * nnz } else { 0 },
             steps: nnz.div_ceil(32),
             tile_steps,
@@ -100,7 +100,7 @@ impl Storage for PcsrFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        _structure: &Structure<'_>,
+        _analysis: &Analysis<'_>,
         params: &Params,
         _target: &Target<'_>,
     ) -> Result<PcsrLayout<T>, Refusal> {

@@ -16,9 +16,9 @@
 
 use super::diagonals::{self, DiagonalLayout};
 use super::{Params, Refusal, Storage, Target, Work};
+use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// See the module.
 #[derive(Debug)]
@@ -35,24 +35,24 @@ impl Storage for DiaFormat {
     type Layout<T: Scalar> = DiagonalLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        diagonals::work(structure, target, rows(structure))
+        diagonals::work(analysis, target, rows(analysis))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         _target: &Target<'_>,
     ) -> Result<DiagonalLayout<T>, Refusal> {
-        DiagonalLayout::new(csr, structure, rows(structure))
+        DiagonalLayout::new(csr, analysis, rows(analysis))
     }
 }
 
 /// Rows of the single hack.
-fn rows(structure: &Structure<'_>) -> usize {
-    structure.pattern().nrows().max(1).next_multiple_of(2)
+fn rows(analysis: &Analysis<'_>) -> usize {
+    analysis.pattern().nrows().max(1).next_multiple_of(2)
 }

@@ -11,10 +11,10 @@ use super::{
     Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target, Work,
     bytes_of, fill_marker, gpu::convert, store,
 };
+use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, offsets};
 use crate::par;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::Structure;
 
 /// The diagonals of each hack of rows; every diagonal has a place for each row of the hack.
 #[derive(Debug)]
@@ -37,11 +37,11 @@ pub struct DiagonalLayout<T> {
 /// # Errors
 /// [`Refusal`] where there is too much fill, or 32-bit offsets do not suffice.
 pub(super) fn work(
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
     hack: usize,
 ) -> Result<Work, Refusal> {
-    let pattern = structure.pattern();
+    let pattern = analysis.pattern();
     let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
     let largest = nrows.max(pattern.ncols());
     if i32::try_from(largest).is_err() {
@@ -52,10 +52,10 @@ pub(super) fn work(
     }
     // Smaller hacks never need more slots: where theirs are too many, so are those of `hack`.
     for hack in [WARP.min(hack), hack] {
-        let diagonals = structure.n_diagonals(hack);
+        let diagonals = analysis.n_diagonals(hack);
         fill_marker::check("its diagonals", diagonals as u128 * hack as u128, nnz)?;
     }
-    let diagonals = structure.n_diagonals(hack);
+    let diagonals = analysis.n_diagonals(hack);
     let slots = diagonals * hack as u64;
     let w = target.precision.bytes() as u64;
     let pointers = (nrows.div_ceil(hack) + 1) * Offsets::width(diagonals as usize);
@@ -84,10 +84,10 @@ impl<T: Scalar> DiagonalLayout<T> {
     /// [`Refusal`] where there is too much fill.
     pub(super) fn new(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         hack: usize,
     ) -> Result<Self, Refusal> {
-        let lists = structure.hack_offsets(hack);
+        let lists = analysis.hack_offsets(hack);
         let mut hack_ptr = vec![0];
         for list in &lists {
             hack_ptr.push(hack_ptr[hack_ptr.len() - 1] + list.len());

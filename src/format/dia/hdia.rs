@@ -15,9 +15,9 @@
 
 use super::diagonals::{self, DiagonalLayout};
 use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// See the module.
 #[derive(Debug)]
@@ -47,20 +47,20 @@ impl Storage for HdiaFormat {
     type Layout<T: Scalar> = DiagonalLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        diagonals::work(structure, target, params.int("hack"))
+        diagonals::work(analysis, target, params.int("hack"))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         _target: &Target<'_>,
     ) -> Result<DiagonalLayout<T>, Refusal> {
-        DiagonalLayout::new(csr, structure, params.int("hack"))
+        DiagonalLayout::new(csr, analysis, params.int("hack"))
     }
 
     fn build(

@@ -10,10 +10,10 @@ use super::row_order::{Column, StoredRows, WARP, add_column, full_columns};
 use super::{
     Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Stop, Target, bytes_of, gpu::convert,
 };
+use crate::analysis::{Analysis, Sort};
 use crate::csr::{Csr, CsrRef, offsets};
 use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::{Sort, Structure};
 
 /// Starts of the columns, in slots.
 #[derive(Debug)]
@@ -47,9 +47,9 @@ impl ColumnStarts {
 
 /// Starts of the columns where rows are sorted by descending length and each column is as long as
 /// the number of rows that reach it, rounded up to a multiple of `br`.
-pub(super) fn jagged_starts(structure: &Structure<'_>, br: usize) -> Vec<usize> {
-    let mut rows = vec![0usize; structure.max_length()];
-    for &length in structure.lengths() {
+pub(super) fn jagged_starts(analysis: &Analysis<'_>, br: usize) -> Vec<usize> {
+    let mut rows = vec![0usize; analysis.max_length()];
+    for &length in analysis.lengths() {
         if length > 0 {
             rows[length as usize - 1] += 1;
         }
@@ -76,18 +76,18 @@ impl StoredLengths {
     }
 
     /// Stores the length of every stored row.
-    pub fn of_rows(structure: &Structure<'_>, sort: Sort) -> Self {
-        let lengths = structure.lengths();
+    pub fn of_rows(analysis: &Analysis<'_>, sort: Sort) -> Self {
+        let lengths = analysis.lengths();
         let list = match sort {
             Sort::None => lengths.to_vec(),
-            _ => structure.order(sort).iter().map(|&row| lengths[row as usize]).collect(),
+            _ => analysis.order(sort).iter().map(|&row| lengths[row as usize]).collect(),
         };
         StoredLengths { rows_each: 1, list }
     }
 
     /// Stores the longest length of every warp of stored rows.
-    pub fn of_warps(structure: &Structure<'_>, sort: Sort) -> Self {
-        let offsets = structure.slice_offsets(WARP, sort);
+    pub fn of_warps(analysis: &Analysis<'_>, sort: Sort) -> Self {
+        let offsets = analysis.slice_offsets(WARP, sort);
         let list = offsets.windows(2).map(|w| ((w[1] - w[0]) / WARP as u64) as u32).collect();
         StoredLengths { rows_each: WARP, list }
     }
@@ -116,14 +116,14 @@ impl<T: Scalar> ColumnMajor<T> {
     /// Converts with one pass over columns and one over values, in parallel over parts of the rows.
     pub(super) fn new(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         target: &Target<'_>,
         sort: Sort,
         starts: ColumnStarts,
         lengths: StoredLengths,
     ) -> Self {
-        let rows = StoredRows::new(structure, sort, WARP, target);
-        let width = structure.max_length();
+        let rows = StoredRows::new(analysis, sort, WARP, target);
+        let width = analysis.max_length();
         let slots = starts.get(width);
         let (mut col_idx, mut values) = (vec![0u32; slots], vec![T::ZERO; slots]);
         let place = SlotMap { rows: &rows, width, starts: &starts, row_ptr: csr.row_ptr() };

@@ -17,9 +17,9 @@ use super::column_major::{
 };
 use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -36,12 +36,12 @@ impl Storage for EllFormat {
     type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let (nrows, width) = (structure.pattern().nrows(), structure.max_length());
-        let slots = row_order::full_columns(structure.pattern().nnz(), nrows, width)?;
+        let (nrows, width) = (analysis.pattern().nrows(), analysis.max_length());
+        let slots = row_order::full_columns(analysis.pattern().nnz(), nrows, width)?;
         let bytes = slots * (4 + target.precision.bytes() as u64);
         let arrays = ArrayCosts {
             layout_bytes: bytes,
@@ -49,17 +49,17 @@ impl Storage for EllFormat {
             entries: slots,
             steps: nrows.div_ceil(WARP) as u64 * width as u64,
         };
-        Ok(row_order::work(structure, target, Sort::None, 1, arrays))
+        Ok(row_order::work(analysis, target, Sort::None, 1, arrays))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<ColumnMajor<T>, Refusal> {
         let starts = ColumnStarts::Pitch(csr.nrows());
-        Ok(ColumnMajor::new(csr, structure, target, Sort::None, starts, StoredLengths::none()))
+        Ok(ColumnMajor::new(csr, analysis, target, Sort::None, starts, StoredLengths::none()))
     }
 
     fn build(

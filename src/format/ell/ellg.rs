@@ -21,9 +21,9 @@ use super::column_major::{
 use super::ellr::padded_work;
 use super::row_order::WARP;
 use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -47,23 +47,23 @@ impl Storage for EllgFormat {
     type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pitch = structure.pattern().nrows().next_multiple_of(WARP);
-        padded_work(structure, target, pitch, params.int("tpr"))
+        let pitch = analysis.pattern().nrows().next_multiple_of(WARP);
+        padded_work(analysis, target, pitch, params.int("tpr"))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<ColumnMajor<T>, Refusal> {
         let starts = ColumnStarts::Pitch(csr.nrows().next_multiple_of(WARP));
-        let lengths = StoredLengths::of_rows(structure, Sort::None);
-        let columns = ColumnMajor::new(csr, structure, target, Sort::None, starts, lengths);
+        let lengths = StoredLengths::of_rows(analysis, Sort::None);
+        let columns = ColumnMajor::new(csr, analysis, target, Sort::None, starts, lengths);
         Ok(columns.with_threads(params.int("tpr")))
     }
 

@@ -18,9 +18,9 @@ use super::column_major::{
 };
 use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -37,23 +37,23 @@ impl Storage for EllrFormat {
     type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let nrows = structure.pattern().nrows();
-        padded_work(structure, target, nrows, 1)
+        let nrows = analysis.pattern().nrows();
+        padded_work(analysis, target, nrows, 1)
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<ColumnMajor<T>, Refusal> {
         let starts = ColumnStarts::Pitch(csr.nrows());
-        let lengths = StoredLengths::of_rows(structure, Sort::None);
-        Ok(ColumnMajor::new(csr, structure, target, Sort::None, starts, lengths))
+        let lengths = StoredLengths::of_rows(analysis, Sort::None);
+        Ok(ColumnMajor::new(csr, analysis, target, Sort::None, starts, lengths))
     }
 
     fn build(
@@ -67,19 +67,19 @@ impl Storage for EllrFormat {
 
 /// The work of full columns of `pitch` rows with the length of each row.
 pub(super) fn padded_work(
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
     pitch: usize,
     threads: usize,
 ) -> Result<Work, Refusal> {
-    let pattern = structure.pattern();
-    let slots = row_order::full_columns(pattern.nnz(), pitch, structure.max_length())?;
+    let pattern = analysis.pattern();
+    let slots = row_order::full_columns(pattern.nnz(), pitch, analysis.max_length())?;
     let length_bytes = 4 * pattern.nrows() as u64;
     let arrays = ArrayCosts {
         layout_bytes: slots * (4 + target.precision.bytes() as u64) + length_bytes,
-        stream_bytes: row_order::sector_bytes(structure, target, Sort::None) + length_bytes,
+        stream_bytes: row_order::sector_bytes(analysis, target, Sort::None) + length_bytes,
         entries: pattern.nnz() as u64,
-        steps: structure.n_iter(WARP, threads, Sort::None),
+        steps: analysis.n_iter(WARP, threads, Sort::None),
     };
-    Ok(row_order::work(structure, target, Sort::None, threads, arrays))
+    Ok(row_order::work(analysis, target, Sort::None, threads, arrays))
 }

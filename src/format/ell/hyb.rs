@@ -16,10 +16,10 @@ use super::column_major::{ColumnMajor, ColumnStarts, StoredLengths};
 use super::coo::CooLayout;
 use super::row_order::{self, WARP};
 use super::{Layout, OnDevice, Params, Refusal, Storage, Target, Work};
+use crate::analysis::{Analysis, Sort, Walk};
 use crate::csr::{Csr, CsrRef};
 use crate::device::Kind;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure, Walk};
 
 /// See the module.
 #[derive(Debug)]
@@ -35,31 +35,31 @@ impl Storage for HybFormat {
     type Layout<T: Scalar> = HybLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
-        let width = width(structure);
+        let width = width(analysis);
         let slots = row_order::full_columns(pattern.nnz(), pattern.nrows(), width)?;
         let over =
             |(length, times): (u32, u64)| times * u64::from(length).saturating_sub(width as u64);
-        let rest: u64 = structure.row_lengths().iter().map(over).sum();
+        let rest: u64 = analysis.row_lengths().iter().map(over).sum();
         let bytes = slots * (4 + w) + rest * (8 + w);
         // Entries in coordinates are read along rows, entries in ELLPACK across rows.
         let share = rest as f64 / nnz.max(1) as f64;
         let across = Walk::Rows { threads: 1, sort: Sort::None };
-        let x_sectors = (1.0 - share) * structure.x_sectors(across, target.precision)
-            + share * structure.x_sectors(Walk::Entries, target.precision);
+        let x_sectors = (1.0 - share) * analysis.x_sectors(across, target.precision)
+            + share * analysis.x_sectors(Walk::Entries, target.precision);
         let second_pass = rest > 0 || target.device.kind == Kind::Host;
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: slots + rest,
             x_sectors,
-            x_loaded: structure.x_loaded(across, target),
+            x_loaded: analysis.x_loaded(across, target),
             extra_bytes: if second_pass { 2 * w * nrows } else { 0 },
             steps: nrows.div_ceil(WARP as u64) * width as u64 + rest.div_ceil(32),
             launches: if second_pass { 2 } else { 1 },
@@ -70,18 +70,18 @@ impl Storage for HybFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<HybLayout<T>, Refusal> {
-        let width = width(structure);
+        let width = width(analysis);
         let (head, tail) = split(csr, width);
-        let head_structure = Structure::new(head.pattern());
+        let head_analysis = Analysis::new(head.pattern());
         let starts = ColumnStarts::Pitch(csr.nrows());
         let sort = Sort::None;
         let ell = ColumnMajor::new(
             head.as_ref(),
-            &head_structure,
+            &head_analysis,
             target,
             sort,
             starts,
@@ -92,8 +92,8 @@ impl Storage for HybFormat {
 }
 
 /// K: the largest number of columns that at least a third of the rows reach.
-fn width(structure: &Structure<'_>) -> usize {
-    let lengths = structure.row_lengths();
+fn width(analysis: &Analysis<'_>) -> usize {
+    let lengths = analysis.row_lengths();
     let nrows = lengths.len();
     lengths.at(nrows - nrows.div_ceil(3)) as usize
 }

@@ -17,9 +17,9 @@ use super::column_major::{
 };
 use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Offsets, Params, Refusal, Stop, Storage, Target, Work};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -37,30 +37,30 @@ impl Storage for JadFormat {
     type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let nnz = structure.pattern().nnz();
-        let start_bytes = (structure.max_length() + 1) * Offsets::width(nnz);
+        let nnz = analysis.pattern().nnz();
+        let start_bytes = (analysis.max_length() + 1) * Offsets::width(nnz);
         let bytes = (start_bytes + nnz * (4 + target.precision.bytes())) as u64;
         let arrays = ArrayCosts {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: nnz as u64,
-            steps: structure.n_iter(WARP, 1, Sort::All),
+            steps: analysis.n_iter(WARP, 1, Sort::All),
         };
-        Ok(row_order::work(structure, target, Sort::All, 1, arrays))
+        Ok(row_order::work(analysis, target, Sort::All, 1, arrays))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<ColumnMajor<T>, Refusal> {
-        let starts = ColumnStarts::List(Offsets::new(&jagged_starts(structure, 1)));
-        Ok(ColumnMajor::new(csr, structure, target, Sort::All, starts, StoredLengths::none()))
+        let starts = ColumnStarts::List(Offsets::new(&jagged_starts(analysis, 1)));
+        Ok(ColumnMajor::new(csr, analysis, target, Sort::All, starts, StoredLengths::none()))
     }
 
     fn build(

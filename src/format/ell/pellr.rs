@@ -21,9 +21,9 @@ use super::column_major::{
 };
 use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -40,34 +40,34 @@ impl Storage for PellrFormat {
     type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let nrows = structure.pattern().nrows();
+        let nrows = analysis.pattern().nrows();
         let slots =
-            row_order::full_columns(structure.pattern().nnz(), nrows, structure.max_length())?;
+            row_order::full_columns(analysis.pattern().nnz(), nrows, analysis.max_length())?;
         let entry_bytes = 4 + target.precision.bytes() as u64;
         let length_bytes = 4 * nrows.div_ceil(WARP) as u64;
-        let read = structure.slots(WARP, Sort::All);
+        let read = analysis.slots(WARP, Sort::All);
         let arrays = ArrayCosts {
             layout_bytes: slots * entry_bytes + length_bytes,
             stream_bytes: read * entry_bytes + length_bytes,
             entries: read,
-            steps: structure.n_iter(WARP, 1, Sort::All),
+            steps: analysis.n_iter(WARP, 1, Sort::All),
         };
-        Ok(row_order::work(structure, target, Sort::All, 1, arrays))
+        Ok(row_order::work(analysis, target, Sort::All, 1, arrays))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<ColumnMajor<T>, Refusal> {
         let starts = ColumnStarts::Pitch(csr.nrows());
-        let lengths = StoredLengths::of_warps(structure, Sort::All);
-        Ok(ColumnMajor::new(csr, structure, target, Sort::All, starts, lengths))
+        let lengths = StoredLengths::of_warps(analysis, Sort::All);
+        Ok(ColumnMajor::new(csr, analysis, target, Sort::All, starts, lengths))
     }
 
     fn build(

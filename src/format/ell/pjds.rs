@@ -20,9 +20,9 @@ use super::column_major::{
 };
 use super::row_order::{self, ArrayCosts, WARP};
 use super::{Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -54,33 +54,33 @@ impl Storage for PjdsFormat {
     type Layout<T: Scalar> = ColumnMajor<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = structure.pattern();
-        let slots = structure.slots(params.int("br"), Sort::All);
-        let start_bytes = (structure.max_length() + 1) * Offsets::width(slots as usize);
+        let pattern = analysis.pattern();
+        let slots = analysis.slots(params.int("br"), Sort::All);
+        let start_bytes = (analysis.max_length() + 1) * Offsets::width(slots as usize);
         let other_bytes = (start_bytes + 4 * pattern.nrows()) as u64;
         let arrays = ArrayCosts {
             layout_bytes: slots * (4 + target.precision.bytes() as u64) + other_bytes,
-            stream_bytes: row_order::sector_bytes(structure, target, Sort::All) + other_bytes,
+            stream_bytes: row_order::sector_bytes(analysis, target, Sort::All) + other_bytes,
             entries: pattern.nnz() as u64,
-            steps: structure.n_iter(WARP, 1, Sort::All),
+            steps: analysis.n_iter(WARP, 1, Sort::All),
         };
-        Ok(row_order::work(structure, target, Sort::All, 1, arrays))
+        Ok(row_order::work(analysis, target, Sort::All, 1, arrays))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<ColumnMajor<T>, Refusal> {
-        let starts = jagged_starts(structure, params.int("br"));
+        let starts = jagged_starts(analysis, params.int("br"));
         let starts = ColumnStarts::List(Offsets::new(&starts));
-        let lengths = StoredLengths::of_rows(structure, Sort::All);
-        Ok(ColumnMajor::new(csr, structure, target, Sort::All, starts, lengths))
+        let lengths = StoredLengths::of_rows(analysis, Sort::All);
+        Ok(ColumnMajor::new(csr, analysis, target, Sort::All, starts, lengths))
     }
 
     fn build(

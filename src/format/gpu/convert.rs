@@ -7,8 +7,8 @@
 use super::super::sliced::check_span;
 use super::super::{Arg, Basis, Launch, Refusal, Target, Vendor};
 use super::launch::NULL;
+use crate::analysis::Sort;
 use crate::error::Error;
-use crate::structure::Sort;
 
 /// The result of one step of a conversion.
 type StepResult<T> = std::result::Result<T, Error>;

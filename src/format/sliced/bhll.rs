@@ -30,10 +30,10 @@ use super::{
     Basis, Builder, Built, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, fill_marker, store,
 };
+use crate::analysis::{Analysis, Blocks, Sort, Walk, inverse};
 use crate::csr::{Csr, CsrRef, accumulate};
 use crate::par;
 use crate::scalar::Scalar;
-use crate::structure::{Blocks, Sort, Structure, Walk, inverse};
 
 /// See the module.
 #[derive(Debug)]
@@ -80,34 +80,34 @@ impl Storage for BhllFormat {
     type Layout<T: Scalar> = BhllLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         let b = params.int("b");
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         check_rows(pattern.nrows())?;
-        let full = structure.block_fill(b);
+        let full = analysis.block_fill(b);
         if full < 0.3 && row_order::allowed_slots(nnz) < (nnz as f64 / full) as u64 {
             return Err(Refusal::new(format!(
                 "{b} x {b} blocks are {:.0} % full (sampled); at least 33 % are needed",
                 100.0 * full
             )));
         }
-        let plan = BlockPlan::new(structure, params, target);
-        let some = structure.some_blocks(b);
-        let block_structure = Structure::new(some.blocks.pattern());
-        let slots = (some.scale * block_structure.slots(HACK, plan.sort) as f64) as u64;
+        let plan = BlockPlan::new(analysis, params, target);
+        let some = analysis.some_blocks(b);
+        let block_analysis = Analysis::new(some.blocks.pattern());
+        let slots = (some.scale * block_analysis.slots(HACK, plan.sort) as f64) as u64;
         let n_hacks = pattern.nrows().div_ceil(b).div_ceil(HACK) as u64;
         let entries =
             fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz as usize)?;
         let w = target.precision.bytes() as u64;
         let column_bytes = match plan.narrow {
             true => {
-                match structure.is_whole() {
-                    true => check_spans(&plan.spans(&block_structure))?,
-                    false => check_spans(&block_structure.spans(HACK, plan.sort, None))?,
+                match analysis.is_whole() {
+                    true => check_spans(&plan.spans(&block_analysis))?,
+                    false => check_spans(&block_analysis.spans(HACK, plan.sort, None))?,
                 }
                 2 * slots + 4 * n_hacks
             }
@@ -125,8 +125,8 @@ impl Storage for BhllFormat {
             // With one lane per block row, a lane requests `b` elements per block; with one lane
             // per row it requests one element per entry. But rows of a block request the same
             // elements.
-            x_sectors: structure.x_sectors(across, target.precision),
-            x_loaded: structure.x_loaded(across, target),
+            x_sectors: analysis.x_sectors(across, target.precision),
+            x_loaded: analysis.x_loaded(across, target),
             scattered_rows: if scatters { nrows } else { 0 },
             steps: slots / HACK as u64,
             lanes: nrows,
@@ -139,14 +139,14 @@ impl Storage for BhllFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<BhllLayout<T>, Refusal> {
         BhllLayout::new(
             csr,
-            &structure.blocks(params.int("b")),
-            &BlockPlan::new(structure, params, target),
+            &analysis.blocks(params.int("b")),
+            &BlockPlan::new(analysis, params, target),
         )
     }
 
@@ -196,8 +196,8 @@ struct BlockPlan {
 }
 
 impl BlockPlan {
-    fn new(structure: &Structure<'_>, params: &Params, target: &Target<'_>) -> Self {
-        let pattern = structure.pattern();
+    fn new(analysis: &Analysis<'_>, params: &Params, target: &Target<'_>) -> Self {
+        let pattern = analysis.pattern();
         let b = params.int("b");
         let sort = sort(params);
         let movable = movable(pattern.nrows(), pattern.ncols(), b, sort);
@@ -220,7 +220,7 @@ impl BlockPlan {
     }
 
     /// First and one past the last block column of each hack.
-    fn spans(&self, blocks: &Structure<'_>) -> Arc<[Range<u32>]> {
+    fn spans(&self, blocks: &Analysis<'_>) -> Arc<[Range<u32>]> {
         let new = (self.basis == Basis::Permuted).then(|| inverse(&blocks.order(self.sort)));
         blocks.spans(HACK, self.sort, new.as_deref())
     }
@@ -261,7 +261,7 @@ enum BlockRowOrder {
 
 impl<T: Scalar> BhllLayout<T> {
     fn new(csr: CsrRef<'_, T>, blocks: &Blocks, plan: &BlockPlan) -> Result<Self, Refusal> {
-        let blocks = Structure::new(blocks.pattern());
+        let blocks = Analysis::new(blocks.pattern());
         let b = plan.b;
         let block_order = (plan.sort != Sort::None).then(|| blocks.order(plan.sort));
         let offsets = blocks.slice_offsets(HACK, plan.sort);

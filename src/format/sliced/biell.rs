@@ -22,9 +22,9 @@ use super::bisection::{self, Bisection};
 use super::row_order::WARP;
 use super::sliced::SlicedLayout;
 use super::{Params, Refusal, Storage, Target, Work};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -41,19 +41,19 @@ impl Storage for BiellFormat {
     type Layout<T: Scalar> = SlicedLayout<T, Bisection>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        Ok(bisection::work(structure, target, Sort::Window(WARP)))
+        Ok(bisection::work(analysis, target, Sort::Window(WARP)))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<SlicedLayout<T, Bisection>, Refusal> {
-        bisection::convert(csr, structure, target, Sort::Window(WARP))
+        bisection::convert(csr, analysis, target, Sort::Window(WARP))
     }
 }

@@ -19,9 +19,9 @@
 use super::bisection::{self, Bisection};
 use super::sliced::SlicedLayout;
 use super::{Params, Refusal, Storage, Target, Work};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -37,19 +37,19 @@ impl Storage for BijadFormat {
     type Layout<T: Scalar> = SlicedLayout<T, Bisection>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        Ok(bisection::work(structure, target, Sort::All))
+        Ok(bisection::work(analysis, target, Sort::All))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<SlicedLayout<T, Bisection>, Refusal> {
-        bisection::convert(csr, structure, target, Sort::All)
+        bisection::convert(csr, analysis, target, Sort::All)
     }
 }

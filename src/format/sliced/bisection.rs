@@ -17,9 +17,9 @@ use rayon::prelude::*;
 use super::row_order::{self, ArrayCosts, Column, WARP};
 use super::sliced::{ColumnWidth, Kernel, SliceMultiply, SliceShape, SlicedLayout};
 use super::{Offsets, Refusal, Target, Work};
+use crate::analysis::{Analysis, Sort};
 use crate::csr::{CsrRef, offsets};
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// Groups of a warp: 32, 16, 8, 4, 2 and 1 rows.
 const GROUPS: usize = 6;
@@ -46,14 +46,14 @@ fn steps(lengths: &[u32]) -> [usize; GROUPS] {
 }
 
 /// Starts of all groups of the rows in `sort` order.
-fn group_starts(structure: &Structure<'_>, sort: Sort) -> Vec<usize> {
-    let lengths = structure.sorted_lengths(sort);
+fn group_starts(analysis: &Analysis<'_>, sort: Sort) -> Vec<usize> {
+    let lengths = analysis.sorted_lengths(sort);
     offsets(lengths.chunks(WARP).flat_map(steps).map(|steps| steps * WARP))
 }
 
 /// The work of the bisected layout with rows in `sort` order.
-pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -> Work {
-    let lengths = structure.sorted_lengths(sort);
+pub(super) fn work(analysis: &Analysis<'_>, target: &Target<'_>, sort: Sort) -> Work {
+    let lengths = analysis.sorted_lengths(sort);
     let warps = lengths.par_chunks(WARP).with_min_len(FEWEST_WARPS);
     let slots = WARP * warps.map(|warp| steps(warp).iter().sum::<usize>()).sum::<usize>();
     let starts = GROUPS * lengths.len().div_ceil(WARP) + 1;
@@ -64,18 +64,18 @@ pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort) -
         entries: slots as u64,
         steps: (slots / WARP) as u64,
     };
-    row_order::work(structure, target, sort, 1, arrays)
+    row_order::work(analysis, target, sort, 1, arrays)
 }
 
 /// The layout with rows in `sort` order.
 pub(super) fn convert<T: Scalar>(
     csr: CsrRef<'_, T>,
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
     sort: Sort,
 ) -> Result<SlicedLayout<T, Bisection>, Refusal> {
-    let shape = Bisection { starts: Offsets::new(&group_starts(structure, sort)) };
-    SlicedLayout::new(csr, structure, target, sort, shape, ColumnWidth::Wide)
+    let shape = Bisection { starts: Offsets::new(&group_starts(analysis, sort)) };
+    SlicedLayout::new(csr, analysis, target, sort, shape, ColumnWidth::Wide)
 }
 
 impl Bisection {

@@ -5,8 +5,8 @@ use super::gpu::launch::NULL;
 use super::row_order::WARP;
 use super::sliced::{SliceProduct, check_span};
 use super::{Arg, Builder, Built, Launch, Matrix, Stop, Target, fill_marker, gpu::convert};
+use crate::analysis::Sort;
 use crate::scalar::Precision;
-use crate::structure::Sort;
 
 /// The launch of one product of a matrix of this shape in `b` x `b` blocks; slices are hacks.
 pub(super) fn product(

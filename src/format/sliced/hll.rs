@@ -28,9 +28,9 @@ use super::{
     Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
     gpu::convert,
 };
+use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure};
 
 /// See the module.
 #[derive(Debug)]
@@ -84,21 +84,21 @@ impl Storage for HllFormat {
     type Layout<T: Scalar> = SlicedLayout<T, HackShape>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         let (hack, threads, sort) = (params.int("hack"), params.int("tpr"), sort(params));
         if sort == Sort::Rcm {
-            check_reordering(structure, target)?;
+            check_reordering(analysis, target)?;
         }
-        let slots = structure.slots(hack, sort);
-        let n_hacks = structure.pattern().nrows().div_ceil(hack);
+        let slots = analysis.slots(hack, sort);
+        let n_hacks = analysis.pattern().nrows().div_ceil(hack);
         let offset_bytes = ((n_hacks + 1) * Offsets::width(slots as usize)) as u64;
         let column_bytes = match width(params) {
             ColumnWidth::Wide => 4 * slots,
             ColumnWidth::Narrow => {
-                check_narrow(structure, target, hack, sort)?;
+                check_narrow(analysis, target, hack, sort)?;
                 2 * slots + 4 * n_hacks as u64
             }
         };
@@ -108,25 +108,25 @@ impl Storage for HllFormat {
             layout_bytes: bytes,
             stream_bytes: bytes,
             entries: slots,
-            steps: structure.n_iter(hack * threads, threads, sort) * warps,
+            steps: analysis.n_iter(hack * threads, threads, sort) * warps,
         };
-        let work = row_order::work(structure, target, sort, threads, arrays);
-        let reordered = if sort == Sort::Rcm { structure.pattern().nnz() as u64 } else { 0 };
+        let work = row_order::work(analysis, target, sort, threads, arrays);
+        let reordered = if sort == Sort::Rcm { analysis.pattern().nnz() as u64 } else { 0 };
         Ok(Work { partitioned_edges: reordered, ..work })
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<SlicedLayout<T, HackShape>, Refusal> {
         let (hack, sort) = (params.int("hack"), sort(params));
-        let offsets = structure.slice_offsets(hack, sort);
+        let offsets = analysis.slice_offsets(hack, sort);
         let offsets: Vec<usize> = offsets.into_iter().map(|offset| offset as usize).collect();
         let threads = params.int("tpr");
         let shape = HackShape { size: hack, offsets: Offsets::new(&offsets), threads };
-        SlicedLayout::new(csr, structure, target, sort, shape, width(params))
+        SlicedLayout::new(csr, analysis, target, sort, shape, width(params))
     }
 
     fn build(
@@ -172,8 +172,8 @@ const FLAT: u64 = 8;
 ///
 /// # Errors
 /// [`Refusal`] in the original basis, and for a matrix that is not square or is too large.
-fn check_reordering(structure: &Structure<'_>, target: &Target<'_>) -> Result<(), Refusal> {
-    let (nrows, ncols) = (structure.pattern().nrows(), structure.pattern().ncols());
+fn check_reordering(analysis: &Analysis<'_>, target: &Target<'_>) -> Result<(), Refusal> {
+    let (nrows, ncols) = (analysis.pattern().nrows(), analysis.pattern().ncols());
     if target.basis == Basis::Original {
         return Err(Refusal::new("reordering needs x and y in the permuted basis"));
     }
@@ -182,7 +182,7 @@ fn check_reordering(structure: &Structure<'_>, target: &Target<'_>) -> Result<()
             "reordering needs a square matrix; this one has {nrows} rows and {ncols} columns"
         )));
     }
-    structure.check_patience()
+    analysis.check_patience()
 }
 
 fn sort(params: &Params) -> Sort {

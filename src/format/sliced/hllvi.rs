@@ -27,10 +27,10 @@ use super::{
     Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work, gpu::convert,
 };
+use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// See the module.
 #[derive(Debug)]
@@ -65,37 +65,37 @@ impl Storage for HllviFormat {
     type Layout<T: Scalar> = HllviLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let (count, sort) = (value_dictionary::count(structure)?, sort(params));
-        let slots = sliced_quads::runs(structure, sort) * STEP as u64;
-        let hacks = structure.pattern().nrows().div_ceil(HACK);
+        let (count, sort) = (value_dictionary::count(analysis)?, sort(params));
+        let slots = sliced_quads::runs(analysis, sort) * STEP as u64;
+        let hacks = analysis.pattern().nrows().div_ceil(HACK);
         let offset_bytes = ((hacks + 1) * Offsets::width(slots as usize)) as u64;
         let column_bytes = match width(params) {
             ColumnWidth::Wide => 4 * slots,
             ColumnWidth::Narrow => {
-                check_narrow(structure, target, HACK, sort)?;
+                check_narrow(analysis, target, HACK, sort)?;
                 2 * slots + 4 * hacks as u64
             }
         };
         let value_bytes =
             count * target.precision.bytes() as u64 + value_dictionary::number_bytes(slots, count);
         let bytes = offset_bytes + column_bytes + value_bytes;
-        Ok(sliced_quads::work(structure, target, sort, bytes))
+        Ok(sliced_quads::work(analysis, target, sort, bytes))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<HllviLayout<T>, Refusal> {
-        let few = structure.few_values().ok_or_else(value_dictionary::not_few)?;
-        let shape = Quads::new(structure, sort(params));
+        let few = analysis.few_values().ok_or_else(value_dictionary::not_few)?;
+        let shape = Quads::new(analysis, sort(params));
         let pattern = csr.pattern();
-        let sliced = Sliced::new(pattern, structure, target, sort(params), shape, width(params))?;
+        let sliced = Sliced::new(pattern, analysis, target, sort(params), shape, width(params))?;
         let values = Numbered::new(&few, csr.values(), |number| {
             let mut numbers = vec![0; sliced.slots()];
             sliced.fill(csr.row_ptr(), csr.values(), &mut numbers, |_, value| number(value));
@@ -246,15 +246,15 @@ mod tests {
         let (precision, basis) = (Precision::F64, Basis::Original);
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
         let params = Params::defaults(&HllviFormat);
-        let structure = Structure::of(&csr);
+        let analysis = Analysis::of(&csr);
         let stored =
-            HllviFormat::convert(csr.as_ref(), &structure, &params, &target).expect("two values");
+            HllviFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("two values");
         assert_eq!(stored.to_csr(), csr);
         let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();
         assert_eq!(slots, [16, 17, 18, 19, 128 + 16]);
         let numbers: Vec<usize> = slots.iter().map(|&slot| stored.values.number(slot)).collect();
         assert_eq!(numbers, [0, 0, 1, 1, 1]);
-        let work = HllviFormat::work(&structure, &params, &target).expect("two values");
+        let work = HllviFormat::work(&analysis, &params, &target).expect("two values");
         assert_eq!((work.entries, work.layout_bytes), (2 * 256, stored.bytes()));
     }
 }

@@ -10,10 +10,10 @@ use rayon::prelude::*;
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{Column, StoredRows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
+use crate::analysis::{Analysis, Sort, inverse};
 use crate::csr::{Csr, CsrRef, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
-use crate::structure::{Sort, Structure, inverse};
 
 /// Arrangement of the slots of a slice. Slots are counted from the start of the slice unless a
 /// method says otherwise.
@@ -123,13 +123,13 @@ impl<S: SliceShape> Sliced<S> {
     /// [`Refusal`] where 16 bits do not hold the columns of a slice.
     pub fn new(
         pattern: Pattern<'_>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         target: &Target<'_>,
         sort: Sort,
         shape: S,
         width: ColumnWidth,
     ) -> Result<Self, Refusal> {
-        let rows = StoredRows::new(structure, sort, shape.rows(), target);
+        let rows = StoredRows::new(analysis, sort, shape.rows(), target);
         let new = rows.relabelled();
         let relabel = |old: u32| new.as_ref().map_or(old, |new| new[old as usize]);
         let mut sliced = Sliced { rows, shape, columns: Indices::Wide(Vec::new()) };
@@ -141,7 +141,7 @@ impl<S: SliceShape> Sliced<S> {
                 Indices::Wide(col_idx)
             }
             ColumnWidth::Narrow => {
-                let spans = structure.spans(sliced.shape.rows(), sort, new.as_deref());
+                let spans = analysis.spans(sliced.shape.rows(), sort, new.as_deref());
                 check_spans(&spans)?;
                 let base: Vec<u32> = spans.iter().map(|span| span.start).collect();
                 let mut offset = vec![u16::PADDING; sliced.slots()];
@@ -277,13 +277,13 @@ impl<T: Scalar, S: SliceMultiply> SlicedLayout<T, S> {
     /// As for [`Sliced::new`].
     pub(super) fn new(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         target: &Target<'_>,
         sort: Sort,
         shape: S,
         width: ColumnWidth,
     ) -> Result<Self, Refusal> {
-        let sliced = Sliced::new(csr.pattern(), structure, target, sort, shape, width)?;
+        let sliced = Sliced::new(csr.pattern(), analysis, target, sort, shape, width)?;
         let mut values = vec![T::ZERO; sliced.slots()];
         sliced.fill(csr.row_ptr(), csr.values(), &mut values, |_, value| value);
         Ok(SlicedLayout { sliced, values, scratch: Scratch::default() })
@@ -398,18 +398,18 @@ pub(super) fn check_span(widest: usize) -> Result<(), Refusal> {
 /// # Errors
 /// As for [`check_spans`].
 pub(super) fn check_narrow(
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     target: &Target<'_>,
     slice: usize,
     sort: Sort,
 ) -> Result<(), Refusal> {
-    let new = match super::row_order::basis(structure, sort, target) {
+    let new = match super::row_order::basis(analysis, sort, target) {
         // Sorting within windows moves columns too little to show in a sample; a graph ordering
         // moves them far.
-        super::Basis::Permuted if structure.is_whole() || sort == Sort::Rcm => {
-            Some(inverse(&structure.order(sort)))
+        super::Basis::Permuted if analysis.is_whole() || sort == Sort::Rcm => {
+            Some(inverse(&analysis.order(sort)))
         }
         super::Basis::Permuted | super::Basis::Original => None,
     };
-    check_span(structure.widest_span(slice, sort, new.as_deref()) as usize)
+    check_span(analysis.widest_span(slice, sort, new.as_deref()) as usize)
 }

@@ -3,7 +3,7 @@
 use super::row_order::{self, ArrayCosts};
 use super::sliced::SliceShape;
 use super::{Offsets, Params, Target, Value, Work};
-use crate::structure::{Sort, Structure};
+use crate::analysis::{Analysis, Sort};
 
 /// Hacks whose rows are stored in runs of four slots: first the first run of every row, then the
 /// second run of every row, and so on.
@@ -30,25 +30,25 @@ pub(super) fn sort(params: &Params) -> Sort {
 }
 
 /// Number of runs in all hacks, with rows in `sort` order.
-pub(super) fn runs(structure: &Structure<'_>, sort: Sort) -> u64 {
-    structure.n_iter(STEP, RUN, sort)
+pub(super) fn runs(analysis: &Analysis<'_>, sort: Sort) -> u64 {
+    analysis.n_iter(STEP, RUN, sort)
 }
 
 /// The work of a product with a layout of `bytes` bytes.
-pub(super) fn work(structure: &Structure<'_>, target: &Target<'_>, sort: Sort, bytes: u64) -> Work {
+pub(super) fn work(analysis: &Analysis<'_>, target: &Target<'_>, sort: Sort, bytes: u64) -> Work {
     let arrays = ArrayCosts {
         layout_bytes: bytes,
         stream_bytes: bytes,
-        entries: runs(structure, sort) * STEP as u64,
-        steps: structure.n_iter(HACK, 1, sort),
+        entries: runs(analysis, sort) * STEP as u64,
+        steps: analysis.n_iter(HACK, 1, sort),
     };
-    row_order::work(structure, target, sort, 1, arrays)
+    row_order::work(analysis, target, sort, 1, arrays)
 }
 
 impl Quads {
     /// Shape of the hacks of the rows in `sort` order.
-    pub fn new(structure: &Structure<'_>, sort: Sort) -> Self {
-        let starts = structure.slice_offsets(HACK, sort);
+    pub fn new(analysis: &Analysis<'_>, sort: Sort) -> Self {
+        let starts = analysis.slice_offsets(HACK, sort);
         let mut offsets = vec![0];
         for hack in starts.windows(2) {
             let slots = (hack[1] - hack[0]).next_multiple_of(STEP as u64) as usize;

@@ -25,10 +25,10 @@ use super::{
     Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target, Value,
     Work, bytes_of,
 };
+use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::Structure;
 
 /// See the module.
 #[derive(Debug)]
@@ -52,17 +52,17 @@ impl Storage for StcsrFormat {
     type Layout<T: Scalar> = StcsrLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         let w = target.precision.bytes() as u64;
-        sorted_tiles::work(structure, params.int("tile"), target, |slots| w * slots)
+        sorted_tiles::work(analysis, params.int("tile"), target, |slots| w * slots)
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        _structure: &Structure<'_>,
+        _analysis: &Analysis<'_>,
         params: &Params,
         _target: &Target<'_>,
     ) -> Result<StcsrLayout<T>, Refusal> {

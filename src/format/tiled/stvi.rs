@@ -26,10 +26,10 @@ use super::{
     Arg, Builder, Built, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work,
 };
+use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::par::Scratch;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::Structure;
 
 /// See the module.
 #[derive(Debug)]
@@ -55,23 +55,23 @@ impl Storage for StviFormat {
     type Layout<T: Scalar> = StviLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let count = value_dictionary::count(structure)?;
+        let count = value_dictionary::count(analysis)?;
         let w = target.precision.bytes() as u64;
         let bytes = |slots| value_dictionary::number_bytes(slots, count) + w * count;
-        sorted_tiles::work(structure, params.int("tile"), target, bytes)
+        sorted_tiles::work(analysis, params.int("tile"), target, bytes)
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         _target: &Target<'_>,
     ) -> Result<StviLayout<T>, Refusal> {
-        let few = structure.few_values().ok_or_else(value_dictionary::not_few)?;
+        let few = analysis.few_values().ok_or_else(value_dictionary::not_few)?;
         let tiles = SortedTiles::new(csr.pattern(), params.int("tile"), size_of::<T>());
         let values = Numbered::new(&few, csr.values(), |number| {
             let mut numbers = vec![0; tiles.slots()];
@@ -186,7 +186,7 @@ mod tests {
             memory_limit: u64::MAX,
         };
         let params = Params::defaults(&StviFormat);
-        StviFormat::convert(csr.as_ref(), &Structure::of(csr), &params, &target)
+        StviFormat::convert(csr.as_ref(), &Analysis::of(csr), &params, &target)
     }
 
     fn matrix(values: &[f64]) -> Csr<f64> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::analysis::{Analysis, Detail, probes, spread};
 use crate::scalar::ValuesOf;
-use crate::structure::{Detail, Structure, probes, spread};
 
 /// The maximum number of distinct values: those that an 8-bit number can index.
 pub const MAX_DISTINCT: usize = 256;
@@ -85,7 +85,7 @@ probes! {
     ValueCount() -> Option<usize>;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// The distinct values; `None` where there are more than 256, or the values are
     /// unknown. One pass over the values; it stops early where the limit is exceeded.
     pub fn few_values(&self) -> Option<Arc<ValueDictionary>> {
@@ -94,7 +94,7 @@ impl Structure<'_> {
         self.memo().get(DistinctValues(), find)
     }
 
-    /// The number of distinct values, `None` as in [`Structure::few_values`]. For a large matrix
+    /// The number of distinct values, `None` as in [`Analysis::few_values`]. For a large matrix
     /// whose structure serves estimates, the number is that of a sample of the entries.
     pub fn value_count(&self) -> Option<usize> {
         let values = self.values()?;

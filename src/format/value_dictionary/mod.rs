@@ -7,9 +7,9 @@ use ellect_kernels::shared;
 use super::gpu::convert::Check;
 use super::gpu::launch::{Arrays, NULL};
 use super::{Arg, Builder, Launch, Refusal, Stop, Target};
+use crate::analysis::Analysis;
 use crate::error::Error;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::Structure;
 pub use distinct::{MAX_DISTINCT, ValueDictionary};
 
 /// The refusal of a matrix whose values do not fit a dictionary.
@@ -24,8 +24,8 @@ pub(super) fn not_few() -> Refusal {
 ///
 /// # Errors
 /// [`Refusal`] where it exceeds [`MAX_DISTINCT`], or values are unknown.
-pub(super) fn count(structure: &Structure<'_>) -> Result<u64, Refusal> {
-    structure.value_count().map(|count| count as u64).ok_or_else(not_few)
+pub(super) fn count(analysis: &Analysis<'_>) -> Result<u64, Refusal> {
+    analysis.value_count().map(|count| count as u64).ok_or_else(not_few)
 }
 
 /// Bytes of the numbers of `slots` slots, where there are `count` distinct values.

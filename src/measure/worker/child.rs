@@ -6,14 +6,14 @@ use std::process;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use super::super::{Meter, Outcome};
+use super::super::{Backend, Outcome};
 use super::{After, Hello, Job, Reply, Request, receive, send};
+use crate::analysis::Analysis;
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::error::Result;
 use crate::format::{Candidate, Target};
 use crate::scalar::{Precision, Scalar};
-use crate::structure::Structure;
 
 /// A message from the parent, including the matrix if it has one.
 enum Incoming {
@@ -36,12 +36,13 @@ pub fn run(
     mut output: impl Write,
 ) -> Result<()> {
     let io = |source| crate::error::Error::Io { what: "answering the parent".into(), source };
-    let meter = match Meter::open(name, data).and_then(|meter| meter.check().map(|()| meter)) {
-        Ok(meter) => meter,
-        Err(error) => return send(&mut output, &Hello::Failed(error.into())).map_err(io),
-    };
-    let device = Box::new(meter.device().clone());
-    let driver = meter.driver().unwrap_or_default();
+    let backend =
+        match Backend::open(name, data).and_then(|backend| backend.check().map(|()| backend)) {
+            Ok(backend) => backend,
+            Err(error) => return send(&mut output, &Hello::Failed(error.into())).map_err(io),
+        };
+    let device = Box::new(backend.device().clone());
+    let driver = backend.driver().unwrap_or_default();
     send(&mut output, &Hello::Ready { device, driver }).map_err(io)?;
     let (sender, incoming) = sync_channel(1);
     thread::spawn(move || {
@@ -56,8 +57,8 @@ pub fn run(
     let mut next = incoming.recv().ok();
     while let Some(matrix) = next {
         next = match matrix {
-            Incoming::F32(csr) => jobs(&meter, &csr, &incoming, &mut output),
-            Incoming::F64(csr) => jobs(&meter, &csr, &incoming, &mut output),
+            Incoming::F32(csr) => jobs(&backend, &csr, &incoming, &mut output),
+            Incoming::F64(csr) => jobs(&backend, &csr, &incoming, &mut output),
             // A job before any matrix; the parent never sends this.
             Incoming::Job(_) => Ok(None),
         }
@@ -68,27 +69,27 @@ pub fn run(
 
 /// Runs the jobs on one matrix; returns the next matrix, or `None` if the child must end.
 fn jobs<T: Scalar>(
-    meter: &Meter,
+    backend: &Backend,
     csr: &Csr<T>,
     incoming: &Receiver<Incoming>,
     output: &mut impl Write,
 ) -> io::Result<Option<Incoming>> {
-    let structure = Structure::sampled(csr).with_partitioning();
-    let _held = meter.hold(csr);
+    let analysis = Analysis::sampled(csr).with_partitioning();
+    let _held = backend.hold(csr);
     while let Ok(next) = incoming.recv() {
         let Incoming::Job(job) = next else { return Ok(Some(next)) };
         let target = Target {
-            device: meter.device(),
+            device: backend.device(),
             precision: T::PRECISION,
             basis: job.basis,
             memory_limit: job.memory_limit,
         };
-        let measured = candidate(&job.candidate, meter).and_then(|candidate| {
-            meter.measure(csr, &structure, &candidate, &target, &job.protocol, None)
+        let measured = candidate(&job.candidate, backend).and_then(|candidate| {
+            backend.measure(csr, &analysis, &candidate, &target, &job.protocol, None)
         });
         let mut measurement = measured.map_err(io::Error::other)?;
         measurement.candidate = job.candidate;
-        let after = match (&measurement.outcome, meter.device().kind) {
+        let after = match (&measurement.outcome, backend.device().kind) {
             (Outcome::Failed { .. }, Kind::Gpu) => After::Ends,
             _ => After::Stays,
         };
@@ -102,7 +103,7 @@ fn jobs<T: Scalar>(
 
 /// Parses a candidate; debug builds also accept the commands of tests that end, block or fault this
 /// process.
-fn candidate(text: &str, meter: &Meter) -> Result<Candidate> {
+fn candidate(text: &str, backend: &Backend) -> Result<Candidate> {
     if cfg!(debug_assertions) {
         match text {
             "debug:exit" => process::exit(3),
@@ -111,7 +112,7 @@ fn candidate(text: &str, meter: &Meter) -> Result<Candidate> {
             },
             "debug:abort" => process::abort(),
             "debug:fault" => {
-                meter.fault()?;
+                backend.fault()?;
                 return "csr".parse();
             }
             _ => {}

@@ -146,8 +146,8 @@ impl Worker {
     /// with these arguments.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] and [`Error::AbsentDevice`] as [`Meter::open`](super::Meter::open)
-    /// and [`Meter::check`](super::Meter::check); [`Error::Device`] if the program does not start.
+    /// [`Error::UnknownDevice`] and [`Error::AbsentDevice`] as [`Backend::open`](super::Backend::open)
+    /// and [`Backend::check`](super::Backend::check); [`Error::Device`] if the program does not start.
     pub fn start(program: PathBuf, arguments: Vec<OsString>) -> Result<Self> {
         let (running, device, driver) = ChildProcess::start(&program, &arguments)?;
         Ok(Worker {

@@ -5,10 +5,10 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use ellect::analysis::Analysis;
 use ellect::device::{Device, Kind};
 use ellect::features::Features;
 use ellect::format::{Basis, Candidate, FORMATS, Params, Target};
-use ellect::structure::Structure;
 use ellect::{Csr, Precision, PreparedOperator, generate};
 
 fn main() {
@@ -32,7 +32,7 @@ fn features<const N: usize>(bencher: Bencher<'_, '_>, which: (&str, usize)) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(N).build().expect("a pool of threads");
     bencher
         .counter(ItemsCount::new(csr.nnz()))
-        .bench_local(|| pool.install(|| Features::of(&Structure::new(csr.pattern()))));
+        .bench_local(|| pool.install(|| Features::of(&Analysis::new(csr.pattern()))));
 }
 
 fn defaults() -> Vec<Candidate> {

@@ -4,10 +4,10 @@
 
 use divan::{AllocProfiler, Bencher, black_box};
 use ellect::Workload;
+use ellect::analysis::Analysis;
 use ellect::device::{Device, Kind};
 use ellect::format::candidates;
 use ellect::model::{Model, Predictor};
-use ellect::structure::Structure;
 use ellect::{Precision, generate};
 
 #[global_allocator]
@@ -28,7 +28,7 @@ fn predictor() -> Predictor {
 #[divan::bench(sample_count = 20)]
 fn row_lengths(bencher: Bencher<'_, '_>) {
     let csr = generate::by_name("circuit", 1_000_000, 1).expect("a class");
-    bencher.bench_local(|| Structure::of(black_box(&csr)).row_lengths().max());
+    bencher.bench_local(|| Analysis::of(black_box(&csr)).row_lengths().max());
 }
 
 /// Reads the other quick inputs: a few entries of a matrix that no cache holds.
@@ -39,7 +39,7 @@ fn x_sectors_at_sight(bencher: Bencher<'_, '_>) {
     let evicted = || other.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
     bencher
         .with_inputs(evicted)
-        .bench_local_values(|()| Structure::of(black_box(&csr)).x_sectors_at_sight(Precision::F64));
+        .bench_local_values(|()| Analysis::of(black_box(&csr)).x_sectors_at_sight(Precision::F64));
 }
 
 /// Predicts times of all candidates of a GPU, with the confidence: the hot path.
@@ -66,5 +66,5 @@ fn from_the_pattern(bencher: Bencher<'_, '_>) {
     let devices = Device::shipped();
     let device = devices.iter().find(|device| device.kind == Kind::Gpu).expect("shipped");
     let target = Workload::default().target(device);
-    bencher.bench_local(|| predictor.predict(&Structure::sampled(black_box(&csr)), &target));
+    bencher.bench_local(|| predictor.predict(&Analysis::sampled(black_box(&csr)), &target));
 }

@@ -15,12 +15,12 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use ellect::analysis::Analysis;
 use ellect::choose::Workload;
 use ellect::device::Kind;
 use ellect::features::Features;
 use ellect::format::{BASELINES, Candidate};
-use ellect::measure::{Measurement, Meter, Outcome, Protocol};
-use ellect::structure::Structure;
+use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::wisdom::{StructureRecord, Wanted};
 use ellect::{Csr, Fingerprint, Precision, Wisdom};
 
@@ -33,7 +33,7 @@ use run::Run;
 #[derive(Debug)]
 pub struct Tuning<'a> {
     /// The device that measures.
-    pub meter: &'a Meter,
+    pub backend: &'a Backend,
     /// Database that stores the measurements.
     pub wisdom: &'a Wisdom,
     /// Precisions of the values, measured one after the other.
@@ -114,10 +114,10 @@ impl Tuning<'_> {
     /// # Errors
     /// Fails where the device or the database fails.
     pub fn run(&self, entries: Vec<Entry>, tell: &mut dyn FnMut(Event<'_>)) -> Result<Summary> {
-        self.meter.check()?;
+        self.backend.check()?;
         let mut sources: HashMap<String, Fingerprint> = HashMap::new();
-        self.wisdom.each_structure(|structure| {
-            sources.insert(structure.source, structure.fingerprint);
+        self.wisdom.each_structure(|analysis| {
+            sources.insert(analysis.source, analysis.fingerprint);
         })?;
         let all = entries.len() * self.precisions.len();
         let mut todo = Vec::new();
@@ -129,7 +129,7 @@ impl Tuning<'_> {
         }
         let of_pattern = sources.into_iter().map(|(source, print)| (print, source)).collect();
         let mut run = Run::new(self, of_pattern, all, todo.len());
-        match self.meter.device().kind {
+        match self.backend.device().kind {
             // Making matrices in parallel would disturb the measurements.
             Kind::Host => {
                 for entry in todo {
@@ -148,7 +148,7 @@ impl Tuning<'_> {
 
     /// Returns whether nothing of a matrix remains to be measured.
     fn is_done(&self, fingerprint: Fingerprint) -> Result<bool> {
-        let all = ellect::format::candidates(self.meter.device().kind).len();
+        let all = ellect::format::candidates(self.backend.device().kind).len();
         let earlier = self.earlier(fingerprint)?;
         let kept = |p| earlier.get(p).map_or(0, |earlier| earlier.kept(self.remembered).len());
         let of = |p| kept(p) >= all;
@@ -164,7 +164,7 @@ impl Tuning<'_> {
         let (basis, version) = (Workload::default().basis, Protocol::default().version);
         for measurement in self.wisdom.measurements(fingerprint)? {
             let precision = measurement.precision;
-            let wanted = Wanted::of(self.meter, fingerprint, precision, basis, version);
+            let wanted = Wanted::of(self.backend, fingerprint, precision, basis, version);
             let same = measurement.device == wanted.device && measurement.basis == wanted.basis;
             if same && wanted.differs(&measurement).is_none() {
                 let of_precision = earlier.entry(measurement.precision).or_default();
@@ -177,29 +177,29 @@ impl Tuning<'_> {
     /// Makes a matrix and analyses it.
     fn prepare(&self, entry: &Entry) -> Result<Prepared> {
         let csr = entry.matrix()?;
-        let survey_in = |structure: &Structure<'_>, precision| {
+        let survey_in = |analysis: &Analysis<'_>, precision| {
             let workload = Workload { precision, ..Workload::default() };
-            estimates(structure, &workload.target(self.meter.device()))
+            estimates(analysis, &workload.target(self.backend.device()))
         };
         let first = *self.precisions.first().context("no precision to tune in")?;
         // The analysis that precedes a choice, repeated so that at least one timing is undisturbed.
-        let mut structure = Structure::sampled(&csr);
+        let mut analysis = Analysis::sampled(&csr);
         let mut analysis_s = f64::INFINITY;
         for _ in 0..LOOKS {
-            structure = Structure::sampled(&csr);
+            analysis = Analysis::sampled(&csr);
             let start = Instant::now();
             rayon::join(
-                || rayon::join(|| Features::of(&structure), || survey_in(&structure, first)),
-                || structure.fingerprint(),
+                || rayon::join(|| Features::of(&analysis), || survey_in(&analysis, first)),
+                || analysis.fingerprint(),
             );
             analysis_s = analysis_s.min(start.elapsed().as_secs_f64());
         }
-        let surveys = self.precisions.iter().map(|&p| (p, survey_in(&structure, p))).collect();
+        let surveys = self.precisions.iter().map(|&p| (p, survey_in(&analysis, p))).collect();
         let record = StructureRecord {
             analysis_s: Some(analysis_s),
-            ..StructureRecord::of(&structure, &entry.source, &entry.family)
+            ..StructureRecord::of(&analysis, &entry.source, &entry.family)
         };
-        drop(structure);
+        drop(analysis);
         Ok(Prepared { entry: entry.clone(), csr, record, surveys })
     }
 }

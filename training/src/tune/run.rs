@@ -6,13 +6,13 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use ellect::analysis::Analysis;
 use ellect::choose::Workload;
 use ellect::cost::CostInputs;
 use ellect::format::{BASELINES, Candidate};
 use ellect::measure::provenance::all_kernels;
 use ellect::measure::{Measurement, Outcome, Protocol, Provenance};
 use ellect::session::{Limits, Overrun, Session, Step, Task};
-use ellect::structure::Structure;
 use ellect::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Scalar};
 
@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
     ) -> Result<Tally> {
         let tuning = self.tuning;
         let workload = Workload { precision: T::PRECISION, ..Workload::default() };
-        let target = workload.target(tuning.meter.device());
+        let target = workload.target(tuning.backend.device());
         let share_s = self.share_s();
         let protocol = Protocol {
             max_samples: 20,
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
                 basis: target.basis,
                 protocol,
                 provenance: Provenance::now(
-                    tuning.meter.driver().unwrap_or_default(),
+                    tuning.backend.driver().unwrap_or_default(),
                     all_kernels(target.device.kind, &candidate.to_string()),
                 ),
                 inputs: inputs.map(|inputs| Box::new(inputs.clone())),
@@ -235,14 +235,14 @@ impl<'a> Run<'a> {
         for (candidate, suits, reason) in hopeless {
             records.push(decided(candidate, Some(&suits.inputs), Outcome::Cut { reason }));
         }
-        let structure = Structure::sampled(csr);
+        let analysis = Analysis::sampled(csr);
         let limits = Limits {
             each: Some(MOST),
             all: share_s.map(Duration::from_secs_f64),
             always: BASELINES.len(),
             overrun: Overrun::Failed,
         };
-        let session = Session::new(tuning.meter, csr, &structure, target)
+        let session = Session::new(tuning.backend, csr, &analysis, target)
             .with_protocol(protocol)
             .with_limits(limits)
             .keeping(Some(tuning.wisdom), &prepared.entry.source);

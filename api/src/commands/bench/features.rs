@@ -6,11 +6,11 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use ellect::analysis::Analysis;
 use ellect::choose::Workload;
 use ellect::features::Features;
 use ellect::format::{BASELINES, Candidate};
-use ellect::measure::{Meter, Outcome};
-use ellect::structure::Structure;
+use ellect::measure::{Backend, Outcome};
 use ellect::{Csr, Precision, Scalar};
 
 use super::{Answer, Bench, protocol};
@@ -27,16 +27,16 @@ const HEAD: &str = "| matrix | precision | nonzeros | features (us) | known on h
 
 /// Prints the table; answers no if the features differ from the host's.
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
-    let meter = Meter::open(&bench.device, data)?;
-    meter.check()?;
+    let backend = Backend::open(&bench.device, data)?;
+    backend.check()?;
     let mut answer = Answer::Yes;
     print(HEAD)?;
     bench.matrices(&mut |name, csr| {
-        let on_host = Features::of(&Structure::sampled(csr));
+        let on_host = Features::of(&Analysis::sampled(csr));
         for precision in &bench.precision {
             let (features, row) = match precision {
-                Precision::F32 => row(&meter, name, &csr.cast::<f32>())?,
-                Precision::F64 => row(&meter, name, csr)?,
+                Precision::F32 => row(&backend, name, &csr.cast::<f32>())?,
+                Precision::F64 => row(&backend, name, csr)?,
             };
             print(&row)?;
             let values = features.iter().zip(on_host.iter());
@@ -51,11 +51,11 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
 }
 
 /// Returns the features of a matrix and its row of the table.
-fn row<T: Scalar>(meter: &Meter, name: &str, csr: &Csr<T>) -> Result<(Features, String)> {
-    let (features, known) = meter.features(csr, TIMES)?;
-    let took = meter.features_on_gpu(csr, &protocol(), GPU_TIMES)?;
+fn row<T: Scalar>(backend: &Backend, name: &str, csr: &Csr<T>) -> Result<(Features, String)> {
+    let (features, known) = backend.features(csr, TIMES)?;
+    let took = backend.features_on_gpu(csr, &protocol(), GPU_TIMES)?;
     let took_s = took.map_or(known.median_s, |took| took.median_s);
-    let product_s = product_s(meter, csr)?;
+    let product_s = product_s(backend, csr)?;
     let row = format!(
         "| {name} | {} | {} | {:.1} | {:.1} | {:.1} | {:.2} |\n",
         T::PRECISION,
@@ -69,14 +69,14 @@ fn row<T: Scalar>(meter: &Meter, name: &str, csr: &Csr<T>) -> Result<(Features, 
 }
 
 /// Returns the median time in seconds of a product by the first of [`BASELINES`] that can be timed.
-fn product_s<T: Scalar>(meter: &Meter, csr: &Csr<T>) -> Result<f64> {
+fn product_s<T: Scalar>(backend: &Backend, csr: &Csr<T>) -> Result<f64> {
     let workload = Workload { precision: T::PRECISION, ..Workload::default() };
-    let target = workload.target(meter.device());
-    let structure = Structure::sampled(csr);
+    let target = workload.target(backend.device());
+    let analysis = Analysis::sampled(csr);
     for name in BASELINES {
         let candidate: Candidate = name.parse()?;
         let target = candidate.target(&target);
-        let measured = meter.measure(csr, &structure, &candidate, &target, &protocol(), None)?;
+        let measured = backend.measure(csr, &analysis, &candidate, &target, &protocol(), None)?;
         if let Outcome::Timed(timing) = measured.outcome {
             return Ok(timing.spmv.median_s);
         }

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
+use crate::analysis::{Analysis, RowParts, count_pairs, once as kept, probes};
 use crate::csr::Pattern;
-use crate::structure::{RowParts, Structure, count_pairs, once as kept, probes};
 
 /// Frequency of each row shape: the numbers of entries in hubs and of other entries.
 type HubRows = Arc<[(RowParts, u64)]>;
@@ -18,7 +18,7 @@ probes! {
     HubRowCounts(u16) -> HubRows;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// The columns with the most entries: at most `most`, and none with a single entry. Empty for a
     /// matrix with far more columns than entries. One pass, cached.
     pub fn hubs(&self, most: u16) -> Arc<HubColumns> {
@@ -29,7 +29,7 @@ impl Structure<'_> {
         self.memo().get(FullestColumns(most), || Arc::new(HubColumns::of(&counts, most)))
     }
 
-    /// The number of columns in [`Structure::hubs`] and the number of their entries; estimated from
+    /// The number of columns in [`Analysis::hubs`] and the number of their entries; estimated from
     /// a sample of the rows where this structure is for estimates.
     pub fn hub_entries(&self, most: u16) -> (usize, u64) {
         match self.column_sample() {
@@ -45,8 +45,8 @@ impl Structure<'_> {
     }
 
     /// Frequency of each row shape, that is of each pair of the number of entries in
-    /// [`Structure::hubs`] and the number of other entries, in no particular order. Estimated from
-    /// a sample as in [`Structure::hub_entries`]; cached.
+    /// [`Analysis::hubs`] and the number of other entries, in no particular order. Estimated from
+    /// a sample as in [`Analysis::hub_entries`]; cached.
     pub fn hub_rows(&self, most: u16) -> HubRows {
         self.memo().get(HubRowCounts(most), || match self.column_sample() {
             Some(sample) => sample.rows(self.pattern(), most).into(),
@@ -128,7 +128,7 @@ fn fullest(counts: &[u32], most: usize) -> (Vec<u32>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::structure::column_counts;
+    use crate::analysis::column_counts;
 
     #[test]
     fn the_fullest_columns_come_first_and_single_entries_never() {

@@ -93,7 +93,7 @@ impl FoundHubs {
     /// Counts the entries of all columns and selects at most `most` columns with the most entries.
     fn new(builder: &mut dyn Builder, most: u16) -> Result<Self, Stop> {
         let Matrix { ncols, nnz, .. } = builder.matrix();
-        // This limit equals the one in `Structure::hubs`.
+        // This limit equals the one in `Analysis::hubs`.
         if nnz == 0 || ncols / 64 > nnz {
             check_share(0, 0, nnz as u64)?;
         }

@@ -36,10 +36,10 @@ use super::{
     Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
     Value, Work, bytes_of, store,
 };
+use crate::analysis::{Analysis, RowParts};
 use crate::csr::{Csr, CsrRef, accumulate, offsets};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
-use crate::structure::{RowParts, Structure};
 pub use columns::HubColumns;
 
 /// See the module.
@@ -82,18 +82,18 @@ impl Storage for HubsFormat {
     type Layout<T: Scalar> = Hubs<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         check_rows(pattern.nrows())?;
         let most = most_hubs(params, target);
-        let (hubs, covered) = structure.hub_entries(most);
+        let (hubs, covered) = analysis.hub_entries(most);
         check_share(hubs, covered, pattern.nnz() as u64)?;
         let piece = params.int("piece");
-        let size = HubsSize::of(&structure.hub_rows(most), piece);
-        let steps = piece.min(structure.max_length()) as f64;
+        let size = HubsSize::of(&analysis.hub_rows(most), piece);
+        let steps = piece.min(analysis.max_length()) as f64;
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let [near, far] = size.slots;
@@ -120,11 +120,11 @@ impl Storage for HubsFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Hubs<T>, Refusal> {
-        let hubs = hubs(structure, params, target)?;
+        let hubs = hubs(analysis, params, target)?;
         Ok(Hubs::new(csr, &hubs, params.int("piece"), target.device.processors))
     }
 
@@ -173,13 +173,13 @@ impl RowPiece {
 /// # Errors
 /// [`Refusal`] where they hold too small a share of its entries.
 fn hubs(
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     params: &Params,
     target: &Target<'_>,
 ) -> Result<Arc<HubColumns>, Refusal> {
-    let pattern = structure.pattern();
+    let pattern = analysis.pattern();
     check_rows(pattern.nrows())?;
-    let hubs = structure.hubs(most_hubs(params, target));
+    let hubs = analysis.hubs(most_hubs(params, target));
     check_share(hubs.columns.len(), hubs.covered, pattern.nnz() as u64)?;
     Ok(hubs)
 }
@@ -556,8 +556,8 @@ mod tests {
     #[test]
     fn sizes_are_computed_without_cutting_the_pieces() {
         for csr in [generate::rmat(3000, 16, 1), generate::circuit(2000, 1)] {
-            let structure = Structure::of(&csr);
-            let hubs = structure.hubs(100);
+            let analysis = Analysis::of(&csr);
+            let hubs = analysis.hubs(100);
             for longest in [1, 2, 16, 64] {
                 let size = HubsSize::of(hubs.rows(csr.pattern()), longest);
                 let mut layout = Hubs::new(csr.as_ref(), &hubs, longest, 1);

@@ -2,10 +2,10 @@
 
 use super::plan::{GROUP, SweepShape};
 use super::{LANES, LongRow, STEP, WORDS};
+use crate::analysis::Sort;
 use crate::format::gpu::convert::{GpuRows, bits};
 use crate::format::{Arg, Builder, Built, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
-use crate::structure::Sort;
 
 /// Arrays and sizes from which the launch of a product is made.
 pub(super) struct SweepPlan {

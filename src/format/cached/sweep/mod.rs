@@ -39,10 +39,10 @@ use super::{
     Builder, Built, Layout, Matrix, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
     bytes_of, store,
 };
+use crate::analysis::{Analysis, inverse};
 use crate::csr::{Csr, CsrRef, accumulate, offsets};
 use crate::par::{GRAIN, Scratch, over_parts};
 use crate::scalar::Scalar;
-use crate::structure::{Structure, inverse};
 
 /// See the module.
 #[derive(Debug)]
@@ -80,15 +80,15 @@ impl Storage for SweepFormat {
     type Layout<T: Scalar> = Sweep<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let shape = SweepShape::new(matrix(structure), structure.max_length(), target)?;
-        let pattern = structure.pattern();
+        let shape = SweepShape::new(matrix(analysis), analysis.max_length(), target)?;
+        let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
-        let bytes = shape.bytes(shape.long_rows(structure), w);
+        let bytes = shape.bytes(shape.long_rows(analysis), w);
         // On average half of the last step of each block is empty, and half of the last warp of
         // each piece of its columns.
         let ends = shape.blocks * (STEP + shape.pieces * LANES) / 2;
@@ -98,9 +98,9 @@ impl Storage for SweepFormat {
         // Later waves of blocks read x again where no cache has kept it.
         let again =
             if 2 * x_bytes > target.device.cache_bytes { shape.waves as u64 - 1 } else { 0 };
-        let sectors = structure.swept_sectors(shape.blocks, target.precision);
+        let sectors = analysis.swept_sectors(shape.blocks, target.precision);
         // Entries of the longest row beyond a block's average share.
-        let over = structure.max_length().saturating_sub(pattern.nnz() / shape.blocks);
+        let over = analysis.max_length().saturating_sub(pattern.nnz() / shape.blocks);
         Ok(Work {
             layout_bytes: bytes,
             stream_bytes: bytes - unread * (4 + w),
@@ -120,12 +120,12 @@ impl Storage for SweepFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Sweep<T>, Refusal> {
-        let shape = SweepShape::new(matrix(structure), structure.max_length(), target)?;
-        let deal = shape.deal(structure.lengths())?;
+        let shape = SweepShape::new(matrix(analysis), analysis.max_length(), target)?;
+        let deal = shape.deal(analysis.lengths())?;
         Ok(Sweep::new(csr, &shape, &deal))
     }
 
@@ -139,8 +139,8 @@ impl Storage for SweepFormat {
 }
 
 /// Dimensions of the matrix of this structure.
-fn matrix(structure: &Structure<'_>) -> Matrix {
-    let pattern = structure.pattern();
+fn matrix(analysis: &Analysis<'_>) -> Matrix {
+    let pattern = analysis.pattern();
     let (nrows, ncols, nnz) = (pattern.nrows(), pattern.ncols(), pattern.nnz());
     Matrix { nrows, ncols, nnz, wide: false }
 }
@@ -506,7 +506,7 @@ mod tests {
         );
         let mut all_late = 0;
         for csr in [generate::rmat(3000, 16, 1), far.expect("indices are in range")] {
-            let structure = Structure::of(&csr);
+            let analysis = Analysis::of(&csr);
             let target = Target {
                 device: &small,
                 precision: crate::Precision::F64,
@@ -515,7 +515,7 @@ mod tests {
             };
             let params = Params::defaults(&SweepFormat);
             let layout =
-                SweepFormat::convert(csr.as_ref(), &structure, &params, &target).expect("applies");
+                SweepFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");
             assert!(layout.blocks.len() > 2, "{} blocks", layout.blocks.len());
             let mut late = 0;
             for (step, keys) in layout.keys.chunks(STEP).enumerate() {

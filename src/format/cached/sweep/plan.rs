@@ -7,8 +7,8 @@ use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::{LANES, LongRow, NO_SUM, REACH, STEP, WORDS};
+use crate::analysis::Analysis;
 use crate::format::{Matrix, Refusal, Target};
-use crate::structure::Structure;
 
 /// Neighbouring rows that stay together, so that y is written in whole sectors.
 pub(super) const GROUP: usize = shared("SWEEP_GROUP") as usize;
@@ -65,8 +65,8 @@ impl SweepShape {
     }
 
     /// Number of rows with several sums.
-    pub fn long_rows(&self, structure: &Structure<'_>) -> usize {
-        let lengths = structure.row_lengths().iter();
+    pub fn long_rows(&self, analysis: &Analysis<'_>) -> usize {
+        let lengths = analysis.row_lengths().iter();
         let long = lengths.filter(|&(length, _)| self.sums_of(length as usize) > 1);
         long.map(|(_, times)| times as usize).sum()
     }

@@ -29,11 +29,11 @@ use super::{
     Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Params, Refusal, Stop, Storage, Target,
     Work, bytes_of, store,
 };
+use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, offsets};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
-use crate::structure::Structure;
 use pieces::Constants;
 
 /// See the module.
@@ -60,13 +60,13 @@ impl Storage for CdiaFormat {
     type Layout<T: Scalar> = ConstantDiagonals<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        check_size(structure.pattern().nrows(), structure.pattern().ncols())?;
-        let counts = structure.constant_counts(HACK).ok_or_else(not_constant)?;
-        let pattern = structure.pattern();
+        check_size(analysis.pattern().nrows(), analysis.pattern().ncols())?;
+        let counts = analysis.constant_counts(HACK).ok_or_else(not_constant)?;
+        let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let pieces = counts.pieces;
@@ -94,11 +94,11 @@ impl Storage for CdiaFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
         _target: &Target<'_>,
     ) -> Result<ConstantDiagonals<T>, Refusal> {
-        Ok(ConstantDiagonals::new(csr, &*constants(structure)?))
+        Ok(ConstantDiagonals::new(csr, &*constants(analysis)?))
     }
 
     fn build(
@@ -116,9 +116,9 @@ fn layout_bytes(hacks: usize, pieces: u64, value_bytes: u64) -> u64 {
     pointers as u64 + pieces * (4 + value_bytes + HACK as u64 / 8)
 }
 
-fn constants(structure: &Structure<'_>) -> Result<Arc<Constants>, Refusal> {
-    check_size(structure.pattern().nrows(), structure.pattern().ncols())?;
-    structure.constants(HACK).ok_or_else(not_constant)
+fn constants(analysis: &Analysis<'_>) -> Result<Arc<Constants>, Refusal> {
+    check_size(analysis.pattern().nrows(), analysis.pattern().ncols())?;
+    analysis.constants(HACK).ok_or_else(not_constant)
 }
 
 fn check_size(nrows: usize, ncols: usize) -> Result<(), Refusal> {

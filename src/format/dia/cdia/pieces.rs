@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::analysis::{Analysis, Detail, Sample, probes};
 use crate::csr::{Pattern, offsets};
 use crate::scalar::ValuesOf;
-use crate::structure::{Detail, Sample, Structure, probes};
 
 /// Pieces of diagonals with one value each: `ptr[h]..ptr[h + 1]` are those of hack `h`.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ probes! {
     PieceCounts(usize) -> Option<ConstantCounts>;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// The constant pieces of the diagonals of hacks of `hack` rows; `None` where values are
     /// unknown or there are too many pieces. Examines a sample of the hacks, then makes one pass
     /// over the matrix if the sample is constant.
@@ -191,7 +191,7 @@ impl Structure<'_> {
         })
     }
 
-    /// The number of pieces that [`Structure::constants`] has.
+    /// The number of pieces that [`Analysis::constants`] has.
     pub fn constant_counts(&self, hack: usize) -> Option<ConstantCounts> {
         let values = self.values()?;
         self.memo().get(PieceCounts(hack), || match self.detail() {
@@ -211,8 +211,8 @@ impl Structure<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::analysis::Analysis;
     use crate::csr::Csr;
-    use crate::structure::Structure;
 
     #[test]
     fn a_diagonal_is_cut_where_its_value_changes() {
@@ -222,7 +222,7 @@ mod tests {
             [(i, i, on)].into_iter().chain((i > 0).then(|| (i, i - 1, -1.0)))
         });
         let csr: Csr<f64> = Csr::from_triplets(8, 8, entries).expect("indices are in range");
-        let constants = Structure::of(&csr).constants(4).expect("few pieces");
+        let constants = Analysis::of(&csr).constants(4).expect("few pieces");
         assert_eq!(constants.ptr, [0, 3, 5]);
         assert_eq!(constants.offsets, [0, -1, 0, -1, 0]);
         assert_eq!(
@@ -237,7 +237,7 @@ mod tests {
         let value = |i: usize| if i / 256 == 1 && i.is_multiple_of(2) { 3.0 } else { 2.0 };
         let entries = (0..1024).map(|i| (i, i, value(i)));
         let csr: Csr<f64> = Csr::from_triplets(1024, 1024, entries).expect("in range");
-        let counts = Structure::of(&csr).constant_counts(256).expect("few pieces");
+        let counts = Analysis::of(&csr).constant_counts(256).expect("few pieces");
         assert_eq!((counts.hacks, counts.pieces, counts.most), (4, 5, 2));
     }
 
@@ -249,7 +249,7 @@ mod tests {
             (i.saturating_sub(2)..=i).map(move |j| (i, j, value(j)))
         });
         let csr: Csr<f64> = Csr::from_triplets(5120, 5120, entries).expect("indices are in range");
-        assert!(Structure::of(&csr).constants(128).is_none());
+        assert!(Analysis::of(&csr).constants(128).is_none());
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
             (i.saturating_sub(1)..=i).map(move |j| (i, j, 1.0 + (i * 64 + j) as f64))
         });
         let csr: Csr<f64> = Csr::from_triplets(64, 64, entries).expect("indices are in range");
-        assert!(Structure::of(&csr).constants(32).is_none());
-        assert!(Structure::new(csr.pattern()).constants(32).is_none(), "no values are known");
+        assert!(Analysis::of(&csr).constants(32).is_none());
+        assert!(Analysis::new(csr.pattern()).constants(32).is_none(), "no values are known");
     }
 }

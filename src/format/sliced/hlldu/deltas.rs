@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use super::super::sliced_quads::{HACK, RUN};
-use crate::structure::{Detail, Sort, Structure, over_all, probes};
+use crate::analysis::{Analysis, Detail, Sort, over_all, probes};
 
 /// The first and the last column of each slot of a hack.
 #[derive(Debug, Default)]
@@ -52,11 +52,11 @@ pub(crate) fn padding(width: usize) -> u32 {
 }
 
 probes! {
-    /// [`Structure::delta_units`] with columns in their original order.
+    /// [`Analysis::delta_units`] with columns in their original order.
     DeltaUnits(Sort) -> u64;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// Sum over hacks of 32 rows in `sort` order: runs of four slots, times the bytes per column
     /// that the hack needs for distances from the first column of a slot. `new` gives the new
     /// column of each old column where the basis is permuted. One pass over the entries, cached
@@ -115,10 +115,10 @@ mod tests {
             [(i, 0, 1.0), (i, 1 + far, 1.0)]
         });
         let csr: Csr<f64> = Csr::from_triplets(96, 400, entries).expect("indices are in range");
-        let structure = Structure::of(&csr);
-        assert_eq!(structure.delta_units(Sort::None, None), 1 + 1 + 2);
+        let analysis = Analysis::of(&csr);
+        assert_eq!(analysis.delta_units(Sort::None, None), 1 + 1 + 2);
         // Rows of equal length keep their order.
-        assert_eq!(structure.delta_units(Sort::Window(64), None), 1 + 1 + 2);
+        assert_eq!(analysis.delta_units(Sort::Window(64), None), 1 + 1 + 2);
         assert_eq!([1, 2, 4].map(padding), [0xff, 0xffff, u32::MAX]);
     }
 
@@ -130,11 +130,11 @@ mod tests {
             [(i, i / 2 % 2, 1.0)].into_iter().chain(last)
         });
         let csr: Csr<f64> = Csr::from_triplets(600, 600, entries).expect("indices are in range");
-        let structure = Structure::of(&csr);
+        let analysis = Analysis::of(&csr);
         let sort = Sort::Window(4096);
-        let new = inverse(&structure.order(sort));
+        let new = inverse(&analysis.order(sort));
         assert_eq!((new[0], new[1]), (0, 300));
-        assert_eq!(structure.delta_units(sort, None), 19);
-        assert_eq!(structure.delta_units(sort, Some(&new)), 2 * 19);
+        assert_eq!(analysis.delta_units(sort, None), 19);
+        assert_eq!(analysis.delta_units(sort, Some(&new)), 2 * 19);
     }
 }

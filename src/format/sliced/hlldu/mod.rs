@@ -37,10 +37,10 @@ use super::{
     Arg, Basis, Builder, Built, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop,
     Storage, Target, Value, Work, bytes_of, gpu::convert,
 };
+use crate::analysis::{Analysis, inverse};
 use crate::csr::{Csr, CsrRef, Pattern};
 use crate::par::Scratch;
 use crate::scalar::Scalar;
-use crate::structure::{Structure, inverse};
 use deltas::{SlotSpans, padding};
 
 /// See the module.
@@ -73,35 +73,35 @@ impl Storage for HllduFormat {
     type Layout<T: Scalar> = HllduLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         let sort = sort(params);
-        let new = match row_order::basis(structure, sort, target) {
-            Basis::Permuted => Some(inverse(&structure.order(sort))),
+        let new = match row_order::basis(analysis, sort, target) {
+            Basis::Permuted => Some(inverse(&analysis.order(sort))),
             Basis::Original => None,
         };
-        let units = structure.delta_units(sort, new.as_deref());
+        let units = analysis.delta_units(sort, new.as_deref());
         check_units(units)?;
-        let runs = sliced_quads::runs(structure, sort);
+        let runs = sliced_quads::runs(analysis, sort);
         let slots = runs * STEP as u64;
-        let starts = structure.pattern().nrows().div_ceil(HACK) + 1;
+        let starts = analysis.pattern().nrows().div_ceil(HACK) + 1;
         let start_bytes = (starts * (Offsets::width(slots as usize) + 4)) as u64;
         let column_bytes = runs * 4 * RUN as u64 + units * UNIT as u64;
         let bytes = start_bytes + column_bytes + slots * target.precision.bytes() as u64;
-        Ok(sliced_quads::work(structure, target, sort, bytes))
+        Ok(sliced_quads::work(analysis, target, sort, bytes))
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<HllduLayout<T>, Refusal> {
         let sort = sort(params);
         let (rows, shape) =
-            (StoredRows::new(structure, sort, HACK, target), Quads::new(structure, sort));
+            (StoredRows::new(analysis, sort, HACK, target), Quads::new(analysis, sort));
         let columns = Deltas::new(csr.pattern(), &rows, &shape)?;
         let sliced = Sliced { rows, shape, columns };
         let values = vec![T::ZERO; sliced.slots()];
@@ -327,13 +327,13 @@ mod tests {
         let (precision, basis) = (Precision::F64, Basis::Original);
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
         let params = Params::defaults(&HllduFormat);
-        let structure = Structure::of(&csr);
+        let analysis = Analysis::of(&csr);
         let mut stored =
-            HllduFormat::convert(csr.as_ref(), &structure, &params, &target).expect("applies");
+            HllduFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");
         assert_eq!(stored.to_csr(), csr);
         let Sliced { columns, .. } = &stored.sliced;
         assert_eq!(columns.units, [0, 2, 4, 6, 10, 14, 22]);
-        let work = HllduFormat::work(&structure, &params, &target).expect("applies");
+        let work = HllduFormat::work(&analysis, &params, &target).expect("applies");
         assert_eq!((work.entries, work.layout_bytes), (12 * 128, stored.bytes()));
         // Four columns of a row are stored next to each other, and two values.
         let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();

@@ -28,11 +28,11 @@ use super::{
     Builder, Built, Candidate, Layout, Matrix, Offsets, Param, Params, Refusal, Stop, Storage,
     Target, Value, Work,
 };
+use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, Pattern, offsets};
 use crate::device::Kind;
 use crate::par::{partition_point, slices_mut};
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// See the module.
 #[derive(Debug)]
@@ -59,19 +59,19 @@ impl Storage for SlabsFormat {
     type Layout<T: Scalar> = SlabsLayout<T>;
 
     fn work(
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = structure.pattern();
+        let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
         let cuts = cuts(shape(pattern), params, target)?;
         let whole = match target.device.kind {
-            Kind::Host => CsrFormat::work(structure, &Params::defaults(&CsrFormat), target)?,
-            Kind::Gpu => StcsrFormat::work(structure, &tiles().params, target)?,
+            Kind::Host => CsrFormat::work(analysis, &Params::defaults(&CsrFormat), target)?,
+            Kind::Gpu => StcsrFormat::work(analysis, &tiles().params, target)?,
         };
-        let size = match structure.is_whole() {
+        let size = match analysis.is_whole() {
             true => SlabsSize::of(pattern, &cuts, target)?,
             false => SlabsSize::guess(pattern, &cuts, target, &whole),
         };
@@ -95,7 +95,7 @@ impl Storage for SlabsFormat {
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        _structure: &Structure<'_>,
+        _analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
     ) -> Result<SlabsLayout<T>, Refusal> {
@@ -258,7 +258,7 @@ impl SlabsSize {
                 Kind::Gpu => {
                     let columns = slab.columns(pattern);
                     let slab = Pattern::of(nrows, pattern.ncols(), &slab.row_ptr, &columns);
-                    let work = StcsrFormat::work(&Structure::new(slab), &tiles().params, target)?;
+                    let work = StcsrFormat::work(&Analysis::new(slab), &tiles().params, target)?;
                     (work.entries, work.layout_bytes)
                 }
             };
@@ -422,7 +422,7 @@ mod tests {
         let candidate: Candidate = format!("slabs:cache={cache}").parse().expect("a candidate");
         let (precision, basis) = (Precision::F64, Basis::Original);
         let target = Target { device, precision, basis, memory_limit: u64::MAX };
-        candidate.work(&Structure::of(csr), &target)
+        candidate.work(&Analysis::of(csr), &target)
     }
 
     #[test]
@@ -450,9 +450,9 @@ mod tests {
             let (precision, basis) = (Precision::F64, Basis::Original);
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
             let params = Params::defaults(&SlabsFormat);
-            let structure = Structure::of(&csr);
+            let analysis = Analysis::of(&csr);
             let layout =
-                SlabsFormat::convert(csr.as_ref(), &structure, &params, &target).expect("applies");
+                SlabsFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");
             let described = layout.on_device().expect("kernels");
             let betas = described.launches.iter().map(|launch| {
                 assert_eq!(launch.image, kernel);
@@ -484,14 +484,14 @@ mod tests {
         let n = 40_000;
         let csr: Csr<f64> = crate::generate::by_name("uniform", n, 1).expect("a class");
         let pattern = csr.pattern();
-        assert!(pattern.nnz() > crate::structure::WHOLE);
+        assert!(pattern.nnz() > crate::analysis::WHOLE);
         for name in ["cpu", "h200"] {
             let device = Device { cache_bytes: 8 * n as u64, ..device(name) };
             let (precision, basis) = (Precision::F64, Basis::Original);
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
             let candidate: Candidate = "slabs:cache=40".parse().expect("a candidate");
-            let [exact, guess] = [Structure::of(&csr), Structure::sampled(&csr)]
-                .map(|structure| candidate.work(&structure, &target).expect("applies"));
+            let [exact, guess] = [Analysis::of(&csr), Analysis::sampled(&csr)]
+                .map(|analysis| candidate.work(&analysis, &target).expect("applies"));
             assert_eq!((exact.launches, guess.launches), (3, 3), "{name}");
             let ratio = guess.layout_bytes as f64 / exact.layout_bytes as f64;
             assert!((ratio - 1.0).abs() < 0.1, "{name}: {ratio}");

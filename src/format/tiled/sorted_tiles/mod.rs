@@ -28,10 +28,10 @@ use rayon::prelude::*;
 use super::csr_tiles::Tiles;
 use super::gpu::launch::Arrays;
 use super::{Refusal, Target, Work, bytes_of, store};
+use crate::analysis::{Analysis, REACH, REACH_OF, Walk};
 use crate::csr::{Csr, Pattern};
 use crate::par::{Scratch, slices_mut};
 use crate::scalar::Scalar;
-use crate::structure::{REACH, REACH_OF, Structure, Walk};
 
 /// Slots of a thread.
 pub(super) const EACH: usize = shared("SORTED_EACH") as usize;
@@ -116,21 +116,21 @@ pub(super) fn no_entries() -> Refusal {
 /// # Errors
 /// [`Refusal`] for a matrix without entries.
 pub(super) fn work(
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     tile: usize,
     target: &Target<'_>,
     value_bytes: impl Fn(u64) -> u64,
 ) -> Result<Work, Refusal> {
-    let pattern = structure.pattern();
+    let pattern = analysis.pattern();
     let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
     let w = target.precision.bytes() as u64;
     if nnz == 0 {
         return Err(no_entries());
     }
-    let tiles = structure.tiles(tile);
+    let tiles = analysis.tiles(tile);
     let count = tiles.rows.len() as u64 - 1;
     let (slots, warps) = (count * tile as u64, count * (tile / WARP) as u64);
-    let spans = structure.sorted_spans(tile);
+    let spans = analysis.sorted_spans(tile);
     let left = LOW - place_bits(tile);
     let widths = Widths::of(
         (0..).zip(spans).map(|(bits, times): (u32, u64)| (bits.saturating_sub(left), times)),
@@ -140,14 +140,14 @@ pub(super) fn work(
     let (ends, lasts) = (2 * (nrows + 2 * count), slots / 8);
     let columns = slots * u64::from(LOW + EXTRA[best]) / 8 + (2.0 * wide) as u64 * WARP as u64;
     let bytes = 16 * count + ends + lasts + 16 * warps + columns + value_bytes(slots);
-    let splits = structure.max_length() > tile;
+    let splits = analysis.max_length() > tile;
     let (tile_steps, tile_steps_most) = tiles.turns(tile / EACH);
     Ok(Work {
         layout_bytes: bytes,
         stream_bytes: bytes,
         entries: slots,
-        x_sectors: structure.x_sectors(Walk::Sorted { tile }, target.precision),
-        x_loaded: structure.x_loaded(Walk::Sorted { tile }, target),
+        x_sectors: analysis.x_sectors(Walk::Sorted { tile }, target.precision),
+        x_loaded: analysis.x_loaded(Walk::Sorted { tile }, target),
         steps: nnz.div_ceil(32),
         tile_steps,
         tile_steps_most,

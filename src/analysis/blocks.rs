@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::sample::{SAMPLED_ENTRIES, Sample};
-use super::{Detail, Structure, probes};
+use super::{Analysis, Detail, probes};
 use crate::csr::{Pattern, offsets};
 use crate::par;
 
@@ -50,7 +50,7 @@ probes! {
     BlockFill(usize) -> f64;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// Returns the pattern of the `b` x `b` blocks that hold an entry.
     ///
     /// One pass over the pattern; kept.
@@ -110,7 +110,7 @@ impl Structure<'_> {
     }
 
     /// Returns entries divided by slots of the nonempty `b` x `b` blocks; 1 if there are no
-    /// entries. Samples block rows as [`Structure::x_sectors`] samples warps; kept.
+    /// entries. Samples block rows as [`Analysis::x_sectors`] samples warps; kept.
     pub fn block_fill(&self, b: usize) -> f64 {
         self.memo.get(BlockFill(b), || self.find_fill(b))
     }
@@ -135,7 +135,7 @@ pub(crate) fn fill(b: usize, [entries, blocks]: [u64; 2]) -> f64 {
     if blocks == 0 { 1.0 } else { entries as f64 / (blocks * (b * b) as u64) as f64 }
 }
 
-impl<'a> Structure<'a> {
+impl<'a> Analysis<'a> {
     /// Writes the columns of the `b` rows from `first` on to `rows`.
     fn block_row(&self, first: usize, b: usize, rows: &mut Vec<&'a [u32]>) {
         let end = (first + b).min(self.pattern.nrows());
@@ -191,11 +191,11 @@ mod tests {
     fn all_blocks_make_a_pattern() {
         let entries = [(0, 0, 1.0), (1, 1, 1.0), (1, 4, 1.0), (4, 2, 1.0), (4, 3, 1.0)];
         let csr = Csr::from_triplets(5, 5, entries).expect("indices are in range");
-        let structure = Structure::new(csr.pattern());
-        let blocks = structure.blocks(2);
+        let analysis = Analysis::new(csr.pattern());
+        let blocks = analysis.blocks(2);
         let pattern = blocks.pattern();
         assert_eq!((pattern.nrows(), pattern.ncols()), (3, 3));
         assert_eq!((pattern.row_ptr(), pattern.col_idx()), (&[0, 2, 2, 3][..], &[0, 2, 1][..]));
-        assert_eq!(structure.block_fill(2), 5.0 / 12.0);
+        assert_eq!(analysis.block_fill(2), 5.0 / 12.0);
     }
 }

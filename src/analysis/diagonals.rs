@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{Detail, Structure, over_all, probes};
+use super::{Analysis, Detail, over_all, probes};
 use crate::csr::Pattern;
 
 /// Numbers of diagonals with an entry.
@@ -39,7 +39,7 @@ probes! {
     SampledDiagonals(usize) -> u64;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// Returns the number of distinct diagonals with an entry in each hack of `hack` rows, summed
     /// over all hacks.
     ///
@@ -54,7 +54,7 @@ impl Structure<'_> {
         self.exact_diagonals(hack)
     }
 
-    /// As [`Structure::n_diagonals`], but always exact.
+    /// As [`Analysis::n_diagonals`], but always exact.
     pub(crate) fn exact_diagonals(&self, hack: usize) -> u64 {
         let find = || Arc::new(DiagonalCounts::of(self.pattern));
         let known = || self.memo.get(AllDiagonals(), find);
@@ -67,7 +67,7 @@ impl Structure<'_> {
         }
     }
 
-    /// Estimates [`Structure::n_diagonals`] from a sample of the hacks.
+    /// Estimates [`Analysis::n_diagonals`] from a sample of the hacks.
     fn estimate_diagonals(&self, hack: usize) -> u64 {
         let pattern = self.pattern;
         let nrows = pattern.nrows();
@@ -272,11 +272,11 @@ mod tests {
         let csr = irregular(9001);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("a pool");
         pool.install(|| {
-            let structure = Structure::new(csr.pattern());
+            let analysis = Analysis::new(csr.pattern());
             for hack in [1, 2, 32, 33, 256, 1024, 4096, 8192, 9001, 10_000] {
-                let lists = structure.hack_offsets(hack);
+                let lists = analysis.hack_offsets(hack);
                 let listed: u64 = lists.iter().map(|list| list.len() as u64).sum();
-                assert_eq!(structure.n_diagonals(hack), listed, "hacks of {hack} rows");
+                assert_eq!(analysis.n_diagonals(hack), listed, "hacks of {hack} rows");
             }
         });
     }
@@ -285,11 +285,11 @@ mod tests {
     fn a_next_to_empty_matrix_is_counted_alike() {
         let entries = [(0, 5, 1.0), (40, 45, 1.0), (41, 46, 1.0), (4_000, 3, 1.0)];
         let csr = Csr::from_triplets(5_000, 100_000, entries).expect("indices are in range");
-        let structure = Structure::new(csr.pattern());
-        assert_eq!(structure.n_diagonals(5_000), 2);
-        assert_eq!(structure.n_diagonals(32), 3);
-        assert_eq!(structure.n_diagonals(1), 4);
-        assert_eq!(structure.n_diagonals(64), 2);
-        assert_eq!(structure.hack_offsets(64).concat(), [5, -3997]);
+        let analysis = Analysis::new(csr.pattern());
+        assert_eq!(analysis.n_diagonals(5_000), 2);
+        assert_eq!(analysis.n_diagonals(32), 3);
+        assert_eq!(analysis.n_diagonals(1), 4);
+        assert_eq!(analysis.n_diagonals(64), 2);
+        assert_eq!(analysis.hack_offsets(64).concat(), [5, -3997]);
     }
 }

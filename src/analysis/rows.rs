@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{Histogram, SharedLengths, Sort, Structure, once, probes};
+use super::{Analysis, Histogram, SharedLengths, Sort, once, probes};
 use crate::reorder;
 
 /// Minimum number of rows per thread if each row is little work.
@@ -23,7 +23,7 @@ probes! {
     LongestRows(usize, Sort) -> SharedLengths;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// Returns the number of entries of each row. One pass over the row pointers; kept.
     pub fn lengths(&self) -> &[u32] {
         let count = || -> Vec<u32> {
@@ -280,13 +280,13 @@ mod tests {
         // Rows of 1, 9, 0 and 4 entries.
         let columns = (0..1).chain(0..9).chain(0..4).collect();
         let csr = Csr::new(4, 9, vec![0, 1, 10, 10, 14], columns, vec![1.0; 14]).expect("valid");
-        let structure = Structure::of(&csr);
+        let analysis = Analysis::of(&csr);
         // Two rows per warp, two lanes per row, one entry per lane at a time: 9 / 2 + 1 and 4 / 2 +
         // 1.
-        assert_eq!(structure.n_waits(4, 2, 1), 5 + 3);
-        assert_eq!(structure.n_waits(4, 2, 4), 2 + 1);
+        assert_eq!(analysis.n_waits(4, 2, 1), 5 + 3);
+        assert_eq!(analysis.n_waits(4, 2, 4), 2 + 1);
         // One row per warp: even an empty row waits once.
-        assert_eq!(structure.n_waits(4, 4, 1), 1 + 3 + 1 + 2);
+        assert_eq!(analysis.n_waits(4, 4, 1), 1 + 3 + 1 + 2);
     }
 
     #[test]

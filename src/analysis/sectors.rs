@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::rows::longest_first;
 use super::sample::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
-use super::{Detail, Sort, Structure, Walk, inverse, probes};
+use super::{Analysis, Detail, Sort, Walk, inverse, probes};
 use crate::scalar::Precision;
 
 probes! {
@@ -16,7 +16,7 @@ probes! {
     SortedSectors(usize) -> TileStatistics;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// Returns the 32-byte sectors of x that one product requests: distinct sectors within a warp
     /// step, summed over all steps. Samples at most [`SAMPLED_WARPS`](super::SAMPLED_WARPS) warps,
     /// evenly spread, and fewer if they hold more than [`SAMPLED_ENTRIES`](super::SAMPLED_ENTRIES)
@@ -25,7 +25,7 @@ impl Structure<'_> {
         self.sectors(walk).of(precision)
     }
 
-    /// As [`Structure::x_sectors`], for both precisions.
+    /// As [`Analysis::x_sectors`], for both precisions.
     pub(crate) fn sectors(&self, walk: Walk) -> EachPrecision {
         self.memo.get(Sectors(walk), || self.count_sectors(walk))
     }
@@ -49,7 +49,7 @@ impl Structure<'_> {
         }
     }
 
-    /// Estimates [`Structure::x_sectors`] per nonzero, with one row per lane, within microseconds:
+    /// Estimates [`Analysis::x_sectors`] per nonzero, with one row per lane, within microseconds:
     /// from at most 8 steps of each of at most 16 warps, evenly spread; kept.
     pub fn x_sectors_at_sight(&self, precision: Precision) -> f64 {
         self.memo.get(QuickSectors(), || self.sample_few_sectors()).of(precision)
@@ -79,7 +79,7 @@ impl Structure<'_> {
 
     /// Returns a histogram of column spans in sorted tiles of `tile` entries: for b in 0..=32, the
     /// number of groups of [`REACH_OF`] sorted entries whose widest span of [`REACH`] entries needs
-    /// b bits. Sampled as in [`Structure::x_sectors`]; kept.
+    /// b bits. Sampled as in [`Analysis::x_sectors`]; kept.
     pub(crate) fn sorted_spans(&self, tile: usize) -> [u64; 33] {
         self.sorted(tile).spans
     }
@@ -187,7 +187,7 @@ impl Structure<'_> {
         self.of_all(sample, sectors.reduce(RequestedSectors::default, RequestedSectors::with))
     }
 
-    /// Returns the rows at these rising positions of [`Structure::order`] for [`Sort::All`]. One
+    /// Returns the rows at these rising positions of [`Analysis::order`] for [`Sort::All`]. One
     /// pass over the lengths.
     fn rows_of_ranks(&self, ranks: impl Iterator<Item = usize>) -> Vec<u32> {
         let mut ranks = ranks.peekable();
@@ -326,7 +326,7 @@ impl RequestedSectors {
 /// Minimum number of sampled groups per thread.
 const FEWEST_GROUPS: usize = 16;
 
-/// Maximum number of warps that [`Structure::x_sectors_at_sight`] samples, and of steps of each.
+/// Maximum number of warps that [`Analysis::x_sectors_at_sight`] samples, and of steps of each.
 const QUICK_WARPS: usize = 16;
 const QUICK_STEPS: usize = 8;
 
@@ -393,9 +393,9 @@ mod tests {
     #[test]
     fn rows_are_found_by_their_rank() {
         let csr = generate::by_name("power_law", 2000, 1).expect("a class");
-        let structure = Structure::of(&csr);
-        let order = structure.order(Sort::All);
+        let analysis = Analysis::of(&csr);
+        let order = analysis.order(Sort::All);
         let ranks = [0, 1, 2, 700, 701, 1500, 1998, 1999];
-        assert_eq!(structure.rows_of_ranks(ranks.into_iter()), ranks.map(|rank| order[rank]));
+        assert_eq!(analysis.rows_of_ranks(ranks.into_iter()), ranks.map(|rank| order[rank]));
     }
 }

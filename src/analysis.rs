@@ -77,18 +77,18 @@ pub enum Walk {
 ///
 /// ```
 /// use ellect::Csr;
-/// use ellect::structure::Structure;
+/// use ellect::analysis::Analysis;
 ///
 /// # fn main() -> ellect::Result<()> {
 /// let csr = Csr::from_triplets(3, 3, [(0, 0, 1.0), (0, 2, 2.0), (2, 1, 3.0)])?;
-/// let structure = Structure::of(&csr);
+/// let analysis = Analysis::of(&csr);
 /// assert_eq!(structure.row_lengths().len(), 3);
 /// assert_eq!(structure.value_count(), Some(3));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Structure<'a> {
+pub struct Analysis<'a> {
     pattern: Pattern<'a>,
     values: Option<ValuesOf<'a>>,
     lengths: OnceLock<Vec<u32>>,
@@ -126,10 +126,10 @@ enum Patience {
     Partitioning,
 }
 
-impl<'a> Structure<'a> {
+impl<'a> Analysis<'a> {
     /// Creates a structure of a pattern without values; computes nothing yet.
     pub fn new(pattern: Pattern<'a>) -> Self {
-        Structure {
+        Analysis {
             pattern,
             values: None,
             lengths: OnceLock::new(),
@@ -144,7 +144,7 @@ impl<'a> Structure<'a> {
     /// on them.
     pub fn of<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
         let csr = csr.into();
-        Structure { values: Some(T::values_of(csr.values())), ..Structure::new(csr.pattern()) }
+        Analysis { values: Some(T::values_of(csr.values())), ..Analysis::new(csr.pattern()) }
     }
 
     /// Creates a structure for estimates. If the matrix has more than [`WHOLE`] entries, estimates
@@ -152,13 +152,13 @@ impl<'a> Structure<'a> {
     /// that layouts are made from, are exact nevertheless.
     pub fn sampled<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
         let csr = csr.into();
-        Structure { detail: Detail::of(csr.nnz()), ..Structure::of(csr) }
+        Analysis { detail: Detail::of(csr.nnz()), ..Analysis::of(csr) }
     }
 
-    /// Creates a structure for estimates from a pattern without values; see [`Structure::sampled`].
+    /// Creates a structure for estimates from a pattern without values; see [`Analysis::sampled`].
     #[cfg(feature = "cuda")]
     pub(crate) fn sampled_pattern(pattern: Pattern<'a>) -> Self {
-        Structure { detail: Detail::of(pattern.nnz()), ..Structure::new(pattern) }
+        Analysis { detail: Detail::of(pattern.nnz()), ..Analysis::new(pattern) }
     }
 
     /// Returns the cache of computed properties.
@@ -184,11 +184,11 @@ impl<'a> Structure<'a> {
     /// Allows this structure to partition the graph with METIS. Estimates must not: partitioning
     /// takes as long as hundreds of products or more.
     pub fn with_partitioning(self) -> Self {
-        Structure { patience: Patience::Partitioning, ..self }
+        Analysis { patience: Patience::Partitioning, ..self }
     }
 
     /// Returns true if METIS may partition the graph of the pattern; see
-    /// [`Structure::with_partitioning`].
+    /// [`Analysis::with_partitioning`].
     pub(crate) fn may_partition(&self) -> bool {
         self.patience == Patience::Partitioning
     }
@@ -196,7 +196,7 @@ impl<'a> Structure<'a> {
     /// Checks that the graph of the pattern may be partitioned or reordered.
     ///
     /// # Errors
-    /// [`Refusal`] if this structure is for estimates; see [`Structure::with_partitioning`].
+    /// [`Refusal`] if this structure is for estimates; see [`Analysis::with_partitioning`].
     pub fn check_patience(&self) -> Result<(), Refusal> {
         match self.patience {
             Patience::Partitioning => Ok(()),
@@ -255,7 +255,7 @@ impl<'a> Structure<'a> {
     }
 
     /// Returns the largest number of columns that a slice of `slice` rows in `sort` order spans;
-    /// `new` is as for [`Structure::spans`]. If this structure is for estimates and rows are
+    /// `new` is as for [`Analysis::spans`]. If this structure is for estimates and rows are
     /// unsorted or sorted within windows, only a sample of the slices or windows is searched, with
     /// the old column numbers.
     pub fn widest_span(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> u64 {

@@ -19,7 +19,7 @@ macro_rules! probes {
             #[derive(Clone, Copy, PartialEq, Eq, Hash)]
             struct $name($($key),*);
 
-            impl crate::structure::Probe for $name {
+            impl crate::analysis::Probe for $name {
                 type Answer = $answer;
             }
         )*

@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 
 use super::sample::Sample;
-use super::{Structure, Walk, probes};
+use super::{Analysis, Walk, probes};
 use crate::device::Kind;
 use crate::scalar::Precision;
 use crate::target::Target;
@@ -35,7 +35,7 @@ probes! {
     LoadsANonzero(Option<usize>, L1Caches) -> f64;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// Returns the number of 32-byte x sectors that the L1 caches of a GPU load in one product;
     /// `None` on hosts, which process one row after another.
     ///
@@ -196,10 +196,10 @@ impl L1Sim {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Sort;
     use crate::csr::Pattern;
     use crate::device::Device;
     use crate::generate;
-    use crate::structure::Sort;
     use crate::workload::Workload;
 
     #[test]
@@ -234,27 +234,27 @@ mod tests {
         let gpu = devices.iter().find(|device| device.kind == Kind::Gpu).expect("ships");
         // Rows of 64 entries anywhere in an x that is much larger than an L1 cache.
         let csr = generate::uniform(100_000, 64, 1);
-        let structure = Structure::of(&csr);
+        let analysis = Analysis::of(&csr);
         let target = Workload::default().target(gpu);
         let loaded = |threads| {
             let walk = Walk::Rows { threads, sort: Sort::None };
-            structure.x_loaded(walk, &target).expect("a GPU") / csr.nnz() as f64
+            analysis.x_loaded(walk, &target).expect("a GPU") / csr.nnz() as f64
         };
         assert!(loaded(1) < 0.75 * loaded(32), "{} {}", loaded(1), loaded(32));
         assert!(loaded(32) > 0.9 && loaded(32) <= 1.0);
         // A dense row is loaded once, one sector per four entries.
         let (row_ptr, col_idx) = ([0, 4096], (0..4096).collect::<Vec<u32>>());
-        let structure = Structure::new(Pattern::of(1, 4096, &row_ptr, &col_idx));
+        let analysis = Analysis::new(Pattern::of(1, 4096, &row_ptr, &col_idx));
         let walks = [Walk::Rows { threads: 32, sort: Sort::All }, Walk::Entries];
-        assert_eq!(walks.map(|walk| structure.x_loaded(walk, &target)), [Some(1024.0); 2]);
+        assert_eq!(walks.map(|walk| analysis.x_loaded(walk, &target)), [Some(1024.0); 2]);
         // Sorted tiles load lines.
         let lines = |precision| {
             let target = Target { precision, ..target };
-            structure.x_loaded(Walk::Sorted { tile: 1024 }, &target)
+            analysis.x_loaded(Walk::Sorted { tile: 1024 }, &target)
         };
         assert_eq!([Precision::F64, Precision::F32].map(lines), [Some(256.0), Some(128.0)]);
         let host = devices.iter().find(|device| device.kind == Kind::Host).expect("ships");
         let target = Workload::default().target(host);
-        assert_eq!(structure.x_loaded(Walk::Entries, &target), None);
+        assert_eq!(analysis.x_loaded(Walk::Entries, &target), None);
     }
 }

@@ -2,11 +2,11 @@
 
 use rayon::prelude::*;
 
-use super::{Structure, probes};
+use super::{Analysis, probes};
 use crate::scalar::Precision;
 
-/// Maximum number of warps that [`Structure::x_sectors`] samples, and of block rows that
-/// [`Structure::block_fill`] samples.
+/// Maximum number of warps that [`Analysis::x_sectors`] samples, and of block rows that
+/// [`Analysis::block_fill`] samples.
 pub const SAMPLED_WARPS: usize = 2048;
 
 /// Approximate maximum of entries that either samples if rows are long.
@@ -28,16 +28,16 @@ const FEWEST: [usize; 2] = [2, 8];
 /// Maximum number of entries of a matrix that estimates analyse completely.
 pub const WHOLE: usize = 1 << 18;
 
-/// Maximum number of tiles of sorted entries that [`Structure::x_sectors`] samples.
+/// Maximum number of tiles of sorted entries that [`Analysis::x_sectors`] samples.
 pub(super) const SAMPLED_TILES: usize = 128;
 
 /// Rows that share an L1 cache: the rows of one thread block.
 const BLOCK_ROWS: usize = 256;
 
-/// Maximum number of blocks of rows that [`Structure::x_loads`] samples.
+/// Maximum number of blocks of rows that [`Analysis::x_loads`] samples.
 const SAMPLED_BLOCKS: usize = 64;
 
-/// Maximum number of entries whose mirror image [`Structure::symmetry`] searches.
+/// Maximum number of entries whose mirror image [`Analysis::symmetry`] searches.
 pub const SAMPLED_MIRRORS: usize = 1 << 14;
 
 probes! {
@@ -45,7 +45,7 @@ probes! {
     LoadedSectors(usize, Precision) -> f64;
 }
 
-impl Structure<'_> {
+impl Analysis<'_> {
     /// Returns the elements of x in the distinct sectors that blocks of 256 neighbouring rows need,
     /// divided by their entries: the re-use factor alpha of the pJDS code balance if each block
     /// loads x once. For scattered entries it approaches the elements per sector; for rows that
@@ -85,7 +85,7 @@ impl Structure<'_> {
 
     /// Returns the x sectors per nonzero that blocks of 256 neighbouring rows load, each into an L1
     /// cache of its own that holds `room` sectors and is emptied whenever it is full. Sampled as in
-    /// [`Structure::x_loads`]; kept.
+    /// [`Analysis::x_loads`]; kept.
     pub(crate) fn loaded_sectors(&self, room: usize, precision: Precision) -> f64 {
         self.memo.get(LoadedSectors(room, precision), || self.load_sectors(room, precision))
     }
@@ -158,7 +158,7 @@ impl Structure<'_> {
         Sample { groups, sampled: sampled.max(groups.min(fewest)) }
     }
 
-    /// Selects the blocks of rows that [`Structure::x_loads`] samples.
+    /// Selects the blocks of rows that [`Analysis::x_loads`] samples.
     pub(crate) fn sample_of_blocks(&self) -> Sample {
         self.detail.blocks(self.pattern.nrows(), self.pattern.nnz())
     }
@@ -200,7 +200,7 @@ impl Detail {
         }
     }
 
-    /// Selects the blocks of rows that [`Structure::x_loads`] samples.
+    /// Selects the blocks of rows that [`Analysis::x_loads`] samples.
     pub fn blocks(self, nrows: usize, nnz: usize) -> Sample {
         let groups = nrows.div_ceil(BLOCK_ROWS);
         let most = self.groups(groups, nnz).sampled;
@@ -294,7 +294,7 @@ impl Sample {
         scaled as u64
     }
 
-    /// Samples the entries whose mirror image [`Structure::symmetry`] searches: at most `most`.
+    /// Samples the entries whose mirror image [`Analysis::symmetry`] searches: at most `most`.
     pub fn of_mirrors(nrows: usize, ncols: usize, nnz: usize, most: usize) -> Self {
         Sample { groups: nnz, sampled: if nrows == ncols { nnz.min(most) } else { 0 } }
     }

@@ -1,4 +1,4 @@
-//! The meter: times candidates on this host or on one of its GPUs.
+//! The backend: times candidates on this host or on one of its GPUs.
 
 #[cfg(feature = "cuda")]
 use std::any::Any;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
 use super::gpu::{ResidentMatrix, on_gpu};
 use super::{Measurement, Outcome, Protocol, Samples, Worker, on_host};
+use crate::analysis::Analysis;
 use crate::cost::CostInputs;
 use crate::csr::CsrRef;
 #[cfg(feature = "cuda")]
@@ -20,23 +21,22 @@ use crate::features::Features;
 use crate::format::{Candidate, Target};
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
-use crate::structure::Structure;
 
 /// A device on which candidates can be timed, or for which they can only be estimated.
 ///
 /// ```
 /// use ellect::{Error, device};
-/// use ellect::measure::Meter;
+/// use ellect::measure::Backend;
 ///
 /// # fn main() -> ellect::Result<()> {
-/// assert!(Meter::of(device::find("cpu")?).check().is_ok());
-/// let absent = Meter::of(device::find("h200")?).check();
+/// assert!(Backend::of(device::find("cpu")?).check().is_ok());
+/// let absent = Backend::of(device::find("h200")?).check();
 /// assert!(matches!(absent, Err(Error::AbsentDevice { .. })));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Meter {
+pub struct Backend {
     device: Device,
     worker: Option<Mutex<Worker>>,
     /// Driver of the worker's device; stored so that reading it does not wait for a running job.
@@ -48,10 +48,10 @@ pub struct Meter {
     held: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
-impl Meter {
-    /// Creates a meter from a device profile; it can time on a host but not on a GPU.
+impl Backend {
+    /// Creates a backend from a device profile; it can time on a host but not on a GPU.
     pub fn of(device: Device) -> Self {
-        Meter {
+        Backend {
             device,
             worker: None,
             driver: None,
@@ -62,10 +62,10 @@ impl Meter {
         }
     }
 
-    /// Creates a meter that times in the worker's process and prepares operators for the host.
+    /// Creates a backend that times in the worker's process and prepares operators for the host.
     pub fn through(worker: Worker) -> Self {
         let (device, driver) = (worker.device().clone(), worker.driver().to_string());
-        Meter { worker: Some(Mutex::new(worker)), driver: Some(driver), ..Meter::of(device) }
+        Backend { worker: Some(Mutex::new(worker)), driver: Some(driver), ..Backend::of(device) }
     }
 
     /// Opens a device by name: `cuda:N` opens GPU `N` of this machine (feature `cuda`), any other
@@ -75,8 +75,8 @@ impl Meter {
     /// [`Error::UnknownDevice`] if there is none; [`Error::Device`] if it cannot be opened.
     pub fn open(name: &str, data: &std::path::Path) -> Result<Self> {
         match name.strip_prefix("cuda:") {
-            Some(index) => Meter::open_gpu(name, index, data),
-            None => Ok(Meter::of(device::find_in(name, data)?)),
+            Some(index) => Backend::open_gpu(name, index, data),
+            None => Ok(Backend::of(device::find_in(name, data)?)),
         }
     }
 
@@ -88,7 +88,7 @@ impl Meter {
         let gpu = cuda::Gpu::open(parsed.ok_or_else(known)?)?;
         let own = gpu.profile();
         let device = device::saved(&own.name, data)?.unwrap_or_else(|| own.clone());
-        Ok(Meter { gpu: Some(Arc::new(gpu)), ..Meter::of(device) })
+        Ok(Backend { gpu: Some(Arc::new(gpu)), ..Backend::of(device) })
     }
 
     #[cfg(not(feature = "cuda"))]
@@ -109,7 +109,7 @@ impl Meter {
     pub fn prepare<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
     ) -> Result<PreparedOperator<T>> {
@@ -117,9 +117,9 @@ impl Meter {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let on_gpu = Arc::new(cuda::DeviceCsr::upload(gpu, csr)?);
-            return PreparedOperator::on_gpu(gpu, &on_gpu, csr, structure, candidate, target);
+            return PreparedOperator::on_gpu(gpu, &on_gpu, csr, analysis, candidate, target);
         }
-        PreparedOperator::with_structure(csr, structure, candidate, target)
+        PreparedOperator::with_analysis(csr, analysis, candidate, target)
     }
 
     /// Returns the device's profile.
@@ -186,7 +186,7 @@ impl Meter {
     /// the host has the features; one untimed run precedes. Otherwise a run is on this host.
     ///
     /// # Errors
-    /// As [`Meter::check`], and [`Error::Device`] from a GPU.
+    /// As [`Backend::check`], and [`Error::Device`] from a GPU.
     ///
     /// # Panics
     /// If `times` is 0.
@@ -203,7 +203,7 @@ impl Meter {
             gpu.features(&there)?;
             return timed(times, || gpu.features(&there));
         }
-        timed(times, || Ok(Features::of(&Structure::sampled(csr))))
+        timed(times, || Ok(Features::of(&Analysis::sampled(csr))))
     }
 
     /// Times the GPU's work for the features of a matrix, `times` times, without the host's share.
@@ -213,7 +213,7 @@ impl Meter {
     /// computed on the host.
     ///
     /// # Errors
-    /// As [`Meter::features`].
+    /// As [`Backend::features`].
     pub fn features_on_gpu<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -250,7 +250,7 @@ impl Meter {
             let held = held.map(|held| Arc::new(held) as Arc<dyn Any + Send + Sync>);
             *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
         }
-        Holding { meter: self }
+        Holding { backend: self }
     }
 
     /// Makes the device fault, for tests: a GPU by a kernel that writes to an unmapped address,
@@ -271,11 +271,11 @@ impl Meter {
     /// time limit, whichever is shorter.
     ///
     /// # Errors
-    /// As [`Meter::check`], and [`Error::Device`] if a worker's process cannot be restarted.
+    /// As [`Backend::check`], and [`Error::Device`] if a worker's process cannot be restarted.
     pub fn measure<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
-        structure: &Structure<'_>,
+        analysis: &Analysis<'_>,
         candidate: &Candidate,
         target: &Target<'_>,
         protocol: &Protocol,
@@ -292,23 +292,23 @@ impl Meter {
             let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let held = held.as_ref().and_then(|held| held.downcast_ref::<ResidentMatrix<T>>());
             let held = held.filter(|held| held.is(csr));
-            let measured = on_gpu(gpu, held, csr, structure, candidate, target, protocol);
-            return Ok(with_inputs(measured, structure, candidate, target));
+            let measured = on_gpu(gpu, held, csr, analysis, candidate, target, protocol);
+            return Ok(with_inputs(measured, analysis, candidate, target));
         }
         let measured = on_host(csr, candidate, target, protocol);
-        Ok(with_inputs(measured, structure, candidate, target))
+        Ok(with_inputs(measured, analysis, candidate, target))
     }
 }
 
 /// Adds the inputs of the candidate's estimate to a measurement that was timed.
 fn with_inputs(
     measured: Measurement,
-    structure: &Structure<'_>,
+    analysis: &Analysis<'_>,
     candidate: &Candidate,
     target: &Target<'_>,
 ) -> Measurement {
     let is_timed = matches!(measured.outcome, Outcome::Timed(_));
-    let inputs = || CostInputs::of(structure, candidate, target).ok().map(Box::new);
+    let inputs = || CostInputs::of(analysis, candidate, target).ok().map(Box::new);
     let inputs = if is_timed { inputs() } else { None };
     Measurement { inputs, ..measured }
 }
@@ -323,20 +323,20 @@ fn timed(times: usize, compute: impl Fn() -> Result<Features>) -> Result<(Featur
     Ok((found.pop().expect("`times` is at least 1"), Samples::new(raw_s)))
 }
 
-/// A matrix that a meter keeps ready until this is dropped; see [`Meter::hold`].
+/// A matrix that a backend keeps ready until this is dropped; see [`Backend::hold`].
 #[derive(Debug)]
 pub struct Holding<'a> {
-    meter: &'a Meter,
+    backend: &'a Backend,
 }
 
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
-        if let Some(worker) = &self.meter.worker {
+        if let Some(worker) = &self.backend.worker {
             worker.lock().unwrap_or_else(PoisonError::into_inner).release();
         }
         #[cfg(feature = "cuda")]
         {
-            *self.meter.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.backend.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }
 }
