@@ -22,19 +22,17 @@ use crate::refusal::Refusal;
 pub use crate::scalar::ValuesOf;
 use crate::scalar::{Precision, Scalar};
 pub use blocks::Blocks;
-#[cfg(feature = "cuda")]
-pub(crate) use blocks::fill;
 pub(crate) use columns::Classes;
 pub use columns::{ColumnSample, column_counts};
 pub(crate) use columns::{RowParts, count_pairs};
-#[cfg(feature = "cuda")]
-pub(crate) use diagonals::all_diagonals;
 pub use histogram::Histogram;
 pub(crate) use memo::probes;
 pub use memo::{Memo, Probe};
 pub(crate) use sample::{Detail, Sample, over_all, spread};
 pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
 pub(crate) use sectors::{REACH, REACH_OF};
+#[cfg(feature = "cuda")]
+pub(crate) use {blocks::fill, diagonals::all_diagonals};
 
 /// The order of rows before they are cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -152,11 +150,11 @@ impl<'a> Analysis<'a> {
     /// that layouts are made from, are exact nevertheless.
     pub fn sampled<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
         let csr = csr.into();
-        Analysis { detail: Detail::of(csr.nnz()), ..Analysis::of(csr) }
+        let values = Some(T::values_of(csr.values()));
+        Analysis { values, ..Analysis::sampled_pattern(csr.pattern()) }
     }
 
     /// Creates a structure for estimates from a pattern without values; see [`Analysis::sampled`].
-    #[cfg(feature = "cuda")]
     pub(crate) fn sampled_pattern(pattern: Pattern<'a>) -> Self {
         Analysis { detail: Detail::of(pattern.nnz()), ..Analysis::new(pattern) }
     }

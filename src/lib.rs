@@ -116,7 +116,7 @@ pub mod choose;
 mod compress;
 pub mod cost;
 pub mod csr;
-#[cfg(feature = "cuda")]
+#[cfg_attr(not(feature = "cuda"), path = "cuda_none.rs")]
 pub mod cuda;
 pub mod device;
 pub mod error;

@@ -1,13 +1,11 @@
 //! Prepared operators: a matrix in the chosen layout, with the checks that layouts omit.
 
-#[cfg(feature = "cuda")]
 use std::sync::Arc;
 
 use crate::analysis::Analysis;
 use crate::check;
 use crate::choose::Choice;
 use crate::csr::{Csr, CsrRef};
-#[cfg(feature = "cuda")]
 use crate::cuda::{DeviceCsr, Gpu, GpuOperator};
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
@@ -47,7 +45,6 @@ pub struct PreparedOperator<T: Scalar> {
 /// The memory that holds the layout.
 enum Location<T: Scalar> {
     Host(Box<dyn Layout<T>>),
-    #[cfg(feature = "cuda")]
     Gpu(Box<GpuOperator<T>>),
 }
 
@@ -98,7 +95,6 @@ impl<T: Scalar> PreparedOperator<T> {
     /// # Errors
     /// [`Error::Refused`] if the candidate does not apply to the matrix; [`Error::Device`] from the
     /// driver.
-    #[cfg(feature = "cuda")]
     pub fn on_gpu<'a>(
         gpu: &Arc<Gpu>,
         on_gpu: &Arc<DeviceCsr<T>>,
@@ -117,7 +113,6 @@ impl<T: Scalar> PreparedOperator<T> {
     ///
     /// # Errors
     /// As [`PreparedOperator::on_gpu`].
-    #[cfg(feature = "cuda")]
     pub fn built(
         gpu: &Arc<Gpu>,
         on_gpu: &Arc<DeviceCsr<T>>,
@@ -153,7 +148,6 @@ impl<T: Scalar> PreparedOperator<T> {
     }
 
     /// Returns the operator on its GPU, for vectors on the GPU; `None` on a host.
-    #[cfg(feature = "cuda")]
     pub fn on_device(&self) -> Option<&GpuOperator<T>> {
         match &self.location {
             Location::Host(_) => None,
@@ -162,7 +156,6 @@ impl<T: Scalar> PreparedOperator<T> {
     }
 
     /// Returns the operator on its GPU, for updates with values on the GPU; `None` on a host.
-    #[cfg(feature = "cuda")]
     pub fn on_device_mut(&mut self) -> Option<&mut GpuOperator<T>> {
         match &mut self.location {
             Location::Host(_) => None,
@@ -214,7 +207,6 @@ impl<T: Scalar> PreparedOperator<T> {
                 layout.apply(alpha, x, beta, y);
                 Ok(())
             }
-            #[cfg(feature = "cuda")]
             Location::Gpu(placed) => placed.apply(alpha, x, beta, y),
         }
     }
@@ -238,7 +230,6 @@ impl<T: Scalar> PreparedOperator<T> {
                 layout.set_values(values);
                 Ok(())
             }
-            #[cfg(feature = "cuda")]
             Location::Gpu(placed) => {
                 if let Some(reason) = placed.check_values(values)? {
                     return Err(self.candidate.refused(&reason));
@@ -276,7 +267,6 @@ impl<T: Scalar> PreparedOperator<T> {
     pub fn permutation(&self) -> Option<&[u32]> {
         match &self.location {
             Location::Host(layout) => layout.order(),
-            #[cfg(feature = "cuda")]
             Location::Gpu(placed) => placed.order(),
         }
     }
@@ -290,8 +280,7 @@ impl<T: Scalar> PreparedOperator<T> {
     pub fn bytes(&self) -> u64 {
         match &self.location {
             Location::Host(layout) => layout.bytes(),
-            #[cfg(feature = "cuda")]
-            Location::Gpu(placed) => placed.operator().bytes(),
+            Location::Gpu(placed) => placed.bytes(),
         }
     }
 
@@ -317,7 +306,6 @@ impl<T: Scalar> PreparedOperator<T> {
     pub fn to_csr(&self) -> Result<Csr<T>> {
         match &self.location {
             Location::Host(layout) => Ok(layout.to_csr()),
-            #[cfg(feature = "cuda")]
             Location::Gpu(placed) => placed.to_csr(),
         }
     }

@@ -86,21 +86,9 @@ impl ValuesOf<'_> {
     }
 }
 
-/// Requirements of the CUDA backend on a value type; none without the feature `cuda`.
-#[cfg(feature = "cuda")]
-pub use cust::memory::DeviceCopy as Element;
-
-/// Requirements of the CUDA backend on a value type; none without the feature `cuda`.
-#[cfg(not(feature = "cuda"))]
-pub trait Element {}
-
-#[cfg(not(feature = "cuda"))]
-impl<T> Element for T {}
-
 /// A value type of matrices and vectors: `f32` or `f64`.
 pub trait Scalar:
     bytemuck::Pod
-    + Element
     + Send
     + Sync
     + Default

@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use crate::analysis::Analysis;
 use crate::choose::policy::Mode;
-#[cfg(feature = "cuda")]
 use crate::choose::policy::may_keep;
 use crate::choose::{Choice, Effort, Known, Workload};
 use crate::csr::CsrRef;
-#[cfg(feature = "cuda")]
 use crate::cuda::DeviceCsr;
 use crate::device::Device;
 use crate::error::Result;
@@ -225,7 +223,6 @@ impl Tuner {
     /// # Errors
     /// As [`Tuner::prepare`], and [`Error::Device`](crate::Error::Device) if the tuner opened no
     /// GPU.
-    #[cfg(feature = "cuda")]
     pub fn prepare_on_gpu<T: Scalar>(
         &self,
         csr: &Arc<DeviceCsr<T>>,
@@ -242,11 +239,9 @@ impl Tuner {
         csr: CsrRef<'a, T>,
         workload: &Workload,
     ) -> Result<Subject<'a, T>> {
-        #[cfg(feature = "cuda")]
         if let (true, Ok(gpu)) = (may_keep(workload), self.backend.gpu()) {
             return Ok(Subject::on_gpu(gpu, Arc::new(DeviceCsr::upload(gpu, csr)?), Some(csr)));
         }
-        let _ = workload;
         Ok(Subject::on_host(csr))
     }
 

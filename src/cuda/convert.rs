@@ -11,9 +11,8 @@ use super::memory::{Memory, Queue};
 use super::operator::CudaOperator;
 use super::{DeviceCsr, Gpu, cusparse, failed};
 use crate::error::{DeviceFault, Error, Result};
-use crate::format::{
-    Arg, Builder, Candidate, Launch, Matrix, Offsets, Starts, Stop, Target, are_few,
-};
+use crate::format::value_dictionary::{MAX_DISTINCT, find};
+use crate::format::{Arg, Builder, Candidate, Launch, Matrix, Offsets, Starts, Stop, Target};
 use crate::scalar::Scalar;
 
 /// A null pointer as an argument.
@@ -133,7 +132,8 @@ impl Gpu {
     pub fn has_few_values<T: Scalar>(&self, csr: &DeviceCsr<T>) -> Result<bool> {
         csr.check(self)?;
         self.make_current()?;
-        are_few(&mut GpuConversion::new(self, csr), T::PRECISION)
+        let (_, count) = find(&mut GpuConversion::new(self, csr), T::PRECISION)?;
+        Ok(count <= MAX_DISTINCT)
     }
 }
 

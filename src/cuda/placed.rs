@@ -90,6 +90,11 @@ impl<T: Scalar> GpuOperator<T> {
         &self.operator
     }
 
+    /// Returns the number of bytes of the layout's arrays.
+    pub fn bytes(&self) -> u64 {
+        self.operator.bytes()
+    }
+
     /// Returns the kernel images in use; see [`CudaOperator::images`].
     pub fn images(&self) -> impl Iterator<Item = &'static str> {
         self.operator.images()

@@ -10,7 +10,7 @@ mod fill_marker;
 mod gpu;
 mod offsets;
 mod row_order;
-mod value_dictionary;
+pub(crate) mod value_dictionary;
 
 // Modules that several formats of a family share; each file is in the family's folder.
 #[path = "sliced/bisection.rs"]
@@ -47,8 +47,6 @@ pub use candidate::{Candidate, Param, Params, Value, candidates};
 pub use gpu::convert::{Builder, Built, Check, Matrix, Starts, Stop};
 pub use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use offsets::Offsets;
-#[cfg(feature = "cuda")]
-pub(crate) use value_dictionary::are_few;
 
 /// Declares the modules of all formats and the table of formats.
 macro_rules! formats {

@@ -1,19 +1,15 @@
 //! The backend: times candidates on this host or on one of its GPUs.
 
-#[cfg(feature = "cuda")]
 use std::any::Any;
-#[cfg(feature = "cuda")]
 use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "cuda")]
 use super::gpu::{ResidentMatrix, on_gpu};
 use super::{Measurement, Outcome, Protocol, Samples, Worker, on_host};
 use crate::analysis::Analysis;
 use crate::cost::CostInputs;
 use crate::csr::CsrRef;
-#[cfg(feature = "cuda")]
 use crate::cuda;
 use crate::device::{self, Device, Kind};
 use crate::error::{Error, Result};
@@ -41,25 +37,15 @@ pub struct Backend {
     worker: Option<Mutex<Worker>>,
     /// Driver of the worker's device; stored so that reading it does not wait for a running job.
     driver: Option<String>,
-    #[cfg(feature = "cuda")]
     gpu: Option<Arc<cuda::Gpu>>,
     /// Matrix kept on the GPU, a [`ResidentMatrix`].
-    #[cfg(feature = "cuda")]
     held: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Backend {
     /// Creates a backend from a device profile; it can time on a host but not on a GPU.
     pub fn of(device: Device) -> Self {
-        Backend {
-            device,
-            worker: None,
-            driver: None,
-            #[cfg(feature = "cuda")]
-            gpu: None,
-            #[cfg(feature = "cuda")]
-            held: Mutex::default(),
-        }
+        Backend { device, worker: None, driver: None, gpu: None, held: Mutex::default() }
     }
 
     /// Creates a backend that times in the worker's process and prepares operators for the host.
@@ -80,7 +66,6 @@ impl Backend {
         }
     }
 
-    #[cfg(feature = "cuda")]
     fn open_gpu(name: &str, index: &str, data: &std::path::Path) -> Result<Self> {
         // Each GPU has exactly one name: `cuda:00` is refused.
         let parsed = index.parse().ok().filter(|parsed: &u32| parsed.to_string() == index);
@@ -89,15 +74,6 @@ impl Backend {
         let own = gpu.profile();
         let device = device::saved(&own.name, data)?.unwrap_or_else(|| own.clone());
         Ok(Backend { gpu: Some(Arc::new(gpu)), ..Backend::of(device) })
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn open_gpu(name: &str, _index: &str, _data: &std::path::Path) -> Result<Self> {
-        Err(device::unknown(
-            name,
-            names(),
-            "GPUs of this machine need a program built with the feature cuda",
-        ))
     }
 
     /// Converts a matrix for this device: on its GPU if this process opened one, otherwise for the
@@ -114,7 +90,6 @@ impl Backend {
         target: &Target<'_>,
     ) -> Result<PreparedOperator<T>> {
         let csr = csr.into();
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let on_gpu = Arc::new(cuda::DeviceCsr::upload(gpu, csr)?);
             return PreparedOperator::on_gpu(gpu, &on_gpu, csr, analysis, candidate, target);
@@ -131,7 +106,6 @@ impl Backend {
     ///
     /// # Errors
     /// [`Error::Argument`] if it opened none.
-    #[cfg(feature = "cuda")]
     pub fn gpu(&self) -> Result<&Arc<cuda::Gpu>> {
         self.gpu.as_ref().ok_or_else(|| {
             let name = &self.device.name;
@@ -146,7 +120,6 @@ impl Backend {
         if self.driver.is_some() {
             return self.driver.clone();
         }
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             return Some(gpu.driver_key());
         }
@@ -164,7 +137,6 @@ impl Backend {
         if self.worker.is_some() {
             return Ok(());
         }
-        #[cfg(feature = "cuda")]
         if self.gpu.is_some() {
             return Ok(());
         }
@@ -197,7 +169,6 @@ impl Backend {
     ) -> Result<(Features, Samples)> {
         self.check()?;
         let csr = csr.into();
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let there = cuda::DeviceCsr::upload(gpu, csr)?;
             gpu.features(&there)?;
@@ -221,7 +192,6 @@ impl Backend {
         times: usize,
     ) -> Result<Option<Samples>> {
         let csr = csr.into();
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let there = cuda::DeviceCsr::upload(gpu, csr)?;
             let wanted = protocol.copies(there.bytes().iter().sum(), &self.device);
@@ -231,7 +201,6 @@ impl Backend {
             let raw_s = raw_s.collect::<Result<Option<Vec<_>>>>()?;
             return Ok(raw_s.filter(|raw_s| !raw_s.is_empty()).map(Samples::new));
         }
-        let _ = (csr, protocol, times);
         Ok(None)
     }
 
@@ -244,7 +213,6 @@ impl Backend {
         if let Some(worker) = &self.worker {
             worker.lock().unwrap_or_else(PoisonError::into_inner).hold(csr);
         }
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let held = ResidentMatrix::new(gpu, csr).ok();
             let held = held.map(|held| Arc::new(held) as Arc<dyn Any + Send + Sync>);
@@ -259,7 +227,6 @@ impl Backend {
     /// # Errors
     /// [`Error::Device`] if the kernel cannot be launched.
     pub(super) fn fault(&self) -> Result<()> {
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             return gpu.fault();
         }
@@ -287,7 +254,6 @@ impl Backend {
             let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
             return worker.measure(csr, &candidate.to_string(), target, protocol, limit);
         }
-        #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let held = held.as_ref().and_then(|held| held.downcast_ref::<ResidentMatrix<T>>());
@@ -334,10 +300,7 @@ impl Drop for Holding<'_> {
         if let Some(worker) = &self.backend.worker {
             worker.lock().unwrap_or_else(PoisonError::into_inner).release();
         }
-        #[cfg(feature = "cuda")]
-        {
-            *self.backend.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
+        *self.backend.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -351,9 +314,7 @@ fn overflow(depth: u64) -> u64 {
 /// Returns the known device names: shipped profiles and this machine's GPUs (feature `cuda`).
 pub fn names() -> Vec<String> {
     let shipped = Device::shipped().into_iter().map(|device| device.name);
-    #[cfg(feature = "cuda")]
-    let shipped = shipped.chain((0..cuda::count()).map(cuda::handle));
-    shipped.collect()
+    shipped.chain((0..cuda::count()).map(cuda::handle)).collect()
 }
 
 /// Lists this machine's GPUs (feature `cuda`): the name `cuda:N` and the profile used if none is
@@ -362,9 +323,5 @@ pub fn names() -> Vec<String> {
 /// # Errors
 /// [`Error::Device`] from a driver.
 pub fn gpus() -> Result<Vec<(String, Device)>> {
-    #[cfg(feature = "cuda")]
-    let all = cuda::all()?;
-    #[cfg(not(feature = "cuda"))]
-    let all = Vec::new();
-    Ok(all)
+    cuda::all()
 }

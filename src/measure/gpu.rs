@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use cust::sys::CUstream;
 
-use super::provenance::gpu_kernels;
+use super::provenance::{ALL, hash};
 use super::{Measurement, Outcome, Protocol, Provenance, Samples, State, Timing, take_samples};
 use crate::analysis::Analysis;
 use crate::check::{self, RowReference};
@@ -335,4 +335,16 @@ fn compare<T: Scalar>(copy: &GpuCopy<T>, reference: &[RowReference]) -> Result<(
     copy.y.read(&mut y)?;
     let y = copy.operator.permutation().map_or_else(|| y.clone(), |order| permute_back(&y, order));
     check::compare(&copy.operator.candidate().to_string(), reference, &y)
+}
+
+/// Returns the code behind the images that a GPU launched; `cusparse` stands for the library.
+fn gpu_kernels<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        names.push(ALL);
+    }
+    let part = |name: &str| format!("{name}={}", hash(name).unwrap_or_default());
+    names.into_iter().map(part).collect::<Vec<_>>().join(",")
 }

@@ -7,7 +7,7 @@
 //! allow. The last product is checked again. All samples are kept.
 
 mod backend;
-#[cfg(feature = "cuda")]
+#[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
 pub mod gpu;
 mod probe;
 pub mod provenance;

@@ -18,6 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::State;
+use crate::cuda;
 use crate::device::Kind;
 use crate::format;
 
@@ -85,21 +86,8 @@ pub fn all_kernels(kind: Kind, candidate: &str) -> String {
     }
 }
 
-/// Returns the code behind the images that a GPU launched; `cusparse` stands for the library.
-#[cfg(feature = "cuda")]
-pub(crate) fn gpu_kernels<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut names: Vec<&str> = names.collect();
-    names.sort_unstable();
-    names.dedup();
-    if names.is_empty() {
-        names.push(ALL);
-    }
-    let part = |name: &str| format!("{name}={}", hash(name).unwrap_or_default());
-    names.into_iter().map(part).collect::<Vec<_>>().join(",")
-}
-
 /// Name that stands for every image used by candidates.
-const ALL: &str = "all";
+pub(super) const ALL: &str = "all";
 
 /// Name that, with a dot and a format appended, stands for a product on a host.
 const HOST: &str = "host";
@@ -122,7 +110,9 @@ pub fn kernels_now(stored: &str) -> Option<String> {
     stored.split(',').map(part).collect::<Option<Vec<_>>>().map(|parts| parts.join(","))
 }
 
-fn hash(name: &str) -> Option<String> {
+/// Returns the identity of the code with this name, as in [`Provenance::kernels`]; `None` if this
+/// program or machine has none of that kind.
+pub(super) fn hash(name: &str) -> Option<String> {
     if let Some(format) = name.strip_prefix(HOST).and_then(|rest| rest.strip_prefix('.')) {
         let format = format::find(format);
         return Some(format.map_or_else(|_| GONE.into(), |f| f.host_version().to_string()));
@@ -130,7 +120,7 @@ fn hash(name: &str) -> Option<String> {
     match name {
         "" => Some("unknown".into()),
         HOST => Some(GONE.into()),
-        "cusparse" => cusparse_version(),
+        "cusparse" => cuda::cusparse_version(),
         _ if ellect_kernels::IMAGES.is_empty() => None,
         ALL => {
             let mut all = xxhash_rust::xxh3::Xxh3::new();
@@ -141,16 +131,6 @@ fn hash(name: &str) -> Option<String> {
         }
         name => Some(ellect_kernels::find(name).map_or(GONE, |image| image.hash).into()),
     }
-}
-
-#[cfg(feature = "cuda")]
-fn cusparse_version() -> Option<String> {
-    crate::cuda::cusparse_version()
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cusparse_version() -> Option<String> {
-    None
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! The matrix of a decision: on the host, on the GPU that the tuner opened, or on both.
 
 use std::cell::OnceCell;
-#[cfg(feature = "cuda")]
 use std::sync::Arc;
 
 use crate::analysis::Analysis;
 use crate::choose::policy::Place;
 use crate::csr::{Csr, CsrRef};
-#[cfg(feature = "cuda")]
 use crate::cuda::{DeviceCsr, Gpu};
 use crate::device::Kind;
 use crate::error::{Error, Result};
@@ -23,23 +21,16 @@ pub(super) struct Subject<'a, T: Scalar> {
     given: Option<CsrRef<'a, T>>,
     /// The copy on the host that was fetched from the GPU because the caller gave none.
     fetched: OnceCell<Csr<T>>,
-    #[cfg(feature = "cuda")]
     on_gpu: Option<(&'a Arc<Gpu>, Arc<DeviceCsr<T>>)>,
 }
 
 impl<'a, T: Scalar> Subject<'a, T> {
     /// Creates a subject for a matrix on the host.
     pub(super) fn on_host(csr: CsrRef<'a, T>) -> Self {
-        Subject {
-            given: Some(csr),
-            fetched: OnceCell::new(),
-            #[cfg(feature = "cuda")]
-            on_gpu: None,
-        }
+        Subject { given: Some(csr), fetched: OnceCell::new(), on_gpu: None }
     }
 
     /// Creates a subject for a matrix on a GPU, and also on the host if `given` holds a copy.
-    #[cfg(feature = "cuda")]
     pub(super) fn on_gpu(
         gpu: &'a Arc<Gpu>,
         csr: Arc<DeviceCsr<T>>,
@@ -60,7 +51,6 @@ impl<'a, T: Scalar> Subject<'a, T> {
 
     /// Returns the numbers of rows, columns and nonzeros.
     pub(super) fn size(&self) -> [usize; 3] {
-        #[cfg(feature = "cuda")]
         if let Some((_, csr)) = &self.on_gpu {
             let matrix = csr.matrix();
             return [matrix.nrows, matrix.ncols, matrix.nnz];
@@ -76,7 +66,6 @@ impl<'a, T: Scalar> Subject<'a, T> {
         if let Some(csr) = self.given.or(self.fetched.get().map(Csr::as_ref)) {
             return Ok(csr);
         }
-        #[cfg(feature = "cuda")]
         if let Some((gpu, csr)) = &self.on_gpu {
             let csr = csr.to_csr(gpu)?;
             return Ok(self.fetched.get_or_init(|| csr).as_ref());
@@ -89,7 +78,6 @@ impl<'a, T: Scalar> Subject<'a, T> {
     /// # Errors
     /// [`Error::Device`] if the GPU fails.
     pub(super) fn count_features(&self) -> Result<Option<Features>> {
-        #[cfg(feature = "cuda")]
         if let Some((gpu, csr)) = &self.on_gpu {
             return gpu.features(csr).map(Some);
         }
@@ -102,7 +90,6 @@ impl<'a, T: Scalar> Subject<'a, T> {
     /// # Errors
     /// [`Error::Device`] if the GPU fails.
     pub(super) fn has_few_values(&self) -> Result<Option<bool>> {
-        #[cfg(feature = "cuda")]
         if let Some((gpu, csr)) = &self.on_gpu {
             return gpu.has_few_values(csr).map(Some);
         }
@@ -114,7 +101,6 @@ impl<'a, T: Scalar> Subject<'a, T> {
     ///
     /// # Errors
     /// As [`PreparedOperator::on_gpu`].
-    #[cfg(feature = "cuda")]
     pub(super) fn convert_on_gpu(
         &self,
         candidate: &Candidate,
@@ -122,19 +108,6 @@ impl<'a, T: Scalar> Subject<'a, T> {
     ) -> Result<Option<PreparedOperator<T>>> {
         let Some((gpu, csr)) = &self.on_gpu else { return Ok(None) };
         PreparedOperator::built(gpu, csr, candidate, target)
-    }
-
-    /// Returns `None`: without the feature `cuda`, no matrix is on a GPU.
-    ///
-    /// # Errors
-    /// Never fails.
-    #[cfg(not(feature = "cuda"))]
-    pub(super) fn convert_on_gpu(
-        &self,
-        _candidate: &Candidate,
-        _target: &Target<'_>,
-    ) -> Result<Option<PreparedOperator<T>>> {
-        Ok(None)
     }
 
     /// Converts the matrix for the backend's device: on its GPU if the format supports that,
@@ -150,7 +123,6 @@ impl<'a, T: Scalar> Subject<'a, T> {
         target: &Target<'_>,
     ) -> Result<PreparedOperator<T>> {
         let csr = self.csr()?;
-        #[cfg(feature = "cuda")]
         if let Some((gpu, there)) = &self.on_gpu {
             return PreparedOperator::on_gpu(gpu, there, csr, analysis, candidate, target);
         }

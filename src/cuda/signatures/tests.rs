@@ -10,7 +10,8 @@ use crate::analysis::Analysis;
 use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::format::{
-    Basis, Builder, Built, Candidate, Check, Matrix, Starts, Stop, Target, are_few, candidates,
+    Basis, Builder, Built, Candidate, Check, Matrix, Starts, Stop, Target, candidates,
+    value_dictionary,
 };
 use crate::generate;
 use crate::scalar::Scalar;
@@ -228,7 +229,7 @@ fn own(compared: &mut Compared) {
             compared.add(&plan.launch(8, 132), precision);
             let (arrays, temporaries) = (0, 0);
             let mut dry = Dry { matrix, precision, arrays, temporaries, draws: 0, compared };
-            are_few(&mut dry, precision).expect("nothing is launched");
+            value_dictionary::find(&mut dry, precision).expect("nothing is launched");
         }
         compared.add(&super::super::convert::copy_counters(8, 16), precision);
         compared.add(&super::super::convert::narrow_offsets(5, [8, 16, 24]), precision);

@@ -134,7 +134,7 @@ const _: () = assert!(MAX_DISTINCT as u64 == shared("FEW_VALUES"));
 
 /// Collects the distinct values of a matrix that a GPU holds in a hash table, and counts them up to
 /// [`MAX_DISTINCT`] + 1.
-fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize), Error> {
+pub(crate) fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize), Error> {
     let (nnz, w) = (builder.matrix().nnz as u64, precision.bytes() as u64);
     let places = builder.temporary(PLACES * w)?;
     builder.launch(&launch("clear_places".into(), PLACES * w / 4, vec![places]))?;
@@ -142,17 +142,6 @@ fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize),
     let args = vec![Arg::U64(nnz), Arg::Values, places, count];
     builder.launch(&launch(format!("find_values_{precision}"), threads(nnz), args))?;
     Ok((places, builder.read(count)? as usize))
-}
-
-/// True if a matrix that a GPU holds has at most [`MAX_DISTINCT`] distinct values. Waits for the
-/// GPU.
-///
-/// # Errors
-/// As [`Builder::launch`].
-#[cfg(feature = "cuda")]
-pub(crate) fn are_few(builder: &mut dyn Builder, precision: Precision) -> Result<bool, Error> {
-    let (_, count) = find(builder, precision)?;
-    Ok(count <= MAX_DISTINCT)
 }
 
 /// The distinct values that a GPU has found.
