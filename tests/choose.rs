@@ -265,10 +265,10 @@ fn a_gpu_without_a_model_is_predicted_by_that_of_its_kin() {
         let tuner = Tuner::new(own).with_models(data.path()).expect("it is sound");
         tuner.recommend(&csr, &Workload::default()).expect("a choice")
     };
-    let kin = other("9.0");
-    assert!(kin.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
+    let proxy = other("9.0");
+    assert!(proxy.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
     let told = |choice: &Choice| choice.explanation.iter().any(|s| s.contains("No model of h100"));
-    assert!(told(&kin), "{:?}", kin.explanation);
+    assert!(told(&proxy), "{:?}", proxy.explanation);
     let stranger = other("8.0");
     assert!(stranger.ranking.iter().all(|ranked| ranked.source == Source::Estimated));
     assert!(!told(&stranger), "{:?}", stranger.explanation);

@@ -131,7 +131,10 @@ fn is_trained_again(data: &Path) -> Model {
         Model::parse(&bytes, "cpu", Precision::F64).expect("sound")
     };
     let (first, second) = (model("models"), model("again"));
-    assert_eq!((first.formats, first.nearness), (second.formats.clone(), second.nearness.clone()));
+    assert_eq!(
+        (first.formats, first.applicability),
+        (second.formats.clone(), second.applicability.clone())
+    );
     second
 }
 

@@ -44,7 +44,7 @@ use crate::scalar::{Precision, Scalar};
 pub use crate::target::{Basis, Target};
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 pub use candidate::{Candidate, Param, Params, Value, candidates};
-pub use gpu::convert::{Builder, Built, Check, Matrix, Starts, Stop};
+pub use gpu::convert::{Check, GpuConverter, GpuLayout, Matrix, SliceOffsets, Stop};
 pub use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use offsets::Offsets;
 
@@ -249,11 +249,11 @@ pub trait Storage: Sync {
     /// [`Stop::Refused`] if the variant does not apply to the matrix, [`Stop::Failed`] if the
     /// device fails, [`Stop::OnHost`] if this format or variant is converted on the host.
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> std::result::Result<Built, Stop> {
-        let _ = (builder, params, target);
+    ) -> std::result::Result<GpuLayout, Stop> {
+        let _ = (converter, params, target);
         Err(Stop::OnHost)
     }
 }
@@ -316,10 +316,10 @@ pub trait Format: Sync {
     /// As [`Storage::build`].
     fn build(
         &self,
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> std::result::Result<Built, Stop>;
+    ) -> std::result::Result<GpuLayout, Stop>;
 }
 
 impl<S: Storage> Format for S {
@@ -390,11 +390,11 @@ impl<S: Storage> Format for S {
 
     fn build(
         &self,
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> std::result::Result<Built, Stop> {
-        S::build(builder, params, target)
+    ) -> std::result::Result<GpuLayout, Stop> {
+        S::build(converter, params, target)
     }
 }
 

@@ -46,7 +46,7 @@ impl Size {
             Size::Small => &[SizeRange { first: 4e3, last: 1e5, steps: 1 }],
             Size::Full => &[
                 SizeRange { first: 2e4, last: 2e6, steps: 3 },
-                // Starts a little above 2 million, because small grids have fewer entries than
+                // SliceOffsets a little above 2 million, because small grids have fewer entries than
                 // estimated.
                 SizeRange { first: 2.3e6, last: 3e7, steps: 6 },
             ],

@@ -140,7 +140,7 @@ pub struct Inputs {
 
 impl Inputs {
     /// Returns the confidence, between 0 and 1; see
-    /// [`Nearness::confidence`](super::Nearness::confidence).
+    /// [`Applicability::confidence`](super::Applicability::confidence).
     pub fn confidence(&self) -> f64 {
         self.confidence
     }
@@ -189,7 +189,7 @@ impl Predictor {
         let own = self.formats.values().map(|packed| packed.parameters.len()).max();
         let mut values = Vec::with_capacity(features.len() + self.terms.len() + own.unwrap_or(0));
         values.extend(features.iter().map(|&value| value as f32));
-        Inputs { values, confidence: self.model.nearness.confidence(features) }
+        Inputs { values, confidence: self.model.applicability.confidence(features) }
     }
 
     /// Predicts the time of one product, in seconds, for a candidate with these [`TERMS`]; `None`

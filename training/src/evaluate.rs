@@ -85,8 +85,8 @@ pub fn report(
 /// Fails where there are no cases, where a case is of another precision or device, or where the
 /// model is neither of the device nor of its proxy device.
 pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<Report> {
-    let kin = device.kin().map(|kin| kin.name);
-    let suits = [Some(&device.name), kin.as_ref()].contains(&Some(&model.device));
+    let proxy = device.proxy().map(|proxy| proxy.name);
+    let suits = [Some(&device.name), proxy.as_ref()].contains(&Some(&model.device));
     let other =
         |case: &&Case| !suits || case.device != device.name || case.precision != model.precision;
     if let Some(Case { device, precision, source, .. }) = cases.iter().find(other) {
@@ -171,9 +171,9 @@ fn confidences_without_families(cases: &[Case]) -> Result<Vec<f64>> {
         let others = (0..cases.len()).filter(|i| !own.contains(i)).map(|i| &cases[i]);
         let others: Vec<&Case> = others.collect();
         let features = dataset::features(&others);
-        let nearness = dataset::nearness(&others, &features)?;
+        let applicability = dataset::applicability(&others, &features)?;
         for i in own {
-            confidences[i] = nearness.confidence(&dataset::values(&cases[i], &features));
+            confidences[i] = applicability.confidence(&dataset::values(&cases[i], &features));
         }
     }
     Ok(confidences)
