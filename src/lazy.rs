@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_in_csr_where_nothing_pays() {
+    fn csr_is_kept_where_nothing_pays() {
         let (mut lazy, csr) = lazy(1e9, Conversion::Here);
         (0..500).for_each(|_| product(&mut lazy, &csr));
         assert_eq!(lazy.operator().candidate().to_string(), "csr");

@@ -334,7 +334,7 @@ mod tests {
     use crate::generate;
 
     #[test]
-    fn what_is_refused_when_it_is_made_leaves_the_next_best() {
+    fn a_candidate_refused_in_conversion_leaves_the_next_best() {
         let csr: Csr<f64> = generate::by_name("heat", 5000, 1).expect("a class");
         let device = crate::device::find("h200").expect("shipped");
         let workload =
@@ -352,12 +352,15 @@ mod tests {
         assert_eq!(choice.candidate, ranking[2]);
         assert_eq!(choice.ranking[0].candidate, ranking[2]);
         assert!(choice.refused.iter().any(|r| r.candidate == ranking[1]));
-        let told = &choice.explanation[choice.explanation.len() - 2];
-        assert!(told.contains("too wide") && told.contains(&ranking[1].to_string()), "{told}");
+        let stated = &choice.explanation[choice.explanation.len() - 2];
+        assert!(
+            stated.contains("too wide") && stated.contains(&ranking[1].to_string()),
+            "{stated}"
+        );
     }
 
     #[test]
-    fn after_one_that_was_timed_comes_the_next_that_was() {
+    fn after_a_timed_candidate_comes_the_next_timed_one() {
         let csr: Csr<f64> = generate::by_name("heat", 5000, 1).expect("a class");
         let device = crate::device::find("h200").expect("shipped");
         let workload = Workload { effort: Effort::Estimate, ..Workload::default() };

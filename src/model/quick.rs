@@ -87,7 +87,7 @@ mod tests {
     use crate::model::{READING, Rule};
 
     #[test]
-    fn what_is_damaged_is_told() {
+    fn damage_is_reported() {
         let answer = |word: &str| Rules { nodes: vec![Rule::Answer(word.into())] };
         let of = |candidate: &str, least_s| QuickCandidate {
             candidate: candidate.into(),

@@ -71,7 +71,7 @@ pub fn input(case: &Case, known: &GateInputs, name: &str) -> f64 {
 /// Returns the gate inputs of a case that are known without an analysis.
 pub fn known(case: &Case, spmvs: u64) -> GateInputs {
     let row_scan_s = row_scan_s(case.nrows);
-    GateInputs { spmvs, baseline_spmv_s: case.stay_s, row_scan_s, sample_s: SAMPLE_S }
+    GateInputs { spmvs, baseline_spmv_s: case.baseline_estimate_s, row_scan_s, sample_s: SAMPLE_S }
 }
 
 /// An example for one case and number of products: a bold answer, and its time relative to the
@@ -177,12 +177,12 @@ pub struct Question<'a> {
 /// As [`rules`].
 pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     let Question { bold, names, bounds, caution, known } = question;
-    let at_sight =
+    let without_analysis =
         |tried: &Tried<'_>, name: &str| input(tried.case, &known(tried.case, tried.spmvs), name);
     let answer = |word: &str| Rule::Answer(word.to_string());
     let within = |tried: &Tried<'_>| {
         let met = |bound: &Bound| {
-            let input = at_sight(tried, bound.input);
+            let input = without_analysis(tried, bound.input);
             bound.least <= input && input < bound.below
         };
         bounds.iter().all(met)
@@ -200,14 +200,14 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     let tried = tried.iter().filter(|tried| within(tried) && tried.over.is_finite());
     let tried: Vec<&Tried<'_>> = tried.collect();
     if tried.is_empty() {
-        return Ok(stay());
+        return Ok(keep());
     }
     for Growth { depth, leaf, least } in TREES {
         let example = |tried: &&Tried<'_>| {
             let pays = tried.over < PAYS;
             let (label, caution) = if pays { (*bold, 1.0) } else { (KEEP, *caution) };
             let weight = caution * tried.over.ln().abs().clamp(least, MOST);
-            let input = |name: &&str| at_sight(tried, name);
+            let input = |name: &&str| without_analysis(tried, name);
             // Sums of multiples of `WEIGHT` are exact, in whatever order linfa's hash tables hold
             // them.
             let weight = (weight / WEIGHT).round().max(1.0) * WEIGHT;
@@ -216,7 +216,7 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
         let examples: Vec<_> = tried.iter().map(example).collect();
         let tree = grow(&examples, names, depth, Some(leaf))?;
         if !tree.nodes.contains(&answer(bold)) {
-            return Ok(stay());
+            return Ok(keep());
         }
         rules = both(rules, tree, bold);
     }
@@ -224,7 +224,7 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
 }
 
 /// Returns rules that ask nothing and answer [`KEEP`].
-pub fn stay() -> Rules {
+pub fn keep() -> Rules {
     Rules { nodes: vec![Rule::Answer(KEEP.to_string())] }
 }
 
@@ -350,7 +350,7 @@ pub(crate) mod tests {
     use crate::sample_cases::case;
 
     #[test]
-    fn a_matrix_is_looked_at_where_both_trees_say_so() {
+    fn a_matrix_is_analysed_where_both_trees_say_so() {
         let split =
             |feature: &str| Rule::Split { feature: feature.into(), below: 1.0, low: 1, high: 2 };
         let answer = |word: &str| Rule::Answer(word.into());
@@ -385,7 +385,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_bold_answer_is_not_given_where_few_that_look_alike_lose() {
+    fn an_answer_is_refused_where_similar_matrices_lose() {
         let cases: Vec<Case> = (0..200).map(|i| case("stencil5", 400 + (i % 2))).collect();
         let question = Question {
             bold: CSR,
@@ -401,8 +401,8 @@ pub(crate) mod tests {
             let tried: Vec<_> = tried.collect();
             let rules = agreed(&tried, &question).expect("examples");
             assert_eq!(says(&rules, &cases[0], 1000).1, expected, "{losing} lose");
-            assert_eq!(rules == stay(), expected == KEEP);
+            assert_eq!(rules == keep(), expected == KEEP);
         }
-        assert_eq!(agreed(&[], &question).expect("nothing to learn"), stay());
+        assert_eq!(agreed(&[], &question).expect("nothing to learn"), keep());
     }
 }

@@ -98,7 +98,7 @@ impl Record {
 /// Returns the baseline among records of one matrix in one precision, and its time in seconds.
 ///
 /// The baseline is that of this run; if `run` is `None`, the first one found.
-fn incumbent<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a Record, f64)> {
+fn baseline_record<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a Record, f64)> {
     let of_run = |r: &&&Record| run.is_none_or(|run| r.run == run);
     BASELINES.into_iter().find_map(|name| {
         let mut named = group.iter().filter(|r| r.measurement.candidate == name);
