@@ -21,7 +21,7 @@ use crate::measure::{Backend, Measurement, Outcome, Protocol};
 use crate::model::Predictor;
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
-use crate::session::{Limits, Session, Step, Task, remembered};
+use crate::session::{Session, SessionEvent, Task, TimeLimits, remembered};
 use crate::wisdom::{Answer, Stale, Wanted, Wisdom};
 use subject::Subject;
 
@@ -293,16 +293,17 @@ impl Tuner {
         let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
         let session = Session::new(&self.backend, csr, analysis, target)
             .with_protocol(self.protocol)
-            .with_limits(Limits { all, always: 1, ..Limits::default() })
+            .with_limits(TimeLimits { all, always: 1, ..TimeLimits::default() })
             .keeping(self.wisdom.as_deref(), &self.source);
         let (mut known, total, mut done) = (Vec::new(), timed.len(), 0);
         session.run(timed.iter().map(Task::from), &mut |step| -> Result<()> {
-            if let Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } = step
+            if let SessionEvent::Measured { measurement, .. }
+            | SessionEvent::Interrupted { measurement, .. } = step
             {
                 done += 1;
                 progress(Progress { done, total, measurement });
             }
-            if let Step::Measured { candidate, measurement } = step {
+            if let SessionEvent::Measured { candidate, measurement } = step {
                 known.push(known_of(candidate.clone(), measurement.outcome.clone()));
             }
             Ok(())

@@ -94,7 +94,7 @@ pub enum Command {
     Wisdom {
         /// The operation on the stored measurements.
         #[command(subcommand)]
-        command: crate::commands::wisdom::Command,
+        command: crate::commands::wisdom::WisdomCommand,
     },
     /// Time candidates on many matrices, and print a table of results
     #[command(after_help = BENCH_JSON)]

@@ -37,7 +37,7 @@ pub use gate::{
     READING, SAMPLING, SPMVS, keeps, needs, quick_pick, sectors,
 };
 pub use predictor::{Inputs, Predictor, input};
-pub use quick::{Conversion, QuickCandidate, QuickModel};
+pub use quick::{ConversionTime, QuickCandidate, QuickModel};
 pub use rules::{Rule, Rules};
 
 /// Version of model files that this program reads and writes.

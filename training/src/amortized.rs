@@ -36,7 +36,7 @@ pub struct Total {
 }
 
 /// The outcome for one case.
-struct Done {
+struct Amortized {
     /// Seconds of the total, divided by those of keeping the baseline.
     over: f64,
     analysed: bool,
@@ -44,8 +44,8 @@ struct Done {
     taken: Option<String>,
 }
 
-fn total(cases: &[Case], spmvs: u64, done: &[Done]) -> Total {
-    let share = |counts: &dyn Fn(&Done) -> bool| {
+fn total(cases: &[Case], spmvs: u64, done: &[Amortized]) -> Total {
+    let share = |counts: &dyn Fn(&Amortized) -> bool| {
         done.iter().filter(|done| counts(done)).count() as f64 / done.len().max(1) as f64
     };
     Total {
@@ -67,12 +67,12 @@ fn best(case: &Case, spmvs: u64) -> Option<f64> {
 }
 
 /// Returns the outcome of the policy for a case, relative to the baseline.
-fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Done {
-    let kept = Done { over: 1.0, analysed: false, taken: None };
+fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Amortized {
+    let kept = Amortized { over: 1.0, analysed: false, taken: None };
     let Some(replayed) = replay(case, place, spmvs, asked) else { return kept };
     let analysed = replayed.way != Way::Kept;
     let over = replayed.over_baseline(case, spmvs).unwrap_or(1.0);
-    Done { over, analysed, taken: replayed.candidate.filter(|_| !analysed) }
+    Amortized { over, analysed, taken: replayed.candidate.filter(|_| !analysed) }
 }
 
 /// Returns the totals of matrices that are in the memory of a GPU, not of a host.

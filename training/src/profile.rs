@@ -37,23 +37,23 @@ const FAR_OFF: f64 = 0.25;
 
 /// A fitted figure: its accessor, its lower and upper bounds, and the value that it grows from
 /// where it is 0.
-struct Figure {
+struct FittedFigure {
     of: fn(&mut KernelFigures) -> &mut PerPrecision,
     least: f64,
     most: f64,
     seed: f64,
 }
 
-const FIGURES: [Figure; 9] = [
-    Figure { of: |r| &mut r.bandwidth, least: 0.3, most: 1.25, seed: 0.9 },
-    Figure { of: |r| &mut r.gather, least: 0.2, most: 2.0, seed: 1.0 },
-    Figure { of: |r| &mut r.lookup, least: 0.2, most: 2.5, seed: 1.0 },
-    Figure { of: |r| &mut r.entry_ns, least: 0.0, most: 2.0, seed: 0.02 },
-    Figure { of: |r| &mut r.row_ns, least: 0.0, most: 20.0, seed: 0.1 },
-    Figure { of: |r| &mut r.change_ns, least: 0.0, most: 20.0, seed: 0.1 },
-    Figure { of: |r| &mut r.wait_ns, least: 0.0, most: 200.0, seed: 30.0 },
-    Figure { of: |r| &mut r.step_ns, least: 4.0, most: 2000.0, seed: 100.0 },
-    Figure { of: |r| &mut r.fixed_us, least: 0.0, most: 20.0, seed: 0.2 },
+const FIGURES: [FittedFigure; 9] = [
+    FittedFigure { of: |r| &mut r.bandwidth, least: 0.3, most: 1.25, seed: 0.9 },
+    FittedFigure { of: |r| &mut r.gather, least: 0.2, most: 2.0, seed: 1.0 },
+    FittedFigure { of: |r| &mut r.lookup, least: 0.2, most: 2.5, seed: 1.0 },
+    FittedFigure { of: |r| &mut r.entry_ns, least: 0.0, most: 2.0, seed: 0.02 },
+    FittedFigure { of: |r| &mut r.row_ns, least: 0.0, most: 20.0, seed: 0.1 },
+    FittedFigure { of: |r| &mut r.change_ns, least: 0.0, most: 20.0, seed: 0.1 },
+    FittedFigure { of: |r| &mut r.wait_ns, least: 0.0, most: 200.0, seed: 30.0 },
+    FittedFigure { of: |r| &mut r.step_ns, least: 4.0, most: 2000.0, seed: 100.0 },
+    FittedFigure { of: |r| &mut r.fixed_us, least: 0.0, most: 20.0, seed: 0.2 },
 ];
 
 /// Returns the profile with the kernels' figures fitted so that estimates match these records best.
@@ -231,7 +231,7 @@ fn pull(ratio: f64) -> f64 {
 /// determines remain unchanged.
 fn away(figures: &KernelFigures, old: &KernelFigures, precision: Precision) -> f64 {
     let (mut figures, mut old) = (*figures, *old);
-    let moved = |figure: &Figure| {
+    let moved = |figure: &FittedFigure| {
         let [now, before] = [&mut figures, &mut old]
             .map(|figures| *value((figure.of)(figures), precision) + 0.2 * figure.seed);
         (now / before).ln().powi(2)

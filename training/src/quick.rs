@@ -7,8 +7,8 @@ use ellect::choose::feature_count_s;
 use ellect::cost::{Cost, Source};
 use ellect::format::{BASELINES, Candidate};
 use ellect::model::{
-    ANALYZE, Conversion, GateInputs, Model, Predictor, QuickCandidate, QuickModel, READING, Rules,
-    SPMVS,
+    ANALYZE, ConversionTime, GateInputs, Model, Predictor, QuickCandidate, QuickModel, READING,
+    Rules, SPMVS,
 };
 use rayon::prelude::*;
 
@@ -189,9 +189,9 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<QuickCandidate
 }
 
 /// Fits the time of conversions to a candidate.
-fn conversion(cases: &[&Case], name: &str) -> Conversion {
+fn conversion(cases: &[&Case], name: &str) -> ConversionTime {
     if BASELINES.contains(&name) {
-        return Conversion::default();
+        return ConversionTime::default();
     }
     let one = |case: &&Case| Some((named(case, name)?.convert_s, case.baseline_estimate_s));
     let all: Vec<(f64, f64)> = cases.iter().filter_map(one).collect();
@@ -204,7 +204,7 @@ fn conversion(cases: &[&Case], name: &str) -> Conversion {
     let beyond = |(convert_s, baseline_estimate_s): &(f64, f64)| {
         (convert_s - least_s).max(0.0) / baseline_estimate_s
     };
-    Conversion { least_s, products: quantile(all.iter().map(beyond).collect(), USUAL) }
+    ConversionTime { least_s, products: quantile(all.iter().map(beyond).collect(), USUAL) }
 }
 
 /// Returns the seconds of counting features, the conversion and all products, divided by those of

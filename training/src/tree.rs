@@ -93,42 +93,42 @@ const PAYS: f64 = 0.95;
 /// Share of the products' time that reading row lengths may take.
 const READ_SHARE: f64 = 0.0125;
 
-/// Bound within which row lengths are read: reading takes less than `READ_SHARE` of the products'
+/// InputRange within which row lengths are read: reading takes less than `READ_SHARE` of the products'
 /// time.
-pub const READ: Bound = Bound { input: READING, least: 0.0, below: READ_SHARE };
+pub const READ: InputRange = InputRange { input: READING, least: 0.0, below: READ_SHARE };
 
-/// Bound within which row lengths are not read: reading takes `READ_SHARE` of the products' time or
+/// InputRange within which row lengths are not read: reading takes `READ_SHARE` of the products' time or
 /// more.
-pub const UNREAD: Bound = Bound { input: READING, least: READ_SHARE, below: f64::MAX };
+pub const UNREAD: InputRange = InputRange { input: READING, least: READ_SHARE, below: f64::MAX };
 
-/// Bound of matrices that no cache holds: times of similar matrices predict theirs better than
+/// InputRange of matrices that no cache holds: times of similar matrices predict theirs better than
 /// those of smaller matrices.
-pub const LARGE: Bound = Bound { input: "nnz", least: 4e6, below: f64::MAX };
+pub const LARGE: InputRange = InputRange { input: "nnz", least: 4e6, below: f64::MAX };
 
-/// Bound within which entries are sampled: sampling takes less than this share of the products'
+/// InputRange within which entries are sampled: sampling takes less than this share of the products'
 /// time.
-pub const SAMPLE: Bound = Bound { input: SAMPLING, least: 0.0, below: 0.0075 };
+pub const SAMPLE: InputRange = InputRange { input: SAMPLING, least: 0.0, below: 0.0075 };
 
-/// Bound within which features are counted: counting takes less than this share of the products'
+/// InputRange within which features are counted: counting takes less than this share of the products'
 /// time, since any prediction from them may be wrong.
-pub const COUNTED: Bound = Bound { input: READING, least: 0.0, below: 0.08 };
+pub const COUNTED: InputRange = InputRange { input: READING, least: 0.0, below: 0.08 };
 
-/// Bound on the longest row for which `csr` is trusted, in entries per microsecond of a product. In
+/// InputRange on the longest row for which `csr` is trusted, in entries per microsecond of a product. In
 /// the records of an H200, `csr` loses on one matrix in ten with up to 12, on three in ten from 12
 /// to 24, on six in ten from 24 to 48, and on nearly all from 100 on, by up to a factor of 100.
-pub const SHORT: Bound = Bound { input: LONGEST, least: 0.0, below: 16.0 };
+pub const SHORT: InputRange = InputRange { input: LONGEST, least: 0.0, below: 16.0 };
 
 /// A range that an input known without an analysis must lie in for a bold answer: at least `least`,
 /// and less than `below`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
+pub struct InputRange {
     input: &'static str,
     least: f64,
     below: f64,
 }
 
 /// Returns the seconds spent on a case to evaluate inputs within these bounds.
-pub fn asking_s(case: &Case, bounds: &[Bound]) -> f64 {
+pub fn asking_s(case: &Case, bounds: &[InputRange]) -> f64 {
     let seconds = |(bound, seconds)| if bounds.contains(&bound) { seconds } else { 0.0 };
     [(READ, row_scan_s(case.nrows)), (SAMPLE, SAMPLE_S)].into_iter().map(seconds).sum()
 }
@@ -162,7 +162,7 @@ pub struct Question<'a> {
     /// Names of the inputs.
     pub names: Vec<&'a str>,
     /// Bounds on inputs, which are compared first.
-    pub bounds: Vec<Bound>,
+    pub bounds: Vec<InputRange>,
     /// Weight factor of losing examples: a gain counts by its logarithm, a loss by this many times
     /// its logarithm.
     pub caution: f64,
@@ -181,14 +181,14 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
         |tried: &Tried<'_>, name: &str| input(tried.case, &known(tried.case, tried.spmvs), name);
     let answer = |word: &str| Rule::Answer(word.to_string());
     let within = |tried: &Tried<'_>| {
-        let met = |bound: &Bound| {
+        let met = |bound: &InputRange| {
             let input = without_analysis(tried, bound.input);
             bound.least <= input && input < bound.below
         };
         bounds.iter().all(met)
     };
     let mut rules = Rules { nodes: vec![answer(bold)] };
-    for Bound { input, least, below } in bounds {
+    for InputRange { input, least, below } in bounds {
         // Inputs are never negative, and always finite.
         let ends = [(*least, [KEEP, bold]), (*below, [bold, KEEP])];
         for (end, [low, high]) in ends.into_iter().filter(|(end, _)| *end > 0.0 && *end < f64::MAX)
