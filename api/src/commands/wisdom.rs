@@ -247,7 +247,7 @@ fn import(wisdom: &Wisdom, file: &Path, join: bool, form: Form) -> Result<Answer
         true => {
             print_json(&serde_json::json!({"taken": taken, "known": known, "skipped": skipped}))?;
         }
-        false => print(&format!("{taken} records taken, {known} known, {skipped} skipped\n"))?,
+        false => print(&format!("{taken} records imported, {known} known, {skipped} skipped\n"))?,
     }
     // A file without a single readable record is probably the wrong file.
     Ok(if skipped > 0 && taken + known == 0 { Answer::No } else { Answer::Yes })
