@@ -215,7 +215,7 @@ impl<T: Scalar> PreparedOperator<T> {
                 Ok(())
             }
             #[cfg(feature = "cuda")]
-            Location::Gpu(placed) => placed.apply(alpha, x, beta, y),
+            Location::Gpu(placed) => placed.apply_on_host(alpha, x, beta, y),
         }
     }
 

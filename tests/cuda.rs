@@ -11,6 +11,8 @@
 mod corpus;
 #[path = "cuda/lives.rs"]
 mod lives;
+#[path = "cuda/vectors.rs"]
+mod vectors;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -107,8 +107,8 @@ const HOST: &str = "host";
 /// Identity of code that this program does not contain.
 const GONE: &str = "gone";
 
-/// Prefix of the names of feature images, which candidates do not use.
-const FEATURES: &str = "features";
+/// Folders of images that candidates do not use.
+const UNUSED: [&str; 2] = ["features", "vectors"];
 
 /// Returns the same names with this program's identities.
 ///
@@ -134,8 +134,8 @@ fn hash(name: &str) -> Option<String> {
         _ if ellect_kernels::IMAGES.is_empty() => None,
         ALL => {
             let mut all = xxhash_rust::xxh3::Xxh3::new();
-            let runs =
-                ellect_kernels::IMAGES.iter().filter(|image| !image.name.starts_with(FEATURES));
+            let used = |image: &&ellect_kernels::Image| !UNUSED.contains(&image.folder);
+            let runs = ellect_kernels::IMAGES.iter().filter(used);
             runs.for_each(|image| all.update(image.hash.as_bytes()));
             Some(format!("{:016x}", all.digest()))
         }
