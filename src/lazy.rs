@@ -325,7 +325,7 @@ mod tests {
         for reach in device.kernels.values_mut() {
             reach.convert_ns = PerPrecision::both(convert_ns);
         }
-        Arc::new(Tuner::new(device))
+        Arc::new(Tuner::without_models(device))
     }
 
     fn csr() -> Candidate {
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_conversion_pays_beside_the_kernel_that_is_held() {
         let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
-        let gpu = Tuner::new(crate::device::find("h200").expect("shipped"));
+        let gpu = Tuner::without_models(crate::device::find("h200").expect("shipped"));
         let csr: Csr<f64> = generate::by_name("stencil5", 2500, 1).expect("a class");
         let mut choice = gpu.recommend(&csr, &workload).expect("an estimate");
         choice.ranking.truncate(3);

@@ -2,11 +2,11 @@
 //! y = alpha A x + beta y for a given matrix, device, precision and number of products.
 //!
 //! ```
-//! use ellect::{Csr, Tuner, Workload, device};
+//! use ellect::{Csr, Tuner, Workload};
 //!
 //! # fn main() -> ellect::Result<()> {
 //! let csr = Csr::from_triplets(3, 3, [(0, 0, 2.0), (1, 1, 3.0), (2, 0, 1.0), (2, 2, 4.0)])?;
-//! let tuner = Tuner::new(device::find("cpu")?);
+//! let tuner = Tuner::open("cpu")?;
 //! let operator = tuner.prepare(&csr, &Workload { spmvs: 5000, ..Workload::default() })?;
 //!
 //! let mut y = [0.0; 3];

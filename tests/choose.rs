@@ -235,7 +235,7 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
         max_copies: 1,
         ..Protocol::default()
     };
-    let tuner = Tuner::new(device("cpu")).with_protocol(quick);
+    let tuner = Tuner::without_models(device("cpu")).with_protocol(quick);
     let effort = Effort::Exhaustive;
     let workload = Workload { effort, basis: Basis::Permuted, ..Workload::default() };
     let found = tuner.recommend(&csr, &workload).expect("a host");
@@ -252,7 +252,7 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
 fn predicting(name: &str) -> Tuner {
     let data = tempfile::tempdir().expect("a folder");
     let model = Predictor::open(data.path(), &device(name), Precision::F64).expect("it is sound");
-    Tuner::new(device(name)).with_model(model.expect("it ships"))
+    Tuner::without_models(device(name)).with_model(model.expect("it ships"))
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_gpu_without_a_model_is_predicted_by_that_of_its_kin() {
     let other = |capability: &str| {
         let (name, capability) = ("h100".to_string(), Some(capability.to_string()));
         let own = Device { name, capability, read_gbps: 3000.0, margin: 0.1, ..device("h200") };
-        let tuner = Tuner::new(own).with_models(data.path()).expect("it is sound");
+        let tuner = Tuner::without_models(own).with_models(data.path()).expect("it is sound");
         tuner.recommend(&csr, &Workload::default()).expect("a choice")
     };
     let kin = other("9.0");
@@ -299,7 +299,7 @@ fn who_asks_has_all_candidates_ranked_by_the_model_for_few_products_too() {
 #[test]
 fn without_a_model_predictions_are_estimates_and_said_to_be() {
     let csr = matrix("stencil7", 5000);
-    let tuner = Tuner::new(device("h200"));
+    let tuner = Tuner::without_models(device("h200"));
     let asked = tuner.recommend(&csr, &Workload::default()).expect("an estimate");
     assert!(asked.ranking.iter().all(|ranked| ranked.source == Source::Estimated));
     let told = "No trained model of this device is loaded";

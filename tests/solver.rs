@@ -60,7 +60,7 @@ fn residual(csr: &Csr<f64>, x: &[f64], b: &[f64]) -> f64 {
 fn conjugate_gradients_solve_in_the_original_and_in_the_permuted_basis() {
     let csr = elasticity();
     let b: Vec<f64> = check::vector(csr.nrows(), 11);
-    let tuner = Tuner::new(cpu());
+    let tuner = Tuner::without_models(cpu());
 
     let operator = tuner.prepare(&csr, &workload(Basis::Original)).expect("prepared");
     assert!(operator.permutation().is_none() && operator.choice().is_some());
@@ -90,7 +90,7 @@ fn conjugate_gradients_solve_in_the_original_and_in_the_permuted_basis() {
 #[test]
 fn new_values_of_the_same_pattern_are_taken_over() {
     let csr = elasticity();
-    let mut operator = Tuner::new(cpu()).prepare(&csr, &workload(Basis::Original)).expect("works");
+    let mut operator = Tuner::without_models(cpu()).prepare(&csr, &workload(Basis::Original)).expect("works");
     let doubled = csr.map_values(|value| 2.0 * value);
     operator.update(&doubled).expect("the pattern is the same");
     operator.verify(&doubled, 3).expect("the new values multiply");
@@ -108,7 +108,7 @@ fn new_values_of_the_same_pattern_are_taken_over() {
 #[test]
 fn vectors_of_another_length_are_refused() {
     let csr = elasticity();
-    let operator = Tuner::new(cpu()).prepare(&csr, &Workload::default()).expect("prepared");
+    let operator = Tuner::without_models(cpu()).prepare(&csr, &Workload::default()).expect("prepared");
     let (x, mut y) = (vec![1.0; csr.ncols() + 1], vec![0.0; csr.nrows()]);
     assert!(matches!(operator.apply(1.0, &x, 0.0, &mut y), Err(Error::Shape { what: "x", .. })));
     assert!(matches!(

@@ -202,7 +202,7 @@ fn a_process_killed_at_work_fails_that_candidate_alone() {
 
 #[test]
 fn a_budget_that_is_spent_leaves_the_first_candidate_measured_and_the_others_estimated() {
-    let tuner = Tuner::with_backend(Backend::through(start("cpu"))).with_protocol(protocol());
+    let tuner = Tuner::without_models(Backend::through(start("cpu"))).with_protocol(protocol());
     let (effort, budget_s) = (Effort::Exhaustive, Some(1e-6));
     let workload = Workload { effort, budget_s, ..Workload::default() };
     let choice = tuner.recommend(&tridiagonal(300), &workload).expect("it runs");

@@ -32,7 +32,7 @@ pub use rank::{By, NEAR_TIE, Ranking, order, trusted};
 ///
 /// # fn main() -> ellect::Result<()> {
 /// let csr = generate::by_name("heat", 500, 1)?;
-/// let choice = Tuner::new(device::find("cpu")?).recommend(&csr, &Workload::default())?;
+/// let choice = Tuner::without_models(device::find("cpu")?).recommend(&csr, &Workload::default())?;
 /// let csr = choice.ranked(&"csr".parse()?).expect("CSR is always ranked");
 /// assert_eq!((csr.convert_s, csr.break_even_spmvs), (0.0, Some(0)));
 /// assert_eq!(csr.total_s, 1000.0 * csr.spmv_s);
@@ -89,7 +89,7 @@ pub struct Refused {
 ///
 /// # fn main() -> ellect::Result<()> {
 /// let csr = generate::by_name("elasticity", 2000, 1)?;
-/// let choice = Tuner::new(device::find("h200")?).recommend(&csr, &Workload::default())?;
+/// let choice = Tuner::without_models(device::find("h200")?).recommend(&csr, &Workload::default())?;
 ///
 /// let best = &choice.ranking[0];
 /// assert_eq!(best.candidate, choice.candidate);

@@ -27,7 +27,7 @@ use crate::scalar::Scalar;
 ///
 /// let row_ptr = RowPtr::new(&indptr)?;
 /// let csr = CsrRef::new(2, 3, &row_ptr, &indices, &data)?;
-/// let operator = Tuner::new(device::find("cpu")?).prepare(csr, &Workload::default())?;
+/// let operator = Tuner::without_models(device::find("cpu")?).prepare(csr, &Workload::default())?;
 ///
 /// let mut y = [0.0; 2];
 /// operator.apply(1.0, &[1.0, 2.0, 3.0], 0.0, &mut y)?;

@@ -122,7 +122,8 @@ impl Tuner {
                 }
             };
             match choice {
-                Some(choice) => {
+                Some(mut choice) => {
+                    choice.explanation.extend(self.stored.warnings());
                     let analysed = analysed.is_some();
                     return Ok(Decided { choice, analysed, counted });
                 }

@@ -80,7 +80,7 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
     let data = tempfile::tempdir().expect("a folder");
     let open = || Predictor::open(data.path(), &device, Precision::F64).expect("it is sound");
     let predictor = open().expect("it ships");
-    let tuner = Tuner::new(device.clone()).with_model(open().expect("it ships"));
+    let tuner = Tuner::without_models(device.clone()).with_model(open().expect("it ships"));
     let model = predictor.model();
     let trees = Trees { look: model.gate.clone(), sight: model.quick_picks.clone() };
     let mut ways = BTreeSet::new();

@@ -149,7 +149,7 @@ fn the_tuner_predicts_with_a_model_that_is_sure_of_what_it_was_shown() {
     let model = &made().model;
     let data = with_model(model);
     let csr = generate::by_name("stencil5", 300, 1).expect("a class");
-    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let tuner = Tuner::without_models(cpu()).with_models(data.path()).expect("it loads");
     let workload = Workload::default();
     let choice = tuner.recommend(&csr, &workload).expect("a choice");
     let sources: BTreeMap<_, _> =
@@ -171,13 +171,13 @@ fn for_few_products_prepare_stays_in_csr_where_the_rules_say_so() {
     let workload = Workload::default();
     // A model without rules analyses every matrix.
     let data = with_model(model);
-    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let tuner = Tuner::without_models(cpu()).with_models(data.path()).expect("it loads");
     let choice = tuner.recommend(&csr, &workload).expect("a choice");
 
     let split = Rule::Split { feature: "spmvs".into(), below: 500.0, low: 1, high: 2 };
     let gate = Rules { nodes: vec![split, answer("stay"), answer("look")] };
     let data = with_model(&Model { gate, ..model.clone() });
-    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let tuner = Tuner::without_models(cpu()).with_models(data.path()).expect("it loads");
     let few = Workload { spmvs: 100, ..workload };
     let prepared = |workload: &Workload| {
         let operator = tuner.prepare(&csr, workload).expect("CSR suits");
@@ -251,7 +251,7 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     let path = data.path().join("models").join(file_name("h200", Precision::F64));
     std::fs::write(&path, model.bytes().expect("memory")).expect("writable");
     let gpu = Device::shipped().into_iter().find(|d| d.name == "h200").expect("shipped");
-    let tuner = Tuner::new(gpu).with_models(data.path()).expect("it loads");
+    let tuner = Tuner::without_models(gpu).with_models(data.path()).expect("it loads");
     let choice = |class: &str, spmvs| {
         let csr = generate::by_name(class, 300, 1).expect("a class");
         let workload = Workload { spmvs, ..Workload::default() };
