@@ -108,11 +108,12 @@ impl<T: Scalar> LazyOperator<T> {
         workload: Workload,
         conversion: Conversion,
     ) -> Result<Self> {
-        let (precision, basis) = (T::PRECISION, Basis::Original);
-        let workload = Workload { precision, basis, ..workload };
+        let workload = Workload { basis: Basis::Original, ..workload };
         let source = MatrixSource { tuner, csr, workload };
         let mut refused = None;
-        for candidate in source.tuner.baselines(&Analysis::of(&*source.csr), &workload) {
+        let target = workload.target(source.tuner.device(), T::PRECISION);
+        let analysis = Analysis::of(&*source.csr);
+        for candidate in source.tuner.baselines(&analysis, &target, workload.effort) {
             match source.prepare(&candidate) {
                 Ok(operator) => {
                     return Ok(LazyOperator {
@@ -257,7 +258,7 @@ impl<T: Scalar> LazyOperator<T> {
 impl<T: Scalar> MatrixSource<T> {
     fn prepare(&self, candidate: &Candidate) -> Result<PreparedOperator<T>> {
         let analysis = Analysis::sampled(&*self.csr).with_partitioning();
-        let target = self.workload.target(self.tuner.device());
+        let target = self.workload.target(self.tuner.device(), T::PRECISION);
         let target = candidate.target(&target);
         self.tuner.backend().prepare(&self.csr, &analysis, candidate, &target)
     }
@@ -265,7 +266,7 @@ impl<T: Scalar> MatrixSource<T> {
     /// Converts to a candidate's layout on the host.
     fn convert(&self, candidate: &Candidate) -> Result<Converted<T>> {
         let analysis = Analysis::of(&*self.csr).with_partitioning();
-        let target = self.workload.target(self.tuner.device());
+        let target = self.workload.target(self.tuner.device(), T::PRECISION);
         let target = candidate.target(&target);
         Ok((candidate.clone(), candidate.convert(&self.csr, &analysis, &target)?))
     }

@@ -19,7 +19,7 @@ use crate::csr::CsrRef;
 use crate::cuda::DeviceCsr;
 use crate::device::Device;
 use crate::error::Result;
-use crate::format::{Candidate, Refusal, candidates};
+use crate::format::{Candidate, Refusal, Target, candidates};
 use crate::measure::{Backend, Measurement, Outcome, Protocol};
 use crate::model::Predictor;
 use crate::operator::PreparedOperator;
@@ -206,10 +206,9 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let workload = Workload { precision: T::PRECISION, ..*workload };
         let subject = Subject::on_host(csr.into());
         let decided =
-            self.decide_about(&subject, &OnceCell::new(), &workload, Mode::Rank, progress)?;
+            self.decide_about(&subject, &OnceCell::new(), workload, Mode::Rank, progress)?;
         Ok(decided.choice)
     }
 
@@ -243,10 +242,9 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let workload = Workload { precision: T::PRECISION, ..*workload };
-        let subject = self.subject(csr.into(), &workload)?;
+        let subject = self.subject(csr.into(), workload)?;
         let decided =
-            self.decide_about(&subject, &OnceCell::new(), &workload, Mode::Prepare, progress)?;
+            self.decide_about(&subject, &OnceCell::new(), workload, Mode::Prepare, progress)?;
         Ok(decided.choice)
     }
 
@@ -305,11 +303,10 @@ impl Tuner {
         Ok(Subject::on_host(csr))
     }
 
-    /// Returns the model of the workload's precision if one is loaded and the effort uses models.
-    fn model(&self, workload: &Workload) -> Option<&Predictor> {
-        let predicts = workload.effort >= Effort::Predict;
-        let model = || self.stored.model(self.device(), workload.precision);
-        predicts.then(model).flatten()
+    /// Returns the model of this precision if there is one and the effort uses models.
+    fn model(&self, effort: Effort, precision: Precision) -> Option<&Predictor> {
+        let model = || self.stored.model(self.device(), precision);
+        (effort >= Effort::Predict).then(model).flatten()
     }
 
     /// Looks every candidate up in wisdom; returns the known costs, and the reasons why other
@@ -317,16 +314,15 @@ impl Tuner {
     fn remembered(
         &self,
         analysis: &Analysis<'_>,
-        workload: &Workload,
+        target: &Target<'_>,
+        effort: Effort,
     ) -> Result<(Vec<Known>, Vec<Stale>)> {
         let (mut known, mut stale) = (Vec::new(), Vec::new());
-        let Some(wisdom) = self.stored.wisdom(workload.effort) else { return Ok((known, stale)) };
-        let device = self.backend.device();
+        let Some(wisdom) = self.stored.wisdom(effort) else { return Ok((known, stale)) };
         let (print, version) = (analysis.fingerprint(), self.protocol.version);
-        let wanted = Wanted::of(&self.backend, print, workload.precision, workload.basis, version);
-        let target = workload.target(device);
-        for candidate in candidates(device.kind) {
-            match remembered(&wisdom, &wanted, &candidate, analysis, &target)? {
+        let wanted = Wanted::of(&self.backend, print, target.precision, target.basis, version);
+        for candidate in candidates(target.device.kind) {
+            match remembered(&wisdom, &wanted, &candidate, analysis, target)? {
                 Answer::Known(measured) => known.push(known_of(candidate, measured.outcome)),
                 Answer::Missing => {}
                 Answer::Stale(why) => stale.push(why),
@@ -348,7 +344,7 @@ impl Tuner {
         if timed.is_empty() {
             return Ok(Vec::new());
         }
-        let target = workload.target(self.backend.device());
+        let target = workload.target(self.backend.device(), T::PRECISION);
         let budget = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0));
         let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
         let wisdom = self.stored.wisdom(workload.effort);
@@ -400,7 +396,8 @@ mod tests {
         let device = crate::device::find("h200").expect("shipped");
         let workload =
             Workload { spmvs: 1_000_000, effort: Effort::Estimate, ..Workload::default() };
-        let mut choice = Tuner::without_models(device).recommend(&csr, &workload).expect("an estimate");
+        let mut choice =
+            Tuner::without_models(device).recommend(&csr, &workload).expect("an estimate");
         let ranking: Vec<Candidate> =
             choice.ranking.iter().map(|ranked| ranked.candidate.clone()).collect();
         let made = first_that_suits(&mut choice, |candidate| match candidate {
@@ -422,7 +419,8 @@ mod tests {
         let csr: Csr<f64> = generate::by_name("heat", 5000, 1).expect("a class");
         let device = crate::device::find("h200").expect("shipped");
         let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
-        let mut choice = Tuner::without_models(device).recommend(&csr, &workload).expect("an estimate");
+        let mut choice =
+            Tuner::without_models(device).recommend(&csr, &workload).expect("an estimate");
         [0, 3].iter().for_each(|&timed| choice.ranking[timed].source = Source::Measured);
         let [first, second, fourth] = [0, 1, 3].map(|at| choice.ranking[at].candidate.clone());
         let made = first_that_suits(&mut choice, |candidate| match candidate {

@@ -24,8 +24,6 @@ use crate::target::{Basis, Target};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// Precision of the values. [`Tuner`](crate::Tuner) uses the precision of the matrix instead.
-    pub precision: Precision,
     /// Expected number of products with this pattern, over all its values.
     pub spmvs: u64,
     /// The basis of the vectors.
@@ -43,12 +41,12 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Returns the target of layouts on this device: precision, basis and memory limit of the
-    /// workload. If the workload sets no memory limit, the device's memory is the limit.
-    pub fn target<'a>(&self, device: &'a Device) -> Target<'a> {
+    /// Returns the target of layouts of this precision on this device, with the basis and the
+    /// memory limit of the workload; without one, the device's memory is the limit.
+    pub fn target<'a>(&self, device: &'a Device, precision: Precision) -> Target<'a> {
         Target {
             device,
-            precision: self.precision,
+            precision,
             basis: self.basis,
             memory_limit: self.memory_limit.unwrap_or(device.memory_bytes),
         }
@@ -56,11 +54,10 @@ impl Workload {
 }
 
 impl Default for Workload {
-    /// 1,000 products in f64, in the original basis, with fixed values and effort
+    /// 1,000 products in the original basis, with fixed values and effort
     /// [`Effort::Predict`].
     fn default() -> Self {
         Workload {
-            precision: Precision::F64,
             spmvs: 1000,
             basis: Basis::Original,
             values: ValuesUse::Fixed,

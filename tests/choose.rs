@@ -18,7 +18,8 @@ fn device(name: &str) -> Device {
 
 fn choice(csr: &Csr<f64>, device_name: &str, workload: &Workload, known: &[Known]) -> Choice {
     let analysis = Analysis::new(csr.pattern());
-    choose::choose(&analysis, &device(device_name), workload, known)
+    let device = device(device_name);
+    choose::choose(&analysis, &workload.target(&device, Precision::F64), workload, known)
 }
 
 fn matrix(class: &str, rows: usize) -> Csr<f64> {
@@ -53,10 +54,11 @@ fn every_matrix_gets_a_choice_with_csr_in_it() {
 #[test]
 fn what_suits_by_values_is_refused_where_they_are_to_change() {
     let csr = matrix("constant27", 60_000);
-    let analysis = Analysis::of(&csr);
+    let (analysis, h200) = (Analysis::of(&csr), device("h200"));
     let choose = |values: ValuesUse| {
         let workload = Workload { spmvs: 1_000_000, values, ..Workload::default() };
-        choose::choose(&analysis, &device("h200"), &workload, &[])
+        let target = workload.target(&h200, Precision::F64);
+        choose::choose(&analysis, &target, &workload, &[])
     };
     let (stay, change) = (choose(ValuesUse::Fixed), choose(ValuesUse::Change(3)));
     assert!(stay.candidate.format.by_values(), "{}", stay.candidate);
@@ -160,13 +162,16 @@ fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
     };
     let take = |margin: f64, known: &[Known]| {
         let device = Device { margin, ..device("cpu") };
-        let choice = choose::choose(&analysis, &device, &Workload::default(), known);
+        let workload = Workload::default();
+        let target = workload.target(&device, Precision::F64);
+        let choice = choose::choose(&analysis, &target, &workload, known);
         (choice.candidate.to_string(), choice.explanation[0].clone())
     };
     // All other candidates are too slow to matter.
     let device = device("cpu");
     let workload = Workload::default();
-    let all = choose::choose(&analysis, &device, &workload, &[]).ranking;
+    let target = workload.target(&device, Precision::F64);
+    let all = choose::choose(&analysis, &target, &workload, &[]).ranking;
     let slow = all.iter().map(|ranked| predicted(&ranked.candidate.to_string(), 1.0));
     let mut known: Vec<Known> = slow.collect();
     let mut set = |known_now: Known| {

@@ -234,7 +234,8 @@ fn a_matrix_on_the_gpu_is_prepared_from_there() {
     let Some(gpu) = gpu() else { return };
     let data = std::env::temp_dir().join(format!("ellect-on-gpu-{}", std::process::id()));
     let backend = Backend::open("cuda:0", &data).expect("there is a GPU");
-    let tuner = Tuner::without_models(backend).with_models(&data).expect("shipped models are sound");
+    let tuner =
+        Tuner::without_models(backend).with_models(&data).expect("shipped models are sound");
     for (spec, other) in [("heat:60000", "heat:50000"), ("stencil27:150000", "stencil27:140000")] {
         prepared_from_there(&gpu, &tuner, spec, other);
     }

@@ -12,10 +12,9 @@ use serde::{Serialize, Serializer};
 use crate::analysis::Analysis;
 use crate::cost::Source;
 pub use crate::cost::{Known, works};
-use crate::device::Device;
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Candidate, Params, Refusal};
+use crate::format::{Candidate, Params, Refusal, Target};
 use crate::scalar::Precision;
 pub use crate::workload::{Effort, ValuesUse, Verify, Workload};
 pub use gate::{SAMPLE_S, baseline_spmv_s, keep_baseline, row_scan_s};
@@ -155,14 +154,14 @@ impl Choice {
     }
 }
 
-/// Ranks every candidate for this device and explains the choice: see [`Ranking::of`].
+/// Ranks every candidate for this target and explains the choice: see [`Ranking::of`].
 ///
 /// Pure: equal arguments give equal answers, without clock, disk or GPU.
 pub fn choose(
     analysis: &Analysis<'_>,
-    device: &Device,
+    target: &Target<'_>,
     workload: &Workload,
     known: &[Known],
 ) -> Choice {
-    Ranking::of(analysis, device, workload, known).explained()
+    Ranking::of(analysis, target, workload, known).explained()
 }

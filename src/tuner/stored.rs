@@ -105,7 +105,8 @@ impl FoundModel {
             Some(_) => "the shipped model predicts",
             None => "closed formulas estimate",
         };
-        let warning = Some(format!("Ignored the user's model of {}: {error}; {instead}.", device.name));
+        let warning =
+            Some(format!("Ignored the user's model of {}: {error}; {instead}.", device.name));
         FoundModel { model: shipped, warning }
     }
 }

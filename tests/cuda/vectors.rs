@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use ellect::cuda::{DeviceSlice, DeviceSliceMut, Factor, Gpu, GpuOperator, Vector};
 use ellect::choose::Workload;
+use ellect::cuda::{DeviceSlice, DeviceSliceMut, Factor, Gpu, GpuOperator, Vector};
 use ellect::format::Basis;
 use ellect::generate::Spec;
 use ellect::operator::{permute, permute_back};

@@ -303,8 +303,7 @@ impl<'a> Group<'a> {
         precision: Precision,
         device: &Device,
     ) -> impl Iterator<Item = (&Sample<'a>, f64)> {
-        let workload = Workload { precision, ..Workload::default() };
-        let target = workload.target(device);
+        let target = Workload::default().target(device, precision);
         self.samples.iter().map(move |sample| {
             let estimator = Estimator::of(sample.inputs.matrix, &target);
             (sample, estimator.times_at(*reach, &sample.inputs.work).total_s())
@@ -422,8 +421,8 @@ mod tests {
             .flat_map(|class| [3000, 60_000, 400_000].map(|rows| (class, rows)))
             .collect();
         let precision = Precision::F64;
-        let workload = Workload { precision, ..Workload::default() };
-        let target = workload.target(&device);
+        let workload = Workload::default();
+        let target = workload.target(&device, precision);
         let known: Vec<CostInputs> = cases
             .iter()
             .map(|(class, rows)| {
@@ -439,7 +438,7 @@ mod tests {
         real.fixed_us.f64 = 1.7;
         let made =
             Device { kernels: BTreeMap::from([("csr".to_string(), real)]), ..device.clone() };
-        let target = workload.target(&made);
+        let target = workload.target(&made, precision);
         let samples: Vec<Sample<'_>> = known
             .iter()
             .enumerate()

@@ -91,7 +91,7 @@ pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
     let cost = |trial: &Trial, spmv_s| Cost { convert_s: 0.0, spmv_s, ..trial.estimate };
     let [best_cost, stay_cost] = [cost(best, best_s), cost(stay, stay_s)];
     let (of_best, of_stay) = ((&best.candidate, &best_cost), (&stay.candidate, &stay_cost));
-    let workload = Workload { spmvs: 1, precision: case.precision, ..Workload::default() };
+    let workload = Workload { spmvs: 1, ..Workload::default() };
     let trusts = trusted(of_best, of_stay, By::Analysis, case.margin, &workload);
     Some(if trusts { best } else { stay })
 }

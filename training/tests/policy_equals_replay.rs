@@ -26,8 +26,8 @@ const SPMVS: [u64; 6] = [1, 100, 1000, 10_000, 100_000, 1_000_000];
 
 /// Returns a case in which the measured time of every candidate equals its estimate.
 fn case(csr: &Csr<f64>, device: &Device) -> Case {
-    let (analysis, workload) = (Analysis::sampled(csr), Workload::default());
-    let target = workload.target(device);
+    let analysis = Analysis::sampled(csr);
+    let target = Workload::default().target(device, Precision::F64);
     let estimator = Estimator::new(&analysis, &target);
     let trial = |(candidate, work): &(Candidate, Result<_, _>)| {
         let work = work.as_ref().ok()?;
@@ -55,7 +55,7 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
         precision: Precision::F64,
         nrows: csr.nrows() as u64,
         nnz: csr.nnz() as u64,
-        stay_s: baseline_spmv_s(size, device, &workload).unwrap_or(0.0),
+        stay_s: baseline_spmv_s(size, &target).unwrap_or(0.0),
         analysis_s: 1e-3,
         features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
         trials,

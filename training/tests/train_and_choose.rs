@@ -34,8 +34,7 @@ fn records() -> Records {
     let backend = Backend::of(cpu());
     let protocol =
         Protocol { min_sample_s: 1e-5, max_samples: 5, max_copies: 1, ..Protocol::default() };
-    let workload = Workload::default();
-    let target = workload.target(backend.device());
+    let target = Workload::default().target(backend.device(), Precision::F64);
     let mut lines = String::new();
     for source in SOURCES {
         let csr = generate::by_name(source, 300, 1).expect("a class");
@@ -156,7 +155,7 @@ fn the_tuner_predicts_with_a_model_that_is_sure_of_what_it_was_shown() {
         choice.ranking.iter().map(|ranked| (ranked.format, ranked.source)).collect();
     assert_eq!((sources["csr"], sources["coo"]), (Source::Predicted, Source::Estimated));
     let analysis = Analysis::of(&csr);
-    let target = workload.target(tuner.device());
+    let target = workload.target(tuner.device(), Precision::F64);
     let predictor = Predictor::new(model.clone());
     assert!(predictor.predict(&analysis, &target).confidence > 0.99);
 

@@ -257,8 +257,8 @@ fn one<T: Scalar>(
     chosen: &[Candidate],
     records: &mut Vec<Record>,
 ) -> Result<()> {
-    let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
-    let target = workload.target(backend.device());
+    let workload = Workload { basis: bench.basis, ..Workload::default() };
+    let target = workload.target(backend.device(), T::PRECISION);
     let analysis = Analysis::sampled(csr);
     let session = Session::new(backend, csr, &analysis, target)
         .with_protocol(protocol())

@@ -199,8 +199,7 @@ impl<'a> Run<'a> {
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<Tally> {
         let tuning = self.tuning;
-        let workload = Workload { precision: T::PRECISION, ..Workload::default() };
-        let target = workload.target(tuning.backend.device());
+        let target = Workload::default().target(tuning.backend.device(), T::PRECISION);
         let share_s = self.share_s();
         let protocol = Protocol {
             max_samples: 20,
