@@ -3,13 +3,15 @@
 mod corpus;
 
 use ellect::analysis::Analysis;
-use ellect::choose::{self, Choice, Effort, Known, Thought, ValuesUse, Workload};
+use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::cost::{Cost, Source};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate, Refusal};
 use ellect::generate::{Coefficients, Points};
 use ellect::measure::Protocol;
 use ellect::model::Predictor;
+use ellect::unstable::choose::{self, Thought};
+use ellect::unstable::cost::Known;
 use ellect::{Csr, Precision, Tuner, generate};
 
 fn device(name: &str) -> Device {

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser};
-use ellect::choose::policy::Mode;
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::device::Device;
 use ellect::error::At;
@@ -14,6 +13,7 @@ use ellect::generate::Spec;
 use ellect::measure::{Backend, Worker};
 use ellect::read::Limits;
 use ellect::tuner::Progress;
+use ellect::unstable::choose::Mode;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 
 /// The device, precision, basis and memory limit of a product.

@@ -1,11 +1,12 @@
 use super::*;
-use crate::choose::{Workload, works};
+use crate::choose::Workload;
+use crate::cost::works;
 use crate::csr::Csr;
 use crate::device;
 use crate::features::Features;
 use crate::format::{Basis, Candidate, Target, candidates};
 use crate::generate;
-use crate::model::sectors;
+use crate::model::gate::sectors;
 use crate::scalar::Precision;
 
 fn matrix(class: &str, rows: usize) -> Csr<f64> {

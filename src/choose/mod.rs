@@ -2,25 +2,24 @@
 //! policy, which decides what to find out about a matrix before the choice.
 
 mod explain;
-mod gate;
-pub mod policy;
-mod quick;
-mod rank;
+pub(crate) mod gate;
+pub(crate) mod policy;
+pub(crate) mod quick;
+pub(crate) mod rank;
 
 use serde::{Serialize, Serializer};
 
-use crate::analysis::Analysis;
+pub(crate) use crate::cost::Known;
 use crate::cost::Source;
-pub use crate::cost::{Known, works};
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
-use crate::format::{Candidate, Params, Refusal, Target};
+use crate::format::{Candidate, Params, Refusal};
 use crate::scalar::Precision;
 pub use crate::workload::{Effort, ValuesUse, Verify, Workload};
-pub use gate::{SAMPLE_S, baseline_spmv_s, keep_baseline, row_scan_s};
-pub use policy::{FEW, Thought, best_few};
-pub use quick::{analysis_pays, feature_count_s, rank_quick};
-pub use rank::{By, NEAR_TIE, Ranking, order, trusted};
+pub(crate) use gate::{baseline_spmv_s, keep_baseline};
+pub(crate) use policy::Thought;
+pub(crate) use quick::rank_quick;
+pub(crate) use rank::{NEAR_TIE, Ranking, choose};
 
 /// The entry of one candidate in the ranking of a [`Choice`]: times in seconds, written to JSON in
 /// microseconds.
@@ -152,16 +151,4 @@ impl Choice {
         self.candidate = next;
         true
     }
-}
-
-/// Ranks every candidate for this target and explains the choice: see [`Ranking::of`].
-///
-/// Pure: equal arguments give equal answers, without clock, disk or GPU.
-pub fn choose(
-    analysis: &Analysis<'_>,
-    target: &Target<'_>,
-    workload: &Workload,
-    known: &[Known],
-) -> Choice {
-    Ranking::of(analysis, target, workload, known).explained()
 }

@@ -102,6 +102,18 @@ impl<'a> Ranking<'a> {
     }
 }
 
+/// Ranks every candidate for this target and explains the choice: see [`Ranking::of`].
+///
+/// Pure: equal arguments give equal answers, without clock, disk or GPU.
+pub fn choose(
+    analysis: &Analysis<'_>,
+    target: &Target<'_>,
+    workload: &Workload,
+    known: &[Known],
+) -> Choice {
+    Ranking::of(analysis, target, workload, known).explained()
+}
+
 /// Returns the entry of the baseline, which all others are compared with.
 pub(super) fn baseline_of(entries: &[Entry]) -> Option<&Entry> {
     baseline(entries, |entry| &entry.candidate)

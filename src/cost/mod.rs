@@ -1,19 +1,20 @@
 //! The cost of a candidate: conversion, update and product times, memory, and the source of each
 //! number.
 
-pub mod balance;
-mod estimate;
-mod terms;
-mod works;
+pub(crate) mod balance;
+pub(crate) mod estimate;
+pub(crate) mod terms;
+pub(crate) mod works;
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::{Device, Reach};
 use crate::format::Candidate;
 use crate::workload::Workload;
-pub use estimate::{CostInputs, Estimator, MatrixTerms, Times};
-pub use terms::{TERMS, relate, terms};
-pub use works::{Known, works};
+pub use estimate::CostInputs;
+pub(crate) use estimate::{Estimator, MatrixTerms, Times};
+pub(crate) use terms::{TERMS, relate, terms};
+pub(crate) use works::{Known, works};
 
 /// Source of a cost figure, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

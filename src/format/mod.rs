@@ -44,9 +44,12 @@ use crate::scalar::{Precision, Scalar};
 pub use crate::target::{Basis, Target};
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 pub use candidate::{Candidate, Param, Params, Value, candidates};
-pub use gpu::convert::{Builder, Built, Check, Matrix, Starts, Stop};
-pub use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
-pub use offsets::Offsets;
+#[cfg(any(feature = "cuda", test))]
+pub(crate) use gpu::convert::Check;
+pub use gpu::convert::Matrix;
+pub(crate) use gpu::convert::{Builder, Built, Starts, Stop};
+pub(crate) use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
+pub(crate) use offsets::Offsets;
 #[cfg(feature = "cuda")]
 pub(crate) use value_dictionary::are_few;
 

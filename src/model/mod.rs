@@ -8,12 +8,12 @@
 //! A prediction is never below the byte floor, and never far below the time of the longest row if
 //! few threads process it. A format that the model does not know keeps its estimate.
 
-mod forest;
-mod gate;
-mod nearness;
-mod predictor;
-mod quick;
-mod rules;
+pub(crate) mod forest;
+pub(crate) mod gate;
+pub(crate) mod nearness;
+pub(crate) mod predictor;
+pub(crate) mod quick;
+pub(crate) mod rules;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,17 +28,16 @@ use crate::error::{Error, Result};
 use crate::features::{FEATURES, Features};
 use crate::format::{Candidate, find};
 use crate::scalar::Precision;
-pub use forest::{Forest, LEAF};
-pub(crate) use gate::gate_feature;
+use forest::{Forest, LEAF};
 use gate::is_gate_input;
-pub use gate::{
-    ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, LONGEST, QuickPick,
-    READING, SAMPLING, SPMVS, keeps, needs, quick_pick, sectors,
+pub(crate) use gate::{
+    ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, QuickPick,
+    gate_feature, keeps, needs, quick_pick,
 };
-pub use nearness::{Nearness, coordinate};
-pub use predictor::{Inputs, Predictor, input};
-pub use quick::{Conversion, QuickCandidate, QuickModel};
-pub use rules::{Rule, Rules};
+use nearness::Nearness;
+pub use predictor::Predictor;
+use quick::{Conversion, QuickCandidate, QuickModel};
+pub(crate) use rules::Rules;
 
 /// Version of model files that this program reads and writes.
 pub const SCHEMA: u32 = 4;
@@ -101,7 +100,7 @@ pub enum LoadFault {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Regressor {
-    /// Inputs after features and terms, in the form that [`input`] reads: `hack`, or `sort=none`.
+    /// Inputs after features and terms, in the form that [`input`](predictor::input) reads: `hack`, or `sort=none`.
     pub parameters: Vec<String>,
     /// Logarithm of the time divided by the figure that predictions multiply: see
     /// [`Model::floor_share`].

@@ -84,7 +84,8 @@ impl Conversion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{READING, Rule};
+    use crate::model::gate::READING;
+    use crate::model::rules::Rule;
 
     #[test]
     fn what_is_damaged_is_told() {

@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use ellect::choose::policy::{
-    CandidateState, Decision, Found, Knowledge, Mode, Place, Policy, Step,
-};
-use ellect::choose::{By, SAMPLE_S, Workload, feature_count_s, order, row_scan_s};
+use ellect::choose::Workload;
 use ellect::cost::Cost;
 use ellect::format::Candidate;
-use ellect::model::{Gates, Rules};
+use ellect::unstable::choose::{By, SAMPLE_S, feature_count_s, order, row_scan_s};
+use ellect::unstable::choose::{
+    CandidateState, Decision, Found, Knowledge, Mode, Place, Policy, Step,
+};
+use ellect::unstable::model::{Gates, Rules};
 
 use crate::case::{Case, Trial, Untimed, incumbent, named};
 use crate::crossval::Predicted;

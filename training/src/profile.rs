@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::choose::Workload;
-use ellect::cost::{CostInputs, Estimator};
+use ellect::cost::CostInputs;
 use ellect::device::{Device, Kind, PerPrecision, Reach};
 use ellect::format::Candidate;
+use ellect::unstable::cost::Estimator;
 use ellect::{Fingerprint, Precision};
 use rayon::prelude::*;
 
@@ -94,7 +95,7 @@ fn fit_without(
             let entry = fit
                 .kernels
                 .entry(candidate.to_string())
-                .or_insert(ellect::cost::reach(&device, &candidate));
+                .or_insert(ellect::unstable::cost::reach(&device, &candidate));
             for figure in &FIGURES {
                 let fitted = *value((figure.of)(&mut reach), precision);
                 *value((figure.of)(entry), precision) = rounded(fitted);
@@ -433,7 +434,7 @@ mod tests {
                 CostInputs::of(&analysis, &candidate, &target).expect("csr suits")
             })
             .collect();
-        let mut real = ellect::cost::reach(&device, &candidate);
+        let mut real = ellect::unstable::cost::reach(&device, &candidate);
         real.bandwidth.f64 = 0.7;
         real.fixed_us.f64 = 1.7;
         let made =

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, bail};
 use ellect::analysis::Analysis;
-use ellect::choose::{Workload, baseline_spmv_s};
-use ellect::cost::{Cost, CostInputs, Estimator, relate, terms};
+use ellect::choose::Workload;
+use ellect::cost::{Cost, CostInputs};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
 use ellect::measure::{Measurement, Outcome};
+use ellect::unstable::choose::baseline_spmv_s;
+use ellect::unstable::cost::{Estimator, relate, terms};
 use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Fingerprint, Precision};
 use serde_json::Value;

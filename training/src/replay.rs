@@ -1,7 +1,8 @@
 //! Rules that choose, replayed on cases: the choice of each rule, and its quality.
 
-use ellect::choose::{By, Thought, Workload, best_few, trusted};
+use ellect::choose::Workload;
 use ellect::cost::Cost;
+use ellect::unstable::choose::{By, Thought, best_few, trusted};
 use serde::Serialize;
 
 use crate::case::{Case, Trial, best_s, incumbent, least};

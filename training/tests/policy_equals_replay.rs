@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::analysis::Analysis;
-use ellect::choose::policy::Place;
-use ellect::choose::{Choice, Workload, baseline_spmv_s};
-use ellect::cost::{Estimator, relate, terms, works};
+use ellect::choose::{Choice, Workload};
 use ellect::device::Device;
 use ellect::features::Features;
 use ellect::format::Candidate;
 use ellect::model::Predictor;
+use ellect::unstable::choose::Place;
+use ellect::unstable::choose::baseline_spmv_s;
+use ellect::unstable::cost::{Estimator, relate, terms, works};
 use ellect::{Csr, Precision, Tuner, generate};
 use ellect_training::Case;
 use ellect_training::case::Trial;

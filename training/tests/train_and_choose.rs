@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use ellect::analysis::Analysis;
-use ellect::choose::policy::{Decision, Found, Knowledge, Mode, Place, Policy, Step};
 use ellect::choose::{Effort, Workload};
 use ellect::cost::Source;
 use ellect::device::Device;
 use ellect::format::{CSR, PCSR, candidates};
 use ellect::measure::{Backend, Protocol};
-use ellect::model::{
-    ALWAYS_ANALYZE, GateReason, LoadFault, Model, Predictor, QuickPick, Rule, Rules, file_name,
-};
+use ellect::model::{LoadFault, Model, Predictor};
+use ellect::unstable::choose::{Decision, Found, Knowledge, Mode, Place, Policy, Step};
+use ellect::unstable::model::{ALWAYS_ANALYZE, GateReason, QuickPick, Rule, Rules, file_name};
 use ellect::{Precision, Tuner, generate};
 use ellect_training::corpus::Families;
 use ellect_training::crossval::{Predicted, cross_validate};

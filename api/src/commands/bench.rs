@@ -15,7 +15,7 @@ use ellect::format::{BASELINES, Basis, Candidate, candidates};
 use ellect::generate::{self, Spec};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::read;
-use ellect::session::{Limits, Session, Step, Task};
+use ellect::unstable::session::{Limits, Session, Step, Task};
 use ellect::wisdom::{self, StructureRecord};
 use ellect::{Csr, Precision, Scalar};
 use ellect_training::corpus::stem;

@@ -8,8 +8,8 @@ use ellect::analysis::Analysis;
 use ellect::choose::Effort;
 use ellect::format::{BASELINES, Candidate, candidates};
 use ellect::measure::{Backend, Measurement, Outcome};
-use ellect::session::{Limits, Session, Step, Task};
 use ellect::units::{bytes, time};
+use ellect::unstable::session::{Limits, Session, Step, Task};
 use ellect::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Precision, Scalar, Wisdom};
 

@@ -12,7 +12,7 @@ use ellect::cost::CostInputs;
 use ellect::format::{BASELINES, Candidate};
 use ellect::measure::provenance::all_kernels;
 use ellect::measure::{Measurement, Outcome, Protocol, Provenance};
-use ellect::session::{Limits, Overrun, Session, Step, Task};
+use ellect::unstable::session::{Limits, Overrun, Session, Step, Task};
 use ellect::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Scalar};
 
