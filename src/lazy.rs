@@ -23,6 +23,22 @@ use crate::scalar::Scalar;
 use crate::tuner::Tuner;
 
 /// When and where a matrix is analysed and converted.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use ellect::lazy::{Conversion, LazyOperator};
+/// use ellect::{Tuner, Workload, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Arc::new(generate::by_name("heat", 500, 1)?);
+/// let tuner = Arc::new(Tuner::open("cpu")?);
+/// let conversion = Conversion::Background;
+/// let a = LazyOperator::new(tuner, csr, Workload::default(), conversion)?;
+/// assert!(a.operator().candidate().is_csr());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversion {
     /// In the call of the product that passes the break-even point.
@@ -34,6 +50,23 @@ pub enum Conversion {
 }
 
 /// A matrix that starts in CSR and is converted once its products have paid for the conversion.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use ellect::lazy::{Conversion, LazyOperator};
+/// use ellect::{Tuner, Workload, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Arc::new(generate::by_name("heat", 500, 1)?);
+/// let tuner = Arc::new(Tuner::open("cpu")?);
+/// let mut a = LazyOperator::new(tuner, csr.clone(), Workload::default(), Conversion::Here)?;
+/// let (x, mut y) = (vec![1.0; csr.ncols()], vec![0.0; csr.nrows()]);
+/// a.apply(1.0, &x, 0.0, &mut y)?;
+/// assert_eq!((a.products(), a.operator().candidate().to_string().as_str()), (1, "csr"));
+/// # Ok(())
+/// # }
+/// ```
 pub struct LazyOperator<T: Scalar> {
     operator: PreparedOperator<T>,
     products: u64,

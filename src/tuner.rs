@@ -51,6 +51,26 @@ pub struct Tuner {
 }
 
 /// The event that a candidate was measured, the `done`-th of `total`.
+///
+/// ```
+/// use ellect::choose::{Effort, Workload};
+/// use ellect::measure::Protocol;
+/// use ellect::{Tuner, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let protocol = Protocol { max_samples: 3, max_s: 0.01, ..Protocol::default() };
+/// let tuner = Tuner::without_models(device::find("cpu")?).with_protocol(protocol);
+/// let workload = Workload { effort: Effort::Measure, ..Workload::default() };
+/// let mut done = 0;
+/// tuner.recommend_with(&csr, &workload, &mut |progress| {
+///     println!("{} of {}: {}", progress.done, progress.total, progress.measurement.candidate);
+///     done = progress.done;
+/// })?;
+/// assert!(done > 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Number of candidates measured so far, including this one.
@@ -69,13 +89,13 @@ impl Tuner {
     /// on which candidates can be timed (feature `cuda`), or the name of a profile that
     /// [`crate::device::find`] finds.
     ///
-    /// The tuner uses the models and the measurements that ship, and those of the user's data folder
-    /// ([`crate::device::data_dir`]): see [`Tuner::with_data`].
+    /// The tuner uses the models and the measurements that ship, and those of the user's data
+    /// folder ([`crate::device::data_dir`]): see [`Tuner::with_data`].
     ///
     /// # Errors
     /// [`Error::UnknownDevice`](crate::Error::UnknownDevice) if no device has this name;
-    /// [`Error::Device`](crate::Error::Device) if it cannot be opened; [`Error::Io`](crate::Error::Io)
-    /// if the user's profile of the device is not valid.
+    /// [`Error::Device`](crate::Error::Device) if it cannot be opened;
+    /// [`Error::Io`](crate::Error::Io) if the user's profile of the device is not valid.
     pub fn open(name: &str) -> Result<Self> {
         Tuner::open_in(name, &crate::device::data_dir())
     }
@@ -122,8 +142,8 @@ impl Tuner {
     /// open for instance, the shipped measurements are used. Explanations of choices say so, and so
     /// does [`Tuner::warnings`].
     ///
-    /// The database stays open as long as the tuner lives. Efforts from [`Effort::Measure`] on store
-    /// their measurements in it and create it if it is missing; other efforts write nothing.
+    /// The database stays open as long as the tuner lives. Efforts from [`Effort::Measure`] on
+    /// store their measurements in it and create it if it is missing; other efforts write nothing.
     pub fn with_data(mut self, data: &Path) -> Self {
         self.stored.set_folder(data);
         self

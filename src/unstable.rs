@@ -51,3 +51,11 @@ pub mod model {
 pub mod session {
     pub use crate::session::{Limits, Overrun, Session, Step, Task};
 }
+
+/// Records of measurements, and queries for them.
+pub mod wisdom {
+    pub use crate::wisdom::record::{Record, StructureRecord};
+    pub use crate::wisdom::shards::{Merged, merge};
+    pub use crate::wisdom::transfer::{Imported, MOST_REASONS};
+    pub use crate::wisdom::wanted::{Answer, Stale, Wanted};
+}

@@ -70,6 +70,13 @@ impl Default for Workload {
 }
 
 /// Changes of the values while the pattern stays.
+///
+/// ```
+/// use ellect::choose::ValuesUse;
+///
+/// assert_eq!(ValuesUse::Change(40).updates(), 40);
+/// assert_eq!(ValuesUse::default().updates(), 0);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ValuesUse {
@@ -91,6 +98,16 @@ impl ValuesUse {
 }
 
 /// Effort of the choice; every level gives an answer.
+///
+/// ```
+/// use ellect::choose::Effort;
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert!(Effort::Predict < Effort::Measure);
+/// assert_eq!("exhaustive".parse::<Effort>()?, Effort::Exhaustive);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -144,6 +161,18 @@ impl std::str::FromStr for Effort {
 }
 
 /// Verification of a prepared operator against CSR.
+///
+/// ```
+/// use ellect::choose::{Verify, Workload};
+/// use ellect::{Tuner, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let workload = Workload { verify: Verify::OnPrepare, ..Workload::default() };
+/// Tuner::open("cpu")?.prepare(&csr, &workload)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {

@@ -6,7 +6,7 @@ use std::process::Command;
 use ellect::choose::{Effort, Workload};
 use ellect::device::{self, Device};
 use ellect::measure::{Outcome, Protocol};
-use ellect::wisdom::Record;
+use ellect::unstable::wisdom::Record;
 use ellect::{Tuner, Wisdom, generate, write};
 use ellect_training::Records;
 

@@ -70,6 +70,18 @@ fn in_us<S: Serializer>(seconds: &f64, serializer: S) -> std::result::Result<S::
 }
 
 /// A candidate that does not apply, with the reason.
+///
+/// ```
+/// use ellect::{Tuner, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let tuner = Tuner::without_models(device::find("cpu")?);
+/// let choice = tuner.recommend(&csr, &Workload { memory_limit: Some(1), ..Workload::default() })?;
+/// assert!(choice.refused.iter().any(|refused| refused.reason.to_string().contains("bytes")));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refused {
     /// The candidate.

@@ -42,9 +42,10 @@ impl<'a> Ranking<'a> {
     ///
     /// The choice has the least total time (conversion, updates of values, and all products) under
     /// the memory limit; among totals within [`NEAR_TIE`] of it, the cheapest conversion, then the
-    /// smallest layout. A candidate that was not timed must beat CSR by [`Device::margin`](crate::device::Device::margin). If CSR
-    /// was measured, the choice is one of the measured candidates, and the estimates of the others
-    /// are scaled by the error of CSR's estimate.
+    /// smallest layout. A candidate that was not timed must beat CSR by
+    /// [`Device::margin`](crate::device::Device::margin). If CSR was measured, the choice is one of
+    /// the measured candidates, and the estimates of the others are scaled by the error of CSR's
+    /// estimate.
     ///
     /// If values are to change, formats that depend on values are refused, because they may refuse
     /// the new ones.
@@ -243,8 +244,8 @@ pub fn trusted(
 /// Sorts candidates by total time and puts the choice first.
 ///
 /// The choice is the candidate with the least total among those that are [trusted] on a device with
-/// this [`Device::margin`](crate::device::Device::margin); conversion time and memory decide near ties. If a conversion refuses
-/// the matrix, the next candidate in this order is tried.
+/// this [`Device::margin`](crate::device::Device::margin); conversion time and memory decide near
+/// ties. If a conversion refuses the matrix, the next candidate in this order is tried.
 pub fn order<T>(
     mut all: Vec<T>,
     of: impl Fn(&T) -> (&Candidate, &Cost),

@@ -52,6 +52,19 @@ use crate::format::{Arg, Launch, Layout};
 use crate::scalar::Scalar;
 
 /// An open GPU: its primary context, a stream, and the modules loaded so far.
+///
+/// ```no_run
+/// use ellect::cuda::Gpu;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let gpu = Gpu::open(0)?;
+/// println!("{} with {}", gpu.profile().title, gpu.driver_key());
+/// let x = gpu.vector(&[1.0, 2.0])?;
+/// let mut xx = gpu.zeros(1)?;
+/// gpu.dot(&x, &x, &mut xx)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Gpu {
     index: u32,
     profile: Device,

@@ -143,7 +143,7 @@ impl Gpu {
         };
         let addresses = [memory.address(), result.address()];
         let launches = dot_launches(T::PRECISION, x.len() as u64, addresses);
-        sums.insert(memory);
+        *sums = Some(memory);
         let vectors = [x.address(), y.address()];
         launches.iter().try_for_each(|launch| self.queue_launch(launch, vectors, T::ONE, T::ZERO))
     }

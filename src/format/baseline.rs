@@ -6,6 +6,16 @@ use crate::device::Kind;
 use crate::target::Target;
 
 /// Role of a format in a choice.
+///
+/// ```
+/// use ellect::format::{Role, find};
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert_eq!(find("csr")?.role(), Role::Baseline);
+/// assert_eq!(find("hll")?.role(), Role::Converted);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// The device vendor's library multiplies the caller's CSR arrays, where it is installed.

@@ -22,6 +22,13 @@ use crate::device::Kind;
 use crate::format;
 
 /// Origin of a measurement: device driver, code and time; part of every record.
+///
+/// ```
+/// use ellect::measure::Provenance;
+///
+/// let taken = Provenance::now("CUDA 13.0".into(), String::new());
+/// assert!(taken.taken_at > 0 && taken.state.is_none());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Provenance {

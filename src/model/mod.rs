@@ -59,6 +59,14 @@ const LEVEL: i32 = 19;
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Reason why a model was not loaded.
+///
+/// ```
+/// use ellect::Precision;
+/// use ellect::model::{LoadFault, Model};
+///
+/// let fault = Model::parse(b"{}", "cpu", Precision::F64).expect_err("it is empty");
+/// assert!(matches!(fault, LoadFault::Text(_)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadFault {
     /// The file is not a model file.
@@ -97,10 +105,22 @@ pub enum LoadFault {
 }
 
 /// The part of a model that predicts one format.
+///
+/// ```
+/// use ellect::model::Model;
+/// use ellect::{Precision, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let model = Model::shipped(&device::find("h200")?, Precision::F64)?;
+/// assert!(model.is_none_or(|model| model.formats["hll"].parameters.len() > 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Regressor {
-    /// Inputs after features and terms, in the form that [`input`](predictor::input) reads: `hack`, or `sort=none`.
+    /// Inputs after features and terms, in the form that [`input`](predictor::input) reads: `hack`,
+    /// or `sort=none`.
     pub parameters: Vec<String>,
     /// Logarithm of the time divided by the figure that predictions multiply: see
     /// [`Model::floor_share`].
@@ -108,6 +128,17 @@ pub struct Regressor {
 }
 
 /// A trained model; serializes to a model file.
+///
+/// ```
+/// use ellect::model::Model;
+/// use ellect::{Precision, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let model = Model::shipped(&device::find("cpu")?, Precision::F64)?;
+/// assert!(model.is_none_or(|model| model.formats.contains_key("csr")));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -155,6 +186,23 @@ pub struct Model {
 }
 
 /// Predictions for one matrix.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::model::{Model, Predictor};
+/// use ellect::{Precision, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let cpu = device::find("cpu")?;
+/// if let Some(model) = Model::shipped(&cpu, Precision::F64)? {
+///     let target = Workload::default().target(&cpu, Precision::F64);
+///     let prediction = Predictor::new(model).predict(&Analysis::of(&csr), &target);
+///     assert!((0.0..=1.0).contains(&prediction.confidence) && !prediction.known.is_empty());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// Predicted costs of the candidates that the model knows.

@@ -1,8 +1,6 @@
 //! Vectors on a GPU: parts of them, operations on them, products with them, and refusals of
 //! addresses that are not what they claim to be.
 
-use std::sync::Arc;
-
 use ellect::choose::Workload;
 use ellect::cuda::{DeviceSlice, DeviceSliceMut, Factor, Gpu, GpuOperator, Vector};
 use ellect::format::Basis;
@@ -27,7 +25,8 @@ fn generated(spec: &str) -> Csr<f64> {
 
 /// Prepares a matrix on a GPU that only this operator has opened.
 fn prepared(csr: &Csr<f64>, basis: Basis, spmvs: u64) -> PreparedOperator<f64> {
-    let tuner = Tuner::open("cuda:0").expect("there is a GPU");
+    let data = std::env::temp_dir().join(format!("ellect-vectors-{}", std::process::id()));
+    let tuner = Tuner::open_in("cuda:0", &data).expect("there is a GPU");
     let workload = Workload { basis, spmvs, ..Workload::default() };
     tuner.prepare(csr, &workload).expect("something applies")
 }

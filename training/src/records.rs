@@ -11,7 +11,7 @@ use ellect::format::{Basis, Candidate};
 use ellect::measure::{Measurement, Outcome};
 use ellect::unstable::choose::baseline_spmv_s;
 use ellect::unstable::cost::{Estimator, relate, terms};
-use ellect::wisdom::{Record, StructureRecord};
+use ellect::unstable::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Fingerprint, Precision};
 use serde_json::Value;
 

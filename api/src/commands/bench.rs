@@ -16,7 +16,7 @@ use ellect::generate::{self, Spec};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::read;
 use ellect::unstable::session::{Limits, Session, Step, Task};
-use ellect::wisdom::{self, StructureRecord};
+use ellect::unstable::wisdom::{self, StructureRecord};
 use ellect::{Csr, Precision, Scalar};
 use ellect_training::corpus::stem;
 use serde::{Deserialize, Serialize};

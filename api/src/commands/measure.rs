@@ -10,7 +10,7 @@ use ellect::format::{BASELINES, Candidate, candidates};
 use ellect::measure::{Backend, Measurement, Outcome};
 use ellect::units::{bytes, time};
 use ellect::unstable::session::{Limits, Session, Step, Task};
-use ellect::wisdom::{Record, StructureRecord};
+use ellect::unstable::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Precision, Scalar, Wisdom};
 
 use super::{Answer, Home, read_matrix, source};

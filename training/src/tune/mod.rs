@@ -21,7 +21,7 @@ use ellect::device::Kind;
 use ellect::features::Features;
 use ellect::format::{BASELINES, Candidate};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
-use ellect::wisdom::{StructureRecord, Wanted};
+use ellect::unstable::wisdom::{StructureRecord, Wanted};
 use ellect::{Csr, Fingerprint, Precision, Wisdom};
 
 use crate::corpus::Entry;

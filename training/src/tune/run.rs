@@ -13,7 +13,7 @@ use ellect::format::{BASELINES, Candidate};
 use ellect::measure::provenance::all_kernels;
 use ellect::measure::{Measurement, Outcome, Protocol, Provenance};
 use ellect::unstable::session::{Limits, Overrun, Session, Step, Task};
-use ellect::wisdom::Record;
+use ellect::unstable::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Scalar};
 
 use super::order::Order;
