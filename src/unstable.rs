@@ -35,12 +35,12 @@ pub mod cost {
 
 /// The parts of trained models.
 pub mod model {
+    pub use crate::model::applicability::{Applicability, coordinate};
     pub use crate::model::forest::{Forest, LEAF};
     pub use crate::model::gate::{
         ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, LONGEST,
         QuickPick, READING, SAMPLING, SPMVS, keeps, needs, quick_pick, sectors,
     };
-    pub use crate::model::nearness::{Nearness, coordinate};
     pub use crate::model::predictor::{Inputs, input};
     pub use crate::model::quick::{Conversion, QuickCandidate, QuickModel};
     pub use crate::model::rules::{Rule, Rules};
