@@ -8,7 +8,7 @@ use ellect::choose::Workload;
 use ellect::format::Basis;
 use ellect::operator::{permute, permute_back};
 use ellect::read::{self, Limits};
-use ellect::{Csr, PreparedOperator, Tuner, device};
+use ellect::{Csr, PreparedOperator, Tuner};
 
 fn main() -> ellect::Result<()> {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/elasticity.mtx");
@@ -16,7 +16,7 @@ fn main() -> ellect::Result<()> {
     let csr: Csr<f64> = read::file(&path, &Limits::default())?;
     let b = vec![1.0; csr.nrows()];
 
-    let tuner = Tuner::new(device::find("cpu")?);
+    let tuner = Tuner::open("cpu")?;
     for basis in [Basis::Original, Basis::Permuted] {
         let workload = Workload { basis, spmvs: 10_000, ..Workload::default() };
         let operator = tuner.prepare(&csr, &workload)?;

@@ -1,13 +1,13 @@
 //! Analysis of a sparsity pattern: each property is computed once and shared by all formats.
 
-mod blocks;
-mod columns;
+pub(crate) mod blocks;
+pub(crate) mod columns;
 mod diagonals;
-mod histogram;
+pub(crate) mod histogram;
 mod l1_loads;
-mod memo;
+pub(crate) mod memo;
 mod row_lengths;
-mod sampling;
+pub(crate) mod sampling;
 mod x_sectors;
 
 use std::ops::Range;
@@ -17,24 +17,34 @@ use rayon::prelude::*;
 
 use crate::csr::{CsrRef, Pattern};
 use crate::fingerprint::Fingerprint;
-pub use crate::permutation::inverse;
+pub(crate) use crate::permutation::inverse;
 use crate::refusal::Refusal;
-pub use crate::scalar::ValuesOf;
+pub(crate) use crate::scalar::ValuesOf;
 use crate::scalar::{Precision, Scalar};
-pub use blocks::Blocks;
-pub(crate) use columns::Classes;
-pub use columns::{ColumnSample, column_counts};
-pub(crate) use columns::{RowParts, count_pairs};
-pub use histogram::Histogram;
-pub(crate) use memo::probes;
-pub use memo::{Memo, Probe};
-pub(crate) use sampling::{Detail, Sample, over_all, spread};
-pub use sampling::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
+pub(crate) use blocks::Blocks;
+pub(crate) use columns::{Classes, ColumnSample, RowParts, column_counts, count_pairs};
+pub(crate) use histogram::Histogram;
+pub(crate) use memo::{Memo, Probe, probes};
+#[cfg(test)]
+pub(crate) use sampling::WHOLE;
+pub(crate) use sampling::{Detail, EachPrecision, Sample, over_all, spread};
 pub(crate) use x_sectors::{REACH, REACH_OF};
 #[cfg(feature = "cuda")]
 pub(crate) use {blocks::fill, diagonals::all_diagonals};
 
 /// The order of rows before they are cut into slices.
+///
+/// ```
+/// use ellect::Csr;
+/// use ellect::analysis::{Analysis, Sort};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 1.0), (1, 0, 2.0), (1, 1, 3.0)])?;
+/// let analysis = Analysis::of(&csr);
+/// assert_eq!(analysis.widest_span(1, Sort::None, None), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sort {
     /// The matrix's own order.
@@ -48,6 +58,16 @@ pub enum Sort {
 }
 
 /// The entries for which the 32 lanes of a warp read x in one step.
+///
+/// ```
+/// use ellect::analysis::{Sort, Walk};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let warp = Walk::Rows { threads: 1, sort: Sort::None };
+/// assert_ne!(warp, Walk::Entries);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Walk {
     /// Consecutive entries of the CSR arrays.
@@ -145,7 +165,7 @@ impl<'a> Analysis<'a> {
         Analysis { values: Some(T::values_of(csr.values())), ..Analysis::new(csr.pattern()) }
     }
 
-    /// Creates a structure for estimates. If the matrix has more than [`WHOLE`] entries, estimates
+    /// Creates a structure for estimates. If the matrix has more than [`WHOLE`](sample::WHOLE) entries, estimates
     /// use samples of its rows, evenly spread and always the same ones. Row lengths, and everything
     /// that layouts are made from, are exact nevertheless.
     pub fn sampled<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {

@@ -7,6 +7,17 @@ use crate::scalar::Scalar;
 
 /// Reference product of one row: the sum in f64, and the magnitude with which its rounding error
 /// scales.
+///
+/// ```
+/// use ellect::{Csr, check};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(1, 2, [(0, 0, 2.0), (0, 1, -3.0)])?;
+/// let rows = check::reference(&csr, 1.0, &[1.0, 1.0], 0.0, &[0.0]);
+/// assert_eq!((rows[0].value, rows[0].magnitude), (-1.0, 5.0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowReference {
     /// `alpha * (A x)_i + beta * y_i`.

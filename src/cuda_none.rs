@@ -169,7 +169,7 @@ impl<T: Scalar> GpuOperator<T> {
     ///
     /// # Errors
     /// Never called.
-    pub(crate) fn apply(&self, _alpha: T, _x: &[T], _beta: T, _y: &mut [T]) -> Result<()> {
+    pub(crate) fn apply_on_host(&self, _alpha: T, _x: &[T], _beta: T, _y: &mut [T]) -> Result<()> {
         match self.never {}
     }
 

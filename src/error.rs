@@ -8,6 +8,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Location of a fault in an input.
+///
+/// ```
+/// use ellect::Error;
+/// use ellect::error::At;
+///
+/// assert!(matches!(Error::line(7, "no number"), Error::Input { at: At::Line(7), .. }));
+/// assert_eq!(Error::line(7, "no number").to_string(), "line 7: no number");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// Line of a text file, counted from 1.
@@ -193,6 +201,12 @@ fn and(remedy: &str) -> String {
 }
 
 /// The reason why a database of measurements cannot be used.
+///
+/// ```
+/// use ellect::error::WisdomFault;
+///
+/// assert!(WisdomFault::InUse.to_string().contains("in use by another process"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WisdomFault {
     /// This build has no database.

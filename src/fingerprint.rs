@@ -10,6 +10,18 @@ use crate::csr::Pattern;
 /// The 128-bit XXH3 hash of dimensions, row lengths and columns, without values.
 ///
 /// Equal on all machines of little-endian byte order; written as 32 hexadecimal digits.
+///
+/// ```
+/// use ellect::{Csr, Fingerprint};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(1, 2, [(0, 1, 3.0)])?;
+/// let other = csr.map_values(|value| 2.0 * value);
+/// assert_eq!(Fingerprint::of(csr.pattern()), Fingerprint::of(other.pattern()));
+/// assert_eq!(Fingerprint::of(csr.pattern()).to_string().len(), 32);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(u128);
 

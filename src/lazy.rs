@@ -23,6 +23,22 @@ use crate::scalar::Scalar;
 use crate::tuner::Tuner;
 
 /// When and where a matrix is analysed and converted.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use ellect::lazy::{Conversion, LazyOperator};
+/// use ellect::{Tuner, Workload, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Arc::new(generate::by_name("heat", 500, 1)?);
+/// let tuner = Arc::new(Tuner::open("cpu")?);
+/// let conversion = Conversion::Background;
+/// let a = LazyOperator::new(tuner, csr, Workload::default(), conversion)?;
+/// assert!(a.operator().candidate().is_csr());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conversion {
     /// In the call of the product that passes the break-even point.
@@ -34,6 +50,23 @@ pub enum Conversion {
 }
 
 /// A matrix that starts in CSR and is converted once its products have paid for the conversion.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use ellect::lazy::{Conversion, LazyOperator};
+/// use ellect::{Tuner, Workload, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Arc::new(generate::by_name("heat", 500, 1)?);
+/// let tuner = Arc::new(Tuner::open("cpu")?);
+/// let mut a = LazyOperator::new(tuner, csr.clone(), Workload::default(), Conversion::Here)?;
+/// let (x, mut y) = (vec![1.0; csr.ncols()], vec![0.0; csr.nrows()]);
+/// a.apply(1.0, &x, 0.0, &mut y)?;
+/// assert_eq!((a.products(), a.operator().candidate().to_string().as_str()), (1, "csr"));
+/// # Ok(())
+/// # }
+/// ```
 pub struct LazyOperator<T: Scalar> {
     operator: PreparedOperator<T>,
     products: u64,
@@ -108,11 +141,12 @@ impl<T: Scalar> LazyOperator<T> {
         workload: Workload,
         conversion: Conversion,
     ) -> Result<Self> {
-        let (precision, basis) = (T::PRECISION, Basis::Original);
-        let workload = Workload { precision, basis, ..workload };
+        let workload = Workload { basis: Basis::Original, ..workload };
         let source = MatrixSource { tuner, csr, workload };
         let mut refused = None;
-        for candidate in source.tuner.baselines(&Analysis::of(&*source.csr), &workload) {
+        let target = workload.target(source.tuner.device(), T::PRECISION);
+        let analysis = Analysis::of(&*source.csr);
+        for candidate in source.tuner.baselines(&analysis, &target, workload.effort) {
             match source.prepare(&candidate) {
                 Ok(operator) => {
                     return Ok(LazyOperator {
@@ -257,7 +291,7 @@ impl<T: Scalar> LazyOperator<T> {
 impl<T: Scalar> MatrixSource<T> {
     fn prepare(&self, candidate: &Candidate) -> Result<PreparedOperator<T>> {
         let analysis = Analysis::sampled(&*self.csr).with_partitioning();
-        let target = self.workload.target(self.tuner.device());
+        let target = self.workload.target(self.tuner.device(), T::PRECISION);
         let target = candidate.target(&target);
         self.tuner.backend().prepare(&self.csr, &analysis, candidate, &target)
     }
@@ -265,7 +299,7 @@ impl<T: Scalar> MatrixSource<T> {
     /// Converts to a candidate's layout on the host.
     fn convert(&self, candidate: &Candidate) -> Result<Converted<T>> {
         let analysis = Analysis::of(&*self.csr).with_partitioning();
-        let target = self.workload.target(self.tuner.device());
+        let target = self.workload.target(self.tuner.device(), T::PRECISION);
         let target = candidate.target(&target);
         Ok((candidate.clone(), candidate.convert(&self.csr, &analysis, &target)?))
     }
@@ -327,7 +361,7 @@ mod tests {
         for figures in device.kernels.values_mut() {
             figures.convert_ns = PerPrecision::both(convert_ns);
         }
-        Arc::new(Tuner::new(device))
+        Arc::new(Tuner::without_models(device))
     }
 
     fn csr() -> Candidate {
@@ -402,7 +436,7 @@ mod tests {
     #[test]
     fn a_conversion_pays_beside_the_kernel_that_is_held() {
         let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
-        let gpu = Tuner::new(crate::device::find("h200").expect("shipped"));
+        let gpu = Tuner::without_models(crate::device::find("h200").expect("shipped"));
         let csr: Csr<f64> = generate::by_name("stencil5", 2500, 1).expect("a class");
         let mut choice = gpu.recommend(&csr, &workload).expect("an estimate");
         choice.ranking.truncate(3);

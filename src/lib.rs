@@ -2,11 +2,11 @@
 //! y = alpha A x + beta y for a given matrix, device, precision and number of products.
 //!
 //! ```
-//! use ellect::{Csr, Tuner, Workload, device};
+//! use ellect::{Csr, Tuner, Workload};
 //!
 //! # fn main() -> ellect::Result<()> {
 //! let csr = Csr::from_triplets(3, 3, [(0, 0, 2.0), (1, 1, 3.0), (2, 0, 1.0), (2, 2, 4.0)])?;
-//! let tuner = Tuner::new(device::find("cpu")?);
+//! let tuner = Tuner::open("cpu")?;
 //! let operator = tuner.prepare(&csr, &Workload { spmvs: 5000, ..Workload::default() })?;
 //!
 //! let mut y = [0.0; 3];
@@ -109,7 +109,7 @@
 //! or NaN in x could reach a wrong row.
 
 pub mod analysis;
-pub mod assemble;
+mod assemble;
 pub mod check;
 pub mod choose;
 #[cfg_attr(not(feature = "zstd"), path = "compress_none.rs")]
@@ -121,27 +121,28 @@ pub mod cuda;
 pub mod device;
 pub mod error;
 pub mod features;
-pub mod fingerprint;
+mod fingerprint;
 pub mod format;
 pub mod generate;
 pub mod lazy;
 pub mod measure;
 pub mod model;
 pub mod operator;
-pub mod par;
-pub mod partition;
-pub mod permutation;
-pub mod protocol;
+mod par;
+mod partition;
+mod permutation;
+mod protocol;
 pub mod read;
-pub mod refusal;
+mod refusal;
 pub mod reorder;
-pub mod scalar;
-pub mod session;
-pub mod target;
+mod scalar;
+mod session;
+mod target;
 pub mod tuner;
 pub mod units;
+pub mod unstable;
 pub mod wisdom;
-pub mod workload;
+mod workload;
 pub mod write;
 
 pub use csr::{Csr, CsrRef, Pattern};

@@ -16,13 +16,13 @@ use crate::scalar::Scalar;
 ///
 /// ```
 /// use ellect::Workload;
-/// use ellect::{Csr, PreparedOperator, device};
+/// use ellect::{Csr, Precision, PreparedOperator, device};
 ///
 /// # fn main() -> ellect::Result<()> {
 /// let csr = Csr::from_triplets(2, 3, [(0, 0, 4.0), (0, 2, 1.0), (1, 1, 5.0)])?;
 /// let cpu = device::find("cpu")?;
-/// let operator =
-///     PreparedOperator::new(&csr, &"ell".parse()?, &Workload::default().target(&cpu))?;
+/// let target = Workload::default().target(&cpu, Precision::F64);
+/// let operator = PreparedOperator::new(&csr, &"ell".parse()?, &target)?;
 ///
 /// let mut y = [1.0, 1.0];
 /// operator.apply(2.0, &[1.0, 2.0, 3.0], -1.0, &mut y)?;
@@ -207,7 +207,7 @@ impl<T: Scalar> PreparedOperator<T> {
                 layout.apply(alpha, x, beta, y);
                 Ok(())
             }
-            Location::Gpu(placed) => placed.apply(alpha, x, beta, y),
+            Location::Gpu(placed) => placed.apply_on_host(alpha, x, beta, y),
         }
     }
 

@@ -5,6 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::device::Device;
 
 /// Parameters of the timing protocol. Records of different protocols are not comparable.
+///
+/// ```
+/// use ellect::measure::Protocol;
+///
+/// let short = Protocol { min_samples: 1, max_samples: 3, ..Protocol::default() };
+/// assert_eq!(short.version, Protocol::default().version);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Protocol {

@@ -4,6 +4,13 @@ use serde::Serialize;
 
 /// The reason why a candidate does not apply to a matrix, with the needed and the allowed figure. A
 /// refusal is an answer, not an error.
+///
+/// ```
+/// use ellect::format::Refusal;
+///
+/// let refusal = Refusal::new("the layout takes 2000 bytes; 1000 are allowed");
+/// assert!(refusal.to_string().contains("1000") && !refusal.is_untried());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Refusal {

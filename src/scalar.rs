@@ -8,6 +8,16 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 
 /// Precision of values; column indices and pointers are independent of it.
+///
+/// ```
+/// use ellect::{Precision, Scalar};
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert_eq!(f32::PRECISION, Precision::F32);
+/// assert_eq!("f64".parse::<Precision>()?.bytes(), 8);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -87,6 +97,15 @@ impl ValuesOf<'_> {
 }
 
 /// A value type of matrices and vectors: `f32` or `f64`.
+///
+/// ```
+/// use ellect::Scalar;
+///
+/// fn twice<T: Scalar>(value: T) -> T {
+///     value + value
+/// }
+/// assert_eq!((twice(1.5f32), twice(1.5f64)), (3.0, 3.0));
+/// ```
 pub trait Scalar:
     bytemuck::Pod
     + Send

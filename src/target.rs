@@ -8,6 +8,16 @@ use crate::refusal::Refusal;
 use crate::scalar::Precision;
 
 /// The basis of a product's vectors.
+///
+/// ```
+/// use ellect::format::Basis;
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert_eq!("permuted".parse::<Basis>()?, Basis::Permuted);
+/// assert_eq!(Basis::default(), Basis::Original);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
@@ -48,6 +58,18 @@ impl std::str::FromStr for Basis {
 }
 
 /// The target of a layout.
+///
+/// ```
+/// use ellect::{Precision, Workload, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let cpu = device::find("cpu")?;
+/// let target = Workload { memory_limit: Some(1000), ..Workload::default() };
+/// let target = target.target(&cpu, Precision::F32);
+/// assert!(target.check_bytes(1000).is_ok() && target.check_bytes(1001).is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// The device whose limits shape the layout.

@@ -1,6 +1,7 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
 mod decide;
+mod stored;
 mod subject;
 
 use std::cell::OnceCell;
@@ -16,26 +17,58 @@ use crate::csr::CsrRef;
 use crate::cuda::DeviceCsr;
 use crate::device::Device;
 use crate::error::Result;
-use crate::format::{Candidate, Refusal, candidates};
+use crate::format::{Candidate, Refusal, Target, candidates};
 use crate::measure::{Backend, Measurement, Outcome, Protocol};
 use crate::model::Predictor;
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
 use crate::session::{Session, SessionEvent, Task, TimeLimits, remembered};
 use crate::wisdom::{Answer, Stale, Wanted, Wisdom};
+use stored::Stored;
 use subject::Subject;
 
 /// A tuner chooses candidates and prepares operators for one device.
+///
+/// ```
+/// use ellect::{Csr, Tuner, Workload};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let tuner = Tuner::open("cpu")?;
+/// let operator = tuner.prepare(&csr, &Workload { spmvs: 20, ..Workload::default() })?;
+/// assert_eq!(operator.candidate().to_string(), "csr");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Tuner {
     backend: Arc<Backend>,
     protocol: Protocol,
-    wisdom: Option<Arc<Wisdom>>,
     source: String,
-    models: Vec<Arc<Predictor>>,
+    stored: Stored,
 }
 
 /// The event that a candidate was measured, the `done`-th of `total`.
+///
+/// ```
+/// use ellect::choose::{Effort, Workload};
+/// use ellect::measure::Protocol;
+/// use ellect::{Tuner, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let protocol = Protocol { max_samples: 3, max_s: 0.01, ..Protocol::default() };
+/// let tuner = Tuner::without_models(device::find("cpu")?).with_protocol(protocol);
+/// let workload = Workload { effort: Effort::Measure, ..Workload::default() };
+/// let mut done = 0;
+/// tuner.recommend_with(&csr, &workload, &mut |progress| {
+///     println!("{} of {}: {}", progress.done, progress.total, progress.measurement.candidate);
+///     done = progress.done;
+/// })?;
+/// assert!(done > 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Number of candidates measured so far, including this one.
@@ -50,31 +83,68 @@ pub struct Progress<'a> {
 const VERIFY_SEED: u64 = 1;
 
 impl Tuner {
-    /// Creates a tuner for this device; [`crate::device::find`] finds one by name.
-    pub fn new(device: Device) -> Self {
-        Tuner::with_backend(Backend::of(device))
-    }
-
     /// Creates a tuner for the device with this name: `cuda:0` for the first GPU of this machine,
     /// on which candidates can be timed (feature `cuda`), or the name of a profile that
     /// [`crate::device::find`] finds.
     ///
+    /// The tuner uses the models and the measurements that ship, and those of the user's data
+    /// folder ([`crate::device::data_dir`]): see [`Tuner::with_data`].
+    ///
     /// # Errors
     /// [`Error::UnknownDevice`](crate::Error::UnknownDevice) if no device has this name;
-    /// [`Error::Device`](crate::Error::Device) if it cannot be opened.
+    /// [`Error::Device`](crate::Error::Device) if it cannot be opened;
+    /// [`Error::Io`](crate::Error::Io) if the user's profile of the device is not valid.
     pub fn open(name: &str) -> Result<Self> {
-        Ok(Tuner::with_backend(Backend::open(name, &crate::device::data_dir())?))
+        Tuner::open_in(name, &crate::device::data_dir())
     }
 
-    /// Creates a tuner that times with this backend, which other tuners may share.
-    pub fn with_backend(backend: impl Into<Arc<Backend>>) -> Self {
+    /// Like [`Tuner::open`], with another data folder.
+    ///
+    /// # Errors
+    /// As [`Tuner::open`].
+    pub fn open_in(name: &str, data: &Path) -> Result<Self> {
+        Ok(Tuner::without_models(Backend::open(name, data)?).with_data(data))
+    }
+
+    /// Creates a tuner without models and wisdom for a [`Device`] or a [`Backend`], which other
+    /// tuners may share.
+    ///
+    /// Closed formulas estimate all times, unless models or wisdom are added.
+    ///
+    /// ```
+    /// use ellect::choose::Workload;
+    /// use ellect::cost::Source;
+    /// use ellect::{Tuner, device, generate};
+    ///
+    /// # fn main() -> ellect::Result<()> {
+    /// let csr = generate::by_name("heat", 500, 1)?;
+    /// let tuner = Tuner::without_models(device::find("h200")?);
+    /// let choice = tuner.recommend(&csr, &Workload::default())?;
+    /// assert!(choice.ranking.iter().all(|ranked| ranked.source == Source::Estimated));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn without_models(backend: impl Into<Arc<Backend>>) -> Self {
         Tuner {
             backend: backend.into(),
             protocol: Protocol::default(),
-            wisdom: None,
             source: String::new(),
-            models: Vec::new(),
+            stored: Stored::default(),
         }
+    }
+
+    /// Adds the models and the wisdom of this data folder, behind those that were given before.
+    ///
+    /// They are opened when a choice first needs them. A model that does not load is replaced by
+    /// the one that ships. If the user's database cannot be opened, because another process has it
+    /// open for instance, the shipped measurements are used. Explanations of choices say so, and so
+    /// does [`Tuner::warnings`].
+    ///
+    /// The database stays open as long as the tuner lives. Efforts from [`Effort::Measure`] on
+    /// store their measurements in it and create it if it is missing; other efforts write nothing.
+    pub fn with_data(mut self, data: &Path) -> Self {
+        self.stored.set_folder(data);
+        self
     }
 
     /// Sets the measuring protocol.
@@ -86,7 +156,7 @@ impl Tuner {
     /// Sets the wisdom. The tuner uses its stored measurements (except with [`Effort::Estimate`])
     /// and stores new measurements in it.
     pub fn with_wisdom(mut self, wisdom: Arc<Wisdom>) -> Self {
-        self.wisdom = Some(wisdom);
+        self.stored.wisdom = Some(wisdom);
         self
     }
 
@@ -104,15 +174,20 @@ impl Tuner {
     pub fn with_models(mut self, data: &Path) -> Result<Self> {
         for precision in Precision::ALL {
             let model = Predictor::open(data, self.device(), precision)?;
-            self.models.extend(model.map(Arc::new));
+            self.stored.models.extend(model.map(Arc::new));
         }
         Ok(self)
     }
 
     /// Adds a model of the tuner's device, which other tuners may share.
     pub fn with_model(mut self, model: impl Into<Arc<Predictor>>) -> Self {
-        self.models.push(model.into());
+        self.stored.models.push(model.into());
         self
+    }
+
+    /// Returns a sentence for each model and database of the data folder that could not be used.
+    pub fn warnings(&self) -> Vec<String> {
+        self.stored.warnings()
     }
 
     /// Returns the backend, which times candidates and prepares operators.
@@ -149,10 +224,9 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let workload = Workload { precision: T::PRECISION, ..*workload };
         let subject = Subject::on_host(csr.into());
         let decided =
-            self.decide_about(&subject, &OnceCell::new(), &workload, Mode::Rank, progress)?;
+            self.decide_about(&subject, &OnceCell::new(), workload, Mode::Rank, progress)?;
         Ok(decided.choice)
     }
 
@@ -186,10 +260,9 @@ impl Tuner {
         workload: &Workload,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
-        let workload = Workload { precision: T::PRECISION, ..*workload };
-        let subject = self.subject(csr.into(), &workload)?;
+        let subject = self.subject(csr.into(), workload)?;
         let decided =
-            self.decide_about(&subject, &OnceCell::new(), &workload, Mode::Prepare, progress)?;
+            self.decide_about(&subject, &OnceCell::new(), workload, Mode::Prepare, progress)?;
         Ok(decided.choice)
     }
 
@@ -245,11 +318,10 @@ impl Tuner {
         Ok(Subject::on_host(csr))
     }
 
-    /// Returns the model of the workload's precision if one is loaded and the effort uses models.
-    fn model(&self, workload: &Workload) -> Option<&Predictor> {
-        let mut models = self.models.iter();
-        let model = models.find(|p| p.model().precision == workload.precision)?;
-        (workload.effort >= Effort::Predict).then_some(model.as_ref())
+    /// Returns the model of this precision if there is one and the effort uses models.
+    fn model(&self, effort: Effort, precision: Precision) -> Option<&Predictor> {
+        let model = || self.stored.model(self.device(), precision);
+        (effort >= Effort::Predict).then(model).flatten()
     }
 
     /// Looks every candidate up in wisdom; returns the known costs, and the reasons why other
@@ -257,16 +329,15 @@ impl Tuner {
     fn remembered(
         &self,
         analysis: &Analysis<'_>,
-        workload: &Workload,
+        target: &Target<'_>,
+        effort: Effort,
     ) -> Result<(Vec<Known>, Vec<Stale>)> {
         let (mut known, mut stale) = (Vec::new(), Vec::new());
-        let Some(wisdom) = &self.wisdom else { return Ok((known, stale)) };
-        let device = self.backend.device();
+        let Some(wisdom) = self.stored.wisdom(effort) else { return Ok((known, stale)) };
         let (print, version) = (analysis.fingerprint(), self.protocol.version);
-        let wanted = Wanted::of(&self.backend, print, workload.precision, workload.basis, version);
-        let target = workload.target(device);
-        for candidate in candidates(device.kind) {
-            match remembered(wisdom, &wanted, &candidate, analysis, &target)? {
+        let wanted = Wanted::of(&self.backend, print, target.precision, target.basis, version);
+        for candidate in candidates(target.device.kind) {
+            match remembered(&wisdom, &wanted, &candidate, analysis, target)? {
                 Answer::Known(measured) => known.push(known_of(candidate, measured.outcome)),
                 Answer::Missing => {}
                 Answer::Stale(why) => stale.push(why),
@@ -288,13 +359,14 @@ impl Tuner {
         if timed.is_empty() {
             return Ok(Vec::new());
         }
-        let target = workload.target(self.backend.device());
+        let target = workload.target(self.backend.device(), T::PRECISION);
         let budget = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0));
         let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
+        let wisdom = self.stored.wisdom(workload.effort);
         let session = Session::new(&self.backend, csr, analysis, target)
             .with_protocol(self.protocol)
             .with_limits(TimeLimits { all, always: 1, ..TimeLimits::default() })
-            .keeping(self.wisdom.as_deref(), &self.source);
+            .keeping(wisdom.as_deref(), &self.source);
         let (mut known, total, mut done) = (Vec::new(), timed.len(), 0);
         session.run(timed.iter().map(Task::from), &mut |step| -> Result<()> {
             if let SessionEvent::Measured { measurement, .. }
@@ -340,7 +412,8 @@ mod tests {
         let device = crate::device::find("h200").expect("shipped");
         let workload =
             Workload { spmvs: 1_000_000, effort: Effort::Estimate, ..Workload::default() };
-        let mut choice = Tuner::new(device).recommend(&csr, &workload).expect("an estimate");
+        let mut choice =
+            Tuner::without_models(device).recommend(&csr, &workload).expect("an estimate");
         let ranking: Vec<Candidate> =
             choice.ranking.iter().map(|ranked| ranked.candidate.clone()).collect();
         let made = first_that_suits(&mut choice, |candidate| match candidate {
@@ -365,7 +438,8 @@ mod tests {
         let csr: Csr<f64> = generate::by_name("heat", 5000, 1).expect("a class");
         let device = crate::device::find("h200").expect("shipped");
         let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
-        let mut choice = Tuner::new(device).recommend(&csr, &workload).expect("an estimate");
+        let mut choice =
+            Tuner::without_models(device).recommend(&csr, &workload).expect("an estimate");
         [0, 3].iter().for_each(|&timed| choice.ranking[timed].source = Source::Measured);
         let [first, second, fourth] = [0, 1, 3].map(|at| choice.ranking[at].candidate.clone());
         let made = first_that_suits(&mut choice, |candidate| match candidate {
@@ -380,7 +454,7 @@ mod tests {
     #[test]
     fn a_refusal_of_the_last_is_an_error() {
         let csr: Csr<f64> = generate::by_name("heat", 500, 1).expect("a class");
-        let tuner = Tuner::new(crate::device::find("cpu").expect("shipped"));
+        let tuner = Tuner::without_models(crate::device::find("cpu").expect("shipped"));
         let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
         let mut choice = tuner.recommend(&csr, &workload).expect("an estimate");
         let refuse = |candidate: &Candidate| -> Result<()> {

@@ -24,8 +24,6 @@ use crate::target::{Basis, Target};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// Precision of the values. [`Tuner`](crate::Tuner) uses the precision of the matrix instead.
-    pub precision: Precision,
     /// Expected number of products with this pattern, over all its values.
     pub spmvs: u64,
     /// The basis of the vectors.
@@ -43,12 +41,12 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Returns the target of layouts on this device: precision, basis and memory limit of the
-    /// workload. If the workload sets no memory limit, the device's memory is the limit.
-    pub fn target<'a>(&self, device: &'a Device) -> Target<'a> {
+    /// Returns the target of layouts of this precision on this device, with the basis and the
+    /// memory limit of the workload; without one, the device's memory is the limit.
+    pub fn target<'a>(&self, device: &'a Device, precision: Precision) -> Target<'a> {
         Target {
             device,
-            precision: self.precision,
+            precision,
             basis: self.basis,
             memory_limit: self.memory_limit.unwrap_or(device.memory_bytes),
         }
@@ -56,11 +54,10 @@ impl Workload {
 }
 
 impl Default for Workload {
-    /// 1,000 products in f64, in the original basis, with fixed values and effort
+    /// 1,000 products in the original basis, with fixed values and effort
     /// [`Effort::Predict`].
     fn default() -> Self {
         Workload {
-            precision: Precision::F64,
             spmvs: 1000,
             basis: Basis::Original,
             values: ValuesUse::Fixed,
@@ -73,6 +70,13 @@ impl Default for Workload {
 }
 
 /// Changes of the values while the pattern stays.
+///
+/// ```
+/// use ellect::choose::ValuesUse;
+///
+/// assert_eq!(ValuesUse::Change(40).updates(), 40);
+/// assert_eq!(ValuesUse::default().updates(), 0);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ValuesUse {
@@ -94,6 +98,16 @@ impl ValuesUse {
 }
 
 /// Effort of the choice; every level gives an answer.
+///
+/// ```
+/// use ellect::choose::Effort;
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert!(Effort::Predict < Effort::Measure);
+/// assert_eq!("exhaustive".parse::<Effort>()?, Effort::Exhaustive);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -147,6 +161,18 @@ impl std::str::FromStr for Effort {
 }
 
 /// Verification of a prepared operator against CSR.
+///
+/// ```
+/// use ellect::choose::{Verify, Workload};
+/// use ellect::{Tuner, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let workload = Workload { verify: Verify::OnPrepare, ..Workload::default() };
+/// Tuner::open("cpu")?.prepare(&csr, &workload)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verify {

@@ -3,13 +3,15 @@
 mod corpus;
 
 use ellect::analysis::Analysis;
-use ellect::choose::{self, Choice, Effort, Known, Thought, ValuesUse, Workload};
+use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::cost::{Cost, Source};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate, Refusal};
 use ellect::generate::{Coefficients, Points};
 use ellect::measure::Protocol;
 use ellect::model::Predictor;
+use ellect::unstable::choose::{self, Thought};
+use ellect::unstable::cost::Known;
 use ellect::{Csr, Precision, Tuner, generate};
 
 fn device(name: &str) -> Device {
@@ -18,7 +20,8 @@ fn device(name: &str) -> Device {
 
 fn choice(csr: &Csr<f64>, device_name: &str, workload: &Workload, known: &[Known]) -> Choice {
     let analysis = Analysis::new(csr.pattern());
-    choose::choose(&analysis, &device(device_name), workload, known)
+    let device = device(device_name);
+    choose::choose(&analysis, &workload.target(&device, Precision::F64), workload, known)
 }
 
 fn matrix(class: &str, rows: usize) -> Csr<f64> {
@@ -53,10 +56,11 @@ fn every_matrix_gets_a_choice_with_csr_in_it() {
 #[test]
 fn what_suits_by_values_is_refused_where_they_are_to_change() {
     let csr = matrix("constant27", 60_000);
-    let analysis = Analysis::of(&csr);
+    let (analysis, h200) = (Analysis::of(&csr), device("h200"));
     let choose = |values: ValuesUse| {
         let workload = Workload { spmvs: 1_000_000, values, ..Workload::default() };
-        choose::choose(&analysis, &device("h200"), &workload, &[])
+        let target = workload.target(&h200, Precision::F64);
+        choose::choose(&analysis, &target, &workload, &[])
     };
     let (stay, change) = (choose(ValuesUse::Fixed), choose(ValuesUse::Change(3)));
     assert!(stay.candidate.format.by_values(), "{}", stay.candidate);
@@ -160,13 +164,16 @@ fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
     };
     let take = |margin: f64, known: &[Known]| {
         let device = Device { margin, ..device("cpu") };
-        let choice = choose::choose(&analysis, &device, &Workload::default(), known);
+        let workload = Workload::default();
+        let target = workload.target(&device, Precision::F64);
+        let choice = choose::choose(&analysis, &target, &workload, known);
         (choice.candidate.to_string(), choice.explanation[0].clone())
     };
     // All other candidates are too slow to matter.
     let device = device("cpu");
     let workload = Workload::default();
-    let all = choose::choose(&analysis, &device, &workload, &[]).ranking;
+    let target = workload.target(&device, Precision::F64);
+    let all = choose::choose(&analysis, &target, &workload, &[]).ranking;
     let slow = all.iter().map(|ranked| predicted(&ranked.candidate.to_string(), 1.0));
     let mut known: Vec<Known> = slow.collect();
     let mut set = |known_now: Known| {
@@ -235,7 +242,7 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
         max_copies: 1,
         ..Protocol::default()
     };
-    let tuner = Tuner::new(device("cpu")).with_protocol(quick);
+    let tuner = Tuner::without_models(device("cpu")).with_protocol(quick);
     let effort = Effort::Exhaustive;
     let workload = Workload { effort, basis: Basis::Permuted, ..Workload::default() };
     let found = tuner.recommend(&csr, &workload).expect("a host");
@@ -252,7 +259,7 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
 fn predicting(name: &str) -> Tuner {
     let data = tempfile::tempdir().expect("a folder");
     let model = Predictor::open(data.path(), &device(name), Precision::F64).expect("it is sound");
-    Tuner::new(device(name)).with_model(model.expect("it ships"))
+    Tuner::without_models(device(name)).with_model(model.expect("it ships"))
 }
 
 #[test]
@@ -262,7 +269,7 @@ fn a_gpu_without_a_model_is_predicted_by_that_of_its_kin() {
     let other = |capability: &str| {
         let (name, capability) = ("h100".to_string(), Some(capability.to_string()));
         let own = Device { name, capability, read_gbps: 3000.0, margin: 0.1, ..device("h200") };
-        let tuner = Tuner::new(own).with_models(data.path()).expect("it is sound");
+        let tuner = Tuner::without_models(own).with_models(data.path()).expect("it is sound");
         tuner.recommend(&csr, &Workload::default()).expect("a choice")
     };
     let proxy = other("9.0");
@@ -300,7 +307,7 @@ fn who_asks_has_all_candidates_ranked_by_the_model_for_few_products_too() {
 #[test]
 fn without_a_model_predictions_are_estimates_and_said_to_be() {
     let csr = matrix("stencil7", 5000);
-    let tuner = Tuner::new(device("h200"));
+    let tuner = Tuner::without_models(device("h200"));
     let asked = tuner.recommend(&csr, &Workload::default()).expect("an estimate");
     assert!(asked.ranking.iter().all(|ranked| ranked.source == Source::Estimated));
     let stated = "No trained model of this device is loaded";

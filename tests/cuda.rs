@@ -11,6 +11,8 @@
 mod corpus;
 #[path = "cuda/lives.rs"]
 mod lives;
+#[path = "cuda/vectors.rs"]
+mod vectors;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -232,7 +234,8 @@ fn a_matrix_on_the_gpu_is_prepared_from_there() {
     let Some(gpu) = gpu() else { return };
     let data = std::env::temp_dir().join(format!("ellect-on-gpu-{}", std::process::id()));
     let backend = Backend::open("cuda:0", &data).expect("there is a GPU");
-    let tuner = Tuner::with_backend(backend).with_models(&data).expect("shipped models are sound");
+    let tuner =
+        Tuner::without_models(backend).with_models(&data).expect("shipped models are sound");
     for (spec, other) in [("heat:60000", "heat:50000"), ("stencil27:150000", "stencil27:140000")] {
         prepared_from_there(&gpu, &tuner, spec, other);
     }
@@ -240,7 +243,7 @@ fn a_matrix_on_the_gpu_is_prepared_from_there() {
     let csr: Csr<f64> = "heat:500".parse::<Spec>().expect("a class and rows").make();
     let own = tuner.backend().gpu().expect("it was opened");
     let there = Arc::new(DeviceCsr::upload(own, &csr).expect("memory suffices"));
-    let host = Tuner::open("cpu").expect("this machine");
+    let host = Tuner::open_in("cpu", &data).expect("this machine");
     let refused = host.prepare_on_gpu(&there, &Workload::default()).expect_err("no GPU is open");
     assert!(refused.to_string().contains("cuda:0"), "{refused}");
 }

@@ -42,6 +42,7 @@ const LIBRARY: &[&str] = &[
     "session",
     "tuner",
     "lazy",
+    "unstable",
 ];
 
 /// The modules of the package for training, ground floor first.

@@ -7,7 +7,8 @@ use std::time::Instant;
 use allocation_counter::measure;
 use ellect::device::Kind;
 use ellect::format::candidates;
-use ellect::model::{Predictor, input};
+use ellect::model::Predictor;
+use ellect::unstable::model::input;
 use model::model;
 
 #[test]

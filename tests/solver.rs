@@ -5,7 +5,7 @@ use ellect::device::Device;
 use ellect::format::Basis;
 use ellect::operator::{permute, permute_back};
 use ellect::read::{self, Limits};
-use ellect::{Csr, Error, PreparedOperator, Tuner, check};
+use ellect::{Csr, Error, Precision, PreparedOperator, Tuner, check};
 
 fn elasticity() -> Csr<f64> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/elasticity.mtx");
@@ -60,7 +60,7 @@ fn residual(csr: &Csr<f64>, x: &[f64], b: &[f64]) -> f64 {
 fn conjugate_gradients_solve_in_the_original_and_in_the_permuted_basis() {
     let csr = elasticity();
     let b: Vec<f64> = check::vector(csr.nrows(), 11);
-    let tuner = Tuner::new(cpu());
+    let tuner = Tuner::without_models(cpu());
 
     let operator = tuner.prepare(&csr, &workload(Basis::Original)).expect("prepared");
     assert!(operator.permutation().is_none() && operator.choice().is_some());
@@ -70,7 +70,7 @@ fn conjugate_gradients_solve_in_the_original_and_in_the_permuted_basis() {
     // A format that sorts rows, so that the permuted basis differs.
     let workload = workload(Basis::Permuted);
     let device = cpu();
-    let target = workload.target(&device);
+    let target = workload.target(&device, Precision::F64);
     let candidate = "pjds".parse().expect("a candidate");
     let operator = PreparedOperator::new(&csr, &candidate, &target).expect("prepared");
     let order = operator.permutation().expect("the rows are sorted").to_vec();
@@ -90,7 +90,8 @@ fn conjugate_gradients_solve_in_the_original_and_in_the_permuted_basis() {
 #[test]
 fn new_values_of_the_same_pattern_are_stored() {
     let csr = elasticity();
-    let mut operator = Tuner::new(cpu()).prepare(&csr, &workload(Basis::Original)).expect("works");
+    let mut operator =
+        Tuner::without_models(cpu()).prepare(&csr, &workload(Basis::Original)).expect("works");
     let doubled = csr.map_values(|value| 2.0 * value);
     operator.update(&doubled).expect("the pattern is the same");
     operator.verify(&doubled, 3).expect("the new values multiply");
@@ -108,7 +109,8 @@ fn new_values_of_the_same_pattern_are_stored() {
 #[test]
 fn vectors_of_another_length_are_refused() {
     let csr = elasticity();
-    let operator = Tuner::new(cpu()).prepare(&csr, &Workload::default()).expect("prepared");
+    let operator =
+        Tuner::without_models(cpu()).prepare(&csr, &Workload::default()).expect("prepared");
     let (x, mut y) = (vec![1.0; csr.ncols() + 1], vec![0.0; csr.nrows()]);
     assert!(matches!(operator.apply(1.0, &x, 0.0, &mut y), Err(Error::Shape { what: "x", .. })));
     assert!(matches!(

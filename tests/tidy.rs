@@ -104,3 +104,69 @@ fn comments_open_with_their_subject() {
         }
     }
 }
+
+/// Returns the name of the type that a line at the left margin defines, if any.
+fn defined_type(line: &str) -> Option<&str> {
+    let kinds = ["pub struct ", "pub enum ", "pub trait "];
+    let rest = kinds.iter().find_map(|kind| line.strip_prefix(kind))?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+/// Returns the public types of the files in `found`, each with whether its doc has an example.
+fn types(found: &[PathBuf]) -> Vec<(String, bool)> {
+    let mut types = Vec::new();
+    for path in found {
+        let text = fs::read_to_string(path).expect("sources are UTF-8");
+        let mut has_example = false;
+        for line in text.lines() {
+            if let Some(name) = defined_type(line) {
+                types.push((name.to_string(), has_example));
+            }
+            let above = line.starts_with("///") || line.starts_with(['#', ' ', ')']);
+            has_example = above && (has_example || line.starts_with("/// ```"));
+        }
+    }
+    types
+}
+
+/// Returns the names that a module at this path defines or re-exports, and its public submodules.
+fn exported(path: &Path) -> (Vec<String>, Vec<String>) {
+    let text = fs::read_to_string(path).expect("sources are UTF-8");
+    let (mut names, mut modules) = (Vec::new(), Vec::new());
+    for line in text.lines() {
+        names.extend(defined_type(line).map(str::to_string));
+        let module = line.strip_prefix("pub mod ").and_then(|rest| rest.strip_suffix(';'));
+        modules.extend(module.map(str::to_string));
+    }
+    for list in text.split("\npub use ").skip(1) {
+        let list = list.split(';').next().unwrap_or_default();
+        let words = list.split(|c: char| !c.is_alphanumeric() && c != '_');
+        names.extend(words.filter(|word| !word.is_empty()).map(str::to_string));
+    }
+    (names, modules)
+}
+
+/// Types of [`ellect::unstable`] need none: it is no part of the library's interface.
+#[test]
+fn every_public_type_has_an_example() {
+    let src = root().join("src");
+    let (mut names, mut modules) = exported(&src.join("lib.rs"));
+    modules.retain(|module| module != "unstable");
+    while let Some(module) = modules.pop() {
+        let file = [src.join(format!("{module}.rs")), src.join(&module).join("mod.rs")];
+        let file = file.iter().find(|path| path.is_file());
+        let (more, inner) = exported(file.unwrap_or_else(|| panic!("{module} has no file")));
+        names.extend(more);
+        modules.extend(inner.iter().map(|inner| format!("{module}/{inner}")));
+    }
+    let mut found = Vec::new();
+    files(&src, &[".rs"], &mut found);
+    found.retain(|path| !path.ends_with("unstable.rs"));
+    let all = types(&found);
+    let is = |name: &String, example: bool| all.contains(&(name.clone(), example));
+    let public = names.iter().filter(|name| is(name, true) || is(name, false));
+    assert!(public.clone().count() > 60, "the public types are where they were");
+    // Types of the same name elsewhere may have none.
+    let missing: Vec<_> = public.filter(|name| !is(name, true)).collect();
+    assert!(missing.is_empty(), "no example: {missing:?}");
+}

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ellect::error::WisdomFault;
-use ellect::wisdom::Record;
+use ellect::unstable::wisdom::Record;
 use ellect::{Error, Fingerprint, Wisdom};
 
 /// Folder in which a child process writes; set only in child processes.

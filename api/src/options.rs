@@ -5,14 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser};
-use ellect::choose::policy::Mode;
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
+use ellect::device::Device;
 use ellect::error::At;
-use ellect::format::Basis;
+use ellect::format::{Basis, Target};
 use ellect::generate::Spec;
 use ellect::measure::{Backend, Worker};
 use ellect::read::Limits;
 use ellect::tuner::Progress;
+use ellect::unstable::choose::Mode;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 
 /// The device, precision, basis and memory limit of a product.
@@ -61,14 +62,14 @@ impl Product {
         Backend::open(&self.device, data)
     }
 
+    /// Returns the target of layouts on this device that these options describe.
+    pub fn target<'a>(&self, device: &'a Device) -> Target<'a> {
+        self.workload().target(device, self.precision)
+    }
+
     /// Returns the workload that these options describe; everything else has its default.
     pub fn workload(&self) -> Workload {
-        Workload {
-            precision: self.precision,
-            basis: self.basis,
-            memory_limit: self.memory_limit,
-            ..Workload::default()
-        }
+        Workload { basis: self.basis, memory_limit: self.memory_limit, ..Workload::default() }
     }
 }
 

@@ -21,7 +21,7 @@ pub fn tuner_of<E>(
     wisdom: Option<Arc<Wisdom>>,
     model: impl FnOnce(&Device, Precision) -> Result<Option<Arc<Predictor>>, E>,
 ) -> Result<Tuner, E> {
-    let mut tuner = Tuner::with_backend(backend);
+    let mut tuner = Tuner::without_models(backend);
     if options.predicts()
         && let Some(model) = model(tuner.device(), options.product.precision)?
     {

@@ -6,7 +6,7 @@ use std::process::Command;
 use ellect::choose::{Effort, Workload};
 use ellect::device::{self, Device};
 use ellect::measure::{Outcome, Protocol};
-use ellect::wisdom::Record;
+use ellect::unstable::wisdom::Record;
 use ellect::{Tuner, Wisdom, generate, write};
 use ellect_training::Records;
 
@@ -81,7 +81,7 @@ fn what_the_library_measures_holds_all_that_training_needs() {
     let folder = tempfile::tempdir().expect("a folder");
     let wisdom = std::sync::Arc::new(Wisdom::open(folder.path()).expect("a new database"));
     let protocol = Protocol { min_sample_s: 1e-5, max_samples: 5, ..Protocol::default() };
-    let tuner = Tuner::new(cpu()).with_protocol(protocol).with_wisdom(wisdom.clone());
+    let tuner = Tuner::without_models(cpu()).with_protocol(protocol).with_wisdom(wisdom.clone());
     let csr = generate::by_name("heat", 400, 1).expect("a class");
     let workload = Workload { effort: Effort::Measure, ..Workload::default() };
     tuner.with_source("heat:400").recommend(&csr, &workload).expect("a choice");

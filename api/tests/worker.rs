@@ -13,7 +13,7 @@ use ellect::cost::Source;
 use ellect::device::{Device, Kind};
 use ellect::format::{Candidate, candidates};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol, Worker};
-use ellect::{Csr, Result, Tuner};
+use ellect::{Csr, Precision, Result, Tuner};
 
 /// Returns the devices to test: this host, and the GPU that `ELLECT_TEST_DEVICE` names.
 ///
@@ -45,7 +45,7 @@ fn tridiagonal(n: usize) -> Csr<f64> {
 
 fn measure(worker: &mut Worker, csr: &Csr<f64>, candidate: &str) -> Result<Measurement> {
     let device: Device = worker.device().clone();
-    let target = Workload::default().target(&device);
+    let target = Workload::default().target(&device, Precision::F64);
     worker.measure(csr, candidate, &target, &protocol(), None)
 }
 
@@ -68,7 +68,7 @@ fn a_worker_finds_what_measuring_in_this_process_finds() {
     let there = measure(&mut worker, &csr, "csr").expect("it runs");
     assert_timed(&there);
     let device = worker.device().clone();
-    let target = Workload::default().target(&device);
+    let target = Workload::default().target(&device, Precision::F64);
     let (analysis, candidate) = (Analysis::sampled(&csr), "csr".parse().expect("a format"));
     let here = Backend::of(device.clone());
     let here = here.measure(&csr, &analysis, &candidate, &target, &protocol(), None);
@@ -138,7 +138,7 @@ fn a_candidate_that_hangs_is_failed_after_its_time() {
         let mut worker = worker.with_time_limit(Duration::from_secs(60));
         assert_timed(&measure(&mut worker, &csr, "csr").expect("it starts again"));
         let (device, short) = (worker.device().clone(), Some(Duration::from_millis(300)));
-        let target = Workload::default().target(&device);
+        let target = Workload::default().target(&device, Precision::F64);
         // However often the shorter limit cuts a candidate, the device does not count as broken.
         for _ in 0..10 {
             let cut = worker.measure(&csr, "debug:hang", &target, &protocol(), short);
@@ -179,7 +179,7 @@ fn a_process_killed_at_work_fails_that_candidate_alone() {
     for name in devices() {
         let (mut worker, csr) = (start(&name), tridiagonal(300));
         let device = worker.device().clone();
-        let target = Workload::default().target(&device);
+        let target = Workload::default().target(&device, Precision::F64);
         let process = worker.process_id().expect("it runs");
         // A measurement that takes far longer than the 500 ms until its process is killed.
         let long =
@@ -202,7 +202,7 @@ fn a_process_killed_at_work_fails_that_candidate_alone() {
 
 #[test]
 fn a_budget_that_is_spent_leaves_the_first_candidate_measured_and_the_others_estimated() {
-    let tuner = Tuner::with_backend(Backend::through(start("cpu"))).with_protocol(protocol());
+    let tuner = Tuner::without_models(Backend::through(start("cpu"))).with_protocol(protocol());
     let (effort, budget_s) = (Effort::Exhaustive, Some(1e-6));
     let workload = Workload { effort, budget_s, ..Workload::default() };
     let choice = tuner.recommend(&tridiagonal(300), &workload).expect("it runs");

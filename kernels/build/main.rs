@@ -11,8 +11,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of `.cu` files: kernels of products, of conversions and of feature counts.
-const FOLDERS: [&str; 3] = ["products", "conversions", "features"];
+/// Folders of `.cu` files: kernels of products, of conversions, of feature counts and of operations
+/// on vectors.
+const FOLDERS: [&str; 4] = ["products", "conversions", "features", "vectors"];
 
 /// Headers that several folders include.
 const COMMON: &str = "common";

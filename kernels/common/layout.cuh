@@ -52,6 +52,11 @@ constexpr uint32_t SWEEP_SHIFT = 341;
 constexpr uint32_t SWEEP_BLOCK_WORDS = 8;
 constexpr uint32_t SWEEP_LONG_WORDS = 3;
 
+// Operations on vectors: threads of a block that sums; maximum number of partial sums of a dot
+// product.
+constexpr uint32_t VECTORS_THREADS = 256;
+constexpr uint32_t VECTORS_PARTS = 1024;
+
 // Features: threads per block; rows whose lengths a block reads; lengths with a bin of their own;
 // maximum number of tasks in a queue; bit positions of the second and third number in a queue's
 // state.

@@ -4,6 +4,7 @@
 //! - `products/`: kernels of products, one `.cu` file per storage format;
 //! - `conversions/`: kernels that convert a CSR matrix to a layout on the GPU;
 //! - `features/`: kernels that count features;
+//! - `vectors/`: operations on vectors for solvers;
 //! - `common/`: headers that several of these folders include;
 //! - `primitives/`: sums and sorts, which call CUB.
 
@@ -41,7 +42,7 @@ pub struct Kernel {
 pub struct Image {
     /// The file's name without its ending; records of measurements refer to it.
     pub name: &'static str,
-    /// The folder of the file: `products`, `conversions` or `features`.
+    /// The folder of the file: `products`, `conversions`, `features` or `vectors`.
     pub folder: &'static str,
     /// Machine code for every shipped architecture, and PTX for later ones.
     pub fatbin: &'static [u8],

@@ -235,7 +235,7 @@ mod tests {
         // Rows of 64 entries anywhere in an x that is much larger than an L1 cache.
         let csr = generate::uniform(100_000, 64, 1);
         let analysis = Analysis::of(&csr);
-        let target = Workload::default().target(gpu);
+        let target = Workload::default().target(gpu, Precision::F64);
         let loaded = |threads| {
             let walk = Walk::Rows { threads, sort: Sort::None };
             analysis.x_loaded(walk, &target).expect("a GPU") / csr.nnz() as f64
@@ -254,7 +254,7 @@ mod tests {
         };
         assert_eq!([Precision::F64, Precision::F32].map(lines), [Some(256.0), Some(128.0)]);
         let host = devices.iter().find(|device| device.kind == Kind::Host).expect("ships");
-        let target = Workload::default().target(host);
+        let target = Workload::default().target(host, Precision::F64);
         assert_eq!(analysis.x_loaded(Walk::Entries, &target), None);
     }
 }

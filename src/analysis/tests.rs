@@ -1,11 +1,13 @@
 use super::*;
-use crate::choose::{Workload, works};
+use crate::choose::Workload;
+use crate::cost::works;
 use crate::csr::Csr;
 use crate::device;
 use crate::features::Features;
 use crate::format::{Basis, Candidate, Target, candidates};
 use crate::generate;
-use crate::model::sectors;
+use crate::model::gate::sectors;
+use crate::scalar::Precision;
 
 fn matrix(class: &str, rows: usize) -> Csr<f64> {
     let csr = generate::by_name(class, rows, 1).expect("a class");
@@ -35,7 +37,7 @@ fn what_lengths_tell_is_exact_in_a_sample() {
         assert_eq!(seen.get(name), known.get(name), "{name}");
     }
     let h200 = device::find("h200").expect("shipped");
-    let target = Workload::default().target(&h200);
+    let target = Workload::default().target(&h200, Precision::F64);
     for name in ["csr", "jad", "pjds:br=32", "biell", "hyb", "pcsr:kernel=fused,tile=1024"] {
         let candidate: Candidate = name.parse().expect("a candidate");
         let bytes = |analysis| candidate.work(analysis, &target).map(|work| work.layout_bytes);
@@ -46,7 +48,7 @@ fn what_lengths_tell_is_exact_in_a_sample() {
 #[test]
 fn estimates_from_a_sample_are_near() {
     let h200 = device::find("h200").expect("shipped");
-    let target = Workload::default().target(&h200);
+    let target = Workload::default().target(&h200, Precision::F64);
     for (class, rows) in [("elasticity", 20_000), ("stencil27", 40_000), ("p2", 40_000)] {
         let csr = matrix(class, rows);
         let (some, whole) = (Analysis::sampled(&csr), Analysis::of(&csr));
@@ -97,7 +99,7 @@ fn full_columns_are_found_from_a_sample() {
 fn layouts_are_made_from_all_entries_whatever_was_estimated() {
     let csr = matrix("elasticity", 10_000);
     let cpu = device::find("cpu").expect("shipped");
-    let target = Workload::default().target(&cpu);
+    let target = Workload::default().target(&cpu, Precision::F64);
     for candidate in candidates(cpu.kind) {
         let bytes = |analysis: &Analysis<'_>| {
             let layout = candidate.convert(&csr, analysis, &target).map_err(|e| e.to_string());
@@ -116,7 +118,8 @@ fn what_a_sample_has_missed_is_refused_when_the_layout_is_made() {
             .expect("indices are in range")
     };
     let cpu = device::find("cpu").expect("shipped");
-    let target = Target { basis: Basis::Original, ..Workload::default().target(&cpu) };
+    let target =
+        Target { basis: Basis::Original, ..Workload::default().target(&cpu, Precision::F64) };
     let narrow: Candidate = "hll:col=16".parse().expect("a candidate");
     let missed = (0..32)
         .map(|hack| far(32 * hack))

@@ -5,9 +5,8 @@
 use super::rank::{Entry, baseline_of, ranked};
 use super::{Choice, Workload};
 use crate::cost::{Estimator, MatrixTerms};
-use crate::device::Device;
 use crate::features::Features;
-use crate::format::{Candidate, Offsets, Work, baselines, immediate};
+use crate::format::{Candidate, Offsets, Target, Work, baselines, immediate};
 use crate::model::GateReason;
 
 /// Chooses the baseline, or the candidate that `reason` picks, and ranks behind it the other
@@ -18,13 +17,13 @@ use crate::model::GateReason;
 /// Does not read the matrix; `features` are the known features, at least those of the size.
 pub fn keep_baseline(
     features: Features,
-    device: &Device,
+    target: &Target<'_>,
     workload: &Workload,
     reason: &GateReason,
 ) -> Option<Choice> {
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let size = [nrows? as usize, ncols? as usize, nnz? as usize];
-    let mut entries = entries(size, device, workload)?;
+    let mut entries = entries(size, target)?;
     let base = baseline_of(&entries)?.cost;
     let first = entries.first()?.candidate.clone();
     let pick: Option<Candidate> = reason.pick.as_ref().and_then(|(name, _)| name.parse().ok());
@@ -45,7 +44,7 @@ pub fn keep_baseline(
          longer on {} than another format saves. The matrix was not analysed; effort measure times \
          other formats.",
         lead("because", &reason.gate),
-        device.name
+        target.device.name
     )];
     if let Some((_, met)) = reason.pick.as_ref().filter(|_| choice != first) {
         explanation.push(format!(
@@ -59,8 +58,8 @@ pub fn keep_baseline(
         candidate: choice,
         refused: Vec::new(),
         features,
-        device: device.name.clone(),
-        precision: workload.precision,
+        device: target.device.name.clone(),
+        precision: target.precision,
         spmvs: products,
         fingerprint: None,
         explanation,
@@ -91,23 +90,18 @@ pub const SAMPLE_S: f64 = 35e-6;
 /// Estimates the seconds of one product with the baseline, for a matrix with this many rows,
 /// columns and nonzeros, equally long rows and adjacent columns; `None` for sizes that a baseline
 /// may refuse.
-pub fn baseline_spmv_s(size: [usize; 3], device: &Device, workload: &Workload) -> Option<f64> {
-    Some(entries(size, device, workload)?.first()?.cost.spmv_s)
+pub fn baseline_spmv_s(size: [usize; 3], target: &Target<'_>) -> Option<f64> {
+    Some(entries(size, target)?.first()?.cost.spmv_s)
 }
 
 /// Returns the baselines, then the other candidates that need no analysis, with estimates from the
 /// size.
-pub(super) fn entries(
-    size: [usize; 3],
-    device: &Device,
-    workload: &Workload,
-) -> Option<Vec<Entry>> {
+pub(super) fn entries(size: [usize; 3], target: &Target<'_>) -> Option<Vec<Entry>> {
     let [nrows, ncols, nnz] = size;
     // cuSPARSE is used with 32-bit indices, and not for a matrix without entries.
     if nnz == 0 || size.iter().any(|&n| i32::try_from(n).is_err()) {
         return None;
     }
-    let target = workload.target(device);
     let w = target.precision.bytes();
     let bytes = ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + w)) as u64;
     let work = Work {
@@ -121,13 +115,14 @@ pub(super) fn entries(
     };
     let longest = nnz.div_ceil(nrows.max(1));
     let matrix = MatrixTerms { nrows, ncols, nnz, longest, changes: 0, new_share: 1.0 };
-    let estimator = Estimator::of(matrix, &target);
+    let estimator = Estimator::of(matrix, target);
     let entry = |candidate: Candidate| {
         let convert_bytes = if candidate.is_baseline() { 0 } else { bytes };
         let cost = estimator.cost(&candidate, &Work { convert_bytes, ..work.clone() });
         Entry { candidate, cost, estimate: None }
     };
-    Some(baselines(device.kind).into_iter().chain(immediate(device.kind)).map(entry).collect())
+    let kind = target.device.kind;
+    Some(baselines(kind).into_iter().chain(immediate(kind)).map(entry).collect())
 }
 
 #[cfg(test)]
@@ -138,6 +133,7 @@ mod tests {
     use crate::csr::Csr;
     use crate::format::{BASELINES, CSR, PCSR};
     use crate::generate;
+    use crate::scalar::Precision;
 
     fn features() -> Features {
         let csr: Csr<f64> = generate::by_name("heat", 500, 1).expect("a class");
@@ -154,7 +150,8 @@ mod tests {
         for (device, expected) in [("h200", &gpu[..]), ("cpu", &[CSR])] {
             let device = crate::device::find(device).expect("shipped");
             let workload = Workload::default();
-            let choice = keep_baseline(features(), &device, &workload, &GateReason::default())
+            let target = workload.target(&device, Precision::F64);
+            let choice = keep_baseline(features(), &target, &workload, &GateReason::default())
                 .expect("entries");
             assert_eq!(ranking(&choice), expected);
             assert_eq!(choice.candidate, choice.ranking[0].candidate);
@@ -170,7 +167,8 @@ mod tests {
         for (device, expected) in [("h200", &[CSR, BASELINES[0], PCSR][..]), ("cpu", &[CSR])] {
             let device = crate::device::find(device).expect("shipped");
             let workload = Workload::default();
-            let choice = keep_baseline(features(), &device, &workload, &reason).expect("entries");
+            let target = workload.target(&device, Precision::F64);
+            let choice = keep_baseline(features(), &target, &workload, &reason).expect("entries");
             assert_eq!(ranking(&choice), expected);
             assert_eq!((choice.candidate.to_string().as_str(), choice.fingerprint), ("csr", None));
             assert!(choice.explanation[0].starts_with("Keep CSR (csr) for"), "{choice:?}");
@@ -191,8 +189,9 @@ mod tests {
         let device = crate::device::find("h200").expect("shipped");
         let pick = Some((PCSR.to_string(), Vec::new()));
         let reason = GateReason { gate: Vec::new(), pick };
+        let target = Workload::default().target(&device, Precision::F64);
         let choice =
-            keep_baseline(features(), &device, &Workload::default(), &reason).expect("entries");
+            keep_baseline(features(), &target, &Workload::default(), &reason).expect("entries");
         assert_eq!(ranking(&choice), [PCSR, BASELINES[0], CSR]);
         let convert_s: Vec<f64> = choice.ranking.iter().map(|r| r.convert_s).collect();
         assert!(convert_s[0] > 0.0 && convert_s[1..] == [0.0, 0.0], "{convert_s:?}");
@@ -200,7 +199,7 @@ mod tests {
         // If values change, a candidate that copies them is not chosen.
         let values = ValuesUse::Change(10);
         let workload = Workload { values, ..Workload::default() };
-        let choice = keep_baseline(features(), &device, &workload, &reason).expect("entries");
+        let choice = keep_baseline(features(), &target, &workload, &reason).expect("entries");
         assert_eq!(ranking(&choice), [BASELINES[0], CSR, PCSR]);
         assert_eq!(choice.explanation.len(), 1);
     }
@@ -208,8 +207,8 @@ mod tests {
     #[test]
     fn a_product_is_estimated_of_the_size_alone() {
         let device = crate::device::find("h200").expect("shipped");
-        let workload = Workload::default();
-        let seconds = |size| baseline_spmv_s(size, &device, &workload);
+        let target = Workload::default().target(&device, Precision::F64);
+        let seconds = |size| baseline_spmv_s(size, &target);
         let small = seconds([500, 500, 2500]).expect("an estimate");
         let large = seconds([1_000_000, 1_000_000, 20_000_000]).expect("an estimate");
         assert!(small > 1e-6 && large > 10.0 * small, "{small} {large}");

@@ -2,26 +2,24 @@
 //! policy, which decides what to find out about a matrix before the choice.
 
 mod explain;
-mod gate;
-pub mod policy;
-mod quick;
-mod rank;
+pub(crate) mod gate;
+pub(crate) mod policy;
+pub(crate) mod quick;
+pub(crate) mod rank;
 
 use serde::{Serialize, Serializer};
 
-use crate::analysis::Analysis;
+pub(crate) use crate::cost::Known;
 use crate::cost::Source;
-pub use crate::cost::{Known, works};
-use crate::device::Device;
 use crate::features::Features;
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Params, Refusal};
 use crate::scalar::Precision;
 pub use crate::workload::{Effort, ValuesUse, Verify, Workload};
-pub use gate::{SAMPLE_S, baseline_spmv_s, keep_baseline, row_scan_s};
-pub use policy::{FEW, Thought, best_few};
-pub use quick::{analysis_pays, feature_count_s, rank_quick};
-pub use rank::{By, NEAR_TIE, Ranking, order, trusted};
+pub(crate) use gate::{baseline_spmv_s, keep_baseline};
+pub(crate) use policy::Thought;
+pub(crate) use quick::rank_quick;
+pub(crate) use rank::{NEAR_TIE, Ranking, choose};
 
 /// The entry of one candidate in the ranking of a [`Choice`]: times in seconds, written to JSON in
 /// microseconds.
@@ -32,7 +30,7 @@ pub use rank::{By, NEAR_TIE, Ranking, order, trusted};
 ///
 /// # fn main() -> ellect::Result<()> {
 /// let csr = generate::by_name("heat", 500, 1)?;
-/// let choice = Tuner::new(device::find("cpu")?).recommend(&csr, &Workload::default())?;
+/// let choice = Tuner::without_models(device::find("cpu")?).recommend(&csr, &Workload::default())?;
 /// let csr = choice.ranked(&"csr".parse()?).expect("CSR is always ranked");
 /// assert_eq!((csr.convert_s, csr.break_even_spmvs), (0.0, Some(0)));
 /// assert_eq!(csr.total_s, 1000.0 * csr.spmv_s);
@@ -72,6 +70,18 @@ fn in_us<S: Serializer>(seconds: &f64, serializer: S) -> std::result::Result<S::
 }
 
 /// A candidate that does not apply, with the reason.
+///
+/// ```
+/// use ellect::{Tuner, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let tuner = Tuner::without_models(device::find("cpu")?);
+/// let choice = tuner.recommend(&csr, &Workload { memory_limit: Some(1), ..Workload::default() })?;
+/// assert!(choice.refused.iter().any(|refused| refused.reason.to_string().contains("bytes")));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refused {
     /// The candidate.
@@ -89,7 +99,7 @@ pub struct Refused {
 ///
 /// # fn main() -> ellect::Result<()> {
 /// let csr = generate::by_name("elasticity", 2000, 1)?;
-/// let choice = Tuner::new(device::find("h200")?).recommend(&csr, &Workload::default())?;
+/// let choice = Tuner::without_models(device::find("h200")?).recommend(&csr, &Workload::default())?;
 ///
 /// let best = &choice.ranking[0];
 /// assert_eq!(best.candidate, choice.candidate);
@@ -153,16 +163,4 @@ impl Choice {
         self.candidate = next;
         true
     }
-}
-
-/// Ranks every candidate for this device and explains the choice: see [`Ranking::of`].
-///
-/// Pure: equal arguments give equal answers, without clock, disk or GPU.
-pub fn choose(
-    analysis: &Analysis<'_>,
-    device: &Device,
-    workload: &Workload,
-    known: &[Known],
-) -> Choice {
-    Ranking::of(analysis, device, workload, known).explained()
 }

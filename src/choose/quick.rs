@@ -4,9 +4,8 @@ use super::gate::entries;
 use super::rank::{By, Entry, baseline_of, choice_first, ranked};
 use super::{Choice, Workload};
 use crate::cost::Cost;
-use crate::device::Device;
 use crate::features::Features;
-use crate::format::Candidate;
+use crate::format::{Candidate, Target};
 
 /// Ranks the candidates that the quick model knows by predicted total cost; `None` for sizes that a
 /// baseline may refuse.
@@ -16,14 +15,14 @@ use crate::format::Candidate;
 /// No layout is computed, so all entries have the number of bytes of CSR.
 pub fn rank_quick(
     features: Features,
-    device: &Device,
+    target: &Target<'_>,
     workload: &Workload,
     predicted: &[(&Candidate, Cost)],
 ) -> Option<Choice> {
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let size = [nrows? as usize, ncols? as usize, nnz? as usize];
     // Baselines are always ranked, even if the quick model does not know them.
-    let mut all = entries(size, device, workload)?;
+    let mut all = entries(size, target)?;
     all.retain(|entry| entry.candidate.is_baseline());
     let bytes = all.first()?.cost.bytes;
     for &(candidate, cost) in predicted {
@@ -33,7 +32,7 @@ pub fn rank_quick(
             None => all.push(Entry { candidate: candidate.clone(), cost, estimate: None }),
         }
     }
-    let all = choice_first(all, By::Features, device.margin, workload);
+    let all = choice_first(all, By::Features, target.device.margin, workload);
     let (base, winner) = (baseline_of(&all)?, all.first()?);
     let explanation = format!(
         "Use {} for {} products, chosen from features counted on {}: predicted {:.2} us a product \
@@ -41,7 +40,7 @@ pub fn rank_quick(
          than it saves; bytes are those of CSR.",
         winner.candidate,
         workload.spmvs,
-        device.name,
+        target.device.name,
         winner.cost.spmv_s * 1e6,
         base.cost.spmv_s * 1e6,
         base.candidate,
@@ -52,8 +51,8 @@ pub fn rank_quick(
         ranking: all.iter().map(|entry| ranked(entry, &base.cost, workload)).collect(),
         refused: Vec::new(),
         features,
-        device: device.name.clone(),
-        precision: workload.precision,
+        device: target.device.name.clone(),
+        precision: target.precision,
         spmvs: workload.spmvs,
         fingerprint: None,
         explanation: vec![explanation],
@@ -89,6 +88,7 @@ mod tests {
     use super::*;
     use crate::cost::Source;
     use crate::format::{BASELINES, CSR};
+    use crate::scalar::Precision;
 
     fn predicted(spmv_us: f64, convert_us: f64) -> Cost {
         let [spmv_s, convert_s] = [spmv_us, convert_us].map(|us| us * 1e-6);
@@ -104,7 +104,8 @@ mod tests {
         for (spmvs, first) in [(100, CSR), (1000, &hll.to_string())] {
             let workload = Workload { spmvs, ..Workload::default() };
             let features = Features::at_size([30_000, 30_000, 2_000_000]);
-            let choice = rank_quick(features, &device, &workload, &costs).expect("entries");
+            let target = workload.target(&device, Precision::F64);
+            let choice = rank_quick(features, &target, &workload, &costs).expect("entries");
             assert_eq!(choice.candidate.to_string(), first, "{choice:?}");
             assert_eq!((choice.ranking.len(), choice.fingerprint), (3, None));
             assert_eq!(choice.ranking[0].candidate, choice.candidate);
@@ -114,7 +115,8 @@ mod tests {
             assert!(choice.explanation[0].contains("chosen from features"), "{choice:?}");
         }
         let huge = Features::at_size([1 << 20, 1 << 20, 1 << 40]);
-        assert_eq!(rank_quick(huge, &device, &Workload::default(), &costs), None);
+        let target = Workload::default().target(&device, Precision::F64);
+        assert_eq!(rank_quick(huge, &target, &Workload::default(), &costs), None);
     }
 
     #[test]

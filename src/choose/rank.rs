@@ -3,7 +3,6 @@
 use super::{Choice, Ranked, Refused, Workload, explain};
 use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, Times, works};
-use crate::device::Device;
 use crate::features::Features;
 use crate::format::{Candidate, Refusal, Target, Work, baseline};
 
@@ -38,14 +37,15 @@ pub struct Ranking<'a> {
 }
 
 impl<'a> Ranking<'a> {
-    /// Ranks every candidate for a device of `device`'s kind; costs in `known` replace the
+    /// Ranks every candidate for the target's kind of device; costs in `known` replace the
     /// estimates.
     ///
     /// The choice has the least total time (conversion, updates of values, and all products) under
     /// the memory limit; among totals within [`NEAR_TIE`] of it, the cheapest conversion, then the
-    /// smallest layout. A candidate that was not timed must beat CSR by [`Device::margin`]. If CSR
-    /// was measured, the choice is one of the measured candidates, and the estimates of the others
-    /// are scaled by the error of CSR's estimate.
+    /// smallest layout. A candidate that was not timed must beat CSR by
+    /// [`Device::margin`](crate::device::Device::margin). If CSR was measured, the choice is one of
+    /// the measured candidates, and the estimates of the others are scaled by the error of CSR's
+    /// estimate.
     ///
     /// If values are to change, formats that depend on values are refused, because they may refuse
     /// the new ones.
@@ -54,14 +54,13 @@ impl<'a> Ranking<'a> {
     /// if an estimate alone may not find out whether it applies ([`Refusal::is_untried`]).
     pub fn of(
         analysis: &'a Analysis<'a>,
-        device: &'a Device,
+        target: &Target<'a>,
         workload: &'a Workload,
         known: &[Known],
     ) -> Self {
-        let target = workload.target(device);
-        let (entries, refused) = enter(analysis, &target, workload, known);
-        let entries = choice_first(entries, By::Analysis, device.margin, workload);
-        Ranking { analysis, target, workload, entries, refused }
+        let (entries, refused) = enter(analysis, target, workload, known);
+        let entries = choice_first(entries, By::Analysis, target.device.margin, workload);
+        Ranking { analysis, target: *target, workload, entries, refused }
     }
 
     /// Returns the entries of all candidates that apply: the choice first, then the others in
@@ -90,7 +89,7 @@ impl<'a> Ranking<'a> {
             ranking: self.ranked(),
             features: Features::of(self.analysis),
             device: self.target.device.name.clone(),
-            precision: self.workload.precision,
+            precision: self.target.precision,
             spmvs: self.workload.spmvs,
             fingerprint: Some(self.analysis.fingerprint()),
             explanation,
@@ -102,6 +101,18 @@ impl<'a> Ranking<'a> {
     fn csr(&self) -> &Entry {
         baseline_of(&self.entries).expect("CSR always suits")
     }
+}
+
+/// Ranks every candidate for this target and explains the choice: see [`Ranking::of`].
+///
+/// Pure: equal arguments give equal answers, without clock, disk or GPU.
+pub fn choose(
+    analysis: &Analysis<'_>,
+    target: &Target<'_>,
+    workload: &Workload,
+    known: &[Known],
+) -> Choice {
+    Ranking::of(analysis, target, workload, known).explained()
 }
 
 /// Returns the entry of the baseline, which all others are compared with.
@@ -191,7 +202,7 @@ pub enum By {
 
 impl By {
     /// Returns the minimum share by which the baseline must take longer than an untimed candidate,
-    /// on a device with this [`Device::margin`].
+    /// on a device with this [`Device::margin`](crate::device::Device::margin).
     fn margin(self, device: f64) -> f64 {
         /// Margin of choices from features alone. In the f32 records of an H200, such choices for
         /// 100 products are slower by over 2 % for 0.42 % of the matrices with a margin of 0.1, and
@@ -233,8 +244,8 @@ pub fn trusted(
 /// Sorts candidates by total time and puts the choice first.
 ///
 /// The choice is the candidate with the least total among those that are [trusted] on a device with
-/// this [`Device::margin`]; conversion time and memory decide near ties. If a conversion refuses
-/// the matrix, the next candidate in this order is tried.
+/// this [`Device::margin`](crate::device::Device::margin); conversion time and memory decide near
+/// ties. If a conversion refuses the matrix, the next candidate in this order is tried.
 pub fn order<T>(
     mut all: Vec<T>,
     of: impl Fn(&T) -> (&Candidate, &Cost),

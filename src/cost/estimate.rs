@@ -118,6 +118,21 @@ impl MatrixTerms {
 
 /// All inputs of the estimate of one candidate: a record that holds them can be estimated and
 /// learned from without the matrix.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::cost::CostInputs;
+/// use ellect::{Precision, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let cpu = device::find("cpu")?;
+/// let target = Workload::default().target(&cpu, Precision::F64);
+/// let inputs = CostInputs::of(&Analysis::of(&csr), &"csr".parse()?, &target);
+/// assert_eq!(inputs.expect("CSR applies").matrix.nnz, csr.nnz());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostInputs {
     /// The figures of the matrix; records call them `sight`.

@@ -1,21 +1,29 @@
 //! The cost of a candidate: conversion, update and product times, memory, and the source of each
 //! number.
 
-pub mod balance;
-mod estimate;
-mod terms;
-mod works;
+pub(crate) mod balance;
+pub(crate) mod estimate;
+pub(crate) mod terms;
+pub(crate) mod works;
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::{Device, KernelFigures};
 use crate::format::Candidate;
 use crate::workload::Workload;
-pub use estimate::{CostInputs, Estimator, MatrixTerms, Times};
-pub use terms::{TERMS, relate, terms};
-pub use works::{Known, works};
+pub use estimate::CostInputs;
+pub(crate) use estimate::{Estimator, MatrixTerms, Times};
+pub(crate) use terms::{TERMS, relate, terms};
+pub(crate) use works::{Known, works};
 
 /// Source of a cost figure, most trusted first.
+///
+/// ```
+/// use ellect::cost::Source;
+///
+/// assert!(Source::Measured < Source::Predicted);
+/// assert_eq!(Source::Estimated.to_string(), "estimated");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -51,6 +59,16 @@ pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
 }
 
 /// The cost of one candidate for one matrix on one device.
+///
+/// ```
+/// use ellect::Workload;
+/// use ellect::cost::{Cost, Source};
+///
+/// let source = Source::Measured;
+/// let cost = Cost { convert_s: 2.0, update_s: 0.0, spmv_s: 0.5, bytes: 1000, source };
+/// let workload = Workload { spmvs: 100, ..Workload::default() };
+/// assert_eq!(cost.total_s(&workload), 52.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Time of the conversion from CSR, in seconds.

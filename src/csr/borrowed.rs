@@ -27,7 +27,7 @@ use crate::scalar::Scalar;
 ///
 /// let row_ptr = RowPtr::new(&indptr)?;
 /// let csr = CsrRef::new(2, 3, &row_ptr, &indices, &data)?;
-/// let operator = Tuner::new(device::find("cpu")?).prepare(csr, &Workload::default())?;
+/// let operator = Tuner::without_models(device::find("cpu")?).prepare(csr, &Workload::default())?;
 ///
 /// let mut y = [0.0; 2];
 /// operator.apply(1.0, &[1.0, 2.0, 3.0], 0.0, &mut y)?;
@@ -275,9 +275,34 @@ impl Deref for RowPtr<'_> {
 }
 
 /// An offset type that [`RowPtr`] accepts: `u32`, `i32`, `u64`, `i64` or `usize`.
+///
+/// ```
+/// use ellect::csr::{Offset, RowPtr};
+///
+/// # fn main() -> ellect::Result<()> {
+/// fn nnz<O: Offset>(offsets: &[O]) -> ellect::Result<usize> {
+///     Ok(RowPtr::new(offsets)?.last().copied().unwrap_or(0))
+/// }
+/// assert_eq!((nnz(&[0i32, 2, 3])?, nnz(&[0u64, 2, 3])?), (3, 3));
+/// # Ok(())
+/// # }
+/// ```
 pub trait Offset: sealed::Number {}
 
 /// A column index type that [`CsrRef`] accepts: `u32` or `i32`.
+///
+/// ```
+/// use ellect::csr::{ColumnIndex, CsrRef, RowPtr};
+///
+/// # fn main() -> ellect::Result<()> {
+/// fn first<C: ColumnIndex>(columns: &[C]) -> ellect::Result<u32> {
+///     let row_ptr = RowPtr::new(&[0usize, 1])?;
+///     Ok(CsrRef::new(1, 3, &row_ptr, columns, &[1.0])?.col_idx()[0])
+/// }
+/// assert_eq!((first(&[2i32])?, first(&[2u32])?), (2, 2));
+/// # Ok(())
+/// # }
+/// ```
 pub trait ColumnIndex: sealed::Number {}
 
 impl Offset for u32 {}

@@ -13,6 +13,21 @@ use crate::scalar::Scalar;
 
 /// A CSR matrix on a GPU: row pointers of 32 or 64 bits, 32-bit column indices that rise in each
 /// row, and values.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use ellect::cuda::DeviceCsr;
+/// use ellect::{Csr, Tuner, Workload};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let tuner = Tuner::open("cuda:0")?;
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 4.0), (1, 1, 5.0)])?;
+/// let there = Arc::new(DeviceCsr::upload(tuner.backend().gpu()?, &csr)?);
+/// let operator = tuner.prepare_on_gpu(&there, &Workload::default())?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct DeviceCsr<T> {
     matrix: Matrix,
     /// Index of the GPU that holds the matrix, if known.

@@ -188,9 +188,11 @@ unsafe impl Sync for CusparseProduct {}
 
 impl Drop for CusparseProduct {
     fn drop(&mut self) {
+        // Products may still run, and the library does not say that it waits for them.
         if self.queue.make_current().is_err() {
             return;
         }
+        let _ = self.queue.synchronize();
         // SAFETY: the library created each object, and each is destroyed once; null objects do not
         // exist.
         unsafe {

@@ -11,6 +11,27 @@ use super::{Gpu, check, failed};
 use crate::error::Result;
 
 /// Work captured from a stream, ready to launch.
+///
+/// ```no_run
+/// use ellect::cuda::Graph;
+/// use ellect::{Csr, Tuner, Workload};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let tuner = Tuner::open("cuda:0")?;
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 4.0), (1, 1, 5.0)])?;
+/// let operator = tuner.prepare(&csr, &Workload::default())?;
+/// let a = operator.on_device().expect("prepared on a GPU");
+/// let (x, y) = (a.gpu().vector(&[1.0, 2.0])?, a.gpu().zeros::<f64>(2)?);
+/// let (x_at, y_at) = (x.address(), y.address());
+/// let graph = Graph::capture(a.gpu(), |stream| {
+///     // SAFETY: x and y have two elements on this GPU and outlive the graph's launches.
+///     unsafe { a.operator().apply_raw(1.0, x_at, 0.0, y_at, stream) }
+/// })?;
+/// // SAFETY: operator and vectors still exist.
+/// unsafe { graph.launch(a.gpu())? };
+/// # Ok(())
+/// # }
+/// ```
 pub struct Graph {
     graph: cuda::CUgraph,
     ready: cuda::CUgraphExec,

@@ -1,7 +1,6 @@
 //! Device memory allocated in stream order: allocating and freeing need no synchronisation, and the
 //! driver keeps freed memory for the next conversion.
 
-use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -11,18 +10,24 @@ use cust::sys as cuda;
 
 use super::{check, failed};
 use crate::error::{DeviceFault, Error, Result};
-use crate::scalar::Scalar;
 
 /// A GPU's stream and context, which live as long as any object created in them.
 pub(super) struct Queue {
     stream: Stream,
     context: Context,
+    /// Index of the GPU.
+    index: u32,
 }
 
 impl Queue {
-    /// Wraps a stream that was created in this context.
-    pub fn new(stream: Stream, context: Context) -> Self {
-        Queue { stream, context }
+    /// Wraps a stream that was created in this context of the GPU `index`.
+    pub fn new(stream: Stream, context: Context, index: u32) -> Self {
+        Queue { stream, context, index }
+    }
+
+    /// Returns the index of the GPU.
+    pub fn index(&self) -> u32 {
+        self.index
     }
 
     /// Makes the context the calling thread's current one.
@@ -127,16 +132,7 @@ impl Memory {
     /// If the memory is smaller than `host`.
     pub fn write(&self, host: &[u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes into {}", host.len(), self.bytes);
-        self.queue.make_current()?;
-        let stream = self.queue.as_inner();
-        // SAFETY: both sides have this many bytes, and the host's bytes live until the stream is
-        // synchronised.
-        unsafe {
-            let code =
-                cuda::cuMemcpyHtoDAsync_v2(self.address, host.as_ptr().cast(), host.len(), stream);
-            check(code, "copying to the device")?;
-            check(cuda::cuStreamSynchronize(stream), "copying to the device")
-        }
+        write(self.address, host, &self.queue)
     }
 
     /// Fills `host` from the start of the memory, after all work queued on the stream; waits.
@@ -149,6 +145,11 @@ impl Memory {
     pub fn read(&self, host: &mut [u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes of {}", host.len(), self.bytes);
         read(self.address, host, &self.queue)
+    }
+
+    /// Returns the stream on which the memory is freed.
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
     }
 
     /// Returns the address of the memory.
@@ -168,6 +169,19 @@ impl Memory {
     /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
+    }
+}
+
+/// Copies `host` to a device address and waits for the copy.
+pub(super) fn write(address: cuda::CUdeviceptr, host: &[u8], queue: &Queue) -> Result<()> {
+    queue.make_current()?;
+    let stream = queue.as_inner();
+    // SAFETY: callers own this many bytes at the address; the host's bytes live until the stream is
+    // synchronised.
+    unsafe {
+        let code = cuda::cuMemcpyHtoDAsync_v2(address, host.as_ptr().cast(), host.len(), stream);
+        check(code, "copying to the device")?;
+        check(cuda::cuStreamSynchronize(stream), "copying to the device")
     }
 }
 
@@ -193,72 +207,5 @@ impl Drop for Memory {
             // the stream, which `self` keeps alive.
             unsafe { cuda::cuMemFreeAsync(self.address, self.queue.as_inner()) };
         }
-    }
-}
-
-/// A vector in the memory of a GPU.
-pub struct Vector<T> {
-    memory: Memory,
-    len: usize,
-    scalar: PhantomData<T>,
-}
-
-impl<T> std::fmt::Debug for Vector<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Vector").field("len", &self.len).finish_non_exhaustive()
-    }
-}
-
-impl<T: Scalar> Vector<T> {
-    pub(super) fn of(host: &[T], queue: &Arc<Queue>) -> Result<Self> {
-        let memory = Memory::of(bytemuck::cast_slice(host), queue)?;
-        Ok(Vector { memory, len: host.len(), scalar: PhantomData })
-    }
-
-    pub(super) fn zeros(len: usize, queue: &Arc<Queue>) -> Result<Self> {
-        let memory = Memory::zeros((len * size_of::<T>()) as u64, queue)?;
-        // Synchronises, so that other streams see the zeros.
-        queue.synchronize().map_err(failed("clearing device memory"))?;
-        Ok(Vector { memory, len, scalar: PhantomData })
-    }
-
-    /// Returns the device address, for raw products and for other libraries.
-    pub fn address(&self) -> cuda::CUdeviceptr {
-        self.memory.address()
-    }
-
-    /// Returns the number of elements.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Tells whether the vector has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Overwrites all elements.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] unless `host` has the same length; [`Error::Device`] if the copy fails.
-    pub fn write(&mut self, host: &[T]) -> Result<()> {
-        self.check_len(host.len())?;
-        self.memory.write(bytemuck::cast_slice(host))
-    }
-
-    /// Copies all elements to `host`, after all work queued on the GPU's stream.
-    ///
-    /// # Errors
-    /// As [`Vector::write`].
-    pub fn read(&self, host: &mut [T]) -> Result<()> {
-        self.check_len(host.len())?;
-        self.memory.read(bytemuck::cast_slice_mut(host))
-    }
-
-    fn check_len(&self, got: usize) -> Result<()> {
-        if got == self.len {
-            return Ok(());
-        }
-        Err(Error::Shape { what: "a vector", got, needed: self.len })
     }
 }

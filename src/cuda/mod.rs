@@ -21,6 +21,8 @@ mod operator;
 mod overlap;
 mod placed;
 mod signatures;
+mod vector;
+mod vector_ops;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,9 +38,10 @@ use cust::sys as cuda;
 pub use csr::DeviceCsr;
 pub use cusparse::version as cusparse_version;
 pub use graph::Graph;
-pub use memory::Vector;
 pub use operator::CudaOperator;
 pub use placed::GpuOperator;
+pub use vector::{DeviceSlice, DeviceSliceMut, Vector};
+pub use vector_ops::Factor;
 
 use memory::Queue;
 
@@ -49,6 +52,19 @@ use crate::format::{Arg, Launch, Layout};
 use crate::scalar::Scalar;
 
 /// An open GPU: its primary context, a stream, and the modules loaded so far.
+///
+/// ```no_run
+/// use ellect::cuda::Gpu;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let gpu = Gpu::open(0)?;
+/// println!("{} with {}", gpu.profile().title, gpu.driver_key());
+/// let x = gpu.vector(&[1.0, 2.0])?;
+/// let mut xx = gpu.zeros(1)?;
+/// gpu.dot(&x, &x, &mut xx)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Gpu {
     index: u32,
     profile: Device,
@@ -60,6 +76,7 @@ pub struct Gpu {
     /// Memory for small temporaries, kept for the next conversion.
     workspace: Mutex<Option<convert::Workspace>>,
     kept: Mutex<features::CountBuffers>,
+    partial_sums: vector_ops::PartialSums,
     programmatic: Option<overlap::ProgrammaticLaunch>,
     timing: Mutex<()>,
     queue: Arc<Queue>,
@@ -67,8 +84,9 @@ pub struct Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // Fields that are dropped after this, such as page-locked memory, need the context.
-        let _ = self.make_current();
+        // Fields that are dropped after this, such as page-locked memory, need the context. Modules
+        // must not be unloaded while products still run.
+        let _ = self.make_current().and_then(|()| self.synchronize());
     }
 }
 
@@ -176,9 +194,10 @@ impl Gpu {
             host_counters: Mutex::new(counters),
             workspace: Mutex::default(),
             kept: Mutex::new(features::CountBuffers::new()?),
+            partial_sums: Mutex::default(),
             programmatic: overlap::ProgrammaticLaunch::find(device),
             timing: Mutex::default(),
-            queue: Arc::new(Queue::new(stream, context)),
+            queue: Arc::new(Queue::new(stream, context, index)),
         })
     }
 
@@ -203,7 +222,8 @@ impl Gpu {
         self.monitor.as_ref().map_or_else(State::default, nvml::Monitor::state)
     }
 
-    /// Returns the stream of this backend's own work.
+    /// Returns the stream of this backend's own work: conversions, products with typed vectors and
+    /// operations on vectors run on it, in the order of the calls.
     pub fn stream(&self) -> &Stream {
         &self.queue
     }

@@ -37,6 +37,23 @@ struct ValueCheck {
 }
 
 /// A layout on a GPU. A product allocates nothing and can be captured in a CUDA graph.
+///
+/// ```no_run
+/// use ellect::{Csr, Tuner, Workload};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let tuner = Tuner::open("cuda:0")?;
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 4.0), (1, 1, 5.0)])?;
+/// let operator = tuner.prepare(&csr, &Workload::default())?;
+/// let a = operator.on_device().expect("prepared on a GPU");
+/// let (x, y) = (a.gpu().vector(&[1.0, 2.0])?, a.gpu().zeros::<f64>(2)?);
+/// let (x_at, y_at, stream) = (x.address(), y.address(), a.gpu().stream().as_inner());
+/// // SAFETY: x and y have two elements on this GPU, and no other stream uses them.
+/// unsafe { a.operator().apply_raw(1.0, x_at, 0.0, y_at, stream)? };
+/// a.gpu().synchronize()?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct CudaOperator<T> {
     steps: Vec<PreparedLaunch>,
     vendor: Option<(Vendor, [u64; 3], cusparse::CusparseProduct)>,

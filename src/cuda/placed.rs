@@ -8,24 +8,51 @@ use rayon::prelude::*;
 
 use super::launch::{PreparedLaunch, plain};
 use super::memory::{Memory, read};
-use super::{CudaOperator, DeviceCsr, Gpu, Vector, cusparse};
+use super::{CudaOperator, DeviceCsr, DeviceSlice, DeviceSliceMut, Gpu, Vector, cusparse};
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
 use crate::error::{Error, Result};
-use crate::format::{Arg, Candidate, Launch, Layout, Refusal, Target};
+use crate::format::{Arg, Candidate, Launch, Layout, Matrix, Refusal, Target};
 use crate::scalar::{Precision, Scalar};
 
 /// A matrix in a candidate's layout on a GPU.
+///
+/// Products are queued on the GPU's stream and return without waiting, as operations on vectors do
+/// ([`Gpu::axpby`], [`Gpu::dot`]); each one sees the results of all that were queued before.
+/// [`Vector::read`] waits.
+///
+/// ```no_run
+/// use ellect::{Csr, Tuner, Workload};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 4.0), (0, 1, 1.0), (1, 1, 5.0)])?;
+/// let operator = Tuner::open("cuda:0")?.prepare(&csr, &Workload::default())?;
+/// let a = operator.on_device().expect("prepared on a GPU");
+///
+/// let x = a.gpu().vector(&[1.0, 2.0])?;
+/// let mut y = a.gpu().zeros(2)?;
+/// a.apply(1.0, &x, 0.0, &mut y)?;
+///
+/// let mut host = [0.0; 2];
+/// y.read(&mut host)?;
+/// assert_eq!(host, [6.0, 10.0]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct GpuOperator<T: Scalar> {
     gpu: Arc<Gpu>,
     operator: CudaOperator<T>,
     /// The layout in host memory, if the host converted it.
     host: Option<Box<dyn Layout<T>>>,
     order: Option<Vec<u32>>,
+    nrows: usize,
+    ncols: usize,
     nnz: usize,
     /// For each slot of a layout converted on the host, the index of its value in the CSR matrix.
     sources: Option<Vec<Memory>>,
     staging: Mutex<Option<(Vector<T>, Vector<T>)>>,
+    /// Held while a product is queued: its launches follow each other on the stream.
+    queueing: Mutex<()>,
 }
 
 impl<T: Scalar> GpuOperator<T> {
@@ -50,7 +77,8 @@ impl<T: Scalar> GpuOperator<T> {
         cusparse::check_vendor(candidate, vendor.as_ref())?;
         let operator = gpu.upload(layout.as_ref())?;
         let order = layout.order().map(<[u32]>::to_vec);
-        Ok(GpuOperator { host: Some(layout), ..GpuOperator::of(gpu, operator, order, csr.nnz()) })
+        let matrix = device_csr.matrix();
+        Ok(GpuOperator { host: Some(layout), ..GpuOperator::of(gpu, operator, order, matrix) })
     }
 
     /// Converts on the GPU; `None` if the format converts on the host.
@@ -65,18 +93,27 @@ impl<T: Scalar> GpuOperator<T> {
     ) -> Result<Option<Self>> {
         let Some(operator) = gpu.convert(device_csr, candidate, target)? else { return Ok(None) };
         let order = operator.order()?;
-        Ok(Some(GpuOperator::of(gpu, operator, order, device_csr.matrix().nnz)))
+        Ok(Some(GpuOperator::of(gpu, operator, order, device_csr.matrix())))
     }
 
-    fn of(gpu: &Arc<Gpu>, operator: CudaOperator<T>, order: Option<Vec<u32>>, nnz: usize) -> Self {
+    fn of(
+        gpu: &Arc<Gpu>,
+        operator: CudaOperator<T>,
+        order: Option<Vec<u32>>,
+        matrix: Matrix,
+    ) -> Self {
+        let Matrix { nrows, ncols, nnz, .. } = matrix;
         GpuOperator {
             gpu: Arc::clone(gpu),
             operator,
             host: None,
             order,
+            nrows,
+            ncols,
             nnz,
             sources: None,
             staging: Mutex::new(None),
+            queueing: Mutex::new(()),
         }
     }
 
@@ -110,12 +147,55 @@ impl<T: Scalar> GpuOperator<T> {
         self.order.as_deref()
     }
 
+    /// Queues y = alpha A x + beta y on the GPU's stream and returns without waiting; with
+    /// `beta = 0`, y is written and never read.
+    ///
+    /// x and y are vectors or parts of vectors of this operator's [`Gpu`], in the operator's basis.
+    /// Several threads may call this; their products run one after another. For a stream of one's
+    /// own and for CUDA graphs there is [`CudaOperator::apply_raw`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless `x` has `ncols` and `y` has `nrows` elements; [`Error::Argument`] if
+    /// a vector is on another GPU; [`Error::Device`] if a launch fails. A fault of a kernel shows
+    /// when a vector is read.
+    pub fn apply<'x, 'y>(
+        &self,
+        alpha: T,
+        x: impl Into<DeviceSlice<'x, T>>,
+        beta: T,
+        y: impl Into<DeviceSliceMut<'y, T>>,
+    ) -> Result<()> {
+        let (x, y) = (x.into(), y.into());
+        x.check(&self.gpu.queue, "x")?;
+        y.check(&self.gpu.queue, "y")?;
+        let lengths = [("x", x.len(), self.ncols), ("y", y.len(), self.nrows)];
+        if let Some((what, got, needed)) = lengths.into_iter().find(|(_, got, n)| got != n) {
+            return Err(Error::Shape { what, got, needed });
+        }
+        self.queue_product(alpha, x.address(), beta, y.address())
+    }
+
+    /// Queues a product with vectors of the matrix's dimensions on the GPU's stream.
+    fn queue_product(
+        &self,
+        alpha: T,
+        x: cuda::CUdeviceptr,
+        beta: T,
+        y: cuda::CUdeviceptr,
+    ) -> Result<()> {
+        self.gpu.make_current()?;
+        let _turn = self.queueing.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: callers have checked the vectors. Memory of vectors and of this operator is freed
+        // in order on the same stream, and the lock keeps the launches of a product together.
+        unsafe { self.operator.apply_raw(alpha, x, beta, y, self.gpu.queue.as_inner()) }
+    }
+
     /// Multiplies vectors in host memory, of the matrix's dimensions: copies x and y to the GPU,
     /// multiplies, and copies y back.
     ///
     /// # Errors
     /// [`Error::Device`] from any step.
-    pub(crate) fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
+    pub(crate) fn apply_on_host(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) -> Result<()> {
         self.gpu.make_current()?;
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         let (device_x, device_y) = match staging.as_mut() {
@@ -129,10 +209,7 @@ impl<T: Scalar> GpuOperator<T> {
                 (&mut made.0, &mut made.1)
             }
         };
-        let (at_x, at_y) = (device_x.address(), device_y.address());
-        // SAFETY: both vectors live until the copy below has synchronised with the stream; the
-        // caller has checked their lengths against the matrix.
-        unsafe { self.operator.apply_raw(alpha, at_x, beta, at_y, self.gpu.queue.as_inner())? };
+        self.queue_product(alpha, device_x.address(), beta, device_y.address())?;
         device_y.read(y)
     }
 
@@ -184,6 +261,22 @@ impl<T: Scalar> GpuOperator<T> {
         self.gpu.make_current()?;
         self.operator.own_values(&self.gpu)?;
         self.gpu.synchronize()
+    }
+
+    /// Replaces the values by those of a vector of this operator's [`Gpu`], in the order of the CSR
+    /// matrix; waits.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there are `nnz` values; [`Error::Argument`] if the vector is on
+    /// another GPU; and as [`GpuOperator::set_device_values`].
+    pub fn update_values<'v>(&mut self, values: impl Into<DeviceSlice<'v, T>>) -> Result<()> {
+        let values = values.into();
+        values.check(&self.gpu.queue, "the vector of values")?;
+        if values.len() != self.nnz {
+            return Err(Error::Shape { what: "values", got: values.len(), needed: self.nnz });
+        }
+        // SAFETY: the slice holds `nnz` values on this GPU, and work queued before has written them.
+        unsafe { self.set_device_values(values.address()) }
     }
 
     /// Replaces the values by values on the device, in the order of the CSR matrix; waits.

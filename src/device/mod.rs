@@ -19,6 +19,16 @@ use crate::scalar::Precision;
 pub use state::State;
 
 /// Kind of a device; it decides which candidates apply.
+///
+/// ```
+/// use ellect::device::{self, Kind};
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert_eq!(device::find("h200")?.kind, Kind::Gpu);
+/// assert_eq!(device::find("cpu")?.kind, Kind::Host);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -32,6 +42,16 @@ pub enum Kind {
 pub const SCHEMA: u32 = 1;
 
 /// Measured limits of one device; `source` says where the figures come from.
+///
+/// ```
+/// use ellect::device;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let h200 = device::find("h200")?;
+/// assert!(h200.read_gbps > 3000.0 && h200.cache_bytes > 1 << 20);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
@@ -104,6 +124,13 @@ pub struct Device {
 }
 
 /// A pair of figures, one for each precision.
+///
+/// ```
+/// use ellect::Precision;
+/// use ellect::device::PerPrecision;
+///
+/// assert_eq!(PerPrecision::both(0.9).of(Precision::F32), 0.9);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerPrecision {
@@ -129,6 +156,17 @@ impl PerPrecision {
 }
 
 /// Fitted figures of a format's kernels on a device.
+///
+/// ```
+/// use ellect::device;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let h200 = device::find("h200")?;
+/// let reach = h200.figures_of(["csr", "csr"]);
+/// assert!(reach.bandwidth.f64 > 0.0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KernelFigures {

@@ -8,6 +8,13 @@ use serde::{Deserialize, Serialize};
 /// State reported by a device; figures that it does not report are `None` and absent from records.
 ///
 /// A GPU reports its state through NVML, under load; a host through `/sys/devices/system/cpu`.
+///
+/// ```
+/// use ellect::device::State;
+///
+/// let unknown = State::default();
+/// assert_eq!(unknown.clock_mhz, None);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {

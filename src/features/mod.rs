@@ -21,6 +21,13 @@ use counts::{RowFigures, over};
 pub use counts::{n_iter, n_p};
 
 /// A feature: name, unit and meaning.
+///
+/// ```
+/// use ellect::features::FEATURES;
+///
+/// let longest = FEATURES.iter().find(|feature| feature.name == "row_nnz_max");
+/// assert!(longest.is_some_and(|feature| !feature.doc.is_empty()));
+/// ```
 #[derive(Debug)]
 pub struct Feature {
     /// Name in lists, JSON and models.
@@ -307,6 +314,19 @@ probes! {
 }
 
 /// The features of one matrix: all cheap ones, and the costly ones that were added.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::features::Features;
+/// use ellect::Csr;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 3, [(0, 0, 1.0), (0, 2, 2.0), (1, 1, 3.0)])?;
+/// let features = Features::of(&Analysis::of(&csr));
+/// assert_eq!(features.get("row_nnz_max"), Some(2.0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Features(Vec<(&'static Feature, f64)>);
 
@@ -404,6 +424,13 @@ impl Feature {
 }
 
 /// The part of a matrix that a feature is computed from.
+///
+/// ```
+/// use ellect::features::{FEATURES, Needs};
+///
+/// let by_size = FEATURES.iter().filter(|feature| feature.needs() == Needs::Size);
+/// assert!(by_size.into_iter().any(|feature| feature.name == "nnz"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Needs {
     /// The size.

@@ -6,6 +6,16 @@ use crate::device::Kind;
 use crate::target::Target;
 
 /// Role of a format in a choice.
+///
+/// ```
+/// use ellect::format::{Role, find};
+///
+/// # fn main() -> ellect::Result<()> {
+/// assert_eq!(find("csr")?.role(), Role::Baseline);
+/// assert_eq!(find("hll")?.role(), Role::Converted);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// The device vendor's library multiplies the caller's CSR arrays, where it is installed.
@@ -80,6 +90,7 @@ pub fn baseline<'a, T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scalar::Precision;
 
     fn texts(candidates: Vec<Candidate>) -> Vec<String> {
         candidates.iter().map(ToString::to_string).collect()
@@ -115,8 +126,8 @@ mod tests {
     #[test]
     fn a_baseline_is_exempt_from_the_memory_limit() {
         let device = crate::device::find("h200").expect("shipped");
-        let target =
-            crate::Workload { memory_limit: Some(1), ..Default::default() }.target(&device);
+        let target = crate::Workload { memory_limit: Some(1), ..Default::default() }
+            .target(&device, Precision::F64);
         let limit = |name: &str| {
             let candidate: Candidate = name.parse().expect("a candidate");
             candidate.target(&target).memory_limit

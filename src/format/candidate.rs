@@ -9,6 +9,16 @@ use crate::device::Kind;
 use crate::error::{Error, Result};
 
 /// The value of a parameter.
+///
+/// ```
+/// use ellect::format::{Candidate, Value};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let hll: Candidate = "hll:hack=64".parse()?;
+/// assert_eq!(hll.params.get("hack"), Value::Int(64));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -28,6 +38,16 @@ impl fmt::Display for Value {
 }
 
 /// One parameter of a format.
+///
+/// ```
+/// use ellect::format::{Value, find};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let hack = find("hll")?.params().iter().find(|param| param.name == "hack");
+/// assert!(hack.is_some_and(|hack| hack.values.contains(&Value::Int(32))));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Param {
     /// The name, as written in candidates.
@@ -43,6 +63,17 @@ pub struct Param {
 }
 
 /// The parameters of a candidate, in the order of [`Format::params`].
+///
+/// ```
+/// use ellect::format::Candidate;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let hll: Candidate = "hll:hack=64".parse()?;
+/// assert_eq!(hll.params.int("hack"), 64);
+/// assert!(!hll.params.are_defaults(hll.format));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Params(Vec<(&'static str, Value)>);
 
@@ -129,6 +160,19 @@ impl Serialize for Params {
 ///
 /// The text form is `format` or `format:name=value,name=value`, with every parameter in table
 /// order. Parameters that the text omits get their defaults.
+///
+/// ```
+/// use ellect::format::Candidate;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr: Candidate = "csr".parse()?;
+/// assert!(csr.is_csr());
+/// let hll: Candidate = "hll:hack=64".parse()?;
+/// assert!(hll.to_string().starts_with("hll:hack=64,"));
+/// assert!("hll:hack=7".parse::<Candidate>().is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Candidate {
     /// The format.

@@ -44,9 +44,12 @@ use crate::scalar::{Precision, Scalar};
 pub use crate::target::{Basis, Target};
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 pub use candidate::{Candidate, Param, Params, Value, candidates};
-pub use gpu::convert::{Check, GpuConverter, GpuLayout, Matrix, SliceOffsets, Stop};
-pub use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
-pub use offsets::Offsets;
+#[cfg(feature = "cuda")]
+pub(crate) use gpu::convert::Check;
+pub use gpu::convert::Matrix;
+pub(crate) use gpu::convert::{GpuConverter, GpuLayout, SliceOffsets, Stop};
+pub(crate) use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
+pub(crate) use offsets::Offsets;
 
 /// Declares the modules of all formats and the table of formats.
 macro_rules! formats {
@@ -92,6 +95,22 @@ formats! {
 }
 
 /// Work of one conversion and one product of a layout; costs are computed from it.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::format::Candidate;
+/// use ellect::{Csr, Precision, Workload, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 1.0), (0, 1, 2.0), (1, 1, 3.0)])?;
+/// let cpu = device::find("cpu")?;
+/// let target = Workload::default().target(&cpu, Precision::F64);
+/// let ell: Candidate = "ell".parse()?;
+/// let work = ell.work(&Analysis::of(&csr), &target).expect("ELL applies");
+/// assert!(work.entries >= 3, "entries and padding");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Number of bytes of the layout's arrays, equal to [`Layout::bytes`].
@@ -141,6 +160,22 @@ pub struct Work {
 }
 
 /// A matrix held in a format's arrays, ready to multiply on the host.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::format::{Candidate, Layout};
+/// use ellect::{Csr, Precision, Workload, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 1.0), (0, 1, 2.0), (1, 1, 3.0)])?;
+/// let cpu = device::find("cpu")?;
+/// let target = Workload::default().target(&cpu, Precision::F64);
+/// let ell: Candidate = "ell".parse()?;
+/// let layout: Box<dyn Layout<f64>> = ell.convert(&csr, &Analysis::of(&csr), &target)?;
+/// assert_eq!(layout.to_csr(), csr);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Layout<T: Scalar>: Send + Sync {
     /// Computes y = alpha A x + beta y on the host, with rayon's current threads.
     ///
@@ -194,6 +229,13 @@ pub trait Layout<T: Scalar>: Send + Sync {
 }
 
 /// A storage format, implemented by a unit struct in the format's module.
+///
+/// ```
+/// use ellect::format::FORMATS;
+///
+/// // Each format implements `Storage`; the table holds it as a `Format`.
+/// assert!(FORMATS.iter().any(|format| format.name() == "csr"));
+/// ```
 pub trait Storage: Sync {
     /// Name in lists, candidates and records: lower case, the field's standard term.
     const NAME: &'static str;
@@ -259,6 +301,17 @@ pub trait Storage: Sync {
 }
 
 /// A row of the format table; every [`Storage`] implements it.
+///
+/// ```
+/// use ellect::format::find;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let hll = find("hll")?;
+/// println!("{}: {} ({})", hll.title(), hll.suits(), hll.source());
+/// assert!(hll.params().iter().any(|param| param.name == "hack"));
+/// # Ok(())
+/// # }
+/// ```
 pub trait Format: Sync {
     /// Returns [`Storage::NAME`].
     fn name(&self) -> &'static str;

@@ -6,6 +6,13 @@ use crate::assemble::by_block_rows;
 use crate::csr::Csr;
 
 /// The grid points that a block row couples.
+///
+/// ```
+/// use ellect::generate::{Neighbours, block_system};
+///
+/// let csr = block_system::<3>(Neighbours::Cells, 4, 1);
+/// assert_eq!(csr.nrows(), 3 * 16);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Neighbours {
     /// 2-D: cells that share a side; 5 blocks per row.

@@ -12,6 +12,13 @@ use super::{
 use crate::csr::Csr;
 
 /// A class of matrices.
+///
+/// ```
+/// use ellect::generate::CLASSES;
+///
+/// let names: Vec<_> = CLASSES.iter().map(|class| class.name).collect();
+/// assert!(names.contains(&"elasticity"));
+/// ```
 #[derive(Debug)]
 pub struct Class {
     /// Name, as a spec writes it.

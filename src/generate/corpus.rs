@@ -7,6 +7,12 @@ use super::spec::Spec;
 use crate::error::{Error, Result};
 
 /// Size of a corpus.
+///
+/// ```
+/// use ellect::generate::{CLASSES, Size, corpus};
+///
+/// assert_eq!(corpus(Size::Small).len(), CLASSES.len());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// One matrix per class, with a few thousand to a hundred thousand entries; generated in

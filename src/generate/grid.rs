@@ -59,6 +59,13 @@ pub(super) fn length2(offset: [isize; 3]) -> isize {
 }
 
 /// The points that a stencil couples.
+///
+/// ```
+/// use ellect::generate::{Coefficients, Points, stencil};
+///
+/// let csr = stencil(Points::Five, Coefficients::Constant, 10, 1);
+/// assert_eq!((csr.nrows(), csr.row(55).0.len()), (100, 5));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Points {
     /// 2-D: the point and its 4 neighbours along the axes.
@@ -72,6 +79,13 @@ pub enum Points {
 }
 
 /// The coefficients of a stencil.
+///
+/// ```
+/// use ellect::generate::{Coefficients, Points, stencil};
+///
+/// let csr = stencil(Points::Seven, Coefficients::Constant, 4, 1);
+/// assert!(csr.values().iter().all(|&value| value == 6.0 || value == -1.0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coefficients {
     /// Equal at every point: every diagonal holds one value.

@@ -11,6 +11,16 @@ use crate::error::{Error, Result};
 use crate::reorder::{permute_symmetric, rcm};
 
 /// The order of rows and columns.
+///
+/// ```
+/// use ellect::generate::{Order, Spec};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let spec = Spec::new("road", 900, Order::Random, 1)?;
+/// assert_eq!(spec.order(), Order::Random);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
     /// The numbering of the class itself.
@@ -46,6 +56,16 @@ pub const MOST_ROWS: usize = 1 << 30;
 const SEED: u64 = 1;
 
 /// The spec of a generated matrix: class, number of rows, order and seed. Displays as its name.
+///
+/// ```
+/// use ellect::generate::Spec;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = "elasticity:3000".parse::<Spec>()?.make();
+/// assert!((2000..4000).contains(&csr.nrows()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
     class: &'static Class,

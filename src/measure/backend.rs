@@ -266,6 +266,12 @@ impl Backend {
     }
 }
 
+impl From<Device> for std::sync::Arc<Backend> {
+    fn from(device: Device) -> Self {
+        std::sync::Arc::new(Backend::of(device))
+    }
+}
+
 /// Adds the inputs of the candidate's estimate to a measurement that was timed.
 fn with_inputs(
     measured: Measurement,

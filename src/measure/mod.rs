@@ -8,7 +8,7 @@
 
 mod backend;
 #[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
-pub mod gpu;
+pub(crate) mod gpu;
 mod probe;
 pub mod provenance;
 pub mod worker;
@@ -34,6 +34,13 @@ pub use provenance::Provenance;
 pub use worker::Worker;
 
 /// Times of one operation, in the order in which they were taken.
+///
+/// ```
+/// use ellect::measure::Samples;
+///
+/// let samples = Samples::new(vec![3e-6, 1e-6, 2e-6]);
+/// assert_eq!((samples.min_s, samples.median_s), (1e-6, 2e-6));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
     /// All samples, in seconds, rounded to [`TICK_S`].
@@ -69,6 +76,25 @@ impl Samples {
 }
 
 /// Result of timing a candidate.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::measure::{Backend, Outcome, Protocol};
+/// use ellect::{Precision, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let cpu = Backend::of(device::find("cpu")?);
+/// let target = Workload::default().target(cpu.device(), Precision::F64);
+/// let (analysis, candidate) = (Analysis::of(&csr), "csr".parse()?);
+/// let protocol = Protocol { max_samples: 3, max_s: 0.01, ..Protocol::default() };
+/// let measured = cpu.measure(&csr, &analysis, &candidate, &target, &protocol, None)?;
+/// if let Outcome::Timed(timing) = measured.outcome {
+///     assert_eq!(timing.cost().spmv_s, timing.spmv.min_s);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Time of one product; each sample is the mean over `products_per_sample`.
@@ -114,6 +140,23 @@ impl Timing {
 }
 
 /// Outcome of measuring a candidate.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::measure::{Backend, Outcome, Protocol};
+/// use ellect::{Precision, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let cpu = Backend::of(device::find("cpu")?);
+/// let target = Workload::default().target(cpu.device(), Precision::F64);
+/// let (analysis, candidate) = (Analysis::of(&csr), "csr".parse()?);
+/// let protocol = Protocol { max_samples: 3, max_s: 0.01, ..Protocol::default() };
+/// let measured = cpu.measure(&csr, &analysis, &candidate, &target, &protocol, None)?;
+/// assert!(matches!(measured.outcome, Outcome::Timed(_)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
@@ -142,6 +185,24 @@ pub enum Outcome {
 }
 
 /// Measurement of one candidate on one matrix.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::measure::{Backend, Protocol};
+/// use ellect::{Precision, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let cpu = Backend::of(device::find("cpu")?);
+/// let target = Workload::default().target(cpu.device(), Precision::F64);
+/// let (analysis, candidate) = (Analysis::of(&csr), "csr".parse()?);
+/// let protocol = Protocol { max_samples: 3, max_s: 0.01, ..Protocol::default() };
+/// let measured = cpu.measure(&csr, &analysis, &candidate, &target, &protocol, None)?;
+/// assert_eq!(measured.candidate, "csr");
+/// assert!(measured.cost().is_some_and(|cost| cost.spmv_s > 0.0));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Fingerprint of the pattern.

@@ -23,6 +23,13 @@ use crate::device::Kind;
 use crate::format;
 
 /// Origin of a measurement: device driver, code and time; part of every record.
+///
+/// ```
+/// use ellect::measure::Provenance;
+///
+/// let taken = Provenance::now("CUDA 13.0".into(), String::new());
+/// assert!(taken.taken_at > 0 && taken.state.is_none());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Provenance {
@@ -95,8 +102,8 @@ const HOST: &str = "host";
 /// Identity of code that this program does not contain.
 const GONE: &str = "gone";
 
-/// Prefix of the names of feature images, which candidates do not use.
-const FEATURES: &str = "features";
+/// Folders of images that candidates do not use.
+const UNUSED: [&str; 2] = ["features", "vectors"];
 
 /// Returns the same names with this program's identities.
 ///
@@ -124,8 +131,8 @@ pub(super) fn hash(name: &str) -> Option<String> {
         _ if ellect_kernels::IMAGES.is_empty() => None,
         ALL => {
             let mut all = xxhash_rust::xxh3::Xxh3::new();
-            let runs =
-                ellect_kernels::IMAGES.iter().filter(|image| !image.name.starts_with(FEATURES));
+            let used = |image: &&ellect_kernels::Image| !UNUSED.contains(&image.folder);
+            let runs = ellect_kernels::IMAGES.iter().filter(used);
             runs.for_each(|image| all.update(image.hash.as_bytes()));
             Some(format!("{:016x}", all.digest()))
         }

@@ -8,12 +8,12 @@
 //! A prediction is never below the byte floor, and never far below the time of the longest row if
 //! few threads process it. A format that the model does not know keeps its estimate.
 
-mod applicability;
-mod forest;
-mod gate;
-mod predictor;
-mod quick;
-mod rules;
+pub(crate) mod applicability;
+pub(crate) mod forest;
+pub(crate) mod gate;
+pub(crate) mod predictor;
+pub(crate) mod quick;
+pub(crate) mod rules;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,17 +28,16 @@ use crate::error::{Error, Result};
 use crate::features::{FEATURES, Features};
 use crate::format::{Candidate, find};
 use crate::scalar::Precision;
-pub use applicability::{Applicability, coordinate};
-pub use forest::{Forest, LEAF};
-pub(crate) use gate::gate_feature;
+use applicability::Applicability;
+use forest::{Forest, LEAF};
 use gate::is_gate_input;
-pub use gate::{
-    ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, LONGEST, QuickPick,
-    READING, SAMPLING, SPMVS, keeps, needs, quick_pick, sectors,
+pub(crate) use gate::{
+    ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, QuickPick,
+    gate_feature, keeps, needs, quick_pick,
 };
-pub use predictor::{Inputs, Predictor, input};
-pub use quick::{ConversionTime, QuickCandidate, QuickModel};
-pub use rules::{Rule, Rules};
+pub use predictor::Predictor;
+use quick::{ConversionTime, QuickCandidate, QuickModel};
+pub(crate) use rules::Rules;
 
 /// Version of model files that this program reads and writes.
 pub const SCHEMA: u32 = 4;
@@ -60,6 +59,14 @@ const LEVEL: i32 = 19;
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Reason why a model was not loaded.
+///
+/// ```
+/// use ellect::Precision;
+/// use ellect::model::{LoadFault, Model};
+///
+/// let fault = Model::parse(b"{}", "cpu", Precision::F64).expect_err("it is empty");
+/// assert!(matches!(fault, LoadFault::Text(_)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadFault {
     /// The file is not a model file.
@@ -98,10 +105,22 @@ pub enum LoadFault {
 }
 
 /// The part of a model that predicts one format.
+///
+/// ```
+/// use ellect::model::Model;
+/// use ellect::{Precision, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let model = Model::shipped(&device::find("h200")?, Precision::F64)?;
+/// assert!(model.is_none_or(|model| model.formats["hll"].parameters.len() > 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Regressor {
-    /// Inputs after features and terms, in the form that [`input`] reads: `hack`, or `sort=none`.
+    /// Inputs after features and terms, in the form that [`input`](predictor::input) reads: `hack`,
+    /// or `sort=none`.
     pub parameters: Vec<String>,
     /// Logarithm of the time divided by the figure that predictions multiply: see
     /// [`Model::floor_share`].
@@ -109,6 +128,17 @@ pub struct Regressor {
 }
 
 /// A trained model; serializes to a model file.
+///
+/// ```
+/// use ellect::model::Model;
+/// use ellect::{Precision, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let model = Model::shipped(&device::find("cpu")?, Precision::F64)?;
+/// assert!(model.is_none_or(|model| model.formats.contains_key("csr")));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -157,6 +187,23 @@ pub struct Model {
 }
 
 /// Predictions for one matrix.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::model::{Model, Predictor};
+/// use ellect::{Precision, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let cpu = device::find("cpu")?;
+/// if let Some(model) = Model::shipped(&cpu, Precision::F64)? {
+///     let target = Workload::default().target(&cpu, Precision::F64);
+///     let prediction = Predictor::new(model).predict(&Analysis::of(&csr), &target);
+///     assert!((0.0..=1.0).contains(&prediction.confidence) && !prediction.known.is_empty());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// Predicted costs of the candidates that the model knows.

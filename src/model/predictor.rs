@@ -120,6 +120,19 @@ impl Packed {
 }
 
 /// A model prepared for predictions.
+///
+/// ```
+/// use ellect::model::{Model, Predictor};
+/// use ellect::{Precision, Tuner, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let h200 = device::find("h200")?;
+/// if let Some(model) = Model::shipped(&h200, Precision::F64)? {
+///     let tuner = Tuner::without_models(h200).with_model(Predictor::new(model));
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Predictor {
     model: Model,

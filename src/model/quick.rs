@@ -84,7 +84,8 @@ impl ConversionTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{READING, Rule};
+    use crate::model::gate::READING;
+    use crate::model::rules::Rule;
 
     #[test]
     fn damage_is_reported() {

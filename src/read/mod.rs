@@ -33,6 +33,20 @@ use crate::error::{At, Error, Result};
 use crate::scalar::Scalar;
 
 /// Limits on the size of a matrix and of its file.
+///
+/// ```
+/// use ellect::read::{self, Limits};
+/// use ellect::Csr;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let text = b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 5.0\n";
+/// let csr: Csr<f64> = read::bytes(text, &Limits::default())?;
+/// assert_eq!(csr.nnz(), 1);
+/// let few = Limits { nonzeros: 0, ..Limits::default() };
+/// assert!(read::bytes::<f64>(text, &few).is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of rows; the format allows at most 2^32 - 1.

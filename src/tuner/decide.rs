@@ -14,7 +14,7 @@ use crate::cost::Cost;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::features::Features;
-use crate::format::Candidate;
+use crate::format::{Candidate, Target};
 use crate::model::{CONFIDENT, Model, Predictor, gate_feature};
 use crate::operator::PreparedOperator;
 use crate::scalar::Scalar;
@@ -60,9 +60,11 @@ impl Tuner {
         if workload.effort >= Effort::Measure {
             self.backend.check()?;
         }
-        let (device, model, size) = (self.backend.device(), self.model(workload), subject.size());
+        let (device, size) = (self.backend.device(), subject.size());
+        let target = workload.target(device, T::PRECISION);
+        let model = self.model(workload.effort, T::PRECISION);
         let [nrows, _, nnz] = size.map(|n| n as u64);
-        let baseline_s = baseline_spmv_s(size, device, workload);
+        let baseline_s = baseline_spmv_s(size, &target);
         let gates = model.map(|model| model.model().gates());
         let place = subject.place(device.kind);
         let mut policy = Policy::new(mode, place, workload, [nrows, nnz], baseline_s, gates);
@@ -102,27 +104,29 @@ impl Tuner {
                     continue;
                 }
                 (Step::Choose(Decision::KeepBaseline(reason)), _) => {
-                    choose::keep_baseline(findings.features.clone(), device, workload, &reason)
+                    choose::keep_baseline(findings.features.clone(), &target, workload, &reason)
                 }
                 (Step::Choose(Decision::Quick), _) => {
                     let few_values = || match subject.has_few_values()? {
                         Some(few) => Ok(few),
                         None => Ok(look_at(subject, analysis)?.few_values().is_some()),
                     };
-                    self.rank_quick(&findings.features, workload, baseline_s, few_values)?
+                    self.rank_quick(&findings.features, &target, workload, baseline_s, few_values)?
                 }
                 (Step::Choose(Decision::Ranked), Some(analysed)) => {
                     let analysis = look_at(subject, analysis)?;
-                    Some(self.ranked(analysis, workload, analysed))
+                    Some(self.ranked(analysis, &target, workload, analysed))
                 }
                 // Timing and a ranked choice require an analysis, so it comes first.
                 (Step::Analyse | Step::Time(_) | Step::Choose(Decision::Ranked), _) => {
-                    analysed = Some(self.analyse(look_at(subject, analysis)?, workload)?);
+                    analysed =
+                        Some(self.analyse(look_at(subject, analysis)?, &target, workload)?);
                     continue;
                 }
             };
             match choice {
-                Some(choice) => {
+                Some(mut choice) => {
+                    choice.explanation.extend(self.stored.warnings());
                     let analysed = analysed.is_some();
                     return Ok(Decided { choice, analysed, counted });
                 }
@@ -138,12 +142,11 @@ impl Tuner {
         subject: &Subject<'_, T>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
-        let workload = Workload { precision: T::PRECISION, ..*workload };
         let analysis = OnceCell::new();
         let decided =
-            self.decide_about(subject, &analysis, &workload, Mode::Prepare, &mut |_| ())?;
+            self.decide_about(subject, &analysis, workload, Mode::Prepare, &mut |_| ())?;
         let Decided { mut choice, analysed, counted } = decided;
-        let target = workload.target(self.backend.device());
+        let target = workload.target(self.backend.device(), T::PRECISION);
         let mut operator = None;
         if counted && !analysed {
             operator = first_that_suits(&mut choice, |candidate| {
@@ -173,37 +176,47 @@ impl Tuner {
     }
 
     /// Predicts every candidate and looks up stored measurements in wisdom.
-    fn analyse(&self, analysis: &Analysis<'_>, workload: &Workload) -> Result<Analysed> {
-        let (model, device) = (self.model(workload), self.backend.device());
-        let target = workload.target(device);
-        let predict = || model.map(|model| model.predict(analysis, &target));
+    fn analyse(
+        &self,
+        analysis: &Analysis<'_>,
+        target: &Target<'_>,
+        workload: &Workload,
+    ) -> Result<Analysed> {
+        let model = self.model(workload.effort, target.precision);
+        let predict = || model.map(|model| model.predict(analysis, target));
         let (prediction, _) = rayon::join(predict, || analysis.fingerprint());
         let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
         let (measured, stale) = match workload.effort {
             Effort::Estimate => (Vec::new(), Vec::new()),
-            _ => self.remembered(analysis, workload)?,
+            _ => self.remembered(analysis, target, workload.effort)?,
         };
         let remembered = measured.iter().map(|known| known.candidate.clone()).collect();
         let mut state = CandidateState { remembered, ..CandidateState::default() };
         if workload.effort >= Effort::Measure {
-            let ranking = Ranking::of(analysis, device, workload, &predicted);
+            let ranking = Ranking::of(analysis, target, workload, &predicted);
             let untried = ranking.refused().iter().filter(|refused| refused.reason.is_untried());
             state.untried = untried.map(|refused| refused.candidate.clone()).collect();
-            let estimated = Ranking::of(analysis, device, workload, &[]).ranked();
+            let estimated = Ranking::of(analysis, target, workload, &[]).ranked();
             state.candidates = thoughts(&ranking.ranked(), &estimated);
         }
         Ok(Analysed { predicted, doubt, measured, stale, state })
     }
 
     /// Returns the choice from an analysis and all measurements.
-    fn ranked(&self, analysis: &Analysis<'_>, workload: &Workload, analysed: &Analysed) -> Choice {
-        let (model, device) = (self.model(workload).map(Predictor::model), self.backend.device());
+    fn ranked(
+        &self,
+        analysis: &Analysis<'_>,
+        target: &Target<'_>,
+        workload: &Workload,
+        analysed: &Analysed,
+    ) -> Choice {
+        let model = self.model(workload.effort, target.precision).map(Predictor::model);
         // The first known cost of a candidate counts, so measurements precede predictions.
         let known = [&analysed.measured[..], &analysed.predicted].concat();
-        let mut choice = choose::choose(analysis, device, workload, &known);
+        let mut choice = choose::choose(analysis, target, workload, &known);
         choice.explanation.extend(model.and_then(|model| rule_of_thumb(model, &choice)));
-        choice.explanation.extend(model.and_then(|model| of_kin(model, device)));
+        choice.explanation.extend(model.and_then(|model| of_kin(model, target.device)));
         choice.explanation.extend(analysed.doubt.map(doubtful));
         if let Some(first) = analysed.stale.first() {
             let count = analysed.stale.len();
@@ -219,13 +232,13 @@ impl Tuner {
     fn rank_quick(
         &self,
         features: &Features,
+        target: &Target<'_>,
         workload: &Workload,
         baseline_s: Option<f64>,
         few_values: impl Fn() -> Result<bool>,
     ) -> Result<Option<Choice>> {
-        let Some((predictor, baseline_s)) = self.model(workload).zip(baseline_s) else {
-            return Ok(None);
-        };
+        let predictor = self.model(workload.effort, target.precision);
+        let Some((predictor, baseline_s)) = predictor.zip(baseline_s) else { return Ok(None) };
         let model = predictor.model();
         let values = model.features_of(features);
         let mut predicted = predictor.quick_costs(&values, baseline_s);
@@ -235,8 +248,7 @@ impl Tuner {
         if predicted.iter().any(by_values) && !few_values()? {
             predicted.retain(|one| !by_values(one));
         }
-        let device = self.backend.device();
-        let mut choice = choose::rank_quick(features.clone(), device, workload, &predicted);
+        let mut choice = choose::rank_quick(features.clone(), target, workload, &predicted);
         let confidence = model.applicability.confidence(&values);
         if let Some(choice) = choice.as_mut().filter(|_| confidence < CONFIDENT) {
             choice.explanation.push(doubtful(confidence));
@@ -246,16 +258,20 @@ impl Tuner {
 
     /// Returns the baselines in the order to try them: `csr` comes first if the model expects it to
     /// be faster than the vendor's library.
-    pub(crate) fn baselines(&self, analysis: &Analysis<'_>, workload: &Workload) -> Vec<Candidate> {
-        let device = self.backend.device();
-        let mut all = crate::format::baselines(device.kind);
+    pub(crate) fn baselines(
+        &self,
+        analysis: &Analysis<'_>,
+        target: &Target<'_>,
+        effort: Effort,
+    ) -> Vec<Candidate> {
+        let mut all = crate::format::baselines(target.device.kind);
         let pattern = analysis.pattern();
         let size = [pattern.nrows(), pattern.ncols(), pattern.nnz()];
         let prefers_csr = |predictor: &Predictor| {
-            let baseline_s = baseline_spmv_s(size, device, workload);
+            let baseline_s = baseline_spmv_s(size, target);
             baseline_s.is_some_and(|s| predictor.model().prefers_csr(analysis, s))
         };
-        if self.model(workload).is_some_and(prefers_csr) {
+        if self.model(effort, target.precision).is_some_and(prefers_csr) {
             all.sort_by_key(|candidate| !candidate.is_csr());
         }
         all

@@ -25,12 +25,12 @@
 //!   answer, because it depends on the memory limit; neither is a candidate that a tuning run cut.
 
 mod lines;
-mod record;
-mod shards;
+pub(crate) mod record;
+pub(crate) mod shards;
 #[cfg_attr(not(feature = "wisdom"), path = "store_none.rs")]
 mod store;
-mod transfer;
-mod wanted;
+pub(crate) mod transfer;
+pub(crate) mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -40,16 +40,24 @@ use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::Candidate;
 use crate::measure::Measurement;
-pub use record::{Record, StructureRecord};
-pub use shards::{Merged, merge};
+pub(crate) use record::{Record, StructureRecord};
 use shards::{SHIPPED, Shards};
 use store::{Store, Tree};
 use transfer::put;
-pub use transfer::{Imported, MOST_REASONS};
 use wanted::best;
-pub use wanted::{Answer, Stale, Wanted};
+pub(crate) use wanted::{Answer, Stale, Wanted};
 
 /// Result of reading every record of a database.
+///
+/// ```
+/// use ellect::Wisdom;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let verified = Wisdom::shipped().verify()?;
+/// assert_eq!((verified.measurements, verified.bad.len()), (0, 0), "no database is open");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Number of valid structures.
@@ -84,6 +92,19 @@ impl Shipped {
 }
 
 /// Measurements that ship with the program and, if opened, those in the user's own database.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use ellect::{Tuner, Wisdom, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let shipped = Wisdom::shipped();
+/// assert!(!shipped.keeps(), "what ships is read-only");
+/// let tuner = Tuner::without_models(device::find("h200")?).with_wisdom(Arc::new(shipped));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Wisdom {
     shards: Shards,

@@ -248,7 +248,7 @@ fn a_matrix_is_timed_once_and_answered_from_wisdom_ever_after() {
     let wisdom = std::sync::Arc::new(open(&folder));
     let protocol =
         Protocol { min_sample_s: 1e-6, max_samples: 5, max_copies: 1, ..Protocol::default() };
-    let tuner = Tuner::new(device::find("cpu").expect("shipped"))
+    let tuner = Tuner::without_models(device::find("cpu").expect("shipped"))
         .with_protocol(protocol)
         .with_wisdom(std::sync::Arc::clone(&wisdom))
         .with_source("diagonal");
@@ -285,7 +285,7 @@ fn timings_of_formats_chosen_by_values_do_not_answer_for_other_values() {
     let folder = tempfile::tempdir().expect("a folder");
     let protocol =
         Protocol { min_sample_s: 1e-6, max_samples: 3, max_copies: 1, ..Protocol::default() };
-    let tuner = Tuner::new(device::find("cpu").expect("shipped"))
+    let tuner = Tuner::without_models(device::find("cpu").expect("shipped"))
         .with_protocol(protocol)
         .with_wisdom(std::sync::Arc::new(open(&folder)));
     let of = |value: &dyn Fn(usize) -> f64| {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use ellect::Precision;
-use ellect::cost::TERMS;
 use ellect::device::Kind;
 use ellect::features::FEATURES;
 use ellect::format::candidates;
-use ellect::model::{Applicability, Forest, LEAF, Model, Regressor, Rules, SCHEMA};
+use ellect::model::Model;
+use ellect::unstable::cost::TERMS;
+use ellect::unstable::model::{Applicability, Forest, LEAF, Regressor, Rules, SCHEMA};
 
 /// Trees per regressor and depth: the maximum that training produces.
 const TREES: u32 = 30;

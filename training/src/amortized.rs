@@ -1,8 +1,8 @@
 //! Totals, replayed on cases: the time of a number of products with everything that precedes them,
 //! which is the analysis, if any, and the conversion.
 
-use ellect::choose::policy::Place;
 use ellect::format::{CSR, PCSR};
+use ellect::unstable::choose::Place;
 use serde::Serialize;
 
 use crate::case::{Case, baseline_trial};

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use ellect::Precision;
-use ellect::model::QuickPick;
+use ellect::unstable::model::QuickPick;
 
 use crate::case::{Case, best_s, least};
 use crate::crossval::Predicted;

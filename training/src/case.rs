@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use ellect::cost::{Cost, TERMS};
+use ellect::cost::Cost;
 use ellect::format::{Candidate, baseline};
+use ellect::unstable::cost::TERMS;
 use ellect::{Fingerprint, Precision};
 use serde::Serialize;
 

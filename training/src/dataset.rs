@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use ellect::features::FEATURES;
 use ellect::format::{Value, find};
-use ellect::model::{Applicability, coordinate, input};
+use ellect::unstable::model::{Applicability, coordinate, input};
 use linfa_nn::distance::{Distance, L2Dist};
 use linfa_nn::{CommonNearestNeighbour, NearestNeighbour};
 use ndarray::{Array2, Axis};

@@ -1,8 +1,9 @@
 //! Estimates of every candidate of a matrix, with their inputs.
 
 use ellect::analysis::Analysis;
-use ellect::cost::{Cost, CostInputs, Estimator, works};
+use ellect::cost::{Cost, CostInputs};
 use ellect::format::{Candidate, Refusal, Target, Work};
+use ellect::unstable::cost::{Estimator, works};
 
 /// A candidate that applies to the matrix.
 #[derive(Clone, Debug)]

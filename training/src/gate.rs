@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use ellect::format::{CSR, PCSR};
-use ellect::model::{ANALYZE, QuickPick, SPMVS as PRODUCTS, sectors};
+use ellect::unstable::model::{ANALYZE, QuickPick, SPMVS as PRODUCTS, sectors};
 
 use crate::case::{Case, named};
 use crate::crossval::Predicted;
@@ -109,7 +109,7 @@ const MORE_CAUTION: f64 = 100.0;
 #[cfg(test)]
 mod tests {
     use ellect::format::BASELINES;
-    use ellect::model::KEEP;
+    use ellect::unstable::model::KEEP;
 
     use super::*;
     use crate::sample_cases::{case, trial};

@@ -1,7 +1,7 @@
 //! Learners: tree ensembles grown by smartcore, converted to flat arrays.
 
 use anyhow::{Context, Result, bail};
-use ellect::model::{Forest, LEAF, coordinate};
+use ellect::unstable::model::{Forest, LEAF, coordinate};
 use serde::Serialize;
 use serde_json::Value;
 use smartcore::ensemble::extra_trees_regressor::{

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use ellect::model::{Forest, Model};
+use ellect::model::Model;
+use ellect::unstable::model::Forest;
 use rayon::prelude::*;
 
 use crate::case::Case;

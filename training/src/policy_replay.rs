@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use ellect::choose::policy::{
-    CandidateState, Decision, Found, Knowledge, Mode, Place, Policy, Step,
-};
-use ellect::choose::{By, SAMPLE_S, Workload, feature_count_s, order, row_scan_s};
+use ellect::choose::Workload;
 use ellect::cost::Cost;
 use ellect::format::Candidate;
-use ellect::model::{Gates, Rules};
+use ellect::unstable::choose::{By, SAMPLE_S, feature_count_s, order, row_scan_s};
+use ellect::unstable::choose::{
+    CandidateState, Decision, Found, Knowledge, Mode, Place, Policy, Step,
+};
+use ellect::unstable::model::{Gates, Rules};
 
 use crate::case::{Case, Trial, Untimed, baseline_trial, named};
 use crate::crossval::Predicted;
@@ -79,7 +80,7 @@ impl Replayed {
 /// Replays the policy for this number of products. Returns `None` where the baseline was not timed,
 /// or where the policy asks for an analysis of which nothing was predicted.
 pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Option<Replayed> {
-    let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
+    let workload = Workload { spmvs, ..Workload::default() };
     let policy = policy(case, place, &workload, asked);
     let feature = |name: &str| case.features.get(name).copied();
     let (mut found, mut spent_s) = (Found::default(), 0.0);
@@ -164,7 +165,7 @@ pub fn kept_s(case: &Case, pick: Option<&str>, spmvs: u64) -> Option<f64> {
 /// as in the library. A candidate that was cut as hopeless takes its estimate. A candidate that the
 /// run had no time for is left out.
 pub fn quick_s(case: &Case, costs: &[(Candidate, Cost)], spmvs: u64) -> Option<(String, f64)> {
-    let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
+    let workload = Workload { spmvs, ..Workload::default() };
     let costs: Vec<&(Candidate, Cost)> = costs.iter().collect();
     let of = order(costs, |one| (&one.0, &one.1), By::Features, case.margin, &workload);
     let trials: BTreeMap<&str, _> = case.trials.iter().map(|t| (t.name.as_str(), t)).collect();
@@ -187,7 +188,7 @@ pub fn quick_s(case: &Case, costs: &[(Candidate, Cost)], spmvs: u64) -> Option<(
 
 /// Returns the choice after an analysis, from predicted times and estimated conversions.
 pub fn for_total<'a>(case: &'a Case, predicted: &Predicted, spmvs: u64) -> Option<&'a Trial> {
-    let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
+    let workload = Workload { spmvs, ..Workload::default() };
     // A baseline too is prepared: cuSPARSE reads the row pointers once.
     let cost = |(trial, &spmv_s): (&'a Trial, &f64)| (trial, Cost { spmv_s, ..trial.estimate });
     let costs: Vec<_> = case.trials.iter().zip(&predicted.spmv_s).map(cost).collect();
@@ -224,7 +225,7 @@ impl GateOutcome {
     /// Runs the policy for a matrix on the host until it decides on an analysis or keeps the
     /// baseline.
     pub fn of(trees: &Trees, case: &Case, spmvs: u64) -> GateOutcome {
-        let workload = Workload { spmvs, precision: case.precision, ..Workload::default() };
+        let workload = Workload { spmvs, ..Workload::default() };
         let asked = Asked { trees, quick: None, predicted: None };
         let policy = policy(case, Place::Host, &workload, &asked);
         let feature = |name: &str| case.features.get(name).copied();

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::choose::Workload;
-use ellect::cost::{CostInputs, Estimator};
+use ellect::cost::CostInputs;
 use ellect::device::{Device, KernelFigures, Kind, PerPrecision};
 use ellect::format::Candidate;
+use ellect::unstable::cost::Estimator;
 use ellect::{Fingerprint, Precision};
 use rayon::prelude::*;
 
@@ -94,7 +95,7 @@ fn fit_without(
             let entry = fit
                 .kernels
                 .entry(candidate.to_string())
-                .or_insert(ellect::cost::kernel_figures(&device, &candidate));
+                .or_insert(ellect::unstable::cost::kernel_figures(&device, &candidate));
             for figure in &FIGURES {
                 let fitted = *value((figure.of)(&mut figures), precision);
                 *value((figure.of)(entry), precision) = rounded(fitted);
@@ -304,8 +305,7 @@ impl<'a> Group<'a> {
         precision: Precision,
         device: &Device,
     ) -> impl Iterator<Item = (&Sample<'a>, f64)> {
-        let workload = Workload { precision, ..Workload::default() };
-        let target = workload.target(device);
+        let target = Workload::default().target(device, precision);
         self.samples.iter().map(move |sample| {
             let estimator = Estimator::of(sample.inputs.matrix, &target);
             (sample, estimator.times_at(*figures, &sample.inputs.work).total_s())
@@ -423,8 +423,8 @@ mod tests {
             .flat_map(|class| [3000, 60_000, 400_000].map(|rows| (class, rows)))
             .collect();
         let precision = Precision::F64;
-        let workload = Workload { precision, ..Workload::default() };
-        let target = workload.target(&device);
+        let workload = Workload::default();
+        let target = workload.target(&device, precision);
         let known: Vec<CostInputs> = cases
             .iter()
             .map(|(class, rows)| {
@@ -435,12 +435,12 @@ mod tests {
                 CostInputs::of(&analysis, &candidate, &target).expect("csr suits")
             })
             .collect();
-        let mut real = ellect::cost::kernel_figures(&device, &candidate);
+        let mut real = ellect::unstable::cost::kernel_figures(&device, &candidate);
         real.bandwidth.f64 = 0.7;
         real.fixed_us.f64 = 1.7;
         let made =
             Device { kernels: BTreeMap::from([("csr".to_string(), real)]), ..device.clone() };
-        let target = workload.target(&made);
+        let target = workload.target(&made, precision);
         let samples: Vec<Sample<'_>> = known
             .iter()
             .enumerate()

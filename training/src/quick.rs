@@ -3,12 +3,12 @@
 //! replayed on cases.
 
 use anyhow::{Context, Result};
-use ellect::choose::feature_count_s;
 use ellect::cost::{Cost, Source};
 use ellect::format::{BASELINES, Candidate};
-use ellect::model::{
-    ANALYZE, ConversionTime, GateInputs, Model, Predictor, QuickCandidate, QuickModel, READING,
-    Rules, SPMVS,
+use ellect::model::{Model, Predictor};
+use ellect::unstable::choose::feature_count_s;
+use ellect::unstable::model::{
+    ANALYZE, ConversionTime, GateInputs, QuickCandidate, QuickModel, READING, Rules, SPMVS,
 };
 use rayon::prelude::*;
 
@@ -275,8 +275,8 @@ pub fn quick(
 
 #[cfg(test)]
 mod tests {
-    use ellect::cost::TERMS;
     use ellect::format::CSR;
+    use ellect::unstable::cost::TERMS;
 
     use super::*;
     use crate::amortized;

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, bail};
 use ellect::analysis::Analysis;
-use ellect::choose::{Workload, baseline_spmv_s};
-use ellect::cost::{Cost, CostInputs, Estimator, relate, terms};
+use ellect::choose::Workload;
+use ellect::cost::{Cost, CostInputs};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate};
 use ellect::measure::{Measurement, Outcome};
-use ellect::wisdom::{Record, StructureRecord};
+use ellect::unstable::choose::baseline_spmv_s;
+use ellect::unstable::cost::{Estimator, relate, terms};
+use ellect::unstable::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Fingerprint, Precision};
 use serde_json::Value;
 
@@ -140,8 +142,8 @@ impl Records {
         for &i in measurements {
             let measurement = &mut self.measurements[i];
             let (precision, basis) = (measurement.precision, measurement.basis);
-            let workload = Workload { precision, basis, ..Workload::default() };
-            let target = workload.target(device);
+            let workload = Workload { basis, ..Workload::default() };
+            let target = workload.target(device, precision);
             let estimator =
                 estimators.entry(precision).or_insert_with(|| Estimator::new(structure, &target));
             let Ok(candidate) = measurement.candidate.parse::<Candidate>() else { continue };
@@ -188,7 +190,7 @@ impl Records {
             let structure = &self.structures[&fingerprint];
             let trials = measured.into_values().filter_map(|m| trial(m, device));
             let mut trials: Vec<Trial> = trials.collect();
-            let workload = Workload { precision, ..Workload::default() };
+            let target = Workload::default().target(device, precision);
             let size = [structure.nrows, structure.ncols, structure.nnz].map(|n| n as usize);
             let untimed = untimed.get(&(fingerprint, precision)).into_iter().flatten();
             let untimed = untimed.map(|m| (m.candidate.clone(), why_untimed(m, device)));
@@ -205,7 +207,7 @@ impl Records {
                 precision,
                 nrows: structure.nrows,
                 nnz: structure.nnz,
-                baseline_estimate_s: baseline_spmv_s(size, device, &workload).unwrap_or(0.0),
+                baseline_estimate_s: baseline_spmv_s(size, &target).unwrap_or(0.0),
                 analysis_s: structure.analysis_s.unwrap_or(0.0),
                 features: structure.features.clone(),
                 trials,
@@ -223,8 +225,8 @@ fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
     let candidate = measurement.candidate.parse::<Candidate>().ok();
     match (&measurement.outcome, inputs, candidate) {
         (Outcome::Cut { .. }, Some(inputs), Some(candidate)) => {
-            let workload = Workload { precision: measurement.precision, ..Workload::default() };
-            let estimator = Estimator::of(inputs.matrix, &workload.target(device));
+            let target = Workload::default().target(device, measurement.precision);
+            let estimator = Estimator::of(inputs.matrix, &target);
             Untimed::Cut(estimator.cost(&candidate, &inputs.work))
         }
         _ => Untimed::Refused,
@@ -238,8 +240,8 @@ fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
     let cost = timing.cost();
     let candidate: Candidate = measurement.candidate.parse().ok()?;
     let inputs = measurement.inputs.as_deref()?;
-    let workload = Workload { precision: measurement.precision, ..Workload::default() };
-    let estimator = Estimator::of(inputs.matrix, &workload.target(device));
+    let target = Workload::default().target(device, measurement.precision);
+    let estimator = Estimator::of(inputs.matrix, &target);
     let times = estimator.times(&candidate, &inputs.work);
     Some(Trial {
         name: candidate.to_string(),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use ellect::cost::TERMS;
-use ellect::model::{Model, Regressor, Rules, SCHEMA};
+use ellect::model::Model;
+use ellect::unstable::cost::TERMS;
+use ellect::unstable::model::{Regressor, Rules, SCHEMA};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::case::Case;

@@ -1,7 +1,8 @@
 //! Rules that choose, replayed on cases: the choice of each rule, and its quality.
 
-use ellect::choose::{By, Thought, Workload, best_few, trusted};
+use ellect::choose::Workload;
 use ellect::cost::Cost;
+use ellect::unstable::choose::{By, Thought, best_few, trusted};
 use serde::Serialize;
 
 use crate::case::{Case, Trial, baseline_trial, best_s, least};
@@ -91,7 +92,7 @@ pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
     let cost = |trial: &Trial, spmv_s| Cost { convert_s: 0.0, spmv_s, ..trial.estimate };
     let [best_cost, keep_cost] = [cost(best, best_s), cost(keep, baseline_estimate_s)];
     let (of_best, of_keeping) = ((&best.candidate, &best_cost), (&keep.candidate, &keep_cost));
-    let workload = Workload { spmvs: 1, precision: case.precision, ..Workload::default() };
+    let workload = Workload { spmvs: 1, ..Workload::default() };
     let trusts = trusted(of_best, of_keeping, By::Analysis, case.margin, &workload);
     Some(if trusts { best } else { keep })
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use ellect::choose::FEW;
+use ellect::unstable::choose::FEW;
 use serde::Serialize;
 
 use crate::case::{Case, best_s, named};

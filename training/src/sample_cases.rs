@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use ellect::Precision;
 use ellect::analysis::Analysis;
-use ellect::cost::{Cost, Source, TERMS};
+use ellect::cost::{Cost, Source};
 use ellect::features::Features;
 use ellect::format::CSR;
+use ellect::unstable::cost::TERMS;
 
 use crate::case::{Case, Trial};
 

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
-use ellect::choose::{SAMPLE_S, row_scan_s};
 use ellect::features::{Needs, of_rows_alone};
-use ellect::model::{GateInputs, KEEP, LONGEST, READING, Rule, Rules, SAMPLING};
+use ellect::unstable::choose::{SAMPLE_S, row_scan_s};
+use ellect::unstable::model::{GateInputs, KEEP, LONGEST, READING, Rule, Rules, SAMPLING};
 use linfa::prelude::*;
 use linfa_trees::{DecisionTree, TreeNode};
 use ndarray::{Array1, Array2};
@@ -344,7 +344,7 @@ pub fn usual(cases: &[&Case]) -> HashMap<&'static str, String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use ellect::format::CSR;
-    use ellect::model::ANALYZE;
+    use ellect::unstable::model::ANALYZE;
 
     use super::*;
     use crate::sample_cases::case;

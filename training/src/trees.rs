@@ -1,6 +1,6 @@
 //! Trees that decide before a matrix is analysed.
 
-use ellect::model::{QuickPick, Rules};
+use ellect::unstable::model::{QuickPick, Rules};
 
 /// Trees that decide without an analysis: [`Model::gate`](ellect::model::Model::gate) and
 /// [`Model::quick_picks`](ellect::model::Model::quick_picks).

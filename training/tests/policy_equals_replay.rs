@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::analysis::Analysis;
-use ellect::choose::policy::Place;
-use ellect::choose::{Choice, Workload, baseline_spmv_s};
-use ellect::cost::{Estimator, relate, terms, works};
+use ellect::choose::{Choice, Workload};
 use ellect::device::Device;
 use ellect::features::Features;
 use ellect::format::Candidate;
 use ellect::model::Predictor;
+use ellect::unstable::choose::Place;
+use ellect::unstable::choose::baseline_spmv_s;
+use ellect::unstable::cost::{Estimator, relate, terms, works};
 use ellect::{Csr, Precision, Tuner, generate};
 use ellect_training::Case;
 use ellect_training::case::Trial;
@@ -26,8 +27,8 @@ const SPMVS: [u64; 6] = [1, 100, 1000, 10_000, 100_000, 1_000_000];
 
 /// Returns a case in which the measured time of every candidate equals its estimate.
 fn case(csr: &Csr<f64>, device: &Device) -> Case {
-    let (analysis, workload) = (Analysis::sampled(csr), Workload::default());
-    let target = workload.target(device);
+    let analysis = Analysis::sampled(csr);
+    let target = Workload::default().target(device, Precision::F64);
     let estimator = Estimator::new(&analysis, &target);
     let trial = |(candidate, work): &(Candidate, Result<_, _>)| {
         let work = work.as_ref().ok()?;
@@ -55,7 +56,7 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
         precision: Precision::F64,
         nrows: csr.nrows() as u64,
         nnz: csr.nnz() as u64,
-        baseline_estimate_s: baseline_spmv_s(size, device, &workload).unwrap_or(0.0),
+        baseline_estimate_s: baseline_spmv_s(size, &target).unwrap_or(0.0),
         analysis_s: 1e-3,
         features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
         trials,
@@ -80,7 +81,7 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
     let data = tempfile::tempdir().expect("a folder");
     let open = || Predictor::open(data.path(), &device, Precision::F64).expect("it is sound");
     let predictor = open().expect("it ships");
-    let tuner = Tuner::new(device.clone()).with_model(open().expect("it ships"));
+    let tuner = Tuner::without_models(device.clone()).with_model(open().expect("it ships"));
     let model = predictor.model();
     let trees = Trees { gate_rules: model.gate.clone(), quick_picks: model.quick_picks.clone() };
     let mut ways = BTreeSet::new();

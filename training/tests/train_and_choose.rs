@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use ellect::analysis::Analysis;
-use ellect::choose::policy::{Decision, Found, Knowledge, Mode, Place, Policy, Step};
 use ellect::choose::{Effort, Workload};
 use ellect::cost::Source;
 use ellect::device::Device;
 use ellect::format::{CSR, PCSR, candidates};
 use ellect::measure::{Backend, Protocol};
-use ellect::model::{
-    ALWAYS_ANALYZE, GateReason, LoadFault, Model, Predictor, QuickPick, Rule, Rules, file_name,
-};
+use ellect::model::{LoadFault, Model, Predictor};
+use ellect::unstable::choose::{Decision, Found, Knowledge, Mode, Place, Policy, Step};
+use ellect::unstable::model::{ALWAYS_ANALYZE, GateReason, QuickPick, Rule, Rules, file_name};
 use ellect::{Precision, Tuner, generate};
 use ellect_training::corpus::Families;
 use ellect_training::crossval::{Predicted, cross_validate};
@@ -34,8 +33,7 @@ fn records() -> Records {
     let backend = Backend::of(cpu());
     let protocol =
         Protocol { min_sample_s: 1e-5, max_samples: 5, max_copies: 1, ..Protocol::default() };
-    let workload = Workload::default();
-    let target = workload.target(backend.device());
+    let target = Workload::default().target(backend.device(), Precision::F64);
     let mut lines = String::new();
     for source in SOURCES {
         let csr = generate::by_name(source, 300, 1).expect("a class");
@@ -149,14 +147,14 @@ fn the_tuner_predicts_with_a_model_that_is_sure_of_what_it_was_shown() {
     let model = &made().model;
     let data = with_model(model);
     let csr = generate::by_name("stencil5", 300, 1).expect("a class");
-    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let tuner = Tuner::without_models(cpu()).with_models(data.path()).expect("it loads");
     let workload = Workload::default();
     let choice = tuner.recommend(&csr, &workload).expect("a choice");
     let sources: BTreeMap<_, _> =
         choice.ranking.iter().map(|ranked| (ranked.format, ranked.source)).collect();
     assert_eq!((sources["csr"], sources["coo"]), (Source::Predicted, Source::Estimated));
     let analysis = Analysis::of(&csr);
-    let target = workload.target(tuner.device());
+    let target = workload.target(tuner.device(), Precision::F64);
     let predictor = Predictor::new(model.clone());
     assert!(predictor.predict(&analysis, &target).confidence > 0.99);
 
@@ -171,13 +169,13 @@ fn for_few_products_prepare_keeps_csr_where_the_rules_say_so() {
     let workload = Workload::default();
     // A model without rules analyses every matrix.
     let data = with_model(model);
-    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let tuner = Tuner::without_models(cpu()).with_models(data.path()).expect("it loads");
     let choice = tuner.recommend(&csr, &workload).expect("a choice");
 
     let split = Rule::Split { feature: "spmvs".into(), below: 500.0, low: 1, high: 2 };
     let gate = Rules { nodes: vec![split, answer("stay"), answer("look")] };
     let data = with_model(&Model { gate, ..model.clone() });
-    let tuner = Tuner::new(cpu()).with_models(data.path()).expect("it loads");
+    let tuner = Tuner::without_models(cpu()).with_models(data.path()).expect("it loads");
     let few = Workload { spmvs: 100, ..workload };
     let prepared = |workload: &Workload| {
         let operator = tuner.prepare(&csr, workload).expect("CSR suits");
@@ -251,7 +249,7 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     let path = data.path().join("models").join(file_name("h200", Precision::F64));
     std::fs::write(&path, model.bytes().expect("memory")).expect("writable");
     let gpu = Device::shipped().into_iter().find(|d| d.name == "h200").expect("shipped");
-    let tuner = Tuner::new(gpu).with_models(data.path()).expect("it loads");
+    let tuner = Tuner::without_models(gpu).with_models(data.path()).expect("it loads");
     let choice = |class: &str, spmvs| {
         let csr = generate::by_name(class, 300, 1).expect("a class");
         let workload = Workload { spmvs, ..Workload::default() };

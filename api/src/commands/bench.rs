@@ -15,8 +15,8 @@ use ellect::format::{BASELINES, Basis, Candidate, candidates};
 use ellect::generate::{self, Spec};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::read;
-use ellect::session::{Session, SessionEvent, Task, TimeLimits};
-use ellect::wisdom::{self, StructureRecord};
+use ellect::unstable::session::{Session, SessionEvent, Task, TimeLimits};
+use ellect::unstable::wisdom::{self, StructureRecord};
 use ellect::{Csr, Precision, Scalar};
 use ellect_training::corpus::stem;
 use serde::{Deserialize, Serialize};
@@ -257,8 +257,8 @@ fn one<T: Scalar>(
     chosen: &[Candidate],
     records: &mut Vec<Record>,
 ) -> Result<()> {
-    let workload = Workload { precision: T::PRECISION, basis: bench.basis, ..Workload::default() };
-    let target = workload.target(backend.device());
+    let workload = Workload { basis: bench.basis, ..Workload::default() };
+    let target = workload.target(backend.device(), T::PRECISION);
     let analysis = Analysis::sampled(csr);
     let session = Session::new(backend, csr, &analysis, target)
         .with_protocol(protocol())

@@ -8,9 +8,9 @@ use ellect::analysis::Analysis;
 use ellect::choose::Effort;
 use ellect::format::{BASELINES, Candidate, candidates};
 use ellect::measure::{Backend, Measurement, Outcome};
-use ellect::session::{Session, SessionEvent, Task, TimeLimits};
 use ellect::units::{bytes, time};
-use ellect::wisdom::{Record, StructureRecord};
+use ellect::unstable::session::{Session, SessionEvent, Task, TimeLimits};
+use ellect::unstable::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Precision, Scalar, Wisdom};
 
 use super::{Answer, Home, read_matrix, source};
@@ -76,7 +76,7 @@ struct Job<'a> {
 impl Job<'_> {
     /// Measures one candidate after the other; prints each JSON record as soon as it exists.
     fn measure<T: Scalar>(&self, csr: &Csr<T>, source: &str) -> Result<Vec<Measurement>> {
-        let target = self.options.product.workload().target(self.backend.device());
+        let target = self.options.product.target(self.backend.device());
         let analysis = Analysis::sampled(csr);
         if self.options.json {
             self.tell(&Record::Structure(StructureRecord::of(&analysis, source, "")))?;

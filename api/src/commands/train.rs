@@ -14,7 +14,7 @@ use ellect::device::Device;
 use ellect::format::BASELINES;
 use ellect::generate::Spec;
 use ellect::model::Model;
-use ellect::wisdom::Record;
+use ellect::unstable::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Wisdom, device, model};
 use ellect_training::corpus::{self, Families, Ones};
 use ellect_training::crossval::{Predicted, cross_validate};

@@ -35,8 +35,7 @@ pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
 fn verify<T: Scalar>(csr: &Csr<T>, backend: &Backend, product: &Product) -> Result<Answer> {
     let analysis = Analysis::of(csr).with_partitioning();
     let device = backend.device();
-    let workload = product.workload();
-    let target = workload.target(device);
+    let target = product.target(device);
     let on_gpu = device.kind == Kind::Gpu && backend.check().is_ok();
     let all = if on_gpu { candidates(Kind::Gpu) } else { all() };
     let width = all.iter().map(|candidate| candidate.to_string().len()).max().unwrap_or(0);

@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 use ellect::format::Basis;
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::units::time;
-use ellect::wisdom::{Record, StructureRecord, Wanted, Wisdom};
-use ellect::{Fingerprint, Precision, wisdom};
+use ellect::unstable::wisdom::{self, Record, StructureRecord, Wanted};
+use ellect::{Fingerprint, Precision, Wisdom};
 use serde::Serialize;
 
 use super::Answer;

@@ -1,6 +1,8 @@
 use super::*;
 use crate::format::{BASELINES, CSR, PCSR};
-use crate::model::{ANALYZE, KEEP, QuickPick, READING, Rule, SPMVS};
+use crate::model::gate::{READING, SPMVS};
+use crate::model::rules::Rule;
+use crate::model::{ANALYZE, KEEP, QuickPick};
 
 fn answer(word: &str) -> Rules {
     Rules { nodes: vec![Rule::Answer(word.into())] }

@@ -231,6 +231,8 @@ fn own(compared: &mut Compared) {
             let mut dry = Dry { matrix, precision, arrays, temporaries, draws: 0, compared };
             value_dictionary::find(&mut dry, precision).expect("nothing is launched");
         }
+        let vectors = super::super::vector_ops::launches(precision, 5_000);
+        compared.add_all(&vectors, precision);
         compared.add(&super::super::convert::copy_counters(8, 16), precision);
         compared.add(&super::super::convert::narrow_offsets(5, [8, 16, 24]), precision);
     }

@@ -94,6 +94,13 @@ pub trait GpuConverter {
 }
 
 /// The CSR matrix that is converted.
+///
+/// ```
+/// use ellect::format::Matrix;
+///
+/// let narrow = Matrix { nrows: 1000, ncols: 1000, nnz: 5000, wide: false };
+/// assert_eq!(narrow.nnz / narrow.nrows, 5);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix {
     /// Number of rows.

@@ -128,6 +128,18 @@ enum After {
 }
 
 /// Measures on one device through a child process, which is restarted when it ends.
+///
+/// ```no_run
+/// use ellect::measure::{Backend, Worker};
+///
+/// # fn main() -> ellect::Result<()> {
+/// // The program calls `ellect::measure::worker::run` with these arguments.
+/// let worker = Worker::start("ellect".into(), vec!["worker".into(), "--device=cpu".into()])?;
+/// let backend = Backend::through(worker);
+/// assert_eq!(backend.device().name, "cpu");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Worker {
     program: PathBuf,

@@ -65,6 +65,6 @@ fn from_the_pattern(bencher: Bencher<'_, '_>) {
     let csr = generate::by_name("stencil7", 1_000_000, 1).expect("a class");
     let devices = Device::shipped();
     let device = devices.iter().find(|device| device.kind == Kind::Gpu).expect("shipped");
-    let target = Workload::default().target(device);
+    let target = Workload::default().target(device, Precision::F64);
     bencher.bench_local(|| predictor.predict(&Analysis::sampled(black_box(&csr)), &target));
 }

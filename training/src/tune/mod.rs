@@ -21,7 +21,7 @@ use ellect::device::Kind;
 use ellect::features::Features;
 use ellect::format::{BASELINES, Candidate};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
-use ellect::wisdom::{StructureRecord, Wanted};
+use ellect::unstable::wisdom::{StructureRecord, Wanted};
 use ellect::{Csr, Fingerprint, Precision, Wisdom};
 
 use crate::corpus::Entry;
@@ -178,8 +178,7 @@ impl Tuning<'_> {
     fn prepare(&self, entry: &Entry) -> Result<Prepared> {
         let csr = entry.matrix()?;
         let survey_in = |analysis: &Analysis<'_>, precision| {
-            let workload = Workload { precision, ..Workload::default() };
-            estimates(analysis, &workload.target(self.backend.device()))
+            estimates(analysis, &Workload::default().target(self.backend.device(), precision))
         };
         let first = *self.precisions.first().context("no precision to tune in")?;
         // The analysis that precedes a choice, repeated so that at least one timing is undisturbed.

@@ -12,8 +12,8 @@ use ellect::cost::CostInputs;
 use ellect::format::{BASELINES, Candidate};
 use ellect::measure::provenance::all_kernels;
 use ellect::measure::{Measurement, Outcome, Protocol, Provenance};
-use ellect::session::{Overrun, Session, SessionEvent, Task, TimeLimits};
-use ellect::wisdom::Record;
+use ellect::unstable::session::{Overrun, Session, SessionEvent, Task, TimeLimits};
+use ellect::unstable::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Scalar};
 
 use super::order::Order;
@@ -199,8 +199,7 @@ impl<'a> Run<'a> {
         tell: &mut dyn FnMut(Event<'_>),
     ) -> Result<Tally> {
         let tuning = self.tuning;
-        let workload = Workload { precision: T::PRECISION, ..Workload::default() };
-        let target = workload.target(tuning.backend.device());
+        let target = Workload::default().target(tuning.backend.device(), T::PRECISION);
         let share_s = self.share_s();
         let protocol = Protocol {
             max_samples: 20,

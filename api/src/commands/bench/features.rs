@@ -70,8 +70,7 @@ fn row<T: Scalar>(backend: &Backend, name: &str, csr: &Csr<T>) -> Result<(Featur
 
 /// Returns the median time in seconds of a product by the first of [`BASELINES`] that can be timed.
 fn product_s<T: Scalar>(backend: &Backend, csr: &Csr<T>) -> Result<f64> {
-    let workload = Workload { precision: T::PRECISION, ..Workload::default() };
-    let target = workload.target(backend.device());
+    let target = Workload::default().target(backend.device(), T::PRECISION);
     let analysis = Analysis::sampled(csr);
     for name in BASELINES {
         let candidate: Candidate = name.parse()?;

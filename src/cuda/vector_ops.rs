@@ -1,0 +1,210 @@
+//! Operations on vectors that solvers need in addition to products: y = alpha x + beta y and dot
+//! products.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::launch::{PreparedLaunch, plain};
+use super::memory::Memory;
+use super::{DeviceSlice, DeviceSliceMut, Gpu};
+use crate::error::{Error, Result};
+use crate::format::{Arg, Launch};
+use crate::scalar::{Precision, Scalar};
+
+/// Name of the image.
+const IMAGE: &str = "vectors";
+
+/// Threads of a block that sums.
+const THREADS: u32 = ellect_kernels::shared("VECTORS_THREADS") as u32;
+
+/// Maximum number of partial sums of a dot product.
+const PARTS: u64 = ellect_kernels::shared("VECTORS_PARTS");
+
+/// Elements for each thread of a dot product, up to [`PARTS`] blocks.
+const EACH: u64 = 4;
+
+/// Memory for the partial sums of a dot product; allocated at the first one.
+pub(super) type PartialSums = Mutex<Option<Memory>>;
+
+/// A factor of a vector: a number, which may be multiplied by a quotient of two numbers that only
+/// the GPU knows.
+///
+/// A quotient lets a solver use the results of dot products without copying them to the host.
+///
+/// ```no_run
+/// use ellect::cuda::{Factor, Gpu};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let gpu = Gpu::open(0)?;
+/// let (x, mut y) = (gpu.vector(&[3.0, 4.0])?, gpu.zeros(2)?);
+/// let (one, mut xx) = (gpu.vector(&[1.0])?, gpu.zeros(1)?);
+/// gpu.dot(&x, &x, &mut xx)?;
+/// gpu.axpby(Factor::quotient(50.0, &one, &xx)?, &x, 0.0, &mut y)?;
+///
+/// let mut host = [0.0; 2];
+/// y.read(&mut host)?;
+/// assert_eq!(host, [6.0, 8.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Factor<'a, T> {
+    scale: T,
+    quotient: Option<[DeviceSlice<'a, T>; 2]>,
+}
+
+impl<T: Scalar> From<T> for Factor<'_, T> {
+    fn from(scale: T) -> Self {
+        Factor { scale, quotient: None }
+    }
+}
+
+impl<'a, T: Scalar> Factor<'a, T> {
+    /// Creates the factor `scale * over / under` from two vectors of one element, which are read
+    /// when the operation runs.
+    ///
+    /// If `under` is 0 then, the factor is 0: a solver that has found the exact solution stays
+    /// there.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] unless both have one element.
+    pub fn quotient(
+        scale: T,
+        over: impl Into<DeviceSlice<'a, T>>,
+        under: impl Into<DeviceSlice<'a, T>>,
+    ) -> Result<Self> {
+        let quotient = [over.into(), under.into()];
+        for (slice, what) in quotient.iter().zip(["the dividend", "the divisor"]) {
+            one_element(slice.len(), what)?;
+        }
+        Ok(Factor { scale, quotient: Some(quotient) })
+    }
+
+    /// Returns the addresses of dividend and divisor; null if there is no quotient.
+    fn addresses(&self) -> [u64; 2] {
+        self.quotient.map_or([0; 2], |quotient| quotient.map(|slice| slice.address()))
+    }
+}
+
+impl Gpu {
+    /// Queues y = alpha x + beta y; with `beta = 0`, y is written and never read.
+    ///
+    /// This adds (`beta = 1`), scales and copies vectors. Returns without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the lengths differ or a vector is on another GPU; [`Error::Device`]
+    /// if the launch fails.
+    pub fn axpby<'a, 'b, 'x, 'y, T: Scalar>(
+        &self,
+        alpha: impl Into<Factor<'a, T>>,
+        x: impl Into<DeviceSlice<'x, T>>,
+        beta: impl Into<Factor<'b, T>>,
+        y: impl Into<DeviceSliceMut<'y, T>>,
+    ) -> Result<()> {
+        let (alpha, x, beta, y) = (alpha.into(), x.into(), beta.into(), y.into());
+        x.check(&self.queue, "x")?;
+        y.check(&self.queue, "y")?;
+        for (factor, name) in [(&alpha, "alpha"), (&beta, "beta")] {
+            let mut quotient = factor.quotient.iter().flatten();
+            quotient.try_for_each(|slice| slice.check(&self.queue, name))?;
+        }
+        same_len(x.len(), y.len())?;
+        let factors = [alpha.addresses(), beta.addresses()];
+        let launch = axpby_launch(T::PRECISION, x.len() as u64, factors);
+        self.queue_launch(&launch, [x.address(), y.address()], alpha.scale, beta.scale)
+    }
+
+    /// Queues the dot product of x and y, whose result is the one element of `result`. Returns
+    /// without waiting.
+    ///
+    /// Sums are computed in double precision, in an order that depends on the length alone: equal
+    /// vectors give equal bits, on every GPU.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the lengths differ, a vector is on another GPU, or `result` does not
+    /// have one element; [`Error::Device`] if a launch fails.
+    pub fn dot<'x, 'y, 'r, T: Scalar>(
+        &self,
+        x: impl Into<DeviceSlice<'x, T>>,
+        y: impl Into<DeviceSlice<'y, T>>,
+        result: impl Into<DeviceSliceMut<'r, T>>,
+    ) -> Result<()> {
+        let (x, y, result) = (x.into(), y.into(), result.into());
+        x.check(&self.queue, "x")?;
+        y.check(&self.queue, "y")?;
+        result.check(&self.queue, "the result")?;
+        same_len(x.len(), y.len())?;
+        one_element(result.len(), "the result")?;
+        // The lock is held until both kernels are queued, so that no other dot product overwrites
+        // the partial sums between them.
+        let mut sums = self.partial_sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = match sums.take() {
+            Some(memory) => memory,
+            None => Memory::new(8 * PARTS, &self.queue)?,
+        };
+        let addresses = [memory.address(), result.address()];
+        let launches = dot_launches(T::PRECISION, x.len() as u64, addresses);
+        *sums = Some(memory);
+        let vectors = [x.address(), y.address()];
+        launches.iter().try_for_each(|launch| self.queue_launch(launch, vectors, T::ONE, T::ZERO))
+    }
+
+    /// Queues a kernel on vectors that callers have checked.
+    fn queue_launch<T: Scalar>(
+        &self,
+        launch: &Launch,
+        [x, y]: [u64; 2],
+        alpha: T,
+        beta: T,
+    ) -> Result<()> {
+        self.make_current()?;
+        let Some(step) = PreparedLaunch::new(self, launch, plain)? else { return Ok(()) };
+        let step = step.overlapping(self);
+        // SAFETY: the vectors have the lengths that the launch names and are on this GPU; owned
+        // memory is freed in order on this stream, and borrowed memory lives by the contract of
+        // `DeviceSlice::from_raw`.
+        unsafe { step.launch([x, y, 0], alpha, beta, self.queue.as_inner()) }
+    }
+}
+
+/// Describes the launch of y = alpha x + beta y over `n` elements; the addresses are those of the
+/// dividends and divisors of alpha and beta.
+fn axpby_launch(precision: Precision, n: u64, [alpha, beta]: [[u64; 2]; 2]) -> Launch {
+    let ([a, b], [c, d]) = (alpha.map(Arg::U64), beta.map(Arg::U64));
+    let args = vec![Arg::U64(n), Arg::Alpha, a, b, Arg::X, Arg::Beta, c, d, Arg::Y];
+    Launch::over(IMAGE, format!("axpby_{precision}"), n, 256, args)
+}
+
+/// Describes the two launches of a dot product of `n` elements; the addresses are those of the
+/// partial sums and of the result.
+fn dot_launches(precision: Precision, n: u64, addresses: [u64; 2]) -> [Launch; 2] {
+    let [parts, result] = addresses.map(Arg::U64);
+    let count = n.div_ceil(EACH * u64::from(THREADS)).min(PARTS);
+    let threads = |blocks: u64| blocks * u64::from(THREADS);
+    let args = vec![Arg::U64(n), Arg::X, Arg::Y, parts];
+    let first =
+        Launch::over(IMAGE, format!("dot_parts_{precision}"), threads(count), THREADS, args);
+    let args = vec![Arg::U32(count as u32), parts, result];
+    [first, Launch::over(IMAGE, format!("dot_sum_{precision}"), threads(1), THREADS, args)]
+}
+
+/// Returns all launches of operations on `n` elements, with invented addresses, for the check of
+/// signatures.
+#[cfg(test)]
+pub(super) fn launches(precision: Precision, n: u64) -> Vec<Launch> {
+    let [first, second] = dot_launches(precision, n, [8, 16]);
+    vec![axpby_launch(precision, n, [[8, 16], [24, 32]]), first, second]
+}
+
+fn same_len(x: usize, y: usize) -> Result<()> {
+    match x == y {
+        true => Ok(()),
+        false => Err(Error::argument(format!("x has {x} elements, but y has {y}"))),
+    }
+}
+
+fn one_element(got: usize, what: &'static str) -> Result<()> {
+    match got {
+        1 => Ok(()),
+        _ => Err(Error::argument(format!("{what} has {got} elements; it must have 1"))),
+    }
+}
