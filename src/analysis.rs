@@ -1,6 +1,5 @@
 //! Analysis of a sparsity pattern: each property is computed once and shared by all formats.
 
-mod blocks;
 mod columns;
 mod diagonals;
 mod histogram;
@@ -20,13 +19,9 @@ use crate::fingerprint::Fingerprint;
 pub use crate::permutation::inverse;
 use crate::refusal::Refusal;
 pub use crate::scalar::ValuesOf;
-use crate::scalar::{Precision, Scalar};
-pub use blocks::Blocks;
-#[cfg(feature = "cuda")]
-pub(crate) use blocks::fill;
+use crate::scalar::Scalar;
 pub(crate) use columns::Classes;
 pub use columns::{ColumnSample, column_counts};
-pub(crate) use columns::{RowParts, count_pairs};
 #[cfg(feature = "cuda")]
 pub(crate) use diagonals::all_diagonals;
 pub use histogram::Histogram;
@@ -228,20 +223,6 @@ impl<'a> Analysis<'a> {
         let half = || self.detail.half(self.pattern.nrows(), self.pattern.nnz());
         let of_sample = || Arc::new(ColumnSample::of(self.pattern, half()));
         (self.detail == Detail::Sampled).then(|| self.memo.get(SampledColumns(), of_sample))
-    }
-
-    /// Returns the expected number of x sectors that are loaded if the rows are split at random
-    /// into `parts` parts and each part loads each sector that it needs once. Estimated from a
-    /// sample of the rows if this structure is for estimates.
-    pub(crate) fn swept_sectors(&self, parts: usize, precision: Precision) -> f64 {
-        let columns = 32 / precision.bytes();
-        if let Some(sample) = self.column_sample() {
-            return sample.classes().swept_sectors(parts, columns);
-        }
-        if self.pattern.ncols() / 64 > self.pattern.nnz() {
-            return self.pattern.nnz() as f64;
-        }
-        columns::swept_sectors(&self.column_counts(), parts, columns)
     }
 
     /// Returns the column range (first column, and one past the last) of each slice of `slice` rows

@@ -15,8 +15,6 @@ mod value_dictionary;
 // Modules that several formats of a family share; each file is in the family's folder.
 #[path = "sliced/bisection.rs"]
 mod bisection;
-#[path = "sliced/block_conversion.rs"]
-mod block_conversion;
 #[path = "ell/column_major.rs"]
 mod column_major;
 #[path = "csr/csr_tiles.rs"]
@@ -42,6 +40,8 @@ use crate::error::{Error, Result};
 pub use crate::refusal::Refusal;
 use crate::scalar::{Precision, Scalar};
 pub use crate::target::{Basis, Target};
+#[cfg(feature = "cuda")]
+pub(crate) use bhll::fill as block_fill;
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 pub use candidate::{Candidate, Param, Params, Value, candidates};
 pub use gpu::convert::{Builder, Built, Check, Matrix, Starts, Stop};
@@ -81,7 +81,7 @@ formats! {
     "sliced/hll.rs" hll::HllFormat,
     "sliced/hllvi.rs" hllvi::HllviFormat,
     "sliced/hlldu/mod.rs" hlldu::HllduFormat,
-    "sliced/bhll.rs" bhll::BhllFormat,
+    "sliced/bhll/mod.rs" bhll::BhllFormat,
     "dia/hdia.rs" hdia::HdiaFormat,
     "dia/cdia/mod.rs" cdia::CdiaFormat,
     "csr/pcsr.rs" pcsr::PcsrFormat,
@@ -89,7 +89,7 @@ formats! {
     "tiled/stvi.rs" stvi::StviFormat,
     "tiled/slabs/mod.rs" slabs::SlabsFormat,
     "cached/sweep/mod.rs" sweep::SweepFormat,
-    "cached/ehyb.rs" ehyb::EhybFormat,
+    "cached/ehyb/mod.rs" ehyb::EhybFormat,
     "cached/hubs/mod.rs" hubs::HubsFormat,
 }
 

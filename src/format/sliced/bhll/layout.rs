@@ -1,230 +1,25 @@
-//! BHLL, blocked HLL: dense `b` x `b` blocks in hacks of 32 block rows.
-//!
-//! ```text
-//!     | 4 3 . . |      b = 2, block rows of a hack side by side: one lane each
-//!     | 1 5 . . |      block columns     =  0 | 0   - | 1
-//!     | 2 . 6 1 |      values, element 0 =  4 | 2   * | 6
-//!     | . 7 . 8 |              element 1 =  3 | *   * | 1
-//!                              element 2 =  1 | *   * | *
-//!                              element 3 =  5 | 7   * | 8
-//! ```
-//!
-//! One column index serves `b * b` values, and a lane reads `b` consecutive elements of x. With
-//! `sort`, block rows are sorted by descending length within windows of that many block rows. With
-//! `col=16`, a block column is stored as its distance from the first block column of the hack, in 2
-//! bytes. Padding (`-`) is the largest index of 16 or 32 bits; fill (`*`) has the value -0.0 and is
-//! never multiplied into a result.
-//! Good for: finite elements with several unknowns per node. Bad for: matrices without dense
-//! blocks; refused where there are more than three places per entry.
+//! The arrays of BHLL, and its product on a host.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::block_conversion;
-use super::gpu::launch::{Arrays, NULL};
-use super::row_order::{self, Column, WARP};
-use super::sliced::{SliceProduct, check_spans};
-use super::{
-    Basis, Builder, Built, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
-    Storage, Target, Value, Work, bytes_of, fill_marker, store,
-};
-use crate::analysis::{Analysis, Blocks, Sort, Walk, inverse};
+use super::blocks::Blocks;
+use super::{BlockPlan, HACK, gpu};
+use crate::analysis::{Analysis, Sort, inverse};
 use crate::csr::{Csr, CsrRef, accumulate};
+use crate::format::gpu::launch::{Arrays, NULL};
+use crate::format::row_order::Column;
+use crate::format::sliced::{SliceProduct, check_spans};
+use crate::format::{
+    Basis, Layout, Offsets, OnDevice, Refusal, bytes_of, fill_marker, store,
+};
 use crate::par;
 use crate::scalar::Scalar;
 
-/// See the module.
-#[derive(Debug)]
-pub struct BhllFormat;
-
-/// Block rows of a hack: one per lane.
-pub(super) const HACK: usize = WARP;
-
 /// The largest block.
 const LARGEST: usize = 6;
-
-impl Storage for BhllFormat {
-    const NAME: &'static str = "bhll";
-    const TITLE: &'static str = "BHLL, blocked HLL";
-    const SOURCE: &'static str = "the extension to dense blocks announced by D. Barbieri, \
-        V. Cardellini, A. Fanfarillo, S. Filippone, Three storage formats for sparse matrices on \
-        GPGPUs (2015), section 5";
-    const SUITS: &'static str = "finite elements with several unknowns per node; bad without \
-        dense blocks";
-    const PARAMS: &'static [Param] = &[
-        Param {
-            name: "b",
-            doc: "number of rows and columns of a block",
-            values: &[Value::Int(3), Value::Int(2), Value::Int(4), Value::Int(5), Value::Int(6)],
-            gpu: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
-            host: &[Value::Int(2), Value::Int(3), Value::Int(4), Value::Int(5), Value::Int(6)],
-        },
-        Param {
-            name: "sort",
-            doc: "window of block rows sorted by descending length (rIdx)",
-            values: &[Value::Word("none"), Value::Int(512)],
-            gpu: &[Value::Word("none"), Value::Int(512)],
-            host: &[Value::Word("none"), Value::Int(512)],
-        },
-        Param {
-            name: "col",
-            doc: "bits of a block column index; 16-bit indices count from the hack's first block column",
-            values: &[Value::Int(32), Value::Int(16)],
-            gpu: &[Value::Int(32), Value::Int(16)],
-            host: &[Value::Int(32)],
-        },
-    ];
-
-    type Layout<T: Scalar> = BhllLayout<T>;
-
-    fn work(
-        analysis: &Analysis<'_>,
-        params: &Params,
-        target: &Target<'_>,
-    ) -> Result<Work, Refusal> {
-        let b = params.int("b");
-        let pattern = analysis.pattern();
-        let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
-        check_rows(pattern.nrows())?;
-        let full = analysis.block_fill(b);
-        if full < 0.3 && row_order::allowed_slots(nnz) < (nnz as f64 / full) as u64 {
-            return Err(Refusal::new(format!(
-                "{b} x {b} blocks are {:.0} % full (sampled); at least 33 % are needed",
-                100.0 * full
-            )));
-        }
-        let plan = BlockPlan::new(analysis, params, target);
-        let some = analysis.some_blocks(b);
-        let block_analysis = Analysis::new(some.blocks.pattern());
-        let slots = (some.scale * block_analysis.slots(HACK, plan.sort) as f64) as u64;
-        let n_hacks = pattern.nrows().div_ceil(b).div_ceil(HACK) as u64;
-        let entries =
-            fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz as usize)?;
-        let w = target.precision.bytes() as u64;
-        let column_bytes = match plan.narrow {
-            true => {
-                match analysis.is_whole() {
-                    true => check_spans(&plan.spans(&block_analysis))?,
-                    false => check_spans(&block_analysis.spans(HACK, plan.sort, None))?,
-                }
-                2 * slots + 4 * n_hacks
-            }
-            false => 4 * slots,
-        };
-        let order_bytes = plan.order_bytes(pattern.nrows());
-        let scatters = plan.sort != Sort::None && plan.basis == Basis::Original;
-        let pointers = (n_hacks + 1) * Offsets::width(slots as usize) as u64;
-        let bytes = pointers + column_bytes + w * entries + order_bytes;
-        let across = Walk::Rows { threads: 1, sort: Sort::None };
-        Ok(Work {
-            layout_bytes: bytes,
-            stream_bytes: bytes - if scatters { 0 } else { order_bytes },
-            entries,
-            // With one lane per block row, a lane requests `b` elements per block; with one lane
-            // per row it requests one element per entry. But rows of a block request the same
-            // elements.
-            x_sectors: analysis.x_sectors(across, target.precision),
-            x_loaded: analysis.x_loaded(across, target),
-            scattered_rows: if scatters { nrows } else { 0 },
-            steps: slots / HACK as u64,
-            lanes: nrows,
-            launches: 1,
-            convert_bytes: 8 * nrows + 2 * (4 + w) * nnz + bytes,
-            sorted_keys: if plan.sort == Sort::None { 0 } else { nrows / b as u64 },
-            ..Work::default()
-        })
-    }
-
-    fn convert<T: Scalar>(
-        csr: CsrRef<'_, T>,
-        analysis: &Analysis<'_>,
-        params: &Params,
-        target: &Target<'_>,
-    ) -> Result<BhllLayout<T>, Refusal> {
-        BhllLayout::new(
-            csr,
-            &analysis.blocks(params.int("b")),
-            &BlockPlan::new(analysis, params, target),
-        )
-    }
-
-    fn build(
-        builder: &mut dyn Builder,
-        params: &Params,
-        target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        let b = params.int("b");
-        let Matrix { nrows, ncols, .. } = builder.matrix();
-        check_rows(nrows)?;
-        let sort = sort(params);
-        if movable(nrows, ncols, b, sort) && target.basis == Basis::Permuted {
-            return Err(Stop::OnHost);
-        }
-        block_conversion::build(builder, target, b, sort, params.int("col") == 16)
-    }
-}
-
-/// Refuses matrices with too many rows: 32 bits must hold the rows of all whole block rows.
-fn check_rows(nrows: usize) -> Result<(), Refusal> {
-    const MOST: usize = u32::MAX as usize - 256;
-    if nrows <= MOST {
-        return Ok(());
-    }
-    Err(Refusal::new(format!("the matrix has {nrows} rows; at most {MOST} are allowed")))
-}
-
-fn sort(params: &Params) -> Sort {
-    match params.get("sort") {
-        Value::Int(rows) => Sort::Window(rows as usize),
-        Value::Word(_) => Sort::None,
-    }
-}
-
-/// True if the basis may be permuted: a block row must move as a whole.
-fn movable(nrows: usize, ncols: usize, b: usize, sort: Sort) -> bool {
-    sort != Sort::None && nrows == ncols && nrows.is_multiple_of(b)
-}
-
-/// Parameters of the conversion of a matrix to blocks.
-struct BlockPlan {
-    b: usize,
-    sort: Sort,
-    basis: Basis,
-    narrow: bool,
-}
-
-impl BlockPlan {
-    fn new(analysis: &Analysis<'_>, params: &Params, target: &Target<'_>) -> Self {
-        let pattern = analysis.pattern();
-        let b = params.int("b");
-        let sort = sort(params);
-        let movable = movable(pattern.nrows(), pattern.ncols(), b, sort);
-        BlockPlan {
-            b,
-            sort,
-            basis: if movable { target.basis } else { Basis::Original },
-            narrow: params.int("col") == 16,
-        }
-    }
-
-    /// Bytes of the order: of block rows where y is scattered, of rows where the caller permutes by
-    /// it.
-    fn order_bytes(&self, nrows: usize) -> u64 {
-        match (self.sort, self.basis) {
-            (Sort::None, _) => 0,
-            (_, Basis::Original) => 4 * nrows.div_ceil(self.b) as u64,
-            (_, Basis::Permuted) => 4 * nrows as u64,
-        }
-    }
-
-    /// First and one past the last block column of each hack.
-    fn spans(&self, blocks: &Analysis<'_>) -> Arc<[Range<u32>]> {
-        let new = (self.basis == Basis::Permuted).then(|| inverse(&blocks.order(self.sort)));
-        blocks.spans(HACK, self.sort, new.as_deref())
-    }
-}
 
 /// The blocks of a matrix, stored hack by hack.
 #[derive(Debug)]
@@ -259,29 +54,54 @@ enum BlockRowOrder {
     Rows(Vec<u32>),
 }
 
-impl<T: Scalar> BhllLayout<T> {
-    fn new(csr: CsrRef<'_, T>, blocks: &Blocks, plan: &BlockPlan) -> Result<Self, Refusal> {
-        let blocks = Analysis::new(blocks.pattern());
-        let b = plan.b;
-        let block_order = (plan.sort != Sort::None).then(|| blocks.order(plan.sort));
-        let offsets = blocks.slice_offsets(HACK, plan.sort);
-        let hack_ptr: Vec<usize> = offsets.iter().map(|&slots| slots as usize / HACK).collect();
-        let n_slots = hack_ptr[hack_ptr.len() - 1];
-        fill_marker::check("its blocks", (n_slots * HACK * b * b) as u128, csr.nnz())?;
-        let new = match (plan.basis, &block_order) {
+impl BlockRowOrder {
+    fn of(order: Option<Arc<[u32]>>, plan: &BlockPlan) -> Self {
+        let b = plan.b as u32;
+        match (plan.basis, order) {
+            (_, None) => BlockRowOrder::Own,
+            (Basis::Original, Some(order)) => BlockRowOrder::Blocks(order),
+            (Basis::Permuted, Some(order)) => {
+                let rows = order.iter().flat_map(|&i| (0..b).map(move |p| i * b + p));
+                BlockRowOrder::Rows(rows.collect())
+            }
+        }
+    }
+}
+
+/// The block rows of a matrix in the order in which they are stored.
+struct StoredRows<'a> {
+    /// The pattern of blocks.
+    blocks: &'a Analysis<'a>,
+    /// Block row of the matrix that each stored block row is; `None` in the matrix's own order.
+    order: Option<&'a [u32]>,
+    /// First slot of each hack, and the end.
+    hack_ptr: &'a [usize],
+}
+
+impl StoredRows<'_> {
+    /// Block row of the matrix that is stored as block row `i`.
+    fn old(&self, i: usize) -> usize {
+        self.order.map_or(i, |order| order[i] as usize)
+    }
+
+    /// Stored block rows of hack `h`, by lane.
+    fn lanes(&self, h: usize) -> impl Iterator<Item = (usize, usize)> {
+        let lanes = 0..HACK.min(self.blocks.pattern().nrows() - h * HACK);
+        lanes.map(move |l| (l, self.old(h * HACK + l)))
+    }
+
+    /// Block columns of all slots.
+    fn columns(&self, plan: &BlockPlan) -> Result<BlockColumns, Refusal> {
+        let n_slots = self.hack_ptr[self.hack_ptr.len() - 1];
+        let new = match (plan.basis, self.order) {
             (Basis::Permuted, Some(order)) => Some(inverse(order)),
             _ => None,
         };
         let relabel = |old: u32| new.as_ref().map_or(old, |new| new[old as usize]);
-        let stored = |i: usize| block_order.as_ref().map_or(i, |order| order[i] as usize);
-        let bounds: Vec<usize> = hack_ptr.iter().map(|slots| slots * HACK * b * b).collect();
-        let step = if plan.sort == Sort::None { 1 } else { 512 / HACK };
-        let parts = par::split(&bounds, step, par::GRAIN);
-
         let mut columns = match plan.narrow {
             false => BlockColumns::Wide(vec![u32::PADDING; n_slots * HACK]),
             true => {
-                let spans = plan.spans(&blocks);
+                let spans = plan.spans(self.blocks);
                 check_spans(&spans)?;
                 BlockColumns::Narrow {
                     base: spans.iter().map(|span| span.start).collect(),
@@ -289,10 +109,9 @@ impl<T: Scalar> BhllLayout<T> {
                 }
             }
         };
-        for h in 0..hack_ptr.len() - 1 {
-            for l in 0..HACK.min(blocks.pattern().nrows() - h * HACK) {
-                let row = blocks.pattern().row(stored(h * HACK + l));
-                for (slot, &column) in (hack_ptr[h]..).zip(row) {
+        for h in 0..self.hack_ptr.len() - 1 {
+            for (l, row) in self.lanes(h) {
+                for (slot, &column) in (self.hack_ptr[h]..).zip(self.blocks.pattern().row(row)) {
                     match &mut columns {
                         BlockColumns::Wide(list) => list[slot * HACK + l] = relabel(column),
                         BlockColumns::Narrow { base, offset } => {
@@ -302,14 +121,17 @@ impl<T: Scalar> BhllLayout<T> {
                 }
             }
         }
+        Ok(columns)
+    }
 
-        let mut values = vec![T::ZERO; n_slots * HACK * b * b];
-        par::slices_mut(&mut values, &bounds).into_par_iter().enumerate().for_each(
+    /// Values of all slots, those of hack `h` at `bounds[h]..bounds[h + 1]`.
+    fn values<T: Scalar>(&self, csr: CsrRef<'_, T>, b: usize, bounds: &[usize]) -> Vec<T> {
+        let mut values = vec![T::ZERO; bounds[bounds.len() - 1]];
+        par::slices_mut(&mut values, bounds).into_par_iter().enumerate().for_each(
             |(h, values)| {
                 values.fill(fill_marker::fill());
-                for l in 0..HACK.min(blocks.pattern().nrows() - h * HACK) {
-                    let block_row = stored(h * HACK + l);
-                    let block_columns = blocks.pattern().row(block_row);
+                for (l, block_row) in self.lanes(h) {
+                    let block_columns = self.blocks.pattern().row(block_row);
                     for p in 0..b.min(csr.nrows() - block_row * b) {
                         let (row_columns, entries) = csr.row(block_row * b + p);
                         let mut slot = 0;
@@ -324,23 +146,35 @@ impl<T: Scalar> BhllLayout<T> {
                 }
             },
         );
-        let order = match (plan.basis, block_order) {
-            (_, None) => BlockRowOrder::Own,
-            (Basis::Original, Some(order)) => BlockRowOrder::Blocks(order),
-            (Basis::Permuted, Some(order)) => {
-                let rows = order.iter().flat_map(|&i| (0..b as u32).map(move |p| i * b as u32 + p));
-                BlockRowOrder::Rows(rows.collect())
-            }
-        };
-        let (nrows, ncols) = (csr.nrows(), csr.ncols());
+        values
+    }
+}
+
+impl<T: Scalar> BhllLayout<T> {
+    pub(super) fn new(
+        csr: CsrRef<'_, T>,
+        blocks: &Blocks,
+        plan: &BlockPlan,
+    ) -> Result<Self, Refusal> {
+        let blocks = Analysis::new(blocks.pattern());
+        let b = plan.b;
+        let order = (plan.sort != Sort::None).then(|| blocks.order(plan.sort));
+        let offsets = blocks.slice_offsets(HACK, plan.sort);
+        let hack_ptr: Vec<usize> = offsets.iter().map(|&slots| slots as usize / HACK).collect();
+        let n_slots = hack_ptr[hack_ptr.len() - 1];
+        fill_marker::check("its blocks", (n_slots * HACK * b * b) as u128, csr.nnz())?;
+        let bounds: Vec<usize> = hack_ptr.iter().map(|slots| slots * HACK * b * b).collect();
+        let step = if plan.sort == Sort::None { 1 } else { 512 / HACK };
+        let parts = par::split(&bounds, step, par::GRAIN);
+        let stored = StoredRows { blocks: &blocks, order: order.as_deref(), hack_ptr: &hack_ptr };
         Ok(BhllLayout {
-            nrows,
-            ncols,
+            nrows: csr.nrows(),
+            ncols: csr.ncols(),
             b,
+            columns: stored.columns(plan)?,
+            values: stored.values(csr, b, &bounds),
+            order: BlockRowOrder::of(order.clone(), plan),
             hack_ptr: Offsets::new(&hack_ptr),
-            columns,
-            values,
-            order,
             parts,
         })
     }
@@ -559,7 +393,7 @@ impl<T: Scalar> Layout<T> for BhllLayout<T> {
         let values = arrays.add(&self.values);
         let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
         let launch =
-            block_conversion::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
+            gpu::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
 }
