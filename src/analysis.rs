@@ -18,8 +18,8 @@ use crate::csr::{CsrRef, Pattern};
 use crate::fingerprint::Fingerprint;
 pub use crate::permutation::inverse;
 use crate::refusal::Refusal;
-pub use crate::scalar::ValuesOf;
 use crate::scalar::Scalar;
+pub use crate::scalar::ValuesOf;
 pub(crate) use columns::Classes;
 pub use columns::{ColumnSample, column_counts};
 #[cfg(feature = "cuda")]

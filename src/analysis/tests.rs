@@ -6,6 +6,7 @@ use crate::features::Features;
 use crate::format::{Basis, Candidate, Target, candidates};
 use crate::generate;
 use crate::model::sectors;
+use crate::scalar::Precision;
 
 fn matrix(class: &str, rows: usize) -> Csr<f64> {
     let csr = generate::by_name(class, rows, 1).expect("a class");

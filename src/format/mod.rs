@@ -40,9 +40,9 @@ use crate::error::{Error, Result};
 pub use crate::refusal::Refusal;
 use crate::scalar::{Precision, Scalar};
 pub use crate::target::{Basis, Target};
+pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 #[cfg(feature = "cuda")]
 pub(crate) use bhll::fill as block_fill;
-pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 pub use candidate::{Candidate, Param, Params, Value, candidates};
 pub use gpu::convert::{Builder, Built, Check, Matrix, Starts, Stop};
 pub use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};

@@ -16,7 +16,11 @@ pub(super) struct RowPiece {
 impl RowPiece {
     /// Cuts a row with `near` entries in hubs and `far` other entries into pieces of at most
     /// `longest` entries of either kind; an empty row yields none.
-    pub fn of_row(row: u32, [near, far]: RowParts, longest: usize) -> impl Iterator<Item = RowPiece> {
+    pub fn of_row(
+        row: u32,
+        [near, far]: RowParts,
+        longest: usize,
+    ) -> impl Iterator<Item = RowPiece> {
         let longest = longest as u32;
         (0..near.max(far).div_ceil(longest)).map(move |i| {
             let cut = |length: u32| [i, i + 1].map(|i| length.min(i * longest));

@@ -12,9 +12,7 @@ use crate::csr::{Csr, CsrRef, accumulate};
 use crate::format::gpu::launch::{Arrays, NULL};
 use crate::format::row_order::Column;
 use crate::format::sliced::{SliceProduct, check_spans};
-use crate::format::{
-    Basis, Layout, Offsets, OnDevice, Refusal, bytes_of, fill_marker, store,
-};
+use crate::format::{Basis, Layout, Offsets, OnDevice, Refusal, bytes_of, fill_marker, store};
 use crate::par;
 use crate::scalar::Scalar;
 
@@ -127,25 +125,23 @@ impl StoredRows<'_> {
     /// Values of all slots, those of hack `h` at `bounds[h]..bounds[h + 1]`.
     fn values<T: Scalar>(&self, csr: CsrRef<'_, T>, b: usize, bounds: &[usize]) -> Vec<T> {
         let mut values = vec![T::ZERO; bounds[bounds.len() - 1]];
-        par::slices_mut(&mut values, bounds).into_par_iter().enumerate().for_each(
-            |(h, values)| {
-                values.fill(fill_marker::fill());
-                for (l, block_row) in self.lanes(h) {
-                    let block_columns = self.blocks.pattern().row(block_row);
-                    for p in 0..b.min(csr.nrows() - block_row * b) {
-                        let (row_columns, entries) = csr.row(block_row * b + p);
-                        let mut slot = 0;
-                        for (&column, &entry) in row_columns.iter().zip(entries) {
-                            while block_columns[slot] != column / b as u32 {
-                                slot += 1;
-                            }
-                            let element = p * b + column as usize % b;
-                            values[(slot * b * b + element) * HACK + l] = fill_marker::entry(entry);
+        par::slices_mut(&mut values, bounds).into_par_iter().enumerate().for_each(|(h, values)| {
+            values.fill(fill_marker::fill());
+            for (l, block_row) in self.lanes(h) {
+                let block_columns = self.blocks.pattern().row(block_row);
+                for p in 0..b.min(csr.nrows() - block_row * b) {
+                    let (row_columns, entries) = csr.row(block_row * b + p);
+                    let mut slot = 0;
+                    for (&column, &entry) in row_columns.iter().zip(entries) {
+                        while block_columns[slot] != column / b as u32 {
+                            slot += 1;
                         }
+                        let element = p * b + column as usize % b;
+                        values[(slot * b * b + element) * HACK + l] = fill_marker::entry(entry);
                     }
                 }
-            },
-        );
+            }
+        });
         values
     }
 }
@@ -392,8 +388,7 @@ impl<T: Scalar> Layout<T> for BhllLayout<T> {
         };
         let values = arrays.add(&self.values);
         let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
-        let launch =
-            gpu::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
+        let launch = gpu::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
         Some(arrays.on_device(values, vec![launch]))
     }
 }
