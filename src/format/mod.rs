@@ -21,6 +21,8 @@ mod column_major;
 mod csr_tiles;
 #[path = "dia/diagonals.rs"]
 mod diagonals;
+#[path = "cached/part_slices.rs"]
+mod part_slices;
 #[path = "cached/partition.rs"]
 mod partition;
 #[path = "sliced/sliced.rs"]

@@ -17,7 +17,7 @@ use ellect_training::profile::Fitted;
 use ellect_training::train::of_precision;
 use ellect_training::{Case, Records, Report};
 
-use super::records::{Input, read};
+use super::records::{RecordArgs, read};
 use super::train::{Fit, draw, settings, with_incumbent};
 use super::{Answer, Home};
 use crate::output::{note, print, spinner};
@@ -27,7 +27,7 @@ use crate::output::{note, print, spinner};
 pub struct Evaluate {
     /// The records.
     #[command(flatten)]
-    input: Input,
+    input: RecordArgs,
     /// Settings of the fit; models predict matrices only of families they were not trained on.
     #[command(flatten)]
     fit: Fit,

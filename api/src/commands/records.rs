@@ -17,7 +17,7 @@ use crate::output::{note, spinner, write_file};
 
 /// Records, the matrices behind them, and the device and precisions they are used for.
 #[derive(Debug, Args)]
-pub struct Input {
+pub struct RecordArgs {
     /// Records that `wisdom export`, `measure --json` or `bench --json` wrote, plain or .zst; may
     /// be repeated [default: train uses this user's measurements, evaluate those that ship]
     #[arg(long, value_name = "FILE.jsonl")]
@@ -65,7 +65,7 @@ pub fn families(table: Option<&Path>) -> Result<Families> {
 
 /// Reads all record files, or `others` if none is named, and completes the records.
 pub fn read(
-    input: &Input,
+    input: &RecordArgs,
     device: &Device,
     others: &dyn Fn() -> Result<Records>,
 ) -> Result<Records> {
@@ -85,7 +85,7 @@ pub fn read(
 }
 
 /// Adds missing model inputs to records, computed from their matrices.
-fn complete(input: &Input, device: &Device, records: &mut Records) -> Result<()> {
+fn complete(input: &RecordArgs, device: &Device, records: &mut Records) -> Result<()> {
     let families = families(input.families.as_deref())?;
     if input.families.is_some() {
         records.name_families(&families);

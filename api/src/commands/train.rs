@@ -17,7 +17,7 @@ use ellect_training::profile::{self, Fitted};
 use ellect_training::train::{of_precision, with_by_features};
 use ellect_training::{Case, Records, Settings, card};
 
-use super::records::{Input, own, read};
+use super::records::{RecordArgs, own, read};
 use super::{Answer, Home};
 use crate::output::{note, print, spinner, write_file};
 
@@ -62,7 +62,7 @@ impl Fit {
 pub struct Train {
     /// The records.
     #[command(flatten)]
-    input: Input,
+    input: RecordArgs,
     /// Settings of the fit.
     #[command(flatten)]
     fit: Fit,
@@ -77,7 +77,7 @@ pub struct Train {
 pub struct Profile {
     /// The records.
     #[command(flatten)]
-    input: Input,
+    input: RecordArgs,
     /// File to write the profile to
     #[arg(short, long, value_name = "FILE.json")]
     output: PathBuf,

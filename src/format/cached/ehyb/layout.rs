@@ -7,27 +7,14 @@ use rayon::prelude::*;
 use crate::analysis::inverse;
 use crate::csr::{Csr, CsrRef, accumulate};
 use crate::format::gpu::launch::{Arrays, NULL};
-use crate::format::partition::{EhybPlan, last, places};
+use crate::format::part_slices::PartSlices;
+use crate::format::partition::{EhybPlan, places};
 use crate::format::row_order::{Column, WARP, add_column};
-use crate::format::{Arg, Basis, Launch, Layout, Offsets, OnDevice, bytes_of, store};
+use crate::format::{Arg, Basis, Launch, Layout, OnDevice, bytes_of, store};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 
-/// Slices of 32 rows, each as wide as its longest row, stored column by column.
-#[derive(Debug)]
-struct PartSlices<T, C> {
-    ptr: Offsets,
-    columns: Vec<C>,
-    values: Vec<T>,
-}
-
 impl<T: Scalar, C: Column> PartSlices<T, C> {
-    fn new(ptr: &[usize]) -> Self {
-        let slots = last(ptr);
-        let (columns, values) = (vec![C::PADDING; slots], vec![T::ZERO; slots]);
-        PartSlices { ptr: Offsets::new(ptr), columns, values }
-    }
-
     /// Slots of row `r` of slice `s`.
     fn slots(&self, s: usize, r: usize) -> impl Iterator<Item = usize> + use<T, C> {
         (self.ptr.get(s) + r..self.ptr.get(s + 1)).step_by(WARP)
@@ -48,10 +35,6 @@ impl<T: Scalar, C: Column> PartSlices<T, C> {
             add_column(&mut sums, columns, values, x);
         }
         sums
-    }
-
-    fn bytes(&self) -> u64 {
-        self.ptr.bytes() + bytes_of(&self.columns) + bytes_of(&self.values)
     }
 }
 
@@ -131,8 +114,8 @@ enum EhybSlot {
 impl<T: Scalar> Ehyb<T> {
     pub(super) fn new(csr: CsrRef<'_, T>, plan: EhybPlan) -> Self {
         let (near_ptr, far_ptr) = (plan.near_ptr(), plan.far_ptr());
-        let mut near = PartSlices::<T, u16>::new(&near_ptr);
-        let mut far = PartSlices::<T, u32>::new(&far_ptr);
+        let mut near = PartSlices::new(&near_ptr, u16::PADDING);
+        let mut far = PartSlices::new(&far_ptr, u32::PADDING);
         let old = |i: usize| plan.order.as_ref().map_or(i, |order| order[i] as usize);
         // Position of a column in the order in which pieces are counted, and in x.
         let place = |column: u32| plan.new.as_ref().map_or(column, |new| new[column as usize]);

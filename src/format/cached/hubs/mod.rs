@@ -31,11 +31,11 @@ use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::gpu::launch::Arrays;
-use super::partition::last;
+use super::part_slices::PartSlices;
 use super::row_order::WARP;
 use super::{
-    Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
-    Value, Work, bytes_of, store,
+    Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target, Value,
+    Work, bytes_of, store,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, accumulate, offsets};
@@ -186,30 +186,6 @@ fn check_share(hubs: usize, covered: u64, nnz: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Slots of sliced ELLPACK.
-#[derive(Debug)]
-struct HubsPart<T, C> {
-    ptr: Offsets,
-    columns: Vec<C>,
-    values: Vec<T>,
-}
-
-impl<T: Scalar, C: Copy + Default> HubsPart<T, C> {
-    fn new(ptr: &[usize]) -> Self {
-        let slots = last(ptr);
-        let (columns, values) = (vec![C::default(); slots], vec![T::ZERO; slots]);
-        HubsPart { ptr: Offsets::new(ptr), columns, values }
-    }
-
-    fn slot(&self, piece: usize, k: usize) -> usize {
-        self.ptr.get(piece / WARP) + k * WARP + piece % WARP
-    }
-
-    fn bytes(&self) -> u64 {
-        self.ptr.bytes() + bytes_of(&self.columns) + bytes_of(&self.values)
-    }
-}
-
 /// The arrays of a matrix with cached hubs.
 #[derive(Debug)]
 pub struct Hubs<T> {
@@ -223,8 +199,8 @@ pub struct Hubs<T> {
     rows: Vec<u32>,
     near_lengths: Vec<u16>,
     far_lengths: Vec<u16>,
-    near: HubsPart<T, u16>,
-    far: HubsPart<T, u32>,
+    near: PartSlices<T, u16>,
+    far: PartSlices<T, u32>,
     /// Number of GPU thread blocks.
     blocks: u32,
     sums: Scratch<T>,
@@ -255,8 +231,8 @@ impl<T: Scalar> Hubs<T> {
             rows: Vec::with_capacity(pieces.len()),
             near_lengths: lengths.iter().map(|length| length[0]).collect(),
             far_lengths: lengths.iter().map(|length| length[1]).collect(),
-            near: HubsPart::new(&ptr(0)),
-            far: HubsPart::new(&ptr(1)),
+            near: PartSlices::new(&ptr(0), 0),
+            far: PartSlices::new(&ptr(1), 0),
             hubs: hubs.columns.clone(),
             scaled,
             blocks,

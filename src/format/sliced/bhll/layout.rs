@@ -67,7 +67,7 @@ impl BlockRowOrder {
 }
 
 /// The block rows of a matrix in the order in which they are stored.
-struct StoredRows<'a> {
+struct StoredBlocks<'a> {
     /// The pattern of blocks.
     blocks: &'a Analysis<'a>,
     /// Block row of the matrix that each stored block row is; `None` in the matrix's own order.
@@ -76,7 +76,7 @@ struct StoredRows<'a> {
     hack_ptr: &'a [usize],
 }
 
-impl StoredRows<'_> {
+impl StoredBlocks<'_> {
     /// Block row of the matrix that is stored as block row `i`.
     fn old(&self, i: usize) -> usize {
         self.order.map_or(i, |order| order[i] as usize)
@@ -162,7 +162,7 @@ impl<T: Scalar> BhllLayout<T> {
         let bounds: Vec<usize> = hack_ptr.iter().map(|slots| slots * HACK * b * b).collect();
         let step = if plan.sort == Sort::None { 1 } else { 512 / HACK };
         let parts = par::split(&bounds, step, par::GRAIN);
-        let stored = StoredRows { blocks: &blocks, order: order.as_deref(), hack_ptr: &hack_ptr };
+        let stored = StoredBlocks { blocks: &blocks, order: order.as_deref(), hack_ptr: &hack_ptr };
         Ok(BhllLayout {
             nrows: csr.nrows(),
             ncols: csr.ncols(),

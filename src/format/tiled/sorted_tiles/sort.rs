@@ -12,8 +12,8 @@ impl SortedTiles {
     /// Sorts tiles of at most `tile` entries, each with a product of `value_bytes` bytes.
     pub fn new(pattern: Pattern<'_>, tile: usize, value_bytes: usize) -> Self {
         let tiles = Tiles::of(pattern, tile);
-        let Entries { ends, lasts, bases, low, rest } =
-            Entries::sorted(pattern, &tiles, tile, value_bytes);
+        let TileEntries { ends, lasts, bases, low, rest } =
+            TileEntries::sorted(pattern, &tiles, tile, value_bytes);
         let most =
             |warp: &[u32]| u32::BITS - warp.iter().fold(0, |all, &rest| all | rest).leading_zeros();
         let needed: Vec<u32> = rest.par_chunks(WARP).map(most).collect();
@@ -43,7 +43,7 @@ impl SortedTiles {
 
 /// The entries of all tiles, sorted by column, before the bits of their columns are packed; fields
 /// are as in [`SortedTiles`].
-struct Entries {
+struct TileEntries {
     ends: Vec<u16>,
     lasts: Vec<u8>,
     bases: Vec<[u32; 4]>,
@@ -52,7 +52,7 @@ struct Entries {
     rest: Vec<u32>,
 }
 
-impl Entries {
+impl TileEntries {
     fn sorted(pattern: Pattern<'_>, tiles: &Tiles, tile: usize, value_bytes: usize) -> Self {
         let (count, warps) = (tiles.rows.len() - 1, tile / WARP);
         let slots = count * tile;
@@ -96,7 +96,7 @@ impl Entries {
                     rest[slot] = away >> left;
                 }
             });
-        Entries { ends, lasts, bases, low, rest }
+        TileEntries { ends, lasts, bases, low, rest }
     }
 }
 
