@@ -1,5 +1,5 @@
-// A row block that is swept by column, as its conversion writes it (convert_sweep.cu) and its product
-// reads it (sweep.cu).
+// A row block that is swept by column, as its conversion (convert_sweep.cu) writes it and its
+// product (sweep.cu) reads it.
 #pragma once
 #include "layout.cuh"
 

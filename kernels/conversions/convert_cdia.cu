@@ -121,8 +121,8 @@ __device__ __forceinline__ uint32_t find_or_add(const Found<Word>& found, const 
 template <class Word, class Offset>
 __device__ __forceinline__ void read_entries(uint64_t first, Offset begin, Offset end, uint32_t k0,
                                              const uint32_t* __restrict__ col_idx,
-                                             const Word* __restrict__ from, int32_t (&offset)[depth],
-                                             Word (&value)[depth]) {
+                                             const Word* __restrict__ from,
+                                             int32_t (&offset)[depth], Word (&value)[depth]) {
     const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
     for (uint32_t b = 0; b < depth; b++) {

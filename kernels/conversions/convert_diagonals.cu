@@ -52,9 +52,9 @@ __device__ __forceinline__ void walk_rows(uint64_t first, uint32_t rows, const O
     }
 }
 
-// Writes the offsets of marked diagonals, of which bit 0 is `low`, behind the `found` ones before: to
-// `offsets`, or if that is null the first `keep` of all to `kept`. Returns the number found so far.
-// Called by all threads of a block; sums[w] is for warp w.
+// Writes the offsets of marked diagonals, where bit 0 is offset `low`, behind the `found` earlier
+// ones: to `offsets`, or, if that is null, the first `keep` of all to `kept`. Returns the number
+// found so far. Called by all threads of a block; sums[w] is scratch memory of warp w.
 __device__ __forceinline__ uint32_t write_marked(const uint32_t* marks, uint32_t words, int32_t low,
                                                  uint32_t found, uint32_t keep, uint32_t* sums,
                                                  int32_t* kept, int32_t* offsets,
@@ -90,8 +90,8 @@ __device__ __forceinline__ uint32_t write_marked(const uint32_t* marks, uint32_t
     return found;
 }
 
-// Finds the lowest and highest offsets of the rows of a hack that a thread reads, and the longest of
-// these rows, as its length (at most LISTED + 1) times 1024 plus its number.
+// Finds the lowest and highest offsets among the rows of a hack that a thread reads, and the
+// longest of these rows, as its length (at most LISTED + 1) times 1024 plus its number.
 template <class Offset>
 __device__ __forceinline__ void find_ends(uint64_t first, uint32_t rows, const Offset* begins,
                                           const uint32_t* __restrict__ col_idx, int32_t& low,

@@ -55,8 +55,8 @@ __device__ __forceinline__ void write_ends(uint32_t first, uint32_t rows, const 
     }
 }
 
-// Writes the first of every BASED sorted columns of a tile, whose last entry is `end`; and, for each
-// of its warps, the largest distance from such a column, without its lowest `left` bits. Counts
+// Writes the first of every BASED sorted columns of a tile, whose last entry is `end`, and for each
+// of its warps the largest distance from such a column, without its lowest `left` bits. Counts
 // warps with large distances. Called by the first warp of a block.
 template <int warps, int left>
 __device__ __forceinline__ void find_bases(const uint32_t* columns, uint32_t end,

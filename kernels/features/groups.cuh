@@ -1,5 +1,5 @@
-// Counts of groups of rows: ends and diagonals of hacks, sectors of x and dense blocks of block rows,
-// and entries per column of sampled rows (features.cu).
+// Counts of groups of rows: ends and diagonals of hacks, sectors of x and dense blocks of block
+// rows, and entries per column of sampled rows (features.cu).
 #pragma once
 #include "job.cuh"
 

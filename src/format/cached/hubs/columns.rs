@@ -33,7 +33,7 @@ impl Analysis<'_> {
     }
 
     /// The number of columns in [`Analysis::hubs`] and the number of their entries; estimated from
-    /// a sample of the rows where this structure is for estimates.
+    /// a sample of the rows if this analysis is for estimates.
     pub fn hub_entries(&self, most: u16) -> (usize, u64) {
         match self.column_sample() {
             Some(sample) => {

@@ -141,7 +141,7 @@ impl Storage for SweepFormat {
     }
 }
 
-/// Dimensions of the matrix of this structure.
+/// Dimensions of the matrix of this analysis.
 fn matrix(analysis: &Analysis<'_>) -> Matrix {
     let pattern = analysis.pattern();
     let (nrows, ncols, nnz) = (pattern.nrows(), pattern.ncols(), pattern.nnz());

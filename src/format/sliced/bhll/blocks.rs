@@ -58,7 +58,7 @@ impl Analysis<'_> {
     }
 
     /// Returns the `b` x `b` blocks of all rows, or of a sample of windows of 512 block rows if
-    /// this structure is for estimates; kept.
+    /// this analysis is for estimates; kept.
     pub(crate) fn some_blocks(&self, b: usize) -> SomeBlocks {
         let rows = WINDOW * b;
         let groups = self.pattern().nrows().div_ceil(rows);
