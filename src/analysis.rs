@@ -3,11 +3,11 @@
 mod columns;
 mod diagonals;
 mod histogram;
+mod l1_loads;
 mod memo;
-mod near;
-mod rows;
-mod sample;
-mod sectors;
+mod row_lengths;
+mod sampling;
+mod x_sectors;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -27,9 +27,9 @@ pub(crate) use diagonals::all_diagonals;
 pub use histogram::Histogram;
 pub(crate) use memo::probes;
 pub use memo::{Memo, Probe};
-pub(crate) use sample::{Detail, Sample, over_all, spread};
-pub use sample::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
-pub(crate) use sectors::{REACH, REACH_OF};
+pub(crate) use sampling::{Detail, Sample, over_all, spread};
+pub use sampling::{EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE};
+pub(crate) use x_sectors::{REACH, REACH_OF};
 
 /// The order of rows before they are cut into slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -250,7 +250,7 @@ impl<'a> Analysis<'a> {
             let mut rows: Vec<u32> =
                 (w * window..nrows.min((w + 1) * window)).map(|row| row as u32).collect();
             if window > slice {
-                rows::longest_first(lengths, &mut rows);
+                row_lengths::longest_first(lengths, &mut rows);
             }
             let spans =
                 rows.chunks(slice).map(|rows| self.span(rows.iter().map(|&row| row as usize)));

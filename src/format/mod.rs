@@ -46,7 +46,7 @@ pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 #[cfg(feature = "cuda")]
 pub(crate) use bhll::fill as block_fill;
 pub use candidate::{Candidate, Param, Params, Value, candidates};
-pub use gpu::convert::{Builder, Built, Check, Matrix, Starts, Stop};
+pub use gpu::convert::{Check, GpuConverter, GpuLayout, Matrix, SliceOffsets, Stop};
 pub use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub use offsets::Offsets;
 #[cfg(feature = "cuda")]
@@ -253,11 +253,11 @@ pub trait Storage: Sync {
     /// [`Stop::Refused`] if the variant does not apply to the matrix, [`Stop::Failed`] if the
     /// device fails, [`Stop::OnHost`] if this format or variant is converted on the host.
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> std::result::Result<Built, Stop> {
-        let _ = (builder, params, target);
+    ) -> std::result::Result<GpuLayout, Stop> {
+        let _ = (converter, params, target);
         Err(Stop::OnHost)
     }
 }
@@ -320,10 +320,10 @@ pub trait Format: Sync {
     /// As [`Storage::build`].
     fn build(
         &self,
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> std::result::Result<Built, Stop>;
+    ) -> std::result::Result<GpuLayout, Stop>;
 }
 
 impl<S: Storage> Format for S {
@@ -394,11 +394,11 @@ impl<S: Storage> Format for S {
 
     fn build(
         &self,
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> std::result::Result<Built, Stop> {
-        S::build(builder, params, target)
+    ) -> std::result::Result<GpuLayout, Stop> {
+        S::build(converter, params, target)
     }
 }
 

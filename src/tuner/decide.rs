@@ -234,7 +234,7 @@ impl Tuner {
         }
         let device = self.backend.device();
         let mut choice = choose::rank_quick(features.clone(), device, workload, &predicted);
-        let confidence = model.nearness.confidence(&values);
+        let confidence = model.applicability.confidence(&values);
         if let Some(choice) = choice.as_mut().filter(|_| confidence < CONFIDENT) {
             choice.explanation.push(doubtful(confidence));
         }

@@ -7,7 +7,7 @@ use ellect::cost::TERMS;
 use ellect::device::Kind;
 use ellect::features::FEATURES;
 use ellect::format::candidates;
-use ellect::model::{Forest, LEAF, Model, Nearness, Regressor, Rules, SCHEMA};
+use ellect::model::{Applicability, Forest, LEAF, Model, Regressor, Rules, SCHEMA};
 
 /// Trees per regressor and depth: the maximum that training produces.
 const TREES: u32 = 30;
@@ -57,7 +57,7 @@ pub fn model() -> Model {
         terms: TERMS.map(String::from).to_vec(),
         floor_share: 1.0,
         formats,
-        nearness: Nearness {
+        applicability: Applicability {
             mean: vec![0.0; width],
             scale: vec![1.0; width],
             points: (0..400 * width).map(|i| (i % 13) as f32).collect(),

@@ -18,7 +18,7 @@ use ellect_training::train::of_precision;
 use ellect_training::{Case, Records, Report};
 
 use super::records::{RecordArgs, read};
-use super::train::{Fit, draw, settings, with_incumbent};
+use super::train::{Fit, draw, settings, with_baseline};
 use super::{Answer, Home};
 use crate::output::{note, print, spinner};
 
@@ -88,7 +88,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let settings = settings(&evaluate.fit, fitted);
     let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
     let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
-    let cases = with_incumbent(cases);
+    let cases = with_baseline(cases);
     let mut reports: Vec<Report> = Vec::new();
     for precision in &input.precision {
         let cases = of_precision(&cases, *precision);

@@ -6,7 +6,9 @@ use super::{BLOCK, HubsSize, check_rows, check_share, most_hubs};
 use crate::format::gpu::convert::{bits, step};
 use crate::format::gpu::launch::NULL;
 use crate::format::row_order::WARP;
-use crate::format::{Arg, Builder, Built, Launch, Matrix, Params, Starts, Stop, Target};
+use crate::format::{
+    Arg, GpuConverter, GpuLayout, Launch, Matrix, Params, SliceOffsets, Stop, Target,
+};
 use crate::scalar::Precision;
 
 /// Arrays and sizes from which the launches of one product are made.
@@ -91,48 +93,48 @@ struct FoundHubs {
 
 impl FoundHubs {
     /// Counts the entries of all columns and selects at most `most` columns with the most entries.
-    fn new(builder: &mut dyn Builder, most: u16) -> Result<Self, Stop> {
-        let Matrix { ncols, nnz, .. } = builder.matrix();
+    fn new(converter: &mut dyn GpuConverter, most: u16) -> Result<Self, Stop> {
+        let Matrix { ncols, nnz, .. } = converter.matrix();
         // This limit equals the one in `Analysis::hubs`.
         if nnz == 0 || ncols / 64 > nnz {
             check_share(0, 0, nnz as u64)?;
         }
         let most = usize::from(most).min(ncols);
-        let counts = builder.temporary_zeros(4 * ncols as u64)?;
+        let counts = converter.temporary_zeros(4 * ncols as u64)?;
         let args = vec![Arg::U64(nnz as u64), Arg::ColIdx, counts];
-        builder.launch(&convert("count_columns", nnz as u64, args))?;
-        let keys = builder.temporary(8 * ncols as u64)?;
+        converter.launch(&convert("count_columns", nnz as u64, args))?;
+        let keys = converter.temporary(8 * ncols as u64)?;
         let [own, sorted] =
-            [builder.temporary(4 * ncols as u64)?, builder.temporary(4 * ncols as u64)?];
-        let places = builder.temporary(2 * ncols as u64)?;
+            [converter.temporary(4 * ncols as u64)?, converter.temporary(4 * ncols as u64)?];
+        let places = converter.temporary(2 * ncols as u64)?;
         let args = vec![count(ncols), counts, keys, own, places];
-        builder.launch(&convert("column_keys", ncols as u64, args))?;
-        let entries_bits = bits(builder.matrix().nrows);
-        builder.sort_down(keys, own, sorted, ncols, entries_bits)?;
-        let found = [builder.number()?, builder.number()?, builder.number()?];
+        converter.launch(&convert("column_keys", ncols as u64, args))?;
+        let entries_bits = bits(converter.matrix().nrows);
+        converter.sort_down(keys, own, sorted, ncols, entries_bits)?;
+        let found = [converter.number()?, converter.number()?, converter.number()?];
         let args = [count(most), sorted, counts, places].into_iter().chain(found).collect();
-        builder.launch(&convert("choose_hubs", most as u64, args))?;
+        converter.launch(&convert("choose_hubs", most as u64, args))?;
         let [hubs, low, high] = found;
-        let hubs = builder.read(hubs)? as usize;
-        let covered = u64::from(builder.read(low)?) + (u64::from(builder.read(high)?) << 16);
+        let hubs = converter.read(hubs)? as usize;
+        let covered = u64::from(converter.read(low)?) + (u64::from(converter.read(high)?) << 16);
         check_share(hubs, covered, nnz as u64)?;
-        let columns = builder.array(4 * hubs as u64)?;
+        let columns = converter.array(4 * hubs as u64)?;
         let args = vec![count(hubs), NULL, sorted, columns];
-        builder.launch(&step("permute".to_string(), hubs, args))?;
+        converter.launch(&step("permute".to_string(), hubs, args))?;
         Ok(FoundHubs { count: hubs, columns, places })
     }
 }
 
 /// Marks the entries in hubs. Returns an array with one bit per entry, and the number of set bits
 /// before each of its 32-bit words, as 32-bit and 64-bit offsets, of which one is null.
-fn mark_near(builder: &mut dyn Builder, hubs: &FoundHubs) -> Result<[Arg; 3], Stop> {
-    let nnz = builder.matrix().nnz as u64;
+fn mark_near(converter: &mut dyn GpuConverter, hubs: &FoundHubs) -> Result<[Arg; 3], Stop> {
+    let nnz = converter.matrix().nnz as u64;
     let words = nnz / 32 + 1;
-    let bits = builder.array(4 * words)?;
-    let counts = builder.temporary(4 * words)?;
+    let bits = converter.array(4 * words)?;
+    let counts = converter.temporary(4 * words)?;
     let args = vec![Arg::U64(nnz), Arg::U64(words), Arg::ColIdx, hubs.places, bits, counts];
-    builder.launch(&convert("mark_near", 32 * words, args))?;
-    let Starts { args: [narrow, wide], .. } = builder.starts(counts, 1, words as usize)?;
+    converter.launch(&convert("mark_near", 32 * words, args))?;
+    let SliceOffsets { args: [narrow, wide], .. } = converter.starts(counts, 1, words as usize)?;
     Ok([bits, narrow, wide])
 }
 
@@ -148,21 +150,21 @@ struct CutRows {
 
 impl CutRows {
     /// Cuts rows into pieces of at most `1 << shift` entries in either part.
-    fn new(builder: &mut dyn Builder, near: [Arg; 3], shift: Arg) -> Result<Self, Stop> {
-        let matrix = builder.matrix();
+    fn new(converter: &mut dyn GpuConverter, near: [Arg; 3], shift: Arg) -> Result<Self, Stop> {
+        let matrix = converter.matrix();
         let (nrows, width) = (matrix.nrows, matrix.offset_name());
         let rows = nrows as u64 + 1;
-        let [counts, marks] = [builder.temporary(4 * rows)?, builder.temporary(4 * rows)?];
+        let [counts, marks] = [converter.temporary(4 * rows)?, converter.temporary(4 * rows)?];
         let args = [count(nrows), shift, Arg::RowPtr].into_iter().chain(near);
         let args = args.chain([counts, marks]).collect();
-        builder.launch(&convert(format!("row_pieces_{width}"), rows, args))?;
-        let starts = builder.starts(counts, 1, rows as usize)?;
+        converter.launch(&convert(format!("row_pieces_{width}"), rows, args))?;
+        let starts = converter.starts(counts, 1, rows as usize)?;
         let Ok(pieces) = u32::try_from(starts.total) else { return Err(Stop::OnHost) };
-        let marked = builder.temporary_starts(marks, 1, rows as usize)?;
-        let scaled = builder.array(4 * marked.total)?;
+        let marked = converter.temporary_starts(marks, 1, rows as usize)?;
+        let scaled = converter.array(4 * marked.total)?;
         let [marked_starts, _] = marked.args;
         let args = vec![count(nrows), marks, marked_starts, scaled];
-        builder.launch(&convert("list_marked", nrows as u64, args))?;
+        converter.launch(&convert("list_marked", nrows as u64, args))?;
         let (pieces, n_scaled) = (pieces as usize, marked.total as usize);
         Ok(CutRows { pieces, starts: starts.args[0], scaled, n_scaled })
     }
@@ -177,51 +179,51 @@ struct SortedPieces {
     /// Place of each piece, in the order of the rows.
     at: Arg,
     /// Starts of the slices of the hub part and of the rest.
-    starts: [Starts; 2],
+    starts: [SliceOffsets; 2],
 }
 
 impl SortedPieces {
     /// Sorts pieces of at most `longest` entries in either part.
     fn new(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         near: [Arg; 3],
         cut: &CutRows,
         longest: usize,
     ) -> Result<Self, Stop> {
-        let matrix = builder.matrix();
+        let matrix = converter.matrix();
         let shift = Arg::U32(longest.trailing_zeros());
         let pieces = cut.pieces;
-        let keys = builder.temporary(8 * pieces as u64)?;
-        let mut numbers = || builder.temporary(4 * pieces as u64);
+        let keys = converter.temporary(8 * pieces as u64)?;
+        let mut numbers = || converter.temporary(4 * pieces as u64);
         let [own, piece_rows, sorted] = [numbers()?, numbers()?, numbers()?];
         let sizes = [count(pieces), count(matrix.nrows), shift, Arg::RowPtr];
         let args = sizes.into_iter().chain(near).chain([cut.starts, keys, own, piece_rows]);
         let kernel = format!("piece_keys_{}", matrix.offset_name());
-        builder.launch(&convert(kernel, pieces as u64, args.collect()))?;
-        builder.sort_down(keys, own, sorted, pieces, 2 * (longest.trailing_zeros() + 1))?;
+        converter.launch(&convert(kernel, pieces as u64, args.collect()))?;
+        converter.sort_down(keys, own, sorted, pieces, 2 * (longest.trailing_zeros() + 1))?;
         let slices = pieces.div_ceil(WARP);
-        let rows = builder.array(4 * pieces as u64)?;
-        let lengths = [builder.array(2 * pieces as u64)?, builder.array(2 * pieces as u64)?];
-        let at = builder.array(4 * pieces as u64)?;
-        let mut numbers = || builder.temporary(4 * (slices as u64 + 1));
+        let rows = converter.array(4 * pieces as u64)?;
+        let lengths = [converter.array(2 * pieces as u64)?, converter.array(2 * pieces as u64)?];
+        let at = converter.array(4 * pieces as u64)?;
+        let mut numbers = || converter.temporary(4 * (slices as u64 + 1));
         let widths = [numbers()?, numbers()?];
         let from = [count(pieces), count(slices), shift, sorted, keys, piece_rows, rows];
         let args = from.into_iter().chain(lengths).chain([at]).chain(widths).collect();
-        builder.launch(&convert("place_pieces", 32 * (slices as u64 + 1), args))?;
+        converter.launch(&convert("place_pieces", 32 * (slices as u64 + 1), args))?;
         let [near, far] = widths;
         let starts =
-            [builder.starts(near, WARP, slices + 1)?, builder.starts(far, WARP, slices + 1)?];
+            [converter.starts(near, WARP, slices + 1)?, converter.starts(far, WARP, slices + 1)?];
         Ok(SortedPieces { rows, lengths, at, starts })
     }
 }
 
 /// Converts on a GPU: see [`super::Storage::build`].
 pub(super) fn build(
-    builder: &mut dyn Builder,
+    converter: &mut dyn GpuConverter,
     params: &Params,
     target: &Target<'_>,
-) -> Result<Built, Stop> {
-    let matrix = builder.matrix();
+) -> Result<GpuLayout, Stop> {
+    let matrix = converter.matrix();
     let Matrix { nrows, nnz, .. } = matrix;
     check_rows(nrows)?;
     let longest = params.int("piece");
@@ -229,10 +231,10 @@ pub(super) fn build(
         return Err(Stop::OnHost);
     }
     let shift = Arg::U32(longest.trailing_zeros());
-    let hubs = FoundHubs::new(builder, most_hubs(params, target))?;
-    let near = mark_near(builder, &hubs)?;
-    let cut = CutRows::new(builder, near, shift)?;
-    let sorted = SortedPieces::new(builder, near, &cut, longest)?;
+    let hubs = FoundHubs::new(converter, most_hubs(params, target))?;
+    let near = mark_near(converter, &hubs)?;
+    let cut = CutRows::new(converter, near, shift)?;
+    let sorted = SortedPieces::new(converter, near, &cut, longest)?;
     let value_bytes = target.precision.bytes();
     let slots = [0, 1].map(|part: usize| sorted.starts[part].total);
     let size = HubsSize { pieces: cut.pieces, scaled: cut.n_scaled, slots };
@@ -241,8 +243,8 @@ pub(super) fn build(
         Ok(PartArgs {
             starts: sorted.starts[part].args,
             lengths: sorted.lengths[part],
-            columns: builder.array(column_bytes * slots[part])?,
-            values: builder.array(value_bytes as u64 * slots[part])?,
+            columns: converter.array(column_bytes * slots[part])?,
+            values: converter.array(value_bytes as u64 * slots[part])?,
         })
     };
     let parts = [part(0, 2)?, part(1, 4)?];
@@ -256,7 +258,7 @@ pub(super) fn build(
         let threads = (nnz as u64).div_ceil(FILLED_BY_A_WARP) * WARP as u64;
         convert(kernel, threads, args.chain(slots).chain(to).collect())
     };
-    builder.launch(&fill(hubs.places, parts.map(|part| part.columns)))?;
+    converter.launch(&fill(hubs.places, parts.map(|part| part.columns)))?;
     let plan = HubsPlan {
         counts: [hubs.count, size.scaled, size.pieces],
         lists: [hubs.columns, cut.scaled],
@@ -265,7 +267,12 @@ pub(super) fn build(
         blocks: target.device.processors,
     };
     let (launches, scratch) = plan.launches(target.precision);
-    Ok(Built { launches, scratch, update: vec![fill(NULL, [NULL, NULL])], ..Built::default() })
+    Ok(GpuLayout {
+        launches,
+        scratch,
+        update: vec![fill(NULL, [NULL, NULL])],
+        ..GpuLayout::default()
+    })
 }
 
 /// Entries that a warp of the kernel `fill_hubs` processes.

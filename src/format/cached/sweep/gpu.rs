@@ -4,7 +4,7 @@ use super::plan::{GROUP, SweepShape};
 use super::{LANES, LongRow, STEP, WORDS};
 use crate::analysis::Sort;
 use crate::format::gpu::convert::{GpuRows, bits};
-use crate::format::{Arg, Builder, Built, Launch, Matrix, Stop, Target};
+use crate::format::{Arg, GpuConverter, GpuLayout, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 
 /// Arrays and sizes from which the launch of a product is made.
@@ -84,13 +84,18 @@ struct Dealt {
 
 impl Dealt {
     /// Distributes groups of rows with these lengths over blocks.
-    fn new(builder: &mut dyn Builder, shape: &SweepShape, rows: &GpuRows) -> Result<Self, Stop> {
-        let longest = builder.read(rows.longest)? as usize;
+    fn new(
+        converter: &mut dyn GpuConverter,
+        shape: &SweepShape,
+        rows: &GpuRows,
+    ) -> Result<Self, Stop> {
+        let longest = converter.read(rows.longest)? as usize;
         let n = shape.nrows.div_ceil(GROUP);
         let share = (shape.nnz + GROUP * n) as u64 / shape.blocks as u64;
-        let [heavy, long_rows] = [builder.number()?, builder.number()?];
-        let keys = builder.temporary(8 * n as u64)?;
-        let [own, sorted] = [builder.temporary(4 * n as u64)?, builder.temporary(4 * n as u64)?];
+        let [heavy, long_rows] = [converter.number()?, converter.number()?];
+        let keys = converter.temporary(8 * n as u64)?;
+        let [own, sorted] =
+            [converter.temporary(4 * n as u64)?, converter.temporary(4 * n as u64)?];
         let args = vec![
             count(shape.nrows),
             count(n),
@@ -103,13 +108,14 @@ impl Dealt {
             heavy,
             long_rows,
         ];
-        builder.launch(&launch("weigh_groups", n, args))?;
-        builder.sort_down(keys, own, sorted, n, bits(GROUP * (longest + 1)))?;
-        let [heavy, long_rows] = [builder.read(heavy)? as usize, builder.read(long_rows)? as usize];
+        converter.launch(&launch("weigh_groups", n, args))?;
+        converter.sort_down(keys, own, sorted, n, bits(GROUP * (longest + 1)))?;
+        let [heavy, long_rows] =
+            [converter.read(heavy)? as usize, converter.read(long_rows)? as usize];
 
         let places = PLACES * shape.blocks;
-        let dealt = builder.temporary(2 * heavy.max(1) as u64)?;
-        let table = builder.temporary(2 * places as u64)?;
+        let dealt = converter.temporary(2 * heavy.max(1) as u64)?;
+        let table = converter.temporary(2 * places as u64)?;
         let args = vec![
             count(shape.blocks),
             count(heavy),
@@ -121,9 +127,9 @@ impl Dealt {
             dealt,
             table,
         ];
-        builder.launch(&blocks("deal_heavy", 1, 1024, 8 * shape.blocks, args))?;
-        let counts = builder.temporary_zeros(4 * (shape.blocks as u64 + 1))?;
-        let by_block = builder.temporary(8 * n as u64)?;
+        converter.launch(&blocks("deal_heavy", 1, 1024, 8 * shape.blocks, args))?;
+        let counts = converter.temporary_zeros(4 * (shape.blocks as u64 + 1))?;
+        let by_block = converter.temporary(8 * n as u64)?;
         let group_bits = bits(n - 1);
         let args = vec![
             count(n),
@@ -137,10 +143,10 @@ impl Dealt {
             by_block,
             counts,
         ];
-        builder.launch(&launch("assign_groups", n, args))?;
-        let groups = builder.array(4 * n as u64)?;
-        builder.sort_down(by_block, own, groups, n, group_bits + bits(shape.blocks - 1))?;
-        let [starts, _] = builder.temporary_starts(counts, 1, shape.blocks + 1)?.args;
+        converter.launch(&launch("assign_groups", n, args))?;
+        let groups = converter.array(4 * n as u64)?;
+        converter.sort_down(by_block, own, groups, n, group_bits + bits(shape.blocks - 1))?;
+        let [starts, _] = converter.temporary_starts(counts, 1, shape.blocks + 1)?.args;
         Ok(Dealt { groups, starts, long_rows })
     }
 }
@@ -159,16 +165,16 @@ struct PlacedRows {
 
 impl PlacedRows {
     fn new(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         shape: &SweepShape,
         rows: &GpuRows,
         dealt: &Dealt,
     ) -> Result<Self, Stop> {
-        let to = builder.array(4 * (WORDS * shape.blocks) as u64)?;
-        let long_rows = builder.array((size_of::<LongRow>() * dealt.long_rows) as u64)?;
-        let places = builder.temporary(4 * shape.nrows as u64)?;
-        let further = builder.temporary(2 * shape.nrows as u64)?;
-        let [so_far, most] = [builder.number()?, builder.number()?];
+        let to = converter.array(4 * (WORDS * shape.blocks) as u64)?;
+        let long_rows = converter.array((size_of::<LongRow>() * dealt.long_rows) as u64)?;
+        let places = converter.temporary(4 * shape.nrows as u64)?;
+        let further = converter.temporary(2 * shape.nrows as u64)?;
+        let [so_far, most] = [converter.number()?, converter.number()?];
         let args = vec![
             count(shape.nrows),
             Arg::U64(shape.nnz as u64),
@@ -183,8 +189,8 @@ impl PlacedRows {
             so_far,
             most,
         ];
-        builder.launch(&blocks("place_rows", shape.blocks, 256, 0, args))?;
-        let sums = builder.read(most)? as usize;
+        converter.launch(&blocks("place_rows", shape.blocks, 256, 0, args))?;
+        let sums = converter.read(most)? as usize;
         Ok(PlacedRows { blocks: to, long_rows, places, further, sums })
     }
 }
@@ -203,25 +209,25 @@ struct SortedEntries {
 
 impl SortedEntries {
     fn new(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         shape: &SweepShape,
         placed: &PlacedRows,
     ) -> Result<Self, Stop> {
-        let matrix = builder.matrix();
+        let matrix = converter.matrix();
         let Matrix { nrows, ncols, nnz, .. } = matrix;
         let entries = nnz as u64;
-        let keys = builder.temporary(8 * entries)?;
-        let [own, sorted] = [builder.temporary(4 * entries)?, builder.temporary(4 * entries)?];
+        let keys = converter.temporary(8 * entries)?;
+        let [own, sorted] = [converter.temporary(4 * entries)?, converter.temporary(4 * entries)?];
         let column_bits = bits(ncols - 1);
         let sizes = [count(nrows), count(ncols), Arg::U64(entries), count(shape.blocks)];
         let args = sizes.into_iter().chain([Arg::U32(column_bits), Arg::RowPtr, Arg::ColIdx]);
         let args = args.chain([placed.places, placed.further, keys, own]).collect();
         let kernel = format!("entry_keys_{}", matrix.offset_name());
-        builder.launch(&launch(kernel, nrows.div_ceil(GROUP) * LANES, args))?;
-        builder.sort_down(keys, own, sorted, nnz, column_bits + bits(shape.blocks - 1))?;
+        converter.launch(&launch(kernel, nrows.div_ceil(GROUP) * LANES, args))?;
+        converter.sort_down(keys, own, sorted, nnz, column_bits + bits(shape.blocks - 1))?;
 
         let pieces = shape.blocks * shape.pieces;
-        let firsts = builder.temporary(4 * (pieces as u64 + 1))?;
+        let firsts = converter.temporary(4 * (pieces as u64 + 1))?;
         let sizes = [
             Arg::U64(entries),
             count(ncols),
@@ -230,57 +236,64 @@ impl SortedEntries {
             Arg::U32(column_bits),
         ];
         let args = sizes.into_iter().chain([keys, sorted, firsts]).collect();
-        builder.launch(&launch("find_pieces", pieces + 1, args))?;
-        let warps = builder.temporary_zeros(4 * (pieces as u64 + 1))?;
+        converter.launch(&launch("find_pieces", pieces + 1, args))?;
+        let warps = converter.temporary_zeros(4 * (pieces as u64 + 1))?;
         let args = vec![count(shape.pieces), firsts, warps];
-        builder.launch(&blocks("count_warps", shape.blocks, 256, 0, args))?;
-        let [starts, _] = builder.temporary_starts(warps, 1, pieces + 1)?.args;
+        converter.launch(&blocks("count_warps", shape.blocks, 256, 0, args))?;
+        let [starts, _] = converter.temporary_starts(warps, 1, pieces + 1)?.args;
         let args = vec![count(shape.blocks), count(shape.pieces), starts, placed.blocks];
-        builder.launch(&launch("count_steps", shape.blocks, args))?;
+        converter.launch(&launch("count_steps", shape.blocks, args))?;
         Ok(SortedEntries { sizes, keys, sorted, firsts, starts })
     }
 }
 
 /// Converts on a GPU: see [`super::Storage::build`].
-pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Built, Stop> {
-    let matrix = builder.matrix();
+pub(super) fn build(
+    converter: &mut dyn GpuConverter,
+    target: &Target<'_>,
+) -> Result<GpuLayout, Stop> {
+    let matrix = converter.matrix();
     if matrix.nnz == 0 || matrix.nnz >= u32::MAX as usize {
         return Err(Stop::OnHost);
     }
-    let rows = GpuRows::new(builder, Sort::None, target)?;
-    let shape = SweepShape::new(matrix, builder.read(rows.longest)? as usize, target)?;
+    let rows = GpuRows::new(converter, Sort::None, target)?;
+    let shape = SweepShape::new(matrix, converter.read(rows.longest)? as usize, target)?;
     if shape.blocks > MOST_BLOCKS {
         return Err(Stop::OnHost);
     }
-    let dealt = Dealt::new(builder, &shape, &rows)?;
-    let placed = PlacedRows::new(builder, &shape, &rows, &dealt)?;
+    let dealt = Dealt::new(converter, &shape, &rows)?;
+    let placed = PlacedRows::new(converter, &shape, &rows, &dealt)?;
     // With few heavy rows and very many light ones, only the host, which places groups one by one,
     // finds room for all sums.
     if placed.sums > shape.most {
         return Err(Stop::OnHost);
     }
-    let entries = SortedEntries::new(builder, &shape, &placed)?;
+    let entries = SortedEntries::new(converter, &shape, &placed)?;
 
     let precision = target.precision;
     let slots = shape.steps * STEP;
-    let keys = builder.array(4 * slots as u64)?;
-    let bases = builder.array(4 * (slots / LANES) as u64)?;
-    let values = builder.array((precision.bytes() * slots) as u64)?;
-    let sources = builder.array(4 * slots as u64)?;
+    let keys = converter.array(4 * slots as u64)?;
+    let bases = converter.array(4 * (slots / LANES) as u64)?;
+    let values = converter.array((precision.bytes() * slots) as u64)?;
+    let sources = converter.array(4 * slots as u64)?;
     let args = vec![Arg::U64(slots as u64), keys, bases, values, sources];
-    builder.launch(&launch(format!("clear_slots_{precision}"), slots, args))?;
+    converter.launch(&launch(format!("clear_slots_{precision}"), slots, args))?;
     let SortedEntries { sizes, keys: entry_keys, sorted, firsts, starts } = entries;
     let args = sizes.into_iter().chain([entry_keys, sorted, firsts, starts, keys, bases, sources]);
-    builder.launch(&launch("fill_slots", matrix.nnz, args.collect()))?;
+    converter.launch(&launch("fill_slots", matrix.nnz, args.collect()))?;
     let args = vec![placed.blocks, bases, keys, sources];
-    builder.launch(&blocks("move_late", shape.blocks, STEP, 4 * placed.sums, args))?;
+    converter.launch(&blocks("move_late", shape.blocks, STEP, 4 * placed.sums, args))?;
     let args = vec![Arg::U64(slots as u64), sources, Arg::Values, values];
     let update = launch(format!("update_slots_{precision}"), slots, args);
-    builder.launch(&update)?;
+    converter.launch(&update)?;
 
     let arrays = [placed.blocks, dealt.groups, placed.long_rows, bases, keys, values];
     let plan = SweepPlan { nrows: shape.nrows, blocks: shape.blocks, sums: placed.sums, arrays };
-    Ok(Built { launches: vec![plan.launch(precision)], update: vec![update], ..Built::default() })
+    Ok(GpuLayout {
+        launches: vec![plan.launch(precision)],
+        update: vec![update],
+        ..GpuLayout::default()
+    })
 }
 
 #[cfg(test)]

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use super::row_order::{self, WARP};
 use super::sliced::check_spans;
 use super::{
-    Basis, Builder, Built, Matrix, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value,
-    Work, fill_marker,
+    Basis, GpuConverter, GpuLayout, Matrix, Offsets, Param, Params, Refusal, Stop, Storage, Target,
+    Value, Work, fill_marker,
 };
 use crate::analysis::{Analysis, Sort, Walk, inverse};
 use crate::csr::CsrRef;
@@ -151,18 +151,18 @@ impl Storage for BhllFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
+    ) -> Result<GpuLayout, Stop> {
         let b = params.int("b");
-        let Matrix { nrows, ncols, .. } = builder.matrix();
+        let Matrix { nrows, ncols, .. } = converter.matrix();
         check_rows(nrows)?;
         let sort = sort(params);
         if movable(nrows, ncols, b, sort) && target.basis == Basis::Permuted {
             return Err(Stop::OnHost);
         }
-        gpu::build(builder, target, b, sort, params.int("col") == 16)
+        gpu::build(converter, target, b, sort, params.int("col") == 16)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::rows::longest_first;
-use super::sample::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
+use super::row_lengths::longest_first;
+use super::sampling::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
 use super::{Analysis, Detail, Sort, Walk, inverse, probes};
 use crate::scalar::Precision;
 
