@@ -1,6 +1,5 @@
 //! Analysis of a sparsity pattern: each property is computed once and shared by all formats.
 
-pub(crate) mod blocks;
 pub(crate) mod columns;
 mod diagonals;
 pub(crate) mod histogram;
@@ -19,18 +18,17 @@ use crate::csr::{CsrRef, Pattern};
 use crate::fingerprint::Fingerprint;
 pub(crate) use crate::permutation::inverse;
 use crate::refusal::Refusal;
+use crate::scalar::Scalar;
 pub(crate) use crate::scalar::ValuesOf;
-use crate::scalar::{Precision, Scalar};
-pub(crate) use blocks::Blocks;
-pub(crate) use columns::{Classes, ColumnSample, RowParts, column_counts, count_pairs};
+pub(crate) use columns::{Classes, ColumnSample, column_counts};
+#[cfg(feature = "cuda")]
+pub(crate) use diagonals::all_diagonals;
 pub(crate) use histogram::Histogram;
 pub(crate) use memo::{Memo, Probe, probes};
 #[cfg(test)]
 pub(crate) use sampling::WHOLE;
 pub(crate) use sampling::{Detail, EachPrecision, Sample, over_all, spread};
 pub(crate) use x_sectors::{REACH, REACH_OF};
-#[cfg(feature = "cuda")]
-pub(crate) use {blocks::fill, diagonals::all_diagonals};
 
 /// The order of rows before they are cut into slices.
 ///
@@ -246,20 +244,6 @@ impl<'a> Analysis<'a> {
         let half = || self.detail.half(self.pattern.nrows(), self.pattern.nnz());
         let of_sample = || Arc::new(ColumnSample::of(self.pattern, half()));
         (self.detail == Detail::Sampled).then(|| self.memo.get(SampledColumns(), of_sample))
-    }
-
-    /// Returns the expected number of x sectors that are loaded if the rows are split at random
-    /// into `parts` parts and each part loads each sector that it needs once. Estimated from a
-    /// sample of the rows if this structure is for estimates.
-    pub(crate) fn swept_sectors(&self, parts: usize, precision: Precision) -> f64 {
-        let columns = 32 / precision.bytes();
-        if let Some(sample) = self.column_sample() {
-            return sample.classes().swept_sectors(parts, columns);
-        }
-        if self.pattern.ncols() / 64 > self.pattern.nnz() {
-            return self.pattern.nnz() as f64;
-        }
-        columns::swept_sectors(&self.column_counts(), parts, columns)
     }
 
     /// Returns the column range (first column, and one past the last) of each slice of `slice` rows

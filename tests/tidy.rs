@@ -5,6 +5,15 @@ use std::path::{Path, PathBuf};
 
 use ellect::format::FORMATS;
 
+/// Maximum number of lines of a file.
+const FILE_LINES: usize = 500;
+
+/// Maximum number of lines of a function, in Rust and in CUDA.
+const FUNCTION_LINES: usize = 80;
+
+/// Functions that are tables of data, which may be longer.
+const TABLES: [(&str, &str); 1] = [("tests/corpus/edges.rs", "conversions")];
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
@@ -44,12 +53,126 @@ fn sources_are_plain_and_short() {
         let name = path.display();
         assert!(text.is_ascii(), "{name} is not ASCII");
         assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{name} ends in one line end");
-        assert!(text.lines().count() <= 600, "{name} has over 600 lines: split it");
+        assert!(text.lines().count() <= FILE_LINES, "{name} has over {FILE_LINES} lines: split it");
         for (i, line) in text.lines().enumerate() {
             assert!(!line.contains('\t'), "{name}:{}: a tab", i + 1);
             assert_eq!(line.trim_end(), line, "{name}:{}: spaces at the end", i + 1);
         }
     }
+}
+
+/// The length of the comment, string or character that `text` begins with; 0 if it begins with code.
+/// `within` is true if `text` continues a word.
+fn no_code(text: &str, within: bool) -> usize {
+    let to = |end: &str, from: usize| {
+        text[from..].find(end).map_or(text.len(), |found| from + found + end.len())
+    };
+    if text.starts_with("//") {
+        return text.find('\n').unwrap_or(text.len());
+    }
+    if text.starts_with("/*") {
+        return to("*/", 2);
+    }
+    if let Some(raw) = text.strip_prefix('r').filter(|_| !within) {
+        let marks = raw.len() - raw.trim_start_matches('#').len();
+        if raw[marks..].starts_with('"') {
+            return to(&format!("\"{}", "#".repeat(marks)), marks + 2);
+        }
+    }
+    if let Some(string) = text.strip_prefix('"') {
+        let mut escaped = false;
+        let end = string.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        return end.map_or(text.len(), |end| end + 2);
+    }
+    // A quote without a second one after a character begins a lifetime.
+    match text.strip_prefix('\'') {
+        Some(escape) if escape.starts_with('\\') => to("'", 3),
+        Some(other) if other.chars().nth(1) == Some('\'') => 3,
+        _ => 0,
+    }
+}
+
+/// Returns the text without comments, strings and characters, in the same lines.
+fn code(text: &str) -> String {
+    let mut code = String::new();
+    let mut at = 0;
+    while at < text.len() {
+        let within = code.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let skipped = no_code(&text[at..], within);
+        match skipped {
+            0 => code.push_str(&text[at..=at]),
+            _ => code.extend(text[at..at + skipped].chars().filter(|&c| c == '\n')),
+        }
+        at += skipped.max(1);
+    }
+    code
+}
+
+/// Functions of a source in Rust or in CUDA: the first line, the number of lines, and the name.
+fn functions(text: &str) -> Vec<(usize, usize, String)> {
+    let code = code(text);
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for (start, word) in code
+        .split(|c| !is_word(c))
+        .filter(|word| !word.is_empty())
+        .map(|word| (word.as_ptr() as usize - code.as_ptr() as usize, word))
+    {
+        if !["fn", "__device__", "__global__"].contains(&word) {
+            continue;
+        }
+        let (mut round, mut curly) = (0, 0);
+        let end = code[start..].find(|c| {
+            match c {
+                '(' | '[' => round += 1,
+                ')' | ']' => round -= 1,
+                '{' => curly += 1,
+                '}' => curly -= 1,
+                _ => {}
+            }
+            c == '}' && curly == 0 || c == ';' && curly == 0 && round == 0
+        });
+        let body = &code[start..start + end.unwrap_or_default()];
+        if body.contains('{') {
+            let name = body[word.len()..].split(|c| !is_word(c)).find(|word| !word.is_empty());
+            let first = code[..start].matches('\n').count() + 1;
+            found.push((first, body.matches('\n').count() + 1, name.unwrap_or_default().into()));
+        }
+    }
+    found
+}
+
+#[test]
+fn functions_are_measured_from_their_name_to_their_last_brace() {
+    let rust = "trait A {\n    fn a(&self) -> [u8; 2];\n}\nfn b<'a>(x: &'a str) {\n    // }\n    let y = \
+                ('}', \"}\\\"\", r#\"}\"\"#);\n    if x == y {\n    }\n}\nfn c() {}\n";
+    assert_eq!(functions(rust), [(4, 6, "b".to_string()), (10, 1, "c".to_string())]);
+    let cuda = "struct S {\n    __device__ int a() const;\n};\ntemplate <class T>\n__device__ void \
+                b(T t) {\n    if (t) {\n    }\n}\n";
+    assert_eq!(functions(cuda), [(5, 4, "void".to_string())]);
+}
+
+#[test]
+fn functions_are_short() {
+    let mut measured = 0;
+    for (path, text) in sources() {
+        let path = path.strip_prefix(root()).expect("a path in the repository");
+        let name = path.display();
+        for (line, lines, function) in functions(&text) {
+            let excepted =
+                TABLES.iter().any(|&(file, table)| path == Path::new(file) && function == table);
+            assert!(
+                lines <= FUNCTION_LINES || excepted,
+                "{name}:{line}: a function of {lines} lines, over {FUNCTION_LINES}: split it"
+            );
+            measured += 1;
+        }
+    }
+    assert!(measured > 2000, "{measured} functions are found");
 }
 
 #[test]

@@ -140,7 +140,7 @@ pub enum Command {
     Fit(crate::commands::train::Profile),
     /// Evaluate how well models choose, from records of measurements; times nothing
     #[command(after_help = EVALUATE_JSON)]
-    Evaluate(crate::commands::train::Evaluate),
+    Evaluate(crate::commands::evaluate::Evaluate),
     /// Answer POST /recommend over HTTP
     Serve(crate::commands::serve::Serve),
 }

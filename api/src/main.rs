@@ -17,8 +17,8 @@ use ellect::measure::worker;
 
 use cli::{Cli, Command};
 use commands::{
-    Answer, Home, bench, devices, features, formats, generate, measure, recommend, serve, train,
-    tune, verify, wisdom,
+    Answer, Home, bench, devices, evaluate, features, formats, generate, measure, recommend, serve,
+    train, tune, verify, wisdom,
 };
 
 fn main() -> ExitCode {
@@ -61,6 +61,6 @@ fn run(cli: Cli) -> Result<Answer> {
         Command::Tune(tune) => tune::run(&tune, &home),
         Command::Train(train) => train::train(&train, &home),
         Command::Fit(profile) => train::profile(&profile, &home),
-        Command::Evaluate(evaluate) => train::evaluate(&evaluate, &home),
+        Command::Evaluate(evaluate) => evaluate::evaluate(&evaluate, &home),
     }
 }

@@ -94,6 +94,118 @@ template <class Word> struct Found {
     }
 };
 
+// Copies n pieces of a hack. Called by a block.
+template <class Word>
+__device__ __forceinline__ void copy_pieces(const Pieces<Word>& from, const Pieces<Word>& to,
+                                            const uint32_t& n) {
+    for (uint32_t p = threadIdx.x; p < n; p += threads) {
+        to.values[p] = from.values[p], to.offsets[p] = from.offsets[p];
+        to.entries[p] = from.entries[p], to.order[p] = from.order[p];
+    }
+    for (uint32_t i = threadIdx.x; i < n * WORDS; i += threads) to.rows[i] = from.rows[i];
+}
+
+// The piece with this offset and value, added if it is new; `none` if there are too many pieces.
+// Called by a warp. `asked` is the copy of `found` in shared memory.
+template <class Word>
+__device__ __forceinline__ uint32_t find_or_add(const Found<Word>& found, const Found<Word>& asked,
+                                                int32_t offset, Word value) {
+    const uint32_t lane = threadIdx.x % 32, p = found.find(offset, value, lane);
+    if (p != none) return p;
+    asked.add(true, offset, value);
+    return found.find(offset, value, lane);
+}
+
+// Reads `depth` entries of each of a warp's 32 rows, from entry k0 of a row on, along the rows: a
+// lane reads them from several rows. Lane l holds the bounds of row first + l.
+template <class Word, class Offset>
+__device__ __forceinline__ void read_entries(uint64_t first, Offset begin, Offset end, uint32_t k0,
+                                             const uint32_t* __restrict__ col_idx,
+                                             const Word* __restrict__ from,
+                                             int32_t (&offset)[depth], Word (&value)[depth]) {
+    const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (uint32_t b = 0; b < depth; b++) {
+        const uint32_t r = b * rows_a_part + lane / depth;
+        const Offset k = __shfl_sync(full, begin, r) + k0 + lane % depth;
+        const bool is = k < __shfl_sync(full, end, r);
+        offset[b] = is ? int32_t(int64_t(col_idx[k]) - int64_t(first + r)) : 0;
+        value[b] = is ? from[k] : 0;
+    }
+}
+
+// Stores these entries in tiles: row d of a tile gets entry k0 + d of each row of the matrix.
+template <class Word>
+__device__ __forceinline__ void transpose(uint32_t lane, const int32_t (&offset)[depth],
+                                          const Word (&value)[depth], int32_t* offset_tile,
+                                          Word* value_tile) {
+#pragma unroll
+    for (uint32_t b = 0; b < depth; b++) {
+        const uint32_t at = lane % depth * 33 + b * rows_a_part + lane / depth;
+        offset_tile[at] = offset[b], value_tile[at] = value[b];
+    }
+}
+
+// Index of the entry in this row and column, which must exist.
+template <class Offset>
+__device__ __forceinline__ Offset entry_at(uint64_t row, uint32_t column,
+                                           const Offset* __restrict__ row_ptr,
+                                           const uint32_t* __restrict__ col_idx) {
+    Offset low = row_ptr[row], high = row_ptr[row + 1];
+    while (low < high) {
+        const Offset middle = low + (high - low) / 2;
+        if (col_idx[middle] < column) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+// Orders the `all` pieces of a hack, and writes them to `out` if `keeps`. Counts their diagonals,
+// unless the pieces were counted before (`writes`).
+template <class Word, class Offset>
+__device__ __forceinline__ void write_pieces(uint64_t hack_row, uint32_t all, bool writes,
+                                             bool keeps, const Found<Word> found,
+                                             const Offset* __restrict__ row_ptr,
+                                             const uint32_t* __restrict__ col_idx,
+                                             uint32_t* diagonals, const Pieces<Word>& out) {
+    uint32_t* const firsts = found.firsts;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    // Thread t holds pieces t, t + 256, ...; their ranks overwrite their first rows.
+    uint32_t news = 0;
+    constexpr uint32_t each = 4;
+    uint32_t places[each];
+#pragma unroll
+    for (uint32_t e = 0; e < each; e++) {
+        const uint32_t p = e * threads + threadIdx.x;
+        if (p >= all) continue;
+        const int32_t offset = found.offsets[p];
+        uint32_t place = 0, in_order = 0;
+        bool is_new = true;
+        for (uint32_t q = 0; q < all; q++) {
+            const int32_t other = found.offsets[q];
+            place += firsts[q] < firsts[p] || (firsts[q] == firsts[p] && other < offset);
+            in_order += other < offset || (other == offset && q < p);
+            is_new &= other != offset || q >= p;
+        }
+        places[e] = place;
+        news += is_new;
+        if (!keeps) continue;
+        out.values[place] = found.values[p], out.offsets[place] = offset;
+        out.order[in_order] = place;
+        const uint64_t row = hack_row + firsts[p];
+        out.entries[place] = entry_at(row, uint32_t(int64_t(row) + offset), row_ptr, col_idx);
+    }
+    __syncthreads();
+    if (!writes && news > 0) atomicAdd(diagonals, news);
+    if (!keeps) return;
+#pragma unroll
+    for (uint32_t e = 0; e < each; e++)
+        if (e * threads + threadIdx.x < all) firsts[e * threads + threadIdx.x] = places[e];
+    __syncthreads();
+    for (uint32_t p = warp; p < all; p += warps)
+        out.rows[firsts[p] * WORDS + lane] = found.rows[p * WORDS + lane];
+}
+
 // The pieces of each hack, ordered by their first rows, and within these by offset.
 //
 // With `to` null it counts: counts[h] = pieces of hack h (capacity + 1 where there are more),
@@ -128,19 +240,10 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
     if (writes) {
         const Pieces<Word> own = out;
         out = to.from(narrow ? narrow[h] : wide[h]);
-        if (counts[h] <= keep) {
-            for (uint32_t p = threadIdx.x; p < counts[h]; p += threads) {
-                out.values[p] = own.values[p], out.offsets[p] = own.offsets[p];
-                out.entries[p] = own.entries[p], out.order[p] = own.order[p];
-            }
-            for (uint32_t i = threadIdx.x; i < counts[h] * WORDS; i += threads)
-                out.rows[i] = own.rows[i];
-            return;
-        }
+        if (counts[h] <= keep) return copy_pieces(own, out, counts[h]);
     }
     if (threadIdx.x == 0) count = 0, asked = found;
     __syncthreads();
-
     Word* const value_tile = tiles + warp * depth * 33;
     int32_t* const offset_tile = offset_tiles + warp * depth * 33;
     bool fits = true;
@@ -152,20 +255,9 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
         for (uint32_t k0 = 0; k0 < longest && fits; k0 += depth) {
             int32_t offset[depth];
             Word value[depth];
-#pragma unroll
-            for (uint32_t b = 0; b < depth; b++) {
-                const uint32_t r = b * rows_a_part + lane / depth;
-                const Offset k = __shfl_sync(full, begin, r) + k0 + lane % depth;
-                const bool is = k < __shfl_sync(full, end, r);
-                offset[b] = is ? int32_t(int64_t(col_idx[k]) - int64_t(first + r)) : 0;
-                value[b] = is ? from[k] : 0;
-            }
+            read_entries(first, begin, end, k0, col_idx, from, offset, value);
             __syncwarp();
-#pragma unroll
-            for (uint32_t b = 0; b < depth; b++) {
-                const uint32_t at = lane % depth * 33 + b * rows_a_part + lane / depth;
-                offset_tile[at] = offset[b], value_tile[at] = value[b];
-            }
+            transpose(lane, offset, value, offset_tile, value_tile);
             __syncwarp();
             for (uint32_t d = 0; d < depth && k0 + d < longest && fits; d++) {
                 const int32_t own_offset = offset_tile[d * 33 + lane];
@@ -177,11 +269,7 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
                     const Word same_value = __shfl_sync(full, own_value, leader);
                     const bool is = own_offset == wanted && own_value == same_value;
                     const uint32_t same = __ballot_sync(full, is) & left;
-                    uint32_t p = found.find(wanted, same_value, lane);
-                    if (p == none) {
-                        asked.add(true, wanted, same_value);
-                        p = found.find(wanted, same_value, lane);
-                    }
+                    const uint32_t p = find_or_add(found, asked, wanted, same_value);
                     fits = p != none;
                     if (!fits) break;
                     if (lane == 0) {
@@ -201,50 +289,8 @@ __device__ __forceinline__ void hack_pieces(uint32_t nrows, uint32_t capacity, u
         if (all > __ldcg(largest)) atomicMax(largest, all);
     }
     if (all > capacity) return;
-
-    // Thread t holds pieces t, t + 256, ...; their ranks overwrite their first rows.
-    uint32_t news = 0;
-    const bool keeps = writes || all <= keep;
-    constexpr uint32_t each = 4;
-    uint32_t places[each];
-#pragma unroll
-    for (uint32_t e = 0; e < each; e++) {
-        const uint32_t p = e * threads + threadIdx.x;
-        if (p >= all) continue;
-        const int32_t offset = found_offsets[p];
-        uint32_t place = 0, in_order = 0;
-        bool is_new = true;
-        for (uint32_t q = 0; q < all; q++) {
-            const int32_t other = found_offsets[q];
-            place += firsts[q] < firsts[p] || (firsts[q] == firsts[p] && other < offset);
-            in_order += other < offset || (other == offset && q < p);
-            is_new &= other != offset || q >= p;
-        }
-        places[e] = place;
-        news += is_new;
-        if (!keeps) continue;
-        out.values[place] = found_values[p], out.offsets[place] = offset;
-        out.order[in_order] = place;
-        // The entry of the first row.
-        const uint64_t row = hack_row + firsts[p];
-        const uint32_t column = uint32_t(int64_t(row) + offset);
-        Offset low = row_ptr[row], high = row_ptr[row + 1];
-        while (low < high) {
-            const Offset middle = low + (high - low) / 2;
-            if (col_idx[middle] < column) low = middle + 1;
-            else high = middle;
-        }
-        out.entries[place] = low;
-    }
-    __syncthreads();
-    if (!writes && news > 0) atomicAdd(diagonals, news);
-    if (!keeps) return;
-#pragma unroll
-    for (uint32_t e = 0; e < each; e++)
-        if (e * threads + threadIdx.x < all) firsts[e * threads + threadIdx.x] = places[e];
-    __syncthreads();
-    for (uint32_t p = warp; p < all; p += warps)
-        out.rows[firsts[p] * WORDS + lane] = found.rows[p * WORDS + lane];
+    write_pieces(hack_row, all, writes, writes || all <= keep, found, row_ptr, col_idx, diagonals,
+                 out);
 }
 
 // *over += 1 for each of `sample` evenly spread hacks that has more than `most` pieces.

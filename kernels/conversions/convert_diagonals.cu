@@ -52,6 +52,89 @@ __device__ __forceinline__ void walk_rows(uint64_t first, uint32_t rows, const O
     }
 }
 
+// Writes the offsets of marked diagonals, where bit 0 is offset `low`, behind the `found` earlier
+// ones: to `offsets`, or, if that is null, the first `keep` of all to `kept`. Returns the number
+// found so far. Called by all threads of a block; sums[w] is scratch memory of warp w.
+__device__ __forceinline__ uint32_t write_marked(const uint32_t* marks, uint32_t words, int32_t low,
+                                                 uint32_t found, uint32_t keep, uint32_t* sums,
+                                                 int32_t* kept, int32_t* offsets,
+                                                 uint32_t lane, uint32_t warp) {
+    // A thread counts consecutive words, an odd number of them to avoid bank conflicts.
+    const uint32_t each = ((words + blockDim.x - 1) / blockDim.x) | 1;
+    const uint32_t begin = threadIdx.x * each, end = min(begin + each, words);
+    uint32_t own = 0;
+    for (uint32_t w = begin; w < end; w++) own += __popc(marks[w]);
+    uint32_t upto = own;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const uint32_t before = __shfl_up_sync(full, upto, step);
+        if (lane >= step) upto += before;
+    }
+    if (lane == 31) sums[warp] = upto;
+    __syncthreads();
+    uint32_t at = found + upto - own;
+    for (uint32_t w = 0; w < blockDim.x / 32; w++) {
+        if (w < warp) at += sums[w];
+        found += sums[w];
+    }
+    for (uint32_t w = begin; w < end; w++) {
+        for (uint32_t left = marks[w]; left != 0; left &= left - 1, at++) {
+            const int32_t offset = low + int32_t(w * 32) + __ffs(left) - 1;
+            if (offsets) {
+                offsets[at] = offset;
+            } else if (at < keep) {
+                kept[at] = offset;
+            }
+        }
+    }
+    return found;
+}
+
+// Finds the lowest and highest offsets among the rows of a hack that a thread reads, and the
+// longest of these rows, as its length (at most LISTED + 1) times 1024 plus its number.
+template <class Offset>
+__device__ __forceinline__ void find_ends(uint64_t first, uint32_t rows, const Offset* begins,
+                                          const uint32_t* __restrict__ col_idx, int32_t& low,
+                                          int32_t& high, uint32_t& wide_row) {
+    const auto offset_of = [&](uint32_t r, Offset k) {
+        return int32_t(int64_t(col_idx[k]) - int64_t(first + r));
+    };
+    low = none, high = -none;
+    wide_row = 0;
+    for (uint32_t r = threadIdx.x; r < rows; r += blockDim.x) {
+        if (begins[r] == begins[r + 1]) continue;
+        const uint64_t length = begins[r + 1] - begins[r];
+        wide_row = max(wide_row, uint32_t(min(length, uint64_t(LISTED + 1))) * 1024 + r);
+        low = min(low, offset_of(r, begins[r])), high = max(high, offset_of(r, begins[r + 1] - 1));
+    }
+}
+
+// Combines what the threads of a warp have found, in shared memory; the longest row only for small
+// hacks.
+template <bool small>
+__device__ __forceinline__ void share_ends(uint32_t lane, int32_t low, int32_t high,
+                                           uint32_t wide_row, int32_t* lowest, int32_t* highest,
+                                           uint32_t* widest) {
+    low = __reduce_min_sync(full, low), high = __reduce_max_sync(full, high);
+    if (lane == 0) atomicMin(lowest, low), atomicMax(highest, high);
+    if (small) {
+        wide_row = __reduce_max_sync(full, wide_row);
+        if (lane == 0) atomicMax(widest, wide_row);
+    }
+}
+
+// Sets a bit, which is usually set already.
+__device__ __forceinline__ void set_bit(uint32_t* marks, int64_t at) {
+    uint32_t* const word = marks + at / 32;
+    const uint32_t bit = 1u << (at % 32);
+    if (!(*(volatile uint32_t*)word & bit)) atomicOr(word, bit);
+}
+
+// Copies n offsets. Called by all threads of a block.
+__device__ __forceinline__ void copy_offsets(const int32_t* from, int32_t* to, const uint32_t& n) {
+    for (uint32_t d = threadIdx.x; d < n; d += blockDim.x) to[d] = from[d];
+}
+
 // The diagonals of each hack, in ascending order. Usually the longest row of a small hack has an
 // entry on each of them. Otherwise they are found by marking their offsets, one bit each, in passes
 // over as many offsets as there are marks, each pass from the smallest remaining offset.
@@ -75,37 +158,21 @@ __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint
     kept += uint64_t(h) * keep;
     if (offsets) {
         offsets += narrow ? narrow[h] : wide[h];
-        if (counts[h] <= keep) {
-            for (uint32_t d = threadIdx.x; d < counts[h]; d += blockDim.x) offsets[d] = kept[d];
-            return;
-        }
+        if (counts[h] <= keep) return copy_offsets(kept, offsets, counts[h]);
     }
     for (uint32_t r = threadIdx.x; r <= rows; r += blockDim.x) begins[r] = row_ptr[first + r];
     if (threadIdx.x == 0) lowest = none, highest = -none, widest = 0;
     __syncthreads();
-    const auto offset_of = [&](uint32_t r, Offset k) {
-        return int32_t(int64_t(col_idx[k]) - int64_t(first + r));
-    };
-    int32_t low = none, high = -none;
-    uint32_t wide_row = 0;
-    for (uint32_t r = threadIdx.x; r < rows; r += blockDim.x) {
-        if (begins[r] == begins[r + 1]) continue;
-        const uint64_t length = begins[r + 1] - begins[r];
-        wide_row = max(wide_row, uint32_t(min(length, uint64_t(LISTED + 1))) * 1024 + r);
-        low = min(low, offset_of(r, begins[r])), high = max(high, offset_of(r, begins[r + 1] - 1));
-    }
-    low = __reduce_min_sync(full, low), high = __reduce_max_sync(full, high);
-    if (lane == 0) atomicMin(&lowest, low), atomicMax(&highest, high);
-    if (small) {
-        wide_row = __reduce_max_sync(full, wide_row);
-        if (lane == 0) atomicMax(&widest, wide_row);
-    }
+    int32_t low, high;
+    uint32_t wide_row;
+    find_ends(first, rows, begins, col_idx, low, high, wide_row);
+    share_ends<small>(lane, low, high, wide_row, &lowest, &highest, &widest);
     __syncthreads();
     low = lowest, high = highest, wide_row = widest % 1024;
     uint32_t found = widest / 1024;
     if (small && !offsets && found <= LISTED) {
         for (uint32_t d = threadIdx.x; d < found; d += blockDim.x)
-            list[d] = offset_of(wide_row, begins[wide_row] + d);
+            list[d] = int32_t(int64_t(col_idx[begins[wide_row] + d]) - int64_t(first + wide_row));
         __syncthreads();
         bool other = false;
         walk_rows<depth>(
@@ -141,42 +208,14 @@ __device__ __forceinline__ void hack_offsets(uint32_t nrows, uint32_t hack, uint
                     beyond = min(beyond, offset);
                     return;
                 }
-                uint32_t* const word = marks + away / 32;
-                const uint32_t bit = 1u << (away % 32);
-                if (!(*(volatile uint32_t*)word & bit)) atomicOr(word, bit);
+                set_bit(marks, away);
             },
             [] { return false; });
         beyond = __reduce_min_sync(full, beyond);
         if (lane == 0 && beyond != none) atomicMin(&next, beyond);
         __syncthreads();
-        // A thread counts consecutive words, an odd number of them to avoid bank conflicts.
-        const uint32_t each = ((words + blockDim.x - 1) / blockDim.x) | 1;
-        const uint32_t begin = threadIdx.x * each, end = min(begin + each, words);
-        uint32_t own = 0;
-        for (uint32_t w = begin; w < end; w++) own += __popc(marks[w]);
-        uint32_t upto = own;
-#pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-            const uint32_t before = __shfl_up_sync(full, upto, step);
-            if (lane >= step) upto += before;
-        }
-        if (lane == 31) sums[warp] = upto;
-        __syncthreads();
-        uint32_t at = found + upto - own;
-        for (uint32_t w = 0; w < blockDim.x / 32; w++) {
-            if (w < warp) at += sums[w];
-            found += sums[w];
-        }
-        for (uint32_t w = begin; w < end; w++) {
-            for (uint32_t left = marks[w]; left != 0; left &= left - 1, at++) {
-                const int32_t offset = low + int32_t(w * 32) + __ffs(left) - 1;
-                if (offsets) {
-                    offsets[at] = offset;
-                } else if (at < keep) {
-                    kept[at] = offset;
-                }
-            }
-        }
+        found =
+            write_marked(marks, words, low, found, keep, sums, kept, offsets, lane, warp);
         low = next;
         __syncthreads();
         if (low == none) break;

@@ -7,24 +7,13 @@
 //
 // Launch: blocks of 256 threads unless stated otherwise. Row pointers are 32-bit (`*_narrow`) or
 // 64-bit (`*_wide`).
-#include "layout.cuh"
+#include "sweep.cuh"
 
 #include <cub/block/block_scan.cuh>
 
 constexpr uint32_t full = 0xffffffffu;
-constexpr uint32_t STEP = SWEEP_STEP, GROUP = SWEEP_GROUP, REACH = SWEEP_REACH, LATE = SWEEP_LATE;
-constexpr uint32_t NO_SUM = SWEEP_NO_SUM, TRIES = SWEEP_TRIES, SHIFT = SWEEP_SHIFT;
+constexpr uint32_t REACH = SWEEP_REACH, TRIES = SWEEP_TRIES, SHIFT = SWEEP_SHIFT;
 constexpr int THREADS = 256;
-
-// A row block as the product reads it.
-struct Block {
-    uint32_t first_step, steps, first_group, groups, first_long, longs, sums, unused;
-};
-struct Long {
-    uint32_t row, first, further;
-};
-static_assert(sizeof(Block) == 4 * SWEEP_BLOCK_WORDS, "");
-static_assert(sizeof(Long) == 4 * SWEEP_LONG_WORDS, "");
 
 // Number of sums of a row, from its length.
 struct Sums {

@@ -16,7 +16,7 @@ __device__ __forceinline__ uint64_t mix(uint64_t seed) {
     return z ^ z >> 31;
 }
 
-// Sample number `at` of `looked_at` samples of 0..n: `spread` of src/structure/sample.rs.
+// Sample number `at` of `looked_at` samples of 0..n: `spread` of src/analysis/sample.rs.
 __device__ __forceinline__ uint64_t spread(uint64_t at, uint64_t looked_at, uint64_t n) {
     const uint64_t first = at * n / looked_at, end = (at + 1) * n / looked_at;
     const uint32_t share = (uint32_t(at) + 1) * 0x9e3779b9u;

@@ -1,6 +1,6 @@
 // Counts from the row lengths of a window of rows (features.cu).
 #pragma once
-#include "counts.cuh"
+#include "job.cuh"
 
 constexpr uint32_t windows = FEATURES_WINDOW;  // rows of a block that counts lengths
 constexpr uint32_t bins = FEATURES_BINS;       // lengths with a bin each; longer rows are listed
@@ -161,4 +161,71 @@ __device__ __forceinline__ void count_lengths(const uint4* times, const LongRows
     }
     add(sums, within);
     add(sums + 1, all);
+}
+
+// Row lengths: a block processes 4096 rows.
+template <class Offset>
+__device__ __forceinline__ void lengths(const Job<Offset>& job, uint32_t block) {
+    constexpr uint32_t own = windows / threads;
+    __shared__ uint4 times[windows / 4];
+    uint32_t* const s = reinterpret_cast<uint32_t*>(times);
+    __shared__ uint32_t longest[windows / 32];
+    __shared__ Sum sums[long_rows_at];
+    __shared__ LongRows long_rows;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t first = block * windows, n = min(windows, job.nrows - first);
+    const uint32_t mine = warp * (32 * own) + lane;
+    uint32_t* const length_bins = reinterpret_cast<uint32_t*>(job.counts + bins_at);
+    if (threadIdx.x < long_rows_at) sums[threadIdx.x] = 0;
+    long_rows.clear();
+    Offset start[own + 1];
+#pragma unroll
+    for (uint32_t i = 0; i <= own; i++) start[i] = job.row_ptr[first + min(n, mine + 32 * i)];
+    uint32_t length[own], most = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < own; i++) {
+        const Offset next = __shfl_sync(full, lane == 0 ? start[i + 1] : start[i], lane + 1);
+        length[i] = uint32_t(next - start[i]);
+        const uint32_t of_32 = __reduce_max_sync(full, length[i]);
+        if (lane == 0) longest[mine / 32 + i] = of_32;
+        most = max(most, of_32);
+        s[mine + 32 * i] = 0;
+    }
+    const bool some_long = __syncthreads_or(most >= short_rows);
+    if (threadIdx.x < windows / 32) {
+        most = longest[threadIdx.x];
+        add_wide(sums + longest_at, most);
+#pragma unroll 1
+        for (uint32_t step = 1; step < 8; step *= 2) {
+            most = max(most, __shfl_xor_sync(full, most, step));
+            const int at = step == 1 ? 1 : step == 2 ? 2 : 3;
+            add_wide(sums + longest_at + at, threadIdx.x % (2 * step) == 0 ? most : 0);
+        }
+    }
+    if (some_long) {
+#pragma unroll
+        for (uint32_t i = 0; i < own; i++)
+            if (length[i] >= short_rows) long_rows.take(length[i], mine + 32 * i);
+        __syncthreads();
+    }
+    if (long_rows.n > LongRows::room) {
+#pragma unroll
+        for (uint32_t i = 0; i < own; i++) s[mine + 32 * i] = length[i];
+        __syncthreads();
+        sort_lengths(s, n, sums + sorted_at, job.counts + long_rows_at, length_bins, job.longer);
+    } else {
+#pragma unroll
+        for (uint32_t i = 0; i < own; i++) {
+            const uint32_t same = __match_any_sync(full, length[i]);
+            const bool leads = lane == __ffs(same) - 1;
+            if (leads && length[i] > 0 && length[i] < short_rows)
+                atomicAdd(s + 4 * length[i] + warp / 2, uint32_t(__popc(same)) << warp % 2 * 16);
+        }
+        if (some_long)
+            count_long(long_rows, sums + sorted_at, job.counts + long_rows_at, length_bins,
+                       job.longer);
+        __syncthreads();
+        count_lengths(times, long_rows, n, sums + sorted_at, length_bins);
+    }
+    flush(sums, long_rows_at, 0, job.counts);
 }

@@ -9,20 +9,7 @@
 // Launch: one block of 1024 threads per row block, with dynamic shared memory for the maximum
 // number of sums.
 #include "common.cuh"
-
-constexpr uint32_t STEP = SWEEP_STEP, GROUP = SWEEP_GROUP, LATE = SWEEP_LATE;
-constexpr uint32_t NO_SUM = SWEEP_NO_SUM;
-
-struct Block {
-    uint32_t first_step, steps, first_group, groups, first_long, longs, sums, unused;
-};
-
-// A row with several sums: its place in the block, the first of its further sums, and their number.
-struct Long {
-    uint32_t row, first, further;
-};
-static_assert(sizeof(Block) == 4 * SWEEP_BLOCK_WORDS, "");
-static_assert(sizeof(Long) == 4 * SWEEP_LONG_WORDS, "");
+#include "sweep.cuh"
 
 // The entries of a thread in one batch of steps.
 template <class T, int BATCH> struct Entries {

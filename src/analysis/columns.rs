@@ -28,9 +28,6 @@ pub fn column_counts(pattern: Pattern<'_>) -> Vec<u32> {
     counts.unwrap_or_else(|| vec![0; ncols])
 }
 
-/// Entries of one row in the fullest columns, and its other entries.
-pub(crate) type RowParts = [u32; 2];
-
 /// Entries per column, estimated from a sample of the rows.
 ///
 /// The first half of the sample counts the entries of each column. The second half, drawn
@@ -110,9 +107,14 @@ impl ColumnSample {
         &self.classes
     }
 
-    /// Estimates how many rows have a given pair of entries in the `most` fullest columns and
-    /// entries elsewhere; unsorted.
-    pub(crate) fn rows(&self, pattern: Pattern<'_>, most: u16) -> Vec<(RowParts, u64)> {
+    /// Returns the rows of the second half of the sample.
+    pub(crate) fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// Returns a function that tells whether a column is among the `most` fullest, as far as the
+    /// sample shows.
+    pub(crate) fn fullest(&self, most: u16) -> impl Fn(u32) -> bool {
         let mut left = u64::from(most);
         let last = self.classes.classes.iter().find(|class| {
             let all = class.columns <= left;
@@ -122,19 +124,10 @@ impl ColumnSample {
         // If the last class fits only in part, an evenly spread share of its columns counts.
         let (least, taken) =
             last.map_or((0, u64::MAX), |class| (class.count, (left << 32) / class.columns));
-        let in_hubs = |&&column: &&u32| {
+        move |column| {
             let count = self.counts[column as usize];
             count > least || count == least && u64::from(column.wrapping_mul(0x9e37_79b9)) < taken
-        };
-        let parts = self.rows.iter().map(|&row| {
-            let columns = pattern.row(row as usize);
-            let near = columns.iter().filter(in_hubs).count();
-            [near, columns.len() - near].map(|n| n as u32)
-        });
-        let mut rows = count_pairs(parts);
-        let scale = pattern.nrows() as f64 / self.rows.len().max(1) as f64;
-        rows.iter_mut().for_each(|(_, times)| *times = (*times as f64 * scale).round() as u64);
-        rows
+        }
     }
 }
 
@@ -167,14 +160,10 @@ impl Classes {
         self.scale * taken.sum::<f64>()
     }
 
-    /// Estimates [`swept_sectors`], assuming that columns of a class are neighbours.
-    pub fn swept_sectors(&self, parts: usize, columns: usize) -> f64 {
-        let of_class = |class: &ColumnClass| {
-            let sectors = class.columns as f64 / columns as f64;
-            let entries = self.scale * class.entries as f64;
-            sectors * parts_with_one(entries / sectors, parts)
-        };
-        self.classes.iter().map(of_class).sum()
+    /// Iterates over the classes, fullest columns first: the number of columns, and an estimate of
+    /// their entries.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, f64)> {
+        self.classes.iter().map(|class| (class.columns, self.scale * class.entries as f64))
     }
 
     /// Estimates the entries of the fullest column.
@@ -188,59 +177,5 @@ impl Classes {
             }
         }
         self.scale * fullest
-    }
-}
-
-/// Returns the expected number of parts that hold at least one of a sector's `entries` entries, if
-/// entries are assigned to `parts` parts at random.
-fn parts_with_one(entries: f64, parts: usize) -> f64 {
-    let parts = parts as f64;
-    if parts > 1.0 {
-        parts * -(entries * (-1.0 / parts).ln_1p()).exp_m1()
-    } else {
-        entries.min(1.0)
-    }
-}
-
-/// Returns the expected number of sectors of `columns` columns that are loaded if entries are
-/// assigned to `parts` parts at random and each part loads each sector that it needs once.
-pub(super) fn swept_sectors(counts: &[u32], parts: usize, columns: usize) -> f64 {
-    let of_sector =
-        |counts: &[u32]| parts_with_one(counts.iter().map(|&count| f64::from(count)).sum(), parts);
-    // The order of summation does not depend on the number of threads.
-    let pieces = counts.par_chunks(FEWEST);
-    let sums = pieces.map(|counts| counts.chunks(columns).map(of_sector).sum());
-    sums.collect::<Vec<f64>>().iter().sum()
-}
-
-/// Pairs with both numbers below this are counted without sorting.
-const SMALL: usize = 256;
-
-/// Counts the occurrences of each pair; the result is unsorted.
-pub(crate) fn count_pairs(pairs: impl Iterator<Item = RowParts>) -> Vec<(RowParts, u64)> {
-    let mut small = vec![0u64; SMALL * SMALL];
-    let mut large = Vec::new();
-    for pair in pairs {
-        match pair.map(|n| n as usize) {
-            [near, far] if near < SMALL && far < SMALL => small[near * SMALL + far] += 1,
-            _ => large.push(pair),
-        }
-    }
-    large.sort_unstable();
-    let small = small.into_iter().enumerate().filter(|(_, times)| *times > 0);
-    let small = small.map(|(key, times)| ([key / SMALL, key % SMALL].map(|n| n as u32), times));
-    let runs = large.chunk_by(|a, b| a == b);
-    small.chain(runs.map(|run| (run[0], run.len() as u64))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_rows_are_counted_whatever_their_size() {
-        let mut counted = count_pairs([[1, 0], [300, 2], [1, 0], [2, 300], [300, 2]].into_iter());
-        counted.sort_unstable();
-        assert_eq!(counted, [([1, 0], 2), ([2, 300], 1), ([300, 2], 2)]);
     }
 }

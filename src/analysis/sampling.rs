@@ -142,7 +142,7 @@ impl Analysis<'_> {
     }
 
     /// Samples this pattern with [`Detail::sample`].
-    pub(super) fn sample(&self, groups: usize) -> Sample {
+    pub(crate) fn sample(&self, groups: usize) -> Sample {
         self.detail.sample(groups, self.pattern.nnz())
     }
 

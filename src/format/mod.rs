@@ -15,14 +15,14 @@ pub(crate) mod value_dictionary;
 // Modules that several formats of a family share; each file is in the family's folder.
 #[path = "sliced/bisection.rs"]
 mod bisection;
-#[path = "sliced/block_conversion.rs"]
-mod block_conversion;
 #[path = "ell/column_major.rs"]
 mod column_major;
 #[path = "csr/csr_tiles.rs"]
 mod csr_tiles;
 #[path = "dia/diagonals.rs"]
 mod diagonals;
+#[path = "cached/part_slices.rs"]
+mod part_slices;
 #[path = "cached/partition.rs"]
 mod partition;
 #[path = "sliced/sliced.rs"]
@@ -43,6 +43,8 @@ pub use crate::refusal::Refusal;
 use crate::scalar::{Precision, Scalar};
 pub use crate::target::{Basis, Target};
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
+#[cfg(feature = "cuda")]
+pub(crate) use bhll::fill as block_fill;
 pub use candidate::{Candidate, Param, Params, Value, candidates};
 #[cfg(feature = "cuda")]
 pub(crate) use gpu::convert::Check;
@@ -82,7 +84,7 @@ formats! {
     "sliced/hll.rs" hll::HllFormat,
     "sliced/hllvi.rs" hllvi::HllviFormat,
     "sliced/hlldu/mod.rs" hlldu::HllduFormat,
-    "sliced/bhll.rs" bhll::BhllFormat,
+    "sliced/bhll/mod.rs" bhll::BhllFormat,
     "dia/hdia.rs" hdia::HdiaFormat,
     "dia/cdia/mod.rs" cdia::CdiaFormat,
     "csr/pcsr.rs" pcsr::PcsrFormat,
@@ -90,7 +92,7 @@ formats! {
     "tiled/stvi.rs" stvi::StviFormat,
     "tiled/slabs/mod.rs" slabs::SlabsFormat,
     "cached/sweep/mod.rs" sweep::SweepFormat,
-    "cached/ehyb.rs" ehyb::EhybFormat,
+    "cached/ehyb/mod.rs" ehyb::EhybFormat,
     "cached/hubs/mod.rs" hubs::HubsFormat,
 }
 

@@ -107,10 +107,7 @@ impl Tuner {
                     choose::keep_baseline(findings.features.clone(), &target, workload, &reason)
                 }
                 (Step::Choose(Decision::Quick), _) => {
-                    let few_values = || match subject.has_few_values()? {
-                        Some(few) => Ok(few),
-                        None => Ok(look_at(subject, analysis)?.few_values().is_some()),
-                    };
+                    let few_values = || has_few_values(subject, analysis);
                     self.rank_quick(&findings.features, &target, workload, baseline_s, few_values)?
                 }
                 (Step::Choose(Decision::Ranked), Some(analysed)) => {
@@ -296,6 +293,18 @@ fn look_at<'c, 's, T: Scalar>(
     }
     let csr = subject.csr()?;
     Ok(analysis.get_or_init(|| Analysis::sampled(csr)))
+}
+
+/// Tells whether the matrix has few distinct values, as counted by the GPU that holds it, else from
+/// an analysis on the host.
+fn has_few_values<'s, T: Scalar>(
+    subject: &'s Subject<'_, T>,
+    analysis: &OnceCell<Analysis<'s>>,
+) -> Result<bool> {
+    match subject.has_few_values()? {
+        Some(few) => Ok(few),
+        None => Ok(look_at(subject, analysis)?.few_values().is_some()),
+    }
 }
 
 /// Returns the candidates of a ranking with their expected times, as ranked and by estimate alone.

@@ -22,7 +22,7 @@ use ellect_training::corpus::stem;
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
-use super::train::read_lines;
+use super::records::read_lines;
 use crate::options::{duration, timing_backend};
 use crate::output::{bar, print};
 

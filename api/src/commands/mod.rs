@@ -1,12 +1,14 @@
-//! The subcommands, one file each.
+//! The subcommands, one file each, and what several of them share.
 
 pub mod bench;
 pub mod devices;
+pub mod evaluate;
 pub mod features;
 pub mod formats;
 pub mod generate;
 pub mod measure;
 pub mod recommend;
+pub mod records;
 pub mod serve;
 pub mod train;
 pub mod tune;

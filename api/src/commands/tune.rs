@@ -12,7 +12,8 @@ use ellect::{Precision, Wisdom};
 use ellect_training::corpus::{self, Ones};
 use ellect_training::tune::{Event, Remembered, Summary, Tuning};
 
-use super::train::{Fit, families, fit_all, write_lines};
+use super::records::{families, write_lines};
+use super::train::{Fit, fit_all};
 use super::{Answer, Home};
 use crate::options::{duration, timing_backend};
 use crate::output::{bar, note, print};

@@ -14,7 +14,7 @@ use ellect::{Fingerprint, Precision, Wisdom};
 use serde::Serialize;
 
 use super::Answer;
-use super::train::open_lines;
+use super::records::open_lines;
 use crate::arguments::Form;
 use crate::output::{note, print, print_json, table, write_file};
 

@@ -3,9 +3,9 @@
 use ellect_kernels::shared;
 
 use super::plan::{BINS, COUNTS, CountPlan};
-use crate::analysis::{Classes, Detail, EachPrecision, Histogram, all_diagonals, fill, over_all};
+use crate::analysis::{Classes, Detail, EachPrecision, Histogram, all_diagonals, over_all};
 use crate::features::{ColumnFill, DIAGONAL_HACKS, FeatureCounts, HackCounts, SIDES};
-use crate::format::Matrix;
+use crate::format::{Matrix, block_fill};
 
 impl CountPlan {
     /// Tells whether the second read is needed: the last column class in `found` is not empty.
@@ -28,7 +28,7 @@ impl CountPlan {
             // A single hack spans the whole matrix.
             if nrows <= DIAGONAL_HACKS[i] { diagonals } else { over_all(distinct, entries, nnz) }
         };
-        let blocks = |i: usize| fill(SIDES[i], sides[i]);
+        let blocks = |i: usize| block_fill(SIDES[i], sides[i]);
         let summary = || FeatureCounts {
             nrows: nrows as f64,
             ncols: ncols as f64,

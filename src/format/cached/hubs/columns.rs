@@ -5,8 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use crate::analysis::{Analysis, RowParts, count_pairs, once as kept, probes};
+use crate::analysis::{Analysis, ColumnSample, once as kept, probes};
 use crate::csr::Pattern;
+
+/// Numbers of a row's entries in hubs and of its other entries.
+pub(super) type RowParts = [u32; 2];
 
 /// Frequency of each row shape: the numbers of entries in hubs and of other entries.
 type HubRows = Arc<[(RowParts, u64)]>;
@@ -30,7 +33,7 @@ impl Analysis<'_> {
     }
 
     /// The number of columns in [`Analysis::hubs`] and the number of their entries; estimated from
-    /// a sample of the rows where this structure is for estimates.
+    /// a sample of the rows if this analysis is for estimates.
     pub fn hub_entries(&self, most: u16) -> (usize, u64) {
         match self.column_sample() {
             Some(sample) => {
@@ -49,7 +52,7 @@ impl Analysis<'_> {
     /// a sample as in [`Analysis::hub_entries`]; cached.
     pub fn hub_rows(&self, most: u16) -> HubRows {
         self.memo().get(HubRowCounts(most), || match self.column_sample() {
-            Some(sample) => sample.rows(self.pattern(), most).into(),
+            Some(sample) => rows_of_sample(&sample, self.pattern(), most).into(),
             None => self.hubs(most).rows(self.pattern()).as_slice().into(),
         })
     }
@@ -125,6 +128,41 @@ fn fullest(counts: &[u32], most: usize) -> (Vec<u32>, u64) {
     (columns, entries)
 }
 
+/// Estimates from a sample how many rows have each shape, with the `most` fullest columns as hubs; in
+/// no particular order.
+fn rows_of_sample(sample: &ColumnSample, pattern: Pattern<'_>, most: u16) -> Vec<(RowParts, u64)> {
+    let is_hub = sample.fullest(most);
+    let parts = sample.rows().iter().map(|&row| {
+        let columns = pattern.row(row as usize);
+        let near = columns.iter().filter(|&&column| is_hub(column)).count();
+        [near, columns.len() - near].map(|n| n as u32)
+    });
+    let mut rows = count_pairs(parts);
+    let scale = pattern.nrows() as f64 / sample.rows().len().max(1) as f64;
+    rows.iter_mut().for_each(|(_, times)| *times = (*times as f64 * scale).round() as u64);
+    rows
+}
+
+/// Pairs with both numbers below this are counted without sorting.
+const SMALL: usize = 256;
+
+/// Counts the occurrences of each pair; the result is unsorted.
+fn count_pairs(pairs: impl Iterator<Item = RowParts>) -> Vec<(RowParts, u64)> {
+    let mut small = vec![0u64; SMALL * SMALL];
+    let mut large = Vec::new();
+    for pair in pairs {
+        match pair.map(|n| n as usize) {
+            [near, far] if near < SMALL && far < SMALL => small[near * SMALL + far] += 1,
+            _ => large.push(pair),
+        }
+    }
+    large.sort_unstable();
+    let small = small.into_iter().enumerate().filter(|(_, times)| *times > 0);
+    let small = small.map(|(key, times)| ([key / SMALL, key % SMALL].map(|n| n as u32), times));
+    let runs = large.chunk_by(|a, b| a == b);
+    small.chain(runs.map(|run| (run[0], run.len() as u64))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,5 +176,12 @@ mod tests {
         assert_eq!(counts, [1, 0, 3, 2, 1, 0]);
         assert_eq!(fullest(&counts, 9), (vec![2, 3], 5));
         assert_eq!(fullest(&counts, 1), (vec![2], 3));
+    }
+
+    #[test]
+    fn parts_of_rows_are_counted_whatever_their_size() {
+        let mut counted = count_pairs([[1, 0], [300, 2], [1, 0], [2, 300], [300, 2]].into_iter());
+        counted.sort_unstable();
+        assert_eq!(counted, [([1, 0], 2), ([2, 300], 1), ([300, 2], 2)]);
     }
 }

@@ -125,6 +125,98 @@ impl FoundHubs {
     }
 }
 
+/// Marks the entries in hubs. Returns an array with one bit per entry, and the number of set bits
+/// before each of its 32-bit words, as 32-bit and 64-bit offsets, of which one is null.
+fn mark_near(converter: &mut dyn GpuConverter, hubs: &FoundHubs) -> Result<[Arg; 3], Stop> {
+    let nnz = converter.matrix().nnz as u64;
+    let words = nnz / 32 + 1;
+    let bits = converter.array(4 * words)?;
+    let counts = converter.temporary(4 * words)?;
+    let args = vec![Arg::U64(nnz), Arg::U64(words), Arg::ColIdx, hubs.places, bits, counts];
+    converter.launch(&convert("mark_near", 32 * words, args))?;
+    let SliceOffsets { args: [narrow, wide], .. } = converter.starts(counts, 1, words as usize)?;
+    Ok([bits, narrow, wide])
+}
+
+/// Pieces of rows on a GPU.
+struct CutRows {
+    pieces: usize,
+    /// The first piece of each row.
+    starts: Arg,
+    /// Rows with several pieces or none, and their number.
+    scaled: Arg,
+    n_scaled: usize,
+}
+
+impl CutRows {
+    /// Cuts rows into pieces of at most `1 << shift` entries in either part.
+    fn new(converter: &mut dyn GpuConverter, near: [Arg; 3], shift: Arg) -> Result<Self, Stop> {
+        let matrix = converter.matrix();
+        let (nrows, width) = (matrix.nrows, matrix.offset_name());
+        let rows = nrows as u64 + 1;
+        let [counts, marks] = [converter.temporary(4 * rows)?, converter.temporary(4 * rows)?];
+        let args = [count(nrows), shift, Arg::RowPtr].into_iter().chain(near);
+        let args = args.chain([counts, marks]).collect();
+        converter.launch(&convert(format!("row_pieces_{width}"), rows, args))?;
+        let starts = converter.starts(counts, 1, rows as usize)?;
+        let Ok(pieces) = u32::try_from(starts.total) else { return Err(Stop::OnHost) };
+        let marked = converter.temporary_starts(marks, 1, rows as usize)?;
+        let scaled = converter.array(4 * marked.total)?;
+        let [marked_starts, _] = marked.args;
+        let args = vec![count(nrows), marks, marked_starts, scaled];
+        converter.launch(&convert("list_marked", nrows as u64, args))?;
+        let (pieces, n_scaled) = (pieces as usize, marked.total as usize);
+        Ok(CutRows { pieces, starts: starts.args[0], scaled, n_scaled })
+    }
+}
+
+/// Pieces on a GPU in the order of the layout.
+struct SortedPieces {
+    /// The row of each piece.
+    rows: Arg,
+    /// Entries of each piece in the hub part and in the rest.
+    lengths: [Arg; 2],
+    /// Place of each piece, in the order of the rows.
+    at: Arg,
+    /// Starts of the slices of the hub part and of the rest.
+    starts: [SliceOffsets; 2],
+}
+
+impl SortedPieces {
+    /// Sorts pieces of at most `longest` entries in either part.
+    fn new(
+        converter: &mut dyn GpuConverter,
+        near: [Arg; 3],
+        cut: &CutRows,
+        longest: usize,
+    ) -> Result<Self, Stop> {
+        let matrix = converter.matrix();
+        let shift = Arg::U32(longest.trailing_zeros());
+        let pieces = cut.pieces;
+        let keys = converter.temporary(8 * pieces as u64)?;
+        let mut numbers = || converter.temporary(4 * pieces as u64);
+        let [own, piece_rows, sorted] = [numbers()?, numbers()?, numbers()?];
+        let sizes = [count(pieces), count(matrix.nrows), shift, Arg::RowPtr];
+        let args = sizes.into_iter().chain(near).chain([cut.starts, keys, own, piece_rows]);
+        let kernel = format!("piece_keys_{}", matrix.offset_name());
+        converter.launch(&convert(kernel, pieces as u64, args.collect()))?;
+        converter.sort_down(keys, own, sorted, pieces, 2 * (longest.trailing_zeros() + 1))?;
+        let slices = pieces.div_ceil(WARP);
+        let rows = converter.array(4 * pieces as u64)?;
+        let lengths = [converter.array(2 * pieces as u64)?, converter.array(2 * pieces as u64)?];
+        let at = converter.array(4 * pieces as u64)?;
+        let mut numbers = || converter.temporary(4 * (slices as u64 + 1));
+        let widths = [numbers()?, numbers()?];
+        let from = [count(pieces), count(slices), shift, sorted, keys, piece_rows, rows];
+        let args = from.into_iter().chain(lengths).chain([at]).chain(widths).collect();
+        converter.launch(&convert("place_pieces", 32 * (slices as u64 + 1), args))?;
+        let [near, far] = widths;
+        let starts =
+            [converter.starts(near, WARP, slices + 1)?, converter.starts(far, WARP, slices + 1)?];
+        Ok(SortedPieces { rows, lengths, at, starts })
+    }
+}
+
 /// Converts on a GPU: see [`super::Storage::build`].
 pub(super) fn build(
     converter: &mut dyn GpuConverter,
@@ -140,85 +232,38 @@ pub(super) fn build(
     }
     let shift = Arg::U32(longest.trailing_zeros());
     let hubs = FoundHubs::new(converter, most_hubs(params, target))?;
-    let width = matrix.offset_name();
-
-    // A bit per entry: set if its column is a hub; and the number of set bits before each 32-bit
-    // word.
-    let words = nnz as u64 / 32 + 1;
-    let bits = converter.array(4 * words)?;
-    let counts = converter.temporary(4 * words)?;
-    let args = vec![Arg::U64(nnz as u64), Arg::U64(words), Arg::ColIdx, hubs.places, bits, counts];
-    converter.launch(&convert("mark_near", 32 * words, args))?;
-    let SliceOffsets { args: [narrow, wide], .. } = converter.starts(counts, 1, words as usize)?;
-    let near = [bits, narrow, wide];
-
-    // Number of pieces of each row, and the rows with several pieces or none.
-    let rows = nrows as u64 + 1;
-    let [counts, marks] = [converter.temporary(4 * rows)?, converter.temporary(4 * rows)?];
-    let args = [count(nrows), shift, Arg::RowPtr].into_iter().chain(near).chain([counts, marks]);
-    converter.launch(&convert(format!("row_pieces_{width}"), rows, args.collect()))?;
-    let starts = converter.starts(counts, 1, rows as usize)?;
-    let Ok(pieces) = u32::try_from(starts.total) else { return Err(Stop::OnHost) };
-    let pieces = pieces as usize;
-    let [starts, _] = starts.args;
-    let marked = converter.temporary_starts(marks, 1, rows as usize)?;
-    let scaled = converter.array(4 * marked.total)?;
-    let [marked_starts, _] = marked.args;
-    let args = vec![count(nrows), marks, marked_starts, scaled];
-    converter.launch(&convert("list_marked", nrows as u64, args))?;
-
-    // Sort the pieces into the order of the layout.
-    let keys = converter.temporary(8 * pieces as u64)?;
-    let mut numbers = || converter.temporary(4 * pieces as u64);
-    let [own, piece_rows, sorted] = [numbers()?, numbers()?, numbers()?];
-    let sizes = [count(pieces), count(nrows), shift, Arg::RowPtr];
-    let args = sizes.into_iter().chain(near).chain([starts, keys, own, piece_rows]).collect();
-    converter.launch(&convert(format!("piece_keys_{width}"), pieces as u64, args))?;
-    converter.sort_down(keys, own, sorted, pieces, 2 * (longest.trailing_zeros() + 1))?;
-    let slices = pieces.div_ceil(WARP);
-    let piece_rows_sorted = converter.array(4 * pieces as u64)?;
-    let lengths = [converter.array(2 * pieces as u64)?, converter.array(2 * pieces as u64)?];
-    let at = converter.array(4 * pieces as u64)?;
-    let mut numbers = || converter.temporary(4 * (slices as u64 + 1));
-    let widths = [numbers()?, numbers()?];
-    let from = [count(pieces), count(slices), shift, sorted, keys, piece_rows, piece_rows_sorted];
-    let args = from.into_iter().chain(lengths).chain([at]).chain(widths).collect();
-    converter.launch(&convert("place_pieces", 32 * (slices as u64 + 1), args))?;
-
-    let [near_starts, far_starts] = [
-        converter.starts(widths[0], WARP, slices + 1)?,
-        converter.starts(widths[1], WARP, slices + 1)?,
-    ];
+    let near = mark_near(converter, &hubs)?;
+    let cut = CutRows::new(converter, near, shift)?;
+    let sorted = SortedPieces::new(converter, near, &cut, longest)?;
     let value_bytes = target.precision.bytes();
-    let slots = [near_starts.total, far_starts.total];
-    let size = HubsSize { pieces, scaled: marked.total as usize, slots };
+    let slots = [0, 1].map(|part: usize| sorted.starts[part].total);
+    let size = HubsSize { pieces: cut.pieces, scaled: cut.n_scaled, slots };
     target.check_bytes(size.bytes(hubs.count, value_bytes))?;
-    let mut part =
-        |part: usize, starts: &SliceOffsets, column_bytes: u64| -> Result<PartArgs, Stop> {
-            Ok(PartArgs {
-                starts: starts.args,
-                lengths: lengths[part],
-                columns: converter.array(column_bytes * starts.total)?,
-                values: converter.array(value_bytes as u64 * starts.total)?,
-            })
-        };
-    let parts = [part(0, &near_starts, 2)?, part(1, &far_starts, 4)?];
+    let mut part = |part: usize, column_bytes: u64| -> Result<PartArgs, Stop> {
+        Ok(PartArgs {
+            starts: sorted.starts[part].args,
+            lengths: sorted.lengths[part],
+            columns: converter.array(column_bytes * slots[part])?,
+            values: converter.array(value_bytes as u64 * slots[part])?,
+        })
+    };
+    let parts = [part(0, 2)?, part(1, 4)?];
     let fill = |places: Arg, columns: [Arg; 2]| {
         let sizes = [Arg::U64(nnz as u64), count(nrows), shift];
         let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values, places];
         let slots = parts[0].starts.into_iter().chain(parts[1].starts);
         let to = [columns[0], parts[0].values, columns[1], parts[1].values];
-        let args = sizes.into_iter().chain(from).chain(near).chain([starts, at]);
-        let kernel = format!("fill_hubs_{width}_{}", target.precision);
+        let args = sizes.into_iter().chain(from).chain(near).chain([cut.starts, sorted.at]);
+        let kernel = format!("fill_hubs_{}_{}", matrix.offset_name(), target.precision);
         let threads = (nnz as u64).div_ceil(FILLED_BY_A_WARP) * WARP as u64;
         convert(kernel, threads, args.chain(slots).chain(to).collect())
     };
     converter.launch(&fill(hubs.places, parts.map(|part| part.columns)))?;
     let plan = HubsPlan {
-        counts: [hubs.count, size.scaled, pieces],
-        lists: [hubs.columns, scaled],
+        counts: [hubs.count, size.scaled, size.pieces],
+        lists: [hubs.columns, cut.scaled],
         parts,
-        rows: piece_rows_sorted,
+        rows: sorted.rows,
         blocks: target.device.processors,
     };
     let (launches, scratch) = plan.launches(target.precision);

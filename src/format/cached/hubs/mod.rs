@@ -22,6 +22,7 @@
 
 mod columns;
 mod gpu;
+mod pieces;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,17 +31,18 @@ use ellect_kernels::shared;
 use rayon::prelude::*;
 
 use super::gpu::launch::Arrays;
-use super::partition::last;
+use super::part_slices::PartSlices;
 use super::row_order::WARP;
 use super::{
-    Arg, GpuConverter, GpuLayout, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage,
-    Target, Value, Work, bytes_of, store,
+    Arg, GpuConverter, GpuLayout, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
+    Value, Work, bytes_of, store,
 };
-use crate::analysis::{Analysis, RowParts};
+use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, accumulate, offsets};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 pub use columns::HubColumns;
+use pieces::{HubsSize, RowPiece};
 
 /// See the module.
 #[derive(Debug)]
@@ -137,37 +139,6 @@ impl Storage for HubsFormat {
     }
 }
 
-/// A piece of a row: the range `near` of the row's entries in hubs and the range `far` of its other
-/// entries.
-#[derive(Clone, Copy, Debug)]
-struct RowPiece {
-    row: u32,
-    near: [u32; 2],
-    far: [u32; 2],
-}
-
-impl RowPiece {
-    /// Cuts a row with `near` entries in hubs and `far` other entries into pieces of at most
-    /// `longest` entries of either kind; an empty row yields none.
-    fn of_row(row: u32, [near, far]: RowParts, longest: usize) -> impl Iterator<Item = RowPiece> {
-        let longest = longest as u32;
-        (0..near.max(far).div_ceil(longest)).map(move |i| {
-            let cut = |length: u32| [i, i + 1].map(|i| length.min(i * longest));
-            RowPiece { row, near: cut(near), far: cut(far) }
-        })
-    }
-
-    /// Number of pieces of the row before this one.
-    fn number(&self, longest: usize) -> usize {
-        self.near[0].max(self.far[0]) as usize / longest
-    }
-
-    /// Numbers of entries in hubs and of other entries.
-    fn lengths(&self) -> [u16; 2] {
-        [self.near, self.far].map(|[first, end]| (end - first) as u16)
-    }
-}
-
 /// The hubs of a matrix.
 ///
 /// # Errors
@@ -215,87 +186,6 @@ fn check_share(hubs: usize, covered: u64, nnz: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Size of the layout, computed without cutting the pieces.
-#[derive(Debug, Default, PartialEq)]
-struct HubsSize {
-    pieces: usize,
-    /// Number of rows with several pieces or none.
-    scaled: usize,
-    /// Numbers of slots in the hub part and in the rest.
-    slots: [u64; 2],
-}
-
-impl HubsSize {
-    /// Size for `rows`, each row shape with its frequency, cut into pieces of at most `longest`
-    /// entries in either part.
-    fn of(rows: &[(RowParts, u64)], longest: usize) -> Self {
-        let mut size = HubsSize::default();
-        // There are few distinct lengths, so a counting sort suffices.
-        let mut counts = vec![0u64; (longest + 1) * (longest + 1)];
-        for &(parts, times) in rows {
-            size.scaled += if parts == [0, 0] { times as usize } else { 0 };
-            for piece in RowPiece::of_row(0, parts, longest) {
-                let [near, far] = piece.lengths().map(usize::from);
-                counts[near * (longest + 1) + far] += times;
-                size.scaled += if piece.number(longest) == 1 { times as usize } else { 0 };
-            }
-        }
-        // Free places in the last slice begun, and the longest rest of that slice so far.
-        let (mut left, mut widest) = (0, 0);
-        let warp = WARP as u64;
-        for (key, &count) in counts.iter().enumerate().rev().filter(|(_, count)| **count > 0) {
-            let [near, far] = [key / (longest + 1), key % (longest + 1)].map(|n| n as u64);
-            if left > 0 && far > widest {
-                size.slots[1] += (far - widest) * warp;
-                widest = far;
-            }
-            if count > left {
-                let slices = (count - left).div_ceil(warp);
-                size.slots[0] += slices * near * warp;
-                size.slots[1] += slices * far * warp;
-                (left, widest) = (left + slices * warp, far);
-            }
-            left -= count;
-            size.pieces += count as usize;
-        }
-        size
-    }
-
-    /// Bytes of the layout with `hubs` hubs and values of `value_bytes` bytes.
-    fn bytes(&self, hubs: usize, value_bytes: usize) -> u64 {
-        let [near, far] = self.slots;
-        let slices = self.pieces.div_ceil(WARP) + 1;
-        let pointers = slices * (Offsets::width(near as usize) + Offsets::width(far as usize));
-        let lists = 4 * (hubs + self.scaled) + 8 * self.pieces;
-        let w = value_bytes as u64;
-        (pointers + lists) as u64 + near * (2 + w) + far * (4 + w)
-    }
-}
-
-/// Slots of sliced ELLPACK.
-#[derive(Debug)]
-struct HubsPart<T, C> {
-    ptr: Offsets,
-    columns: Vec<C>,
-    values: Vec<T>,
-}
-
-impl<T: Scalar, C: Copy + Default> HubsPart<T, C> {
-    fn new(ptr: &[usize]) -> Self {
-        let slots = last(ptr);
-        let (columns, values) = (vec![C::default(); slots], vec![T::ZERO; slots]);
-        HubsPart { ptr: Offsets::new(ptr), columns, values }
-    }
-
-    fn slot(&self, piece: usize, k: usize) -> usize {
-        self.ptr.get(piece / WARP) + k * WARP + piece % WARP
-    }
-
-    fn bytes(&self) -> u64 {
-        self.ptr.bytes() + bytes_of(&self.columns) + bytes_of(&self.values)
-    }
-}
-
 /// The arrays of a matrix with cached hubs.
 #[derive(Debug)]
 pub struct Hubs<T> {
@@ -309,8 +199,8 @@ pub struct Hubs<T> {
     rows: Vec<u32>,
     near_lengths: Vec<u16>,
     far_lengths: Vec<u16>,
-    near: HubsPart<T, u16>,
-    far: HubsPart<T, u32>,
+    near: PartSlices<T, u16>,
+    far: PartSlices<T, u32>,
     /// Number of GPU thread blocks.
     blocks: u32,
     sums: Scratch<T>,
@@ -341,8 +231,8 @@ impl<T: Scalar> Hubs<T> {
             rows: Vec::with_capacity(pieces.len()),
             near_lengths: lengths.iter().map(|length| length[0]).collect(),
             far_lengths: lengths.iter().map(|length| length[1]).collect(),
-            near: HubsPart::new(&ptr(0)),
-            far: HubsPart::new(&ptr(1)),
+            near: PartSlices::new(&ptr(0), 0),
+            far: PartSlices::new(&ptr(1), 0),
             hubs: hubs.columns.clone(),
             scaled,
             blocks,

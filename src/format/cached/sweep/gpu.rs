@@ -151,14 +151,109 @@ impl Dealt {
     }
 }
 
+/// Rows at their places in blocks.
+struct PlacedRows {
+    /// Words of each block, an array of the layout; kernels fill in its steps later.
+    blocks: Arg,
+    long_rows: Arg,
+    /// For each row, its block and its place there; and the first of its further sums.
+    places: Arg,
+    further: Arg,
+    /// The maximum number of sums per block.
+    sums: usize,
+}
+
+impl PlacedRows {
+    fn new(
+        converter: &mut dyn GpuConverter,
+        shape: &SweepShape,
+        rows: &GpuRows,
+        dealt: &Dealt,
+    ) -> Result<Self, Stop> {
+        let to = converter.array(4 * (WORDS * shape.blocks) as u64)?;
+        let long_rows = converter.array((size_of::<LongRow>() * dealt.long_rows) as u64)?;
+        let places = converter.temporary(4 * shape.nrows as u64)?;
+        let further = converter.temporary(2 * shape.nrows as u64)?;
+        let [so_far, most] = [converter.number()?, converter.number()?];
+        let args = vec![
+            count(shape.nrows),
+            Arg::U64(shape.nnz as u64),
+            count(shape.blocks),
+            dealt.starts,
+            dealt.groups,
+            rows.lengths,
+            places,
+            further,
+            to,
+            long_rows,
+            so_far,
+            most,
+        ];
+        converter.launch(&blocks("place_rows", shape.blocks, 256, 0, args))?;
+        let sums = converter.read(most)? as usize;
+        Ok(PlacedRows { blocks: to, long_rows, places, further, sums })
+    }
+}
+
+/// Entries sorted by block and column, and cut into pieces of columns.
+struct SortedEntries {
+    /// Sizes that kernels need: entries, columns, blocks, pieces of columns, bits of a column.
+    sizes: [Arg; 5],
+    keys: Arg,
+    /// Index of each entry in the CSR matrix.
+    sorted: Arg,
+    /// First entry of each piece of the columns of each block, and its first warp of slots.
+    firsts: Arg,
+    starts: Arg,
+}
+
+impl SortedEntries {
+    fn new(
+        converter: &mut dyn GpuConverter,
+        shape: &SweepShape,
+        placed: &PlacedRows,
+    ) -> Result<Self, Stop> {
+        let matrix = converter.matrix();
+        let Matrix { nrows, ncols, nnz, .. } = matrix;
+        let entries = nnz as u64;
+        let keys = converter.temporary(8 * entries)?;
+        let [own, sorted] = [converter.temporary(4 * entries)?, converter.temporary(4 * entries)?];
+        let column_bits = bits(ncols - 1);
+        let sizes = [count(nrows), count(ncols), Arg::U64(entries), count(shape.blocks)];
+        let args = sizes.into_iter().chain([Arg::U32(column_bits), Arg::RowPtr, Arg::ColIdx]);
+        let args = args.chain([placed.places, placed.further, keys, own]).collect();
+        let kernel = format!("entry_keys_{}", matrix.offset_name());
+        converter.launch(&launch(kernel, nrows.div_ceil(GROUP) * LANES, args))?;
+        converter.sort_down(keys, own, sorted, nnz, column_bits + bits(shape.blocks - 1))?;
+
+        let pieces = shape.blocks * shape.pieces;
+        let firsts = converter.temporary(4 * (pieces as u64 + 1))?;
+        let sizes = [
+            Arg::U64(entries),
+            count(ncols),
+            count(shape.blocks),
+            count(shape.pieces),
+            Arg::U32(column_bits),
+        ];
+        let args = sizes.into_iter().chain([keys, sorted, firsts]).collect();
+        converter.launch(&launch("find_pieces", pieces + 1, args))?;
+        let warps = converter.temporary_zeros(4 * (pieces as u64 + 1))?;
+        let args = vec![count(shape.pieces), firsts, warps];
+        converter.launch(&blocks("count_warps", shape.blocks, 256, 0, args))?;
+        let [starts, _] = converter.temporary_starts(warps, 1, pieces + 1)?.args;
+        let args = vec![count(shape.blocks), count(shape.pieces), starts, placed.blocks];
+        converter.launch(&launch("count_steps", shape.blocks, args))?;
+        Ok(SortedEntries { sizes, keys, sorted, firsts, starts })
+    }
+}
+
 /// Converts on a GPU: see [`super::Storage::build`].
 pub(super) fn build(
     converter: &mut dyn GpuConverter,
     target: &Target<'_>,
 ) -> Result<GpuLayout, Stop> {
     let matrix = converter.matrix();
-    let Matrix { nrows, ncols, nnz, .. } = matrix;
-    if nnz == 0 || nnz >= u32::MAX as usize {
+    if matrix.nnz == 0 || matrix.nnz >= u32::MAX as usize {
         return Err(Stop::OnHost);
     }
     let rows = GpuRows::new(converter, Sort::None, target)?;
@@ -167,80 +262,33 @@ pub(super) fn build(
         return Err(Stop::OnHost);
     }
     let dealt = Dealt::new(converter, &shape, &rows)?;
-    let n = nrows.div_ceil(GROUP);
-    let precision = target.precision;
-    let w = precision.bytes() as u64;
-    let to = converter.array(4 * (WORDS * shape.blocks) as u64)?;
-    let long_rows = converter.array((size_of::<LongRow>() * dealt.long_rows) as u64)?;
-    let places = converter.temporary(4 * nrows as u64)?;
-    let further = converter.temporary(2 * nrows as u64)?;
-    let [so_far, most] = [converter.number()?, converter.number()?];
-    let args = vec![
-        count(nrows),
-        Arg::U64(nnz as u64),
-        count(shape.blocks),
-        dealt.starts,
-        dealt.groups,
-        rows.lengths,
-        places,
-        further,
-        to,
-        long_rows,
-        so_far,
-        most,
-    ];
-    converter.launch(&blocks("place_rows", shape.blocks, 256, 0, args))?;
-    let sums = converter.read(most)? as usize;
+    let placed = PlacedRows::new(converter, &shape, &rows, &dealt)?;
     // With few heavy rows and very many light ones, only the host, which places groups one by one,
     // finds room for all sums.
-    if sums > shape.most {
+    if placed.sums > shape.most {
         return Err(Stop::OnHost);
     }
+    let entries = SortedEntries::new(converter, &shape, &placed)?;
 
-    // Sort entries by block and column.
-    let keys = converter.temporary(8 * nnz as u64)?;
-    let [own, sorted] =
-        [converter.temporary(4 * nnz as u64)?, converter.temporary(4 * nnz as u64)?];
-    let column_bits = bits(ncols - 1);
-    let sizes = [count(nrows), count(ncols), Arg::U64(nnz as u64), count(shape.blocks)];
-    let args = sizes.into_iter().chain([Arg::U32(column_bits), Arg::RowPtr, Arg::ColIdx]);
-    let args = args.chain([places, further, keys, own]).collect();
-    let kernel = format!("entry_keys_{}", matrix.offset_name());
-    converter.launch(&launch(kernel, n * LANES, args))?;
-    converter.sort_down(keys, own, sorted, nnz, column_bits + bits(shape.blocks - 1))?;
-
-    // SliceOffsets of the pieces of columns, in entries and in warps.
-    let pieces = shape.blocks * shape.pieces;
-    let firsts = converter.temporary(4 * (pieces as u64 + 1))?;
-    let sizes = [Arg::U64(nnz as u64), count(ncols), count(shape.blocks), count(shape.pieces)];
-    let bits = Arg::U32(column_bits);
-    let args = sizes.into_iter().chain([bits, keys, sorted, firsts]).collect();
-    converter.launch(&launch("find_pieces", pieces + 1, args))?;
-    let warps = converter.temporary_zeros(4 * (pieces as u64 + 1))?;
-    let args = vec![count(shape.pieces), firsts, warps];
-    converter.launch(&blocks("count_warps", shape.blocks, 256, 0, args))?;
-    let [starts, _] = converter.temporary_starts(warps, 1, pieces + 1)?.args;
-    let args = vec![count(shape.blocks), count(shape.pieces), starts, to];
-    converter.launch(&launch("count_steps", shape.blocks, args))?;
-
+    let precision = target.precision;
     let slots = shape.steps * STEP;
-    let slot_keys = converter.array(4 * slots as u64)?;
+    let keys = converter.array(4 * slots as u64)?;
     let bases = converter.array(4 * (slots / LANES) as u64)?;
-    let values = converter.array(w * slots as u64)?;
+    let values = converter.array((precision.bytes() * slots) as u64)?;
     let sources = converter.array(4 * slots as u64)?;
-    let args = vec![Arg::U64(slots as u64), slot_keys, bases, values, sources];
+    let args = vec![Arg::U64(slots as u64), keys, bases, values, sources];
     converter.launch(&launch(format!("clear_slots_{precision}"), slots, args))?;
-    let args = sizes.into_iter().chain([bits, keys, sorted, firsts, starts]);
-    let args = args.chain([slot_keys, bases, sources]).collect();
-    converter.launch(&launch("fill_slots", nnz, args))?;
-    let args = vec![to, bases, slot_keys, sources];
-    converter.launch(&blocks("move_late", shape.blocks, STEP, 4 * sums, args))?;
+    let SortedEntries { sizes, keys: entry_keys, sorted, firsts, starts } = entries;
+    let args = sizes.into_iter().chain([entry_keys, sorted, firsts, starts, keys, bases, sources]);
+    converter.launch(&launch("fill_slots", matrix.nnz, args.collect()))?;
+    let args = vec![placed.blocks, bases, keys, sources];
+    converter.launch(&blocks("move_late", shape.blocks, STEP, 4 * placed.sums, args))?;
     let args = vec![Arg::U64(slots as u64), sources, Arg::Values, values];
     let update = launch(format!("update_slots_{precision}"), slots, args);
     converter.launch(&update)?;
 
-    let arrays = [to, dealt.groups, long_rows, bases, slot_keys, values];
-    let plan = SweepPlan { nrows, blocks: shape.blocks, sums, arrays };
+    let arrays = [placed.blocks, dealt.groups, placed.long_rows, bases, keys, values];
+    let plan = SweepPlan { nrows: shape.nrows, blocks: shape.blocks, sums: placed.sums, arrays };
     Ok(GpuLayout {
         launches: vec![plan.launch(precision)],
         update: vec![update],

@@ -47,6 +47,38 @@ struct Counted {
     diagonals: u64,
 }
 
+/// A number as an argument.
+fn count(n: usize) -> Arg {
+    Arg::U32(n as u32)
+}
+
+/// Refuses a matrix with too many pieces for its entries and diagonals. `counts` is the array of the
+/// numbers of pieces of the `hacks` hacks.
+fn check_constant(
+    converter: &mut dyn GpuConverter,
+    counted: &Counted,
+    counts: Arg,
+    hacks: usize,
+) -> Result<(), Stop> {
+    let Counted { starts, largest, diagonals, .. } = counted;
+    let nnz = converter.matrix().nnz;
+    let most = MostPieces::of(nnz, HACK, hacks, *diagonals).ok_or_else(not_constant)?;
+    if starts.total > (most.mean * hacks) as u64 || *largest > most.of_one {
+        return Err(not_constant().into());
+    }
+    if *largest > most.mean {
+        let over = converter.number()?;
+        let args = [hacks, most.sample, most.mean].map(count).into_iter().chain([counts, over]);
+        let threads = most.sample as u64;
+        let sample = Launch::over("convert_cdia", "sample_hacks", threads, THREADS, args.collect());
+        converter.launch(&sample)?;
+        if converter.read(over)? as usize > most.over {
+            return Err(not_constant().into());
+        }
+    }
+    Ok(())
+}
+
 /// Converts on a GPU: see [`crate::format::Storage::build`].
 pub(super) fn build(
     converter: &mut dyn GpuConverter,
@@ -61,7 +93,6 @@ pub(super) fn build(
     }
     let (hacks, w) = (nrows.div_ceil(HACK), target.precision.bytes());
     let (width, precision) = (matrix.offset_name(), target.precision);
-    let count = |n: usize| Arg::U32(n as u32);
     let a_hack_each = |kernel: String, args: Vec<Arg>| {
         let threads = hacks as u64 * u64::from(THREADS);
         Launch::over("convert_cdia", kernel, threads, THREADS, args)
@@ -95,24 +126,9 @@ pub(super) fn build(
             break;
         }
     }
-    let Some(Counted { capacity, starts, largest, diagonals }) = counted else {
-        return Err(Stop::OnHost);
-    };
-    let most = MostPieces::of(nnz, HACK, hacks, diagonals).ok_or_else(not_constant)?;
-    if starts.total > (most.mean * hacks) as u64 || largest > most.of_one {
-        return Err(not_constant().into());
-    }
-    if largest > most.mean {
-        let over = converter.number()?;
-        let args = [hacks, most.sample, most.mean].map(count).into_iter().chain([counts, over]);
-        let threads = most.sample as u64;
-        let sample = Launch::over("convert_cdia", "sample_hacks", threads, THREADS, args.collect());
-        converter.launch(&sample)?;
-        if converter.read(over)? as usize > most.over {
-            return Err(not_constant().into());
-        }
-    }
-
+    let Some(counted) = counted else { return Err(Stop::OnHost) };
+    check_constant(converter, &counted, counts, hacks)?;
+    let Counted { capacity, starts, .. } = counted;
     target.check_bytes(layout_bytes(hacks, starts.total, w as u64))?;
     let mut pieces = [NULL; 5];
     for (array, bytes) in pieces.iter_mut().zip(piece_bytes(w)) {

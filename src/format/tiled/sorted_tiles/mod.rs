@@ -19,17 +19,19 @@
 //! has no entry, they are zeros that no row sums.
 
 pub(super) mod gpu;
+mod sort;
+mod widths;
 
 use std::ops::Range;
 
 use ellect_kernels::shared;
 use rayon::prelude::*;
 
-use super::csr_tiles::Tiles;
+use self::widths::{EXTRA, Widths, get};
 use super::gpu::launch::Arrays;
 use super::{Refusal, Target, Work, bytes_of, store};
 use crate::analysis::{Analysis, REACH, REACH_OF, Walk};
-use crate::csr::{Csr, Pattern};
+use crate::csr::Csr;
 use crate::par::{Scratch, slices_mut};
 use crate::scalar::Scalar;
 
@@ -69,40 +71,6 @@ fn nth(slot: usize) -> usize {
 /// Index of the warp's first column from which the column in a slot is counted.
 fn based(slot: usize) -> usize {
     slot % EACH * LANES / BASED
-}
-
-/// Choices for the number of column bits of every slot in addition to those next to its place.
-const EXTRA: [u32; 3] = [4, 8, 16];
-
-/// Number of warps of a matrix, and of warps for which a number of column bits does not suffice.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Widths {
-    warps: u64,
-    /// For each of [`EXTRA`], the number of warps that need more bits.
-    wide: [u64; 3],
-    /// The number of warps that need even more than the additional 16 bits of a wide warp.
-    far: [u64; 3],
-}
-
-impl Widths {
-    /// Counts warps by their number of column bits in addition to those next to the place; each
-    /// pair holds a number of bits and a number of warps.
-    fn of(bits: impl IntoIterator<Item = (u32, u64)>) -> Self {
-        bits.into_iter().fold(Widths::default(), |widths, (bits, times)| Widths {
-            warps: widths.warps + times,
-            wide: [0, 1, 2].map(|i| widths.wide[i] + if bits > EXTRA[i] { times } else { 0 }),
-            far: [0, 1, 2].map(|i| widths.far[i] + if bits > EXTRA[i] + LOW { times } else { 0 }),
-        })
-    }
-
-    /// Index of the choice in [`EXTRA`] that makes the matrix smallest, with the bytes of wide
-    /// warps counted twice because a product waits longer for them. The kernels call it
-    /// `extra_bits`.
-    fn best(&self) -> usize {
-        let bits = |i: usize| u64::from(EXTRA[i]) * self.warps + 32 * self.wide[i];
-        let fit = [2, 1, 0].into_iter().filter(|&i| self.far[i] == 0);
-        fit.fold(2, |best, i| if bits(i) < bits(best) { i } else { best })
-    }
 }
 
 /// The refusal of a matrix without entries.
@@ -191,97 +159,6 @@ pub(super) struct SortedTiles {
 }
 
 impl SortedTiles {
-    /// Sorts tiles of at most `tile` entries, each with a product of `value_bytes` bytes.
-    pub fn new(pattern: Pattern<'_>, tile: usize, value_bytes: usize) -> Self {
-        let tiles = Tiles::of(pattern, tile);
-        let (count, warps) = (tiles.rows.len() - 1, tile / WARP);
-        let slots = count * tile;
-        let end_cuts: Vec<_> = (0..=count).map(|t| tiles.rows[t] as usize + 2 * t).collect();
-        let mut ends = vec![0u16; end_cuts[count]];
-        let mut low = vec![0u16; slots];
-        // Column bits that do not fit next to the place, and the maximum of each warp.
-        let mut rest = vec![0u32; slots];
-        let mut bases = vec![[0u32; 4]; count * warps];
-        let mut lasts = vec![0u8; slots / 8];
-        let row_ptr = pattern.row_ptr();
-        let (bits, left) = (place_bits(tile), LOW - place_bits(tile));
-        slices_mut(&mut ends, &end_cuts)
-            .into_par_iter()
-            .zip(low.par_chunks_mut(tile))
-            .zip(rest.par_chunks_mut(tile))
-            .zip(bases.par_chunks_mut(warps))
-            .zip(lasts.par_chunks_mut(tile / 8))
-            .enumerate()
-            .for_each(|(t, ((((ends, low), rest), bases), lasts))| {
-                let (start, end) = (tiles.entries[t], tiles.entries[t + 1]);
-                let rows = tiles.rows[t] as usize..=tiles.rows[t + 1] as usize;
-                for (slot, &row_end) in ends[1..].iter_mut().zip(&row_ptr[rows]) {
-                    let to = row_end.min(end) - start;
-                    *slot = to as u16;
-                    if let Some(last) = to.checked_sub(1) {
-                        lasts[last / 8] |= 1 << (last % 8);
-                    }
-                }
-                let columns = &pattern.col_idx()[start..end];
-                let mut sorted: Vec<(u32, usize)> = columns.iter().copied().zip(0..).collect();
-                sorted.sort_unstable();
-                let Some(&last) = sorted.last() else { return };
-                sorted.resize(tile, last);
-                for (bases, warp) in bases.iter_mut().zip(sorted.chunks(WARP)) {
-                    *bases = [0, 1, 2, 3].map(|i| warp[i * BASED].0);
-                }
-                for slot in 0..tile {
-                    let (column, place) = sorted[nth(slot)];
-                    let away = column - bases[slot / WARP][based(slot)];
-                    low[slot] = (away << bits) as u16 | placed(place, value_bytes) as u16;
-                    rest[slot] = away >> left;
-                }
-            });
-        let most =
-            |warp: &[u32]| u32::BITS - warp.iter().fold(0, |all, &rest| all | rest).leading_zeros();
-        let needed: Vec<u32> = rest.par_chunks(WARP).map(most).collect();
-        let extra = EXTRA[Widths::of(needed.iter().map(|&bits| (bits, 1))).best()];
-        let mut high = vec![0u32; slots / 32 * extra as usize];
-        let words = extra as usize / 4;
-        high.par_chunks_mut(words)
-            .zip(rest.par_chunks(EACH))
-            .for_each(|(words, rest)| put(extra, rest, words));
-        let mut wide = Vec::new();
-        let mut headers = Vec::with_capacity(count);
-        for t in 0..count {
-            let rows = tiles.rows[t + 1] - tiles.rows[t];
-            let begun = row_ptr[tiles.rows[t] as usize].min(tiles.entries[t + 1]);
-            let begun = begun.saturating_sub(tiles.entries[t]) as u32;
-            let first_wide = (wide.len() / (4 * LANES)) as u32;
-            let mut mask = 0;
-            for warp in (0..warps).filter(|warp| needed[t * warps + warp] > extra) {
-                mask |= 1 << warp;
-                for rest in rest[(t * warps + warp) * WARP..][..WARP].chunks(EACH) {
-                    let mut words = [0; 4];
-                    let rest: Vec<u32> = rest.iter().map(|rest| rest >> extra).collect();
-                    put(LOW, &rest, &mut words);
-                    wide.extend(words);
-                }
-            }
-            headers.push([tiles.rows[t], rows | begun << 16, first_wide, mask]);
-        }
-        SortedTiles {
-            nrows: pattern.nrows(),
-            ncols: pattern.ncols(),
-            nnz: pattern.nnz(),
-            tile,
-            value_bytes,
-            tiles: headers,
-            ends,
-            lasts,
-            bases,
-            low,
-            extra,
-            high,
-            wide,
-        }
-    }
-
     /// Number of slots of all tiles.
     pub fn slots(&self) -> usize {
         self.tiles.len() * self.tile
@@ -449,22 +326,10 @@ impl SortedTiles {
     }
 }
 
-/// Appends the low `width` bits of each number to `words`, densely packed into 32 bits each.
-fn put(width: u32, numbers: &[u32], words: &mut [u32]) {
-    for (at, number) in (0..).step_by(width as usize).zip(numbers) {
-        words[at / 32] |= (number & ((1 << width) - 1)) << (at % 32);
-    }
-}
-
-/// Number `k` of those that [`put`] has packed.
-fn get(width: u32, k: usize, words: &[u32]) -> u32 {
-    let at = k * width as usize;
-    words[at / 32] >> (at % 32) & ((1 << width) - 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::csr::Pattern;
 
     #[test]
     fn entries_of_a_tile_are_sorted_by_column_and_keep_their_place() {
@@ -509,20 +374,6 @@ mod tests {
         assert_eq!(layout(1, 1 << 20), (4, 1));
         assert_eq!(layout(1, 1 << 27), (8, 1));
         assert_eq!(layout(1, 1 << 31), (16, 1));
-    }
-
-    #[test]
-    fn widths_are_chosen_by_bytes() {
-        let best = |bits: &[(u32, u64)]| EXTRA[Widths::of(bits.iter().copied()).best()];
-        assert_eq!(best(&[]), 16);
-        assert_eq!(best(&[(0, 1)]), 4);
-        // 4 bits for each and 32 for one warp in eight take as much as 8 bits.
-        assert_eq!(best(&[(4, 7), (5, 1)]), 8);
-        assert_eq!(best(&[(4, 8), (5, 1)]), 4);
-        assert_eq!(best(&[(8, 3), (9, 1)]), 16);
-        assert_eq!(best(&[(8, 4), (9, 1)]), 8);
-        assert_eq!(best(&[(8, 99), (25, 1)]), 16);
-        assert_eq!(best(&[(4, 99), (21, 1)]), 8);
     }
 
     #[test]

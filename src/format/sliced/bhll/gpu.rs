@@ -1,13 +1,11 @@
 //! Dense blocks on a GPU: the launch of a bhll product, and the conversion to bhll.
 
-use super::bhll::HACK;
-use super::gpu::launch::NULL;
-use super::row_order::WARP;
-use super::sliced::{SliceProduct, check_span};
-use super::{
-    Arg, GpuConverter, GpuLayout, Launch, Matrix, Stop, Target, fill_marker, gpu::convert,
-};
+use super::HACK;
 use crate::analysis::Sort;
+use crate::format::gpu::{convert, launch::NULL};
+use crate::format::row_order::WARP;
+use crate::format::sliced::{SliceProduct, check_span};
+use crate::format::{Arg, GpuConverter, GpuLayout, Launch, Matrix, Stop, Target, fill_marker};
 use crate::scalar::Precision;
 
 /// The launch of one product of a matrix of this shape in `b` x `b` blocks; slices are hacks.

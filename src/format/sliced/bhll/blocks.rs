@@ -1,12 +1,12 @@
-//! Dense blocks of a pattern.
+//! The dense blocks of a pattern: found in all rows or in a sample of them, and how full they are.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::sampling::{SAMPLED_ENTRIES, Sample};
-use super::{Analysis, Detail, probes};
+use crate::analysis::sampling::SAMPLED_ENTRIES;
+use crate::analysis::{Analysis, Detail, Sample, probes};
 use crate::csr::{Pattern, offsets};
 use crate::par;
 
@@ -55,35 +55,35 @@ impl Analysis<'_> {
     ///
     /// One pass over the pattern; kept.
     pub fn blocks(&self, b: usize) -> Arc<Blocks> {
-        self.memo.get(AllBlocks(b), || Arc::new(self.find_blocks(b)))
+        self.memo().get(AllBlocks(b), || Arc::new(self.find_blocks(b)))
     }
 
     /// Returns the `b` x `b` blocks of all rows, or of a sample of windows of 512 block rows if
-    /// this structure is for estimates; kept.
+    /// this analysis is for estimates; kept.
     pub(crate) fn some_blocks(&self, b: usize) -> SomeBlocks {
         let rows = WINDOW * b;
-        let groups = self.pattern.nrows().div_ceil(rows);
-        let sample = match self.detail {
+        let groups = self.pattern().nrows().div_ceil(rows);
+        let sample = match self.detail() {
             Detail::Whole => return SomeBlocks { blocks: self.blocks(b), scale: 1.0 },
             Detail::Sampled => {
-                let entries = self.pattern.nnz() / groups.max(1);
+                let entries = self.pattern().nnz() / groups.max(1);
                 let sampled = (SAMPLED_ENTRIES / 8 / entries.max(1)).max(FEWEST_WINDOWS);
                 Sample { groups, sampled: groups.min(sampled) }
             }
         };
-        let window = |w: usize| w * rows..self.pattern.nrows().min((w + 1) * rows);
+        let window = |w: usize| w * rows..self.pattern().nrows().min((w + 1) * rows);
         let find = || Arc::new(self.blocks_of(b, sample.par_picks().map(window)));
-        let row_ptr = self.pattern.row_ptr();
+        let row_ptr = self.pattern().row_ptr();
         let entries = sample.picks().map(window).map(|w| row_ptr[w.end] - row_ptr[w.start]);
         let entries = entries.sum::<usize>().max(1);
         SomeBlocks {
-            blocks: self.memo.get(SampledBlocks(b), find),
-            scale: self.pattern.nnz() as f64 / entries as f64,
+            blocks: self.memo().get(SampledBlocks(b), find),
+            scale: self.pattern().nnz() as f64 / entries as f64,
         }
     }
 
     fn find_blocks(&self, b: usize) -> Blocks {
-        let bounds = par::split(self.pattern.row_ptr(), b, par::GRAIN);
+        let bounds = par::split(self.pattern().row_ptr(), b, par::GRAIN);
         self.blocks_of(b, bounds.par_windows(2).map(|part| part[0]..part[1]))
     }
 
@@ -106,17 +106,17 @@ impl Analysis<'_> {
         });
         let (counts, columns): (Vec<Vec<usize>>, Vec<Vec<u32>>) = parts.unzip();
         let row_ptr = offsets(counts.into_iter().flatten());
-        Blocks { ncols: self.pattern.ncols().div_ceil(b), row_ptr, col_idx: columns.concat() }
+        Blocks { ncols: self.pattern().ncols().div_ceil(b), row_ptr, col_idx: columns.concat() }
     }
 
     /// Returns entries divided by slots of the nonempty `b` x `b` blocks; 1 if there are no
     /// entries. Samples block rows as [`Analysis::x_sectors`] samples warps; kept.
     pub fn block_fill(&self, b: usize) -> f64 {
-        self.memo.get(BlockFill(b), || self.find_fill(b))
+        self.memo().get(BlockFill(b), || self.find_fill(b))
     }
 
     fn find_fill(&self, b: usize) -> f64 {
-        let sample = self.sample(self.pattern.nrows().div_ceil(b));
+        let sample = self.sample(self.pattern().nrows().div_ceil(b));
         fill(
             b,
             sample.total(|i| {
@@ -138,9 +138,9 @@ pub(crate) fn fill(b: usize, [entries, blocks]: [u64; 2]) -> f64 {
 impl<'a> Analysis<'a> {
     /// Writes the columns of the `b` rows from `first` on to `rows`.
     fn block_row(&self, first: usize, b: usize, rows: &mut Vec<&'a [u32]>) {
-        let end = (first + b).min(self.pattern.nrows());
+        let end = (first + b).min(self.pattern().nrows());
         rows.clear();
-        rows.extend((first..end).map(|row| self.pattern.row(row)));
+        rows.extend((first..end).map(|row| self.pattern().row(row)));
     }
 }
 

@@ -1,0 +1,182 @@
+//! `ellect evaluate`: tables of how well models choose.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use ellect::device::Device;
+use ellect::model::Model;
+use ellect::unstable::wisdom::Record;
+use ellect::{Precision, Wisdom, device, model};
+use ellect_training::crossval::cross_validate;
+use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
+use ellect_training::plan::Plan;
+use ellect_training::profile::Fitted;
+use ellect_training::train::of_precision;
+use ellect_training::{Case, Records, Report};
+
+use super::records::{RecordArgs, read};
+use super::train::{Fit, draw, settings, with_baseline};
+use super::{Answer, Home};
+use crate::output::{note, print, spinner};
+
+/// Arguments of `ellect evaluate`.
+#[derive(Debug, Args)]
+pub struct Evaluate {
+    /// The records.
+    #[command(flatten)]
+    input: RecordArgs,
+    /// Settings of the fit; models predict matrices only of families they were not trained on.
+    #[command(flatten)]
+    fit: Fit,
+    /// Learn with the same plan as the models in this folder, and compare with their scores: exit
+    /// code 1 if a figure is worse [default: as the model that ships if its records are evaluated,
+    /// otherwise a newly chosen plan]
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
+    /// Learn nothing: score the models of --models, or those that ship, unchanged, on records that
+    /// they did not learn from; for those that ship, matrices that ship with them are left out
+    #[arg(long, requires = "records", conflicts_with = "plots")]
+    as_is: bool,
+    /// Skip the predictions for unseen classes, which take a model (and a profile, if it was
+    /// fitted) for each class
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Cases with fewer candidates than this are noted, because the best of a few is easily found.
+const FEW: usize = 8;
+
+/// Prints the evaluation tables of each precision.
+///
+/// The answer is no if a figure is worse than the score recorded in the model it is compared with.
+pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
+    let input = &evaluate.input;
+    let shipped = || {
+        let mut records = Records::default();
+        Wisdom::shipped().each_shipped(|record| records.add(record));
+        Ok(records)
+    };
+    let device = device::find_in(&input.device, &home.data)?;
+    let records = read(input, &device, &shipped)?;
+    let cases = records.cases(&device);
+    if cases.is_empty() {
+        let none = format!("no measurements of {} on known matrices", input.device);
+        if !input.records.is_empty() {
+            bail!("{none} are in these records");
+        }
+        note(&format!("{none} ship with this program; --records FILE evaluates others"));
+        return Ok(Answer::Yes);
+    }
+    let drivers = records.drivers(&device.name);
+    if drivers.len() > 1 {
+        let all: Vec<&str> = drivers.into_iter().collect();
+        note(&format!("times of {} are compared with each other", all.join(" and ")));
+    }
+    let few = cases.iter().filter(|case| case.trials.len() < FEW).count();
+    if few > 0 {
+        note(&format!("{few} of {} cases have under {FEW} candidates to choose from", cases.len()));
+    }
+    let shipped = input.records.is_empty() && device.fitted;
+    let fitted =
+        (evaluate.fit.fitted || shipped).then(|| Fitted { records, device: device.clone() });
+    let settings = settings(&evaluate.fit, fitted);
+    let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
+    let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
+    let cases = with_baseline(cases);
+    let mut reports: Vec<Report> = Vec::new();
+    for precision in &input.precision {
+        let cases = of_precision(&cases, *precision);
+        if cases.is_empty() {
+            note(&format!("no case is of {precision}"));
+            continue;
+        }
+        let working = spinner("evaluating");
+        let model = compared(evaluate, &device, *precision)?;
+        reports.push(match (model, evaluate.as_is) {
+            (Some(model), true) => evaluate_as_is(&cases, model, &device)?,
+            (None, true) => bail!(
+                "no model of {} in {precision} ships; --models DIR names a folder of others",
+                input.device
+            ),
+            (model, false) => {
+                let plan = match &model {
+                    Some(model) => Plan::of(model)?,
+                    None => ellect_training::train(&cases, &settings)?.plan,
+                };
+                let predicted = cross_validate(&cases, plan, &settings)?;
+                draw(&evaluate.fit, &cases, &predicted, &settings)?;
+                let mut report = report(&cases, &predicted, plan, &settings, unseen)?;
+                if let Some(model) = model {
+                    report.compare(&model.scores);
+                }
+                report
+            }
+        });
+        working.finish_and_clear();
+    }
+    match evaluate.json {
+        true => print(&(serde_json::to_string_pretty(&reports)? + "\n"))?,
+        false => print(&reports.iter().map(Report::markdown).collect::<Vec<_>>().join("\n"))?,
+    }
+    Ok(note_fallen(&reports))
+}
+
+/// Notes each figure that is worse than its model's score; answers no if there is one.
+fn note_fallen(reports: &[Report]) -> Answer {
+    for report in reports {
+        for figure in report.fallen() {
+            note(&format!(
+                "{} in {}: {} is {:.4}, the model reached {:.4}",
+                report.device,
+                report.precision,
+                figure.name,
+                figure.value,
+                figure.reached.unwrap_or_default()
+            ));
+        }
+    }
+    let fell = reports.iter().flat_map(Report::fallen).count();
+    if fell > 0 { Answer::No } else { Answer::Yes }
+}
+
+/// Returns the cases that the models to score unchanged did not learn from, as far as is known.
+fn unlearned(evaluate: &Evaluate, cases: Vec<Case>) -> Vec<Case> {
+    if evaluate.models.is_some() {
+        return cases;
+    }
+    let mut learned = HashSet::new();
+    Wisdom::shipped().each_shipped(|record| {
+        if let Record::Measurement(m) = record {
+            learned.insert((m.device.clone(), m.fingerprint));
+        }
+    });
+    let known = |case: &Case| learned.contains(&(case.device.clone(), case.fingerprint));
+    let (known, others): (Vec<_>, _) = cases.into_iter().partition(known);
+    if !known.is_empty() {
+        note(&format!("left out: {} cases of matrices that ship with the models", known.len()));
+    }
+    others
+}
+
+/// Returns the model to compare with: it records how to learn and the scores it reached.
+///
+/// This is the model in the named folder. Without one, it is the shipped model (of the proxy device
+/// if the device has none) if shipped records are evaluated or models are scored unchanged.
+fn compared(evaluate: &Evaluate, device: &Device, precision: Precision) -> Result<Option<Model>> {
+    if let Some(folder) = &evaluate.models {
+        let path = folder.join(model::file_name(&device.name, precision));
+        let what = || path.display().to_string();
+        let bytes = fs::read(&path).with_context(what)?;
+        return Ok(Some(Model::parse(&bytes, &device.name, precision).with_context(what)?));
+    }
+    match evaluate.input.records.is_empty() || evaluate.as_is {
+        true => Ok(Model::shipped(device, precision)?),
+        false => Ok(None),
+    }
+}

@@ -1,0 +1,394 @@
+//! The arrays of BHLL, and its product on a host.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::blocks::Blocks;
+use super::{BlockPlan, HACK, gpu};
+use crate::analysis::{Analysis, Sort, inverse};
+use crate::csr::{Csr, CsrRef, accumulate};
+use crate::format::gpu::launch::{Arrays, NULL};
+use crate::format::row_order::Column;
+use crate::format::sliced::{SliceProduct, check_spans};
+use crate::format::{Basis, Layout, Offsets, OnDevice, Refusal, bytes_of, fill_marker, store};
+use crate::par;
+use crate::scalar::Scalar;
+
+/// The largest block.
+const LARGEST: usize = 6;
+
+/// The blocks of a matrix, stored hack by hack.
+#[derive(Debug)]
+pub struct BhllLayout<T> {
+    nrows: usize,
+    ncols: usize,
+    b: usize,
+    /// First slot of each hack, and the end; a slot holds one block of each lane.
+    hack_ptr: Offsets,
+    columns: BlockColumns,
+    /// Element `e` of the block of lane `l` in slot `s` is at `(s * b * b + e) * HACK + l`.
+    values: Vec<T>,
+    order: BlockRowOrder,
+    /// Bounds, in hacks, of the parts that threads process.
+    parts: Vec<usize>,
+}
+
+#[derive(Debug)]
+enum BlockColumns {
+    Wide(Vec<u32>),
+    Narrow { base: Vec<u32>, offset: Vec<u16> },
+}
+
+/// Order of the stored block rows.
+#[derive(Debug)]
+enum BlockRowOrder {
+    /// In the matrix's own order.
+    Own,
+    /// Block row of the matrix that each stored block row is.
+    Blocks(Arc<[u32]>),
+    /// Row of the matrix that each row of the permuted basis is.
+    Rows(Vec<u32>),
+}
+
+impl BlockRowOrder {
+    fn of(order: Option<Arc<[u32]>>, plan: &BlockPlan) -> Self {
+        let b = plan.b as u32;
+        match (plan.basis, order) {
+            (_, None) => BlockRowOrder::Own,
+            (Basis::Original, Some(order)) => BlockRowOrder::Blocks(order),
+            (Basis::Permuted, Some(order)) => {
+                let rows = order.iter().flat_map(|&i| (0..b).map(move |p| i * b + p));
+                BlockRowOrder::Rows(rows.collect())
+            }
+        }
+    }
+}
+
+/// The block rows of a matrix in the order in which they are stored.
+struct StoredBlocks<'a> {
+    /// The pattern of blocks.
+    blocks: &'a Analysis<'a>,
+    /// Block row of the matrix that each stored block row is; `None` in the matrix's own order.
+    order: Option<&'a [u32]>,
+    /// First slot of each hack, and the end.
+    hack_ptr: &'a [usize],
+}
+
+impl StoredBlocks<'_> {
+    /// Block row of the matrix that is stored as block row `i`.
+    fn old(&self, i: usize) -> usize {
+        self.order.map_or(i, |order| order[i] as usize)
+    }
+
+    /// Stored block rows of hack `h`, by lane.
+    fn lanes(&self, h: usize) -> impl Iterator<Item = (usize, usize)> {
+        let lanes = 0..HACK.min(self.blocks.pattern().nrows() - h * HACK);
+        lanes.map(move |l| (l, self.old(h * HACK + l)))
+    }
+
+    /// Block columns of all slots.
+    fn columns(&self, plan: &BlockPlan) -> Result<BlockColumns, Refusal> {
+        let n_slots = self.hack_ptr[self.hack_ptr.len() - 1];
+        let new = match (plan.basis, self.order) {
+            (Basis::Permuted, Some(order)) => Some(inverse(order)),
+            _ => None,
+        };
+        let relabel = |old: u32| new.as_ref().map_or(old, |new| new[old as usize]);
+        let mut columns = match plan.narrow {
+            false => BlockColumns::Wide(vec![u32::PADDING; n_slots * HACK]),
+            true => {
+                let spans = plan.spans(self.blocks);
+                check_spans(&spans)?;
+                BlockColumns::Narrow {
+                    base: spans.iter().map(|span| span.start).collect(),
+                    offset: vec![u16::PADDING; n_slots * HACK],
+                }
+            }
+        };
+        for h in 0..self.hack_ptr.len() - 1 {
+            for (l, row) in self.lanes(h) {
+                for (slot, &column) in (self.hack_ptr[h]..).zip(self.blocks.pattern().row(row)) {
+                    match &mut columns {
+                        BlockColumns::Wide(list) => list[slot * HACK + l] = relabel(column),
+                        BlockColumns::Narrow { base, offset } => {
+                            offset[slot * HACK + l] = (relabel(column) - base[h]) as u16;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(columns)
+    }
+
+    /// Values of all slots, those of hack `h` at `bounds[h]..bounds[h + 1]`.
+    fn values<T: Scalar>(&self, csr: CsrRef<'_, T>, b: usize, bounds: &[usize]) -> Vec<T> {
+        let mut values = vec![T::ZERO; bounds[bounds.len() - 1]];
+        par::slices_mut(&mut values, bounds).into_par_iter().enumerate().for_each(|(h, values)| {
+            values.fill(fill_marker::fill());
+            for (l, block_row) in self.lanes(h) {
+                let block_columns = self.blocks.pattern().row(block_row);
+                for p in 0..b.min(csr.nrows() - block_row * b) {
+                    let (row_columns, entries) = csr.row(block_row * b + p);
+                    let mut slot = 0;
+                    for (&column, &entry) in row_columns.iter().zip(entries) {
+                        while block_columns[slot] != column / b as u32 {
+                            slot += 1;
+                        }
+                        let element = p * b + column as usize % b;
+                        values[(slot * b * b + element) * HACK + l] = fill_marker::entry(entry);
+                    }
+                }
+            }
+        });
+        values
+    }
+}
+
+impl<T: Scalar> BhllLayout<T> {
+    pub(super) fn new(
+        csr: CsrRef<'_, T>,
+        blocks: &Blocks,
+        plan: &BlockPlan,
+    ) -> Result<Self, Refusal> {
+        let blocks = Analysis::new(blocks.pattern());
+        let b = plan.b;
+        let order = (plan.sort != Sort::None).then(|| blocks.order(plan.sort));
+        let offsets = blocks.slice_offsets(HACK, plan.sort);
+        let hack_ptr: Vec<usize> = offsets.iter().map(|&slots| slots as usize / HACK).collect();
+        let n_slots = hack_ptr[hack_ptr.len() - 1];
+        fill_marker::check("its blocks", (n_slots * HACK * b * b) as u128, csr.nnz())?;
+        let bounds: Vec<usize> = hack_ptr.iter().map(|slots| slots * HACK * b * b).collect();
+        let step = if plan.sort == Sort::None { 1 } else { 512 / HACK };
+        let parts = par::split(&bounds, step, par::GRAIN);
+        let stored = StoredBlocks { blocks: &blocks, order: order.as_deref(), hack_ptr: &hack_ptr };
+        Ok(BhllLayout {
+            nrows: csr.nrows(),
+            ncols: csr.ncols(),
+            b,
+            columns: stored.columns(plan)?,
+            values: stored.values(csr, b, &bounds),
+            order: BlockRowOrder::of(order.clone(), plan),
+            hack_ptr: Offsets::new(&hack_ptr),
+            parts,
+        })
+    }
+
+    /// The block row of y that stored block row `i` contributes to.
+    fn target(&self, i: usize) -> usize {
+        match &self.order {
+            BlockRowOrder::Blocks(order) => order[i] as usize,
+            BlockRowOrder::Own | BlockRowOrder::Rows(_) => i,
+        }
+    }
+
+    /// The row of the matrix that corresponds to row `row` of y.
+    fn old(&self, row: usize) -> usize {
+        match &self.order {
+            BlockRowOrder::Rows(order) => order[row] as usize,
+            BlockRowOrder::Own | BlockRowOrder::Blocks(_) => row,
+        }
+    }
+
+    /// The column of the matrix that corresponds to column `column` of x.
+    fn old_column(&self, column: u32) -> u32 {
+        match &self.order {
+            BlockRowOrder::Rows(order) => order[column as usize],
+            BlockRowOrder::Own | BlockRowOrder::Blocks(_) => column,
+        }
+    }
+
+    /// Block column in slot `slot` of hack `h`; `None` for padding.
+    fn column(&self, h: usize, slot: usize) -> Option<u32> {
+        match &self.columns {
+            BlockColumns::Wide(list) => Some(list[slot]).filter(|&column| column != u32::PADDING),
+            BlockColumns::Narrow { base, offset } => Some(offset[slot])
+                .filter(|&offset| offset != u16::PADDING)
+                .map(|offset| base[h] + u32::from(offset)),
+        }
+    }
+
+    fn n_hacks(&self) -> usize {
+        self.hack_ptr.len() - 1
+    }
+
+    /// Stored block rows of hack `h`.
+    fn block_rows(&self, h: usize) -> Range<usize> {
+        h * HACK..((h + 1) * HACK).min(self.nrows.div_ceil(self.b))
+    }
+
+    /// Column of x and value of the entries in row `p` of stored block row `i`.
+    fn entries(&self, i: usize, p: usize) -> impl Iterator<Item = (u32, T)> {
+        let (h, l, b) = (i / HACK, i % HACK, self.b);
+        (self.hack_ptr.get(h)..self.hack_ptr.get(h + 1))
+            .map_while(move |slot| Some((slot, self.column(h, slot * HACK + l)?)))
+            .flat_map(move |(slot, column)| {
+                (0..b).map(move |q| {
+                    let value = self.values[(slot * b * b + p * b + q) * HACK + l];
+                    ((column as usize * b + q) as u32, value)
+                })
+            })
+            .filter(|(_, value)| !value.is_negative_zero())
+    }
+
+    /// Row pointers of the CSR matrix.
+    fn row_ptr(&self) -> Vec<usize> {
+        let mut row_ptr = vec![0; self.nrows + 1];
+        for i in 0..self.nrows.div_ceil(self.b) {
+            let first = self.target(i) * self.b;
+            for row in first..(first + self.b).min(self.nrows) {
+                row_ptr[self.old(row) + 1] = self.entries(i, row - first).count();
+            }
+        }
+        accumulate(&mut row_ptr);
+        row_ptr
+    }
+
+    /// Adds the products of hack `h` to `sums`, where element `p` of lane `l` is at `p * HACK + l`.
+    #[inline(always)]
+    fn add<const B: usize>(
+        &self,
+        h: usize,
+        x: &[T],
+        sums: &mut [[T; HACK]; LARGEST],
+        product: impl Fn(T, T) -> T,
+    ) {
+        for slot in self.hack_ptr.get(h)..self.hack_ptr.get(h + 1) {
+            // x of each lane; 0 where the lane has no block or the block ends past the last column.
+            let mut near = [[T::ZERO; HACK]; B];
+            for l in 0..HACK {
+                if let Some(column) = self.column(h, slot * HACK + l) {
+                    let first = column as usize * B;
+                    let here = &x[first..x.len().min(first + B)];
+                    for (near, &x) in near.iter_mut().zip(here) {
+                        near[l] = x;
+                    }
+                }
+            }
+            let block = &self.values[slot * B * B * HACK..][..B * B * HACK];
+            for (element, values) in block.chunks_exact(HACK).enumerate() {
+                let (sums, near) = (&mut sums[element / B], &near[element % B]);
+                for l in 0..HACK {
+                    sums[l] += product(values[l], near[l]);
+                }
+            }
+        }
+    }
+
+    fn product<const B: usize>(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        let in_rows = |&hack: &usize| (hack * HACK * B).min(self.nrows);
+        let bounds: Vec<usize> = self.parts.iter().map(in_rows).collect();
+        par::over_parts(&bounds, y, &|part, y| {
+            for h in part.start / (HACK * B)..part.end.div_ceil(HACK * B) {
+                let mut sums = [[T::ZERO; HACK]; LARGEST];
+                self.add::<B>(h, x, &mut sums, |value, x| value * x);
+                // Fill adds nothing to a sum, except that it yields NaN where x is not finite.
+                if sums.iter().flatten().any(|sum| sum.is_nan()) {
+                    sums = [[T::ZERO; HACK]; LARGEST];
+                    self.add::<B>(h, x, &mut sums, fill_marker::product);
+                }
+                for (l, i) in self.block_rows(h).enumerate() {
+                    let first = self.target(i) * B - part.start;
+                    for (y, sums) in y[first..].iter_mut().zip(&sums[..B]) {
+                        store(y, alpha, sums[l], beta);
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl<T: Scalar> Layout<T> for BhllLayout<T> {
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
+        match self.b {
+            2 => self.product::<2>(alpha, x, beta, y),
+            3 => self.product::<3>(alpha, x, beta, y),
+            4 => self.product::<4>(alpha, x, beta, y),
+            5 => self.product::<5>(alpha, x, beta, y),
+            _ => self.product::<LARGEST>(alpha, x, beta, y),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let columns = match &self.columns {
+            BlockColumns::Wide(list) => bytes_of(list),
+            BlockColumns::Narrow { base, offset } => bytes_of(base) + bytes_of(offset),
+        };
+        let order = match &self.order {
+            BlockRowOrder::Own => 0,
+            BlockRowOrder::Blocks(order) => bytes_of(order),
+            BlockRowOrder::Rows(order) => bytes_of(order),
+        };
+        self.hack_ptr.bytes() + columns + bytes_of(&self.values) + order
+    }
+
+    fn set_values(&mut self, values: &[T]) {
+        let row_ptr = self.row_ptr();
+        let b = self.b;
+        let mut slots = std::mem::take(&mut self.values);
+        let bounds: Vec<usize> =
+            (0..=self.n_hacks()).map(|h| self.hack_ptr.get(h) * HACK * b * b).collect();
+        let layout = &*self;
+        par::slices_mut(&mut slots, &bounds).into_par_iter().enumerate().for_each(|(h, slots)| {
+            for (l, i) in layout.block_rows(h).enumerate() {
+                let first = layout.target(i) * b;
+                for row in first..(first + b).min(layout.nrows) {
+                    let mut next = row_ptr[layout.old(row)];
+                    for block in slots.chunks_exact_mut(b * b * HACK) {
+                        for q in 0..b {
+                            let value = &mut block[((row - first) * b + q) * HACK + l];
+                            if !value.is_negative_zero() {
+                                *value = fill_marker::entry(values[next]);
+                                next += 1;
+                            }
+                        }
+                    }
+                }
+            }
+        });
+        self.values = slots;
+    }
+
+    fn to_csr(&self) -> Csr<T> {
+        let row_ptr = self.row_ptr();
+        let nnz = row_ptr[self.nrows];
+        let (mut columns, mut values) = (vec![0; nnz], vec![T::ZERO; nnz]);
+        for i in 0..self.nrows.div_ceil(self.b) {
+            let first = self.target(i) * self.b;
+            for row in first..(first + self.b).min(self.nrows) {
+                let at = row_ptr[self.old(row)];
+                for (at, (column, value)) in (at..).zip(self.entries(i, row - first)) {
+                    columns[at] = self.old_column(column);
+                    values[at] = value;
+                }
+            }
+        }
+        Csr::new(self.nrows, self.ncols, row_ptr, columns, values)
+            .expect("a layout is made from a valid matrix")
+    }
+
+    fn order(&self) -> Option<&[u32]> {
+        match &self.order {
+            BlockRowOrder::Rows(order) => Some(order),
+            BlockRowOrder::Own | BlockRowOrder::Blocks(_) => None,
+        }
+    }
+
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        let mut arrays = Arrays::default();
+        let starts = arrays.add_offsets(&self.hack_ptr);
+        let scatter = match &self.order {
+            BlockRowOrder::Blocks(order) => arrays.add(order),
+            BlockRowOrder::Own | BlockRowOrder::Rows(_) => NULL,
+        };
+        let (base, columns) = match &self.columns {
+            BlockColumns::Wide(list) => (NULL, arrays.add(list)),
+            BlockColumns::Narrow { base, offset } => (arrays.add(base), arrays.add(offset)),
+        };
+        let values = arrays.add(&self.values);
+        let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
+        let launch = gpu::product(product, [self.nrows, self.ncols], self.b, T::PRECISION);
+        Some(arrays.on_device(values, vec![launch]))
+    }
+}
