@@ -167,9 +167,9 @@ impl<'a> Analysis<'a> {
         Analysis { values: Some(T::values_of(csr.values())), ..Analysis::new(csr.pattern()) }
     }
 
-    /// Creates a structure for estimates. If the matrix has more than [`WHOLE`](sample::WHOLE) entries, estimates
-    /// use samples of its rows, evenly spread and always the same ones. Row lengths, and everything
-    /// that layouts are made from, are exact nevertheless.
+    /// Creates a structure for estimates. If the matrix has more than [`WHOLE`](sample::WHOLE)
+    /// entries, estimates use samples of its rows, evenly spread and always the same ones. Row
+    /// lengths, and everything that layouts are made from, are exact nevertheless.
     pub fn sampled<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
         let csr = csr.into();
         Analysis { detail: Detail::of(csr.nnz()), ..Analysis::of(csr) }
