@@ -43,7 +43,7 @@ pub(crate) use sectors::{REACH, REACH_OF};
 /// # fn main() -> ellect::Result<()> {
 /// let csr = Csr::from_triplets(2, 2, [(0, 0, 1.0), (1, 0, 2.0), (1, 1, 3.0)])?;
 /// let analysis = Analysis::of(&csr);
-/// assert_eq!(analysis.widest_span(1, Sort::None, None), 1);
+/// assert_eq!(analysis.widest_span(1, Sort::None, None), 2, "row 1 spans columns 0 and 1");
 /// # Ok(())
 /// # }
 /// ```
@@ -102,8 +102,8 @@ pub enum Walk {
 /// # fn main() -> ellect::Result<()> {
 /// let csr = Csr::from_triplets(3, 3, [(0, 0, 1.0), (0, 2, 2.0), (2, 1, 3.0)])?;
 /// let analysis = Analysis::of(&csr);
-/// assert_eq!(structure.row_lengths().len(), 3);
-/// assert_eq!(structure.value_count(), Some(3));
+/// assert_eq!(analysis.row_lengths().len(), 3);
+/// assert_eq!(analysis.value_count(), Some(3));
 /// # Ok(())
 /// # }
 /// ```
