@@ -44,7 +44,7 @@ use crate::scalar::{Precision, Scalar};
 pub use crate::target::{Basis, Target};
 pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 pub use candidate::{Candidate, Param, Params, Value, candidates};
-#[cfg(any(feature = "cuda", test))]
+#[cfg(feature = "cuda")]
 pub(crate) use gpu::convert::Check;
 pub use gpu::convert::Matrix;
 pub(crate) use gpu::convert::{Builder, Built, Starts, Stop};
