@@ -4,11 +4,11 @@ pub(crate) mod blocks;
 pub(crate) mod columns;
 mod diagonals;
 pub(crate) mod histogram;
+mod l1_loads;
 pub(crate) mod memo;
-mod near;
-mod rows;
-pub(crate) mod sample;
-mod sectors;
+mod row_lengths;
+pub(crate) mod sampling;
+mod x_sectors;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -30,9 +30,9 @@ pub(crate) use diagonals::all_diagonals;
 pub(crate) use histogram::Histogram;
 pub(crate) use memo::{Memo, Probe, probes};
 #[cfg(test)]
-pub(crate) use sample::WHOLE;
-pub(crate) use sample::{Detail, EachPrecision, Sample, over_all, spread};
-pub(crate) use sectors::{REACH, REACH_OF};
+pub(crate) use sampling::WHOLE;
+pub(crate) use sampling::{Detail, EachPrecision, Sample, over_all, spread};
+pub(crate) use x_sectors::{REACH, REACH_OF};
 
 /// The order of rows before they are cut into slices.
 ///
@@ -289,7 +289,7 @@ impl<'a> Analysis<'a> {
             let mut rows: Vec<u32> =
                 (w * window..nrows.min((w + 1) * window)).map(|row| row as u32).collect();
             if window > slice {
-                rows::longest_first(lengths, &mut rows);
+                row_lengths::longest_first(lengths, &mut rows);
             }
             let spans =
                 rows.chunks(slice).map(|rows| self.span(rows.iter().map(|&row| row as usize)));

@@ -344,7 +344,7 @@ mod tests {
 
     use super::*;
     use crate::choose::Effort;
-    use crate::device::{Device, PerPrecision, Reach};
+    use crate::device::{Device, KernelFigures, PerPrecision};
     use crate::generate;
 
     /// Builds a tuner for a host whose conversions take `convert_ns` for each entry.
@@ -352,12 +352,14 @@ mod tests {
         let devices = Device::shipped();
         let mut device = devices.into_iter().find(|d| d.name == "cpu").expect("shipped");
         // The profile makes CSR slow, so that some conversion pays.
-        let slow =
-            Reach { entry_ns: PerPrecision::both(50.0), ..crate::cost::reach(&device, &csr()) };
+        let slow = KernelFigures {
+            entry_ns: PerPrecision::both(50.0),
+            ..crate::cost::kernel_figures(&device, &csr())
+        };
         device.kernels.insert("csr".into(), slow);
         device.kernels.entry("others".into()).or_default();
-        for reach in device.kernels.values_mut() {
-            reach.convert_ns = PerPrecision::both(convert_ns);
+        for figures in device.kernels.values_mut() {
+            figures.convert_ns = PerPrecision::both(convert_ns);
         }
         Arc::new(Tuner::without_models(device))
     }
@@ -477,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_in_csr_where_nothing_pays() {
+    fn csr_is_kept_where_nothing_pays() {
         let (mut lazy, csr) = lazy(1e9, Conversion::Here);
         (0..500).for_each(|_| product(&mut lazy, &csr));
         assert_eq!(lazy.operator().candidate().to_string(), "csr");

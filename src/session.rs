@@ -37,7 +37,7 @@ impl<'a> From<&'a Candidate> for Task<'a> {
 
 /// Time limits of measuring; by default, only the backend's own limit applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limits {
+pub struct TimeLimits {
     /// Time limit of one candidate, including its conversion.
     pub each: Option<Duration>,
     /// Time limit of all candidates together.
@@ -60,7 +60,7 @@ pub enum Overrun {
     Failed,
 }
 
-impl Limits {
+impl TimeLimits {
     /// Returns the time left for all candidates, `spent` after the first one began.
     fn left(&self, spent: Duration) -> Option<Duration> {
         self.all.map(|all| all.saturating_sub(spent))
@@ -76,7 +76,7 @@ impl Limits {
 
 /// An event of a session.
 #[derive(Clone, Copy, Debug)]
-pub enum Step<'a> {
+pub enum SessionEvent<'a> {
     /// A candidate is about to be timed.
     Timing(&'a Candidate),
     /// A candidate was measured, now or in a stored measurement.
@@ -105,7 +105,7 @@ pub struct Session<'a, T: Scalar> {
     analysis: &'a Analysis<'a>,
     target: Target<'a>,
     protocol: Protocol,
-    limits: Limits,
+    limits: TimeLimits,
     asked: Option<&'a Wisdom>,
     keeper: Option<&'a Wisdom>,
     source: &'a str,
@@ -127,7 +127,7 @@ impl<'a, T: Scalar> Session<'a, T> {
             analysis,
             target,
             protocol: Protocol::default(),
-            limits: Limits::default(),
+            limits: TimeLimits::default(),
             asked: None,
             keeper: None,
             source: "",
@@ -140,7 +140,7 @@ impl<'a, T: Scalar> Session<'a, T> {
     }
 
     /// Sets the time limits.
-    pub fn with_limits(self, limits: Limits) -> Self {
+    pub fn with_limits(self, limits: TimeLimits) -> Self {
         Session { limits, ..self }
     }
 
@@ -165,7 +165,7 @@ impl<'a, T: Scalar> Session<'a, T> {
     pub fn run<'t, E: From<Error>>(
         &self,
         tasks: impl IntoIterator<Item = Task<'t>>,
-        tell: &mut dyn FnMut(Step<'_>) -> std::result::Result<(), E>,
+        tell: &mut dyn FnMut(SessionEvent<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let start = Instant::now();
         let to_time = Analysis::sampled(self.csr).with_partitioning();
@@ -173,27 +173,27 @@ impl<'a, T: Scalar> Session<'a, T> {
         for (place, task) in tasks.into_iter().enumerate() {
             let candidate = task.candidate;
             if let Some(measurement) = self.known(candidate)? {
-                tell(Step::Measured { candidate, measurement: &measurement })?;
+                tell(SessionEvent::Measured { candidate, measurement: &measurement })?;
                 continue;
             }
             let spent = start.elapsed();
             let is_spent = self.limits.left(spent).is_some_and(|left| left.is_zero());
             if is_spent && place >= self.limits.always {
-                tell(Step::Late(candidate))?;
+                tell(SessionEvent::Late(candidate))?;
                 continue;
             }
-            tell(Step::Timing(candidate))?;
+            tell(SessionEvent::Timing(candidate))?;
             let limit = self.limits.of(place, spent);
             let measurement = self.time(&task, &to_time, limit)?;
             let failed = matches!(measurement.outcome, Outcome::Failed { .. });
             let took = start.elapsed().saturating_sub(spent);
             let ended = limit.is_some_and(|limit| took >= limit);
             if failed && ended && self.limits.overrun == Overrun::Unknown {
-                tell(Step::Interrupted { candidate, measurement: &measurement })?;
+                tell(SessionEvent::Interrupted { candidate, measurement: &measurement })?;
                 continue;
             }
             self.keep(&measurement)?;
-            tell(Step::Measured { candidate, measurement: &measurement })?;
+            tell(SessionEvent::Measured { candidate, measurement: &measurement })?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::measure::{Backend, Measurement, Outcome, Protocol};
 use crate::model::Predictor;
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
-use crate::session::{Limits, Session, Step, Task, remembered};
+use crate::session::{Session, SessionEvent, Task, TimeLimits, remembered};
 use crate::wisdom::{Answer, Stale, Wanted, Wisdom};
 use stored::Stored;
 use subject::Subject;
@@ -370,16 +370,17 @@ impl Tuner {
         let wisdom = self.stored.wisdom(workload.effort);
         let session = Session::new(&self.backend, csr, analysis, target)
             .with_protocol(self.protocol)
-            .with_limits(Limits { all, always: 1, ..Limits::default() })
+            .with_limits(TimeLimits { all, always: 1, ..TimeLimits::default() })
             .keeping(wisdom.as_deref(), &self.source);
         let (mut known, total, mut done) = (Vec::new(), timed.len(), 0);
         session.run(timed.iter().map(Task::from), &mut |step| -> Result<()> {
-            if let Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } = step
+            if let SessionEvent::Measured { measurement, .. }
+            | SessionEvent::Interrupted { measurement, .. } = step
             {
                 done += 1;
                 progress(Progress { done, total, measurement });
             }
-            if let Step::Measured { candidate, measurement } = step {
+            if let SessionEvent::Measured { candidate, measurement } = step {
                 known.push(known_of(candidate.clone(), measurement.outcome.clone()));
             }
             Ok(())
@@ -411,7 +412,7 @@ mod tests {
     use crate::generate;
 
     #[test]
-    fn what_is_refused_when_it_is_made_leaves_the_next_best() {
+    fn a_candidate_refused_in_conversion_leaves_the_next_best() {
         let csr: Csr<f64> = generate::by_name("heat", 5000, 1).expect("a class");
         let device = crate::device::find("h200").expect("shipped");
         let workload =
@@ -430,12 +431,15 @@ mod tests {
         assert_eq!(choice.candidate, ranking[2]);
         assert_eq!(choice.ranking[0].candidate, ranking[2]);
         assert!(choice.refused.iter().any(|r| r.candidate == ranking[1]));
-        let told = &choice.explanation[choice.explanation.len() - 2];
-        assert!(told.contains("too wide") && told.contains(&ranking[1].to_string()), "{told}");
+        let stated = &choice.explanation[choice.explanation.len() - 2];
+        assert!(
+            stated.contains("too wide") && stated.contains(&ranking[1].to_string()),
+            "{stated}"
+        );
     }
 
     #[test]
-    fn after_one_that_was_timed_comes_the_next_that_was() {
+    fn after_a_timed_candidate_comes_the_next_timed_one() {
         let csr: Csr<f64> = generate::by_name("heat", 5000, 1).expect("a class");
         let device = crate::device::find("h200").expect("shipped");
         let workload = Workload { effort: Effort::Estimate, ..Workload::default() };

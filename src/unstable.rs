@@ -46,19 +46,19 @@ pub mod cost {
 
 /// Descriptions of layouts, launches and conversions on a GPU, for the code of formats.
 pub mod format {
-    pub use crate::format::gpu::convert::{Builder, Built, Check, Starts, Stop};
+    pub use crate::format::gpu::convert::{Check, GpuConverter, GpuLayout, SliceOffsets, Stop};
     pub use crate::format::gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
     pub use crate::format::offsets::Offsets;
 }
 
 /// The parts of trained models.
 pub mod model {
+    pub use crate::model::applicability::{Applicability, coordinate};
     pub use crate::model::forest::{Forest, LEAF};
     pub use crate::model::gate::{
         ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, LONGEST,
         QuickPick, READING, SAMPLING, SPMVS, keeps, needs, quick_pick, sectors,
     };
-    pub use crate::model::nearness::{Nearness, coordinate};
     pub use crate::model::predictor::{Inputs, input};
     pub use crate::model::quick::{Conversion, QuickCandidate, QuickModel};
     pub use crate::model::rules::{Rule, Rules};

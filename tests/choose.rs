@@ -71,7 +71,7 @@ fn what_suits_by_values_is_refused_where_they_are_to_change() {
 }
 
 #[test]
-fn no_products_at_all_stay_in_csr() {
+fn without_products_csr_is_kept() {
     let workload = Workload { spmvs: 0, ..Workload::default() };
     for device in ["h200", "cpu"] {
         let choice = choice(&matrix("stencil7", 20_000), device, &workload, &[]);
@@ -185,10 +185,10 @@ fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
     let taken = |margin| take(margin, &known);
     assert_eq!(taken(0.0).0, "ell");
     assert_eq!(taken(0.3).0, "ell");
-    let (stays, told) = taken(0.5);
+    let (stays, stated) = taken(0.5);
     assert_eq!(stays, "csr");
     assert_eq!(
-        told,
+        stated,
         "Keep CSR (csr): ell is expected to take 75.0 ms in total against 100 ms, but it was not timed, \
          and a prediction may be off by up to 50 % on cpu. Effort measure times it."
     );
@@ -198,7 +198,7 @@ fn what_was_not_timed_must_beat_csr_by_the_margin_of_the_device() {
 }
 
 #[test]
-fn staying_in_csr_is_told_with_the_times_of_the_kernel_that_wins() {
+fn keeping_csr_is_explained_with_the_times_of_the_fastest_kernel() {
     let csr = matrix("stencil7", 20_000);
     let known = [measured("cusparse:alg=csr_alg1", 1e-3, 10e-6), measured("csr", 0.0, 20e-6)];
     let workload = Workload { spmvs: 10, memory_limit: Some(1000), ..Workload::default() };
@@ -272,13 +272,14 @@ fn a_gpu_without_a_model_is_predicted_by_that_of_its_kin() {
         let tuner = Tuner::without_models(own).with_models(data.path()).expect("it is sound");
         tuner.recommend(&csr, &Workload::default()).expect("a choice")
     };
-    let kin = other("9.0");
-    assert!(kin.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
-    let told = |choice: &Choice| choice.explanation.iter().any(|s| s.contains("No model of h100"));
-    assert!(told(&kin), "{:?}", kin.explanation);
+    let proxy = other("9.0");
+    assert!(proxy.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
+    let stated =
+        |choice: &Choice| choice.explanation.iter().any(|s| s.contains("No model of h100"));
+    assert!(stated(&proxy), "{:?}", proxy.explanation);
     let stranger = other("8.0");
     assert!(stranger.ranking.iter().all(|ranked| ranked.source == Source::Estimated));
-    assert!(!told(&stranger), "{:?}", stranger.explanation);
+    assert!(!stated(&stranger), "{:?}", stranger.explanation);
 }
 
 #[test]
@@ -292,9 +293,9 @@ fn who_asks_has_all_candidates_ranked_by_the_model_for_few_products_too() {
         assert_eq!(asked.ranking.len(), all);
         assert!(asked.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
         assert!(asked.fingerprint.is_some() && asked.explanation.len() > 2, "{asked:?}");
-        let told = "Times on h200 are predictions of a trained model, or estimates for formats it does not \
+        let stated = "Times on h200 are predictions of a trained model, or estimates for formats it does not \
                     know.";
-        assert!(asked.explanation.iter().any(|sentence| sentence == told), "{asked:?}");
+        assert!(asked.explanation.iter().any(|sentence| sentence == stated), "{asked:?}");
     }
     // In `prepare`, analysing the matrix would take longer than the products.
     let few = Workload { spmvs: 10, ..Workload::default() };
@@ -309,12 +310,12 @@ fn without_a_model_predictions_are_estimates_and_said_to_be() {
     let tuner = Tuner::without_models(device("h200"));
     let asked = tuner.recommend(&csr, &Workload::default()).expect("an estimate");
     assert!(asked.ranking.iter().all(|ranked| ranked.source == Source::Estimated));
-    let told = "No trained model of this device is loaded";
-    assert!(asked.explanation.iter().any(|sentence| sentence.contains(told)), "{asked:?}");
+    let stated = "No trained model of this device is loaded";
+    assert!(asked.explanation.iter().any(|sentence| sentence.contains(stated)), "{asked:?}");
     let workload = Workload { effort: Effort::Estimate, ..Workload::default() };
     let estimated = tuner.recommend(&csr, &workload).expect("an estimate");
     assert_eq!(estimated.ranking, asked.ranking);
-    assert!(!estimated.explanation.iter().any(|sentence| sentence.contains(told)), "{asked:?}");
+    assert!(!estimated.explanation.iter().any(|sentence| sentence.contains(stated)), "{asked:?}");
 }
 
 #[test]
@@ -324,8 +325,8 @@ fn nothing_is_timed_that_was_not_asked_for_however_strange_the_matrix() {
     let asked = tuner.recommend_with(&csr, &Workload::default(), &mut |_| panic!("it was timed"));
     let asked = asked.expect("a prediction");
     assert_eq!(asked.ranking[0].source, Source::Predicted);
-    let told = "not trained on similar matrices";
-    assert!(asked.explanation.iter().any(|sentence| sentence.contains(told)), "{asked:?}");
+    let stated = "not trained on similar matrices";
+    assert!(asked.explanation.iter().any(|sentence| sentence.contains(stated)), "{asked:?}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn every_format_takes_some_matrix() {
 }
 
 #[test]
-fn spans_in_the_order_of_a_graph_are_told_in_its_columns() {
+fn spans_in_the_order_of_a_graph_count_its_columns() {
     // Five diagonals, scattered over more columns than 16 bits hold, with too many entries for an
     // estimate to analyse all of them.
     let n = 80_000;

@@ -63,7 +63,7 @@ const TRAINING: &[&str] = &[
     "policy_replay",
     "amortized",
     "tree",
-    "by_features",
+    "quick",
     "gate",
     "replay",
     "repeatability",

@@ -29,7 +29,7 @@ fn all_candidates_are_predicted_in_no_time_and_as_the_trees_say() {
         confidence = inputs.confidence();
         least_us = start.elapsed().as_secs_f64().min(least_us * 1e-6) * 1e6;
     }
-    assert_eq!(confidence, model.nearness.confidence(&features));
+    assert_eq!(confidence, model.applicability.confidence(&features));
     assert!(confidence > 0.0 && confidence < 0.65, "{confidence}: it is drawn to the estimate");
     // The promise is 100 us for an optimised build on one core; this build may be neither.
     let bound_us = if cfg!(debug_assertions) { 5000.0 } else { 400.0 };
@@ -61,7 +61,7 @@ fn predicting_allocates_nothing() {
     let mut sum = 0.0;
     let taken = measure(|| {
         sum += all.iter().filter_map(|c| predictor.spmv_s(&mut inputs, c, &terms)).sum::<f64>();
-        sum += predictor.model().nearness.confidence(&features);
+        sum += predictor.model().applicability.confidence(&features);
     });
     assert!(sum > 0.0);
     assert_eq!(taken.count_total, 0, "{taken:?}");

@@ -88,7 +88,7 @@ fn conjugate_gradients_solve_in_the_original_and_in_the_permuted_basis() {
 }
 
 #[test]
-fn new_values_of_the_same_pattern_are_taken_over() {
+fn new_values_of_the_same_pattern_are_stored() {
     let csr = elasticity();
     let mut operator =
         Tuner::without_models(cpu()).prepare(&csr, &workload(Basis::Original)).expect("works");

@@ -88,15 +88,15 @@ fn a_damaged_database_keeps_all_or_says_that_it_is_damaged() {
             }
             let check = |what: &str, damage: &dyn Fn(&mut Vec<u8>)| {
                 let copy = damaged(folder.path(), &file, damage);
-                let told = format!("{what} of {size} in {}", file.display());
+                let stated = format!("{what} of {size} in {}", file.display());
                 match is_whole(copy.path(), &kept) {
-                    Ok(whole) => assert!(whole, "{told}: records are lost, and nothing is said"),
+                    Ok(whole) => assert!(whole, "{stated}: records are lost, and nothing is said"),
                     Err(error @ Error::Wisdom { .. }) => {
                         let error = error.to_string();
                         let remedy = error.contains("move the folder away");
-                        assert!(remedy && error.contains("wisdom in "), "{told}: {error}");
+                        assert!(remedy && error.contains("wisdom in "), "{stated}: {error}");
                     }
-                    Err(error) => panic!("{told}: {error}"),
+                    Err(error) => panic!("{stated}: {error}"),
                 }
             };
             for i in 0..PLACES {
@@ -119,8 +119,8 @@ fn the_records_that_are_left_are_to_be_had() {
     let size = std::fs::metadata(&path).expect("there").len();
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("there");
     file.set_len(size / 2).expect("cut");
-    let told = Wisdom::open(folder.path()).expect_err("records are lost").to_string();
-    assert!(told.contains(" of 10 writes are lost") && told.contains("'made'"), "{told}");
+    let stated = Wisdom::open(folder.path()).expect_err("records are lost").to_string();
+    assert!(stated.contains(" of 10 writes are lost") && stated.contains("'made'"), "{stated}");
     std::fs::remove_file(folder.path().join("wisdom/made")).expect("there");
     let wisdom = Wisdom::open(folder.path()).expect("the rest");
     let left = wisdom.verify().expect("sound");
@@ -174,8 +174,8 @@ fn nothing_acknowledged_is_lost_to_fifty_kills_under_load() {
         if round == 0 {
             let second = Wisdom::open(folder.path()).expect_err("the child has it");
             assert!(matches!(&second, Error::Wisdom { fault: WisdomFault::InUse, .. }));
-            let told = second.to_string();
-            assert!(told.contains("in use") && told.contains("--data"), "{told}");
+            let stated = second.to_string();
+            assert!(stated.contains("in use") && stated.contains("--data"), "{stated}");
         }
         // The moment of the kill differs from round to round.
         std::thread::sleep(Duration::from_millis(round * 7 % 60));

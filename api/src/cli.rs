@@ -94,7 +94,7 @@ pub enum Command {
     Wisdom {
         /// The operation on the stored measurements.
         #[command(subcommand)]
-        command: crate::commands::wisdom::Command,
+        command: crate::commands::wisdom::WisdomCommand,
     },
     /// Time candidates on many matrices, and print a table of results
     #[command(after_help = BENCH_JSON)]
@@ -211,7 +211,7 @@ const EVALUATE_JSON: &str = "\
   timed), plan (learner), profile_too (whether the profile left families out too), as_is
   figures            name, key, value, bound (at_least or at_most), reached (by what it is compared with)
   rows               of each rule that chooses: all and large, each with cases, best_over_chosen
-                     (geometric mean), rms_regret, worst, worst_source, speedup (over the incumbent),
+                     (geometric mean), rms_regret, worst, worst_source, speedup (over the baseline),
                      losses (share slower than it by over 2 %)
   totals, there      spmvs, speedup, best (of the least totals, without a look) and losses of totals,
                      shares looked at, and left in csr and pcsr;

@@ -297,20 +297,21 @@ mod tests {
         assert!(made.nnz() < 12_500, "borders have fewer than 5 entries a row");
         let f32 = options.generated::<f32>(&limits(12_500), "bytes").expect("at the limit");
         assert_eq!(f32, Some(made.cast()));
-        let told = options.generated::<f64>(&limits(12_499), "bytes").expect_err("over the limit");
-        let told = told.to_string();
-        assert!(told.contains("generated matrix is 12500, over the limit of 12499"), "{told}");
-        assert!(told.contains("--max-nonzeros"), "{told}");
+        let stated =
+            options.generated::<f64>(&limits(12_499), "bytes").expect_err("over the limit");
+        let stated = stated.to_string();
+        assert!(stated.contains("generated matrix is 12500, over the limit of 12499"), "{stated}");
+        assert!(stated.contains("--max-nonzeros"), "{stated}");
         let small = Limits { bytes: 149_999, ..Limits::default() };
-        let told = options.generated::<f64>(&small, "body").expect_err("over the limit");
-        assert!(told.to_string().contains("--max-body"), "{told}");
+        let stated = options.generated::<f64>(&small, "body").expect_err("over the limit");
+        assert!(stated.to_string().contains("--max-body"), "{stated}");
         let none = query(&[]).expect("legal").generated::<f64>(&limits(0), "bytes");
         let none = none.expect("nothing is made");
         assert!(none.is_none());
     }
 
     #[test]
-    fn wrong_queries_are_told_apart() {
+    fn wrong_queries_have_distinct_errors() {
         let message = |pairs: &[(&str, &str)]| query(pairs).expect_err("wrong").to_string();
         assert!(message(&[("nosuch", "1")]).contains("there are: device, precision"));
         assert!(message(&[("precision", "f16")]).contains("must be f32 or f64"));

@@ -331,18 +331,18 @@ fn what_was_measured_is_remembered_moved_and_pruned() {
     let shards = tempfile::tempdir().expect("a folder");
     let to_shards = ["wisdom", "export", "--data", own, "--shards"];
     let to_shards = [&to_shards[..], &[shards.path().to_str().expect("text")]].concat();
-    for told in ["2 records new or newer, 1 shards written", "0 records new or newer, 0 shards"] {
+    for stated in ["2 records new or newer, 1 shards written", "0 records new or newer, 0 shards"] {
         let output = ellect(&to_shards).assert().success();
         let said = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
-        assert!(said.contains(told), "{said}");
+        assert!(said.contains(stated), "{said}");
     }
     assert_eq!(std::fs::read_dir(shards.path()).expect("a folder").count(), 1);
     let other = tempfile::tempdir().expect("a folder");
     let other = other.path().to_str().expect("text");
     let import = ["wisdom", "import", "-", "--json", "--data", other];
     let output = ellect(&import).write_stdin(format!("{{\n{exported}")).assert().success();
-    let told = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
-    assert!(told.contains("line 1 skipped"), "{told}");
+    let stated = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
+    assert!(stated.contains("line 1 skipped"), "{stated}");
     let verified = json(&["wisdom", "verify", "--json", "--data", other]);
     assert_eq!((&verified["measurements"], &verified["bad"]), (&1.into(), &0.into()));
     let removed = |more: &[&str]| {

@@ -158,9 +158,12 @@ fn all_candidates_are_ranked_by_the_model_for_few_products_too() {
         assert!(predicted.iter().all(|source| source == "predicted"), "{query}: {predicted:?}");
         assert!(!query.contains("h200") || predicted.len() == all.len(), "{query}");
     }
-    let (_, told) = service.send("GET", "/", "", b"");
-    let told = String::from_utf8_lossy(&told);
-    assert!(told.contains("[default: predict]") && told.contains("[default: rank]"), "{told}");
+    let (_, stated) = service.send("GET", "/", "", b"");
+    let stated = String::from_utf8_lossy(&stated);
+    assert!(
+        stated.contains("[default: predict]") && stated.contains("[default: rank]"),
+        "{stated}"
+    );
     // A program that prepares the matrix would not analyse it for 10 products.
     assert_eq!(ranked("?device=h200&spmvs=10&mode=rank").len(), all.len());
     assert_eq!(ranked("?device=h200&spmvs=10&mode=prepare").len(), 3);
@@ -202,9 +205,9 @@ fn a_generated_matrix_needs_no_body_and_is_bounded() {
     let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(answer, printed);
 
-    let (_, told) = service.send("GET", "/", "", b"");
-    assert!(String::from_utf8_lossy(&told).contains("generate=elasticity:600000"));
-    for (generate, status, kind, told) in [
+    let (_, stated) = service.send("GET", "/", "", b"");
+    assert!(String::from_utf8_lossy(&stated).contains("generate=elasticity:600000"));
+    for (generate, status, kind, stated) in [
         ("stencil5:20000", 413, "limit", "over the limit of 60000; raise the limit (nonzeros, "),
         ("elasticity:100000000", 413, "limit", "--max-nonzeros"),
         ("nosuch:10", 400, "argument", "there are: stencil5"),
@@ -213,14 +216,14 @@ fn a_generated_matrix_needs_no_body_and_is_bounded() {
         let (got, answer) = service.recommend(&format!("?generate={generate}"), "", b"");
         let error = &answer["error"];
         assert_eq!((got, &error["kind"]), (status, &kind.into()), "{generate}: {answer}");
-        assert!(error["message"].as_str().is_some_and(|m| m.contains(told)), "{answer}");
+        assert!(error["message"].as_str().is_some_and(|m| m.contains(stated)), "{answer}");
     }
     let (status, answer) = service.recommend("?generate=stencil5:100", "", b"1 1 1");
     assert_eq!((status, &answer["error"]["kind"]), (400, &"argument".into()), "{answer}");
     let small = serve(&["--max-body", "100000"]);
     let (status, answer) = small.recommend("?generate=stencil5:10000", "", b"");
-    let told = answer["error"]["message"].as_str().unwrap_or_default();
-    assert!(status == 413 && told.contains("--max-body"), "{answer}");
+    let stated = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 413 && stated.contains("--max-body"), "{answer}");
 }
 
 /// A program whose file was deleted cannot start its measuring process: on Linux, the path it was
@@ -237,8 +240,8 @@ fn a_device_that_cannot_be_used_now_is_answered_with_503() {
     let answer = service.ask("POST", "/recommend?effort=measure", "", &sample("circuit"));
     let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
     assert_eq!((answer.status, &body["error"]["kind"]), (503, &"unavailable".into()), "{body}");
-    let told = body["error"]["message"].as_str().unwrap_or_default();
-    assert!(told.contains("the measuring process") && told.contains("; try again"), "{told}");
+    let stated = body["error"]["message"].as_str().unwrap_or_default();
+    assert!(stated.contains("the measuring process") && stated.contains("; try again"), "{stated}");
     assert!(answer.head.contains("retry-after: "), "{}", answer.head);
     assert_eq!(service.recommend("?device=nosuch&effort=measure", "", b"").0, 400);
 }
@@ -373,26 +376,27 @@ fn recommendations_beside_a_service_go_without_its_measurements() {
         Command::new(env!("CARGO_BIN_EXE_ellect")).args(args).output().expect("it runs")
     };
     let predicted = recommend("predict");
-    let told = String::from_utf8_lossy(&predicted.stderr);
-    assert!(predicted.status.success() && told.contains("in use by another process"), "{told}");
+    let stated = String::from_utf8_lossy(&predicted.stderr);
+    assert!(predicted.status.success() && stated.contains("in use by another process"), "{stated}");
     let choice: Value = serde_json::from_slice(&predicted.stdout).expect("JSON");
     assert!(choice["choice"].is_string(), "{choice}");
     // Effort measure must store its measurements, so a database in use is an error.
     let measured = recommend("measure");
-    let told = String::from_utf8_lossy(&measured.stderr);
-    assert!(!measured.status.success() && told.contains("in use"), "{told}");
+    let stated = String::from_utf8_lossy(&measured.stderr);
+    assert!(!measured.status.success() && stated.contains("in use"), "{stated}");
 }
 
 #[test]
-fn devices_that_cannot_be_measured_on_are_told_before_the_body() {
+fn devices_that_cannot_measure_are_refused_before_the_body() {
     let service = serve(&[]);
-    for (device, told) in [("h200", "h200"), ("cuda:97", "cpu"), ("cuda:x", "cpu"), ("x", "cpu")] {
+    for (device, stated) in [("h200", "h200"), ("cuda:97", "cpu"), ("cuda:x", "cpu"), ("x", "cpu")]
+    {
         let target = format!("/recommend?effort=measure&device={device}");
         // The test never sends the body.
         let answer = answer(service.begin("POST", &target, "", 1000), b"");
         let body: Value = serde_json::from_slice(&answer.body).expect("JSON");
         assert_eq!((answer.status, &body["error"]["kind"]), (400, &"device".into()), "{body}");
-        assert!(body["error"]["message"].as_str().is_some_and(|m| m.contains(told)), "{body}");
+        assert!(body["error"]["message"].as_str().is_some_and(|m| m.contains(stated)), "{body}");
     }
 }
 
@@ -410,7 +414,7 @@ fn a_service_that_is_asked_to_stop_answers_what_it_took_on() {
 }
 
 #[test]
-fn health_is_told_and_many_requests_are_answered() {
+fn health_is_reported_and_many_requests_are_answered() {
     let service = serve(&[]);
     let (status, body) = service.send("GET", "/healthz", "", b"");
     let health: Value = serde_json::from_slice(&body).expect("JSON");

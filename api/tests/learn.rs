@@ -111,8 +111,8 @@ fn a_model_is_trained_when_the_matrices_are_gone() {
         std::fs::remove_file(data.join(file)).expect("it is there");
     }
     let train = ["train", "--device", "cpu", "--precision", "f64", "--out", "models"];
-    let (told, notes) = ellect(data, &train);
-    assert!(told.contains("3 matrices of 3 families"), "{told}");
+    let (stated, notes) = ellect(data, &train);
+    assert!(stated.contains("3 matrices of 3 families"), "{stated}");
     assert!(!notes.contains("left out"), "{notes}");
     assert!(data.join("models/cpu-f64.json.zst").is_file());
 }

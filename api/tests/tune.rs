@@ -54,10 +54,10 @@ fn a_killed_run_goes_on_and_ends_with_models() {
 fn killed_on_its_way(data: &Path) {
     let mut killed = tune(data, &["--budget", "60s"]).stderr(Stdio::piped()).spawn().expect("runs");
     let lines = BufReader::new(killed.stderr.take().expect("piped")).lines();
-    let told: Vec<String> = lines.take(3).map(|line| line.expect("text")).collect();
+    let stated: Vec<String> = lines.take(3).map(|line| line.expect("text")).collect();
     killed.kill().expect("killed");
     killed.wait().expect("ended");
-    assert!(told.iter().all(|line| line.contains(" f64: ")), "{told:?}");
+    assert!(stated.iter().all(|line| line.contains(" f64: ")), "{stated:?}");
 
     // The child process that measured ends soon after its parent and releases the database.
     let (code, kept) = loop {
@@ -77,12 +77,12 @@ fn goes_on(data: &Path) {
         ["--resume", "--budget", "300s", "--export", "all.jsonl.zst", "--out", "models"];
     let arguments = [&arguments[..], &["--plots", "plots"]].concat();
     let ended = tune(data, &arguments).output().expect("it runs");
-    let (told, summary) =
+    let (stated, summary) =
         (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
-    assert!(ended.status.success(), "{told}");
+    assert!(ended.status.success(), "{stated}");
     assert!(summary.contains("cpu-f64.json") && !summary.contains("are left"), "{summary}");
     // The matrices measured before are not reported again.
-    assert!(!told.lines().any(|line| line.starts_with("1/")), "{told}");
+    assert!(!stated.lines().any(|line| line.starts_with("1/")), "{stated}");
     for file in ["models/cpu-f64.json.zst", "models/cpu-f64.md"] {
         assert!(data.join(file).is_file(), "{file}");
     }
@@ -124,14 +124,17 @@ fn is_evaluated(data: &Path) {
 /// Trains on the stored measurements alone, which gives the same model.
 fn is_trained_again(data: &Path) -> Model {
     let train = ["train", "--device", "cpu", "--precision", "f64", "--out", "again"];
-    let (code, told) = ellect(data, &train);
-    assert!(code == 0 && told.contains("class held out"), "{told}");
+    let (code, stated) = ellect(data, &train);
+    assert!(code == 0 && stated.contains("class held out"), "{stated}");
     let model = |folder: &str| {
         let bytes = std::fs::read(data.join(folder).join("cpu-f64.json.zst")).expect("a model");
         Model::parse(&bytes, "cpu", Precision::F64).expect("sound")
     };
     let (first, second) = (model("models"), model("again"));
-    assert_eq!((first.formats, first.nearness), (second.formats.clone(), second.nearness.clone()));
+    assert_eq!(
+        (first.formats, first.applicability),
+        (second.formats.clone(), second.applicability.clone())
+    );
     second
 }
 
@@ -181,9 +184,9 @@ fn generated_matrices_make_models_within_a_budget() {
     let folder = tempfile::tempdir().expect("a folder");
     let generated = ["tune", "--device", "cpu", "--generate", "small", "--precision", "f64"];
     let budget = ["--budget", "15s", "--out", "models"];
-    let (code, told) = ellect(folder.path(), &[&generated[..], &budget].concat());
-    assert_eq!(code, 0, "{told}");
-    assert!(told.contains("| effort measure |") && told.contains("class held out"), "{told}");
+    let (code, stated) = ellect(folder.path(), &[&generated[..], &budget].concat());
+    assert_eq!(code, 0, "{stated}");
+    assert!(stated.contains("| effort measure |") && stated.contains("class held out"), "{stated}");
     let file = |name: &str| folder.path().join("models").join(name).is_file();
     assert!(file("cpu-f64.json.zst") && file("cpu-f64.md"));
 }

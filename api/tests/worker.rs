@@ -103,14 +103,14 @@ fn candidates_that_end_the_process_are_failed_and_the_others_carried_on() {
             Kind::Host => "signal: 6",
             Kind::Gpu => "CUDA error",
         };
-        for (candidate, told) in
+        for (candidate, stated) in
             [("debug:abort", "signal: 6"), ("debug:exit", "exit status: 3"), ("debug:fault", fault)]
         {
             let first = worker.process_id();
             let failed = measure(&mut worker, &csr, candidate).expect("it is recorded");
             assert_eq!(failed.candidate, candidate);
             let reason = failure(failed);
-            assert!(reason.contains(told), "{device}: {reason}");
+            assert!(reason.contains(stated), "{device}: {reason}");
             for next in ["csr", "hll"] {
                 assert_timed(&measure(&mut worker, &csr, next).expect("it starts again"));
             }

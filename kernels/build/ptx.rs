@@ -2,7 +2,7 @@
 
 /// A kernel: its name and the types of its parameters.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kernel {
+pub struct PtxKernel {
     /// The symbol.
     pub name: String,
     /// The types of its parameters, as variants of `Param` in `src/lib.rs`.
@@ -15,7 +15,7 @@ pub struct Kernel {
 /// A message with the declaration that cannot be parsed. The grammar is that of the section on
 /// kernel parameters of the PTX ISA: `.entry NAME ( .param .u32 NAME_param_0, ... )`, where a
 /// structure is `.param .align 4 .b8 NAME_param_1[8]`.
-pub fn kernels(ptx: &str) -> Result<Vec<Kernel>, String> {
+pub fn kernels(ptx: &str) -> Result<Vec<PtxKernel>, String> {
     let mut kernels = Vec::new();
     for entry in ptx.split(".entry ").skip(1) {
         let unclear = || entry.chars().take(120).collect::<String>();
@@ -24,7 +24,7 @@ pub fn kernels(ptx: &str) -> Result<Vec<Kernel>, String> {
         let params = list.split(',').map(str::trim).filter(|param| !param.is_empty());
         let params = params.map(|param| kind(param).ok_or_else(|| param.to_string()));
         let name = name.trim().to_string();
-        kernels.push(Kernel { name, params: params.collect::<Result<_, _>>()? });
+        kernels.push(PtxKernel { name, params: params.collect::<Result<_, _>>()? });
     }
     kernels.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(kernels)

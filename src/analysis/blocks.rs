@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::sample::{SAMPLED_ENTRIES, Sample};
+use super::sampling::{SAMPLED_ENTRIES, Sample};
 use super::{Analysis, Detail, probes};
 use crate::csr::{Pattern, offsets};
 use crate::par;

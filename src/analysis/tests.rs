@@ -16,7 +16,7 @@ fn matrix(class: &str, rows: usize) -> Csr<f64> {
 }
 
 #[test]
-fn a_small_matrix_is_looked_at_as_a_whole() {
+fn a_small_matrix_is_analysed_as_a_whole() {
     let csr = generate::by_name("heat", 5000, 1).expect("a class");
     assert!(Analysis::sampled(&csr).is_whole());
     assert_eq!(Features::of(&Analysis::sampled(&csr)), Features::of(&Analysis::of(&csr)));
@@ -66,7 +66,7 @@ fn estimates_from_a_sample_are_near() {
 }
 
 #[test]
-fn sectors_at_sight_are_those_of_the_feature() {
+fn sectors_without_an_analysis_equal_the_feature() {
     for class in ["stencil7", "elasticity", "p2", "uniform", "rmat", "circuit"] {
         let csr = generate::by_name(class, 60_000, 1).expect("a class");
         let analysis = Analysis::sampled(&csr);
@@ -82,7 +82,7 @@ fn sectors_at_sight_are_those_of_the_feature() {
 }
 
 #[test]
-fn full_columns_are_told_from_a_sample() {
+fn full_columns_are_found_from_a_sample() {
     let csr = matrix("rmat", 60_000);
     let (some, whole) = (Features::of(&Analysis::sampled(&csr)), Features::of(&Analysis::of(&csr)));
     for name in ["hub_share_14336", "hub_share_1pct", "column_nnz_max"] {

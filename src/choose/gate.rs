@@ -177,9 +177,10 @@ mod tests {
                 "{choice:?}"
             );
             // On a host the baseline is csr itself, so there is no second sentence.
-            let told = "csr instead of cusparse:alg=csr_alg1: because row_nnz_max < 40, the model";
+            let stated =
+                "csr instead of cusparse:alg=csr_alg1: because row_nnz_max < 40, the model";
             let second = choice.explanation.get(1);
-            assert_eq!(second.is_some_and(|text| text.starts_with(told)), expected.len() > 1);
+            assert_eq!(second.is_some_and(|text| text.starts_with(stated)), expected.len() > 1);
         }
     }
 

@@ -19,9 +19,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, Source, reach};
+use super::{Cost, Source, kernel_figures};
 use crate::analysis::{Analysis, Sort, Walk};
-use crate::device::{Kind, Reach};
+use crate::device::{KernelFigures, Kind};
 use crate::format::{Candidate, Refusal, Target, Work};
 use crate::par;
 use crate::protocol::Protocol;
@@ -195,12 +195,12 @@ impl<'a> Estimator<'a> {
 
     /// Estimates the walls of one product.
     pub fn times(&self, candidate: &Candidate, work: &Work) -> Times {
-        self.times_at(reach(self.target.device, candidate), work)
+        self.times_at(kernel_figures(self.target.device, candidate), work)
     }
 
     /// As [`Estimator::times`], with explicit kernel figures instead of those in the device's
     /// profile.
-    pub fn times_at(&self, reach: Reach, work: &Work) -> Times {
+    pub fn times_at(&self, figures: KernelFigures, work: &Work) -> Times {
         let Target { device, precision, .. } = self.target;
         let w = precision.bytes() as f64;
         let (x_bytes, y_bytes) = (self.matrix.ncols as f64 * w, self.matrix.nrows as f64 * w);
@@ -230,24 +230,24 @@ impl<'a> Estimator<'a> {
 
         let dense = work.stream_bytes as f64 + work.extra_bytes as f64 + x_bytes + y_bytes;
         let bytes = dense + again + scatter * lost;
-        let share = reach.bandwidth.of(precision).max(1e-3);
+        let share = figures.bandwidth.of(precision).max(1e-3);
         let cached = self.cached_share(bytes);
         let near = dense * (cached / share + 1.0 - cached) + scatter;
-        let gathered = 32.0 * missed * reach.gather.of(precision);
+        let gathered = 32.0 * missed * figures.gather.of(precision);
         let near_s = near / device.cache_gbps + gathered / device.gather_gbps;
         let host = device.kind == Kind::Host;
-        let kernel_s = self.kernel_s(reach, work);
+        let kernel_s = self.kernel_s(figures, work);
         Times {
             stream_s: bytes * (1.0 - cached) / device.read_gbps / share / 1e9,
             gather_s: near_s / 1e9 + far_s,
-            lookup_s: work.x_sectors * reach.lookup.of(precision) / device.lookup_gps / 1e9,
+            lookup_s: work.x_sectors * figures.lookup.of(precision) / device.lookup_gps / 1e9,
             compute_s: if host { kernel_s } else { 0.0 },
-            wait_s: work.waits as f64 * reach.wait_ns.of(precision)
+            wait_s: work.waits as f64 * figures.wait_ns.of(precision)
                 / f64::from(device.processors)
                 / 1e9,
-            row_s: self.row_s(reach, work),
+            row_s: self.row_s(figures, work),
             overhead_s: self.launch_s(work)
-                + reach.fixed_us.of(precision) * 1e-6
+                + figures.fixed_us.of(precision) * 1e-6
                 + if host { 0.0 } else { kernel_s },
             missed,
             bytes,
@@ -274,23 +274,23 @@ impl<'a> Estimator<'a> {
 
     /// Returns the kernels' time for entries and rows, in seconds, from the format's measured
     /// figures.
-    fn kernel_s(&self, reach: Reach, work: &Work) -> f64 {
+    fn kernel_s(&self, figures: KernelFigures, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
         let processors = match device.kind {
             Kind::Gpu => f64::from(device.processors),
             Kind::Host => self.threads(work),
         };
-        let entries_ns = work.entries as f64 * reach.entry_ns.of(precision);
-        let rows_ns = self.matrix.nrows as f64 * reach.row_ns.of(precision);
-        let changes_ns = self.matrix.changes as f64 * reach.change_ns.of(precision);
+        let entries_ns = work.entries as f64 * figures.entry_ns.of(precision);
+        let rows_ns = self.matrix.nrows as f64 * figures.row_ns.of(precision);
+        let changes_ns = self.matrix.changes as f64 * figures.change_ns.of(precision);
         (entries_ns + rows_ns + changes_ns) / processors / 1e9
     }
 
     /// Returns the time of the longest row or the slowest tile, if a few threads process all of it,
     /// in seconds.
-    fn row_s(&self, reach: Reach, work: &Work) -> f64 {
+    fn row_s(&self, figures: KernelFigures, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
-        let step_ns = match reach.step_ns.of(precision) {
+        let step_ns = match figures.step_ns.of(precision) {
             0.0 => device.step_ns,
             own => own,
         };
@@ -316,8 +316,8 @@ impl<'a> Estimator<'a> {
         if work.convert_bytes == 0 {
             return 0.0;
         }
-        let reach = reach(device, candidate);
-        let work_ns = match reach.convert_ns.of(precision) {
+        let figures = kernel_figures(device, candidate);
+        let work_ns = match figures.convert_ns.of(precision) {
             0.0 => {
                 work.convert_bytes as f64 / device.convert_gbps
                     + work.sorted_keys as f64 * device.sort_ns
@@ -325,7 +325,7 @@ impl<'a> Estimator<'a> {
             }
             entry_ns => work.entries as f64 * entry_ns,
         };
-        let fixed_s = match reach.convert_us.of(precision) {
+        let fixed_s = match figures.convert_us.of(precision) {
             0.0 => device.convert_s,
             fixed_us => fixed_us / 1e6,
         };
@@ -336,7 +336,7 @@ impl<'a> Estimator<'a> {
     /// and written.
     fn update_s(&self, candidate: &Candidate, work: &Work) -> f64 {
         let Target { device, precision, .. } = self.target;
-        match reach(device, candidate).update_ns.of(precision) {
+        match kernel_figures(device, candidate).update_ns.of(precision) {
             0.0 => {
                 let w = precision.bytes() as f64;
                 let bytes = self.matrix.nnz as f64 * (w + 4.0) + work.entries as f64 * w;

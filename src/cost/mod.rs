@@ -8,7 +8,7 @@ pub(crate) mod works;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::{Device, Reach};
+use crate::device::{Device, KernelFigures};
 use crate::format::Candidate;
 use crate::workload::Workload;
 pub use estimate::CostInputs;
@@ -54,8 +54,8 @@ impl std::fmt::Display for Source {
 
 /// Returns the kernel figures of a candidate on a device: the candidate's own entry in the device's
 /// profile, else its format's, else the entry for all other formats.
-pub fn reach(device: &Device, candidate: &Candidate) -> Reach {
-    device.reach_of([&candidate.to_string(), candidate.format.name()])
+pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
+    device.figures_of([&candidate.to_string(), candidate.format.name()])
 }
 
 /// The cost of one candidate for one matrix on one device.

@@ -378,14 +378,14 @@ mod tests {
         };
         assert_eq!(of(3, [0, 2]).expect("valid"), 2);
         // Interpreted as `u32`, -1 would be a valid column of a matrix that is wide enough.
-        for (ncols, columns, told) in [
+        for (ncols, columns, stated) in [
             (super::super::MAX_DIMENSION, [-2, -1], "column -2"),
             (super::super::MAX_DIMENSION, [0, -1], "column 0 before column -1"),
             (2, [0, 2], "column 2, but the matrix has 2 columns"),
             (3, [1, 1], "strictly increase"),
         ] {
-            let message = of(ncols, columns).expect_err(told).to_string();
-            assert!(message.contains(told), "{message}");
+            let message = of(ncols, columns).expect_err(stated).to_string();
+            assert!(message.contains(stated), "{message}");
         }
     }
 

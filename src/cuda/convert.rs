@@ -12,7 +12,7 @@ use super::operator::CudaOperator;
 use super::{DeviceCsr, Gpu, cusparse, failed};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{
-    Arg, Builder, Candidate, Launch, Matrix, Offsets, Starts, Stop, Target, are_few,
+    Arg, Candidate, GpuConverter, Launch, Matrix, Offsets, SliceOffsets, Stop, Target, are_few,
 };
 use crate::scalar::Scalar;
 
@@ -236,7 +236,7 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
         check(call(self.address(temporary) as *mut c_void, &mut bytes, stream))
     }
 
-    /// Computes the offsets that [`Builder::starts`] describes.
+    /// Computes the offsets that [`GpuConverter::starts`] describes.
     ///
     /// Returns the offsets and a function that describes them, given their argument.
     fn offsets(
@@ -244,7 +244,7 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
         counts: Arg,
         each: usize,
         n: usize,
-    ) -> Result<(Memory, impl Fn(Arg) -> Starts + use<T>)> {
+    ) -> Result<(Memory, impl Fn(Arg) -> SliceOffsets + use<T>)> {
         let sums = Memory::new(8 * n as u64, &self.gpu.queue)?;
         let (from, to) = (self.address(counts) as *const u32, sums.address() as *mut u64);
         self.primitive("summing", |temporary, bytes, stream| {
@@ -265,8 +265,10 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
         let is_narrow = Offsets::width(total as usize) == 4;
         let (kept, other) = if is_narrow { (narrow, sums) } else { (sums, narrow) };
         self.temporaries.push(other);
-        let starts =
-            move |kept| Starts { args: if is_narrow { [kept, NULL] } else { [NULL, kept] }, total };
+        let starts = move |kept| SliceOffsets {
+            args: if is_narrow { [kept, NULL] } else { [NULL, kept] },
+            total,
+        };
         Ok((kept, starts))
     }
 }
@@ -303,7 +305,7 @@ pub(super) fn word<T: Scalar>(csr: &DeviceCsr<T>, arg: Arg) -> ArgWord {
     }
 }
 
-impl<T: Scalar> Builder for GpuConversion<'_, T> {
+impl<T: Scalar> GpuConverter for GpuConversion<'_, T> {
     fn matrix(&self) -> Matrix {
         self.csr.matrix()
     }
@@ -365,13 +367,13 @@ impl<T: Scalar> Builder for GpuConversion<'_, T> {
         unsafe { step.launch::<T>([0; 3], T::ZERO, T::ZERO, self.gpu.queue.as_inner()) }
     }
 
-    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<Starts> {
+    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<SliceOffsets> {
         let (offsets, starts) = self.offsets(counts, each, n)?;
         self.arrays.push(offsets);
         Ok(starts(Arg::Array(self.arrays.len() - 1)))
     }
 
-    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<Starts> {
+    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<SliceOffsets> {
         let (offsets, starts) = self.offsets(counts, each, n)?;
         self.temporaries.push(offsets);
         Ok(starts(Arg::Temporary(self.temporaries.len() - 1)))

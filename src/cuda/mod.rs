@@ -2,7 +2,7 @@
 //!
 //! The backend knows no format. A layout describes its arrays and launches on a GPU
 //! ([`OnDevice`](crate::format::OnDevice)), a format describes the steps of a conversion
-//! ([`Builder`](crate::format::Builder)), and this module carries them out. The driver is opened at
+//! ([`GpuConverter`](crate::format::GpuConverter)), and this module carries them out. The driver is opened at
 //! run time, so the program also starts on machines without one.
 //!
 //! This module contains nearly all `unsafe` code of the library; the rest is in `measure/gpu.rs`.

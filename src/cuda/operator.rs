@@ -10,7 +10,7 @@ use super::launch::{ArgWord, PreparedLaunch, plain};
 use super::memory::Memory;
 use super::{DeviceCsr, Gpu, check, cusparse};
 use crate::error::{DeviceFault, Error, Result};
-use crate::format::{Arg, Built, Check, Launch, Layout, OnDevice, Refusal, Vendor};
+use crate::format::{Arg, Check, GpuLayout, Launch, Layout, OnDevice, Refusal, Vendor};
 use crate::scalar::Scalar;
 
 /// Origin of an operator's values.
@@ -113,7 +113,7 @@ impl<T: Scalar> CudaOperator<T> {
         gpu: &Gpu,
         csr: &Arc<DeviceCsr<T>>,
         arrays: Vec<Memory>,
-        built: &Built,
+        built: &GpuLayout,
         ended: bool,
     ) -> Result<Self> {
         let fixed = |arg: Arg| match arg {

@@ -162,8 +162,8 @@ mod tests {
         assert!(made.read_gbps < 0.7 * known.read_gbps);
         assert_eq!(made.gather_gbps, known.gather_gbps);
         assert_eq!((made.margin, made.fitted), (PROXY_MARGIN, false));
-        assert_eq!(made.kin().expect("the H200").name, "h200");
-        assert!(known.kin().is_none());
+        assert_eq!(made.proxy().expect("the H200").name, "h200");
+        assert!(known.proxy().is_none());
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
         let made = profile(&a100).expect("made");
         assert_eq!((made.name.as_str(), made.margin), ("a100-sxm4-80gb", OTHER_MARGIN));
         assert_eq!(made.shared_bytes, 166_912);
-        assert!(made.kin().is_none());
+        assert!(made.proxy().is_none());
         let slice = DriverInfo { processors: 16, memory_bytes: 18 << 30, ..h200() };
         assert_eq!(profile(&slice).expect("made").name, "h200-16");
         let grace = DriverInfo { title: "NVIDIA GH200 480GB".into(), ..h200() };

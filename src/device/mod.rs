@@ -119,8 +119,8 @@ pub struct Device {
     /// (0.1 is 10 %); covers the errors of estimates and predictions for this device.
     #[serde(default)]
     pub margin: f64,
-    /// Kernel figures by candidate or by format; see [`Device::reach_of`].
-    pub kernels: BTreeMap<String, Reach>,
+    /// Kernel figures by candidate or by format; see [`Device::figures_of`].
+    pub kernels: BTreeMap<String, KernelFigures>,
 }
 
 /// A pair of figures, one for each precision.
@@ -162,14 +162,14 @@ impl PerPrecision {
 ///
 /// # fn main() -> ellect::Result<()> {
 /// let h200 = device::find("h200")?;
-/// let reach = h200.reach_of(["csr", "csr"]);
+/// let reach = h200.figures_of(["csr", "csr"]);
 /// assert!(reach.bandwidth.f64 > 0.0);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Reach {
+pub struct KernelFigures {
     /// Share of the memory bandwidth that streams of the layout reach.
     pub bandwidth: PerPrecision,
     /// Time of loading sectors of x into the nearest caches, relative to the time at `gather_gbps`.
@@ -200,10 +200,10 @@ pub struct Reach {
     pub update_ns: PerPrecision,
 }
 
-impl Default for Reach {
+impl Default for KernelFigures {
     /// Full bandwidth and no additional times.
     fn default() -> Self {
-        Reach {
+        KernelFigures {
             bandwidth: PerPrecision::both(1.0),
             gather: PerPrecision::both(1.0),
             lookup: PerPrecision::both(1.0),
@@ -240,15 +240,15 @@ impl Device {
 
     /// Returns the kernel figures under the first of `keys` that the profile has, otherwise those
     /// for all other formats.
-    pub fn reach_of(&self, keys: [&str; 2]) -> Reach {
+    pub fn figures_of(&self, keys: [&str; 2]) -> KernelFigures {
         let keys = keys.into_iter().chain([OTHERS]);
         keys.filter_map(|key| self.kernels.get(key)).next().copied().unwrap_or_default()
     }
 
     /// Returns the proxy of this device: a shipped GPU with the same compute capability, whose
     /// models predict this device's products if it has none of its own.
-    pub fn kin(&self) -> Option<Device> {
-        of_capability(self.capability.as_ref()?).filter(|kin| kin.name != self.name)
+    pub fn proxy(&self) -> Option<Device> {
+        of_capability(self.capability.as_ref()?).filter(|proxy| proxy.name != self.name)
     }
 
     /// Parses a profile and validates every figure.
@@ -283,20 +283,20 @@ impl Device {
             ("sort_ns", device.sort_ns),
             ("partition_ns", device.partition_ns),
         ];
-        let reaches = device.kernels.iter().flat_map(|(kernel, reach)| {
+        let reaches = device.kernels.iter().flat_map(|(kernel, figures)| {
             [
-                reach.bandwidth,
-                reach.gather,
-                reach.lookup,
-                reach.entry_ns,
-                reach.row_ns,
-                reach.change_ns,
-                reach.wait_ns,
-                reach.step_ns,
-                reach.fixed_us,
-                reach.convert_ns,
-                reach.convert_us,
-                reach.update_ns,
+                figures.bandwidth,
+                figures.gather,
+                figures.lookup,
+                figures.entry_ns,
+                figures.row_ns,
+                figures.change_ns,
+                figures.wait_ns,
+                figures.step_ns,
+                figures.fixed_us,
+                figures.convert_ns,
+                figures.convert_us,
+                figures.update_ns,
             ]
             .into_iter()
             .flat_map(|pair| [pair.f32, pair.f64])
@@ -455,7 +455,7 @@ mod tests {
         assert!(find_in(&own.name, data.path()).is_err());
         let path = own.save(data.path()).expect("writable");
         assert_eq!(find_in(&own.name, data.path()).expect("saved"), own);
-        assert_eq!(own.kin().map(|kin| kin.name), Some("h200".to_string()));
+        assert_eq!(own.proxy().map(|proxy| proxy.name), Some("h200".to_string()));
         let all = all_in(data.path()).expect("sound");
         let names: Vec<_> = all.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["h200", "cpu", "h100-80gb-hbm3"]);

@@ -3,7 +3,7 @@
 //! [`FEATURES`] are cheap: all of them take a few passes over the pattern, or less where samples
 //! suffice. [`COSTLY`] features are computed only on request. Both depend on the pattern alone.
 
-mod summary;
+mod counts;
 
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
@@ -14,11 +14,11 @@ use crate::error::Error;
 use crate::partition;
 use crate::refusal::Refusal;
 use crate::scalar::Precision;
-pub(crate) use summary::FeatureCounts;
+pub(crate) use counts::FeatureCounts;
 #[cfg(feature = "cuda")]
-pub(crate) use summary::{ColumnFill, DIAGONAL_HACKS, HACK, HackCounts, SIDES};
-use summary::{RowFigures, over};
-pub use summary::{n_iter, n_p};
+pub(crate) use counts::{ColumnFill, DIAGONAL_HACKS, HACK, HackCounts, SIDES};
+use counts::{RowFigures, over};
+pub use counts::{n_iter, n_p};
 
 /// A feature: name, unit and meaning.
 ///

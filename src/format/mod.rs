@@ -47,7 +47,7 @@ pub use candidate::{Candidate, Param, Params, Value, candidates};
 #[cfg(feature = "cuda")]
 pub(crate) use gpu::convert::Check;
 pub use gpu::convert::Matrix;
-pub(crate) use gpu::convert::{Builder, Built, Starts, Stop};
+pub(crate) use gpu::convert::{GpuConverter, GpuLayout, SliceOffsets, Stop};
 pub(crate) use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub(crate) use offsets::Offsets;
 #[cfg(feature = "cuda")]
@@ -293,11 +293,11 @@ pub trait Storage: Sync {
     /// [`Stop::Refused`] if the variant does not apply to the matrix, [`Stop::Failed`] if the
     /// device fails, [`Stop::OnHost`] if this format or variant is converted on the host.
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> std::result::Result<Built, Stop> {
-        let _ = (builder, params, target);
+    ) -> std::result::Result<GpuLayout, Stop> {
+        let _ = (converter, params, target);
         Err(Stop::OnHost)
     }
 }
@@ -371,10 +371,10 @@ pub trait Format: Sync {
     /// As [`Storage::build`].
     fn build(
         &self,
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> std::result::Result<Built, Stop>;
+    ) -> std::result::Result<GpuLayout, Stop>;
 }
 
 impl<S: Storage> Format for S {
@@ -445,11 +445,11 @@ impl<S: Storage> Format for S {
 
     fn build(
         &self,
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> std::result::Result<Built, Stop> {
-        S::build(builder, params, target)
+    ) -> std::result::Result<GpuLayout, Stop> {
+        S::build(converter, params, target)
     }
 }
 

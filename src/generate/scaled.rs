@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_enough_stays_and_what_would_be_too_large_is_an_error() {
+    fn large_sizes_are_kept_and_too_large_ones_are_an_error() {
         let csr = Csr::from_triplets(2, 1 << 31, [(0, 1 << 30, 1.0)]).expect("valid");
         assert_eq!(scaled(&csr, 1, 1).expect("enough"), csr);
         let error = scaled(&csr, 2, 1).expect_err("2^32 columns").to_string();

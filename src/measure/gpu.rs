@@ -48,7 +48,7 @@ pub fn on_gpu<T: Scalar>(
                 &uploaded
             }
         };
-        Subject { gpu, resident, csr, analysis, candidate, target, protocol }.time()
+        TimedCandidate { gpu, resident, csr, analysis, candidate, target, protocol }.time()
     };
     let provenance = |kernels| Provenance::now(gpu.driver_key(), kernels);
     let (result, provenance) = match time() {
@@ -161,7 +161,7 @@ impl<T: Scalar> GpuCopy<T> {
 }
 
 /// One measurement: a candidate, the matrix and the GPU.
-struct Subject<'a, 's, T: Scalar> {
+struct TimedCandidate<'a, 's, T: Scalar> {
     gpu: &'a Arc<Gpu>,
     resident: &'a ResidentMatrix<T>,
     csr: CsrRef<'a, T>,
@@ -178,15 +178,15 @@ struct TimedProducts {
     state: State,
 }
 
-impl<T: Scalar> Subject<'_, '_, T> {
+impl<T: Scalar> TimedCandidate<'_, '_, T> {
     fn prepare(&self) -> Result<PreparedOperator<T>> {
-        let Subject { gpu, resident, csr, analysis, candidate, target, .. } = *self;
+        let TimedCandidate { gpu, resident, csr, analysis, candidate, target, .. } = *self;
         PreparedOperator::on_gpu(gpu, &resident.on_gpu, csr, analysis, candidate, target)
     }
 
     /// Gives an operator its own vectors, filled from `seed`.
     fn copy(&self, operator: PreparedOperator<T>, seed: u64) -> Result<GpuCopy<T>> {
-        let Subject { gpu, resident, csr, protocol, .. } = *self;
+        let TimedCandidate { gpu, resident, csr, protocol, .. } = *self;
         let permuted = |len: usize, seed: u64, order: &[u32]| {
             gpu.vector(&permute(&check::vector::<T>(len, seed), order))
         };
@@ -207,7 +207,7 @@ impl<T: Scalar> Subject<'_, '_, T> {
     ///
     /// Returns them with the time of the conversion in seconds, if it was on the host.
     fn copies(&self) -> Result<(Vec<GpuCopy<T>>, Vec<f64>)> {
-        let Subject { gpu, resident, csr, target, protocol, .. } = *self;
+        let TimedCandidate { gpu, resident, csr, target, protocol, .. } = *self;
         let start = Instant::now();
         let first = self.prepare()?;
         let mut spent_s = start.elapsed().as_secs_f64();
@@ -247,7 +247,7 @@ impl<T: Scalar> Subject<'_, '_, T> {
 
     /// Times launches of a graph in which the copies take turns.
     fn time_products(&self, copies: &[GpuCopy<T>]) -> Result<TimedProducts> {
-        let Subject { gpu, protocol, .. } = *self;
+        let TimedCandidate { gpu, protocol, .. } = *self;
         // One turn of all copies outside a graph tells how many turns a sample needs in a graph.
         let turn = |stream| copies.iter().try_for_each(|copy| copy.queue(stream, T::ONE, T::ZERO));
         let _alone = gpu.alone();
@@ -280,7 +280,7 @@ impl<T: Scalar> Subject<'_, '_, T> {
 
     /// Checks and times the candidate; returns the timing, the code that ran and the GPU's state.
     fn time(&self) -> Result<(Timing, String, State)> {
-        let Subject { resident, csr, protocol, .. } = *self;
+        let TimedCandidate { resident, csr, protocol, .. } = *self;
         let (mut copies, mut convert_s) = self.copies()?;
         let bytes = copies[0].operator.bytes();
         if copies[0].operator.on_device().is_some_and(GpuOperator::is_built) {

@@ -10,7 +10,7 @@ use crate::analysis::Analysis;
 use crate::check;
 use crate::cost;
 use crate::csr::{Csr, CsrRef};
-use crate::device::{Device, Kind, PerPrecision, Reach, SCHEMA};
+use crate::device::{Device, KernelFigures, Kind, PerPrecision, SCHEMA};
 use crate::format::{Basis, Candidate, Target, candidates, convert_layout};
 use crate::par;
 use crate::scalar::Scalar;
@@ -182,13 +182,15 @@ fn blocks() -> Csr<f64> {
 ///
 /// Products are not fitted here: the small matrices that fit in the probe's time predict real
 /// products worse than another host's figures on real matrices (tests/results/hosts.md).
-fn kernels(device: &Device) -> BTreeMap<String, Reach> {
+fn kernels(device: &Device) -> BTreeMap<String, KernelFigures> {
     let in_f64 = blocks();
     let in_f32 = in_f64.cast::<f32>();
     let shipped = Device::shipped().into_iter().find(|shipped| shipped.name == device.name);
     let kernel = |candidate: Candidate| {
-        let product =
-            shipped.as_ref().map(|shipped| cost::reach(shipped, &candidate)).unwrap_or_default();
+        let product = shipped
+            .as_ref()
+            .map(|shipped| cost::kernel_figures(shipped, &candidate))
+            .unwrap_or_default();
         let conversion = || {
             let f64 = conversion(&candidate, device, in_f64.as_ref())?;
             let f32 = conversion(&candidate, device, in_f32.as_ref())?;
@@ -196,7 +198,7 @@ fn kernels(device: &Device) -> BTreeMap<String, Reach> {
         };
         let [convert_ns, update_ns] =
             conversion().unwrap_or([product.convert_ns, product.update_ns]);
-        (candidate.to_string(), Reach { convert_ns, update_ns, ..product })
+        (candidate.to_string(), KernelFigures { convert_ns, update_ns, ..product })
     };
     candidates(Kind::Host).into_iter().map(kernel).collect()
 }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_beyond_any_time_are_told() {
+    fn sums_beyond_any_time_are_reported() {
         let stump = |bias, scale, leaf| Forest {
             bias,
             scale,

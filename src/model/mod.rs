@@ -8,9 +8,9 @@
 //! A prediction is never below the byte floor, and never far below the time of the longest row if
 //! few threads process it. A format that the model does not know keeps its estimate.
 
+pub(crate) mod applicability;
 pub(crate) mod forest;
 pub(crate) mod gate;
-pub(crate) mod nearness;
 pub(crate) mod predictor;
 pub(crate) mod quick;
 pub(crate) mod rules;
@@ -28,13 +28,13 @@ use crate::error::{Error, Result};
 use crate::features::{FEATURES, Features};
 use crate::format::{Candidate, find};
 use crate::scalar::Precision;
+use applicability::Applicability;
 use forest::{Forest, LEAF};
 use gate::is_gate_input;
 pub(crate) use gate::{
     ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, QuickPick,
     gate_feature, keeps, needs, quick_pick,
 };
-use nearness::Nearness;
 pub use predictor::Predictor;
 use quick::{Conversion, QuickCandidate, QuickModel};
 pub(crate) use rules::Rules;
@@ -168,7 +168,8 @@ pub struct Model {
     /// One regressor per format, by the format's name.
     pub formats: BTreeMap<String, Regressor>,
     /// The training set, from which confidence is computed.
-    pub nearness: Nearness,
+    #[serde(rename = "nearness")]
+    pub applicability: Applicability,
     /// Rules that name the format that usually wins, for explanations.
     pub rules: Rules,
     /// Rules that decide whether features, estimates and a conversion pay for the products to come:
@@ -207,7 +208,7 @@ pub struct Model {
 pub struct Prediction {
     /// Predicted costs of the candidates that the model knows.
     pub known: Vec<Known>,
-    /// Confidence between 0 and 1; see [`Nearness::confidence`] and [`CONFIDENT`].
+    /// Confidence between 0 and 1; see [`Applicability::confidence`] and [`CONFIDENT`].
     pub confidence: f64,
 }
 
@@ -266,7 +267,7 @@ impl Model {
     }
 
     /// Opens the model of this device: from the folder `models` of a data folder, otherwise the one
-    /// that ships. A device that has neither uses the model of its proxy device ([`Device::kin`]);
+    /// that ships. A device that has neither uses the model of its proxy device ([`Device::proxy`]);
     /// `None` if there is none either.
     ///
     /// # Errors
@@ -308,9 +309,9 @@ impl Model {
                 Err(source) => return Err(Error::Io { what: name, source }),
             }
         }
-        match (SHIPPED.iter().find(|(shipped, _)| *shipped == file), device.kin()) {
+        match (SHIPPED.iter().find(|(shipped, _)| *shipped == file), device.proxy()) {
             (Some((name, bytes)), _) => Ok(parse(bytes, name)?.map(|model| model.rescored(name))),
-            (None, Some(kin)) => Model::find(folder, &kin, precision),
+            (None, Some(proxy)) => Model::find(folder, &proxy, precision),
             (None, None) => Ok(None),
         }
     }
@@ -354,7 +355,7 @@ impl Model {
             ends_in(candidate, rules).map_err(|what| damaged(candidate, what))?;
         }
         self.quick.as_ref().map_or(Ok(()), |quick| quick.check(self.features.len()))?;
-        self.nearness.check(self.features.len()).map_err(|what| damaged("nearness", what))
+        self.applicability.check(self.features.len()).map_err(|what| damaged("nearness", what))
     }
 
     /// Returns the gates that decide whether an analysis pays.

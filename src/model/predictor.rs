@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::{Conversion, Forest, LEAF, Model, Prediction};
+use super::{ConversionTime, Forest, LEAF, Model, Prediction};
 use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, TERMS, relate, terms, works};
 use crate::device::Device;
@@ -35,28 +35,28 @@ const TOGETHER: usize = 8;
 
 /// The model input that is derived from a parameter.
 #[derive(Debug)]
-enum Asked {
+enum DerivedInput {
     /// The parameter's integer value.
     Number(String),
     /// 1 if the parameter has this word as its value, otherwise 0.
     Word(String, String),
 }
 
-impl Asked {
-    fn of(parameter: &str) -> Asked {
+impl DerivedInput {
+    fn of(parameter: &str) -> DerivedInput {
         match parameter.split_once('=') {
-            None => Asked::Number(parameter.to_string()),
-            Some((name, word)) => Asked::Word(name.to_string(), word.to_string()),
+            None => DerivedInput::Number(parameter.to_string()),
+            Some((name, word)) => DerivedInput::Word(name.to_string(), word.to_string()),
         }
     }
 
     /// Returns the input for a candidate; 0 if it has no such parameter.
     fn answer(&self, candidate: &Candidate) -> f32 {
-        let (Asked::Number(name) | Asked::Word(name, _)) = self;
+        let (DerivedInput::Number(name) | DerivedInput::Word(name, _)) = self;
         let value = candidate.params.iter().find(|(known, _)| known == name);
         match (value.map(|(_, value)| value), self) {
-            (Some(Value::Int(n)), Asked::Number(_)) => n as f32,
-            (Some(Value::Word(is)), Asked::Word(_, word)) => f32::from(u8::from(is == word)),
+            (Some(Value::Int(n)), DerivedInput::Number(_)) => n as f32,
+            (Some(Value::Word(is)), DerivedInput::Word(_, word)) => f32::from(u8::from(is == word)),
             _ => 0.0,
         }
     }
@@ -65,7 +65,7 @@ impl Asked {
 /// A regressor with packed trees.
 #[derive(Debug)]
 struct Packed {
-    parameters: Vec<Asked>,
+    parameters: Vec<DerivedInput>,
     nodes: Vec<Node>,
     /// Values of the leaves; unused for other nodes.
     leaves: Vec<f32>,
@@ -90,7 +90,7 @@ impl Packed {
             depths[child + 1] = depths[i] + 1;
         }
         Packed {
-            parameters: parameters.iter().map(|parameter| Asked::of(parameter)).collect(),
+            parameters: parameters.iter().map(|parameter| DerivedInput::of(parameter)).collect(),
             nodes: (0..forest.feature.len()).map(node).collect(),
             leaves: forest.value.clone(),
             roots: forest.roots.clone(),
@@ -140,7 +140,7 @@ pub struct Predictor {
     terms: Vec<usize>,
     formats: HashMap<String, Packed>,
     /// Candidates of the [`QuickModel`](super::QuickModel) with their conversions and trees.
-    quick: Vec<(Candidate, Conversion, Packed)>,
+    quick: Vec<(Candidate, ConversionTime, Packed)>,
 }
 
 /// Inputs of a model for one matrix; see [`Predictor::inputs`].
@@ -153,7 +153,7 @@ pub struct Inputs {
 
 impl Inputs {
     /// Returns the confidence, between 0 and 1; see
-    /// [`Nearness::confidence`](super::Nearness::confidence).
+    /// [`Applicability::confidence`](super::Applicability::confidence).
     pub fn confidence(&self) -> f64 {
         self.confidence
     }
@@ -202,7 +202,7 @@ impl Predictor {
         let own = self.formats.values().map(|packed| packed.parameters.len()).max();
         let mut values = Vec::with_capacity(features.len() + self.terms.len() + own.unwrap_or(0));
         values.extend(features.iter().map(|&value| value as f32));
-        Inputs { values, confidence: self.model.nearness.confidence(features) }
+        Inputs { values, confidence: self.model.applicability.confidence(features) }
     }
 
     /// Predicts the time of one product, in seconds, for a candidate with these [`TERMS`]; `None`
@@ -235,7 +235,7 @@ impl Predictor {
     /// an update costs as much as a conversion.
     pub fn quick_costs(&self, features: &[f64], baseline_spmv_s: f64) -> Vec<(&Candidate, Cost)> {
         let values: Vec<f32> = features.iter().map(|&value| value as f32).collect();
-        let cost = |(_, conversion, packed): &(Candidate, Conversion, Packed)| {
+        let cost = |(_, conversion, packed): &(Candidate, ConversionTime, Packed)| {
             let convert_s = conversion.seconds(baseline_spmv_s);
             let spmv_s = packed.sum(&values).exp() * baseline_spmv_s;
             let source = Source::Predicted;
@@ -271,5 +271,5 @@ impl Predictor {
 /// Returns the model input for a parameter: for `hack` its integer value, for `sort=none` 1 if the
 /// parameter has that value and otherwise 0; 0 if the candidate has no such parameter.
 pub fn input(candidate: &Candidate, parameter: &str) -> f32 {
-    Asked::of(parameter).answer(candidate)
+    DerivedInput::of(parameter).answer(candidate)
 }

@@ -31,7 +31,7 @@ pub struct QuickCandidate {
     /// Candidate, as text.
     pub candidate: String,
     /// Time of the candidate's conversion.
-    pub conversion: Conversion,
+    pub conversion: ConversionTime,
     /// Logarithm of the time of one product divided by the estimated time with the baseline
     /// ([`baseline_spmv_s`](super::GateInputs::baseline_spmv_s)).
     pub forest: Forest,
@@ -50,7 +50,7 @@ impl QuickModel {
             if candidate.parse::<Candidate>().is_err() {
                 return Err(LoadFault::Name { what: "candidate", name: candidate.clone() });
             }
-            let Conversion { least_s, products } = *conversion;
+            let ConversionTime { least_s, products } = *conversion;
             if ![least_s, products].into_iter().all(|value| value.is_finite() && value >= 0.0) {
                 let what =
                     format!("its conversion takes {least_s} seconds and {products} products");
@@ -65,7 +65,7 @@ impl QuickModel {
 /// Time of a conversion; 0 for a baseline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Conversion {
+pub struct ConversionTime {
     /// Minimum time in seconds.
     pub least_s: f64,
     /// Time in addition to `least_s`, as a number of baseline products whose time is estimated from
@@ -73,7 +73,7 @@ pub struct Conversion {
     pub products: f64,
 }
 
-impl Conversion {
+impl ConversionTime {
     /// Returns the seconds of the conversion if one product with the baseline is estimated to take
     /// `baseline_spmv_s`.
     pub fn seconds(self, baseline_spmv_s: f64) -> f64 {
@@ -88,11 +88,11 @@ mod tests {
     use crate::model::rules::Rule;
 
     #[test]
-    fn what_is_damaged_is_told() {
+    fn damage_is_reported() {
         let answer = |word: &str| Rules { nodes: vec![Rule::Answer(word.into())] };
         let of = |candidate: &str, least_s| QuickCandidate {
             candidate: candidate.into(),
-            conversion: Conversion { least_s, products: 2.0 },
+            conversion: ConversionTime { least_s, products: 2.0 },
             forest: Forest::default(),
         };
         let sound = QuickModel { gate: answer(ANALYZE), candidates: vec![of("csr", 0.0)] };
@@ -101,7 +101,7 @@ mod tests {
         assert!(matches!(with(of("csr:x=1", 0.0)), Err(LoadFault::Name { .. })));
         assert!(matches!(with(of("csr", f64::NAN)), Err(LoadFault::Damaged { .. })));
         assert!(matches!(with(of("csr", -1.0)), Err(LoadFault::Damaged { .. })));
-        let conversion = Conversion { least_s: 0.0, products: f64::INFINITY };
+        let conversion = ConversionTime { least_s: 0.0, products: f64::INFINITY };
         let never = QuickCandidate { conversion, ..of("csr", 0.0) };
         assert!(matches!(with(never), Err(LoadFault::Damaged { .. })));
         assert_eq!(of("csr", 1.0).conversion.seconds(3.0), 7.0);

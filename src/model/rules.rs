@@ -111,12 +111,12 @@ impl Rules {
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut todo = vec![(0u32, 0usize, String::new())];
-        while let Some((node, depth, told)) = todo.pop() {
+        while let Some((node, depth, stated)) = todo.pop() {
             let indent = "  ".repeat(depth);
             match self.nodes.get(node as usize) {
-                Some(Rule::Answer(answer)) => text += &format!("{indent}{told}{answer}\n"),
+                Some(Rule::Answer(answer)) => text += &format!("{indent}{stated}{answer}\n"),
                 Some(Rule::Split { feature, below, low, high }) => {
-                    text += &format!("{indent}{told}{feature} < {below:.4}?\n");
+                    text += &format!("{indent}{stated}{feature} < {below:.4}?\n");
                     todo.push((*high, depth + 1, "no: ".into()));
                     todo.push((*low, depth + 1, "yes: ".into()));
                 }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_bounds_the_tighter_one_is_told() {
+    fn the_tighter_of_two_bounds_is_reported() {
         let split = |below, low, high| Rule::Split { feature: "nnz".into(), below, low, high };
         let leaf = |format: &str| Rule::Answer(format.into());
         let rules = Rules {

@@ -249,7 +249,7 @@ impl Tuner {
             predicted.retain(|one| !by_values(one));
         }
         let mut choice = choose::rank_quick(features.clone(), target, workload, &predicted);
-        let confidence = model.nearness.confidence(&values);
+        let confidence = model.applicability.confidence(&values);
         if let Some(choice) = choice.as_mut().filter(|_| confidence < CONFIDENT) {
             choice.explanation.push(doubtful(confidence));
         }

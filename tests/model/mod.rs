@@ -8,7 +8,7 @@ use ellect::features::FEATURES;
 use ellect::format::candidates;
 use ellect::model::Model;
 use ellect::unstable::cost::TERMS;
-use ellect::unstable::model::{Forest, LEAF, Nearness, Regressor, Rules, SCHEMA};
+use ellect::unstable::model::{Applicability, Forest, LEAF, Regressor, Rules, SCHEMA};
 
 /// Trees per regressor and depth: the maximum that training produces.
 const TREES: u32 = 30;
@@ -58,7 +58,7 @@ pub fn model() -> Model {
         terms: TERMS.map(String::from).to_vec(),
         floor_share: 1.0,
         formats,
-        nearness: Nearness {
+        applicability: Applicability {
             mean: vec![0.0; width],
             scale: vec![1.0; width],
             points: (0..400 * width).map(|i| (i % 13) as f32).collect(),

@@ -5,7 +5,7 @@ use ellect::format::{CSR, PCSR};
 use ellect::unstable::choose::Place;
 use serde::Serialize;
 
-use crate::case::{Case, incumbent};
+use crate::case::{Case, baseline_trial};
 use crate::crossval::Predicted;
 use crate::policy_replay::{Asked, Quick, Way, replay};
 use crate::stats::{LOSS, geometric_mean};
@@ -28,7 +28,7 @@ pub struct Total {
     pub losses: f64,
     /// Share of the matrices that are analysed, or whose features a GPU counts; for the others, a
     /// tree predicts that this would not pay.
-    pub looked: f64,
+    pub analysed: f64,
     /// Share of the matrices that are not analysed, and for which another tree picks [`CSR`].
     pub csr: f64,
     /// Share of the matrices that are not analysed, and for which another tree picks [`PCSR`].
@@ -36,16 +36,16 @@ pub struct Total {
 }
 
 /// The outcome for one case.
-struct Done {
+struct Amortized {
     /// Seconds of the total, divided by those of keeping the baseline.
     over: f64,
-    looked: bool,
+    analysed: bool,
     /// Candidate chosen without an analysis; `None` for the baseline.
     taken: Option<String>,
 }
 
-fn total(cases: &[Case], spmvs: u64, done: &[Done]) -> Total {
-    let share = |counts: &dyn Fn(&Done) -> bool| {
+fn total(cases: &[Case], spmvs: u64, done: &[Amortized]) -> Total {
+    let share = |counts: &dyn Fn(&Amortized) -> bool| {
         done.iter().filter(|done| counts(done)).count() as f64 / done.len().max(1) as f64
     };
     Total {
@@ -53,7 +53,7 @@ fn total(cases: &[Case], spmvs: u64, done: &[Done]) -> Total {
         speedup: geometric_mean(done.iter().map(|done| 1.0 / done.over)),
         best: geometric_mean(cases.iter().filter_map(|case| best(case, spmvs))),
         losses: share(&|done| done.over > 1.0 + LOSS),
-        looked: share(&|done| done.looked),
+        analysed: share(&|done| done.analysed),
         csr: share(&|done| done.taken.as_deref() == Some(CSR)),
         pcsr: share(&|done| done.taken.as_deref() == Some(PCSR)),
     }
@@ -63,16 +63,16 @@ fn total(cases: &[Case], spmvs: u64, done: &[Done]) -> Total {
 fn best(case: &Case, spmvs: u64) -> Option<f64> {
     let n = spmvs as f64;
     let least_s = case.trials.iter().map(|trial| trial.total_s(n)).fold(f64::INFINITY, f64::min);
-    Some(n * incumbent(case)?.spmv_s / least_s)
+    Some(n * baseline_trial(case)?.spmv_s / least_s)
 }
 
 /// Returns the outcome of the policy for a case, relative to the baseline.
-fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Done {
-    let kept = Done { over: 1.0, looked: false, taken: None };
+fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Amortized {
+    let kept = Amortized { over: 1.0, analysed: false, taken: None };
     let Some(replayed) = replay(case, place, spmvs, asked) else { return kept };
-    let looked = replayed.way != Way::Kept;
+    let analysed = replayed.way != Way::Kept;
     let over = replayed.over_baseline(case, spmvs).unwrap_or(1.0);
-    Done { over, looked, taken: replayed.candidate.filter(|_| !looked) }
+    Amortized { over, analysed, taken: replayed.candidate.filter(|_| !analysed) }
 }
 
 /// Returns the totals of matrices that are in the memory of a GPU, not of a host.

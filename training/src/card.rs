@@ -84,7 +84,7 @@ pub fn card(cases: &[Case], trained: &Trained, report: &Report) -> String {
            the longest row per microsecond of a product.\n\n```\n"
         + &model.gate.text()
         + "```\n"
-        + &at_sight(&model.quick_picks)
+        + &without_analysis(&model.quick_picks)
 }
 
 /// Returns the sentence with the command that draws the plots of a model.
@@ -96,16 +96,17 @@ fn how_to_plot(device: &str, precision: Precision) -> String {
 }
 
 /// Returns the section on the trees that choose without an analysis; empty where there are none.
-fn at_sight(sight: &[QuickPick]) -> String {
-    if sight.is_empty() {
+fn without_analysis(quick_picks: &[QuickPick]) -> String {
+    if quick_picks.is_empty() {
         return String::new();
     }
     let text = "\n## Choice without analysis\n\nThese trees choose a candidate where the matrix is not \
                 analysed. The first tree that names a candidate decides; `stay` passes on to the next, \
                 and the last `stay` keeps the baseline. A tree names its candidate where that takes \
                 less time, conversion included, than the choice without the tree.\n";
-    let tree = |at_sight: &QuickPick| format!("\n```\n{}```\n", at_sight.rules.text());
-    text.to_string() + &sight.iter().map(tree).collect::<String>()
+    let tree =
+        |without_analysis: &QuickPick| format!("\n```\n{}```\n", without_analysis.rules.text());
+    text.to_string() + &quick_picks.iter().map(tree).collect::<String>()
 }
 
 fn ratio(case: &Case, predicted: &Predicted) -> Option<f64> {

@@ -72,7 +72,7 @@ pub struct Case {
     pub nnz: u64,
     /// Seconds of a product with the baseline, estimated without an analysis; 0 where there is no
     /// estimate.
-    pub stay_s: f64,
+    pub baseline_estimate_s: f64,
     /// Seconds of computing features and estimates; 0 where that was not timed.
     pub analysis_s: f64,
     /// Features by name.
@@ -101,8 +101,8 @@ impl Case {
     }
 
     /// Returns whether a baseline, with which choices are compared, was timed.
-    pub fn has_incumbent(&self) -> bool {
-        incumbent(self).is_some()
+    pub fn has_baseline(&self) -> bool {
+        baseline_trial(self).is_some()
     }
 
     /// Returns the class, over which tables are made: the first part of the family.
@@ -118,7 +118,7 @@ impl Case {
 }
 
 /// Returns the trial of the baseline: the product that a program uses without a choice.
-pub fn incumbent(case: &Case) -> Option<&Trial> {
+pub fn baseline_trial(case: &Case) -> Option<&Trial> {
     baseline(&case.trials, |trial| &trial.candidate)
 }
 

@@ -237,8 +237,8 @@ mod tests {
         assert_eq!(families.of("stencil7:1000:rcm"), "stencil7");
         assert_eq!(families.of("bodyy4*100"), families.of("bodyy6"));
         assert_eq!(families.of("12345"), "12345");
-        let kin = ["acoustics/fem-coil", "electromagnetics/fem-coil", "laplacian", "triangles"];
-        assert_eq!(kin.map(split_group_of), ["fem-coil", "fem-coil", "triangles", "triangles"]);
+        let group = ["acoustics/fem-coil", "electromagnetics/fem-coil", "laplacian", "triangles"];
+        assert_eq!(group.map(split_group_of), ["fem-coil", "fem-coil", "triangles", "triangles"]);
         assert!(Families::parse("a,b\n").is_err());
     }
 

@@ -139,7 +139,7 @@ mod tests {
         let fold = Fold::of(&cases, vec![2], &settings);
         assert_eq!((fold.left_out, fold.seen), (vec![2], vec![1, 3]));
         let folds = Fold::all(&cases, &settings);
-        assert_eq!(folds.len(), 3, "two are of one kin");
+        assert_eq!(folds.len(), 3, "two are of one group");
         for fold in folds {
             let all: BTreeSet<usize> = fold.left_out.iter().chain(&fold.seen).copied().collect();
             assert_eq!(all.len(), cases.len(), "whatever is not seen is left out");

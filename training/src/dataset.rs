@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use ellect::features::FEATURES;
 use ellect::format::{Value, find};
-use ellect::unstable::model::{Nearness, coordinate, input};
+use ellect::unstable::model::{Applicability, coordinate, input};
 use linfa_nn::distance::{Distance, L2Dist};
 use linfa_nn::{CommonNearestNeighbour, NearestNeighbour};
 use ndarray::{Array2, Axis};
@@ -112,7 +112,7 @@ pub fn folds(cases: &[Case], most: usize) -> Vec<Vec<usize>> {
 ///
 /// # Errors
 /// Fails where there are no cases, or where linfa fails.
-pub fn nearness(cases: &[&Case], features: &[String]) -> Result<Nearness> {
+pub fn applicability(cases: &[&Case], features: &[String]) -> Result<Applicability> {
     let rows: Vec<Vec<f64>> = cases.iter().map(|case| values(case, features)).collect();
     let point = |(i, k): (usize, usize)| coordinate(rows[i][k]) as f32;
     let points = Array2::from_shape_fn((cases.len(), features.len()), point);
@@ -123,11 +123,11 @@ pub fn nearness(cases: &[&Case], features: &[String]) -> Result<Nearness> {
     away.sort_by(f32::total_cmp);
     let radius = away.get(away.len() * 9 / 10).copied().unwrap_or(1.0).max(1e-3);
     let points = points.into_iter().collect();
-    Ok(Nearness { mean: mean.to_vec(), scale: scale.to_vec(), points, radius })
+    Ok(Applicability { mean: mean.to_vec(), scale: scale.to_vec(), points, radius })
 }
 
 /// Returns the distance from each case to the nearest one of another family, defined as in
-/// [`Nearness::distance`]: the root mean square over the coordinates.
+/// [`Applicability::distance`]: the root mean square over the coordinates.
 fn distances(cases: &[&Case], points: &Array2<f32>) -> Result<Vec<f32>> {
     let families: BTreeSet<&str> = cases.iter().map(|case| case.split_group()).collect();
     let width = points.ncols().max(1) as f32;
@@ -163,9 +163,9 @@ mod tests {
             .collect();
         let cases: Vec<&Case> = cases.iter().collect();
         let features = features(&cases);
-        let nearness = nearness(&cases, &features).expect("cases");
-        nearness.check(features.len()).expect("sound");
-        let own = |case: &&Case| nearness.confidence(&values(case, &features));
+        let applicability = applicability(&cases, &features).expect("cases");
+        applicability.check(features.len()).expect("sound");
+        let own = |case: &&Case| applicability.confidence(&values(case, &features));
         assert!(cases.iter().all(|case| own(case) > 0.999), "they are points themselves");
         // Without its family, each case is at one of the distances that the radius was computed
         // from.
@@ -176,12 +176,16 @@ mod tests {
                     (0..cases.len()).filter(|&j| cases[j].split_group() != case.split_group());
                 let width = features.len();
                 let points = others
-                    .flat_map(|j| nearness.points[j * width..(j + 1) * width].to_vec())
+                    .flat_map(|j| applicability.points[j * width..(j + 1) * width].to_vec())
                     .collect();
-                Nearness { points, ..nearness.clone() }.distance(&values(case, &features))
+                Applicability { points, ..applicability.clone() }.distance(&values(case, &features))
             })
             .collect();
         away.sort_by(f32::total_cmp);
-        assert!((away[9] / nearness.radius - 1.0).abs() < 1e-4, "{away:?} {}", nearness.radius);
+        assert!(
+            (away[9] / applicability.radius - 1.0).abs() < 1e-4,
+            "{away:?} {}",
+            applicability.radius
+        );
     }
 }

@@ -11,13 +11,13 @@ use ellect::device::Device;
 use ellect::model::{Model, Predictor};
 
 use crate::amortized::{self, SPMVS};
-use crate::by_features;
 use crate::case::Case;
 use crate::crossval::{Predicted, cross_validate, leave_classes_out, predict};
 use crate::dataset;
 use crate::gate::{trees, without_families};
 use crate::plan::Plan;
 use crate::policy_replay::Quick;
+use crate::quick;
 use crate::repeatability::Repeatability;
 use crate::replay::Choices;
 use crate::report::{Class, Report};
@@ -69,8 +69,8 @@ pub fn report(
     let left_out = left_out.as_deref();
     let asked = without_families(cases, settings, |seen| trees(cases, predicted, seen))?;
     let by_tree = Some(by_tree(cases, settings)?);
-    let quick = match by_features::learn(cases, settings)? {
-        Some((_, told)) => Some(by_features::quick(cases, told, None, settings)?),
+    let quick = match quick::learn(cases, settings)? {
+        Some((_, predictions)) => Some(quick::quick(cases, predictions, None, settings)?),
         None => None,
     };
     let confidences = &confidences;
@@ -85,8 +85,8 @@ pub fn report(
 /// Fails where there are no cases, where a case is of another precision or device, or where the
 /// model is neither of the device nor of its proxy device.
 pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<Report> {
-    let kin = device.kin().map(|kin| kin.name);
-    let suits = [Some(&device.name), kin.as_ref()].contains(&Some(&model.device));
+    let proxy = device.proxy().map(|proxy| proxy.name);
+    let suits = [Some(&device.name), proxy.as_ref()].contains(&Some(&model.device));
     let other =
         |case: &&Case| !suits || case.device != device.name || case.precision != model.precision;
     if let Some(Case { device, precision, source, .. }) = cases.iter().find(other) {
@@ -99,12 +99,12 @@ pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<R
     let predictor = Predictor::new(model);
     let predicted: Vec<Predicted> = cases.iter().map(|case| predict(&predictor, case)).collect();
     let model = predictor.model();
-    let trees = Trees { look: model.gate.clone(), sight: model.quick_picks.clone() };
+    let trees = Trees { gate_rules: model.gate.clone(), quick_picks: model.quick_picks.clone() };
     let asked = vec![trees; cases.len()];
     let confidences: Vec<f64> = predicted.iter().map(|p| p.confidence).collect();
     let rules = model.quick.as_ref().map(|quick| &quick.gate);
-    let quick = match by_features::told_as_is(cases, &predictor) {
-        Some(told) => Some(by_features::quick(cases, told, rules, &Settings::default())?),
+    let quick = match quick::predicted_as_is(cases, &predictor) {
+        Some(predictions) => Some(quick::quick(cases, predictions, rules, &Settings::default())?),
         None => None,
     };
     let made = Made {
@@ -171,9 +171,9 @@ fn confidences_without_families(cases: &[Case]) -> Result<Vec<f64>> {
         let others = (0..cases.len()).filter(|i| !own.contains(i)).map(|i| &cases[i]);
         let others: Vec<&Case> = others.collect();
         let features = dataset::features(&others);
-        let nearness = dataset::nearness(&others, &features)?;
+        let applicability = dataset::applicability(&others, &features)?;
         for i in own {
-            confidences[i] = nearness.confidence(&dataset::values(&cases[i], &features));
+            confidences[i] = applicability.confidence(&dataset::values(&cases[i], &features));
         }
     }
     Ok(confidences)

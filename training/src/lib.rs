@@ -6,7 +6,6 @@
 //! Predicting needs nothing from this crate: a model is plain numbers ([`ellect::model`]).
 
 mod amortized;
-mod by_features;
 pub mod card;
 pub mod case;
 pub mod corpus;
@@ -20,6 +19,7 @@ pub mod plan;
 mod plot;
 pub mod policy_replay;
 pub mod profile;
+mod quick;
 pub mod records;
 mod regressors;
 mod repeatability;

@@ -16,7 +16,7 @@ use ellect::unstable::choose::{
 };
 use ellect::unstable::model::{Gates, Rules};
 
-use crate::case::{Case, Trial, Untimed, incumbent, named};
+use crate::case::{Case, Trial, Untimed, baseline_trial, named};
 use crate::crossval::Predicted;
 use crate::trees::Trees;
 
@@ -73,7 +73,7 @@ pub struct Replayed {
 impl Replayed {
     /// Returns the total divided by the seconds of all products with the baseline.
     pub fn over_baseline(&self, case: &Case, spmvs: u64) -> Option<f64> {
-        Some(self.total_s / (spmvs as f64 * incumbent(case)?.spmv_s))
+        Some(self.total_s / (spmvs as f64 * baseline_trial(case)?.spmv_s))
     }
 }
 
@@ -136,10 +136,10 @@ pub fn policy<'a>(
     workload: &'a Workload,
     asked: &Asked<'a>,
 ) -> Policy<'a> {
-    let Trees { look, sight } = asked.trees;
+    let Trees { gate_rules, quick_picks } = asked.trees;
     let counting = asked.quick.map(|(gate, _)| gate);
-    let gates = Gates { analysis: look, picks: sight, counting };
-    let baseline_s = (case.stay_s > 0.0).then_some(case.stay_s);
+    let gates = Gates { analysis: gate_rules, picks: quick_picks, counting };
+    let baseline_s = (case.baseline_estimate_s > 0.0).then_some(case.baseline_estimate_s);
     let size = [case.nrows, case.nnz];
     Policy::new(Mode::Prepare, place, workload, size, baseline_s, Some(gates))
 }
@@ -153,7 +153,7 @@ pub fn count_s(case: &Case) -> f64 {
 /// Returns the seconds of all products and the conversion with the candidate `pick` where it was
 /// timed, else with the baseline.
 pub fn kept_s(case: &Case, pick: Option<&str>, spmvs: u64) -> Option<f64> {
-    let baseline = incumbent(case)?;
+    let baseline = baseline_trial(case)?;
     let trial = pick.and_then(|name| named(case, name)).unwrap_or(baseline);
     Some(trial.total_s(spmvs as f64))
 }
@@ -182,7 +182,7 @@ pub fn quick_s(case: &Case, costs: &[(Candidate, Cost)], spmvs: u64) -> Option<(
             (None, None) => {}
         }
     }
-    let baseline = incumbent(case)?;
+    let baseline = baseline_trial(case)?;
     Some((baseline.name.clone(), spent_s + baseline.total_s(spmvs as f64)))
 }
 
@@ -204,27 +204,27 @@ pub fn for_total<'a>(case: &'a Case, predicted: &Predicted, spmvs: u64) -> Optio
 
 /// Returns the seconds of an analysis, the conversion and all products, divided by those of all
 /// products with the baseline.
-pub fn look_over_stay(case: &Case, predicted: &Predicted, spmvs: u64) -> Option<f64> {
-    let baseline_s = spmvs as f64 * incumbent(case)?.spmv_s;
+pub fn analysis_over_keeping(case: &Case, predicted: &Predicted, spmvs: u64) -> Option<f64> {
+    let baseline_s = spmvs as f64 * baseline_trial(case)?.spmv_s;
     let chosen = for_total(case, predicted, spmvs)?;
     Some((case.analysis_s + chosen.total_s(spmvs as f64)) / baseline_s)
 }
 
 /// The policy's decision on a case on the host before any analysis, and its cost.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AtAGlance {
+pub struct GateOutcome {
     /// True where the matrix is analysed.
-    pub looks: bool,
+    pub analyses: bool,
     /// Candidate used where the matrix is not analysed; `None` for the baseline.
     pub taken: Option<String>,
     /// Seconds of reading row lengths and of sampling columns, where a gate needed them.
     pub read_s: f64,
 }
 
-impl AtAGlance {
+impl GateOutcome {
     /// Runs the policy for a matrix on the host until it decides on an analysis or keeps the
     /// baseline.
-    pub fn of(trees: &Trees, case: &Case, spmvs: u64) -> AtAGlance {
+    pub fn of(trees: &Trees, case: &Case, spmvs: u64) -> GateOutcome {
         let workload = Workload { spmvs, ..Workload::default() };
         let asked = Asked { trees, quick: None, predicted: None };
         let policy = policy(case, Place::Host, &workload, &asked);
@@ -242,16 +242,16 @@ impl AtAGlance {
                 }
                 Step::Choose(Decision::KeepBaseline(reason)) => {
                     let taken = reason.pick.map(|(name, _)| name);
-                    return AtAGlance { looks: false, taken, read_s };
+                    return GateOutcome { analyses: false, taken, read_s };
                 }
-                _ => return AtAGlance { looks: true, taken: None, read_s },
+                _ => return GateOutcome { analyses: true, taken: None, read_s },
             }
         }
     }
 
     /// Returns the seconds of all products without an analysis, divided by those with the baseline.
-    pub fn over_stay(&self, case: &Case, spmvs: u64) -> Option<f64> {
-        let baseline_s = spmvs as f64 * incumbent(case)?.spmv_s;
+    pub fn over_keeping(&self, case: &Case, spmvs: u64) -> Option<f64> {
+        let baseline_s = spmvs as f64 * baseline_trial(case)?.spmv_s;
         Some((self.read_s + kept_s(case, self.taken.as_deref(), spmvs)?) / baseline_s)
     }
 }
@@ -264,13 +264,13 @@ mod tests {
     use crate::sample_cases::{case, trial};
 
     #[test]
-    fn what_staying_takes_is_told_beside_the_incumbent() {
+    fn the_time_of_keeping_the_baseline_is_predicted() {
         let mut case = case("stencil5", 400);
         case.trials = vec![trial("csr", 2.0), trial(BASELINES[0], 4.0)];
         let over = |csr: bool, read_s, case: &Case| {
             let taken = csr.then(|| CSR.to_string());
-            let glance = AtAGlance { looks: false, taken, read_s };
-            glance.over_stay(case, 100).expect("an incumbent")
+            let outcome = GateOutcome { analyses: false, taken, read_s };
+            outcome.over_keeping(case, 100).expect("a baseline")
         };
         // The baseline needs no conversion: 400 us.
         assert!((over(false, 0.0, &case) - 1.0).abs() < 1e-12);

@@ -1,11 +1,11 @@
-//! Fits the figures of the closed formulas ([`Reach`]: what each kernel reaches on a device) to
+//! Fits the figures of the closed formulas ([`KernelFigures`]: what each kernel reaches on a device) to
 //! measured times, candidate by candidate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::choose::Workload;
 use ellect::cost::CostInputs;
-use ellect::device::{Device, Kind, PerPrecision, Reach};
+use ellect::device::{Device, KernelFigures, Kind, PerPrecision};
 use ellect::format::Candidate;
 use ellect::unstable::cost::Estimator;
 use ellect::{Fingerprint, Precision};
@@ -38,23 +38,23 @@ const FAR_OFF: f64 = 0.25;
 
 /// A fitted figure: its accessor, its lower and upper bounds, and the value that it grows from
 /// where it is 0.
-struct Figure {
-    of: fn(&mut Reach) -> &mut PerPrecision,
+struct FittedFigure {
+    of: fn(&mut KernelFigures) -> &mut PerPrecision,
     least: f64,
     most: f64,
     seed: f64,
 }
 
-const FIGURES: [Figure; 9] = [
-    Figure { of: |r| &mut r.bandwidth, least: 0.3, most: 1.25, seed: 0.9 },
-    Figure { of: |r| &mut r.gather, least: 0.2, most: 2.0, seed: 1.0 },
-    Figure { of: |r| &mut r.lookup, least: 0.2, most: 2.5, seed: 1.0 },
-    Figure { of: |r| &mut r.entry_ns, least: 0.0, most: 2.0, seed: 0.02 },
-    Figure { of: |r| &mut r.row_ns, least: 0.0, most: 20.0, seed: 0.1 },
-    Figure { of: |r| &mut r.change_ns, least: 0.0, most: 20.0, seed: 0.1 },
-    Figure { of: |r| &mut r.wait_ns, least: 0.0, most: 200.0, seed: 30.0 },
-    Figure { of: |r| &mut r.step_ns, least: 4.0, most: 2000.0, seed: 100.0 },
-    Figure { of: |r| &mut r.fixed_us, least: 0.0, most: 20.0, seed: 0.2 },
+const FIGURES: [FittedFigure; 9] = [
+    FittedFigure { of: |r| &mut r.bandwidth, least: 0.3, most: 1.25, seed: 0.9 },
+    FittedFigure { of: |r| &mut r.gather, least: 0.2, most: 2.0, seed: 1.0 },
+    FittedFigure { of: |r| &mut r.lookup, least: 0.2, most: 2.5, seed: 1.0 },
+    FittedFigure { of: |r| &mut r.entry_ns, least: 0.0, most: 2.0, seed: 0.02 },
+    FittedFigure { of: |r| &mut r.row_ns, least: 0.0, most: 20.0, seed: 0.1 },
+    FittedFigure { of: |r| &mut r.change_ns, least: 0.0, most: 20.0, seed: 0.1 },
+    FittedFigure { of: |r| &mut r.wait_ns, least: 0.0, most: 200.0, seed: 30.0 },
+    FittedFigure { of: |r| &mut r.step_ns, least: 4.0, most: 2000.0, seed: 100.0 },
+    FittedFigure { of: |r| &mut r.fixed_us, least: 0.0, most: 20.0, seed: 0.2 },
 ];
 
 /// Returns the profile with the kernels' figures fitted so that estimates match these records best.
@@ -79,10 +79,10 @@ fn fit_without(
 ) -> Device {
     let mut fit = device.clone();
     if !left_out.is_empty() {
-        for reach in fit.kernels.values_mut() {
-            let mut plain = Reach::default();
+        for figures in fit.kernels.values_mut() {
+            let mut plain = KernelFigures::default();
             for figure in &FIGURES {
-                *(figure.of)(reach) = *(figure.of)(&mut plain);
+                *(figure.of)(figures) = *(figure.of)(&mut plain);
             }
         }
     }
@@ -91,13 +91,13 @@ fn fit_without(
         .into_par_iter()
         .map(|&precision| (precision, fit_one(records, &device, precision, left_out)));
     for (precision, reaches) in all.collect::<Vec<_>>() {
-        for (candidate, mut reach) in reaches {
+        for (candidate, mut figures) in reaches {
             let entry = fit
                 .kernels
                 .entry(candidate.to_string())
-                .or_insert(ellect::unstable::cost::reach(&device, &candidate));
+                .or_insert(ellect::unstable::cost::kernel_figures(&device, &candidate));
             for figure in &FIGURES {
-                let fitted = *value((figure.of)(&mut reach), precision);
+                let fitted = *value((figure.of)(&mut figures), precision);
                 *value((figure.of)(entry), precision) = rounded(fitted);
             }
         }
@@ -139,7 +139,7 @@ fn fit_one(
     device: &Device,
     precision: Precision,
     left_out: &BTreeSet<Fingerprint>,
-) -> Vec<(Candidate, Reach)> {
+) -> Vec<(Candidate, KernelFigures)> {
     let groups = groups(records, device, precision, left_out);
     let matrices = groups.iter().flat_map(|g| &g.samples).map(|s| s.matrix + 1).max().unwrap_or(0);
     let neutral = neutral(device.kind);
@@ -148,29 +148,29 @@ fn fit_one(
     let format = |group: &Group<'_>| group.candidate.format.name();
     let names: BTreeSet<&'static str> = groups.iter().map(format).collect();
     let of_format = |&name: &&'static str| {
-        let loss = |reach: &Reach| {
+        let loss = |figures: &KernelFigures| {
             let own = groups.iter().filter(|&group| format(group) == name);
-            own.map(|group| group.loss(reach, &neutral, precision, device, &off)).sum()
+            own.map(|group| group.loss(figures, &neutral, precision, device, &off)).sum()
         };
         (name, descend(neutral, precision, COARSE, &loss).0)
     };
-    let formats: BTreeMap<&str, Reach> = names.par_iter().map(of_format).collect();
+    let formats: BTreeMap<&str, KernelFigures> = names.par_iter().map(of_format).collect();
     let shared = |group: &Group<'_>| formats[format(group)];
     let to_times = |group: &Group<'_>| {
         let start = shared(group);
-        let loss = |reach: &Reach| group.loss(reach, &start, precision, device, &off);
+        let loss = |figures: &KernelFigures| group.loss(figures, &start, precision, device, &off);
         descend(start, precision, FINEST, &loss).0
     };
-    let mut reaches: Vec<Reach> = groups.par_iter().map(to_times).collect();
+    let mut reaches: Vec<KernelFigures> = groups.par_iter().map(to_times).collect();
     let mut choices = vec![Choice::default(); matrices];
-    for (group, reach) in groups.iter().zip(&reaches) {
-        for (sample, spmv_s) in group.with_estimates(reach, precision, device) {
+    for (group, figures) in groups.iter().zip(&reaches) {
+        for (sample, spmv_s) in group.with_estimates(figures, precision, device) {
             choices[sample.matrix].add(sample, spmv_s);
         }
     }
     for _ in 0..ROUNDS {
-        for (group, reach) in groups.iter().zip(&mut reaches) {
-            for (sample, spmv_s) in group.with_estimates(reach, precision, device) {
+        for (group, figures) in groups.iter().zip(&mut reaches) {
+            for (sample, spmv_s) in group.with_estimates(figures, precision, device) {
                 choices[sample.matrix].take(sample, spmv_s);
             }
             let regret = |sample: &Sample<'_>, spmv_s: f64| {
@@ -179,9 +179,10 @@ fn fit_one(
                 choice.regret() + TIMES * off(sample, spmv_s)
             };
             let old = shared(group);
-            let loss = |reach: &Reach| group.loss(reach, &old, precision, device, &regret);
-            *reach = descend(*reach, precision, COARSE, &loss).0;
-            for (sample, spmv_s) in group.with_estimates(reach, precision, device) {
+            let loss =
+                |figures: &KernelFigures| group.loss(figures, &old, precision, device, &regret);
+            *figures = descend(*figures, precision, COARSE, &loss).0;
+            for (sample, spmv_s) in group.with_estimates(figures, precision, device) {
                 choices[sample.matrix].add(sample, spmv_s);
             }
         }
@@ -191,11 +192,11 @@ fn fit_one(
 
 /// Returns the figures that a descent starts from. On a host, entries and rows cost processor time
 /// in addition to memory traffic.
-fn neutral(kind: Kind) -> Reach {
-    let plain = Reach { fixed_us: PerPrecision::both(0.5), ..Reach::default() };
+fn neutral(kind: Kind) -> KernelFigures {
+    let plain = KernelFigures { fixed_us: PerPrecision::both(0.5), ..KernelFigures::default() };
     match kind {
         Kind::Gpu => plain,
-        Kind::Host => Reach {
+        Kind::Host => KernelFigures {
             entry_ns: PerPrecision::both(0.4),
             row_ns: PerPrecision::both(1.5),
             change_ns: PerPrecision::both(2.0),
@@ -229,11 +230,11 @@ fn pull(ratio: f64) -> f64 {
 
 /// Returns the penalty for figures far from the old ones, so that figures which no record
 /// determines remain unchanged.
-fn away(reach: &Reach, old: &Reach, precision: Precision) -> f64 {
-    let (mut reach, mut old) = (*reach, *old);
-    let moved = |figure: &Figure| {
-        let [now, before] = [&mut reach, &mut old]
-            .map(|reach| *value((figure.of)(reach), precision) + 0.2 * figure.seed);
+fn away(figures: &KernelFigures, old: &KernelFigures, precision: Precision) -> f64 {
+    let (mut figures, mut old) = (*figures, *old);
+    let moved = |figure: &FittedFigure| {
+        let [now, before] = [&mut figures, &mut old]
+            .map(|figures| *value((figure.of)(figures), precision) + 0.2 * figure.seed);
         (now / before).ln().powi(2)
     };
     STAY * FIGURES.iter().map(moved).sum::<f64>()
@@ -286,28 +287,28 @@ impl<'a> Group<'a> {
     /// Returns the sum of `count` over the samples, plus the penalty for figures far from `old`.
     fn loss(
         &self,
-        reach: &Reach,
-        old: &Reach,
+        figures: &KernelFigures,
+        old: &KernelFigures,
         precision: Precision,
         device: &Device,
         count: &dyn Fn(&Sample<'_>, f64) -> f64,
     ) -> f64 {
-        let samples = self.with_estimates(reach, precision, device);
+        let samples = self.with_estimates(figures, precision, device);
         let counted: f64 = samples.map(|(sample, spmv_s)| count(sample, spmv_s)).sum();
-        counted + self.samples.len() as f64 * away(reach, old, precision)
+        counted + self.samples.len() as f64 * away(figures, old, precision)
     }
 
     /// Returns each sample with its estimate from these figures, in seconds.
     fn with_estimates(
         &self,
-        reach: &Reach,
+        figures: &KernelFigures,
         precision: Precision,
         device: &Device,
     ) -> impl Iterator<Item = (&Sample<'a>, f64)> {
         let target = Workload::default().target(device, precision);
         self.samples.iter().map(move |sample| {
             let estimator = Estimator::of(sample.inputs.matrix, &target);
-            (sample, estimator.times_at(*reach, &sample.inputs.work).total_s())
+            (sample, estimator.times_at(*figures, &sample.inputs.work).total_s())
         })
     }
 }
@@ -363,11 +364,11 @@ fn groups<'a>(
 /// Coordinate descent with ever smaller steps over the figures of one precision. Returns the final
 /// figures and their loss.
 fn descend(
-    start: Reach,
+    start: KernelFigures,
     precision: Precision,
     finest: f64,
-    loss: &dyn Fn(&Reach) -> f64,
-) -> (Reach, f64) {
+    loss: &dyn Fn(&KernelFigures) -> f64,
+) -> (KernelFigures, f64) {
     let (mut at, mut least) = (start, loss(&start));
     let mut step = 0.6;
     while step > finest {
@@ -399,8 +400,8 @@ fn descend(
 pub fn text(device: &Device) -> serde_json::Result<String> {
     let plain = Device { kernels: BTreeMap::new(), ..device.clone() };
     let figures = serde_json::to_string_pretty(&plain)?;
-    let kernel = |(name, reach): (&String, &Reach)| -> serde_json::Result<String> {
-        Ok(format!("    {}: {}", serde_json::to_string(name)?, serde_json::to_string(reach)?))
+    let kernel = |(name, figures): (&String, &KernelFigures)| -> serde_json::Result<String> {
+        Ok(format!("    {}: {}", serde_json::to_string(name)?, serde_json::to_string(figures)?))
     };
     let kernels = device.kernels.iter().map(kernel).collect::<serde_json::Result<Vec<_>>>()?;
     Ok(figures
@@ -434,7 +435,7 @@ mod tests {
                 CostInputs::of(&analysis, &candidate, &target).expect("csr suits")
             })
             .collect();
-        let mut real = ellect::unstable::cost::reach(&device, &candidate);
+        let mut real = ellect::unstable::cost::kernel_figures(&device, &candidate);
         real.bandwidth.f64 = 0.7;
         real.fixed_us.f64 = 1.7;
         let made =
@@ -450,12 +451,12 @@ mod tests {
             })
             .collect();
         let group = Group { candidate, samples };
-        let loss = |reach: &Reach| {
-            let samples = group.with_estimates(reach, precision, &device);
+        let loss = |figures: &KernelFigures| {
+            let samples = group.with_estimates(figures, precision, &device);
             samples.map(|(s, spmv_s)| pull(spmv_s / s.spmv_s)).sum::<f64>()
         };
-        let before = loss(&Reach::default());
-        let (_, after) = descend(Reach::default(), precision, FINEST, &loss);
+        let before = loss(&KernelFigures::default());
+        let (_, after) = descend(KernelFigures::default(), precision, FINEST, &loss);
         let off = (after / group.samples.len() as f64).sqrt();
         assert!(off < 0.03 && after < before / 20.0, "{before} to {after}: off by {off}");
     }
@@ -463,8 +464,11 @@ mod tests {
     #[test]
     fn a_walk_ends_where_nothing_is_to_be_gained() {
         for flat in [0.0, f64::NAN] {
-            let (at, _) = descend(Reach::default(), Precision::F32, FINEST, &|_: &Reach| flat);
-            assert_eq!(at, Reach::default());
+            let (at, _) =
+                descend(KernelFigures::default(), Precision::F32, FINEST, &|_: &KernelFigures| {
+                    flat
+                });
+            assert_eq!(at, KernelFigures::default());
         }
     }
 

@@ -207,7 +207,7 @@ impl Records {
                 precision,
                 nrows: structure.nrows,
                 nnz: structure.nnz,
-                stay_s: baseline_spmv_s(size, &target).unwrap_or(0.0),
+                baseline_estimate_s: baseline_spmv_s(size, &target).unwrap_or(0.0),
                 analysis_s: structure.analysis_s.unwrap_or(0.0),
                 features: structure.features.clone(),
                 trials,

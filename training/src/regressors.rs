@@ -34,7 +34,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         commit: settings.commit.clone(),
         plan: plan.name.to_string(),
         scores: BTreeMap::new(),
-        nearness: dataset::nearness(cases, &features)?,
+        applicability: dataset::applicability(cases, &features)?,
         features,
         terms: TERMS.map(String::from).to_vec(),
         floor_share: plan.floor_share,

@@ -5,7 +5,7 @@ use ellect::cost::Cost;
 use ellect::unstable::choose::{By, Thought, best_few, trusted};
 use serde::Serialize;
 
-use crate::case::{Case, Trial, best_s, incumbent, least};
+use crate::case::{Case, Trial, baseline_trial, best_s, least};
 use crate::crossval::Predicted;
 use crate::stats::{LOSS, by_class, geometric_mean, rms};
 
@@ -47,7 +47,7 @@ impl Choices {
         take: impl Fn(usize, &'a Case) -> Option<&'a Trial>,
     ) -> Choices {
         let one = |(i, case): (usize, &'a Case)| {
-            take(i, case).or_else(|| incumbent(case)).map_or(f64::NAN, |trial| trial.spmv_s)
+            take(i, case).or_else(|| baseline_trial(case)).map_or(f64::NAN, |trial| trial.spmv_s)
         };
         Choices { rule: rule.into(), spmv_s: cases.iter().enumerate().map(one).collect() }
     }
@@ -61,7 +61,7 @@ impl Choices {
         }
         let taken = cases.iter().zip(&self.spmv_s).filter(|(case, _)| counts(case));
         let taken = taken.filter_map(|(case, &spmv_s)| {
-            let speedup = incumbent(case)?.spmv_s / spmv_s;
+            let speedup = baseline_trial(case)?.spmv_s / spmv_s;
             Some(Taken { case, ratio: best_s(case) / spmv_s, speedup })
         });
         let taken: Vec<Taken<'_>> = taken.collect();
@@ -86,15 +86,15 @@ pub fn untimed<'a>(case: &'a Case, spmv_s: &[f64]) -> Option<&'a Trial> {
         case.trials.iter().zip(spmv_s).find(|(other, _)| other.name == trial.name).map(|(_, &s)| s)
     };
     let best = least(case, |i, _| spmv_s[i])?;
-    let Some(stay) = incumbent(case) else { return Some(best) };
-    let (best_s, stay_s) = (time_s(best)?, time_s(stay)?);
+    let Some(keep) = baseline_trial(case) else { return Some(best) };
+    let (best_s, baseline_estimate_s) = (time_s(best)?, time_s(keep)?);
     // The comparison assumes that conversions take no time.
     let cost = |trial: &Trial, spmv_s| Cost { convert_s: 0.0, spmv_s, ..trial.estimate };
-    let [best_cost, stay_cost] = [cost(best, best_s), cost(stay, stay_s)];
-    let (of_best, of_stay) = ((&best.candidate, &best_cost), (&stay.candidate, &stay_cost));
+    let [best_cost, keep_cost] = [cost(best, best_s), cost(keep, baseline_estimate_s)];
+    let (of_best, of_keeping) = ((&best.candidate, &best_cost), (&keep.candidate, &keep_cost));
     let workload = Workload { spmvs: 1, ..Workload::default() };
-    let trusts = trusted(of_best, of_stay, By::Analysis, case.margin, &workload);
-    Some(if trusts { best } else { stay })
+    let trusts = trusted(of_best, of_keeping, By::Analysis, case.margin, &workload);
+    Some(if trusts { best } else { keep })
 }
 
 /// Chooses the fastest of the candidates that are timed: the baselines, the best `few[0]` by

@@ -154,17 +154,17 @@ impl Report {
         text += "\n| products | total: speed-up over baseline | best possible | over 2 % slower | \
                  analysed | not analysed: csr | not analysed: fused pcsr |\n\
                  |---|---|---|---|---|---|---|\n";
-        for Total { spmvs, speedup, best, losses, looked, csr, pcsr } in &self.totals {
-            let shares = [losses, looked, csr, pcsr].map(|share| percent(*share));
+        for Total { spmvs, speedup, best, losses, analysed, csr, pcsr } in &self.totals {
+            let shares = [losses, analysed, csr, pcsr].map(|share| percent(*share));
             text += &format!("| {spmvs} | {speedup:.3} | {best:.3} | {} |\n", shares.join(" | "));
         }
         if !self.there.is_empty() {
             text += "\n| products, matrix on the device | total: speed-up over baseline | over 2 % \
                      slower | features counted |\n|---|---|---|---|\n";
         }
-        for Total { spmvs, speedup, losses, looked, .. } in &self.there {
-            let [losses, looked] = [losses, looked].map(|share| percent(*share));
-            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {looked} |\n");
+        for Total { spmvs, speedup, losses, analysed, .. } in &self.there {
+            let [losses, analysed] = [losses, analysed].map(|share| percent(*share));
+            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {analysed} |\n");
         }
         text += "\n| class | matrices | best/chosen | speed-up over baseline | confidence | class held \
                  out: best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";

@@ -51,7 +51,7 @@ pub fn rules(cases: &[Case], predicted: &[Predicted], settings: &Settings) -> Re
         timed(cases, predicted),
         by_estimate(cases, predicted),
         by_tree(cases, settings)?,
-        Choices::of("the incumbent", cases, |_, _| None),
+        Choices::of("the baseline", cases, |_, _| None),
     ])
 }
 

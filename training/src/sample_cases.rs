@@ -25,7 +25,7 @@ pub fn case(class: &str, rows: usize) -> Case {
         precision: Precision::F64,
         nrows: csr.nrows() as u64,
         nnz: csr.nnz() as u64,
-        stay_s: 1e-3,
+        baseline_estimate_s: 1e-3,
         analysis_s: 0.0,
         features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
         trials: Vec::new(),

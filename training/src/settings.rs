@@ -26,4 +26,4 @@ impl Default for Settings {
 
 /// Numbers of products for which the tree learns whether an analysis pays: fewer than
 /// [`ALWAYS_ANALYZE`](ellect::unstable::model::ALWAYS_ANALYZE), from which on the tree is not consulted.
-pub const LOOK_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];
+pub const ANALYSIS_SPMVS: [u64; 7] = [10, 100, 316, 1000, 3162, 10_000, 31_623];

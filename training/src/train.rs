@@ -8,11 +8,11 @@ use ellect::Precision;
 use ellect::model::Model;
 
 use crate::amortized::{self, SPMVS, Total};
-use crate::by_features;
 use crate::case::Case;
 use crate::crossval::{Fold, Predicted, cross_validate, split_by};
 use crate::gate;
 use crate::plan::{PLANS, Plan};
+use crate::quick;
 use crate::regressors::{data_of, fit};
 use crate::rules;
 use crate::settings::Settings;
@@ -46,8 +46,8 @@ pub fn train(cases: &[Case], settings: &Settings) -> Result<Trained> {
     let all: Vec<&Case> = cases.iter().collect();
     let rules = tree::rules(&all, &tree::EXPLAINING, tree::EXPLAINING_DEPTH)?;
     let everywhere: Vec<usize> = (0..cases.len()).collect();
-    let Trees { look: gate, sight: quick_picks } = gate::trees(cases, &predicted, &everywhere)?;
-    let quick = by_features::learn(cases, settings)?.map(|(learned, _)| learned);
+    let Trees { gate_rules: gate, quick_picks } = gate::trees(cases, &predicted, &everywhere)?;
+    let quick = quick::learn(cases, settings)?.map(|(learned, _)| learned);
     let model = Model { scores, rules, gate, quick_picks, quick, ..fit(&all, plan, settings)? };
     model.check()?;
     Ok(Trained { model, plan, predicted })
@@ -67,10 +67,11 @@ pub fn with_by_features(
     if data_of(&cases.iter().collect::<Vec<_>>())? != model.data {
         bail!("the model was trained on other records: train it again");
     }
-    let learned = by_features::learn(cases, settings)?;
-    let (learned, told) = learned.context("nothing was timed here with cuSPARSE")?;
-    let quick = by_features::quick(cases, told, None, settings)?;
-    let asked = gate::without_families(cases, settings, |seen| gate::without_look(cases, seen))?;
+    let learned = quick::learn(cases, settings)?;
+    let (learned, predictions) = learned.context("nothing was timed here with cuSPARSE")?;
+    let quick = quick::quick(cases, predictions, None, settings)?;
+    let asked =
+        gate::without_families(cases, settings, |seen| gate::quick_pick_trees(cases, seen))?;
     let predicted = cross_validate(cases, Plan::of(&model)?, settings)?;
     let on_host = amortized::on_host(cases, &predicted, &asked, Some(&quick));
     let there = amortized::there(cases, &quick, &SPMVS);

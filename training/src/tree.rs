@@ -71,7 +71,7 @@ pub fn input(case: &Case, known: &GateInputs, name: &str) -> f64 {
 /// Returns the gate inputs of a case that are known without an analysis.
 pub fn known(case: &Case, spmvs: u64) -> GateInputs {
     let row_scan_s = row_scan_s(case.nrows);
-    GateInputs { spmvs, baseline_spmv_s: case.stay_s, row_scan_s, sample_s: SAMPLE_S }
+    GateInputs { spmvs, baseline_spmv_s: case.baseline_estimate_s, row_scan_s, sample_s: SAMPLE_S }
 }
 
 /// An example for one case and number of products: a bold answer, and its time relative to the
@@ -93,42 +93,42 @@ const PAYS: f64 = 0.95;
 /// Share of the products' time that reading row lengths may take.
 const READ_SHARE: f64 = 0.0125;
 
-/// Bound within which row lengths are read: reading takes less than `READ_SHARE` of the products'
+/// InputRange within which row lengths are read: reading takes less than `READ_SHARE` of the products'
 /// time.
-pub const READ: Bound = Bound { input: READING, least: 0.0, below: READ_SHARE };
+pub const READ: InputRange = InputRange { input: READING, least: 0.0, below: READ_SHARE };
 
-/// Bound within which row lengths are not read: reading takes `READ_SHARE` of the products' time or
+/// InputRange within which row lengths are not read: reading takes `READ_SHARE` of the products' time or
 /// more.
-pub const UNREAD: Bound = Bound { input: READING, least: READ_SHARE, below: f64::MAX };
+pub const UNREAD: InputRange = InputRange { input: READING, least: READ_SHARE, below: f64::MAX };
 
-/// Bound of matrices that no cache holds: times of similar matrices predict theirs better than
+/// InputRange of matrices that no cache holds: times of similar matrices predict theirs better than
 /// those of smaller matrices.
-pub const LARGE: Bound = Bound { input: "nnz", least: 4e6, below: f64::MAX };
+pub const LARGE: InputRange = InputRange { input: "nnz", least: 4e6, below: f64::MAX };
 
-/// Bound within which entries are sampled: sampling takes less than this share of the products'
+/// InputRange within which entries are sampled: sampling takes less than this share of the products'
 /// time.
-pub const SAMPLE: Bound = Bound { input: SAMPLING, least: 0.0, below: 0.0075 };
+pub const SAMPLE: InputRange = InputRange { input: SAMPLING, least: 0.0, below: 0.0075 };
 
-/// Bound within which features are counted: counting takes less than this share of the products'
+/// InputRange within which features are counted: counting takes less than this share of the products'
 /// time, since any prediction from them may be wrong.
-pub const COUNTED: Bound = Bound { input: READING, least: 0.0, below: 0.08 };
+pub const COUNTED: InputRange = InputRange { input: READING, least: 0.0, below: 0.08 };
 
-/// Bound on the longest row for which `csr` is trusted, in entries per microsecond of a product. In
+/// InputRange on the longest row for which `csr` is trusted, in entries per microsecond of a product. In
 /// the records of an H200, `csr` loses on one matrix in ten with up to 12, on three in ten from 12
 /// to 24, on six in ten from 24 to 48, and on nearly all from 100 on, by up to a factor of 100.
-pub const SHORT: Bound = Bound { input: LONGEST, least: 0.0, below: 16.0 };
+pub const SHORT: InputRange = InputRange { input: LONGEST, least: 0.0, below: 16.0 };
 
 /// A range that an input known without an analysis must lie in for a bold answer: at least `least`,
 /// and less than `below`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
+pub struct InputRange {
     input: &'static str,
     least: f64,
     below: f64,
 }
 
 /// Returns the seconds spent on a case to evaluate inputs within these bounds.
-pub fn asking_s(case: &Case, bounds: &[Bound]) -> f64 {
+pub fn asking_s(case: &Case, bounds: &[InputRange]) -> f64 {
     let seconds = |(bound, seconds)| if bounds.contains(&bound) { seconds } else { 0.0 };
     [(READ, row_scan_s(case.nrows)), (SAMPLE, SAMPLE_S)].into_iter().map(seconds).sum()
 }
@@ -162,7 +162,7 @@ pub struct Question<'a> {
     /// Names of the inputs.
     pub names: Vec<&'a str>,
     /// Bounds on inputs, which are compared first.
-    pub bounds: Vec<Bound>,
+    pub bounds: Vec<InputRange>,
     /// Weight factor of losing examples: a gain counts by its logarithm, a loss by this many times
     /// its logarithm.
     pub caution: f64,
@@ -177,18 +177,18 @@ pub struct Question<'a> {
 /// As [`rules`].
 pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     let Question { bold, names, bounds, caution, known } = question;
-    let at_sight =
+    let without_analysis =
         |tried: &Tried<'_>, name: &str| input(tried.case, &known(tried.case, tried.spmvs), name);
     let answer = |word: &str| Rule::Answer(word.to_string());
     let within = |tried: &Tried<'_>| {
-        let met = |bound: &Bound| {
-            let input = at_sight(tried, bound.input);
+        let met = |bound: &InputRange| {
+            let input = without_analysis(tried, bound.input);
             bound.least <= input && input < bound.below
         };
         bounds.iter().all(met)
     };
     let mut rules = Rules { nodes: vec![answer(bold)] };
-    for Bound { input, least, below } in bounds {
+    for InputRange { input, least, below } in bounds {
         // Inputs are never negative, and always finite.
         let ends = [(*least, [KEEP, bold]), (*below, [bold, KEEP])];
         for (end, [low, high]) in ends.into_iter().filter(|(end, _)| *end > 0.0 && *end < f64::MAX)
@@ -200,14 +200,14 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
     let tried = tried.iter().filter(|tried| within(tried) && tried.over.is_finite());
     let tried: Vec<&Tried<'_>> = tried.collect();
     if tried.is_empty() {
-        return Ok(stay());
+        return Ok(keep());
     }
     for Growth { depth, leaf, least } in TREES {
         let example = |tried: &&Tried<'_>| {
             let pays = tried.over < PAYS;
             let (label, caution) = if pays { (*bold, 1.0) } else { (KEEP, *caution) };
             let weight = caution * tried.over.ln().abs().clamp(least, MOST);
-            let input = |name: &&str| at_sight(tried, name);
+            let input = |name: &&str| without_analysis(tried, name);
             // Sums of multiples of `WEIGHT` are exact, in whatever order linfa's hash tables hold
             // them.
             let weight = (weight / WEIGHT).round().max(1.0) * WEIGHT;
@@ -216,7 +216,7 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
         let examples: Vec<_> = tried.iter().map(example).collect();
         let tree = grow(&examples, names, depth, Some(leaf))?;
         if !tree.nodes.contains(&answer(bold)) {
-            return Ok(stay());
+            return Ok(keep());
         }
         rules = both(rules, tree, bold);
     }
@@ -224,7 +224,7 @@ pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
 }
 
 /// Returns rules that ask nothing and answer [`KEEP`].
-pub fn stay() -> Rules {
+pub fn keep() -> Rules {
     Rules { nodes: vec![Rule::Answer(KEEP.to_string())] }
 }
 
@@ -350,7 +350,7 @@ pub(crate) mod tests {
     use crate::sample_cases::case;
 
     #[test]
-    fn a_matrix_is_looked_at_where_both_trees_say_so() {
+    fn a_matrix_is_analysed_where_both_trees_say_so() {
         let split =
             |feature: &str| Rule::Split { feature: feature.into(), below: 1.0, low: 1, high: 2 };
         let answer = |word: &str| Rule::Answer(word.into());
@@ -385,7 +385,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_bold_answer_is_not_given_where_few_that_look_alike_lose() {
+    fn an_answer_is_refused_where_similar_matrices_lose() {
         let cases: Vec<Case> = (0..200).map(|i| case("stencil5", 400 + (i % 2))).collect();
         let question = Question {
             bold: CSR,
@@ -401,8 +401,8 @@ pub(crate) mod tests {
             let tried: Vec<_> = tried.collect();
             let rules = agreed(&tried, &question).expect("examples");
             assert_eq!(says(&rules, &cases[0], 1000).1, expected, "{losing} lose");
-            assert_eq!(rules == stay(), expected == KEEP);
+            assert_eq!(rules == keep(), expected == KEEP);
         }
-        assert_eq!(agreed(&[], &question).expect("nothing to learn"), stay());
+        assert_eq!(agreed(&[], &question).expect("nothing to learn"), keep());
     }
 }

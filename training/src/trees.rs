@@ -7,7 +7,7 @@ use ellect::unstable::model::{QuickPick, Rules};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
     /// Rules that decide whether an analysis pays.
-    pub look: Rules,
+    pub gate_rules: Rules,
     /// Rules that choose a candidate where the matrix is not analysed.
-    pub sight: Vec<QuickPick>,
+    pub quick_picks: Vec<QuickPick>,
 }

@@ -56,7 +56,7 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
         precision: Precision::F64,
         nrows: csr.nrows() as u64,
         nnz: csr.nnz() as u64,
-        stay_s: baseline_spmv_s(size, &target).unwrap_or(0.0),
+        baseline_estimate_s: baseline_spmv_s(size, &target).unwrap_or(0.0),
         analysis_s: 1e-3,
         features: features.iter().map(|(f, value)| (f.name.to_string(), value)).collect(),
         trials,
@@ -83,7 +83,7 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
     let predictor = open().expect("it ships");
     let tuner = Tuner::without_models(device.clone()).with_model(open().expect("it ships"));
     let model = predictor.model();
-    let trees = Trees { look: model.gate.clone(), sight: model.quick_picks.clone() };
+    let trees = Trees { gate_rules: model.gate.clone(), quick_picks: model.quick_picks.clone() };
     let mut ways = BTreeSet::new();
     for source in SOURCES {
         let csr: Csr<f64> = generate::by_name(source, 500, 1).expect("a class");
@@ -91,7 +91,7 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
         let predicted = predict(&predictor, &case);
         let values = model.features_of(&Features::of(&Analysis::sampled(&csr)));
         let few_values = Analysis::sampled(&csr).few_values().is_some();
-        let costs = predictor.quick_costs(&values, case.stay_s).into_iter();
+        let costs = predictor.quick_costs(&values, case.baseline_estimate_s).into_iter();
         let costs = costs.filter(|(candidate, _)| few_values || !candidate.format.by_values());
         let costs: Vec<_> = costs.map(|(candidate, cost)| (candidate.clone(), cost)).collect();
         let quick = model.quick.as_ref().map(|quick| (&quick.gate, &costs[..]));

@@ -163,7 +163,7 @@ fn the_tuner_predicts_with_a_model_that_is_sure_of_what_it_was_shown() {
 }
 
 #[test]
-fn for_few_products_prepare_stays_in_csr_where_the_rules_say_so() {
+fn for_few_products_prepare_keeps_csr_where_the_rules_say_so() {
     let model = &made().model;
     let csr = generate::by_name("stencil5", 300, 1).expect("a class");
     let workload = Workload::default();
@@ -181,10 +181,10 @@ fn for_few_products_prepare_stays_in_csr_where_the_rules_say_so() {
         let operator = tuner.prepare(&csr, workload).expect("CSR suits");
         operator.choice().expect("a choice was made").clone()
     };
-    let stay = prepared(&few);
-    assert_eq!((stay.candidate.to_string().as_str(), stay.ranking.len()), ("csr", 1));
-    assert_eq!((stay.fingerprint, stay.features.get("nnz")), (None, Some(csr.nnz() as f64)));
-    assert!(stay.explanation[0].contains("because spmvs < 500, an analysis"), "{stay:?}");
+    let keep = prepared(&few);
+    assert_eq!((keep.candidate.to_string().as_str(), keep.ranking.len()), ("csr", 1));
+    assert_eq!((keep.fingerprint, keep.features.get("nnz")), (None, Some(csr.nnz() as f64)));
+    assert!(keep.explanation[0].contains("because spmvs < 500, an analysis"), "{keep:?}");
     assert_eq!(prepared(&workload), choice);
     let estimate = Workload { effort: Effort::Estimate, ..few };
     assert!(prepared(&estimate).ranking.len() > 1);
@@ -237,9 +237,9 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     let quick_picks = vec![taken(PCSR, pcsr), taken(CSR, csr)];
     let gate = Rules { nodes: vec![answer("stay")] };
     let model = Model { device: "h200".into(), gate, quick_picks, ..model.clone() };
-    let looks = taken(CSR, Rules { nodes: vec![answer("look")] });
-    let looks = Model { quick_picks: vec![looks], ..model.clone() };
-    assert!(matches!(looks.check(), Err(LoadFault::Damaged { part, .. }) if part == "csr"));
+    let analyses = taken(CSR, Rules { nodes: vec![answer("look")] });
+    let analyses = Model { quick_picks: vec![analyses], ..model.clone() };
+    assert!(matches!(analyses.check(), Err(LoadFault::Damaged { part, .. }) if part == "csr"));
     let unknown = taken("csr2", Rules { nodes: vec![answer("csr2")] });
     let unknown = Model { quick_picks: vec![unknown], ..model.clone() };
     assert!(matches!(unknown.check(), Err(LoadFault::Name { what: "candidate", .. })));
@@ -257,17 +257,17 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
         let operator = tuner.prepare(&csr, &workload).expect("CSR suits");
         operator.choice().expect("a choice was made").clone()
     };
-    let stay = choice("stencil5", 1000);
-    assert_eq!((stay.candidate.to_string().as_str(), stay.fingerprint), ("csr", None));
-    let told = "because reading_share < 0.01 and row_nnz_max < 9, the model expects";
-    assert!(stay.explanation[1].contains(told), "{:?}", stay.explanation);
+    let keep = choice("stencil5", 1000);
+    assert_eq!((keep.candidate.to_string().as_str(), keep.fingerprint), ("csr", None));
+    let predictions = "because reading_share < 0.01 and row_nnz_max < 9, the model expects";
+    assert!(keep.explanation[1].contains(predictions), "{:?}", keep.explanation);
     // In each case, one row is long, reading row lengths takes as long as the only product, or the
     // columns of neighbouring rows lie apart.
     for (class, spmvs) in [("power_law", 1000), ("stencil5", 1), ("power_law", 10_000)] {
-        let stay = choice(class, spmvs);
-        let names: Vec<_> = stay.ranking.iter().map(|r| r.candidate.to_string()).collect();
+        let keep = choice(class, spmvs);
+        let names: Vec<_> = keep.ranking.iter().map(|r| r.candidate.to_string()).collect();
         assert_eq!(names, ["cusparse:alg=csr_alg1", "csr", PCSR], "{class} for {spmvs}");
-        assert_eq!(stay.explanation.len(), 1, "{:?}", stay.explanation);
+        assert_eq!(keep.explanation.len(), 1, "{:?}", keep.explanation);
     }
     let at_once = choice("stencil5", 10_000);
     let names: Vec<_> = at_once.ranking.iter().map(|r| r.candidate.to_string()).collect();
@@ -299,8 +299,9 @@ fn a_profile_that_was_fitted_to_the_records_leaves_out_what_the_model_does() {
     let Made { records, cases, .. } = made();
     let fitted = Arc::new(Fitted { records: records.clone(), device: cpu() });
     let without = fitted.without(cases, &[0]);
-    let told = |case: &Case| (case.source.clone(), case.trials.iter().map(|t| t.spmv_s).sum());
-    let times = |cases: &[Case]| cases.iter().map(told).collect::<Vec<(String, f64)>>();
+    let predictions =
+        |case: &Case| (case.source.clone(), case.trials.iter().map(|t| t.spmv_s).sum());
+    let times = |cases: &[Case]| cases.iter().map(predictions).collect::<Vec<(String, f64)>>();
     assert_eq!(times(&without), times(cases), "what was measured stays");
     let estimates = |case: &Case| -> Vec<f64> {
         case.trials.iter().map(|trial| trial.estimate.spmv_s).collect()

@@ -98,7 +98,7 @@ impl Record {
 /// Returns the baseline among records of one matrix in one precision, and its time in seconds.
 ///
 /// The baseline is that of this run; if `run` is `None`, the first one found.
-fn incumbent<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a Record, f64)> {
+fn baseline_record<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a Record, f64)> {
     let of_run = |r: &&&Record| run.is_none_or(|run| r.run == run);
     BASELINES.into_iter().find_map(|name| {
         let mut named = group.iter().filter(|r| r.measurement.candidate == name);
@@ -262,18 +262,17 @@ fn one<T: Scalar>(
     let analysis = Analysis::sampled(csr);
     let session = Session::new(backend, csr, &analysis, target)
         .with_protocol(protocol())
-        .with_limits(Limits { each: bench.limit, ..Limits::default() });
+        .with_limits(TimeLimits { each: bench.limit, ..TimeLimits::default() });
     let bar = bar(chosen.len() as u64, "timing");
     session.run(chosen.iter().map(Task::from), &mut |step| -> Result<()> {
         let measurement = match step {
-            Step::Timing(candidate) => {
+            SessionEvent::Timing(candidate) => {
                 bar.set_message(format!("{name} {candidate}"));
                 return Ok(());
             }
-            Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } => {
-                measurement.clone()
-            }
-            Step::Late(_) => return Ok(()),
+            SessionEvent::Measured { measurement, .. }
+            | SessionEvent::Interrupted { measurement, .. } => measurement.clone(),
+            SessionEvent::Late(_) => return Ok(()),
         };
         bar.inc(1);
         let record = Record {

@@ -9,7 +9,7 @@ use ellect::choose::Effort;
 use ellect::format::{BASELINES, Candidate, candidates};
 use ellect::measure::{Backend, Measurement, Outcome};
 use ellect::units::{bytes, time};
-use ellect::unstable::session::{Limits, Session, Step, Task};
+use ellect::unstable::session::{Session, SessionEvent, Task, TimeLimits};
 use ellect::unstable::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Precision, Scalar, Wisdom};
 
@@ -82,20 +82,21 @@ impl Job<'_> {
             self.tell(&Record::Structure(StructureRecord::of(&analysis, source, "")))?;
         }
         let session = Session::new(self.backend, csr, &analysis, target)
-            .with_limits(Limits { each: self.options.limit, ..Limits::default() })
+            .with_limits(TimeLimits { each: self.options.limit, ..TimeLimits::default() })
             .asking(self.wisdom.filter(|_| !self.options.again))
             .keeping(self.wisdom, source);
         let bar = bar(self.chosen.len() as u64, "timing");
         let mut measured = Vec::new();
         session.run(self.chosen.iter().map(Task::from), &mut |step| -> Result<()> {
             match step {
-                Step::Timing(candidate) => bar.set_message(candidate.to_string()),
-                Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } => {
+                SessionEvent::Timing(candidate) => bar.set_message(candidate.to_string()),
+                SessionEvent::Measured { measurement, .. }
+                | SessionEvent::Interrupted { measurement, .. } => {
                     self.tell(&Record::Measurement(Box::new(measurement.clone())))?;
                     measured.push(measurement.clone());
                     bar.inc(1);
                 }
-                Step::Late(_) => {}
+                SessionEvent::Late(_) => {}
             }
             Ok(())
         })?;

@@ -149,8 +149,8 @@ pub struct Evaluate {
 
 /// Returns the cases in which a baseline was timed, to compare choices with; notes how many others
 /// there are.
-fn with_incumbent(cases: Vec<Case>) -> Vec<Case> {
-    let (cases, bare): (Vec<_>, Vec<_>) = cases.into_iter().partition(Case::has_incumbent);
+fn with_baseline(cases: Vec<Case>) -> Vec<Case> {
+    let (cases, bare): (Vec<_>, Vec<_>) = cases.into_iter().partition(Case::has_baseline);
     if !bare.is_empty() {
         note(&format!(
             "left out: {} cases without a time of {}",
@@ -180,7 +180,7 @@ fn fit_by_features(
     fit: &Fit,
     home: &Home,
 ) -> Result<()> {
-    let cases = with_incumbent(records.cases(device));
+    let cases = with_baseline(records.cases(device));
     let out = fit.out(home);
     for &precision in precisions {
         let path = out.join(model::file_name(&device.name, precision));
@@ -198,7 +198,7 @@ fn fit_by_features(
                 let (times, slower) = (total.speedup, 100.0 * total.losses);
                 print(&format!(
                     "{precision}, {} products, matrix on {place}, families left out: {times:.3} times as \
-                     fast as the incumbent, {slower:.1} % slower by over 2 %\n",
+                     fast as the baseline, {slower:.1} % slower by over 2 %\n",
                     total.spmvs
                 ))?;
             }
@@ -244,7 +244,7 @@ pub fn fit_all(
     fit: &Fit,
     home: &Home,
 ) -> Result<()> {
-    let cases = with_incumbent(records.cases(&device));
+    let cases = with_baseline(records.cases(&device));
     if cases.is_empty() {
         bail!(
             "no record is of a known matrix on {}; --device names another device, --corpus the files \
@@ -329,7 +329,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let settings = settings(&evaluate.fit, fitted);
     let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
     let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
-    let cases = with_incumbent(cases);
+    let cases = with_baseline(cases);
     let mut reports: Vec<Report> = Vec::new();
     for precision in &input.precision {
         let cases = of_precision(&cases, *precision);

@@ -149,7 +149,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         },
     };
     let summary = measure(&tuning, entries)?;
-    print(&told(&summary))?;
+    print(&stated(&summary))?;
     if let Some(path) = &tune.export {
         let mut lines = Vec::new();
         wisdom.export_of(Some(&device.name), &mut lines)?;
@@ -209,7 +209,7 @@ fn minutes(s: f64) -> String {
     }
 }
 
-fn told(summary: &Summary) -> String {
+fn stated(summary: &Summary) -> String {
     let tally = summary.tally;
     let mut text = format!(
         "{} matrices measured: {} candidates timed, {} cut, {} refused, {} wrong or failed\n",

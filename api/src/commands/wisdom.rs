@@ -20,7 +20,7 @@ use crate::output::{note, print, print_json, table, write_file};
 
 /// Operations on the stored measurements of this user.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum WisdomCommand {
     /// List the measured matrices, with the best candidate of each
     List {
         /// The records to list.
@@ -90,15 +90,15 @@ pub struct Filter {
 }
 
 /// Runs the command on the database in the folder `data`.
-pub fn run(command: &Command, data: &Path) -> Result<Answer> {
+pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
     let wisdom = Wisdom::open(data)?;
     match command {
-        Command::List { filter, form } => list(&wisdom, filter, *form),
-        Command::Export { shards: Some(folder), .. } => export_to_shards(&wisdom, folder),
-        Command::Export { output, shards: None } => export(&wisdom, output.as_deref()),
-        Command::Import { file, join, form } => import(&wisdom, file, *join, *form),
-        Command::Verify { form } => verify(&wisdom, *form),
-        Command::Prune { device, matrix, all, form } => {
+        WisdomCommand::List { filter, form } => list(&wisdom, filter, *form),
+        WisdomCommand::Export { shards: Some(folder), .. } => export_to_shards(&wisdom, folder),
+        WisdomCommand::Export { output, shards: None } => export(&wisdom, output.as_deref()),
+        WisdomCommand::Import { file, join, form } => import(&wisdom, file, *join, *form),
+        WisdomCommand::Verify { form } => verify(&wisdom, *form),
+        WisdomCommand::Prune { device, matrix, all, form } => {
             let backend = Backend::open(device, data)?;
             let removed = prune(&wisdom, &backend, matrix.as_deref(), *all)?;
             match form.json {

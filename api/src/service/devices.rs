@@ -87,8 +87,8 @@ impl Places {
     /// 503 if too many requests are waiting.
     pub fn admit(&self) -> Result<OwnedSemaphorePermit, Failure> {
         Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| {
-            let told = "too many requests are waiting; try again later";
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", told)
+            let stated = "too many requests are waiting; try again later";
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", stated)
         })
     }
 

@@ -105,8 +105,8 @@ pub fn router(config: Config) -> Router {
         .route("/recommend", post(recommend))
         .fallback(async || Failure::new(StatusCode::NOT_FOUND, "path", "GET / tells what there is"))
         .method_not_allowed_fallback(async || {
-            let told = "POST /recommend, GET /healthz and GET / are what there is";
-            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", told)
+            let stated = "POST /recommend, GET /healthz and GET / are what there is";
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", stated)
         })
         .layer(layers)
         .with_state(Arc::new(service))

@@ -29,7 +29,7 @@ const SIZE: [u64; 2] = [1000, 5000];
 const BASELINE_S: f64 = 1e-5;
 
 /// The arguments that a policy is created from.
-struct Asked {
+struct PolicyArguments {
     mode: Mode,
     place: Place,
     workload: Workload,
@@ -40,8 +40,8 @@ struct Asked {
 }
 
 /// Returns a matrix on the host for 1,000 products, whose gate keeps the baseline.
-fn asked() -> Asked {
-    Asked {
+fn asked() -> PolicyArguments {
+    PolicyArguments {
         mode: Mode::Prepare,
         place: Place::Host,
         workload: Workload::default(),
@@ -52,10 +52,10 @@ fn asked() -> Asked {
     }
 }
 
-impl Asked {
+impl PolicyArguments {
     /// Returns the next step if every known feature is 1.
     fn next(&self, found: Found, analysis: Option<&CandidateState>) -> Step {
-        let Asked { analysis: gate, picks, counting, .. } = self;
+        let PolicyArguments { analysis: gate, picks, counting, .. } = self;
         let gates = Gates { analysis: gate, picks, counting: counting.as_ref() };
         let (place, baseline_s) = (self.place, self.baseline_s);
         let policy = Policy::new(self.mode, place, &self.workload, SIZE, baseline_s, Some(gates));
@@ -67,11 +67,11 @@ impl Asked {
     }
 
     fn spmvs(self, spmvs: u64) -> Self {
-        Asked { workload: Workload { spmvs, ..self.workload }, ..self }
+        PolicyArguments { workload: Workload { spmvs, ..self.workload }, ..self }
     }
 
     fn effort(self, effort: Effort) -> Self {
-        Asked { workload: Workload { effort, ..self.workload }, ..self }
+        PolicyArguments { workload: Workload { effort, ..self.workload }, ..self }
     }
 }
 
@@ -87,8 +87,8 @@ fn kept(gate: &[&str], pick: Option<(&str, &str)>) -> Step {
 #[test]
 fn a_gate_that_keeps_the_baseline_ends_it_at_once() {
     assert_eq!(asked().first(), kept(&[], None));
-    assert_eq!(Asked { analysis: answer(ANALYZE), ..asked() }.first(), Step::Analyse);
-    let few = Asked { analysis: split(SPMVS, 500.0, [KEEP, ANALYZE]), ..asked() };
+    assert_eq!(PolicyArguments { analysis: answer(ANALYZE), ..asked() }.first(), Step::Analyse);
+    let few = PolicyArguments { analysis: split(SPMVS, 500.0, [KEEP, ANALYZE]), ..asked() };
     assert_eq!(few.spmvs(499).first(), kept(&["spmvs < 500"], None));
     assert_eq!(asked().spmvs(ALWAYS_ANALYZE - 1).first(), kept(&[], None));
     assert_eq!(asked().spmvs(ALWAYS_ANALYZE).first(), Step::Analyse, "whatever the gate says");
@@ -96,14 +96,14 @@ fn a_gate_that_keeps_the_baseline_ends_it_at_once() {
 
 #[test]
 fn nothing_is_chosen_without_an_analysis_where_no_gate_may_say_so() {
-    assert_eq!(Asked { mode: Mode::Rank, ..asked() }.first(), Step::Analyse);
+    assert_eq!(PolicyArguments { mode: Mode::Rank, ..asked() }.first(), Step::Analyse);
     for effort in [Effort::Estimate, Effort::Measure, Effort::Exhaustive] {
         assert_eq!(asked().effort(effort).first(), Step::Analyse, "{effort}");
     }
     let workload = Workload { basis: Basis::Permuted, ..Workload::default() };
-    assert_eq!(Asked { workload, ..asked() }.first(), Step::Analyse);
+    assert_eq!(PolicyArguments { workload, ..asked() }.first(), Step::Analyse);
     // A baseline may refuse the size.
-    assert_eq!(Asked { baseline_s: None, ..asked() }.first(), Step::Analyse);
+    assert_eq!(PolicyArguments { baseline_s: None, ..asked() }.first(), Step::Analyse);
     let workload = Workload::default();
     let policy = Policy::new(Mode::Prepare, Place::Host, &workload, SIZE, Some(BASELINE_S), None);
     let known = Knowledge { found: Found::default(), feature: &|_| None, state: None };
@@ -113,25 +113,25 @@ fn nothing_is_chosen_without_an_analysis_where_no_gate_may_say_so() {
 #[test]
 fn row_lengths_and_columns_are_read_only_where_rules_on_the_way_ask_for_them() {
     let longest = || split("row_nnz_max", 5.0, [KEEP, ANALYZE]);
-    let gate = Asked { analysis: longest(), ..asked() };
+    let gate = PolicyArguments { analysis: longest(), ..asked() };
     assert_eq!(gate.first(), Step::ReadRowLengths);
     assert_eq!(gate.next(ROWS, None), kept(&["row_nnz_max < 5"], None));
     // The size is known, and so are the shares of time that reading would take.
     for input in ["nnz", READING] {
-        let gate = Asked { analysis: split(input, 5.0, [KEEP, ANALYZE]), ..asked() };
+        let gate = PolicyArguments { analysis: split(input, 5.0, [KEEP, ANALYZE]), ..asked() };
         assert_eq!(gate.first(), kept(&[&format!("{input} < 5")], None));
     }
     // If the gate lets the matrix pass, the picks need no input.
     let picks = || vec![pick(PCSR, "x_sectors_f64"), pick(CSR, "row_nnz_max")];
-    let through = Asked { analysis: answer(ANALYZE), picks: picks(), ..asked() };
+    let through = PolicyArguments { analysis: answer(ANALYZE), picks: picks(), ..asked() };
     assert_eq!(through.first(), Step::Analyse);
-    let picking = Asked { picks: picks(), ..asked() };
+    let picking = PolicyArguments { picks: picks(), ..asked() };
     assert_eq!(picking.first(), Step::SampleColumns);
     let columns = Found { columns: true, ..Found::default() };
     assert_eq!(picking.next(columns, None), kept(&[], Some((PCSR, "x_sectors_f64 < 5"))));
     // The first pick does not match, so the second one needs its input.
     let second = QuickPick { candidate: PCSR.into(), rules: answer(KEEP) };
-    let second = Asked { picks: vec![second, pick(CSR, "row_nnz_max")], ..asked() };
+    let second = PolicyArguments { picks: vec![second, pick(CSR, "row_nnz_max")], ..asked() };
     assert_eq!(second.first(), Step::ReadRowLengths);
     assert_eq!(second.next(ROWS, None), kept(&[], Some((CSR, "row_nnz_max < 5"))));
 }
@@ -139,7 +139,7 @@ fn row_lengths_and_columns_are_read_only_where_rules_on_the_way_ask_for_them() {
 #[test]
 fn a_gpu_counts_features_where_its_gate_lets_the_matrix_through() {
     for place in [Place::HostAndGpu, Place::Gpu] {
-        let counting = |rules| Asked { place, counting: Some(rules), ..asked() };
+        let counting = |rules| PolicyArguments { place, counting: Some(rules), ..asked() };
         let few = |n| counting(split(SPMVS, 500.0, [KEEP, ANALYZE])).spmvs(n).first();
         assert_eq!(few(499), kept(&["spmvs < 500"], None));
         assert_eq!(few(500), Step::CountFeatures);
@@ -147,19 +147,19 @@ fn a_gpu_counts_features_where_its_gate_lets_the_matrix_through() {
         assert_eq!(counted, Step::Choose(Decision::Quick));
         // Updates are not predicted, so the gate before an analysis decides instead.
         let workload = Workload { values: super::super::ValuesUse::Change(1), ..asked().workload };
-        let updated = Asked { workload, ..counting(answer(ANALYZE)) };
+        let updated = PolicyArguments { workload, ..counting(answer(ANALYZE)) };
         let first = if place == Place::Gpu { Step::CountFeatures } else { kept(&[], None) };
         assert_eq!(updated.first(), first, "{place:?}");
         assert_eq!(updated.next(COUNTED, None), kept(&[], None), "{place:?}");
     }
     // The host counts no features.
-    let host = Asked { counting: Some(answer(ANALYZE)), ..asked() };
+    let host = PolicyArguments { counting: Some(answer(ANALYZE)), ..asked() };
     assert_eq!(host.first(), kept(&[], None));
 }
 
 #[test]
 fn a_quick_pick_of_a_kept_matrix_needs_the_copy_on_the_host() {
-    let on = |place| Asked {
+    let on = |place| PolicyArguments {
         place,
         picks: vec![pick(CSR, "row_nnz_max")],
         counting: Some(answer(KEEP)),
@@ -175,7 +175,7 @@ fn a_quick_pick_of_a_kept_matrix_needs_the_copy_on_the_host() {
 fn a_matrix_on_a_gpu_is_analysed_where_that_pays_in_addition() {
     let on = |place, spmvs| {
         let counting = Some(answer(ANALYZE));
-        Asked { place, counting, ..asked() }.spmvs(spmvs).first()
+        PolicyArguments { place, counting, ..asked() }.spmvs(spmvs).first()
     };
     // From about 15,000 products on, 3 % of their time exceeds the time of an analysis.
     assert_eq!(on(Place::HostAndGpu, 10_000), Step::CountFeatures);
@@ -188,15 +188,15 @@ fn a_matrix_on_a_gpu_is_analysed_where_that_pays_in_addition() {
 #[test]
 fn without_a_quick_model_a_gpu_counts_for_the_gate_of_an_analysis() {
     let gate = || split("row_nnz_max", 5.0, [KEEP, ANALYZE]);
-    let gpu = Asked { place: Place::Gpu, analysis: gate(), ..asked() };
+    let gpu = PolicyArguments { place: Place::Gpu, analysis: gate(), ..asked() };
     assert_eq!(gpu.first(), Step::CountFeatures);
     assert_eq!(gpu.next(COUNTED, None), kept(&["row_nnz_max < 5"], None));
-    let through = Asked { place: Place::Gpu, analysis: answer(ANALYZE), ..asked() };
+    let through = PolicyArguments { place: Place::Gpu, analysis: answer(ANALYZE), ..asked() };
     assert_eq!(through.next(COUNTED, None), Step::Analyse);
     // Counting would not change the decision.
-    let many = Asked { place: Place::Gpu, ..asked() }.spmvs(ALWAYS_ANALYZE);
+    let many = PolicyArguments { place: Place::Gpu, ..asked() }.spmvs(ALWAYS_ANALYZE);
     assert_eq!(many.first(), Step::Analyse);
-    let both = Asked { place: Place::HostAndGpu, analysis: gate(), ..asked() };
+    let both = PolicyArguments { place: Place::HostAndGpu, analysis: gate(), ..asked() };
     assert_eq!(both.first(), Step::ReadRowLengths, "the host has it");
 }
 

@@ -1,5 +1,5 @@
 //! Checks every launch described anywhere, without a GPU: products of layouts converted on the
-//! host, conversions run by a [`Builder`] that launches nothing, and the backend's own launches.
+//! host, conversions run by a [`GpuConverter`] that launches nothing, and the backend's own launches.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use crate::analysis::Analysis;
 use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::format::{
-    Basis, Builder, Built, Candidate, Check, Matrix, Starts, Stop, Target, are_few, candidates,
+    Basis, Candidate, Check, GpuConverter, GpuLayout, Matrix, SliceOffsets, Stop, Target, are_few,
+    candidates,
 };
 use crate::generate;
 use crate::scalar::Scalar;
@@ -42,7 +43,7 @@ impl Compared {
     }
 
     /// Adds the launches of a converted layout.
-    fn add_built(&mut self, built: &Built, precision: Precision) {
+    fn add_built(&mut self, built: &GpuLayout, precision: Precision) {
         self.add_all(built.launches.iter().chain(&built.update), precision);
         self.add_all(built.check.iter().map(|Check { launch, .. }| launch), precision);
     }
@@ -110,17 +111,17 @@ impl Dry<'_> {
 
     /// Invents offsets of either width with a total near the number of entries, of rows, or a
     /// fraction of these.
-    fn total(&mut self, kept: Arg) -> Starts {
+    fn total(&mut self, kept: Arg) -> SliceOffsets {
         const NULL: Arg = Arg::U64(0);
         let Matrix { nrows, nnz, .. } = self.matrix;
         let most = [nnz, nrows, nnz + nnz / 8, 1][self.draw(4)];
         let total = (most as u64).div_ceil([1, 2, 9, 32, 1024][self.draw(5)]);
         let args = if self.draw(2) == 0 { [kept, NULL] } else { [NULL, kept] };
-        Starts { args, total }
+        SliceOffsets { args, total }
     }
 }
 
-impl Builder for Dry<'_> {
+impl GpuConverter for Dry<'_> {
     fn matrix(&self) -> Matrix {
         self.matrix
     }
@@ -152,12 +153,12 @@ impl Builder for Dry<'_> {
         Ok(())
     }
 
-    fn starts(&mut self, _counts: Arg, _each: usize, _n: usize) -> Result<Starts> {
+    fn starts(&mut self, _counts: Arg, _each: usize, _n: usize) -> Result<SliceOffsets> {
         let kept = self.next();
         Ok(self.total(kept))
     }
 
-    fn temporary_starts(&mut self, _counts: Arg, _each: usize, _n: usize) -> Result<Starts> {
+    fn temporary_starts(&mut self, _counts: Arg, _each: usize, _n: usize) -> Result<SliceOffsets> {
         let kept = self.next_temporary();
         Ok(self.total(kept))
     }

@@ -17,8 +17,8 @@ use rayon::prelude::*;
 
 use super::gpu::launch::Arrays;
 use super::{
-    Arg, Builder, Built, Launch, Layout, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
-    bytes_of, gpu::convert, store,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Params, Refusal, Stop, Storage, Target,
+    Work, bytes_of, gpu::convert, store,
 };
 use crate::analysis::{Analysis, Walk};
 use crate::csr::{Csr, CsrRef, accumulate};
@@ -77,18 +77,18 @@ impl Storage for CooFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        let matrix = builder.matrix();
-        let rows = builder.array(4 * matrix.nnz as u64)?;
+    ) -> Result<GpuLayout, Stop> {
+        let matrix = converter.matrix();
+        let rows = converter.array(4 * matrix.nnz as u64)?;
         let args = vec![Arg::U32(matrix.nrows as u32), Arg::RowPtr, rows];
         let kernel = format!("row_indices_{}", matrix.offset_name());
-        builder.launch(&convert::step(kernel, matrix.nrows, args))?;
+        converter.launch(&convert::step(kernel, matrix.nrows, args))?;
         let entries = add(matrix.nnz as u64, [rows, Arg::ColIdx, Arg::Values], target.precision);
         let launches = vec![scale(matrix.nrows, target.precision), entries];
-        Ok(Built { launches, ..Built::default() })
+        Ok(GpuLayout { launches, ..GpuLayout::default() })
     }
 }
 

@@ -16,8 +16,8 @@ use ellect_kernels::shared;
 use super::gpu::launch::Arrays;
 use super::row_order::WARP;
 use super::{
-    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Role, Stop,
-    Storage, Target, Work, bytes_of, store,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Role,
+    Stop, Storage, Target, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, Sort, Walk};
 use crate::csr::{Csr, CsrRef};
@@ -78,13 +78,13 @@ impl Storage for CsrFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
+    ) -> Result<GpuLayout, Stop> {
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
-        let launches = vec![product(builder.matrix(), arrays, target.precision)];
-        Ok(Built { launches, ..Built::default() })
+        let launches = vec![product(converter.matrix(), arrays, target.precision)];
+        Ok(GpuLayout { launches, ..GpuLayout::default() })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ellect_kernels::shared;
 
-use super::{Arg, Builder, Launch, Matrix, Stop};
+use super::{Arg, GpuConverter, Launch, Matrix, Stop};
 use crate::analysis::{Analysis, probes};
 use crate::csr::Pattern;
 
@@ -159,8 +159,8 @@ pub(super) struct FoundTiles {
 impl FoundTiles {
     /// Finds the tiles of [`Tiles::of`], except that every warp starts a new one, as arrays of the
     /// layout.
-    pub fn new(builder: &mut dyn Builder, most: usize) -> Result<Self, Stop> {
-        let matrix = builder.matrix();
+    pub fn new(converter: &mut dyn GpuConverter, most: usize) -> Result<Self, Stop> {
+        let matrix = converter.matrix();
         let Matrix { nrows, nnz, wide, .. } = matrix;
         let width = if wide { 8 } else { 4 };
         let weight = TILES_A_CHUNK * most as u64;
@@ -169,21 +169,22 @@ impl FoundTiles {
         // The bound holds because a tile that is not the last of its chunk is full of entries or of
         // rows, or does not fit into one tile together with the next.
         let most_tiles = (3 * (nnz as u64 + nrows as u64)).div_ceil(most as u64) + chunks;
-        let rows = builder.array(4 * (most_tiles + 1))?;
-        let entries = builder.array(width * (most_tiles + 1))?;
-        let found = builder.temporary_zeros(4 * chunks.div_ceil(CHUNKS_A_BLOCK))?;
-        let (taken, total, splits) = (builder.number()?, builder.number()?, builder.number()?);
+        let rows = converter.array(4 * (most_tiles + 1))?;
+        let entries = converter.array(width * (most_tiles + 1))?;
+        let found = converter.temporary_zeros(4 * chunks.div_ceil(CHUNKS_A_BLOCK))?;
+        let (taken, total, splits) =
+            (converter.number()?, converter.number()?, converter.number()?);
         let sizes = [Arg::U32(nrows as u32), Arg::U32(most as u32)];
         let chunking = [Arg::U64(weight), Arg::U32(chunks as u32), Arg::RowPtr];
         let out = [rows, entries, found, taken, total, splits];
         let args = sizes.into_iter().chain(chunking).chain(out).collect();
         let kernel = format!("find_tiles_{}", matrix.offset_name());
         let block = 32 * CHUNKS_A_BLOCK as u32;
-        builder.launch(&Launch::over("convert_tiles", kernel, chunks * 32, block, args))?;
-        let count = u64::from(builder.read(total)?);
-        let splits = builder.read(splits)? > 0;
-        builder.trim(rows, 4 * (count + 1));
-        builder.trim(entries, width * (count + 1));
+        converter.launch(&Launch::over("convert_tiles", kernel, chunks * 32, block, args))?;
+        let count = u64::from(converter.read(total)?);
+        let splits = converter.read(splits)? > 0;
+        converter.trim(rows, 4 * (count + 1));
+        converter.trim(entries, width * (count + 1));
         Ok(FoundTiles { rows, entries, count, splits })
     }
 }

@@ -11,8 +11,8 @@
 use super::csr::CsrFormat;
 use super::hll::HllFormat;
 use super::{
-    Algorithm, Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Role, Stop, Storage,
-    Target, Value, Vendor, Work,
+    Algorithm, Arg, GpuConverter, GpuLayout, Layout, OnDevice, Param, Params, Refusal, Role, Stop,
+    Storage, Target, Value, Vendor, Work,
 };
 use crate::analysis::{Analysis, Walk};
 use crate::csr::{Csr, CsrRef};
@@ -78,11 +78,11 @@ impl Storage for CusparseFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         _target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        let matrix = builder.matrix();
+    ) -> Result<GpuLayout, Stop> {
+        let matrix = converter.matrix();
         let algorithm = algorithm(params);
         check_shape(matrix.nrows, matrix.ncols, matrix.nnz)?;
         if algorithm == Algorithm::Sell || matrix.wide {
@@ -91,7 +91,7 @@ impl Storage for CusparseFormat {
         let [nrows, ncols, nnz] = [matrix.nrows, matrix.ncols, matrix.nnz].map(|n| n as u64);
         let vendor = Vendor { algorithm, nrows, ncols, nnz, slots: nnz };
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
-        Ok(Built { vendor: Some((vendor, arrays)), ..Built::default() })
+        Ok(GpuLayout { vendor: Some((vendor, arrays)), ..GpuLayout::default() })
     }
 }
 

@@ -25,8 +25,8 @@ use super::csr::dot;
 use super::csr_tiles::{FoundTiles, Tiles};
 use super::gpu::launch::{Arrays, NULL};
 use super::{
-    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
-    Storage, Target, Value, Work, bytes_of, store,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
+    Refusal, Stop, Storage, Target, Value, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, Walk};
 use crate::csr::{Csr, CsrRef, Pattern};
@@ -121,13 +121,13 @@ impl Storage for PcsrFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        let Matrix { nnz, wide, .. } = builder.matrix();
+    ) -> Result<GpuLayout, Stop> {
+        let Matrix { nnz, wide, .. } = converter.matrix();
         let tile = params.int("tile");
-        let found = FoundTiles::new(builder, tile)?;
+        let found = FoundTiles::new(converter, tile)?;
         let plan = GpuTiles {
             two: params.is("kernel", "two"),
             tile,
@@ -139,7 +139,7 @@ impl Storage for PcsrFormat {
             entries: [Arg::ColIdx, Arg::Values],
         };
         let launches = plan.launches(target.precision);
-        Ok(Built { launches, scratch: plan.scratch(target.precision), ..Built::default() })
+        Ok(GpuLayout { launches, scratch: plan.scratch(target.precision), ..GpuLayout::default() })
     }
 }
 

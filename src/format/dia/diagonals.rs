@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{BLOCK, WARP, allowed_slots};
 use super::{
-    Arg, Builder, Built, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target, Work,
-    bytes_of, fill_marker, gpu::convert, store,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Refusal, Stop, Target,
+    Work, bytes_of, fill_marker, gpu::convert, store,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, offsets};
@@ -254,11 +254,11 @@ const SMALL: usize = shared("SMALL_HACK") as usize;
 
 /// Converts on a GPU, hacks of at most 1,024 rows: see [`super::Storage::build`].
 pub(super) fn build(
-    builder: &mut dyn Builder,
+    converter: &mut dyn GpuConverter,
     target: &Target<'_>,
     hack: usize,
-) -> Result<Built, Stop> {
-    let matrix = builder.matrix();
+) -> Result<GpuLayout, Stop> {
+    let matrix = converter.matrix();
     let Matrix { nrows, ncols, nnz, .. } = matrix;
     if i32::try_from(nrows.max(ncols)).is_err() {
         return Err(Stop::OnHost);
@@ -266,11 +266,11 @@ pub(super) fn build(
     let hacks = nrows.div_ceil(hack);
     // A single hack with more diagonals exceeds the limit for the whole matrix.
     let most = (allowed_slots(nnz as u64) / hack as u64).min(u64::from(u32::MAX - 1));
-    let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+    let counts = converter.temporary(4 * (hacks as u64 + 1))?;
     let depth = convert::depth(nnz, nrows);
     // Diagonals kept per hack between counting and writing; for most hacks these are all.
     let keep = 8 * depth;
-    let kept = builder.temporary(4 * (hacks * keep) as u64)?;
+    let kept = converter.temporary(4 * (hacks * keep) as u64)?;
     let find = |starts: [Arg; 2], offsets: Arg| {
         let sizes = [nrows, hack, most as usize, keep].map(|size| Arg::U32(size as u32));
         let from = [Arg::RowPtr, Arg::ColIdx, counts, kept];
@@ -280,22 +280,22 @@ pub(super) fn build(
         let block = hack.min(512);
         Launch::over("convert_diagonals", kernel, (hacks * block) as u64, block as u32, args)
     };
-    builder.launch(&find([NULL, NULL], NULL))?;
-    let starts = builder.starts(counts, 1, hacks + 1)?;
+    converter.launch(&find([NULL, NULL], NULL))?;
+    let starts = converter.starts(counts, 1, hacks + 1)?;
     let slots = fill_marker::check("its diagonals", u128::from(starts.total) * hack as u128, nnz)?;
     let value_bytes = target.precision.bytes() as u64;
     target.check_bytes(slots * value_bytes + 4 * starts.total)?;
-    let offsets = builder.array(4 * starts.total)?;
-    let values = builder.array(slots * value_bytes)?;
-    builder.launch(&find(starts.args, offsets))?;
+    let offsets = converter.array(4 * starts.total)?;
+    let values = converter.array(slots * value_bytes)?;
+    converter.launch(&find(starts.args, offsets))?;
     let depth = convert::depth(starts.total as usize, hacks);
     let sizes = [nrows, hack, hacks].map(|size| Arg::U32(size as u32));
     let from = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
     let args = sizes.into_iter().chain(from).chain(starts.args).chain([offsets, values]).collect();
     let kernel = format!("fill_diagonals{depth}_{}_{}", matrix.offset_name(), target.precision);
     let fill = Launch::over("convert_diagonals", kernel, (hacks * hack) as u64, 128, args);
-    builder.launch(&fill)?;
+    converter.launch(&fill)?;
     let shape = [nrows, ncols, hack];
     let launches = vec![product(shape, starts.args, offsets, values, target.precision)];
-    Ok(Built { launches, update: vec![fill], ..Built::default() })
+    Ok(GpuLayout { launches, update: vec![fill], ..GpuLayout::default() })
 }

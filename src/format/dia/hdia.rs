@@ -14,7 +14,7 @@
 //! entry.
 
 use super::diagonals::{self, DiagonalLayout};
-use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use super::{GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::analysis::Analysis;
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -64,10 +64,10 @@ impl Storage for HdiaFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        diagonals::build(builder, target, params.int("hack"))
+    ) -> Result<GpuLayout, Stop> {
+        diagonals::build(converter, target, params.int("hack"))
     }
 }

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{Column, StoredRows, WARP, add_column, full_columns};
 use super::{
-    Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Stop, Target, bytes_of, gpu::convert,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, Offsets, OnDevice, Stop, Target, bytes_of,
+    gpu::convert,
 };
 use crate::analysis::{Analysis, Sort};
 use crate::csr::{Csr, CsrRef, offsets};
@@ -271,20 +272,20 @@ pub(super) enum KeptLengths {
 
 /// Converts on a GPU: see [`super::Storage::build`].
 pub(super) fn build(
-    builder: &mut dyn Builder,
+    converter: &mut dyn GpuConverter,
     target: &Target<'_>,
     sort: Sort,
     plan: ColumnPlan,
     kept: KeptLengths,
     threads: usize,
-) -> Result<Built, Stop> {
-    let matrix = builder.matrix();
-    let rows = convert::GpuRows::new(builder, sort, target)?;
-    let width = builder.read(rows.longest)? as usize;
+) -> Result<GpuLayout, Stop> {
+    let matrix = converter.matrix();
+    let rows = convert::GpuRows::new(converter, sort, target)?;
+    let width = converter.read(rows.longest)? as usize;
     let (lengths, rows_each) = match kept {
         KeptLengths::Nothing => (NULL, 1),
-        KeptLengths::Rows => (rows.sorted_lengths(builder)?, 1),
-        KeptLengths::Warps => (rows.warp_lengths(builder)?, WARP),
+        KeptLengths::Rows => (rows.sorted_lengths(converter)?, 1),
+        KeptLengths::Warps => (rows.warp_lengths(converter)?, WARP),
     };
     let (pitch, starts, total, stored) = match plan {
         ColumnPlan::Full(multiple) => {
@@ -293,21 +294,21 @@ pub(super) fn build(
             (pitch, [NULL, NULL], total, pitch)
         }
         ColumnPlan::Jagged(br) => {
-            let counts = builder.temporary(4 * (width as u64 + 1))?;
+            let counts = converter.temporary(4 * (width as u64 + 1))?;
             let sorted = match kept {
                 KeptLengths::Rows => lengths,
-                KeptLengths::Nothing | KeptLengths::Warps => rows.sorted_lengths(builder)?,
+                KeptLengths::Nothing | KeptLengths::Warps => rows.sorted_lengths(converter)?,
             };
             let args = vec![Arg::U32(matrix.nrows as u32), Arg::U32(br as u32), sorted, counts];
-            builder.launch(&convert::step("jagged_counts".to_string(), matrix.nrows, args))?;
-            let starts = builder.starts(counts, 1, width + 1)?;
+            converter.launch(&convert::step("jagged_counts".to_string(), matrix.nrows, args))?;
+            let starts = converter.starts(counts, 1, width + 1)?;
             (0, starts.args, starts.total, matrix.nrows.next_multiple_of(br))
         }
     };
     let value_bytes = target.precision.bytes() as u64;
     target.check_bytes(total * (4 + value_bytes))?;
-    let columns = builder.array(4 * total)?;
-    let values = builder.array(total * value_bytes)?;
+    let columns = converter.array(4 * total)?;
+    let values = converter.array(total * value_bytes)?;
     let slots = convert::SlotFill {
         slice: 0,
         run: 1,
@@ -319,13 +320,13 @@ pub(super) fn build(
         columns,
         values,
     };
-    let update = slots.fill(builder, &rows, target)?;
+    let update = slots.fill(converter, &rows, target)?;
     let scatter = rows.scatter;
     let product =
         ColumnsProduct { width, pitch, starts, lengths, rows_each, scatter, columns, values };
     let launch = product.launch(matrix.nrows, threads, target.precision);
     let order = rows.basis_order();
-    Ok(Built { launches: vec![launch], update, order, ..Built::default() })
+    Ok(GpuLayout { launches: vec![launch], update, order, ..GpuLayout::default() })
 }
 
 /// Maps the entries of a CSR matrix to their slots.

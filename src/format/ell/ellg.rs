@@ -20,7 +20,7 @@ use super::column_major::{
 };
 use super::ellr::padded_work;
 use super::row_order::WARP;
-use super::{Builder, Built, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use super::{GpuConverter, GpuLayout, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -68,12 +68,12 @@ impl Storage for EllgFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
+    ) -> Result<GpuLayout, Stop> {
         column_major::build(
-            builder,
+            converter,
             target,
             Sort::None,
             ColumnPlan::Full(WARP),

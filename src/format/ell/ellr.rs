@@ -17,7 +17,7 @@ use super::column_major::{
     self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
 };
 use super::row_order::{self, ArrayCosts, WARP};
-use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
+use super::{GpuConverter, GpuLayout, Params, Refusal, Stop, Storage, Target, Work};
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -57,11 +57,18 @@ impl Storage for EllrFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        column_major::build(builder, target, Sort::None, ColumnPlan::Full(1), KeptLengths::Rows, 1)
+    ) -> Result<GpuLayout, Stop> {
+        column_major::build(
+            converter,
+            target,
+            Sort::None,
+            ColumnPlan::Full(1),
+            KeptLengths::Rows,
+            1,
+        )
     }
 }
 

@@ -16,7 +16,7 @@ use super::column_major::{
     self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths, jagged_starts,
 };
 use super::row_order::{self, ArrayCosts, WARP};
-use super::{Builder, Built, Offsets, Params, Refusal, Stop, Storage, Target, Work};
+use super::{GpuConverter, GpuLayout, Offsets, Params, Refusal, Stop, Storage, Target, Work};
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -64,12 +64,12 @@ impl Storage for JadFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
+    ) -> Result<GpuLayout, Stop> {
         column_major::build(
-            builder,
+            converter,
             target,
             Sort::All,
             ColumnPlan::Jagged(1),

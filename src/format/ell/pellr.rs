@@ -20,7 +20,7 @@ use super::column_major::{
     self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths,
 };
 use super::row_order::{self, ArrayCosts, WARP};
-use super::{Builder, Built, Params, Refusal, Stop, Storage, Target, Work};
+use super::{GpuConverter, GpuLayout, Params, Refusal, Stop, Storage, Target, Work};
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -71,10 +71,17 @@ impl Storage for PellrFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        column_major::build(builder, target, Sort::All, ColumnPlan::Full(1), KeptLengths::Warps, 1)
+    ) -> Result<GpuLayout, Stop> {
+        column_major::build(
+            converter,
+            target,
+            Sort::All,
+            ColumnPlan::Full(1),
+            KeptLengths::Warps,
+            1,
+        )
     }
 }

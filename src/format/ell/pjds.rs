@@ -19,7 +19,9 @@ use super::column_major::{
     self, ColumnMajor, ColumnPlan, ColumnStarts, KeptLengths, StoredLengths, jagged_starts,
 };
 use super::row_order::{self, ArrayCosts, WARP};
-use super::{Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work};
+use super::{
+    GpuConverter, GpuLayout, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
+};
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -84,12 +86,12 @@ impl Storage for PjdsFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
+    ) -> Result<GpuLayout, Stop> {
         column_major::build(
-            builder,
+            converter,
             target,
             Sort::All,
             ColumnPlan::Jagged(params.int("br")),

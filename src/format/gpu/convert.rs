@@ -1,7 +1,7 @@
 //! Conversion on a GPU of a CSR matrix that the GPU holds, in steps that the format requests.
 //!
 //! A format says which arrays it needs, which kernels fill them, and what is summed or sorted in
-//! between; a [`Builder`] executes these steps. So formats know nothing of CUDA, and the CUDA code
+//! between; a [`GpuConverter`] executes these steps. So formats know nothing of CUDA, and the CUDA code
 //! knows no format.
 
 use super::super::sliced::check_span;
@@ -14,7 +14,7 @@ use crate::error::Error;
 type StepResult<T> = std::result::Result<T, Error>;
 
 /// Executes the steps of a conversion on a GPU.
-pub trait Builder {
+pub trait GpuConverter {
     /// The matrix that is converted.
     fn matrix(&self) -> Matrix;
 
@@ -30,25 +30,25 @@ pub trait Builder {
     /// Allocates an array of the layout, filled with zeros.
     ///
     /// # Errors
-    /// As [`Builder::array`].
+    /// As [`GpuConverter::array`].
     fn zeros(&mut self, bytes: u64) -> StepResult<Arg>;
 
     /// Allocates an uninitialised array that is freed after the conversion.
     ///
     /// # Errors
-    /// As [`Builder::array`].
+    /// As [`GpuConverter::array`].
     fn temporary(&mut self, bytes: u64) -> StepResult<Arg>;
 
     /// Allocates an array that is filled with zeros and freed after the conversion.
     ///
     /// # Errors
-    /// As [`Builder::array`].
+    /// As [`GpuConverter::array`].
     fn temporary_zeros(&mut self, bytes: u64) -> StepResult<Arg>;
 
-    /// Allocates a 32-bit number, initially 0, that kernels write and [`Builder::read`] reads.
+    /// Allocates a 32-bit number, initially 0, that kernels write and [`GpuConverter::read`] reads.
     ///
     /// # Errors
-    /// As [`Builder::array`].
+    /// As [`GpuConverter::array`].
     fn number(&mut self) -> StepResult<Arg>;
 
     /// Queues a kernel launch.
@@ -62,20 +62,20 @@ pub trait Builder {
     /// address of the other width is null.
     ///
     /// # Errors
-    /// As [`Builder::array`].
-    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> StepResult<Starts>;
+    /// As [`GpuConverter::array`].
+    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> StepResult<SliceOffsets>;
 
-    /// As [`Builder::starts`], with offsets that are freed after the conversion.
+    /// As [`GpuConverter::starts`], with offsets that are freed after the conversion.
     ///
     /// # Errors
-    /// As [`Builder::array`].
-    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> StepResult<Starts>;
+    /// As [`GpuConverter::array`].
+    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> StepResult<SliceOffsets>;
 
     /// Sorts `rows` into `sorted` by descending 64-bit `keys`, of which only the low `bits` count.
     /// The sort is stable.
     ///
     /// # Errors
-    /// As [`Builder::array`].
+    /// As [`GpuConverter::array`].
     fn sort_down(
         &mut self,
         keys: Arg,
@@ -120,9 +120,9 @@ impl Matrix {
     }
 }
 
-/// Offsets on a GPU, as [`Builder::starts`] computes them.
+/// Offsets on a GPU, as [`GpuConverter::starts`] computes them.
 #[derive(Clone, Copy, Debug)]
-pub struct Starts {
+pub struct SliceOffsets {
     /// Addresses of the 32-bit and the 64-bit offsets; one is null.
     pub args: [Arg; 2],
     /// The last offset.
@@ -131,7 +131,7 @@ pub struct Starts {
 
 /// A layout that a GPU has converted.
 #[derive(Clone, Debug, Default)]
-pub struct Built {
+pub struct GpuLayout {
     /// The launches of one product, in order on one stream.
     pub launches: Vec<Launch>,
     /// cuSPARSE's part in the product, and the addresses of the offsets, columns and values that it
@@ -223,14 +223,18 @@ pub(in crate::format) struct GpuRows {
 
 impl GpuRows {
     /// Computes row lengths and order.
-    pub fn new(builder: &mut dyn Builder, sort: Sort, target: &Target<'_>) -> Result<Self, Stop> {
-        let matrix = builder.matrix();
+    pub fn new(
+        converter: &mut dyn GpuConverter,
+        sort: Sort,
+        target: &Target<'_>,
+    ) -> Result<Self, Stop> {
+        let matrix = converter.matrix();
         let n = matrix.nrows;
         let count = Arg::U32(n as u32);
-        let lengths = builder.temporary(4 * n as u64)?;
-        let longest = builder.number()?;
+        let lengths = converter.temporary(4 * n as u64)?;
+        let longest = converter.number()?;
         let kernel = format!("lengths_{}", matrix.offset_name());
-        builder.launch(&step(kernel, n, vec![count, Arg::RowPtr, lengths, longest]))?;
+        converter.launch(&step(kernel, n, vec![count, Arg::RowPtr, lengths, longest]))?;
         let (order, scatter, relabel, basis) = (NULL, NULL, NULL, Basis::Original);
         let mut rows = GpuRows { lengths, longest, order, scatter, relabel, basis };
         let window = match sort {
@@ -239,14 +243,14 @@ impl GpuRows {
             Sort::All => n.max(1),
             Sort::Rcm => return Err(Stop::OnHost),
         };
-        rows.order = longest_first(builder, lengths, longest, n, window)?;
+        rows.order = longest_first(converter, lengths, longest, n, window)?;
         rows.basis = if matrix.nrows == matrix.ncols { target.basis } else { Basis::Original };
         match rows.basis {
             Basis::Original => rows.scatter = rows.order,
             Basis::Permuted => {
-                rows.relabel = builder.temporary(4 * n as u64)?;
+                rows.relabel = converter.temporary(4 * n as u64)?;
                 let args = vec![count, rows.order, rows.relabel];
-                builder.launch(&step("inverse".to_string(), n, args))?;
+                converter.launch(&step("inverse".to_string(), n, args))?;
             }
         }
         Ok(rows)
@@ -258,20 +262,20 @@ impl GpuRows {
     }
 
     /// The row lengths in the order of the layout, as an array of the layout.
-    pub fn sorted_lengths(&self, builder: &mut dyn Builder) -> Result<Arg, Stop> {
-        let n = builder.matrix().nrows;
-        let sorted = builder.array(4 * n as u64)?;
+    pub fn sorted_lengths(&self, converter: &mut dyn GpuConverter) -> Result<Arg, Stop> {
+        let n = converter.matrix().nrows;
+        let sorted = converter.array(4 * n as u64)?;
         let args = vec![Arg::U32(n as u32), self.order, self.lengths, sorted];
-        builder.launch(&step("permute".to_string(), n, args))?;
+        converter.launch(&step("permute".to_string(), n, args))?;
         Ok(sorted)
     }
 
     /// The longest row length of every warp of stored rows, as an array of the layout.
-    pub fn warp_lengths(&self, builder: &mut dyn Builder) -> Result<Arg, Stop> {
-        let n = builder.matrix().nrows;
+    pub fn warp_lengths(&self, converter: &mut dyn GpuConverter) -> Result<Arg, Stop> {
+        let n = converter.matrix().nrows;
         let warps = n.div_ceil(32);
-        let longest = builder.array(4 * warps as u64)?;
-        builder.launch(&slice_widths([n, 32, warps], 1, self.order, self.lengths, longest))?;
+        let longest = converter.array(4 * warps as u64)?;
+        converter.launch(&slice_widths([n, 32, warps], 1, self.order, self.lengths, longest))?;
         Ok(longest)
     }
 }
@@ -298,7 +302,7 @@ pub(in crate::format) struct GpuHacks {
     /// Number of consecutive entries of a row that are stored next to each other.
     run: u32,
     stored: usize,
-    pub starts: Starts,
+    pub starts: SliceOffsets,
     /// The first column of each hack; null for 32-bit columns.
     pub base: Arg,
     pub column_bits: u64,
@@ -308,32 +312,32 @@ impl GpuHacks {
     /// Computes the starts of hacks of `hack` rows in `sort` order, with runs of `run` slots of a
     /// row, and the first column of each hack where columns are `narrow`.
     pub fn new(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         [hack, run]: [usize; 2],
         sort: Sort,
         narrow: bool,
         target: &Target<'_>,
     ) -> Result<Self, Stop> {
-        let matrix = builder.matrix();
-        let rows = GpuRows::new(builder, sort, target)?;
+        let matrix = converter.matrix();
+        let rows = GpuRows::new(converter, sort, target)?;
         let hacks = matrix.nrows.div_ceil(hack);
         let sizes = [matrix.nrows, hack, hacks];
-        let counts = builder.temporary(4 * (hacks as u64 + 1))?;
-        builder.launch(&slice_widths(sizes, run as u32, rows.order, rows.lengths, counts))?;
-        let widest = builder.number()?;
+        let counts = converter.temporary(4 * (hacks as u64 + 1))?;
+        converter.launch(&slice_widths(sizes, run as u32, rows.order, rows.lengths, counts))?;
+        let widest = converter.number()?;
         let (base, column_bits) = if narrow {
-            let base = builder.array(4 * hacks as u64)?;
+            let base = converter.array(4 * hacks as u64)?;
             let kernel = format!("spans_{}", matrix.offset_name());
             let from = [rows.order, rows.relabel, Arg::RowPtr, Arg::ColIdx];
             let sizes = sizes.map(|size| Arg::U32(size as u32));
             let args = sizes.into_iter().chain(from).chain([base, widest]).collect();
-            builder.launch(&step(kernel, hacks * 32, args))?;
+            converter.launch(&step(kernel, hacks * 32, args))?;
             (base, 16)
         } else {
             (NULL, 32)
         };
-        let starts = builder.starts(counts, hack, hacks + 1)?;
-        check_span(builder.read(widest)? as usize)?;
+        let starts = converter.starts(counts, hack, hacks + 1)?;
+        check_span(converter.read(widest)? as usize)?;
         let (run, stored) = (run as u32, hacks * hack);
         Ok(GpuHacks { rows, hack, run, stored, starts, base, column_bits })
     }
@@ -362,7 +366,7 @@ impl GpuHacks {
 /// Sorts `n` rows by descending `lengths` in each window, as an array of the layout. The number
 /// `longest` holds the largest length.
 pub(in crate::format) fn longest_first(
-    builder: &mut dyn Builder,
+    converter: &mut dyn GpuConverter,
     lengths: Arg,
     longest: Arg,
     n: usize,
@@ -370,21 +374,21 @@ pub(in crate::format) fn longest_first(
 ) -> Result<Arg, Stop> {
     let sizes = [n, window].map(|size| Arg::U32(size as u32));
     if let Some((most, block)) = SORTED_BY_A_BLOCK.into_iter().find(|&(most, _)| window <= most) {
-        let order = builder.array(4 * n as u64)?;
+        let order = converter.array(4 * n as u64)?;
         let threads = n.div_ceil(window) as u64 * u64::from(block);
         let args = sizes.into_iter().chain([lengths, order]).collect();
         let kernel = format!("sort_window_{most}");
-        builder.launch(&Launch::over("convert", kernel, threads, block, args))?;
+        converter.launch(&Launch::over("convert", kernel, threads, block, args))?;
         return Ok(order);
     }
-    let length_bits = bits(builder.read(longest)? as usize);
-    let keys = builder.temporary(8 * n as u64)?;
-    let own = builder.temporary(4 * n as u64)?;
+    let length_bits = bits(converter.read(longest)? as usize);
+    let keys = converter.temporary(8 * n as u64)?;
+    let own = converter.temporary(4 * n as u64)?;
     let args = sizes.into_iter().chain([Arg::U32(length_bits), lengths, keys, own]).collect();
-    builder.launch(&step("sort_keys".to_string(), n, args))?;
+    converter.launch(&step("sort_keys".to_string(), n, args))?;
     let windows = n.saturating_sub(1) / window;
-    let sorted = builder.array(4 * n as u64)?;
-    builder.sort_down(keys, own, sorted, n, length_bits + bits(windows))?;
+    let sorted = converter.array(4 * n as u64)?;
+    converter.sort_down(keys, own, sorted, n, length_bits + bits(windows))?;
     Ok(sorted)
 }
 
@@ -419,26 +423,26 @@ impl SlotFill {
     /// Fills columns and values; returns the launches that refill the values.
     pub fn fill(
         self,
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         rows: &GpuRows,
         target: &Target<'_>,
     ) -> Result<Vec<Launch>, Stop> {
         let all = [rows.relabel, self.columns, Arg::Values];
-        for launch in self.launches(builder, rows, target.precision, all)? {
-            builder.launch(&launch)?;
+        for launch in self.launches(converter, rows, target.precision, all)? {
+            converter.launch(&launch)?;
         }
-        self.launches(builder, rows, target.precision, [NULL, NULL, Arg::Values])
+        self.launches(converter, rows, target.precision, [NULL, NULL, Arg::Values])
     }
 
     /// Fills only values, from bytes in the order of the CSR matrix.
     pub fn fill_bytes(
         self,
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         rows: &GpuRows,
         bytes: Arg,
     ) -> Result<(), Stop> {
-        for launch in self.launches(builder, rows, "u8", [NULL, NULL, bytes])? {
-            builder.launch(&launch)?;
+        for launch in self.launches(converter, rows, "u8", [NULL, NULL, bytes])? {
+            converter.launch(&launch)?;
         }
         Ok(())
     }
@@ -448,13 +452,13 @@ impl SlotFill {
     /// names the type of the values in kernel names.
     fn launches(
         &self,
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         rows: &GpuRows,
         value_type: impl std::fmt::Display,
         [relabel, columns, from]: [Arg; 3],
     ) -> Result<Vec<Launch>, Stop> {
-        let matrix = builder.matrix();
-        let longest = builder.read(rows.longest)? as usize;
+        let matrix = converter.matrix();
+        let longest = converter.read(rows.longest)? as usize;
         let bits = if self.base == NULL { 32 } else { 16 };
         let depth = depth(matrix.nnz, matrix.nrows);
         let kernel = format!("fill{depth}_c{bits}_{}_{value_type}", matrix.offset_name());

@@ -27,8 +27,8 @@ use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{self, Column, WARP};
 use super::sliced::{SliceProduct, check_spans};
 use super::{
-    Basis, Builder, Built, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal, Stop,
-    Storage, Target, Value, Work, bytes_of, fill_marker, store,
+    Basis, GpuConverter, GpuLayout, Layout, Matrix, Offsets, OnDevice, Param, Params, Refusal,
+    Stop, Storage, Target, Value, Work, bytes_of, fill_marker, store,
 };
 use crate::analysis::{Analysis, Blocks, Sort, Walk, inverse};
 use crate::csr::{Csr, CsrRef, accumulate};
@@ -151,18 +151,18 @@ impl Storage for BhllFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
+    ) -> Result<GpuLayout, Stop> {
         let b = params.int("b");
-        let Matrix { nrows, ncols, .. } = builder.matrix();
+        let Matrix { nrows, ncols, .. } = converter.matrix();
         check_rows(nrows)?;
         let sort = sort(params);
         if movable(nrows, ncols, b, sort) && target.basis == Basis::Permuted {
             return Err(Stop::OnHost);
         }
-        block_conversion::build(builder, target, b, sort, params.int("col") == 16)
+        block_conversion::build(converter, target, b, sort, params.int("col") == 16)
     }
 }
 

@@ -4,7 +4,9 @@ use super::bhll::HACK;
 use super::gpu::launch::NULL;
 use super::row_order::WARP;
 use super::sliced::{SliceProduct, check_span};
-use super::{Arg, Builder, Built, Launch, Matrix, Stop, Target, fill_marker, gpu::convert};
+use super::{
+    Arg, GpuConverter, GpuLayout, Launch, Matrix, Stop, Target, fill_marker, gpu::convert,
+};
 use crate::analysis::Sort;
 use crate::scalar::Precision;
 
@@ -29,55 +31,55 @@ pub(super) fn product(
 
 /// Converts on a GPU, with block rows in `sort` order: see [`super::Storage::build`].
 pub(super) fn build(
-    builder: &mut dyn Builder,
+    converter: &mut dyn GpuConverter,
     target: &Target<'_>,
     b: usize,
     sort: Sort,
     narrow: bool,
-) -> Result<Built, Stop> {
-    let Matrix { nrows, ncols, nnz, wide } = builder.matrix();
+) -> Result<GpuLayout, Stop> {
+    let Matrix { nrows, ncols, nnz, wide } = converter.matrix();
     if wide {
         return Err(Stop::OnHost);
     }
     let block_rows = nrows.div_ceil(b);
     let hacks = block_rows.div_ceil(HACK);
-    let list = |builder: &mut dyn Builder| builder.temporary(4 * block_rows as u64);
-    let (lengths, firsts, lasts) = (list(builder)?, list(builder)?, list(builder)?);
+    let list = |converter: &mut dyn GpuConverter| converter.temporary(4 * block_rows as u64);
+    let (lengths, firsts, lasts) = (list(converter)?, list(converter)?, list(converter)?);
     let rows = Arg::U32(nrows as u32);
-    let (longest, widest) = (builder.number()?, builder.number()?);
+    let (longest, widest) = (converter.number()?, converter.number()?);
     let step = |kernel: String, block: u32, args: Vec<Arg>| {
         Launch::over("convert_blocks", kernel, (hacks * HACK) as u64, block, args)
     };
     let args = vec![rows, Arg::RowPtr, Arg::ColIdx, lengths, firsts, lasts, longest];
-    builder.launch(&step(format!("block_lengths_b{b}"), WARP as u32, args))?;
+    converter.launch(&step(format!("block_lengths_b{b}"), WARP as u32, args))?;
     let order = match sort {
         Sort::Window(window) => {
-            convert::longest_first(builder, lengths, longest, block_rows, window)?
+            convert::longest_first(converter, lengths, longest, block_rows, window)?
         }
         Sort::None => NULL,
         Sort::All | Sort::Rcm => return Err(Stop::OnHost),
     };
-    let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+    let counts = converter.temporary(4 * (hacks as u64 + 1))?;
     let sizes = [block_rows, HACK, hacks];
-    builder.launch(&convert::slice_widths(sizes, 1, order, lengths, counts))?;
+    converter.launch(&convert::slice_widths(sizes, 1, order, lengths, counts))?;
     let base = if narrow {
-        let base = builder.array(4 * hacks as u64)?;
+        let base = converter.array(4 * hacks as u64)?;
         let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
         let args = sizes.into_iter().chain([order, firsts, lasts, base, widest]).collect();
-        builder.launch(&step("block_spans".to_string(), 256, args))?;
+        converter.launch(&step("block_spans".to_string(), 256, args))?;
         base
     } else {
         NULL
     };
-    let starts = builder.starts(counts, 1, hacks + 1)?;
+    let starts = converter.starts(counts, 1, hacks + 1)?;
     let slots = starts.total * HACK as u64;
     let entries = fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
-    check_span(builder.read(widest)? as usize)?;
+    check_span(converter.read(widest)? as usize)?;
     let (column_bytes, bits) = if narrow { (2, 16) } else { (4, 32) };
     let value_bytes = target.precision.bytes() as u64;
     target.check_bytes(slots * column_bytes + entries * value_bytes)?;
-    let columns = builder.array(slots * column_bytes)?;
-    let values = builder.array(entries * value_bytes)?;
+    let columns = converter.array(slots * column_bytes)?;
+    let values = converter.array(entries * value_bytes)?;
     let kernel = format!("fill_blocks_b{b}_c{bits}_{}", target.precision);
     let launch = |columns: Arg| {
         let mut args = vec![rows];
@@ -85,9 +87,9 @@ pub(super) fn build(
         args.extend([base, order, Arg::RowPtr, Arg::ColIdx, Arg::Values, columns, values]);
         step(kernel.clone(), WARP as u32, args)
     };
-    builder.launch(&launch(columns))?;
+    converter.launch(&launch(columns))?;
     let arrays =
         SliceProduct { starts: starts.args, base, scatter: order, columns, values: vec![values] };
     let launches = vec![product(arrays, [nrows, ncols], b, target.precision)];
-    Ok(Built { launches, update: vec![launch(NULL)], ..Built::default() })
+    Ok(GpuLayout { launches, update: vec![launch(NULL)], ..GpuLayout::default() })
 }

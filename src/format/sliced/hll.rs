@@ -25,8 +25,8 @@ use super::sliced::{
     ColumnWidth, Kernel, SliceMultiply, SliceProduct, SliceShape, SlicedLayout, check_narrow,
 };
 use super::{
-    Basis, Builder, Built, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value, Work,
-    gpu::convert,
+    Basis, GpuConverter, GpuLayout, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value,
+    Work, gpu::convert,
 };
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
@@ -130,19 +130,19 @@ impl Storage for HllFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
+    ) -> Result<GpuLayout, Stop> {
         let (hack, threads) = (params.int("hack"), params.int("tpr"));
         let narrow = width(params) == ColumnWidth::Narrow;
-        let hacks = convert::GpuHacks::new(builder, [hack, 1], sort(params), narrow, target)?;
+        let hacks = convert::GpuHacks::new(converter, [hack, 1], sort(params), narrow, target)?;
         let convert::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
         let value_bytes = target.precision.bytes() as u64;
         target.check_bytes(starts.total * (bits / 8 + value_bytes))?;
-        let columns = builder.array(starts.total * bits / 8)?;
-        let values = builder.array(starts.total * value_bytes)?;
-        let update = hacks.slots(columns, values).fill(builder, rows, target)?;
+        let columns = converter.array(starts.total * bits / 8)?;
+        let values = converter.array(starts.total * value_bytes)?;
+        let update = hacks.slots(columns, values).fill(converter, rows, target)?;
         let slots_and_rows = hacks.slots_and_rows();
         let [_, stored] = slots_and_rows;
         let shape = stem(hack, *bits as usize, threads, slots_and_rows);
@@ -150,9 +150,9 @@ impl Storage for HllFormat {
         let (starts, base, scatter) = (starts.args, *base, rows.scatter);
         let product = SliceProduct { starts, base, scatter, columns, values: vec![values] };
         let lanes = stored as usize * threads;
-        let launch = product.launch("hll", kernel, builder.matrix().nrows, lanes);
+        let launch = product.launch("hll", kernel, converter.matrix().nrows, lanes);
         let order = rows.basis_order();
-        Ok(Built { launches: vec![launch], update, order, ..Built::default() })
+        Ok(GpuLayout { launches: vec![launch], update, order, ..GpuLayout::default() })
     }
 }
 

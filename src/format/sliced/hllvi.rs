@@ -24,8 +24,8 @@ use super::sliced::{ColumnWidth, SliceProduct, Sliced, check_narrow};
 use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::value_dictionary::{self, GpuDictionary, Numbered};
 use super::{
-    Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
-    Value, Work, gpu::convert,
+    Arg, GpuConverter, GpuLayout, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage,
+    Target, Value, Work, gpu::convert,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -105,25 +105,25 @@ impl Storage for HllviFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        let (matrix, precision) = (builder.matrix(), target.precision);
-        let few = GpuDictionary::new(builder, target)?;
+    ) -> Result<GpuLayout, Stop> {
+        let (matrix, precision) = (converter.matrix(), target.precision);
+        let few = GpuDictionary::new(converter, target)?;
         let narrow = width(params) == ColumnWidth::Narrow;
-        let hacks = convert::GpuHacks::new(builder, [HACK, RUN], sort(params), narrow, target)?;
+        let hacks = convert::GpuHacks::new(converter, [HACK, RUN], sort(params), narrow, target)?;
         let convert::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
         let numbers = value_dictionary::number_bytes(starts.total, u64::from(few.count));
         target.check_bytes(starts.total * bits / 8 + numbers)?;
-        let columns = builder.array(starts.total * bits / 8)?;
-        hacks.slots(columns, NULL).fill(builder, rows, target)?;
-        let numbers = if numbers > 0 { builder.array(numbers)? } else { NULL };
+        let columns = converter.array(starts.total * bits / 8)?;
+        hacks.slots(columns, NULL).fill(converter, rows, target)?;
+        let numbers = if numbers > 0 { converter.array(numbers)? } else { NULL };
         if numbers != NULL {
-            hacks.slots(NULL, numbers).fill_bytes(builder, rows, few.numbers)?;
+            hacks.slots(NULL, numbers).fill_bytes(converter, rows, few.numbers)?;
         }
         let [narrow, wide] = starts.args;
-        let row = builder.array(4)?;
+        let row = converter.array(4)?;
         let layout = [Arg::U32(matrix.nrows as u32), narrow, wide, rows.order, numbers];
         let args = [&layout[..], &[Arg::RowPtr, few.entries, Arg::Values, row]].concat();
         let kernel = format!("check_slots_{}_{precision}", matrix.offset_name());
@@ -133,12 +133,12 @@ impl Storage for HllviFormat {
         let product = SliceProduct { starts, base, scatter, columns, values };
         let kernel = format!("{}_{precision}", stem(*bits as usize, few.count > 1));
         let [_, stored] = hacks.slots_and_rows();
-        Ok(Built {
+        Ok(GpuLayout {
             launches: vec![product.launch("hllvi", kernel, matrix.nrows, stored as usize)],
             update: vec![few.update(target)],
             check: Some(check),
             order: rows.basis_order(),
-            ..Built::default()
+            ..GpuLayout::default()
         })
     }
 }

@@ -22,8 +22,8 @@
 use super::gpu::launch::Arrays;
 use super::sorted_tiles::{self, EACH, LANES, SortedTiles, WARP};
 use super::{
-    Arg, Builder, Built, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target, Value,
-    Work, bytes_of,
+    Arg, GpuConverter, GpuLayout, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
+    Value, Work, bytes_of,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -70,20 +70,20 @@ impl Storage for StcsrFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        let (matrix, precision) = (builder.matrix(), target.precision);
+    ) -> Result<GpuLayout, Stop> {
+        let (matrix, precision) = (converter.matrix(), target.precision);
         let sorted =
-            sorted_tiles::gpu::GpuSortedTiles::new(builder, params.int("tile"), true, target)?;
+            sorted_tiles::gpu::GpuSortedTiles::new(converter, params.int("tile"), true, target)?;
         let values = [sorted.values];
         let (plan, from) = (&sorted.plan, Arg::Values);
-        Ok(Built {
+        Ok(GpuLayout {
             launches: plan.launches("stcsr", kernel(plan, precision), &values, precision),
             scratch: plan.scratch(precision),
             update: vec![sorted.step("update_tiles", matrix, precision, &[from, sorted.values])],
-            ..Built::default()
+            ..GpuLayout::default()
         })
     }
 }

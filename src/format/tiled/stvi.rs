@@ -23,8 +23,8 @@ use super::sorted_tiles::gpu::{GpuSortedTiles, TilePlan};
 use super::sorted_tiles::{self, SortedTiles};
 use super::value_dictionary::{self, GpuDictionary, Numbered};
 use super::{
-    Arg, Builder, Built, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
-    Value, Work,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Param, Params, Refusal, Stop, Storage,
+    Target, Value, Work,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -82,29 +82,29 @@ impl Storage for StviFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        let (matrix, precision) = (builder.matrix(), target.precision);
-        let few = GpuDictionary::new(builder, target)?;
-        let sorted = GpuSortedTiles::new(builder, params.int("tile"), false, target)?;
+    ) -> Result<GpuLayout, Stop> {
+        let (matrix, precision) = (converter.matrix(), target.precision);
+        let few = GpuDictionary::new(converter, target)?;
+        let sorted = GpuSortedTiles::new(converter, params.int("tile"), false, target)?;
         let plan = &sorted.plan;
-        let numbers = if few.count > 1 { builder.array(plan.slots())? } else { NULL };
+        let numbers = if few.count > 1 { converter.array(plan.slots())? } else { NULL };
         if few.count > 1 {
             let args = [few.numbers, numbers];
-            builder.launch(&sorted.step("number_tiles", matrix, precision, &args))?;
+            converter.launch(&sorted.step("number_tiles", matrix, precision, &args))?;
         }
-        let row = builder.array(4)?;
+        let row = converter.array(4)?;
         let rows = [Arg::U32(matrix.nrows as u32), Arg::RowPtr];
         let args = [rows.as_slice(), &[numbers, few.entries, Arg::Values, row]].concat();
         let launch = sorted.step("check_numbers", matrix, precision, &args);
-        Ok(Built {
+        Ok(GpuLayout {
             launches: launches(plan, [numbers, Arg::U32(few.count), few.values], precision),
             scratch: plan.scratch(precision),
             update: vec![few.update(target)],
             check: Some(few.check(launch, row)),
-            ..Built::default()
+            ..GpuLayout::default()
         })
     }
 }

@@ -6,7 +6,7 @@ use ellect_kernels::shared;
 
 use super::gpu::convert::Check;
 use super::gpu::launch::{Arrays, NULL};
-use super::{Arg, Builder, Launch, Refusal, Stop, Target};
+use super::{Arg, GpuConverter, Launch, Refusal, Stop, Target};
 use crate::analysis::Analysis;
 use crate::error::Error;
 use crate::scalar::{Precision, Scalar};
@@ -134,24 +134,27 @@ const _: () = assert!(MAX_DISTINCT as u64 == shared("FEW_VALUES"));
 
 /// Collects the distinct values of a matrix that a GPU holds in a hash table, and counts them up to
 /// [`MAX_DISTINCT`] + 1.
-fn find(builder: &mut dyn Builder, precision: Precision) -> Result<(Arg, usize), Error> {
-    let (nnz, w) = (builder.matrix().nnz as u64, precision.bytes() as u64);
-    let places = builder.temporary(PLACES * w)?;
-    builder.launch(&launch("clear_places".into(), PLACES * w / 4, vec![places]))?;
-    let count = builder.number()?;
+fn find(converter: &mut dyn GpuConverter, precision: Precision) -> Result<(Arg, usize), Error> {
+    let (nnz, w) = (converter.matrix().nnz as u64, precision.bytes() as u64);
+    let places = converter.temporary(PLACES * w)?;
+    converter.launch(&launch("clear_places".into(), PLACES * w / 4, vec![places]))?;
+    let count = converter.number()?;
     let args = vec![Arg::U64(nnz), Arg::Values, places, count];
-    builder.launch(&launch(format!("find_values_{precision}"), threads(nnz), args))?;
-    Ok((places, builder.read(count)? as usize))
+    converter.launch(&launch(format!("find_values_{precision}"), threads(nnz), args))?;
+    Ok((places, converter.read(count)? as usize))
 }
 
 /// True if a matrix that a GPU holds has at most [`MAX_DISTINCT`] distinct values. Waits for the
 /// GPU.
 ///
 /// # Errors
-/// As [`Builder::launch`].
+/// As [`GpuConverter::launch`].
 #[cfg(feature = "cuda")]
-pub(crate) fn are_few(builder: &mut dyn Builder, precision: Precision) -> Result<bool, Error> {
-    let (_, count) = find(builder, precision)?;
+pub(crate) fn are_few(
+    converter: &mut dyn GpuConverter,
+    precision: Precision,
+) -> Result<bool, Error> {
+    let (_, count) = find(converter, precision)?;
     Ok(count <= MAX_DISTINCT)
 }
 
@@ -168,23 +171,23 @@ pub(super) struct GpuDictionary {
 
 impl GpuDictionary {
     /// Finds the distinct values.
-    pub fn new(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Self, Stop> {
-        let (nnz, precision) = (builder.matrix().nnz as u64, target.precision);
-        let (places, count) = find(builder, precision)?;
+    pub fn new(converter: &mut dyn GpuConverter, target: &Target<'_>) -> Result<Self, Stop> {
+        let (nnz, precision) = (converter.matrix().nnz as u64, target.precision);
+        let (places, count) = find(converter, precision)?;
         if count > MAX_DISTINCT {
             return Err(not_few().into());
         }
         let (count, some) = (count as u32, count as u64);
-        let values = builder.array(some * precision.bytes() as u64)?;
-        let entries = builder.array(8 * some)?;
+        let values = converter.array(some * precision.bytes() as u64)?;
+        let entries = converter.array(8 * some)?;
         let args = vec![places, values, entries];
         let kernel = format!("order_values_{precision}");
-        builder.launch(&Launch::over(IMAGE, kernel, PLACES, PLACES as u32, args))?;
-        let numbers = if count > 1 { builder.temporary(nnz)? } else { NULL };
+        converter.launch(&Launch::over(IMAGE, kernel, PLACES, PLACES as u32, args))?;
+        let numbers = if count > 1 { converter.temporary(nnz)? } else { NULL };
         if count > 1 {
             let from = [Arg::U64(nnz), Arg::U32(count), Arg::Values, values];
             let args = from.into_iter().chain([entries, numbers]).collect();
-            builder.launch(&launch(format!("number_values_{precision}"), threads(nnz), args))?;
+            converter.launch(&launch(format!("number_values_{precision}"), threads(nnz), args))?;
         }
         Ok(GpuDictionary { count, values, entries, numbers })
     }

@@ -53,7 +53,7 @@ fn all_candidates(bencher: Bencher<'_, '_>) {
     let mut inputs = predictor.inputs(&features);
     bencher.bench_local(|| {
         let spmv_s = all.iter().filter_map(|c| predictor.spmv_s(&mut inputs, c, &terms));
-        spmv_s.sum::<f64>() + predictor.model().nearness.confidence(black_box(&features))
+        spmv_s.sum::<f64>() + predictor.model().applicability.confidence(black_box(&features))
     });
 }
 

@@ -12,7 +12,7 @@ use ellect::cost::CostInputs;
 use ellect::format::{BASELINES, Candidate};
 use ellect::measure::provenance::all_kernels;
 use ellect::measure::{Measurement, Outcome, Protocol, Provenance};
-use ellect::unstable::session::{Limits, Overrun, Session, Step, Task};
+use ellect::unstable::session::{Overrun, Session, SessionEvent, Task, TimeLimits};
 use ellect::unstable::wisdom::Record;
 use ellect::{Csr, Fingerprint, Precision, Scalar};
 
@@ -235,7 +235,7 @@ impl<'a> Run<'a> {
             records.push(decided(candidate, Some(&suits.inputs), Outcome::Cut { reason }));
         }
         let analysis = Analysis::sampled(csr);
-        let limits = Limits {
+        let limits = TimeLimits {
             each: Some(MOST),
             all: share_s.map(Duration::from_secs_f64),
             always: BASELINES.len(),
@@ -252,14 +252,15 @@ impl<'a> Run<'a> {
         });
         session.run(tasks, &mut |step| -> Result<()> {
             match step {
-                Step::Timing(candidate) => {
+                SessionEvent::Timing(candidate) => {
                     tell(Event::Timing { source: &prepared.entry.source, candidate });
                 }
-                Step::Measured { measurement, .. } | Step::Interrupted { measurement, .. } => {
+                SessionEvent::Measured { measurement, .. }
+                | SessionEvent::Interrupted { measurement, .. } => {
                     tally.count(&measurement.outcome);
                 }
                 // Not stored, so that a later run times it.
-                Step::Late(_) => tally.late += 1,
+                SessionEvent::Late(_) => tally.late += 1,
             }
             Ok(())
         })?;

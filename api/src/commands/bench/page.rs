@@ -8,7 +8,7 @@ use ellect::format::Basis;
 use ellect::measure::Outcome;
 use ellect_training::geometric_mean;
 
-use super::{Record, incumbent};
+use super::{Record, baseline_record};
 
 /// Returns the head of the page in Markdown; empty if nothing was timed.
 ///
@@ -85,7 +85,7 @@ pub fn table(records: &[Record]) -> String {
             a.spmv_s().partial_cmp(&b.spmv_s()).unwrap_or(std::cmp::Ordering::Equal)
         });
         let Some(first) = group.first() else { continue };
-        let Some((base, base_s)) = incumbent(&group, None) else { continue };
+        let Some((base, base_s)) = baseline_record(&group, None) else { continue };
         text += &format!(
             "\n## {}, {precision}\n{} rows, {} nonzeros\n\n",
             order[at], first.nrows, first.nnz
@@ -102,7 +102,7 @@ pub fn table(records: &[Record]) -> String {
             }
             seen.push(format);
             let Some(s) = r.spmv_s() else { continue };
-            let csr_s = incumbent(&group, Some(r.run)).map_or(base_s, |(_, own_s)| own_s);
+            let csr_s = baseline_record(&group, Some(r.run)).map_or(base_s, |(_, own_s)| own_s);
             let convert_s = r.measurement.cost().map_or(0.0, |cost| cost.convert_s);
             text += &format!(
                 "| {} | {:.1} | {:.2} | {} | {:.0} |\n",
@@ -139,10 +139,11 @@ fn speed_ups(records: &[Record]) -> Vec<SpeedUps> {
     let fastest = |group: &Vec<&Record>| {
         let is_original = |record: &&Record| record.measurement.basis == Basis::Original;
         let original: Vec<&Record> = group.iter().copied().filter(is_original).collect();
-        let (_, first_s) = incumbent(&original, None)?;
+        let (_, first_s) = baseline_record(&original, None)?;
         let mut best = [0.0_f64; 2];
         for record in group {
-            let csr_s = incumbent(&original, Some(record.run)).map_or(first_s, |(_, own_s)| own_s);
+            let csr_s =
+                baseline_record(&original, Some(record.run)).map_or(first_s, |(_, own_s)| own_s);
             let speed_up = csr_s / record.spmv_s()?;
             best[1] = best[1].max(speed_up);
             if is_original(record) {

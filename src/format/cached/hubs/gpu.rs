@@ -6,7 +6,9 @@ use super::{BLOCK, HubsSize, check_rows, check_share, most_hubs};
 use crate::format::gpu::convert::{bits, step};
 use crate::format::gpu::launch::NULL;
 use crate::format::row_order::WARP;
-use crate::format::{Arg, Builder, Built, Launch, Matrix, Params, Starts, Stop, Target};
+use crate::format::{
+    Arg, GpuConverter, GpuLayout, Launch, Matrix, Params, SliceOffsets, Stop, Target,
+};
 use crate::scalar::Precision;
 
 /// Arrays and sizes from which the launches of one product are made.
@@ -91,45 +93,45 @@ struct FoundHubs {
 
 impl FoundHubs {
     /// Counts the entries of all columns and selects at most `most` columns with the most entries.
-    fn new(builder: &mut dyn Builder, most: u16) -> Result<Self, Stop> {
-        let Matrix { ncols, nnz, .. } = builder.matrix();
+    fn new(converter: &mut dyn GpuConverter, most: u16) -> Result<Self, Stop> {
+        let Matrix { ncols, nnz, .. } = converter.matrix();
         // This limit equals the one in `Analysis::hubs`.
         if nnz == 0 || ncols / 64 > nnz {
             check_share(0, 0, nnz as u64)?;
         }
         let most = usize::from(most).min(ncols);
-        let counts = builder.temporary_zeros(4 * ncols as u64)?;
+        let counts = converter.temporary_zeros(4 * ncols as u64)?;
         let args = vec![Arg::U64(nnz as u64), Arg::ColIdx, counts];
-        builder.launch(&convert("count_columns", nnz as u64, args))?;
-        let keys = builder.temporary(8 * ncols as u64)?;
+        converter.launch(&convert("count_columns", nnz as u64, args))?;
+        let keys = converter.temporary(8 * ncols as u64)?;
         let [own, sorted] =
-            [builder.temporary(4 * ncols as u64)?, builder.temporary(4 * ncols as u64)?];
-        let places = builder.temporary(2 * ncols as u64)?;
+            [converter.temporary(4 * ncols as u64)?, converter.temporary(4 * ncols as u64)?];
+        let places = converter.temporary(2 * ncols as u64)?;
         let args = vec![count(ncols), counts, keys, own, places];
-        builder.launch(&convert("column_keys", ncols as u64, args))?;
-        let entries_bits = bits(builder.matrix().nrows);
-        builder.sort_down(keys, own, sorted, ncols, entries_bits)?;
-        let found = [builder.number()?, builder.number()?, builder.number()?];
+        converter.launch(&convert("column_keys", ncols as u64, args))?;
+        let entries_bits = bits(converter.matrix().nrows);
+        converter.sort_down(keys, own, sorted, ncols, entries_bits)?;
+        let found = [converter.number()?, converter.number()?, converter.number()?];
         let args = [count(most), sorted, counts, places].into_iter().chain(found).collect();
-        builder.launch(&convert("choose_hubs", most as u64, args))?;
+        converter.launch(&convert("choose_hubs", most as u64, args))?;
         let [hubs, low, high] = found;
-        let hubs = builder.read(hubs)? as usize;
-        let covered = u64::from(builder.read(low)?) + (u64::from(builder.read(high)?) << 16);
+        let hubs = converter.read(hubs)? as usize;
+        let covered = u64::from(converter.read(low)?) + (u64::from(converter.read(high)?) << 16);
         check_share(hubs, covered, nnz as u64)?;
-        let columns = builder.array(4 * hubs as u64)?;
+        let columns = converter.array(4 * hubs as u64)?;
         let args = vec![count(hubs), NULL, sorted, columns];
-        builder.launch(&step("permute".to_string(), hubs, args))?;
+        converter.launch(&step("permute".to_string(), hubs, args))?;
         Ok(FoundHubs { count: hubs, columns, places })
     }
 }
 
 /// Converts on a GPU: see [`super::Storage::build`].
 pub(super) fn build(
-    builder: &mut dyn Builder,
+    converter: &mut dyn GpuConverter,
     params: &Params,
     target: &Target<'_>,
-) -> Result<Built, Stop> {
-    let matrix = builder.matrix();
+) -> Result<GpuLayout, Stop> {
+    let matrix = converter.matrix();
     let Matrix { nrows, nnz, .. } = matrix;
     check_rows(nrows)?;
     let longest = params.int("piece");
@@ -137,68 +139,69 @@ pub(super) fn build(
         return Err(Stop::OnHost);
     }
     let shift = Arg::U32(longest.trailing_zeros());
-    let hubs = FoundHubs::new(builder, most_hubs(params, target))?;
+    let hubs = FoundHubs::new(converter, most_hubs(params, target))?;
     let width = matrix.offset_name();
 
     // A bit per entry: set if its column is a hub; and the number of set bits before each 32-bit
     // word.
     let words = nnz as u64 / 32 + 1;
-    let bits = builder.array(4 * words)?;
-    let counts = builder.temporary(4 * words)?;
+    let bits = converter.array(4 * words)?;
+    let counts = converter.temporary(4 * words)?;
     let args = vec![Arg::U64(nnz as u64), Arg::U64(words), Arg::ColIdx, hubs.places, bits, counts];
-    builder.launch(&convert("mark_near", 32 * words, args))?;
-    let Starts { args: [narrow, wide], .. } = builder.starts(counts, 1, words as usize)?;
+    converter.launch(&convert("mark_near", 32 * words, args))?;
+    let SliceOffsets { args: [narrow, wide], .. } = converter.starts(counts, 1, words as usize)?;
     let near = [bits, narrow, wide];
 
     // Number of pieces of each row, and the rows with several pieces or none.
     let rows = nrows as u64 + 1;
-    let [counts, marks] = [builder.temporary(4 * rows)?, builder.temporary(4 * rows)?];
+    let [counts, marks] = [converter.temporary(4 * rows)?, converter.temporary(4 * rows)?];
     let args = [count(nrows), shift, Arg::RowPtr].into_iter().chain(near).chain([counts, marks]);
-    builder.launch(&convert(format!("row_pieces_{width}"), rows, args.collect()))?;
-    let starts = builder.starts(counts, 1, rows as usize)?;
+    converter.launch(&convert(format!("row_pieces_{width}"), rows, args.collect()))?;
+    let starts = converter.starts(counts, 1, rows as usize)?;
     let Ok(pieces) = u32::try_from(starts.total) else { return Err(Stop::OnHost) };
     let pieces = pieces as usize;
     let [starts, _] = starts.args;
-    let marked = builder.temporary_starts(marks, 1, rows as usize)?;
-    let scaled = builder.array(4 * marked.total)?;
+    let marked = converter.temporary_starts(marks, 1, rows as usize)?;
+    let scaled = converter.array(4 * marked.total)?;
     let [marked_starts, _] = marked.args;
     let args = vec![count(nrows), marks, marked_starts, scaled];
-    builder.launch(&convert("list_marked", nrows as u64, args))?;
+    converter.launch(&convert("list_marked", nrows as u64, args))?;
 
     // Sort the pieces into the order of the layout.
-    let keys = builder.temporary(8 * pieces as u64)?;
-    let mut numbers = || builder.temporary(4 * pieces as u64);
+    let keys = converter.temporary(8 * pieces as u64)?;
+    let mut numbers = || converter.temporary(4 * pieces as u64);
     let [own, piece_rows, sorted] = [numbers()?, numbers()?, numbers()?];
     let sizes = [count(pieces), count(nrows), shift, Arg::RowPtr];
     let args = sizes.into_iter().chain(near).chain([starts, keys, own, piece_rows]).collect();
-    builder.launch(&convert(format!("piece_keys_{width}"), pieces as u64, args))?;
-    builder.sort_down(keys, own, sorted, pieces, 2 * (longest.trailing_zeros() + 1))?;
+    converter.launch(&convert(format!("piece_keys_{width}"), pieces as u64, args))?;
+    converter.sort_down(keys, own, sorted, pieces, 2 * (longest.trailing_zeros() + 1))?;
     let slices = pieces.div_ceil(WARP);
-    let piece_rows_sorted = builder.array(4 * pieces as u64)?;
-    let lengths = [builder.array(2 * pieces as u64)?, builder.array(2 * pieces as u64)?];
-    let at = builder.array(4 * pieces as u64)?;
-    let mut numbers = || builder.temporary(4 * (slices as u64 + 1));
+    let piece_rows_sorted = converter.array(4 * pieces as u64)?;
+    let lengths = [converter.array(2 * pieces as u64)?, converter.array(2 * pieces as u64)?];
+    let at = converter.array(4 * pieces as u64)?;
+    let mut numbers = || converter.temporary(4 * (slices as u64 + 1));
     let widths = [numbers()?, numbers()?];
     let from = [count(pieces), count(slices), shift, sorted, keys, piece_rows, piece_rows_sorted];
     let args = from.into_iter().chain(lengths).chain([at]).chain(widths).collect();
-    builder.launch(&convert("place_pieces", 32 * (slices as u64 + 1), args))?;
+    converter.launch(&convert("place_pieces", 32 * (slices as u64 + 1), args))?;
 
     let [near_starts, far_starts] = [
-        builder.starts(widths[0], WARP, slices + 1)?,
-        builder.starts(widths[1], WARP, slices + 1)?,
+        converter.starts(widths[0], WARP, slices + 1)?,
+        converter.starts(widths[1], WARP, slices + 1)?,
     ];
     let value_bytes = target.precision.bytes();
     let slots = [near_starts.total, far_starts.total];
     let size = HubsSize { pieces, scaled: marked.total as usize, slots };
     target.check_bytes(size.bytes(hubs.count, value_bytes))?;
-    let mut part = |part: usize, starts: &Starts, column_bytes: u64| -> Result<PartArgs, Stop> {
-        Ok(PartArgs {
-            starts: starts.args,
-            lengths: lengths[part],
-            columns: builder.array(column_bytes * starts.total)?,
-            values: builder.array(value_bytes as u64 * starts.total)?,
-        })
-    };
+    let mut part =
+        |part: usize, starts: &SliceOffsets, column_bytes: u64| -> Result<PartArgs, Stop> {
+            Ok(PartArgs {
+                starts: starts.args,
+                lengths: lengths[part],
+                columns: converter.array(column_bytes * starts.total)?,
+                values: converter.array(value_bytes as u64 * starts.total)?,
+            })
+        };
     let parts = [part(0, &near_starts, 2)?, part(1, &far_starts, 4)?];
     let fill = |places: Arg, columns: [Arg; 2]| {
         let sizes = [Arg::U64(nnz as u64), count(nrows), shift];
@@ -210,7 +213,7 @@ pub(super) fn build(
         let threads = (nnz as u64).div_ceil(FILLED_BY_A_WARP) * WARP as u64;
         convert(kernel, threads, args.chain(slots).chain(to).collect())
     };
-    builder.launch(&fill(hubs.places, parts.map(|part| part.columns)))?;
+    converter.launch(&fill(hubs.places, parts.map(|part| part.columns)))?;
     let plan = HubsPlan {
         counts: [hubs.count, size.scaled, pieces],
         lists: [hubs.columns, scaled],
@@ -219,7 +222,12 @@ pub(super) fn build(
         blocks: target.device.processors,
     };
     let (launches, scratch) = plan.launches(target.precision);
-    Ok(Built { launches, scratch, update: vec![fill(NULL, [NULL, NULL])], ..Built::default() })
+    Ok(GpuLayout {
+        launches,
+        scratch,
+        update: vec![fill(NULL, [NULL, NULL])],
+        ..GpuLayout::default()
+    })
 }
 
 /// Entries that a warp of the kernel `fill_hubs` processes.

@@ -33,8 +33,8 @@ use super::gpu::launch::Arrays;
 use super::partition::last;
 use super::row_order::WARP;
 use super::{
-    Arg, Builder, Built, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage, Target,
-    Value, Work, bytes_of, store,
+    Arg, GpuConverter, GpuLayout, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage,
+    Target, Value, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, RowParts};
 use crate::csr::{Csr, CsrRef, accumulate, offsets};
@@ -129,11 +129,11 @@ impl Storage for HubsFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        gpu::build(builder, params, target)
+    ) -> Result<GpuLayout, Stop> {
+        gpu::build(converter, params, target)
     }
 }
 

@@ -4,7 +4,7 @@ use super::plan::{GROUP, SweepShape};
 use super::{LANES, LongRow, STEP, WORDS};
 use crate::analysis::Sort;
 use crate::format::gpu::convert::{GpuRows, bits};
-use crate::format::{Arg, Builder, Built, Launch, Matrix, Stop, Target};
+use crate::format::{Arg, GpuConverter, GpuLayout, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 
 /// Arrays and sizes from which the launch of a product is made.
@@ -84,13 +84,18 @@ struct Dealt {
 
 impl Dealt {
     /// Distributes groups of rows with these lengths over blocks.
-    fn new(builder: &mut dyn Builder, shape: &SweepShape, rows: &GpuRows) -> Result<Self, Stop> {
-        let longest = builder.read(rows.longest)? as usize;
+    fn new(
+        converter: &mut dyn GpuConverter,
+        shape: &SweepShape,
+        rows: &GpuRows,
+    ) -> Result<Self, Stop> {
+        let longest = converter.read(rows.longest)? as usize;
         let n = shape.nrows.div_ceil(GROUP);
         let share = (shape.nnz + GROUP * n) as u64 / shape.blocks as u64;
-        let [heavy, long_rows] = [builder.number()?, builder.number()?];
-        let keys = builder.temporary(8 * n as u64)?;
-        let [own, sorted] = [builder.temporary(4 * n as u64)?, builder.temporary(4 * n as u64)?];
+        let [heavy, long_rows] = [converter.number()?, converter.number()?];
+        let keys = converter.temporary(8 * n as u64)?;
+        let [own, sorted] =
+            [converter.temporary(4 * n as u64)?, converter.temporary(4 * n as u64)?];
         let args = vec![
             count(shape.nrows),
             count(n),
@@ -103,13 +108,14 @@ impl Dealt {
             heavy,
             long_rows,
         ];
-        builder.launch(&launch("weigh_groups", n, args))?;
-        builder.sort_down(keys, own, sorted, n, bits(GROUP * (longest + 1)))?;
-        let [heavy, long_rows] = [builder.read(heavy)? as usize, builder.read(long_rows)? as usize];
+        converter.launch(&launch("weigh_groups", n, args))?;
+        converter.sort_down(keys, own, sorted, n, bits(GROUP * (longest + 1)))?;
+        let [heavy, long_rows] =
+            [converter.read(heavy)? as usize, converter.read(long_rows)? as usize];
 
         let places = PLACES * shape.blocks;
-        let dealt = builder.temporary(2 * heavy.max(1) as u64)?;
-        let table = builder.temporary(2 * places as u64)?;
+        let dealt = converter.temporary(2 * heavy.max(1) as u64)?;
+        let table = converter.temporary(2 * places as u64)?;
         let args = vec![
             count(shape.blocks),
             count(heavy),
@@ -121,9 +127,9 @@ impl Dealt {
             dealt,
             table,
         ];
-        builder.launch(&blocks("deal_heavy", 1, 1024, 8 * shape.blocks, args))?;
-        let counts = builder.temporary_zeros(4 * (shape.blocks as u64 + 1))?;
-        let by_block = builder.temporary(8 * n as u64)?;
+        converter.launch(&blocks("deal_heavy", 1, 1024, 8 * shape.blocks, args))?;
+        let counts = converter.temporary_zeros(4 * (shape.blocks as u64 + 1))?;
+        let by_block = converter.temporary(8 * n as u64)?;
         let group_bits = bits(n - 1);
         let args = vec![
             count(n),
@@ -137,35 +143,38 @@ impl Dealt {
             by_block,
             counts,
         ];
-        builder.launch(&launch("assign_groups", n, args))?;
-        let groups = builder.array(4 * n as u64)?;
-        builder.sort_down(by_block, own, groups, n, group_bits + bits(shape.blocks - 1))?;
-        let [starts, _] = builder.temporary_starts(counts, 1, shape.blocks + 1)?.args;
+        converter.launch(&launch("assign_groups", n, args))?;
+        let groups = converter.array(4 * n as u64)?;
+        converter.sort_down(by_block, own, groups, n, group_bits + bits(shape.blocks - 1))?;
+        let [starts, _] = converter.temporary_starts(counts, 1, shape.blocks + 1)?.args;
         Ok(Dealt { groups, starts, long_rows })
     }
 }
 
 /// Converts on a GPU: see [`super::Storage::build`].
-pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Built, Stop> {
-    let matrix = builder.matrix();
+pub(super) fn build(
+    converter: &mut dyn GpuConverter,
+    target: &Target<'_>,
+) -> Result<GpuLayout, Stop> {
+    let matrix = converter.matrix();
     let Matrix { nrows, ncols, nnz, .. } = matrix;
     if nnz == 0 || nnz >= u32::MAX as usize {
         return Err(Stop::OnHost);
     }
-    let rows = GpuRows::new(builder, Sort::None, target)?;
-    let shape = SweepShape::new(matrix, builder.read(rows.longest)? as usize, target)?;
+    let rows = GpuRows::new(converter, Sort::None, target)?;
+    let shape = SweepShape::new(matrix, converter.read(rows.longest)? as usize, target)?;
     if shape.blocks > MOST_BLOCKS {
         return Err(Stop::OnHost);
     }
-    let dealt = Dealt::new(builder, &shape, &rows)?;
+    let dealt = Dealt::new(converter, &shape, &rows)?;
     let n = nrows.div_ceil(GROUP);
     let precision = target.precision;
     let w = precision.bytes() as u64;
-    let to = builder.array(4 * (WORDS * shape.blocks) as u64)?;
-    let long_rows = builder.array((size_of::<LongRow>() * dealt.long_rows) as u64)?;
-    let places = builder.temporary(4 * nrows as u64)?;
-    let further = builder.temporary(2 * nrows as u64)?;
-    let [so_far, most] = [builder.number()?, builder.number()?];
+    let to = converter.array(4 * (WORDS * shape.blocks) as u64)?;
+    let long_rows = converter.array((size_of::<LongRow>() * dealt.long_rows) as u64)?;
+    let places = converter.temporary(4 * nrows as u64)?;
+    let further = converter.temporary(2 * nrows as u64)?;
+    let [so_far, most] = [converter.number()?, converter.number()?];
     let args = vec![
         count(nrows),
         Arg::U64(nnz as u64),
@@ -180,8 +189,8 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
         so_far,
         most,
     ];
-    builder.launch(&blocks("place_rows", shape.blocks, 256, 0, args))?;
-    let sums = builder.read(most)? as usize;
+    converter.launch(&blocks("place_rows", shape.blocks, 256, 0, args))?;
+    let sums = converter.read(most)? as usize;
     // With few heavy rows and very many light ones, only the host, which places groups one by one,
     // finds room for all sums.
     if sums > shape.most {
@@ -189,49 +198,54 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     }
 
     // Sort entries by block and column.
-    let keys = builder.temporary(8 * nnz as u64)?;
-    let [own, sorted] = [builder.temporary(4 * nnz as u64)?, builder.temporary(4 * nnz as u64)?];
+    let keys = converter.temporary(8 * nnz as u64)?;
+    let [own, sorted] =
+        [converter.temporary(4 * nnz as u64)?, converter.temporary(4 * nnz as u64)?];
     let column_bits = bits(ncols - 1);
     let sizes = [count(nrows), count(ncols), Arg::U64(nnz as u64), count(shape.blocks)];
     let args = sizes.into_iter().chain([Arg::U32(column_bits), Arg::RowPtr, Arg::ColIdx]);
     let args = args.chain([places, further, keys, own]).collect();
     let kernel = format!("entry_keys_{}", matrix.offset_name());
-    builder.launch(&launch(kernel, n * LANES, args))?;
-    builder.sort_down(keys, own, sorted, nnz, column_bits + bits(shape.blocks - 1))?;
+    converter.launch(&launch(kernel, n * LANES, args))?;
+    converter.sort_down(keys, own, sorted, nnz, column_bits + bits(shape.blocks - 1))?;
 
     // Starts of the pieces of columns, in entries and in warps.
     let pieces = shape.blocks * shape.pieces;
-    let firsts = builder.temporary(4 * (pieces as u64 + 1))?;
+    let firsts = converter.temporary(4 * (pieces as u64 + 1))?;
     let sizes = [Arg::U64(nnz as u64), count(ncols), count(shape.blocks), count(shape.pieces)];
     let bits = Arg::U32(column_bits);
     let args = sizes.into_iter().chain([bits, keys, sorted, firsts]).collect();
-    builder.launch(&launch("find_pieces", pieces + 1, args))?;
-    let warps = builder.temporary_zeros(4 * (pieces as u64 + 1))?;
+    converter.launch(&launch("find_pieces", pieces + 1, args))?;
+    let warps = converter.temporary_zeros(4 * (pieces as u64 + 1))?;
     let args = vec![count(shape.pieces), firsts, warps];
-    builder.launch(&blocks("count_warps", shape.blocks, 256, 0, args))?;
-    let [starts, _] = builder.temporary_starts(warps, 1, pieces + 1)?.args;
+    converter.launch(&blocks("count_warps", shape.blocks, 256, 0, args))?;
+    let [starts, _] = converter.temporary_starts(warps, 1, pieces + 1)?.args;
     let args = vec![count(shape.blocks), count(shape.pieces), starts, to];
-    builder.launch(&launch("count_steps", shape.blocks, args))?;
+    converter.launch(&launch("count_steps", shape.blocks, args))?;
 
     let slots = shape.steps * STEP;
-    let slot_keys = builder.array(4 * slots as u64)?;
-    let bases = builder.array(4 * (slots / LANES) as u64)?;
-    let values = builder.array(w * slots as u64)?;
-    let sources = builder.array(4 * slots as u64)?;
+    let slot_keys = converter.array(4 * slots as u64)?;
+    let bases = converter.array(4 * (slots / LANES) as u64)?;
+    let values = converter.array(w * slots as u64)?;
+    let sources = converter.array(4 * slots as u64)?;
     let args = vec![Arg::U64(slots as u64), slot_keys, bases, values, sources];
-    builder.launch(&launch(format!("clear_slots_{precision}"), slots, args))?;
+    converter.launch(&launch(format!("clear_slots_{precision}"), slots, args))?;
     let args = sizes.into_iter().chain([bits, keys, sorted, firsts, starts]);
     let args = args.chain([slot_keys, bases, sources]).collect();
-    builder.launch(&launch("fill_slots", nnz, args))?;
+    converter.launch(&launch("fill_slots", nnz, args))?;
     let args = vec![to, bases, slot_keys, sources];
-    builder.launch(&blocks("move_late", shape.blocks, STEP, 4 * sums, args))?;
+    converter.launch(&blocks("move_late", shape.blocks, STEP, 4 * sums, args))?;
     let args = vec![Arg::U64(slots as u64), sources, Arg::Values, values];
     let update = launch(format!("update_slots_{precision}"), slots, args);
-    builder.launch(&update)?;
+    converter.launch(&update)?;
 
     let arrays = [to, dealt.groups, long_rows, bases, slot_keys, values];
     let plan = SweepPlan { nrows, blocks: shape.blocks, sums, arrays };
-    Ok(Built { launches: vec![plan.launch(precision)], update: vec![update], ..Built::default() })
+    Ok(GpuLayout {
+        launches: vec![plan.launch(precision)],
+        update: vec![update],
+        ..GpuLayout::default()
+    })
 }
 
 #[cfg(test)]

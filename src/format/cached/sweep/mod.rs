@@ -36,8 +36,8 @@ use rayon::prelude::*;
 use self::plan::{GROUP, SweepShape};
 use super::gpu::launch::Arrays;
 use super::{
-    Builder, Built, Layout, Matrix, OnDevice, Params, Refusal, Stop, Storage, Target, Work,
-    bytes_of, store,
+    GpuConverter, GpuLayout, Layout, Matrix, OnDevice, Params, Refusal, Stop, Storage, Target,
+    Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, inverse};
 use crate::csr::{Csr, CsrRef, accumulate, offsets};
@@ -130,11 +130,11 @@ impl Storage for SweepFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        gpu::build(builder, target)
+    ) -> Result<GpuLayout, Stop> {
+        gpu::build(converter, target)
     }
 }
 

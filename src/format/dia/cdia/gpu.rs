@@ -4,7 +4,9 @@ use super::pieces::MostPieces;
 use super::{HACK, WORDS, check_size, layout_bytes, not_constant, product};
 use crate::format::gpu::convert::Check;
 use crate::format::gpu::launch::NULL;
-use crate::format::{Arg, Builder, Built, Launch, Matrix, Refusal, Starts, Stop, Target};
+use crate::format::{
+    Arg, GpuConverter, GpuLayout, Launch, Matrix, Refusal, SliceOffsets, Stop, Target,
+};
 
 /// Pieces of a hack for which a block has places. Where a hack has more pieces, all hacks are
 /// processed again with the larger number; where it has even more, or shared memory does not hold
@@ -39,15 +41,18 @@ fn piece_bytes(value_bytes: usize) -> [u64; 5] {
 struct Counted {
     capacity: usize,
     /// The first piece of each hack.
-    starts: Starts,
+    starts: SliceOffsets,
     /// The largest number of pieces of a hack.
     largest: usize,
     diagonals: u64,
 }
 
 /// Converts on a GPU: see [`crate::format::Storage::build`].
-pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Built, Stop> {
-    let matrix = builder.matrix();
+pub(super) fn build(
+    converter: &mut dyn GpuConverter,
+    target: &Target<'_>,
+) -> Result<GpuLayout, Stop> {
+    let matrix = converter.matrix();
     let Matrix { nrows, ncols, nnz, .. } = matrix;
     check_size(nrows, ncols)?;
     // Lanes with short rows advance their index as far as the longest of 32 rows does.
@@ -61,10 +66,10 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
         let threads = hacks as u64 * u64::from(THREADS);
         Launch::over("convert_cdia", kernel, threads, THREADS, args)
     };
-    let counts = builder.temporary(4 * (hacks as u64 + 1))?;
+    let counts = converter.temporary(4 * (hacks as u64 + 1))?;
     let mut kept = [NULL; 5];
     for (array, bytes) in kept.iter_mut().zip(piece_bytes(w)) {
-        *array = builder.temporary(bytes * (hacks * KEPT) as u64)?;
+        *array = converter.temporary(bytes * (hacks * KEPT) as u64)?;
     }
     let find = |capacity: usize, numbers: [Arg; 2], starts: [Arg; 2], to: [Arg; 5]| {
         let sizes = [nrows, capacity, KEPT].map(count);
@@ -80,11 +85,11 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
         if u64::from(shared_bytes(capacity, w)) + OWN_SHARED > target.device.shared_bytes {
             return Err(Stop::OnHost);
         }
-        let numbers = [builder.number()?, builder.number()?];
-        builder.launch(&find(capacity, numbers, [NULL; 2], [NULL; 5]))?;
-        let starts = builder.starts(counts, 1, hacks + 1)?;
-        let largest = builder.read(numbers[0])? as usize;
-        let diagonals = u64::from(builder.read(numbers[1])?);
+        let numbers = [converter.number()?, converter.number()?];
+        converter.launch(&find(capacity, numbers, [NULL; 2], [NULL; 5]))?;
+        let starts = converter.starts(counts, 1, hacks + 1)?;
+        let largest = converter.read(numbers[0])? as usize;
+        let diagonals = u64::from(converter.read(numbers[1])?);
         if largest <= capacity {
             counted = Some(Counted { capacity, starts, largest, diagonals });
             break;
@@ -98,12 +103,12 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
         return Err(not_constant().into());
     }
     if largest > most.mean {
-        let over = builder.number()?;
+        let over = converter.number()?;
         let args = [hacks, most.sample, most.mean].map(count).into_iter().chain([counts, over]);
         let threads = most.sample as u64;
         let sample = Launch::over("convert_cdia", "sample_hacks", threads, THREADS, args.collect());
-        builder.launch(&sample)?;
-        if builder.read(over)? as usize > most.over {
+        converter.launch(&sample)?;
+        if converter.read(over)? as usize > most.over {
             return Err(not_constant().into());
         }
     }
@@ -111,22 +116,22 @@ pub(super) fn build(builder: &mut dyn Builder, target: &Target<'_>) -> Result<Bu
     target.check_bytes(layout_bytes(hacks, starts.total, w as u64))?;
     let mut pieces = [NULL; 5];
     for (array, bytes) in pieces.iter_mut().zip(piece_bytes(w)) {
-        *array = builder.array(bytes * starts.total)?;
+        *array = converter.array(bytes * starts.total)?;
     }
-    builder.launch(&find(capacity, [NULL; 2], starts.args, pieces))?;
+    converter.launch(&find(capacity, [NULL; 2], starts.args, pieces))?;
     let [values, offsets, entries, order, rows] = pieces;
     let args = vec![Arg::U32(starts.total as u32), entries, Arg::Values, values];
     let kernel = format!("take_pieces_{precision}");
     let update = Launch::over("convert_cdia", kernel, starts.total, THREADS, args);
-    let row = builder.array(4)?;
+    let row = converter.array(4)?;
     let from = [entries, order, rows, Arg::RowPtr, Arg::Values, row];
     let args = [count(nrows)].into_iter().chain(starts.args).chain(from).collect();
     let launch = a_hack_each(format!("check_pieces_{width}_{precision}"), args);
-    Ok(Built {
+    Ok(GpuLayout {
         launches: vec![product(nrows, starts.args, offsets, values, rows, precision)],
         update: vec![update],
         check: Some(Check { launch, row, reason: not_alike }),
-        ..Built::default()
+        ..GpuLayout::default()
     })
 }
 

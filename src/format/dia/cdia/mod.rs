@@ -26,8 +26,8 @@ use rayon::prelude::*;
 use super::gpu::launch::Arrays;
 use super::row_order::WARP;
 use super::{
-    Arg, Builder, Built, Launch, Layout, Offsets, OnDevice, Params, Refusal, Stop, Storage, Target,
-    Work, bytes_of, store,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, Offsets, OnDevice, Params, Refusal, Stop,
+    Storage, Target, Work, bytes_of, store,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, offsets};
@@ -102,11 +102,11 @@ impl Storage for CdiaFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        gpu::build(builder, target)
+    ) -> Result<GpuLayout, Stop> {
+        gpu::build(converter, target)
     }
 }
 

@@ -34,8 +34,8 @@ use super::row_order::{self, StoredRows};
 use super::sliced::{SliceColumns, SliceProduct, SliceShape, Sliced};
 use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::{
-    Arg, Basis, Builder, Built, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop,
-    Storage, Target, Value, Work, bytes_of, gpu::convert,
+    Arg, Basis, GpuConverter, GpuLayout, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal,
+    Stop, Storage, Target, Value, Work, bytes_of, gpu::convert,
 };
 use crate::analysis::{Analysis, inverse};
 use crate::csr::{Csr, CsrRef, Pattern};
@@ -111,12 +111,12 @@ impl Storage for HllduFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        let (matrix, value_bytes) = (builder.matrix(), target.precision.bytes());
-        let hacks = convert::GpuHacks::new(builder, [HACK, RUN], sort(params), false, target)?;
+    ) -> Result<GpuLayout, Stop> {
+        let (matrix, value_bytes) = (converter.matrix(), target.precision.bytes());
+        let hacks = convert::GpuHacks::new(converter, [HACK, RUN], sort(params), false, target)?;
         let convert::GpuHacks { rows, starts, .. } = &hacks;
         let count = matrix.nrows.div_ceil(HACK);
         let [narrow, wide] = starts.args;
@@ -128,27 +128,27 @@ impl Storage for HllduFormat {
             Launch::over("convert_deltas", kernel, (count * HACK) as u64, 256, args)
         };
         let first_bytes = starts.total / STEP as u64 * 4 * RUN as u64;
-        let firsts = builder.array(first_bytes)?;
-        let widths = builder.temporary(4 * (count as u64 + 1))?;
-        builder.launch(&step("firsts", &[firsts, widths]))?;
-        let units = builder.starts(widths, 1, count + 1)?;
+        let firsts = converter.array(first_bytes)?;
+        let widths = converter.temporary(4 * (count as u64 + 1))?;
+        converter.launch(&step("firsts", &[firsts, widths]))?;
+        let units = converter.starts(widths, 1, count + 1)?;
         check_units(units.total)?;
         let column_bytes = units.total * UNIT as u64;
         let all_values = starts.total * value_bytes as u64;
         target.check_bytes(first_bytes + column_bytes + all_values)?;
-        let columns = builder.array(column_bytes)?;
+        let columns = converter.array(column_bytes)?;
         let [units, _] = units.args;
-        builder.launch(&step("distances", &[firsts, units, columns]))?;
-        let values = builder.array(all_values)?;
+        converter.launch(&step("distances", &[firsts, units, columns]))?;
+        let values = converter.array(all_values)?;
         let slots = hacks.slots(NULL, values);
         let slots = convert::SlotFill { run: (LOAD / value_bytes) as u32, ..slots };
-        let update = slots.fill(builder, rows, target)?;
+        let update = slots.fill(converter, rows, target)?;
         let (starts, base, scatter) = (starts.args, firsts, rows.scatter);
         let product = SliceProduct { starts, base, scatter, columns, values: vec![units, values] };
         let kernel = format!("hlldu_{}", target.precision);
         let launch = product.launch("hlldu", kernel, matrix.nrows, count * HACK);
         let order = rows.basis_order();
-        Ok(Built { launches: vec![launch], update, order, ..Built::default() })
+        Ok(GpuLayout { launches: vec![launch], update, order, ..GpuLayout::default() })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::tiles;
 use crate::error::Error;
 use crate::format::gpu::launch::NULL;
-use crate::format::{Arg, Builder, Built, Launch, Matrix, Starts, Stop, Target};
+use crate::format::{Arg, GpuConverter, GpuLayout, Launch, Matrix, SliceOffsets, Stop, Target};
 
 /// The maximum number of slabs that a GPU converts: a conversion has few numbers to read back, and
 /// each slab uses some of them.
@@ -22,15 +22,16 @@ struct Marks {
 }
 
 impl Marks {
-    fn new(builder: &mut dyn Builder, columns: [u32; 2]) -> Result<Self, Stop> {
-        let nnz = builder.matrix().nnz as u64;
+    fn new(converter: &mut dyn GpuConverter, columns: [u32; 2]) -> Result<Self, Stop> {
+        let nnz = converter.matrix().nnz as u64;
         // One word more than entries need, so that the last prefix sum is the total.
         let words = nnz / 32 + 2;
-        let (bits, counts) = (builder.array(4 * words)?, builder.temporary(4 * words)?);
+        let (bits, counts) = (converter.array(4 * words)?, converter.temporary(4 * words)?);
         let [first, past] = columns.map(Arg::U32);
         let args = vec![Arg::U64(nnz), Arg::U64(words), first, past, Arg::ColIdx, bits, counts];
-        builder.launch(&launch("mark_slab", 32 * words, args))?;
-        let Starts { args: [narrow, wide], total } = builder.starts(counts, 1, words as usize)?;
+        converter.launch(&launch("mark_slab", 32 * words, args))?;
+        let SliceOffsets { args: [narrow, wide], total } =
+            converter.starts(counts, 1, words as usize)?;
         Ok(Marks { args: [bits, narrow, wide], nnz: total })
     }
 
@@ -45,7 +46,7 @@ impl Marks {
 
 /// Converts a slab as if it were the whole matrix.
 struct SlabBuilder<'a> {
-    whole: &'a mut dyn Builder,
+    whole: &'a mut dyn GpuConverter,
     matrix: Matrix,
     arrays: SlabArrays,
 }
@@ -71,7 +72,7 @@ impl SlabArrays {
     }
 }
 
-impl Builder for SlabBuilder<'_> {
+impl GpuConverter for SlabBuilder<'_> {
     fn matrix(&self) -> Matrix {
         self.matrix
     }
@@ -104,11 +105,16 @@ impl Builder for SlabBuilder<'_> {
         self.whole.launch(&self.arrays.of(launch))
     }
 
-    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<Starts, Error> {
+    fn starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<SliceOffsets, Error> {
         self.whole.starts(counts, each, n)
     }
 
-    fn temporary_starts(&mut self, counts: Arg, each: usize, n: usize) -> Result<Starts, Error> {
+    fn temporary_starts(
+        &mut self,
+        counts: Arg,
+        each: usize,
+        n: usize,
+    ) -> Result<SliceOffsets, Error> {
         self.whole.temporary_starts(counts, each, n)
     }
 
@@ -130,17 +136,17 @@ impl Builder for SlabBuilder<'_> {
 
 /// Converts on a GPU: see [`Storage::build`](crate::format::Storage::build).
 pub(super) fn build(
-    builder: &mut dyn Builder,
+    converter: &mut dyn GpuConverter,
     cuts: &[u32],
     target: &Target<'_>,
-) -> Result<Built, Stop> {
+) -> Result<GpuLayout, Stop> {
     if cuts.len() - 1 > MOST {
         return Err(Stop::OnHost);
     }
-    let matrix = builder.matrix();
+    let matrix = converter.matrix();
     let mut slabs = Vec::new();
     for cut in cuts.windows(2) {
-        let marks = Marks::new(builder, [cut[0], cut[1]])?;
+        let marks = Marks::new(converter, [cut[0], cut[1]])?;
         if marks.nnz > 0 {
             slabs.push(marks);
         }
@@ -148,20 +154,20 @@ pub(super) fn build(
     let most = slabs.iter().map(|marks| marks.nnz).max().unwrap_or(0);
     let rows = matrix.nrows as u64 + 1;
     let arrays = SlabArrays {
-        row_ptr: builder.temporary(if matrix.wide { 8 } else { 4 } * rows)?,
-        columns: builder.temporary(4 * most)?,
+        row_ptr: converter.temporary(if matrix.wide { 8 } else { 4 } * rows)?,
+        columns: converter.temporary(4 * most)?,
         // New values are copied through this array as well.
-        values: builder.array(target.precision.bytes() as u64 * most)?,
+        values: converter.array(target.precision.bytes() as u64 * most)?,
     };
     let tiles = tiles();
-    let mut whole = Built::default();
+    let mut whole = GpuLayout::default();
     for marks in slabs {
         let args = [Arg::U64(rows)].into_iter().chain(marks.args);
         let args = args.chain([Arg::RowPtr, arrays.row_ptr]).collect();
-        builder.launch(&launch(format!("slab_rows_{}", matrix.offset_name()), rows, args))?;
-        builder.launch(&marks.take(matrix, target, arrays.columns, arrays.values))?;
+        converter.launch(&launch(format!("slab_rows_{}", matrix.offset_name()), rows, args))?;
+        converter.launch(&marks.take(matrix, target, arrays.columns, arrays.values))?;
         let matrix_of_slab = Matrix { nnz: marks.nnz as usize, ..matrix };
-        let mut of_slab = SlabBuilder { whole: &mut *builder, matrix: matrix_of_slab, arrays };
+        let mut of_slab = SlabBuilder { whole: &mut *converter, matrix: matrix_of_slab, arrays };
         let slab = tiles.format.build(&mut of_slab, &tiles.params, target)?;
         let (later, scratch) = (!whole.launches.is_empty(), whole.scratch.len());
         whole.launches.extend(slab.launches.into_iter().map(|launch| {

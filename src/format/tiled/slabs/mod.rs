@@ -25,8 +25,8 @@ use super::csr::{CsrFormat, CsrLayout};
 use super::gpu::launch::{Arg, OnDevice};
 use super::stcsr::{StcsrFormat, StcsrLayout};
 use super::{
-    Builder, Built, Candidate, Layout, Matrix, Offsets, Param, Params, Refusal, Stop, Storage,
-    Target, Value, Work,
+    Candidate, GpuConverter, GpuLayout, Layout, Matrix, Offsets, Param, Params, Refusal, Stop,
+    Storage, Target, Value, Work,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, Pattern, offsets};
@@ -116,12 +116,12 @@ impl Storage for SlabsFormat {
     }
 
     fn build(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Built, Stop> {
-        let Matrix { nrows, ncols, nnz, .. } = builder.matrix();
-        gpu::build(builder, &cuts([nrows, ncols, nnz], params, target)?, target)
+    ) -> Result<GpuLayout, Stop> {
+        let Matrix { nrows, ncols, nnz, .. } = converter.matrix();
+        gpu::build(converter, &cuts([nrows, ncols, nnz], params, target)?, target)
     }
 }
 

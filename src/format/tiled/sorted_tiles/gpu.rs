@@ -3,7 +3,7 @@
 use super::{EACH, WARP, no_entries};
 use crate::format::csr_tiles::FoundTiles;
 use crate::format::gpu::launch::NULL;
-use crate::format::{Arg, Builder, Launch, Matrix, Stop, Target};
+use crate::format::{Arg, GpuConverter, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 
 /// Arrays and sizes from which the launches of a product are made.
@@ -73,50 +73,51 @@ pub(in crate::format) struct GpuSortedTiles {
 impl GpuSortedTiles {
     /// Sorts tiles of at most `tile` entries; `with_values` also stores the values in their slots.
     pub fn new(
-        builder: &mut dyn Builder,
+        converter: &mut dyn GpuConverter,
         tile: usize,
         with_values: bool,
         target: &Target<'_>,
     ) -> Result<Self, Stop> {
-        let Matrix { nrows, ncols, nnz, .. } = builder.matrix();
+        let Matrix { nrows, ncols, nnz, .. } = converter.matrix();
         if nnz == 0 {
             return Err(no_entries().into());
         }
         let w = target.precision.bytes() as u64;
-        let found = FoundTiles::new(builder, tile)?;
+        let found = FoundTiles::new(converter, tile)?;
         let count = found.count;
         let warps = (tile / WARP) as u64;
         let (slots, threads) = (count * tile as u64, count * (tile / EACH) as u64);
-        let tiles = builder.array(16 * count)?;
-        let ends = builder.array(2 * (nrows as u64 + 2 * count))?;
-        let lasts = builder.array(threads)?;
-        let bases = builder.array(16 * count * warps)?;
-        let low = builder.array(2 * slots)?;
-        let values = if with_values { builder.array(w * slots)? } else { NULL };
-        let (rest, spans) = (builder.temporary(4 * slots)?, builder.temporary(4 * count * warps)?);
-        let overs = builder.temporary_zeros(4 * 5)?;
+        let tiles = converter.array(16 * count)?;
+        let ends = converter.array(2 * (nrows as u64 + 2 * count))?;
+        let lasts = converter.array(threads)?;
+        let bases = converter.array(16 * count * warps)?;
+        let low = converter.array(2 * slots)?;
+        let values = if with_values { converter.array(w * slots)? } else { NULL };
+        let (rest, spans) =
+            (converter.temporary(4 * slots)?, converter.temporary(4 * count * warps)?);
+        let overs = converter.temporary_zeros(4 * 5)?;
         let matrix = [Arg::RowPtr, Arg::ColIdx, Arg::Values, found.rows, found.entries];
         let out = [tiles, ends, lasts, bases, low, rest, spans, values, overs];
         let bits = Arg::U32(u64::BITS - (ncols as u64).leading_zeros());
         let args = [bits].into_iter().chain(matrix).chain(out).collect();
-        let width = builder.matrix().offset_name();
+        let width = converter.matrix().offset_name();
         let kernel = format!("sort_tiles{tile}_{width}_{}", target.precision);
-        builder.launch(&launch(kernel, threads, tile / EACH, args))?;
+        converter.launch(&launch(kernel, threads, tile / EACH, args))?;
 
         // Number of further bits of columns, and starts of the upper bits of wide warps.
-        let counts = builder.temporary(4 * (count + 1))?;
-        let extra = builder.number()?;
+        let counts = converter.temporary(4 * (count + 1))?;
+        let extra = converter.number()?;
         let sizes = [Arg::U32(count as u32), Arg::U32(warps as u32)];
         let args = sizes.into_iter().chain([spans, overs, counts, extra]).collect();
-        builder.launch(&launch("wide_tiles".to_string(), count, 256, args))?;
-        let starts = builder.temporary_starts(counts, 1, count as usize + 1)?;
-        let extra = builder.read(extra)?;
-        let high = builder.array(slots * u64::from(extra) / 8)?;
-        let most = builder.array(2 * WARP as u64 * starts.total)?;
+        converter.launch(&launch("wide_tiles".to_string(), count, 256, args))?;
+        let starts = converter.temporary_starts(counts, 1, count as usize + 1)?;
+        let extra = converter.read(extra)?;
+        let high = converter.array(slots * u64::from(extra) / 8)?;
+        let most = converter.array(2 * WARP as u64 * starts.total)?;
         let [starts, _] = starts.args;
         let out = [Arg::U32(extra), rest, spans, starts, tiles, high, most];
         let args = sizes.into_iter().chain(out).collect();
-        builder.launch(&launch("pack_tiles".to_string(), threads, 256, args))?;
+        converter.launch(&launch("pack_tiles".to_string(), threads, 256, args))?;
         let arrays = [tiles, ends, lasts, bases, low, high, most];
         let plan = TilePlan { tile, tiles: count, extra, splits: found.splits, arrays };
         Ok(GpuSortedTiles { plan, values, entries: found.entries })

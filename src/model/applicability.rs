@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The matrices of the training set as points: logarithms of features, standardised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Nearness {
+pub struct Applicability {
     /// Mean of each coordinate before it is standardised.
     pub mean: Vec<f32>,
     /// Reciprocal of each coordinate's standard deviation; 0 if the coordinate does not vary.
@@ -27,9 +27,9 @@ pub fn coordinate(feature: f64) -> f64 {
     feature.signum() * feature.abs().ln_1p()
 }
 
-impl Nearness {
+impl Applicability {
     /// Returns the confidence in predictions for a matrix with these features: 1 for a matrix of
-    /// the training set, 0.5 at [`Nearness::radius`], near 0 far away. Allocates nothing.
+    /// the training set, 0.5 at [`Applicability::radius`], near 0 far away. Allocates nothing.
     pub fn confidence(&self, features: &[f64]) -> f64 {
         let away = f64::from(self.distance(features) / self.radius.max(f32::MIN_POSITIVE));
         1.0 / (1.0 + away * away)

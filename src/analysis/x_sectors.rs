@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::rows::longest_first;
-use super::sample::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
+use super::row_lengths::longest_first;
+use super::sampling::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
 use super::{Analysis, Detail, Sort, Walk, inverse, probes};
 use crate::scalar::Precision;
 
@@ -19,8 +19,8 @@ probes! {
 impl Analysis<'_> {
     /// Returns the 32-byte sectors of x that one product requests: distinct sectors within a warp
     /// step, summed over all steps. Samples at most
-    /// [`SAMPLED_WARPS`](super::sample::SAMPLED_WARPS) warps, evenly spread, and fewer if they hold
-    /// more than [`SAMPLED_ENTRIES`](super::sample::SAMPLED_ENTRIES) entries; kept.
+    /// [`SAMPLED_WARPS`](super::sampling::SAMPLED_WARPS) warps, evenly spread, and fewer if they hold
+    /// more than [`SAMPLED_ENTRIES`](super::sampling::SAMPLED_ENTRIES) entries; kept.
     pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
         self.sectors(walk).of(precision)
     }

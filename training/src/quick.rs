@@ -8,15 +8,15 @@ use ellect::format::{BASELINES, Candidate};
 use ellect::model::{Model, Predictor};
 use ellect::unstable::choose::feature_count_s;
 use ellect::unstable::model::{
-    ANALYZE, Conversion, GateInputs, QuickCandidate, QuickModel, READING, Rules, SPMVS,
+    ANALYZE, ConversionTime, GateInputs, QuickCandidate, QuickModel, READING, Rules, SPMVS,
 };
 use rayon::prelude::*;
 
-use crate::case::{Case, Untimed, incumbent, named};
+use crate::case::{Case, Untimed, baseline_trial, named};
 use crate::dataset;
 use crate::learner::Learner;
 use crate::policy_replay::{Quick, count_s, quick_s};
-use crate::settings::{LOOK_SPMVS, Settings};
+use crate::settings::{ANALYSIS_SPMVS, Settings};
 use crate::stats::LOSS;
 use crate::tree::{self, Question, Tried};
 
@@ -40,7 +40,7 @@ const LEAST: f64 = 0.02;
 const USUAL: f64 = 0.8;
 
 /// Predicted costs of each candidate for one case: seconds of a product and of the conversion.
-pub type Told = Vec<(Candidate, Cost)>;
+pub type QuickPrediction = Vec<(Candidate, Cost)>;
 
 /// Learns from all cases, and predicts each case by candidates learned without its family. Returns
 /// `None` where cuSPARSE was timed on no case, as on a host, or where a case has no estimate of the
@@ -48,22 +48,25 @@ pub type Told = Vec<(Candidate, Cost)>;
 ///
 /// # Errors
 /// Fails where a learner fails.
-pub fn learn(cases: &[Case], settings: &Settings) -> Result<Option<(QuickModel, Vec<Told>)>> {
+pub fn learn(
+    cases: &[Case],
+    settings: &Settings,
+) -> Result<Option<(QuickModel, Vec<QuickPrediction>)>> {
     let all: Vec<&Case> = cases.iter().collect();
     let on_gpu = cases.iter().any(|case| named(case, BASELINES[0]).is_some());
-    if !on_gpu || cases.iter().any(|case| case.stay_s <= 0.0) {
+    if !on_gpu || cases.iter().any(|case| case.baseline_estimate_s <= 0.0) {
         return Ok(None);
     }
-    let told = told_without_families(cases, settings)?;
+    let predictions = predicted_without_families(cases, settings)?;
     let everywhere: Vec<usize> = (0..cases.len()).collect();
-    let gate = look(cases, &told, &everywhere)?;
+    let gate = gate_rules(cases, &predictions, &everywhere)?;
     let candidates = candidates(&all, settings)?;
-    Ok(Some((QuickModel { gate, candidates }, told)))
+    Ok(Some((QuickModel { gate, candidates }, predictions)))
 }
 
 /// Predicts the costs of each case by candidates that were learned without its family.
-fn told_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<Told>> {
-    let mut told = vec![Told::new(); cases.len()];
+fn predicted_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<QuickPrediction>> {
+    let mut predictions = vec![QuickPrediction::new(); cases.len()];
     for fold in dataset::folds(cases, settings.folds) {
         let others: Vec<&Case> =
             (0..cases.len()).filter(|i| !fold.contains(i)).map(|i| &cases[i]).collect();
@@ -74,34 +77,38 @@ fn told_without_families(cases: &[Case], settings: &Settings) -> Result<Vec<Told
             let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
             let one = |of: &QuickCandidate| {
                 let candidate: Candidate = of.candidate.parse().ok()?;
-                let stay_s = cases[i].stay_s;
-                let convert_s = of.conversion.seconds(stay_s);
-                Some((candidate, cost(convert_s, of.forest.sum(&values).exp() * stay_s)))
+                let baseline_estimate_s = cases[i].baseline_estimate_s;
+                let convert_s = of.conversion.seconds(baseline_estimate_s);
+                Some((
+                    candidate,
+                    cost(convert_s, of.forest.sum(&values).exp() * baseline_estimate_s),
+                ))
             };
             let all = candidates.iter().filter_map(one);
-            told[i] = all.filter(|(candidate, _)| may_suit(&cases[i], candidate)).collect();
+            predictions[i] = all.filter(|(candidate, _)| may_apply(&cases[i], candidate)).collect();
         }
     }
-    Ok(told)
+    Ok(predictions)
 }
 
 /// Predicts the costs of each case by an existing model. Returns `None` where the model has no
 /// quick model.
-pub fn told_as_is(cases: &[Case], predictor: &Predictor) -> Option<Vec<Told>> {
+pub fn predicted_as_is(cases: &[Case], predictor: &Predictor) -> Option<Vec<QuickPrediction>> {
     let model: &Model = predictor.model();
     model.quick.as_ref()?;
-    let told = |case: &Case| {
+    let predictions = |case: &Case| {
         let values = dataset::values(case, &model.features);
-        let told = predictor.quick_costs(&values, case.stay_s);
-        let told = told.into_iter().filter(|(candidate, _)| may_suit(case, candidate));
-        told.map(|(candidate, cost)| (candidate.clone(), cost)).collect()
+        let predictions = predictor.quick_costs(&values, case.baseline_estimate_s);
+        let predictions =
+            predictions.into_iter().filter(|(candidate, _)| may_apply(case, candidate));
+        predictions.map(|(candidate, cost)| (candidate.clone(), cost)).collect()
     };
-    Some(cases.iter().map(told).collect())
+    Some(cases.iter().map(predictions).collect())
 }
 
 /// Returns whether the quick model considers a candidate for a case. Features do not describe
 /// values: a GPU examines the values before it uses a format that depends on them.
-fn may_suit(case: &Case, candidate: &Candidate) -> bool {
+fn may_apply(case: &Case, candidate: &Candidate) -> bool {
     !candidate.format.by_values() || case.has_few_values()
 }
 
@@ -156,17 +163,17 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<QuickCandidate
     let learned = names(cases).into_par_iter().map(|name| {
         let candidate: Candidate = name.parse()?;
         let target = |case: &&Case| -> Option<f64> {
-            if !may_suit(case, &candidate) {
+            if !may_apply(case, &candidate) {
                 return None;
             }
             let spmv_s = match (named(case, &name), case.untimed.get(&name)) {
                 (Some(trial), _) => trial.spmv_s,
                 (None, Some(Untimed::Cut(estimate))) => estimate.spmv_s,
-                (None, Some(Untimed::Refused)) => incumbent(case)?.spmv_s * REFUSED.exp(),
+                (None, Some(Untimed::Refused)) => baseline_trial(case)?.spmv_s * REFUSED.exp(),
                 // The run had no time for this candidate.
                 (None, None) => return None,
             };
-            Some(spmv_s.ln() - case.stay_s.ln())
+            Some(spmv_s.ln() - case.baseline_estimate_s.ln())
         };
         let known = cases.iter().zip(&rows).filter_map(|(case, row)| {
             let finite = row.iter().all(|value| value.is_finite());
@@ -182,11 +189,11 @@ fn candidates(cases: &[&Case], settings: &Settings) -> Result<Vec<QuickCandidate
 }
 
 /// Fits the time of conversions to a candidate.
-fn conversion(cases: &[&Case], name: &str) -> Conversion {
+fn conversion(cases: &[&Case], name: &str) -> ConversionTime {
     if BASELINES.contains(&name) {
-        return Conversion::default();
+        return ConversionTime::default();
     }
-    let one = |case: &&Case| Some((named(case, name)?.convert_s, case.stay_s));
+    let one = |case: &&Case| Some((named(case, name)?.convert_s, case.baseline_estimate_s));
     let all: Vec<(f64, f64)> = cases.iter().filter_map(one).collect();
     let quantile = |mut values: Vec<f64>, part: f64| {
         values.sort_by(f64::total_cmp);
@@ -194,15 +201,17 @@ fn conversion(cases: &[&Case], name: &str) -> Conversion {
         values.get(place).copied().unwrap_or(0.0)
     };
     let least_s = quantile(all.iter().map(|(convert_s, _)| *convert_s).collect(), LEAST);
-    let beyond = |(convert_s, stay_s): &(f64, f64)| (convert_s - least_s).max(0.0) / stay_s;
-    Conversion { least_s, products: quantile(all.iter().map(beyond).collect(), USUAL) }
+    let beyond = |(convert_s, baseline_estimate_s): &(f64, f64)| {
+        (convert_s - least_s).max(0.0) / baseline_estimate_s
+    };
+    ConversionTime { least_s, products: quantile(all.iter().map(beyond).collect(), USUAL) }
 }
 
 /// Returns the seconds of counting features, the conversion and all products, divided by those of
 /// all products with the baseline.
-fn over_stay(case: &Case, told: &Told, spmvs: u64) -> Option<f64> {
-    let (_, quick_s) = quick_s(case, told, spmvs)?;
-    Some((count_s(case) + quick_s) / (spmvs as f64 * incumbent(case)?.spmv_s))
+fn over_keeping(case: &Case, predictions: &QuickPrediction, spmvs: u64) -> Option<f64> {
+    let (_, quick_s) = quick_s(case, predictions, spmvs)?;
+    Some((count_s(case) + quick_s) / (spmvs as f64 * baseline_trial(case)?.spmv_s))
 }
 
 /// Returns what the gate knows about a case whose matrix is on the device.
@@ -222,14 +231,15 @@ const CHEAP: f64 = 0.015;
 const CHANCE: f64 = 0.94;
 
 /// Learns from the cases at the indices `seen` whether counting features pays.
-fn look(cases: &[Case], told: &[Told], seen: &[usize]) -> Result<Rules> {
+fn gate_rules(cases: &[Case], predictions: &[QuickPrediction], seen: &[usize]) -> Result<Rules> {
     // A cost that does not count as a loss is worth the chance of a gain.
     let tried = |i: usize, spmvs| {
-        let over = over_stay(&cases[i], &told[i], spmvs)?;
+        let over = over_keeping(&cases[i], &predictions[i], spmvs)?;
         let over = if over <= 1.0 + LOSS { over.min(CHANCE) } else { over };
         Some(Tried { case: &cases[i], spmvs, over })
     };
-    let tried = seen.iter().flat_map(|&i| LOOK_SPMVS.map(|n| tried(i, n)).into_iter().flatten());
+    let tried =
+        seen.iter().flat_map(|&i| ANALYSIS_SPMVS.map(|n| tried(i, n)).into_iter().flatten());
     let mut names = tree::size();
     names.extend([SPMVS, READING]);
     let bounds = vec![tree::COUNTED];
@@ -245,22 +255,22 @@ fn look(cases: &[Case], told: &[Told], seen: &[usize]) -> Result<Rules> {
 /// Fails where linfa fails.
 pub fn quick(
     cases: &[Case],
-    told: Vec<Told>,
+    predictions: Vec<QuickPrediction>,
     rules: Option<&Rules>,
     settings: &Settings,
 ) -> Result<Quick> {
     if let Some(rules) = rules {
-        return Ok(Quick { gates: vec![rules.clone(); cases.len()], costs: told });
+        return Ok(Quick { gates: vec![rules.clone(); cases.len()], costs: predictions });
     }
     let mut gates = vec![Rules::default(); cases.len()];
     for fold in dataset::folds(cases, settings.folds) {
         let seen: Vec<usize> = (0..cases.len()).filter(|i| !fold.contains(i)).collect();
-        let rules = look(cases, &told, &seen)?;
+        let rules = gate_rules(cases, &predictions, &seen)?;
         for i in fold {
             gates[i] = rules.clone();
         }
     }
-    Ok(Quick { gates, costs: told })
+    Ok(Quick { gates, costs: predictions })
 }
 
 #[cfg(test)]
@@ -291,7 +301,7 @@ mod tests {
             let class = ["stencil5", "power_law"][i % 2];
             let mut case = case(class, 400 + 2 * i);
             case.family = format!("{class}/{}", i / 2 % 5);
-            case.stay_s = 1e-4;
+            case.baseline_estimate_s = 1e-4;
             case.trials = vec![trial(BASELINES[0], 1e-4, 0.0), trial(CSR, 2e-4, 1e-3)];
             if class == "stencil5" {
                 case.trials.push(trial(HLL, 5e-5, 5e-4));
@@ -302,9 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn what_pays_is_told_by_features_without_the_family() {
+    fn quick_predictions_pay_for_families_that_were_left_out() {
         let (cases, settings) = (cases(), Settings::default());
-        let (learned, told) = learn(&cases, &settings).expect("families").expect("cuSPARSE");
+        let (learned, predictions) = learn(&cases, &settings).expect("families").expect("cuSPARSE");
         let names: Vec<&str> = learned.candidates.iter().map(|of| of.candidate.as_str()).collect();
         assert_eq!(names, [BASELINES[0], CSR, HLL]);
         let convert_s: Vec<f64> =
@@ -314,20 +324,20 @@ mod tests {
         let features = dataset::features(&cases.iter().collect::<Vec<_>>());
         learned.check(features.len()).expect("sound");
 
-        let quick = quick(&cases, told.clone(), None, &settings).expect("examples");
+        let quick = quick(&cases, predictions.clone(), None, &settings).expect("examples");
         let totals = amortized::there(&cases, &quick, &[1, 10_000]);
         let [one, many] = &totals[..] else { panic!("{totals:?}") };
-        assert_eq!((one.looked, one.losses, one.speedup), (0.0, 0.0, 1.0));
+        assert_eq!((one.analysed, one.losses, one.speedup), (0.0, 0.0, 1.0));
         // Half of the matrices take half of the baseline's time.
         assert!((many.speedup - 2f64.sqrt()).abs() < 0.01 && many.losses == 0.0, "{many:?}");
-        for (case, told) in cases.iter().zip(&told) {
-            let over = over_stay(case, told, 10_000).expect("an incumbent");
+        for (case, predictions) in cases.iter().zip(&predictions) {
+            let over = over_keeping(case, predictions, 10_000).expect("a baseline");
             assert_eq!(over < 0.6, case.family.starts_with("stencil5"), "{}", case.source);
         }
     }
 
     #[test]
-    fn what_suits_by_values_is_learned_and_told_where_values_are_few() {
+    fn formats_for_few_distinct_values_are_learned_and_predicted_only_there() {
         const STVI: &str = "stvi:tile=1024";
         let mut cases = cases();
         let best = |spmv_s: f64| Trial {
@@ -346,10 +356,11 @@ mod tests {
                 _ => drop(case.untimed.insert(STVI.to_string(), Untimed::Refused)),
             }
         }
-        let (learned, told) = learn(&cases, &Settings::default()).expect("families").expect("some");
+        let (learned, predictions) =
+            learn(&cases, &Settings::default()).expect("families").expect("some");
         assert!(learned.candidates.iter().any(|of| of.candidate == STVI));
-        for (i, (case, told)) in cases.iter().zip(&told).enumerate() {
-            let stvi = told.iter().find(|(candidate, _)| candidate.to_string() == STVI);
+        for (i, (case, predictions)) in cases.iter().zip(&predictions).enumerate() {
+            let stvi = predictions.iter().find(|(candidate, _)| candidate.to_string() == STVI);
             assert_eq!(stvi.is_some(), i % 4 < 2, "{}", case.source);
             assert!(stvi.is_none_or(|(_, cost)| (cost.spmv_s / 2e-5 - 1.0).abs() < 1e-6));
         }

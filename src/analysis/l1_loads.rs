@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use super::sample::Sample;
+use super::sampling::Sample;
 use super::{Analysis, Walk, probes};
 use crate::device::Kind;
 use crate::scalar::Precision;
