@@ -39,7 +39,7 @@ pub(crate) use x_sectors::{REACH, REACH_OF};
 /// # fn main() -> ellect::Result<()> {
 /// let csr = Csr::from_triplets(2, 2, [(0, 0, 1.0), (1, 0, 2.0), (1, 1, 3.0)])?;
 /// let analysis = Analysis::of(&csr);
-/// assert_eq!(analysis.widest_span(1, Sort::None, None), 1);
+/// assert_eq!(analysis.widest_span(1, Sort::None, None), 2, "row 1 spans columns 0 and 1");
 /// # Ok(())
 /// # }
 /// ```
@@ -98,8 +98,8 @@ pub enum Walk {
 /// # fn main() -> ellect::Result<()> {
 /// let csr = Csr::from_triplets(3, 3, [(0, 0, 1.0), (0, 2, 2.0), (2, 1, 3.0)])?;
 /// let analysis = Analysis::of(&csr);
-/// assert_eq!(structure.row_lengths().len(), 3);
-/// assert_eq!(structure.value_count(), Some(3));
+/// assert_eq!(analysis.row_lengths().len(), 3);
+/// assert_eq!(analysis.value_count(), Some(3));
 /// # Ok(())
 /// # }
 /// ```
@@ -163,9 +163,9 @@ impl<'a> Analysis<'a> {
         Analysis { values: Some(T::values_of(csr.values())), ..Analysis::new(csr.pattern()) }
     }
 
-    /// Creates a structure for estimates. If the matrix has more than [`WHOLE`](sample::WHOLE) entries, estimates
-    /// use samples of its rows, evenly spread and always the same ones. Row lengths, and everything
-    /// that layouts are made from, are exact nevertheless.
+    /// Creates a structure for estimates. If the matrix has more than [`WHOLE`](sample::WHOLE)
+    /// entries, estimates use samples of its rows, evenly spread and always the same ones. Row
+    /// lengths, and everything that layouts are made from, are exact nevertheless.
     pub fn sampled<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
         let csr = csr.into();
         let values = Some(T::values_of(csr.values()));

@@ -25,12 +25,30 @@ pub mod choose {
     pub use crate::choose::rank::{By, NEAR_TIE, Ranking, choose, order, trusted};
 }
 
+/// Results of an analysis, and the sizes of its samples.
+pub mod analysis {
+    pub use crate::analysis::columns::{ColumnSample, column_counts};
+    pub use crate::analysis::histogram::Histogram;
+    pub use crate::analysis::memo::{Memo, Probe};
+    pub use crate::analysis::sampling::{
+        EachPrecision, SAMPLED_ENTRIES, SAMPLED_MIRRORS, SAMPLED_WARPS, WHOLE,
+    };
+}
+
 /// Estimates of costs, and the inputs of models that follow from them.
 pub mod cost {
     pub use crate::cost::estimate::{Estimator, MatrixTerms, Times};
     pub use crate::cost::terms::{TERMS, relate, terms};
     pub use crate::cost::works::{Known, Works, works};
     pub use crate::cost::{CostInputs, kernel_figures};
+}
+
+/// Descriptions of layouts, launches and conversions on a GPU, for the code of formats.
+pub mod format {
+    pub use crate::format::bhll::Blocks;
+    pub use crate::format::gpu::convert::{Check, GpuConverter, GpuLayout, SliceOffsets, Stop};
+    pub use crate::format::gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
+    pub use crate::format::offsets::Offsets;
 }
 
 /// The parts of trained models.

@@ -106,7 +106,7 @@ fn measurements_are_stored_for_the_next_tuner() {
     let next = recommended(&open(folder.path()), Effort::Predict);
     assert!(sources(&next).contains(&Source::Measured), "{next:?}");
     assert_eq!(next.candidate, measured.candidate);
-    // What cannot be stored is measured all the same.
+    // Measuring goes on if the results cannot be stored.
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("wisdom"), "not a folder").expect("writable");
     let tuner = open(folder.path()).with_protocol(quick());

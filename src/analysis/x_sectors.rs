@@ -18,9 +18,9 @@ probes! {
 
 impl Analysis<'_> {
     /// Returns the 32-byte sectors of x that one product requests: distinct sectors within a warp
-    /// step, summed over all steps. Samples at most [`SAMPLED_WARPS`](super::sampling::SAMPLED_WARPS) warps,
-    /// evenly spread, and fewer if they hold more than [`SAMPLED_ENTRIES`](super::sampling::SAMPLED_ENTRIES)
-    /// entries; kept.
+    /// step, summed over all steps. Samples at most
+    /// [`SAMPLED_WARPS`](super::sampling::SAMPLED_WARPS) warps, evenly spread, and fewer if they hold
+    /// more than [`SAMPLED_ENTRIES`](super::sampling::SAMPLED_ENTRIES) entries; kept.
     pub fn x_sectors(&self, walk: Walk, precision: Precision) -> f64 {
         self.sectors(walk).of(precision)
     }

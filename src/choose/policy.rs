@@ -160,7 +160,7 @@ pub struct Thought {
     pub estimated_s: f64,
 }
 
-/// Decides what to find out about one matrix; see the [module](self).
+/// Decides what to find out about one matrix: [`Policy::next`] returns one step after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy<'a> {
     workload: &'a Workload,

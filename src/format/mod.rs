@@ -7,8 +7,8 @@
 mod baseline;
 mod candidate;
 mod fill_marker;
-mod gpu;
-mod offsets;
+pub(crate) mod gpu;
+pub(crate) mod offsets;
 mod row_order;
 pub(crate) mod value_dictionary;
 

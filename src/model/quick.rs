@@ -17,7 +17,7 @@ use crate::format::Candidate;
 pub struct QuickModel {
     /// Rules that decide whether counting features and a conversion pay for the products to come:
     /// [`ANALYZE`] or [`KEEP`]. They use the number of products, the size of the matrix and the
-    /// time of counting (as [`READING`](super::READING)).
+    /// time of counting (as [`READING`](super::gate::READING)).
     #[serde(rename = "look")]
     pub gate: Rules,
     /// Candidates, including the baselines.
