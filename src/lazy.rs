@@ -251,7 +251,7 @@ impl<T: Scalar> LazyOperator<T> {
         let Some(mut plan) = plan else { return Ok(()) };
         if self.values.is_some() {
             // These formats were chosen for the old values and may not apply to the new ones.
-            plan.candidates.retain(|candidate| !candidate.format.by_values());
+            plan.candidates.retain(|candidate| !candidate.format.by_values);
         }
         if plan.candidates.is_empty() {
             return Ok(());
@@ -423,11 +423,11 @@ mod tests {
         let Stage::Unknown(source) = &lazy.stage else { panic!("it was analysed already") };
         let source = source.clone();
         let candidates = ["cdia", "hdia"].map(|name| name.parse().expect("a candidate")).to_vec();
-        assert!(candidates.iter().map(|c: &Candidate| c.format.by_values()).eq([true, false]));
+        assert!(candidates.iter().map(|c: &Candidate| c.format.by_values).eq([true, false]));
         let new: Vec<f64> = (0..csr.nnz()).map(|k| (k % 5) as f64).collect();
         lazy.update_values(&new).expect("as many");
         lazy.plan(source, Some(ConversionPlan { candidates, from: 0 })).expect("one applies");
-        assert_eq!(lazy.operator().candidate().format.name(), "hdia");
+        assert_eq!(lazy.operator().candidate().format.name, "hdia");
         let mut csr = csr.map_values(|value| value);
         csr.values_mut().copy_from_slice(&new);
         product(&mut lazy, &csr);
@@ -449,7 +449,7 @@ mod tests {
         for (held, from) in [("cusparse:alg=csr_alg1", 4), ("csr", 10)] {
             let plan = plan_of(&choice, &held.parse().expect("a candidate")).expect("hll pays");
             let best = plan.candidates.first().expect("a candidate");
-            assert_eq!((best.format.name(), plan.from), ("hll", from), "{held}");
+            assert_eq!((best.format.name, plan.from), ("hll", from), "{held}");
         }
     }
 
@@ -461,11 +461,11 @@ mod tests {
             from: 0,
         };
         let refusing = |names: &'static str| {
-            move |candidate: &Candidate| match names.contains(candidate.format.name()) {
+            move |candidate: &Candidate| match names.contains(candidate.format.name) {
                 true => {
                     Err(Error::Refused { candidate: candidate.to_string(), reason: "so".into() })
                 }
-                false => Ok(candidate.format.name()),
+                false => Ok(candidate.format.name),
             }
         };
         let made = |names| plan.first(refusing(names)).expect("a refusal is no error");

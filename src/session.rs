@@ -274,7 +274,7 @@ fn of_these_values(
 ) -> bool {
     /// Ratio of sizes above which values differ; estimates from samples have smaller errors.
     const MUCH: f64 = 1.25;
-    if !candidate.format.by_values() {
+    if !candidate.format.by_values {
         return true;
     }
     match (&measured.outcome, candidate.work(analysis, target)) {

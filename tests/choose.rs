@@ -63,8 +63,8 @@ fn what_suits_by_values_is_refused_where_they_are_to_change() {
         choose::choose(&analysis, &target, &workload, &[])
     };
     let (stay, change) = (choose(ValuesUse::Fixed), choose(ValuesUse::Change(3)));
-    assert!(stay.candidate.format.by_values(), "{}", stay.candidate);
-    assert!(!change.ranking.iter().any(|ranked| ranked.candidate.format.by_values()));
+    assert!(stay.candidate.format.by_values, "{}", stay.candidate);
+    assert!(!change.ranking.iter().any(|ranked| ranked.candidate.format.by_values));
     let refused = change.refused.iter().find(|refused| refused.candidate == stay.candidate);
     let reason = refused.expect("it was the best").reason.to_string();
     assert!(reason.starts_with("values are to change"), "{reason}");

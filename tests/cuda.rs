@@ -8,13 +8,18 @@
 #![allow(clippy::print_stdout, reason = "says what ran where")]
 #![allow(unsafe_code, reason = "hands values over by their address")]
 
+#[path = "cuda/bitmap.rs"]
+mod bitmap;
 mod corpus;
 #[path = "cuda/lives.rs"]
 mod lives;
+#[path = "cuda/product.rs"]
+mod product;
+mod toy;
 #[path = "cuda/vectors.rs"]
 mod vectors;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,11 +29,11 @@ use ellect::choose::{Choice, Effort, Verify, Workload};
 use ellect::cuda::{DeviceCsr, Gpu};
 use ellect::device::{Device, Kind};
 use ellect::features::Features;
-use ellect::format::{Basis, Candidate, Matrix, Target, candidates};
+use ellect::format::{Basis, Candidate, Matrix, Role, Target, candidates};
 use ellect::generate::Spec;
 use ellect::measure::Backend;
-use ellect::operator::{permute, permute_back};
-use ellect::{Csr, PreparedOperator, Scalar, Tuner, check};
+use ellect::{Csr, Error, PreparedOperator, Scalar, Tuner, check};
+use product::{Product, exact_products};
 
 #[test]
 fn every_candidate_multiplies_right_on_the_gpu() {
@@ -48,8 +53,7 @@ fn every_candidate_multiplies_right_on_the_gpu() {
 #[test]
 fn conversions_on_the_gpu_hold_past_a_block() {
     let Some(gpu) = gpu() else { return };
-    let named = |candidate: &Candidate| CONVERTED.contains(&candidate.format.name());
-    let converted: Vec<Candidate> = wanted().into_iter().filter(named).collect();
+    let converted = converted(&gpu, wanted());
     let mut run = BTreeMap::new();
     for (turn, (name, csr)) in edges::conversions().into_iter().enumerate() {
         let [double, single] = [2 * turn, 2 * turn + 1].map(|turn| part(&converted, turn));
@@ -100,36 +104,65 @@ fn part(all: &[Candidate], turn: usize) -> Vec<Candidate> {
     all.iter().skip((at + turn) % of).step_by(of).cloned().collect()
 }
 
-/// Formats with GPU conversion kernels of their own.
-const CONVERTED: [&str; 19] = [
-    "ell", "ellr", "ellg", "pellr", "jad", "pjds", "hll", "hdia", "bhll", "pcsr", "stcsr", "coo",
-    "hubs", "cdia", "slabs", "sweep", "stvi", "hllvi", "hlldu",
-];
-
-/// Returns the target device of a conversion. For slabs, which apply only to matrices larger than
-/// the cache, it is a device with a cache so small that there are nearly as many slabs as entries
-/// per row, if rows have more than three.
-fn device_for<T: Scalar>(gpu: &Gpu, candidate: &Candidate, csr: &Csr<T>) -> Device {
-    let own = gpu.profile().clone();
-    match candidate.format.name() {
-        "slabs" => {
-            let x_bytes = (csr.ncols() * T::PRECISION.bytes()) as u64;
-            let slabs = (csr.nnz() / csr.nrows().max(1)).saturating_sub(1).clamp(3, 50) as u64;
-            Device { cache_bytes: (2 * x_bytes / slabs).max(1), ..own }
+/// Selects the candidates of formats with GPU conversion kernels of their own.
+fn converted(gpu: &Arc<Gpu>, mut all: Vec<Candidate>) -> Vec<Candidate> {
+    let mut on_host: BTreeSet<&str> = all.iter().map(|candidate| candidate.format.name).collect();
+    for (name, csr) in corpus::small() {
+        let analysis = Analysis::of(&csr);
+        let there = Arc::new(DeviceCsr::upload(gpu, &csr).expect("memory suffices"));
+        for candidate in &all {
+            if !on_host.contains(candidate.format.name) {
+                continue;
+            }
+            let device = device_for(gpu, candidate, &csr, &analysis);
+            match gpu.convert(&there, candidate, &original::<f64>(&device)) {
+                Ok(None) => {}
+                Ok(Some(_)) | Err(Error::Refused { .. }) => {
+                    on_host.remove(candidate.format.name);
+                }
+                Err(error) => panic!("{candidate} on {name}: {error}"),
+            }
         }
-        _ => own,
     }
+    all.retain(|candidate| {
+        candidate.format.role == Role::Converted && !on_host.contains(candidate.format.name)
+    });
+    all
 }
 
-/// Formats that check on the GPU whether they apply, with the same reasons as on the host.
+/// Returns the target of products in the matrix's own order.
+fn original<T: Scalar>(device: &Device) -> Target<'_> {
+    let (precision, basis) = (T::PRECISION, Basis::Original);
+    Target { device, precision, basis, memory_limit: u64::MAX }
+}
+
+/// Returns the target device of a conversion: the GPU or, for a candidate that is refused there, a
+/// GPU with a cache so small that a format which divides x into pieces that fit has nearly as many
+/// pieces as entries per row, if rows have more than three.
+fn device_for<T: Scalar>(
+    gpu: &Gpu,
+    candidate: &Candidate,
+    csr: &Csr<T>,
+    analysis: &Analysis<'_>,
+) -> Device {
+    let own = gpu.profile().clone();
+    if candidate.work(analysis, &original::<T>(&own)).is_ok() {
+        return own;
+    }
+    let x_bytes = (csr.ncols() * T::PRECISION.bytes()) as u64;
+    let pieces = (csr.nnz() / csr.nrows().max(1)).saturating_sub(1).clamp(3, 50) as u64;
+    Device { cache_bytes: (2 * x_bytes / pieces).max(1), ..own }
+}
+
+/// Formats that check on the GPU whether they apply, with the same reasons as on the host. Others
+/// state other figures: bhll samples on the host, hdia counts slots of the smallest hack there.
 const REFUSING: [&str; 4] = ["hubs", "cdia", "stvi", "hllvi"];
 
 #[test]
 fn refusals_of_the_gpu_are_those_of_the_host() {
     let Some(gpu) = gpu() else { return };
-    let all = candidates(Kind::Gpu);
-    let named = |candidate: &&Candidate| REFUSING.contains(&candidate.format.name());
-    let all: Vec<Candidate> = all.iter().filter(named).cloned().collect();
+    let mut all = candidates(Kind::Gpu);
+    all.retain(|candidate| REFUSING.contains(&candidate.format.name));
     let mut refused = 0;
     let matrices = corpus::small().into_iter().chain(corpus::generated());
     for (turn, (name, csr)) in matrices.chain(edges::conversions()).enumerate() {
@@ -143,18 +176,13 @@ fn refusals_of_the_gpu_are_those_of_the_host() {
 fn check_refusals<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candidate]) -> usize {
     let analysis = Analysis::of(csr);
     let there = Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
-    let target = Target {
-        device: gpu.profile(),
-        precision: T::PRECISION,
-        basis: Basis::Original,
-        memory_limit: u64::MAX,
-    };
+    let target = original::<T>(gpu.profile());
     let alike = |candidate: &&Candidate| {
         let what = format!("{candidate} on {name}, {}", T::PRECISION);
         match (candidate.work(&analysis, &target), gpu.convert(&there, candidate, &target)) {
             (Ok(_), Ok(Some(_))) => false,
             (_, Ok(None)) => {
-                assert_eq!(candidate.format.name(), "cdia", "{what}: left to the host");
+                assert_eq!(candidate.format.name, "cdia", "{what}: left to the host");
                 false
             }
             (Err(reason), Err(error)) => {
@@ -188,12 +216,8 @@ fn check_wide<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, all: &[Candid
     let x = gpu.vector(&[&[T::ZERO], x.as_slice()].concat()).expect("memory suffices");
     let second = T::PRECISION.bytes() as u64;
     for candidate in all {
-        let target = Target {
-            device: &device_for(gpu, candidate, csr),
-            precision: T::PRECISION,
-            basis: Basis::Original,
-            memory_limit: u64::MAX,
-        };
+        let device = device_for(gpu, candidate, csr, &analysis);
+        let target = original::<T>(&device);
         if candidate.work(&analysis, &target).is_err() {
             continue;
         }
@@ -398,7 +422,7 @@ fn check_matrix<T: Scalar>(
     for basis in [Basis::Original, Basis::Permuted] {
         for candidate in all {
             let target = Target {
-                device: &device_for(gpu, candidate, csr),
+                device: &device_for(gpu, candidate, csr, &analysis),
                 precision: T::PRECISION,
                 basis,
                 memory_limit: u64::MAX,
@@ -446,47 +470,4 @@ fn check_matrix<T: Scalar>(
             }
         }
     }
-}
-
-/// A product to compute: its vectors and factors.
-struct Product<T> {
-    alpha: T,
-    x: Vec<T>,
-    beta: T,
-    y: Vec<T>,
-    want: Vec<check::RowReference>,
-}
-
-impl<T: Scalar> Product<T> {
-    fn of(csr: &Csr<T>, alpha: T, x: Vec<T>, beta: T, y: Vec<T>) -> Self {
-        let want = check::reference(csr, alpha, &x, beta, &y);
-        Product { alpha, x, beta, y, want }
-    }
-
-    /// Checks the product of this operator.
-    fn by(&self, what: &str, operator: &PreparedOperator<T>) -> Vec<T> {
-        let order = operator.permutation();
-        let x = order.map_or_else(|| self.x.clone(), |order| permute(&self.x, order));
-        let mut y = order.map_or_else(|| self.y.clone(), |order| permute(&self.y, order));
-        operator
-            .apply(self.alpha, &x, self.beta, &mut y)
-            .unwrap_or_else(|error| panic!("{what}: {error}"));
-        order.map_or_else(|| y.clone(), |order| permute_back(&y, order))
-    }
-
-    fn check_exact(&self, what: &str, operator: &PreparedOperator<T>) {
-        let got = self.by(what, operator);
-        for (row, (got, want)) in got.iter().zip(&self.want).enumerate() {
-            assert_eq!(got.to_f64(), want.value, "{what}: row {row}, exact");
-        }
-    }
-}
-
-/// Returns products of whole numbers, which are exact in every order of summation.
-fn exact_products<T: Scalar>(csr: &Csr<T>) -> [Product<T>; 3] {
-    let x = check::whole_numbers::<T>(csr.ncols(), 1);
-    let y = check::whole_numbers::<T>(csr.nrows(), 2);
-    [(1.0, 0.0), (2.0, -1.0), (0.0, 2.0)].map(|(alpha, beta)| {
-        Product::of(csr, T::from_f64(alpha), x.clone(), T::from_f64(beta), y.clone())
-    })
 }

@@ -1,34 +1,28 @@
-//! Generic checks of every format, variant, basis and precision on one corpus.
+//! Generic checks of every format, variant, basis and precision on one corpus, and of a toy format
+//! that is added in the same three places as every format.
 
 mod corpus;
+mod toy;
 
 use ellect::analysis::Analysis;
 use ellect::device::{Device, Kind};
-use ellect::format::{Basis, Candidate, FORMATS, Target, candidates};
+use ellect::format::{Basis, Candidate, FORMATS, Format, Target, candidates_of};
 use ellect::operator::{permute, permute_back};
 use ellect::{Csr, PreparedOperator, Scalar, check};
 
 #[test]
 fn every_candidate_multiplies_right_and_reads_back() {
-    let all = all_candidates();
-    for (name, csr) in corpus::small() {
-        check_matrix(&name, &csr, &all);
-        check_matrix(&name, &csr.cast::<f32>(), &all);
-    }
+    check_matrices(corpus::small(), &all_candidates(FORMATS));
 }
 
 #[test]
 fn every_candidate_multiplies_generated_matrices_right() {
-    let all = all_candidates();
-    for (name, csr) in corpus::generated() {
-        check_matrix(&name, &csr, &all);
-        check_matrix(&name, &csr.cast::<f32>(), &all);
-    }
+    check_matrices(corpus::generated(), &all_candidates(FORMATS));
 }
 
 #[test]
 fn every_candidate_multiplies_real_matrices_right() {
-    let all = all_candidates();
+    let all = all_candidates(FORMATS);
     for (name, csr) in corpus::real(60_000) {
         check_matrix(&name, &csr, &all);
     }
@@ -36,18 +30,38 @@ fn every_candidate_multiplies_real_matrices_right() {
 
 #[test]
 fn every_format_takes_some_matrix() {
-    let devices = devices();
-    for format in FORMATS {
-        let taken = corpus::small().iter().any(|(_, csr)| {
-            let analysis = Analysis::of(csr);
-            devices.iter().any(|device| {
-                all_candidates()
-                    .iter()
-                    .filter(|c| c.format.name() == format.name())
-                    .any(|c| c.work(&analysis, &target::<f64>(device, Basis::Original)).is_ok())
-            })
-        });
-        assert!(taken, "{} refuses the whole corpus", format.name());
+    check_taken(FORMATS);
+}
+
+#[test]
+fn refusals_and_limits_of_memory_are_errors_of_the_candidate() {
+    check_refusals(&all_candidates(FORMATS));
+}
+
+#[test]
+fn candidates_are_read_back_from_their_text() {
+    check_texts(FORMATS);
+    assert!("nosuch".parse::<Candidate>().is_err());
+    assert!("csr:nosuch=1".parse::<Candidate>().is_err());
+}
+
+#[test]
+fn a_toy_format_passes_every_check() {
+    let all = all_candidates(toy::FORMATS);
+    assert_eq!(all.len(), 2, "{all:?}");
+    check_matrices(corpus::small(), &all);
+    check_matrices(corpus::generated(), &all);
+    check_taken(toy::FORMATS);
+    assert!(check_refusals(&all) > 0);
+    check_texts(toy::FORMATS);
+    let files = std::fs::read_dir("tests/toy").expect("cargo runs tests in the package's folder");
+    let names = files.map(|file| file.expect("the folder is readable").file_name());
+    let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    assert_eq!(names, ["bitmap.cu", "bitmap.rs", "mod.rs"], "kernels, module and table");
+    for format in toy::FORMATS {
+        let shipped = FORMATS.iter().any(|other| other.name == format.name);
+        assert!(!shipped && format.name.parse::<Candidate>().is_err(), "{}", format.name);
     }
 }
 
@@ -70,23 +84,72 @@ fn spans_in_the_order_of_a_graph_count_its_columns() {
     assert_eq!(work.layout_bytes, operator.bytes());
 }
 
-#[test]
-fn candidates_are_read_back_from_their_text() {
-    for candidate in all_candidates() {
-        assert_eq!(candidate.to_string().parse::<Candidate>().expect("own text"), candidate);
-    }
-    assert!("nosuch".parse::<Candidate>().is_err());
-    assert!("csr:nosuch=1".parse::<Candidate>().is_err());
-}
-
-fn all_candidates() -> Vec<Candidate> {
-    let mut all = candidates(Kind::Gpu);
-    for candidate in candidates(Kind::Host) {
+/// Returns the candidates of these formats on any device.
+fn all_candidates(formats: &'static [Format]) -> Vec<Candidate> {
+    let mut all = candidates_of(formats, Kind::Gpu);
+    for candidate in candidates_of(formats, Kind::Host) {
         if !all.contains(&candidate) {
             all.push(candidate);
         }
     }
     all
+}
+
+/// Checks that each of these formats accepts a matrix of the corpus.
+fn check_taken(formats: &'static [Format]) {
+    let devices = devices();
+    for format in formats {
+        let all = all_candidates(std::slice::from_ref(format));
+        let taken = corpus::small().iter().any(|(_, csr)| {
+            let analysis = Analysis::of(csr);
+            devices.iter().any(|device| {
+                let target = target::<f64>(device, Basis::Original);
+                all.iter().any(|candidate| candidate.work(&analysis, &target).is_ok())
+            })
+        });
+        assert!(taken, "{} refuses the whole corpus", format.name);
+    }
+}
+
+/// Checks that each candidate is read back from its text.
+fn check_texts(formats: &'static [Format]) {
+    for candidate in all_candidates(formats) {
+        let text = candidate.to_string();
+        assert_eq!(Candidate::parse(&text, formats).expect("own text"), candidate);
+    }
+}
+
+/// Checks that a conversion fails with the reason of a refusal, and with the needed bytes where the
+/// layout takes one byte more than the target allows; returns the number of refusals.
+fn check_refusals(all: &[Candidate]) -> usize {
+    let mut refusals = 0;
+    for (name, csr) in corpus::small() {
+        let analysis = Analysis::of(&csr);
+        for device in &Device::shipped() {
+            for candidate in all {
+                let target = target::<f64>(device, Basis::Original);
+                let error = |target: &Target<'_>| {
+                    let made = PreparedOperator::with_analysis(&csr, &analysis, candidate, target);
+                    made.expect_err("it is refused").to_string()
+                };
+                match candidate.work(&analysis, &target) {
+                    Err(reason) => {
+                        let expected = candidate.refused(&reason).to_string();
+                        assert_eq!(error(&target), expected, "{candidate} on {name}");
+                        refusals += 1;
+                    }
+                    Ok(work) if work.layout_bytes > 0 => {
+                        let memory_limit = work.layout_bytes - 1;
+                        let error = error(&Target { memory_limit, ..target });
+                        let needed = format!("{} bytes", work.layout_bytes);
+                        assert!(error.contains(&needed), "{candidate} on {name}: {error}");
+                    }
+                    Ok(_) => {}
+                }
+            }
+        }
+    }
+    refusals
 }
 
 /// Returns the shipped devices, and the same devices with caches too small for any matrix in this
@@ -98,6 +161,14 @@ fn devices() -> Vec<Device> {
 
 fn target<T: Scalar>(device: &Device, basis: Basis) -> Target<'_> {
     Target { device, precision: T::PRECISION, basis, memory_limit: u64::MAX }
+}
+
+/// Checks these candidates on these matrices in both precisions.
+fn check_matrices(matrices: Vec<(String, Csr<f64>)>, all: &[Candidate]) {
+    for (name, csr) in matrices {
+        check_matrix(&name, &csr, all);
+        check_matrix(&name, &csr.cast::<f32>(), all);
+    }
 }
 
 fn check_matrix<T: Scalar>(name: &str, csr: &Csr<T>, all: &[Candidate]) {

@@ -2,10 +2,16 @@
 //!
 //! Each list names the modules of a package from the ground floor up. A module may use the modules
 //! before it in the list, never those behind it. Test code may use everything.
+//!
+//! A format is known by its name only in its module, in the table of formats and in its kernels.
+
+mod toy;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use ellect::format::FORMATS;
 
 /// The library's modules, ground floor first.
 const LIBRARY: &[&str] = &[
@@ -102,11 +108,16 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the first names after `crate::` in this code: one for `crate::a::b`, several for
-/// `crate::{a, b::c}`.
+/// Returns the modules of the crate that this code uses.
 fn used(code: &str) -> BTreeSet<String> {
+    names_after("crate::", code)
+}
+
+/// Returns the first names after `path` in this code, for instance after `crate::`: one for
+/// `crate::a::b`, several for `crate::{a, b::c}`.
+fn names_after(path: &str, code: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for after in code.split("crate::").skip(1) {
+    for after in code.split(path).skip(1) {
         let Some(list) = after.strip_prefix('{') else {
             names.insert(first_name(after));
             continue;
@@ -206,6 +217,47 @@ fn kernels_and_the_library_use_no_package_above() {
             assert_eq!(found, None, "{}", path.display());
         }
     }
+}
+
+/// Names of formats outside the formats' modules: the file, the name, and the thing that has it.
+const NAMED: &[(&str, &str, &str)] = &[
+    ("src/cuda/mod.rs", "coo", "the image of a kernel that is made to fail"),
+    ("src/cuda/operator.rs", "cusparse", "the library, in records of measurements"),
+    ("src/format/baseline.rs", "csr", "the baseline"),
+    ("src/format/baseline.rs", "cusparse", "the baseline with the vendor's library"),
+    ("src/format/baseline.rs", "pcsr", "the candidate that needs no analysis"),
+    ("src/measure/provenance.rs", "cusparse", "the library, in records of measurements"),
+    ("src/read/npz.rs", "coo", "SciPy's name of a format of files"),
+    ("src/read/npz.rs", "csr", "SciPy's name of a format of files"),
+];
+
+#[test]
+fn only_its_module_and_the_table_name_a_format() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = vec![root.join("build.rs")];
+    for folder in ["src", "kernels/src", "kernels/build", "training/src", "api/src"] {
+        sources(&root.join(folder), &mut files);
+    }
+    // The modules of formats lie in folders of `src/format`, its own files are shared by all.
+    let format = root.join("src/format");
+    files.retain(|file| file.parent() == Some(&format) || !file.starts_with(&format));
+    files.retain(|file| !file.ends_with("tests.rs"));
+    assert!(files.len() > 100, "the sources are where they were");
+    let mut found = BTreeSet::new();
+    for path in files {
+        let code = code(&fs::read_to_string(&path).expect("sources are UTF-8"));
+        let file = path.strip_prefix(root).expect("a file of the repository");
+        let modules = names_after("format::", &code);
+        for format in FORMATS.iter().chain(toy::FORMATS) {
+            let id = format.name;
+            let quoted = [format!("\"{id}\""), format!("\"{id}:")];
+            if modules.contains(id) || quoted.iter().any(|text| code.contains(text)) {
+                found.insert((file.display().to_string(), id));
+            }
+        }
+    }
+    let allowed = NAMED.iter().map(|(file, id, _)| (file.to_string(), *id)).collect();
+    assert_eq!(found, allowed);
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn layouts() -> BTreeMap<String, (u32, u64)> {
             add(digest, candidate, &narrow, &narrow_analysis);
         });
     }
-    let version = |candidate: &Candidate| candidate.format.host_version();
+    let version = |candidate: &Candidate| candidate.format.host_version;
     digests.into_iter().map(|(name, (c, digest))| (name, (version(&c), digest.digest()))).collect()
 }
 

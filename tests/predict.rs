@@ -36,7 +36,7 @@ fn all_candidates_are_predicted_in_no_time_and_as_the_trees_say() {
     assert!(least_us < bound_us, "{} candidates take {least_us:.0} us", all.len());
 
     let expected = |candidate: &ellect::format::Candidate| {
-        let regressor = &model.formats[candidate.format.name()];
+        let regressor = &model.formats[candidate.format.name];
         let own = regressor.parameters.iter().map(|name| input(candidate, name));
         let inputs: Vec<f32> =
             features.iter().chain(&terms).map(|&value| value as f32).chain(own).collect();

@@ -1,9 +1,11 @@
 //! Rules for every source file.
 
+mod toy;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ellect::format::FORMATS;
+use ellect::format::{FORMATS, Format};
 
 /// Maximum number of lines of a file.
 const FILE_LINES: usize = 500;
@@ -188,22 +190,28 @@ fn nothing_is_left_for_later() {
 
 #[test]
 fn every_format_has_its_module_source_and_use() {
+    check_modules("src/format", FORMATS);
+    check_modules("tests/toy", toy::FORMATS);
+}
+
+/// Checks that each format of a table has a module in the folder, with the sections of its text.
+fn check_modules(folder: &str, formats: &[Format]) {
     let mut modules = Vec::new();
-    files(&root().join("src/format"), &[".rs"], &mut modules);
+    files(&root().join(folder), &[".rs"], &mut modules);
     let is_module = |path: &Path, name: &str| {
         path.ends_with(format!("{name}.rs")) || path.ends_with(format!("{name}/mod.rs"))
     };
-    for format in FORMATS {
-        let name = format.name();
+    for format in formats {
+        let name = format.name;
         let module = modules.iter().find(|path| is_module(path, name));
-        let module = module.unwrap_or_else(|| panic!("{name} has no module in src/format"));
+        let module = module.unwrap_or_else(|| panic!("{name} has no module in {folder}"));
         let text = fs::read_to_string(module).expect("sources are UTF-8");
         assert!(text.starts_with("//! "), "{name} explains itself");
         assert!(text.contains("Good for:") && text.contains("ad for:"), "{name} says for what");
         let year = |word: &str| word.len() == 4 && word.starts_with(['1', '2']);
-        let mut words = format.source().split(|c: char| !c.is_ascii_digit());
+        let mut words = format.source.split(|c: char| !c.is_ascii_digit());
         assert!(words.any(year), "{name} has a source with its year");
-        assert!(!format.title().is_empty() && !format.suits().is_empty());
+        assert!(!format.title.is_empty() && !format.suits.is_empty());
     }
 }
 

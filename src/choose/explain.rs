@@ -138,7 +138,7 @@ fn next_best(case: &Case<'_>) -> Option<String> {
     let winner = &case.entries[0];
     let next = case.entries[1..]
         .iter()
-        .find(|entry| entry.candidate.format.name() != winner.candidate.format.name())?;
+        .find(|entry| entry.candidate.format.name != winner.candidate.format.name)?;
     let more = next.cost.total_s(case.workload) / winner.cost.total_s(case.workload) - 1.0;
     // The verdict explains a candidate that is expected to take less time but is not trusted.
     if !more.is_finite() || more < -NEAR_TIE {

@@ -364,8 +364,8 @@ pub fn best_few<'a>(
     let mut few: Vec<&Candidate> = baselines.into_iter().map(|(candidate, _)| candidate).collect();
     for turn in 0..(predicted + estimated).min(others.len()) {
         let counted = |&(candidate, thought): &(&Candidate, Thought)| {
-            let format = candidate.format.name();
-            let same = few.iter().filter(|other| other.format.name() == format).count();
+            let format = candidate.format.name;
+            let same = few.iter().filter(|other| other.format.name == format).count();
             let seconds = if turn < predicted { thought.predicted_s } else { thought.estimated_s };
             seconds * (1.0 + SAME_FORMAT * same as f64)
         };

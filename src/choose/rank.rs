@@ -132,7 +132,7 @@ fn enter(
     let mut refused = Vec::new();
     let changes = workload.values.updates() > 0;
     for (candidate, work) in works(analysis, target).iter().cloned() {
-        if changes && candidate.format.by_values() {
+        if changes && candidate.format.by_values {
             let reason = Refusal::new(
                 "values are to change, and it holds only values that are the same where these are; \
                  name it, or say that they stay, if the new ones will be",
@@ -299,7 +299,7 @@ pub(super) fn ranked(entry: &Entry, csr: &Cost, workload: &Workload) -> Ranked {
     let Entry { candidate, cost, .. } = entry;
     Ranked {
         candidate: candidate.clone(),
-        format: candidate.format.name(),
+        format: candidate.format.name,
         parameters: candidate.params.clone(),
         spmv_s: cost.spmv_s,
         convert_s: cost.convert_s,

@@ -55,7 +55,7 @@ impl std::fmt::Display for Source {
 /// Returns the kernel figures of a candidate on a device: the candidate's own entry in the device's
 /// profile, else its format's, else the entry for all other formats.
 pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
-    device.figures_of([&candidate.to_string(), candidate.format.name()])
+    device.figures_of([&candidate.to_string(), candidate.format.name])
 }
 
 /// The cost of one candidate for one matrix on one device.

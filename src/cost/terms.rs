@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{MatrixTerms, Times};
-use crate::format::{Candidate, Work};
+use crate::format::{Candidate, Role, Work};
 
 /// Names of the numbers that [`terms`] returns, in its order, followed by those that [`relate`]
 /// fills in.
@@ -105,15 +105,19 @@ pub fn relate<'a>(
     // TERMS[0] is floor_us, TERMS[1] is estimate_floors.
     let estimate_us = |terms: &[f64; TERMS.len()]| terms[0] * terms[1];
     let mut of_format: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut of_role: BTreeMap<Role, f64> = BTreeMap::new();
     for (candidate, terms) in &all {
-        let least = of_format.entry(candidate.format.name()).or_insert(f64::INFINITY);
+        let least = of_format.entry(candidate.format.name).or_insert(f64::INFINITY);
+        *least = least.min(estimate_us(terms));
+        let least = of_role.entry(candidate.format.role).or_insert(f64::INFINITY);
         *least = least.min(estimate_us(terms));
     }
     let least_us = of_format.values().copied().fold(f64::INFINITY, f64::min);
     for (candidate, terms) in &mut all {
         let own_us = estimate_us(terms);
-        let of = |format: &str| of_format.get(format).copied().unwrap_or(own_us);
-        let others = [least_us, of(candidate.format.name()), of("csr"), of("cusparse")];
+        let least_of_format = of_format.get(candidate.format.name).copied().unwrap_or(own_us);
+        let of = |role| of_role.get(&role).copied().unwrap_or(own_us);
+        let others = [least_us, least_of_format, of(Role::Baseline), of(Role::Vendor)];
         for (term, other_us) in terms[RELATED..].iter_mut().zip(others) {
             *term = other_us / own_us.max(f64::MIN_POSITIVE);
         }

@@ -54,7 +54,7 @@ fn find_works(analysis: &Analysis<'_>, target: &Target<'_>) -> Works {
     let all = candidates(target.device.kind);
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (i, candidate) in all.iter().enumerate() {
-        groups.entry((candidate.format.name(), analysis_of(candidate))).or_default().push(i);
+        groups.entry((candidate.format.name, analysis_of(candidate))).or_default().push(i);
     }
     let work = |i: usize| {
         let candidate = &all[i];

@@ -79,20 +79,19 @@ impl PreparedLaunch {
         if launch.grid == 0 {
             return Ok(None);
         }
-        debug_assert_eq!(signatures::check(launch, None), Ok(()));
         let grid = u32::try_from(launch.grid).map_err(|_| {
             let what = format!("a grid cannot have {} blocks", launch.grid);
             Error::device(DeviceFault::Unsupported, what)
         })?;
         let kernels = gpu.module(launch.image)?;
+        debug_assert_eq!(signatures::check_launch(kernels.image, launch, None), Ok(()));
         let find = |kernel: &str| {
             let function = kernels.module.get_function(kernel);
             let function = function.map_err(failed(&format!("finding kernel {kernel}")))?;
             Ok(function.to_raw())
         };
         let mut function = find(&launch.kernel)?;
-        let image = ellect_kernels::find(launch.image);
-        if image.is_some_and(|image| image.resident.contains(&launch.kernel.as_str())) {
+        if kernels.image.resident.contains(&launch.kernel.as_str()) {
             let resident = find(&format!("{}_resident", launch.kernel))?;
             function = if gpu.holds(resident, launch) { resident } else { function };
         }

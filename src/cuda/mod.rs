@@ -34,12 +34,14 @@ use cust::memory::LockedBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys as cuda;
+use ellect_kernels::Image;
 
 pub use csr::DeviceCsr;
 pub use cusparse::version as cusparse_version;
 pub use graph::Graph;
 pub use operator::CudaOperator;
 pub use placed::GpuOperator;
+pub use signatures::check_launch;
 pub use vector::{DeviceSlice, DeviceSliceMut, Vector};
 pub use vector_ops::Factor;
 
@@ -70,6 +72,8 @@ pub struct Gpu {
     profile: Device,
     driver: String,
     monitor: Option<nvml::Monitor>,
+    /// Images of formats outside this library.
+    more_images: Mutex<Vec<&'static Image>>,
     modules: Mutex<HashMap<&'static str, Arc<Kernels>>>,
     /// Page-locked memory to which a kernel writes the counters of a conversion.
     host_counters: Mutex<LockedBuffer<u32>>,
@@ -92,6 +96,7 @@ impl Drop for Gpu {
 
 /// The loaded kernels of an image; unloaded in their own context.
 struct Kernels {
+    image: &'static Image,
     module: Module,
     queue: Arc<Queue>,
 }
@@ -190,6 +195,7 @@ impl Gpu {
             profile: profile(device)?,
             driver: format!("{}.{}", version.major(), version.minor()),
             monitor: nvml::Monitor::open(device),
+            more_images: Mutex::default(),
             modules: Mutex::default(),
             host_counters: Mutex::new(counters),
             workspace: Mutex::default(),
@@ -263,19 +269,32 @@ impl Gpu {
         CudaOperator::uploaded(self, layout)
     }
 
-    fn module(&self, image: &'static str) -> Result<Arc<Kernels>> {
+    /// Adds the kernels of a format outside this library: launches on this GPU find the image by
+    /// its name, after those that ship.
+    pub fn add_image(&self, image: &'static Image) {
+        self.more_images.lock().unwrap_or_else(PoisonError::into_inner).push(image);
+    }
+
+    fn image(&self, name: &str) -> Option<&'static Image> {
+        ellect_kernels::find(name).or_else(|| {
+            let more = self.more_images.lock().unwrap_or_else(PoisonError::into_inner);
+            more.iter().find(|image| image.name == name).copied()
+        })
+    }
+
+    fn module(&self, name: &'static str) -> Result<Arc<Kernels>> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = modules.get(image) {
+        if let Some(module) = modules.get(name) {
             return Ok(Arc::clone(module));
         }
-        let found = ellect_kernels::find(image).ok_or_else(|| {
-            let what = format!("this build has no kernels of image {image}");
+        let image = self.image(name).ok_or_else(|| {
+            let what = format!("this build has no kernels of image {name}");
             Error::device(DeviceFault::Unsupported, what)
         })?;
-        let module = Module::from_fatbin(found.fatbin, &[])
-            .map_err(failed(&format!("loading the kernels of {image}")))?;
-        let kernels = Arc::new(Kernels { module, queue: Arc::clone(&self.queue) });
-        Ok(Arc::clone(modules.entry(image).or_insert(kernels)))
+        let module = Module::from_fatbin(image.fatbin, &[])
+            .map_err(failed(&format!("loading the kernels of {name}")))?;
+        let kernels = Arc::new(Kernels { image, module, queue: Arc::clone(&self.queue) });
+        Ok(Arc::clone(modules.entry(name).or_insert(kernels)))
     }
 
     /// Allows a kernel the maximum dynamic shared memory of a block, if `bytes` and its static

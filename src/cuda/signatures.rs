@@ -5,21 +5,24 @@
 //! nvcc compiled: in debug builds when the launch is prepared, and without a GPU by the tests
 //! below, for all launches that formats describe.
 
-use ellect_kernels::{Kernel, Param};
+use ellect_kernels::{Image, Kernel, Param};
 
 use crate::format::{Arg, Launch};
 use crate::scalar::Precision;
 
-/// Compares a launch with the parameters of its kernel. Without `precision`, the arguments alpha,
-/// beta and one match parameters of either precision.
+/// Compares a launch with the parameters of its kernel in `image`. Without `precision`, the
+/// arguments alpha, beta and one match parameters of either precision.
 ///
 /// # Errors
 /// Names the argument that does not match, or the missing kernel.
-pub(super) fn check(launch: &Launch, precision: Option<Precision>) -> Result<(), String> {
-    let Launch { image, kernel, args, .. } = launch;
-    let params = ellect_kernels::find(image).and_then(|image| image.kernel(kernel));
-    let Some(Kernel { params, .. }) = params else {
-        return Err(format!("image {image} has no kernel {kernel}"));
+pub fn check_launch(
+    image: &Image,
+    launch: &Launch,
+    precision: Option<Precision>,
+) -> Result<(), String> {
+    let Launch { kernel, args, .. } = launch;
+    let Some(Kernel { params, .. }) = image.kernel(kernel) else {
+        return Err(format!("image {} has no kernel {kernel}", image.name));
     };
     if args.len() != params.len() {
         return Err(format!("{kernel} takes {} arguments, got {}", params.len(), args.len()));

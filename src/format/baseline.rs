@@ -41,12 +41,12 @@ impl Candidate {
     /// Tells whether the candidate multiplies the caller's CSR arrays as they are: the default
     /// variant of a format whose [`Role`] is not [`Role::Converted`].
     pub fn is_baseline(&self) -> bool {
-        self.format.role() != Role::Converted && self.params.are_defaults(self.format)
+        self.format.role != Role::Converted && self.params.are_defaults(self.format)
     }
 
     /// Tells whether the candidate is [`CSR`], the baseline that exists on every device.
     pub fn is_csr(&self) -> bool {
-        self.format.role() == Role::Baseline
+        self.format.role == Role::Baseline
     }
 
     /// Returns the target of this candidate: a baseline is exempt from the memory limit, because
@@ -63,7 +63,7 @@ impl Candidate {
 pub fn baselines(kind: Kind) -> Vec<Candidate> {
     let mut all = candidates(kind);
     all.retain(Candidate::is_baseline);
-    all.sort_by_key(|candidate| candidate.format.role());
+    all.sort_by_key(|candidate| candidate.format.role);
     all
 }
 
@@ -72,7 +72,7 @@ pub fn baselines(kind: Kind) -> Vec<Candidate> {
 pub fn immediate(kind: Kind) -> Vec<Candidate> {
     let mut all = candidates(kind);
     all.retain(|candidate| {
-        candidate.format.immediate() && candidate.params.are_defaults(candidate.format)
+        candidate.format.immediate && candidate.params.are_defaults(candidate.format)
     });
     all
 }
@@ -84,7 +84,7 @@ pub fn baseline<'a, T>(
     candidate: impl Fn(&T) -> &Candidate,
 ) -> Option<&'a T> {
     let baselines = items.into_iter().filter(|item| candidate(item).is_baseline());
-    baselines.min_by_key(|item| candidate(item).format.role())
+    baselines.min_by_key(|item| candidate(item).format.role)
 }
 
 #[cfg(test)]

@@ -4,9 +4,12 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use super::{FORMATS, Format};
+use super::{FORMATS, Format, Layout, Refusal, Target, Work};
+use crate::analysis::Analysis;
+use crate::csr::CsrRef;
 use crate::device::Kind;
 use crate::error::{Error, Result};
+use crate::scalar::Scalar;
 
 /// The value of a parameter.
 ///
@@ -78,15 +81,15 @@ pub struct Param {
 pub struct Params(Vec<(&'static str, Value)>);
 
 impl Params {
-    /// The default of every parameter.
-    pub fn defaults(format: &dyn Format) -> Self {
-        Params(format.params().iter().map(|p| (p.name, p.values[0])).collect())
+    /// The default of each of these parameters.
+    pub fn defaults(params: &[Param]) -> Self {
+        Params(params.iter().map(|p| (p.name, p.values[0])).collect())
     }
 
     /// Tells whether every parameter of this format has its default value.
-    pub fn are_defaults(&self, format: &dyn Format) -> bool {
+    pub fn are_defaults(&self, format: &Format) -> bool {
         let default = |(param, (_, value)): (&Param, &(_, Value))| *value == param.values[0];
-        format.params().iter().zip(&self.0).all(default)
+        format.params.iter().zip(&self.0).all(default)
     }
 
     /// Names and values in table order.
@@ -128,9 +131,9 @@ impl Params {
     }
 
     /// Every combination of the values tried on a device of this kind, in table order.
-    pub fn combinations(format: &dyn Format, kind: Kind) -> Vec<Params> {
+    pub fn combinations(format: &Format, kind: Kind) -> Vec<Params> {
         let mut all = vec![Params(Vec::new())];
-        for param in format.params() {
+        for param in format.params {
             let values = match kind {
                 Kind::Gpu => param.gpu,
                 Kind::Host => param.host,
@@ -176,14 +179,86 @@ impl Serialize for Params {
 #[derive(Clone)]
 pub struct Candidate {
     /// The format.
-    pub format: &'static dyn Format,
+    pub format: &'static Format,
     /// Its parameters.
     pub params: Params,
 }
 
+impl Candidate {
+    /// Reads a candidate of one of these formats from its text form.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if no format has this name, or if the format does not have a parameter
+    /// of this name or its value.
+    pub fn parse(text: &str, formats: &'static [Format]) -> Result<Self> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let format = super::find_in(formats, name)?;
+        let mut params = Params::defaults(format.params);
+        for setting in rest.split(',').filter(|s| !s.is_empty()) {
+            let (key, value) = setting.split_once('=').ok_or_else(|| {
+                Error::argument(format!("'{setting}' in '{text}' is not of the form name=value"))
+            })?;
+            let index = format.params.iter().position(|p| p.name == key).ok_or_else(|| {
+                let known: Vec<_> = format.params.iter().map(|p| p.name).collect();
+                Error::argument(format!(
+                    "format {name} has no parameter '{key}'; it has: {}",
+                    if known.is_empty() { "none".to_string() } else { known.join(", ") }
+                ))
+            })?;
+            let legal = format.params[index].values;
+            params.0[index].1 =
+                *legal.iter().find(|v| v.to_string() == value).ok_or_else(|| {
+                    let legal: Vec<_> = legal.iter().map(Value::to_string).collect();
+                    Error::argument(format!(
+                        "parameter {key} of {name} is '{value}'; it must be one of {}",
+                        legal.join(", ")
+                    ))
+                })?;
+        }
+        Ok(Candidate { format, params })
+    }
+
+    /// Converts a matrix on the host: see [`Storage::convert`](super::Storage::convert).
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the candidate does not apply to the matrix, or if the layout exceeds
+    /// the target's memory limit.
+    pub fn convert<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        analysis: &Analysis<'_>,
+        target: &Target<'_>,
+    ) -> Result<Box<dyn Layout<T>>> {
+        let refused = |reason: Refusal| self.refused(&reason);
+        let layout = self.format.convert(csr.into(), analysis, &self.params, target);
+        let layout = layout.map_err(refused)?;
+        target.check_bytes(layout.bytes()).map_err(refused)?;
+        Ok(layout)
+    }
+
+    /// Returns the error for a refusal of this candidate.
+    pub fn refused(&self, reason: &Refusal) -> Error {
+        Error::Refused { candidate: self.to_string(), reason: reason.to_string() }
+    }
+
+    /// Computes the work of this candidate: see [`Storage::work`](super::Storage::work).
+    ///
+    /// # Errors
+    /// As [`Format::work`], and if the layout exceeds the target's memory limit.
+    pub fn work(
+        &self,
+        analysis: &Analysis<'_>,
+        target: &Target<'_>,
+    ) -> std::result::Result<Work, Refusal> {
+        let work = self.format.work(analysis, &self.params, target)?;
+        target.check_bytes(work.layout_bytes)?;
+        Ok(work)
+    }
+}
+
 impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
-        self.format.name() == other.format.name() && self.params == other.params
+        self.format.name == other.format.name && self.params == other.params
     }
 }
 
@@ -197,7 +272,7 @@ impl fmt::Debug for Candidate {
 
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.format.name())?;
+        f.write_str(self.format.name)?;
         for (i, (name, value)) in self.params.iter().enumerate() {
             write!(f, "{}{name}={value}", if i == 0 { ':' } else { ',' })?;
         }
@@ -215,42 +290,20 @@ impl std::str::FromStr for Candidate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let format = super::find(name)?;
-        let mut params = Params::defaults(format);
-        for setting in rest.split(',').filter(|s| !s.is_empty()) {
-            let (key, value) = setting.split_once('=').ok_or_else(|| {
-                Error::argument(format!("'{setting}' in '{text}' is not of the form name=value"))
-            })?;
-            let index = format.params().iter().position(|p| p.name == key).ok_or_else(|| {
-                let known: Vec<_> = format.params().iter().map(|p| p.name).collect();
-                Error::argument(format!(
-                    "format {name} has no parameter '{key}'; it has: {}",
-                    if known.is_empty() { "none".to_string() } else { known.join(", ") }
-                ))
-            })?;
-            let legal = format.params()[index].values;
-            params.0[index].1 =
-                *legal.iter().find(|v| v.to_string() == value).ok_or_else(|| {
-                    let legal: Vec<_> = legal.iter().map(Value::to_string).collect();
-                    Error::argument(format!(
-                        "parameter {key} of {name} is '{value}'; it must be one of {}",
-                        legal.join(", ")
-                    ))
-                })?;
-        }
-        Ok(Candidate { format, params })
+        Candidate::parse(text, FORMATS)
     }
 }
 
 /// Every candidate for a device of this kind, in table order.
 pub fn candidates(kind: Kind) -> Vec<Candidate> {
-    FORMATS
-        .iter()
-        .flat_map(|&format| {
-            Params::combinations(format, kind)
-                .into_iter()
-                .map(move |params| Candidate { format, params })
-        })
-        .collect()
+    candidates_of(FORMATS, kind)
+}
+
+/// Every candidate of these formats for a device of this kind, in table order.
+pub fn candidates_of(formats: &'static [Format], kind: Kind) -> Vec<Candidate> {
+    let of = |format| {
+        let all = Params::combinations(format, kind).into_iter();
+        all.map(move |params| Candidate { format, params })
+    };
+    formats.iter().flat_map(of).collect()
 }

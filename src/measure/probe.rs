@@ -11,7 +11,7 @@ use crate::check;
 use crate::cost;
 use crate::csr::{Csr, CsrRef};
 use crate::device::{Device, KernelFigures, Kind, PerPrecision, SCHEMA};
-use crate::format::{Basis, Candidate, Target, candidates, convert_layout};
+use crate::format::{Basis, Candidate, Target, candidates};
 use crate::par;
 use crate::scalar::Scalar;
 
@@ -220,9 +220,9 @@ fn conversion<T: Scalar>(
     let work = candidate.work(&analysis, &target).ok()?;
     let convert_s = best_s(2, || {
         let analysis = Analysis::new(csr.pattern());
-        convert_layout(candidate, csr, &analysis, &target).is_ok()
+        candidate.format.convert(csr, &analysis, &candidate.params, &target).is_ok()
     });
-    let mut layout = convert_layout(candidate, csr, &analysis, &target).ok()?;
+    let mut layout = candidate.format.convert(csr, &analysis, &candidate.params, &target).ok()?;
     let update_s = best_s(3, || layout.set_values(csr.values()));
     Some([convert_s, update_s].map(|s| rounded(s * 1e9 / work.entries as f64)))
 }

@@ -122,7 +122,7 @@ pub fn kernels_now(stored: &str) -> Option<String> {
 pub(super) fn hash(name: &str) -> Option<String> {
     if let Some(format) = name.strip_prefix(HOST).and_then(|rest| rest.strip_prefix('.')) {
         let format = format::find(format);
-        return Some(format.map_or_else(|_| GONE.into(), |f| f.host_version().to_string()));
+        return Some(format.map_or_else(|_| GONE.into(), |f| f.host_version.to_string()));
     }
     match name {
         "" => Some("unknown".into()),
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn the_kernels_of_this_host_are_those_of_this_program() {
         for format in format::FORMATS {
-            let here = host_kernels(&format!("{}:hack=32", format.name()));
-            assert_eq!(here, format!("host.{}={}", format.name(), format.host_version()));
+            let here = host_kernels(&format!("{}:hack=32", format.name));
+            assert_eq!(here, format!("host.{}={}", format.name, format.host_version));
             assert_eq!(kernels_now(&here).as_deref(), Some(here.as_str()));
         }
         assert_ne!(kernels_now("host.csr=0"), Some("host.csr=0".into()));

@@ -337,7 +337,7 @@ impl Model {
             let format = find(name).map_err(|_| unknown("format", name))?;
             for parameter in &regressor.parameters {
                 let known = parameter.split('=').next().unwrap_or_default();
-                if !format.params().iter().any(|p| p.name == known) {
+                if !format.params.iter().any(|p| p.name == known) {
                     return Err(unknown("parameter", parameter));
                 }
             }

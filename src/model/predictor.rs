@@ -214,7 +214,7 @@ impl Predictor {
         candidate: &Candidate,
         terms: &[f64; TERMS.len()],
     ) -> Option<f64> {
-        let packed = self.formats.get(candidate.format.name())?;
+        let packed = self.formats.get(candidate.format.name)?;
         let Inputs { values, confidence } = inputs;
         values.truncate(self.model.features.len());
         values.extend(self.terms.iter().map(|&at| terms[at] as f32));

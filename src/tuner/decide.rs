@@ -241,7 +241,7 @@ impl Tuner {
         let mut predicted = predictor.quick_costs(&values, baseline_s);
         // Features describe the pattern only; formats that depend on values need a check of their
         // own.
-        let by_values = |(candidate, _): &(&Candidate, Cost)| candidate.format.by_values();
+        let by_values = |(candidate, _): &(&Candidate, Cost)| candidate.format.by_values;
         if predicted.iter().any(by_values) && !few_values()? {
             predicted.retain(|one| !by_values(one));
         }
@@ -361,7 +361,7 @@ fn of_kin(model: &Model, device: &Device) -> Option<String> {
 /// Returns the sentence about the format that usually wins for similar matrices.
 fn rule_of_thumb(model: &Model, choice: &Choice) -> Option<String> {
     let (met, format) = model.rules.walk(|name| choice.features.get(name))?;
-    let usual = match format == choice.candidate.format.name() {
+    let usual = match format == choice.candidate.format.name {
         true => "usually wins, as it does here",
         false => "usually wins, but not here",
     };

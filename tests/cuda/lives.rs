@@ -4,21 +4,11 @@ use std::sync::Arc;
 
 use ellect::analysis::Analysis;
 use ellect::cuda::{DeviceCsr, Gpu, Graph};
-use ellect::format::{Basis, Candidate, Target};
+use ellect::format::{Candidate, FORMATS};
 use ellect::generate::Spec;
-use ellect::{Csr, PreparedOperator, Scalar};
+use ellect::{Csr, PreparedOperator};
 
-use super::{exact_products, gpu, wanted};
-
-/// The target of products in double precision, in the matrix's own order.
-fn original(gpu: &Gpu) -> Target<'_> {
-    Target {
-        device: gpu.profile(),
-        precision: f64::PRECISION,
-        basis: Basis::Original,
-        memory_limit: u64::MAX,
-    }
-}
+use super::{exact_products, gpu, original, wanted};
 
 #[test]
 fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
@@ -42,7 +32,7 @@ fn operators_go_from_thread_to_thread_and_outlive_their_gpu() {
         let one = |candidate: Candidate| {
             let (gpu, matrices) = (Arc::clone(&gpu), &matrices);
             scope.spawn(move || {
-                let target = original(&gpu);
+                let target = original::<f64>(gpu.profile());
                 let made = |of: usize| {
                     let (analysis, _, csr, _) = &matrices[of];
                     candidate.work(analysis, &target).ok()?;
@@ -89,7 +79,7 @@ fn captured_products_see_new_values() {
     let [product, ..] = exact_products(&twice);
     let x = gpu.vector(&product.x).expect("memory suffices");
     for candidate in wanted() {
-        let target = original(&gpu);
+        let target = original::<f64>(gpu.profile());
         if candidate.work(&analysis, &target).is_err() {
             continue;
         }
@@ -129,9 +119,12 @@ fn values_that_are_not_alike_are_refused_on_the_gpu() {
     };
     let (csr, odd) = (of(None), of(Some(2100)));
     let analysis = Analysis::of(&csr);
-    let target = original(&gpu);
+    let target = original::<f64>(gpu.profile());
     let there = Arc::new(DeviceCsr::upload(&gpu, &csr).expect("memory suffices"));
-    for name in ["cdia", "stvi", "hllvi"] {
+    let by_values: Vec<&str> =
+        FORMATS.iter().filter(|format| format.by_values).map(|format| format.name).collect();
+    assert!(!by_values.is_empty());
+    for name in by_values {
         let candidate: Candidate = name.parse().expect("the format exists");
         let mut operator =
             PreparedOperator::on_gpu(&gpu, &there, &csr, &analysis, &candidate, &target)

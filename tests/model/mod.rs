@@ -41,7 +41,7 @@ pub fn model() -> Model {
         let parameters: Vec<String> =
             candidate.params.iter().map(|(name, _)| name.to_string()).collect();
         let inputs = width + TERMS.len() + parameters.len();
-        let name = candidate.format.name();
+        let name = candidate.format.name;
         let seed = formats.len() as u32;
         let regressor = || Regressor { forest: forest(inputs, seed), parameters };
         formats.entry(name.to_string()).or_insert_with(regressor);

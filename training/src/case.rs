@@ -47,7 +47,7 @@ impl Trial {
 
     /// Returns the name of the candidate's format.
     pub fn format(&self) -> &'static str {
-        self.candidate.format.name()
+        self.candidate.format.name
     }
 }
 
@@ -97,7 +97,7 @@ impl Case {
     /// Returns whether the matrix has few distinct values: it does if a format that depends on them
     /// was timed.
     pub fn has_few_values(&self) -> bool {
-        self.trials.iter().any(|trial| trial.candidate.format.by_values())
+        self.trials.iter().any(|trial| trial.candidate.format.by_values)
     }
 
     /// Returns whether a baseline, with which choices are compared, was timed.

@@ -43,7 +43,7 @@ pub fn parameters(format: &str) -> Vec<String> {
         };
         param.values.iter().map(input).collect()
     };
-    let mut all: Vec<String> = format.params().iter().flat_map(inputs).collect();
+    let mut all: Vec<String> = format.params.iter().flat_map(inputs).collect();
     all.dedup();
     all
 }

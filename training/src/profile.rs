@@ -145,7 +145,7 @@ fn fit_one(
     let neutral = neutral(device.kind);
     // Figures shared by all candidates of a format are fitted first: the other candidates supply
     // what the few matrices of one candidate do not show.
-    let format = |group: &Group<'_>| group.candidate.format.name();
+    let format = |group: &Group<'_>| group.candidate.format.name;
     let names: BTreeSet<&'static str> = groups.iter().map(format).collect();
     let of_format = |&name: &&'static str| {
         let loss = |figures: &KernelFigures| {

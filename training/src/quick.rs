@@ -109,7 +109,7 @@ pub fn predicted_as_is(cases: &[Case], predictor: &Predictor) -> Option<Vec<Quic
 /// Returns whether the quick model considers a candidate for a case. Features do not describe
 /// values: a GPU examines the values before it uses a format that depends on them.
 fn may_apply(case: &Case, candidate: &Candidate) -> bool {
-    !candidate.format.by_values() || case.has_few_values()
+    !candidate.format.by_values || case.has_few_values()
 }
 
 fn cost(convert_s: f64, spmv_s: f64) -> Cost {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
+use ellect::format::BASELINES;
 use ellect::unstable::choose::FEW;
 use serde::Serialize;
 
@@ -145,7 +146,7 @@ pub fn rows(cases: &[Case], predicted: &[Predicted], by_tree: Option<Choices>) -
     rules.extend(by_tree);
     let names: BTreeSet<&str> =
         cases.iter().flat_map(|case| case.trials.iter().map(|t| t.name.as_str())).collect();
-    for name in ["csr", "cusparse:alg=csr_alg1"].into_iter().filter(|name| names.contains(name)) {
+    for name in BASELINES.into_iter().rev().filter(|name| names.contains(name)) {
         rules.push(always(name));
     }
     let score = |rule: &Choices| rule.score(cases, |_| true).map_or(0.0, |s| s.best_over_chosen);

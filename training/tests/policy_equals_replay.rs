@@ -92,7 +92,7 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
         let values = model.features_of(&Features::of(&Analysis::sampled(&csr)));
         let few_values = Analysis::sampled(&csr).few_values().is_some();
         let costs = predictor.quick_costs(&values, case.baseline_estimate_s).into_iter();
-        let costs = costs.filter(|(candidate, _)| few_values || !candidate.format.by_values());
+        let costs = costs.filter(|(candidate, _)| few_values || !candidate.format.by_values);
         let costs: Vec<_> = costs.map(|(candidate, cost)| (candidate.clone(), cost)).collect();
         let quick = model.quick.as_ref().map(|quick| (&quick.gate, &costs[..]));
         let asked = Asked { trees: &trees, quick, predicted: Some(&predicted) };

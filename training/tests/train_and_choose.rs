@@ -39,7 +39,7 @@ fn records() -> Records {
         let csr = generate::by_name(source, 300, 1).expect("a class");
         let analysis = Analysis::of(&csr);
         for candidate in candidates(backend.device().kind) {
-            let name = candidate.format.name();
+            let name = candidate.format.name;
             if !["csr", "hll", "ell"].contains(&name) {
                 continue;
             }

@@ -12,7 +12,7 @@ use crate::output::{print, print_json};
 pub fn run(form: Form) -> Result<Answer> {
     if form.json {
         let formats = FORMATS.iter().map(|format| {
-            let params = format.params().iter().map(|param| {
+            let params = format.params.iter().map(|param| {
                 json!({
                     "name": param.name,
                     "doc": param.doc,
@@ -23,10 +23,10 @@ pub fn run(form: Form) -> Result<Answer> {
                 })
             });
             json!({
-                "name": format.name(),
-                "title": format.title(),
-                "suits": format.suits(),
-                "source": format.source(),
+                "name": format.name,
+                "title": format.title,
+                "suits": format.suits,
+                "source": format.source,
                 "parameters": params.collect::<Vec<_>>(),
             })
         });
@@ -35,12 +35,12 @@ pub fn run(form: Form) -> Result<Answer> {
     }
     let mut text = String::new();
     for format in FORMATS {
-        text += &format!("{}  {}\n", format.name(), format.title());
-        text += &format!("    for {}\n", format.suits());
-        for param in format.params() {
+        text += &format!("{}  {}\n", format.name, format.title);
+        text += &format!("    for {}\n", format.suits);
+        for param in format.params {
             text += &format!("    {}={}  {}\n", param.name, values(param), param.doc);
         }
-        text += &format!("    {}\n\n", format.source());
+        text += &format!("    {}\n\n", format.source);
     }
     print(text.trim_end_matches('\n'))?;
     print("\n")?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use ellect::choose::Choice;
+use ellect::format::Role;
 use ellect::model::Predictor;
 use ellect::units::{bytes, time};
 use ellect::{Precision, Scalar, Tuner};
@@ -88,10 +89,11 @@ fn text(choice: &Choice, top: usize) -> String {
         ]
     });
     // The head of the break-even column names the baseline.
-    let beats = match choice.ranking.iter().any(|ranked| ranked.format == "cusparse") {
-        true => "beats cuSPARSE from",
-        false => "beats CSR from",
-    };
+    let beats =
+        match choice.ranking.iter().any(|ranked| ranked.candidate.format.role == Role::Vendor) {
+            true => "beats cuSPARSE from",
+            false => "beats CSR from",
+        };
     let head = ["candidate", "product", "conversion", "total", "memory", beats, "source"];
     text += "\n";
     text += &table(&head, rows.collect(), &[0]);

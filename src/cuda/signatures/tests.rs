@@ -16,6 +16,13 @@ use crate::format::{
 use crate::generate;
 use crate::scalar::Scalar;
 
+/// Compares a launch with the signature of its kernel.
+fn check(launch: &Launch, precision: Option<Precision>) -> std::result::Result<(), String> {
+    let image = ellect_kernels::find(launch.image);
+    let image = image.ok_or_else(|| format!("no image is named {}", launch.image))?;
+    check_launch(image, launch, precision)
+}
+
 /// Launches already compared with signatures: their kernels, and the mismatches.
 #[derive(Default)]
 struct Compared {

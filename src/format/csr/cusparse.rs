@@ -126,7 +126,7 @@ fn algorithm(params: &Params) -> Algorithm {
 
 /// HLL as sliced ELLPACK: a hack of 32 rows, their own order, 32-bit columns.
 fn sell() -> Params {
-    Params::defaults(&HllFormat)
+    Params::defaults(HllFormat::PARAMS)
 }
 
 /// The arrays that cuSPARSE reads.

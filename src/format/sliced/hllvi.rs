@@ -245,7 +245,7 @@ mod tests {
         let device = crate::device::find("h200").expect("shipped");
         let (precision, basis) = (Precision::F64, Basis::Original);
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
-        let params = Params::defaults(&HllviFormat);
+        let params = Params::defaults(HllviFormat::PARAMS);
         let analysis = Analysis::of(&csr);
         let stored =
             HllviFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("two values");

@@ -185,7 +185,7 @@ mod tests {
             basis: super::super::Basis::Original,
             memory_limit: u64::MAX,
         };
-        let params = Params::defaults(&StviFormat);
+        let params = Params::defaults(StviFormat::PARAMS);
         StviFormat::convert(csr.as_ref(), &Analysis::of(csr), &params, &target)
     }
 

@@ -12,7 +12,7 @@ use crate::analysis::Analysis;
 use crate::csr::Csr;
 use crate::device::Kind;
 use crate::error::Result;
-use crate::format::{Candidate, Target};
+use crate::format::{CSR, Candidate, Target};
 use crate::scalar::{Precision, Scalar};
 
 /// A message from the parent, including the matrix if it has one.
@@ -113,7 +113,7 @@ fn candidate(text: &str, backend: &Backend) -> Result<Candidate> {
             "debug:abort" => process::abort(),
             "debug:fault" => {
                 backend.fault()?;
-                return "csr".parse();
+                return CSR.parse();
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use divan::counter::ItemsCount;
 use ellect::analysis::Analysis;
 use ellect::device::{Device, Kind};
 use ellect::features::Features;
-use ellect::format::{Basis, Candidate, FORMATS, Params, Target};
+use ellect::format::{Basis, Candidate, FORMATS, Format, Params, Target};
 use ellect::{Csr, Precision, PreparedOperator, generate};
 
 fn main() {
@@ -36,7 +36,8 @@ fn features<const N: usize>(bencher: Bencher<'_, '_>, which: (&str, usize)) {
 }
 
 fn defaults() -> Vec<Candidate> {
-    let of = |&format| Candidate { format, params: Params::defaults(format) };
+    let of =
+        |format: &'static Format| Candidate { format, params: Params::defaults(format.params) };
     FORMATS.iter().map(of).collect()
 }
 

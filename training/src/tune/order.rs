@@ -61,7 +61,7 @@ impl<'s> Order<'s> {
         order.timed.sort_by(|a, b| a.1.cost.spmv_s.total_cmp(&b.1.cost.spmv_s));
         let mut formats = BTreeSet::new();
         let mut rank = |candidate: &Candidate| -> u8 {
-            let first = formats.insert(candidate.format.name());
+            let first = formats.insert(candidate.format.name);
             if candidate.is_baseline() { 0 } else { 1 + u8::from(!first) }
         };
         let ranked = order.timed.into_iter().map(|pair| (rank(pair.0), pair));

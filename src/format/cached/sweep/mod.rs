@@ -424,7 +424,7 @@ mod tests {
                 basis: super::super::Basis::Original,
                 memory_limit: u64::MAX,
             };
-            let params = Params::defaults(&SweepFormat);
+            let params = Params::defaults(SweepFormat::PARAMS);
             let layout =
                 SweepFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");
             assert!(layout.blocks.len() > 2, "{} blocks", layout.blocks.len());

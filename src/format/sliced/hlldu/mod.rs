@@ -326,7 +326,7 @@ mod tests {
         let device = crate::device::find("h200").expect("shipped");
         let (precision, basis) = (Precision::F64, Basis::Original);
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
-        let params = Params::defaults(&HllduFormat);
+        let params = Params::defaults(HllduFormat::PARAMS);
         let analysis = Analysis::of(&csr);
         let mut stored =
             HllduFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");

@@ -68,7 +68,7 @@ impl Storage for SlabsFormat {
         let w = target.precision.bytes() as u64;
         let cuts = cuts(shape(pattern), params, target)?;
         let whole = match target.device.kind {
-            Kind::Host => CsrFormat::work(analysis, &Params::defaults(&CsrFormat), target)?,
+            Kind::Host => CsrFormat::work(analysis, &Params::defaults(CsrFormat::PARAMS), target)?,
             Kind::Gpu => StcsrFormat::work(analysis, &tiles().params, target)?,
         };
         let size = match analysis.is_whole() {
@@ -449,7 +449,7 @@ mod tests {
             let device = device(name);
             let (precision, basis) = (Precision::F64, Basis::Original);
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
-            let params = Params::defaults(&SlabsFormat);
+            let params = Params::defaults(SlabsFormat::PARAMS);
             let analysis = Analysis::of(&csr);
             let layout =
                 SlabsFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");

@@ -1,0 +1,279 @@
+//! Formats: the traits that a format implements, and its row in a table of formats.
+
+use std::any::Any;
+
+use super::{GpuConverter, GpuLayout, OnDevice, Param, Params, Refusal, Role, Stop, Target, Work};
+use crate::analysis::Analysis;
+use crate::csr::{Csr, CsrRef};
+use crate::scalar::{Precision, Scalar};
+
+/// A matrix held in a format's arrays, ready to multiply on the host.
+///
+/// ```
+/// use ellect::analysis::Analysis;
+/// use ellect::format::{Candidate, Layout};
+/// use ellect::{Csr, Precision, Workload, device};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 1.0), (0, 1, 2.0), (1, 1, 3.0)])?;
+/// let cpu = device::find("cpu")?;
+/// let target = Workload::default().target(&cpu, Precision::F64);
+/// let ell: Candidate = "ell".parse()?;
+/// let layout: Box<dyn Layout<f64>> = ell.convert(&csr, &Analysis::of(&csr), &target)?;
+/// assert_eq!(layout.to_csr(), csr);
+/// # Ok(())
+/// # }
+/// ```
+pub trait Layout<T: Scalar>: Send + Sync {
+    /// Computes y = alpha A x + beta y on the host, with rayon's current threads.
+    ///
+    /// If `beta` is 0, y is written and never read. In a permuted basis, x and y are permuted by
+    /// [`Layout::order`].
+    ///
+    /// # Panics
+    /// If `x` does not have `ncols` or `y` not `nrows` elements; [`crate::operator`] checks it
+    /// first.
+    fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]);
+
+    /// Returns the number of bytes of all arrays that the layout holds, without vectors and scratch
+    /// memory.
+    fn bytes(&self) -> u64;
+
+    /// Replaces the values; `values` are in the order of the converted CSR matrix.
+    ///
+    /// # Panics
+    /// If `values` does not have `nnz` elements; [`crate::operator`] checks it first.
+    fn set_values(&mut self, values: &[T]);
+
+    /// Tells whether [`Layout::check_values`] may refuse new values.
+    fn limits_values(&self) -> bool {
+        false
+    }
+
+    /// Checks that the layout can hold these values, in the order of the converted CSR matrix.
+    ///
+    /// # Errors
+    /// [`Refusal`] if the layout relies on equalities among the converted values that these values
+    /// do not have.
+    fn check_values(&self, values: &[T]) -> Result<(), Refusal> {
+        let _ = values;
+        Ok(())
+    }
+
+    /// Returns the CSR matrix that was converted, with the same pattern and values.
+    fn to_csr(&self) -> Csr<T>;
+
+    /// Returns the symmetric permutation of a permuted basis, `order[new] = old`; `None` if vectors
+    /// are in the original basis.
+    fn order(&self) -> Option<&[u32]> {
+        None
+    }
+
+    /// Returns the arrays that a GPU holds of this layout and the kernels it launches for a
+    /// product; `None` if the layout has no GPU kernel.
+    fn on_device(&self) -> Option<OnDevice<'_>> {
+        None
+    }
+}
+
+/// A storage format, implemented by a unit struct in the format's module.
+///
+/// ```
+/// use ellect::format::FORMATS;
+///
+/// // Each format implements `Storage`; the table holds it as a `Format`.
+/// assert!(FORMATS.iter().any(|format| format.name() == "csr"));
+/// ```
+pub trait Storage {
+    /// Name in lists, candidates and records: lower case, the field's standard term.
+    const NAME: &'static str;
+    /// Full name.
+    const TITLE: &'static str;
+    /// Publication: authors, title, year, section.
+    const SOURCE: &'static str;
+    /// Matrices that the format is good for and bad for, in one sentence.
+    const SUITS: &'static str;
+    /// Parameters of the format.
+    const PARAMS: &'static [Param] = &[];
+    /// True if the format applies only to matrices with many equal values, so that a layout may
+    /// refuse new values.
+    const BY_VALUES: bool = false;
+    /// Version of the conversion and of the product on a host; records of another version are
+    /// stale. Raise it if the arrays change (`tests/layouts.rs` fails until then), or if the
+    /// product is rewritten and may take another time.
+    const HOST_VERSION: u32 = 1;
+    /// Role of the format in a choice.
+    const ROLE: Role = Role::Converted;
+    /// True if the default variant can be chosen without an analysis of the matrix, because its
+    /// conversion takes about as long as one product.
+    const IMMEDIATE: bool = false;
+
+    /// The arrays of this format.
+    type Layout<T: Scalar>: Layout<T> + 'static;
+
+    /// Computes the work of one product and of the conversion, without converting.
+    ///
+    /// # Errors
+    /// [`Refusal`] if the variant does not apply to the matrix or the target.
+    fn work(analysis: &Analysis<'_>, params: &Params, target: &Target<'_>)
+    -> Result<Work, Refusal>;
+
+    /// Converts a matrix; `analysis` is that of `csr`. Called only if [`Storage::work`] did not
+    /// refuse.
+    ///
+    /// # Errors
+    /// [`Refusal`] if only the conversion itself could find out that the variant does not apply.
+    fn convert<T: Scalar>(
+        csr: CsrRef<'_, T>,
+        analysis: &Analysis<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Self::Layout<T>, Refusal>;
+
+    /// Converts a matrix on a GPU, with values of the target's precision.
+    ///
+    /// # Errors
+    /// [`Stop::Refused`] if the variant does not apply to the matrix, [`Stop::Failed`] if the
+    /// device fails, [`Stop::OnHost`] if this format or variant is converted on the host.
+    fn build(
+        converter: &mut dyn GpuConverter,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<GpuLayout, Stop> {
+        let _ = (converter, params, target);
+        Err(Stop::OnHost)
+    }
+}
+
+/// A storage format as plain data and functions: one row of a table of formats.
+///
+/// [`Format::of`] fills a row from the format's [`Storage`]. The rows that ship are in
+/// [`FORMATS`](super::FORMATS).
+///
+/// ```
+/// use ellect::format::{Candidate, Format, hll::HllFormat};
+///
+/// # fn main() -> ellect::Result<()> {
+/// static TABLE: &[Format] = &[Format::of::<HllFormat>()];
+/// let candidate = Candidate::parse("hll:hack=64", TABLE)?;
+/// assert_eq!(candidate.to_string(), "hll:hack=64,sort=none,tpr=1,col=32");
+/// assert_eq!(candidate.format.title, TABLE[0].title);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// ```
+/// use ellect::format::find;
+///
+/// # fn main() -> ellect::Result<()> {
+/// let hll = find("hll")?;
+/// println!("{}: {} ({})", hll.title(), hll.suits(), hll.source());
+/// assert!(hll.params().iter().any(|param| param.name == "hack"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Format {
+    /// Name in lists, candidates and records: [`Storage::NAME`].
+    pub name: &'static str,
+    /// Full name: [`Storage::TITLE`].
+    pub title: &'static str,
+    /// Publication with its year: [`Storage::SOURCE`].
+    pub source: &'static str,
+    /// Matrices that the format is good for and bad for: [`Storage::SUITS`].
+    pub suits: &'static str,
+    /// Parameters of the format: [`Storage::PARAMS`].
+    pub params: &'static [Param],
+    /// True if the format applies only to matrices with many equal values: [`Storage::BY_VALUES`].
+    pub by_values: bool,
+    /// Version of the conversion and of the product on a host: [`Storage::HOST_VERSION`].
+    pub host_version: u32,
+    /// Role of the format in a choice: [`Storage::ROLE`].
+    pub role: Role,
+    /// True if the default variant can be chosen without an analysis: [`Storage::IMMEDIATE`].
+    pub immediate: bool,
+    work: fn(&Analysis<'_>, &Params, &Target<'_>) -> Result<Work, Refusal>,
+    convert_f32: Convert<f32>,
+    convert_f64: Convert<f64>,
+    build: fn(&mut dyn GpuConverter, &Params, &Target<'_>) -> Result<GpuLayout, Stop>,
+}
+
+/// A function that converts matrices with values of one type.
+type Convert<T> =
+    fn(CsrRef<'_, T>, &Analysis<'_>, &Params, &Target<'_>) -> Result<Box<dyn Layout<T>>, Refusal>;
+
+impl Format {
+    /// Returns the row of a format.
+    pub const fn of<S: Storage>() -> Format {
+        Format {
+            name: S::NAME,
+            title: S::TITLE,
+            source: S::SOURCE,
+            suits: S::SUITS,
+            params: S::PARAMS,
+            by_values: S::BY_VALUES,
+            host_version: S::HOST_VERSION,
+            role: S::ROLE,
+            immediate: S::IMMEDIATE,
+            work: S::work,
+            convert_f32: convert_boxed::<S, f32>,
+            convert_f64: convert_boxed::<S, f64>,
+            build: S::build,
+        }
+    }
+
+    /// Computes the work of one product and of the conversion: [`Storage::work`].
+    ///
+    /// # Errors
+    /// As [`Storage::work`].
+    pub fn work(
+        &self,
+        analysis: &Analysis<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Work, Refusal> {
+        (self.work)(analysis, params, target)
+    }
+
+    /// Converts a matrix on the host: [`Storage::convert`].
+    ///
+    /// # Errors
+    /// As [`Storage::convert`].
+    pub fn convert<T: Scalar>(
+        &self,
+        csr: CsrRef<'_, T>,
+        analysis: &Analysis<'_>,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<Box<dyn Layout<T>>, Refusal> {
+        let layout: Box<dyn Any> = match T::PRECISION {
+            Precision::F32 => Box::new((self.convert_f32)(csr.cast(), analysis, params, target)?),
+            Precision::F64 => Box::new((self.convert_f64)(csr.cast(), analysis, params, target)?),
+        };
+        let layout = layout.downcast::<Box<dyn Layout<T>>>();
+        Ok(*layout.expect("the precision of T names its type"))
+    }
+
+    /// Converts a matrix on a GPU: [`Storage::build`].
+    ///
+    /// # Errors
+    /// As [`Storage::build`].
+    pub fn build(
+        &self,
+        converter: &mut dyn GpuConverter,
+        params: &Params,
+        target: &Target<'_>,
+    ) -> Result<GpuLayout, Stop> {
+        (self.build)(converter, params, target)
+    }
+}
+
+/// Converts a matrix to the layout of `S`, behind a pointer that does not name `S`.
+fn convert_boxed<S: Storage, T: Scalar>(
+    csr: CsrRef<'_, T>,
+    analysis: &Analysis<'_>,
+    params: &Params,
+    target: &Target<'_>,
+) -> Result<Box<dyn Layout<T>>, Refusal> {
+    Ok(Box::new(S::convert(csr, analysis, params, target)?))
+}
