@@ -143,7 +143,7 @@ enum Patience {
 }
 
 impl<'a> Analysis<'a> {
-    /// Creates a structure of a pattern without values; computes nothing yet.
+    /// Creates an analysis of a pattern without values; computes nothing yet.
     pub fn new(pattern: Pattern<'a>) -> Self {
         Analysis {
             pattern,
@@ -156,14 +156,14 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Creates a structure of a matrix: its pattern, and its values for the properties that depend
+    /// Creates an analysis of a matrix: its pattern, and its values for the properties that depend
     /// on them.
     pub fn of<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
         let csr = csr.into();
         Analysis { values: Some(T::values_of(csr.values())), ..Analysis::new(csr.pattern()) }
     }
 
-    /// Creates a structure for estimates. If the matrix has more than [`WHOLE`](sample::WHOLE)
+    /// Creates an analysis for estimates. If the matrix has more than [`WHOLE`](sampling::WHOLE)
     /// entries, estimates use samples of its rows, evenly spread and always the same ones. Row
     /// lengths, and everything that layouts are made from, are exact nevertheless.
     pub fn sampled<T: Scalar>(csr: impl Into<CsrRef<'a, T>>) -> Self {
@@ -172,7 +172,7 @@ impl<'a> Analysis<'a> {
         Analysis { values, ..Analysis::sampled_pattern(csr.pattern()) }
     }
 
-    /// Creates a structure for estimates from a pattern without values; see [`Analysis::sampled`].
+    /// Creates an analysis for estimates from a pattern without values; see [`Analysis::sampled`].
     pub(crate) fn sampled_pattern(pattern: Pattern<'a>) -> Self {
         Analysis { detail: Detail::of(pattern.nnz()), ..Analysis::new(pattern) }
     }
@@ -182,7 +182,7 @@ impl<'a> Analysis<'a> {
         &self.memo
     }
 
-    /// Returns the values, or `None` if the structure was made from a pattern alone.
+    /// Returns the values, or `None` if the analysis was made from a pattern alone.
     pub(crate) fn values(&self) -> Option<ValuesOf<'a>> {
         self.values
     }
@@ -197,7 +197,7 @@ impl<'a> Analysis<'a> {
         self.detail == Detail::Whole
     }
 
-    /// Allows this structure to partition the graph with METIS. Estimates must not: partitioning
+    /// Allows this analysis to partition the graph with METIS. Estimates must not: partitioning
     /// takes as long as hundreds of products or more.
     pub fn with_partitioning(self) -> Self {
         Analysis { patience: Patience::Partitioning, ..self }
@@ -212,7 +212,7 @@ impl<'a> Analysis<'a> {
     /// Checks that the graph of the pattern may be partitioned or reordered.
     ///
     /// # Errors
-    /// [`Refusal`] if this structure is for estimates; see [`Analysis::with_partitioning`].
+    /// [`Refusal`] if this analysis is for estimates; see [`Analysis::with_partitioning`].
     pub fn check_patience(&self) -> Result<(), Refusal> {
         match self.patience {
             Patience::Partitioning => Ok(()),
@@ -238,7 +238,7 @@ impl<'a> Analysis<'a> {
         self.memo.get(ColumnCounts(), || Arc::new(column_counts(self.pattern)))
     }
 
-    /// Returns entries per column, estimated from a sample of the rows, if this structure is for
+    /// Returns entries per column, estimated from a sample of the rows, if this analysis is for
     /// estimates; kept.
     pub(crate) fn column_sample(&self) -> Option<Arc<ColumnSample>> {
         let half = || self.detail.half(self.pattern.nrows(), self.pattern.nnz());
@@ -257,7 +257,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// Returns the largest number of columns that a slice of `slice` rows in `sort` order spans;
-    /// `new` is as for [`Analysis::spans`]. If this structure is for estimates and rows are
+    /// `new` is as for [`Analysis::spans`]. If this analysis is for estimates and rows are
     /// unsorted or sorted within windows, only a sample of the slices or windows is searched, with
     /// the old column numbers.
     pub fn widest_span(&self, slice: usize, sort: Sort, new: Option<&[u32]>) -> u64 {

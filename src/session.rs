@@ -157,8 +157,8 @@ impl<'a, T: Scalar> Session<'a, T> {
 
     /// Measures candidates in order, and calls `tell` for each step.
     ///
-    /// On a device of this process, candidates are converted with a separate structure, which may
-    /// partition the graph; a worker process has such a structure too.
+    /// On a device of this process, candidates are converted with a separate analysis, which may
+    /// partition the graph; a worker process has such an analysis too.
     ///
     /// # Errors
     /// As [`Backend::measure`], errors of wisdom, and errors of `tell`, which end the session.

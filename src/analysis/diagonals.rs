@@ -44,7 +44,7 @@ impl Analysis<'_> {
     /// over all hacks.
     ///
     /// One pass over the pattern counts all powers of two up to 4096 and the whole matrix, and is
-    /// kept; every other hack size takes one more pass. If this structure is for estimates, the
+    /// kept; every other hack size takes one more pass. If this analysis is for estimates, the
     /// number is estimated from a sample of the hacks.
     pub fn n_diagonals(&self, hack: usize) -> u64 {
         if self.detail == Detail::Sampled {

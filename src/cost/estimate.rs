@@ -144,7 +144,7 @@ pub struct CostInputs {
 
 impl CostInputs {
     /// Computes the inputs for a candidate of this matrix and target. Takes as long as an estimate;
-    /// the structure keeps part of it.
+    /// the analysis keeps part of it.
     ///
     /// # Errors
     /// [`Refusal`] if the candidate does not apply to the matrix.

@@ -36,7 +36,7 @@ probes! {
 /// in table order.
 ///
 /// Candidates that analyse the matrix in different ways run in parallel on rayon's threads. The
-/// structure keeps the result.
+/// analysis keeps the result.
 pub fn works(analysis: &Analysis<'_>, target: &Target<'_>) -> Works {
     let Target { device, precision, basis, memory_limit } = *target;
     let aim = (device.clone(), precision, basis, memory_limit, analysis.may_partition());

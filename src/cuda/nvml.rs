@@ -20,7 +20,7 @@ pub(super) struct Monitor {
 impl Monitor {
     /// Opens NVML for this GPU; `None` if the library is missing or does not know the GPU.
     pub fn open(device: cust::device::Device) -> Option<Self> {
-        let nvml = Nvml::converter().lib_path(OsStr::new("libnvidia-ml.so.1")).init().ok()?;
+        let nvml = Nvml::builder().lib_path(OsStr::new("libnvidia-ml.so.1")).init().ok()?;
         let attribute = |which| device.get_attribute(which).ok();
         let bus_id = format!(
             "{:08x}:{:02x}:{:02x}.0",

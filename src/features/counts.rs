@@ -84,12 +84,12 @@ pub(crate) struct RowFigures<'a> {
 /// Source of the row lengths.
 enum LengthSource<'a> {
     Counted(&'a Histogram),
-    /// Counted by the structure at the first query.
+    /// Counted by the analysis at the first query.
     Of(&'a Analysis<'a>),
 }
 
 impl<'a> RowFigures<'a> {
-    /// Creates the statistics of a structure; reads nothing yet.
+    /// Creates the statistics of an analysis; reads nothing yet.
     pub fn of(analysis: &'a Analysis<'a>) -> Self {
         let pattern = analysis.pattern();
         RowFigures {

@@ -332,7 +332,7 @@ pub struct Features(Vec<(&'static Feature, f64)>);
 
 impl Features {
     /// Computes all cheap features. A few passes over the pattern, on rayon's current threads; kept
-    /// by the structure.
+    /// by the analysis.
     pub fn of(analysis: &Analysis<'_>) -> Self {
         analysis.memo().get(AllFeatures(), || Features::from(&FeatureCounts::of(analysis)))
     }

@@ -277,13 +277,13 @@ impl Tuner {
 
 impl Findings {
     /// Returns a feature that was counted, that follows from the size, or that gates compute from
-    /// the structure.
+    /// the analysis.
     fn feature(&self, analysis: Option<&Analysis<'_>>, name: &str) -> Option<f64> {
         self.features.get(name).or_else(|| gate_feature(analysis?, name))
     }
 }
 
-/// Returns the structure of the matrix on the host; creates it at the first call.
+/// Returns the analysis of the matrix on the host; creates it at the first call.
 fn look_at<'c, 's, T: Scalar>(
     subject: &'s Subject<'_, T>,
     analysis: &'c OnceCell<Analysis<'s>>,

@@ -50,7 +50,7 @@ fn image(nvcc: &Path, source: &Path) -> Image {
     let name = source.file_stem().expect("a name").to_string_lossy().into_owned();
     let fatbin = fs::read(out.path().join(format!("{name}.fatbin"))).expect("nvcc wrote it");
     let kernels = ptx::kernels(&compiled.ptx).expect("nvcc writes PTX");
-    let kernel = |kernel: ptx::Kernel| Kernel {
+    let kernel = |kernel: ptx::PtxKernel| Kernel {
         name: kernel.name.leak(),
         params: kernel.params.iter().map(|name| param(name)).collect::<Vec<_>>().leak(),
     };

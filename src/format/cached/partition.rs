@@ -61,7 +61,7 @@ pub(super) struct EhybSize {
 }
 
 impl EhybSize {
-    /// The size that [`EhybPlan::new`] leads to; where the structure is for estimates, computed
+    /// The size that [`EhybPlan::new`] leads to; where the analysis is for estimates, computed
     /// from a sample of the slices.
     pub fn of(
         analysis: &Analysis<'_>,
@@ -308,7 +308,7 @@ impl Analysis<'_> {
     /// rows; cached.
     ///
     /// # Errors
-    /// [`Refusal`] where METIS cannot partition the graph, and where the structure is for
+    /// [`Refusal`] where METIS cannot partition the graph, and where the analysis is for
     /// estimates.
     pub fn partition(&self, parts: usize, most: usize) -> PartitionResult {
         self.check_patience()?;

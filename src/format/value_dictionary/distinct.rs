@@ -95,7 +95,7 @@ impl Analysis<'_> {
     }
 
     /// The number of distinct values, `None` as in [`Analysis::few_values`]. For a large matrix
-    /// whose structure serves estimates, the number is that of a sample of the entries.
+    /// whose analysis serves estimates, the number is that of a sample of the entries.
     pub fn value_count(&self) -> Option<usize> {
         let values = self.values()?;
         self.memo().get(ValueCount(), || match self.detail() {

@@ -60,7 +60,7 @@ impl Analysis<'_> {
     /// Sum over hacks of 32 rows in `sort` order: runs of four slots, times the bytes per column
     /// that the hack needs for distances from the first column of a slot. `new` gives the new
     /// column of each old column where the basis is permuted. One pass over the entries, cached
-    /// where columns keep their original order; a structure for estimates samples the hacks.
+    /// where columns keep their original order; an analysis for estimates samples the hacks.
     pub(crate) fn delta_units(&self, sort: Sort, new: Option<&[u32]>) -> u64 {
         match new {
             None => self.memo().get(DeltaUnits(sort), || self.count_delta_units(sort, None)),
