@@ -391,7 +391,7 @@ fn check_foreign<T>(gpu: &Gpu, address: cuda::CUdeviceptr, len: usize) -> Result
     if address == 0 {
         return Err(Error::argument(format!("the address of {len} elements is null")));
     }
-    if address % size_of::<T>() as u64 != 0 {
+    if !address.is_multiple_of(size_of::<T>() as u64) {
         let width = size_of::<T>();
         return Err(wrong(format!("is not a multiple of {width}, the size of an element")));
     }

@@ -221,7 +221,7 @@ fn foreign_addresses_are_checked() {
     assert!(why(at + 4, 2).contains("not a multiple of 8"), "{}", why(at + 4, 2));
     assert!(why(at, 1 << 40).contains("of its allocation"), "{}", why(at, 1 << 40));
     assert!(why(at, usize::MAX).contains("cannot have"), "{}", why(at, usize::MAX));
-    let on_host = vec![1.0; 4];
+    let on_host = [1.0; 4];
     let host_at = on_host.as_ptr() as u64;
     assert!(why(host_at, 4).contains("not memory of a GPU"), "{}", why(host_at, 4));
     let locked = cust::memory::LockedBuffer::new(&1.0, 4).expect("page-locked memory");
