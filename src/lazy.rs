@@ -332,10 +332,8 @@ fn plan_of(choice: &Choice, held: &Candidate) -> Option<ConversionPlan> {
     let mut best: Vec<&Ranked> = faster().collect();
     best.sort_by(|a, b| by_then_s(a).total_cmp(&by_then_s(b)));
     let from = best.first().map_or(from, |best| pays_from(best).max(from));
-    Some(ConversionPlan {
-        candidates: best.into_iter().map(|r| r.candidate.clone()).collect(),
-        from,
-    })
+    let candidates = best.into_iter().map(|r| r.candidate.clone()).collect();
+    Some(ConversionPlan { candidates, from })
 }
 
 #[cfg(test)]

@@ -427,18 +427,17 @@ fn check_foreign<T>(gpu: &Gpu, address: cuda::CUdeviceptr, len: usize) -> Result
     Ok(())
 }
 
-/// Asks the driver for an attribute of an address; `None` if it does not know the address or the
-/// attribute.
+/// Asks the driver for an attribute of an address; `None` if it does not know the attribute, and
+/// zero for an address that it does not know, which is no error for the driver.
 fn attribute<A: bytemuck::Pod>(
     address: cuda::CUdeviceptr,
-    which: cuda::CUpointer_attribute,
+    mut which: cuda::CUpointer_attribute,
 ) -> Option<A> {
     let mut answer = A::zeroed();
-    // SAFETY: callers choose a type of the attribute's size; the driver reads no memory at the
-    // address.
-    let code = unsafe {
-        cuda::cuPointerGetAttribute(std::ptr::from_mut(&mut answer).cast(), which, address)
-    };
+    let mut to = std::ptr::from_mut(&mut answer).cast();
+    // SAFETY: the driver reads one attribute and one pointer, and writes one answer; callers choose
+    // a type of the attribute's size. It reads no memory at the address.
+    let code = unsafe { cuda::cuPointerGetAttributes(1, &mut which, &mut to, address) };
     (code == cuda::CUresult::CUDA_SUCCESS).then_some(answer)
 }
 

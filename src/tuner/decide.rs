@@ -47,6 +47,14 @@ struct Analysed {
     state: CandidateState,
 }
 
+impl Analysed {
+    /// Adds the costs of the candidates that were timed, after which none is timed any more.
+    fn add_timed(&mut self, known: Vec<Known>) {
+        self.measured.extend(known);
+        self.state.timed = true;
+    }
+}
+
 impl Tuner {
     /// Decides about a matrix; fills `analysis` if the host reads the matrix.
     pub(super) fn decide_about<'s, T: Scalar>(
@@ -95,12 +103,11 @@ impl Tuner {
                     findings.found.features = true;
                     continue;
                 }
-                (Step::Time(candidates), Some(analysed)) => {
+                (Step::Time(timed), Some(analysed)) => {
                     let analysis = look_at(subject, analysis)?;
-                    let csr = subject.csr()?;
-                    let known = self.measure(csr, analysis, &candidates, workload, progress)?;
-                    analysed.measured.extend(known);
-                    analysed.state.timed = true;
+                    let known =
+                        self.measure(subject.csr()?, analysis, &timed, workload, progress)?;
+                    analysed.add_timed(known);
                     continue;
                 }
                 (Step::Choose(Decision::KeepBaseline(reason)), _) => {
@@ -124,8 +131,7 @@ impl Tuner {
             match choice {
                 Some(mut choice) => {
                     choice.explanation.extend(self.stored.warnings());
-                    let analysed = analysed.is_some();
-                    return Ok(Decided { choice, analysed, counted });
+                    return Ok(Decided { choice, analysed: analysed.is_some(), counted });
                 }
                 // A baseline may refuse the size; then every candidate is ranked.
                 None => policy = policy.analysing(),
