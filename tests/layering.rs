@@ -151,7 +151,9 @@ fn first_name(text: &str) -> String {
 fn module(file: &Path) -> String {
     let first = file.components().next().expect("a path in the package");
     let name = first.as_os_str().to_string_lossy().into_owned();
-    name.strip_suffix(".rs").map_or(name.clone(), str::to_string)
+    let name = name.strip_suffix(".rs").unwrap_or(&name);
+    // A file that replaces a module in builds without a feature has that module's place.
+    name.strip_suffix("_none").unwrap_or(name).to_string()
 }
 
 /// Returns the uses of modules behind a module's own place in `layers`.
