@@ -11,8 +11,8 @@ use crate::target::Target;
 /// use ellect::format::{Role, find};
 ///
 /// # fn main() -> ellect::Result<()> {
-/// assert_eq!(find("csr")?.role(), Role::Baseline);
-/// assert_eq!(find("hll")?.role(), Role::Converted);
+/// assert_eq!(find("csr")?.role, Role::Baseline);
+/// assert_eq!(find("hll")?.role, Role::Converted);
 /// # Ok(())
 /// # }
 /// ```

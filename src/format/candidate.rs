@@ -46,7 +46,7 @@ impl fmt::Display for Value {
 /// use ellect::format::{Value, find};
 ///
 /// # fn main() -> ellect::Result<()> {
-/// let hack = find("hll")?.params().iter().find(|param| param.name == "hack");
+/// let hack = find("hll")?.params.iter().find(|param| param.name == "hack");
 /// assert!(hack.is_some_and(|hack| hack.values.contains(&Value::Int(32))));
 /// # Ok(())
 /// # }

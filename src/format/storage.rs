@@ -82,7 +82,7 @@ pub trait Layout<T: Scalar>: Send + Sync {
 /// use ellect::format::FORMATS;
 ///
 /// // Each format implements `Storage`; the table holds it as a `Format`.
-/// assert!(FORMATS.iter().any(|format| format.name() == "csr"));
+/// assert!(FORMATS.iter().any(|format| format.name == "csr"));
 /// ```
 pub trait Storage {
     /// Name in lists, candidates and records: lower case, the field's standard term.
@@ -167,8 +167,8 @@ pub trait Storage {
 ///
 /// # fn main() -> ellect::Result<()> {
 /// let hll = find("hll")?;
-/// println!("{}: {} ({})", hll.title(), hll.suits(), hll.source());
-/// assert!(hll.params().iter().any(|param| param.name == "hack"));
+/// println!("{}: {} ({})", hll.title, hll.suits, hll.source);
+/// assert!(hll.params.iter().any(|param| param.name == "hack"));
 /// # Ok(())
 /// # }
 /// ```

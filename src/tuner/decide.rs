@@ -65,9 +65,7 @@ impl Tuner {
         mode: Mode,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Decided> {
-        if workload.effort >= Effort::Measure {
-            self.backend.check()?;
-        }
+        self.check_device(workload.effort)?;
         let (device, size) = (self.backend.device(), subject.size());
         let target = workload.target(device, T::PRECISION);
         let model = self.model(workload.effort, T::PRECISION);
@@ -137,6 +135,11 @@ impl Tuner {
                 None => policy = policy.analysing(),
             }
         }
+    }
+
+    /// Checks that candidates can be timed on the device, if the effort times some.
+    fn check_device(&self, effort: Effort) -> Result<()> {
+        if effort >= Effort::Measure { self.backend.check() } else { Ok(()) }
     }
 
     /// Decides about a matrix, converts it, and returns the operator.
