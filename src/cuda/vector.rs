@@ -78,10 +78,10 @@ pub struct DeviceSlice<'a, T> {
 /// # }
 /// ```
 pub struct DeviceSliceMut<'a, T> {
-    address: cuda::CUdeviceptr,
-    len: usize,
-    queue: &'a Arc<Queue>,
-    scalar: PhantomData<&'a mut [T]>,
+    /// The same part, for reading.
+    part: DeviceSlice<'a, T>,
+    /// The part is this slice's alone.
+    alone: PhantomData<&'a mut [T]>,
 }
 
 impl<T> std::fmt::Debug for Vector<T> {
@@ -98,7 +98,7 @@ impl<T> std::fmt::Debug for DeviceSlice<'_, T> {
 
 impl<T> std::fmt::Debug for DeviceSliceMut<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeviceSliceMut").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("DeviceSliceMut").field("len", &self.part.len).finish_non_exhaustive()
     }
 }
 
@@ -224,6 +224,10 @@ impl<'a, T: Scalar> DeviceSlice<'a, T> {
 }
 
 impl<'a, T: Scalar> DeviceSliceMut<'a, T> {
+    fn of(part: DeviceSlice<'a, T>) -> Self {
+        DeviceSliceMut { part, alone: PhantomData }
+    }
+
     /// Wraps memory of this GPU that another library allocated, for writing; see
     /// [`DeviceSlice::from_raw`].
     ///
@@ -234,23 +238,23 @@ impl<'a, T: Scalar> DeviceSliceMut<'a, T> {
     /// As for [`DeviceSlice::from_raw`]; moreover, nothing else reads the memory until all work
     /// queued with the slice has finished ([`Gpu::synchronize`]).
     pub unsafe fn from_raw(gpu: &'a Gpu, address: cuda::CUdeviceptr, len: usize) -> Result<Self> {
-        check_foreign::<T>(gpu, address, len)?;
-        Ok(DeviceSliceMut { address, len, queue: &gpu.queue, scalar: PhantomData })
+        // SAFETY: the caller promises more than reading requires.
+        unsafe { DeviceSlice::from_raw(gpu, address, len) }.map(Self::of)
     }
 
     /// Returns the device address of the first element.
     pub fn address(&self) -> cuda::CUdeviceptr {
-        self.address
+        self.part.address()
     }
 
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
-        self.len
+        self.part.len()
     }
 
     /// Tells whether the slice has no elements.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.part.is_empty()
     }
 
     /// Returns a part of the slice.
@@ -258,8 +262,7 @@ impl<'a, T: Scalar> DeviceSliceMut<'a, T> {
     /// # Errors
     /// [`Error::Argument`] if the range is not within the slice.
     pub fn slice(self, range: impl RangeBounds<usize>) -> Result<Self> {
-        let (start, len) = within(range, self.len)?;
-        Ok(DeviceSliceMut { address: element::<T>(self.address, start), len, ..self })
+        self.part.slice(range).map(Self::of)
     }
 
     /// Splits the slice into its first `at` elements and the others.
@@ -267,25 +270,18 @@ impl<'a, T: Scalar> DeviceSliceMut<'a, T> {
     /// # Errors
     /// [`Error::Argument`] if the slice has fewer than `at` elements.
     pub fn split_at(self, at: usize) -> Result<(Self, Self)> {
-        let (head, _) = within(at.., self.len)?;
-        let DeviceSliceMut { address, len, queue, scalar } = self;
-        let tail = element::<T>(address, head);
-        Ok((
-            DeviceSliceMut { address, len: head, queue, scalar },
-            DeviceSliceMut { address: tail, len: len - head, queue, scalar },
-        ))
+        let tail = self.part.slice(at..)?;
+        Ok((Self::of(self.part.slice(..at)?), Self::of(tail)))
     }
 
     /// Returns this slice for one use, after which it can be used again.
     pub fn reborrow(&mut self) -> DeviceSliceMut<'_, T> {
-        let DeviceSliceMut { address, len, queue, .. } = *self;
-        DeviceSliceMut { address, len, queue, scalar: PhantomData }
+        DeviceSliceMut::of(self.part)
     }
 
     /// Returns this slice for reading.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
-        let DeviceSliceMut { address, len, queue, .. } = *self;
-        DeviceSlice { address, len, queue, scalar: PhantomData }
+        self.part
     }
 
     /// Overwrites all elements and waits for the copy.
@@ -293,13 +289,13 @@ impl<'a, T: Scalar> DeviceSliceMut<'a, T> {
     /// # Errors
     /// As [`Vector::write`].
     pub fn write(&mut self, host: &[T]) -> Result<()> {
-        check_len(host.len(), self.len)?;
-        write(self.address, bytemuck::cast_slice(host), self.queue)
+        check_len(host.len(), self.part.len)?;
+        write(self.part.address, bytemuck::cast_slice(host), self.part.queue)
     }
 
     /// Checks that the slice is on this GPU's stream; `name` names it in the error.
     pub(super) fn check(&self, queue: &Arc<Queue>, name: &str) -> Result<()> {
-        same_queue(self.queue, queue, name)
+        self.part.check(queue, name)
     }
 }
 
@@ -312,8 +308,7 @@ impl<'a, T: Scalar> From<&'a Vector<T>> for DeviceSlice<'a, T> {
 
 impl<'a, T: Scalar> From<&'a mut Vector<T>> for DeviceSliceMut<'a, T> {
     fn from(vector: &'a mut Vector<T>) -> Self {
-        let (address, queue) = (vector.memory.address(), vector.memory.queue());
-        DeviceSliceMut { address, len: vector.len, queue, scalar: PhantomData }
+        DeviceSliceMut::of(DeviceSlice::from(&*vector))
     }
 }
 
