@@ -78,9 +78,9 @@ pub struct DeviceSlice<'a, T> {
 /// # }
 /// ```
 pub struct DeviceSliceMut<'a, T> {
-    /// The same part, for reading.
+    /// A slice for reading of these entries.
     part: DeviceSlice<'a, T>,
-    /// The part is this slice's alone.
+    /// Marks the entries as borrowed by this slice alone.
     alone: PhantomData<&'a mut [T]>,
 }
 
