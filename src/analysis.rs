@@ -16,6 +16,7 @@ use rayon::prelude::*;
 
 use crate::csr::{CsrRef, Pattern};
 use crate::fingerprint::Fingerprint;
+use crate::par;
 pub(crate) use crate::permutation::inverse;
 use crate::refusal::Refusal;
 use crate::scalar::Scalar;
@@ -305,15 +306,12 @@ impl<'a> Analysis<'a> {
             }
         };
         let nrows = self.pattern.nrows();
-        let spans = (0..nrows.div_ceil(slice)).into_par_iter();
-        let spans: Vec<_> = spans
-            .map(|s| {
-                (s * slice..((s + 1) * slice).min(nrows))
-                    .filter_map(span_of_row)
-                    .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-                    .map_or(0..0, |(first, last)| first..last + 1)
-            })
-            .collect();
+        let spans = par::map(nrows.div_ceil(slice), 1, |s| {
+            (s * slice..((s + 1) * slice).min(nrows))
+                .filter_map(span_of_row)
+                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+                .map_or(0..0, |(first, last)| first..last + 1)
+        });
         spans.into()
     }
 }

@@ -3,9 +3,8 @@
 //! Threads generate batches of rows, which are then concatenated: one pass over the entries to
 //! generate them and one to copy them. The result does not depend on the number of threads.
 
-use rayon::prelude::*;
-
 use crate::csr::{Csr, offsets};
+use crate::par;
 use crate::scalar::Scalar;
 
 /// Rows (or block rows) per batch.
@@ -67,6 +66,7 @@ pub fn by_block_rows<T: Scalar, const B: usize>(
 }
 
 /// Rows that one thread generated.
+#[derive(Default)]
 struct RowBatch<T> {
     lengths: Vec<usize>,
     columns: Vec<u32>,
@@ -88,15 +88,12 @@ fn in_parts<T: Scalar>(
     items: usize,
     make: impl Fn(std::ops::Range<usize>, &mut RowBatch<T>) + Sync,
 ) -> Vec<RowBatch<T>> {
-    (0..items.div_ceil(ROWS_AT_ONCE))
-        .into_par_iter()
-        .map(|p| {
-            let mut part =
-                RowBatch { lengths: Vec::new(), columns: Vec::new(), values: Vec::new() };
-            make(p * ROWS_AT_ONCE..((p + 1) * ROWS_AT_ONCE).min(items), &mut part);
-            part
-        })
-        .collect()
+    let mut parts = Vec::new();
+    parts.resize_with(items.div_ceil(ROWS_AT_ONCE), RowBatch::default);
+    par::for_each(&mut parts, 1, |p, part| {
+        make(p * ROWS_AT_ONCE..((p + 1) * ROWS_AT_ONCE).min(items), part);
+    });
+    parts
 }
 
 fn sort_and_sum<V>(entries: &mut Vec<(u32, V)>, add: impl Fn(&mut V, &V)) {
@@ -126,7 +123,7 @@ fn join<T: Scalar>(ncols: usize, parts: Vec<RowBatch<T>>) -> Csr<T> {
         values_left = rest;
         copies.push((part, columns, values));
     }
-    copies.into_par_iter().for_each(|(part, columns, values)| {
+    par::for_each(&mut copies, 1, |_, (part, columns, values)| {
         columns.copy_from_slice(&part.columns);
         values.copy_from_slice(&part.values);
     });

@@ -3,6 +3,7 @@
 
 use crate::csr::CsrRef;
 use crate::error::{Error, Result};
+use crate::par;
 use crate::scalar::Scalar;
 
 /// Reference product of one row: the sum in f64, and the magnitude with which its rounding error
@@ -18,7 +19,7 @@ use crate::scalar::Scalar;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Default, Clone, Copy, Debug, PartialEq)]
 pub struct RowReference {
     /// `alpha * (A x)_i + beta * y_i`.
     pub value: f64,
@@ -40,28 +41,24 @@ pub fn reference<'a, T: Scalar>(
     beta: T,
     y: &[T],
 ) -> Vec<RowReference> {
-    use rayon::prelude::*;
     let csr = csr.into();
     assert_eq!((x.len(), y.len()), (csr.ncols(), csr.nrows()), "vectors do not fit the matrix");
     let (alpha, beta) = (alpha.to_f64(), beta.to_f64());
-    (0..csr.nrows())
-        .into_par_iter()
-        .map(|row| {
-            let (columns, values) = csr.row(row);
-            let (mut sum, mut magnitude) = (0.0, 0.0);
-            for (&column, value) in columns.iter().zip(values) {
-                let term = value.to_f64() * x[column as usize].to_f64();
-                sum += term;
-                magnitude += term.abs();
-            }
-            let old = if beta == 0.0 { 0.0 } else { beta * y[row].to_f64() };
-            RowReference {
-                value: alpha * sum + old,
-                magnitude: alpha.abs() * magnitude + old.abs(),
-                terms: columns.len(),
-            }
-        })
-        .collect()
+    par::map(csr.nrows(), 1, |row| {
+        let (columns, values) = csr.row(row);
+        let (mut sum, mut magnitude) = (0.0, 0.0);
+        for (&column, value) in columns.iter().zip(values) {
+            let term = value.to_f64() * x[column as usize].to_f64();
+            sum += term;
+            magnitude += term.abs();
+        }
+        let old = if beta == 0.0 { 0.0 } else { beta * y[row].to_f64() };
+        RowReference {
+            value: alpha * sum + old,
+            magnitude: alpha.abs() * magnitude + old.abs(),
+            terms: columns.len(),
+        }
+    })
 }
 
 /// Compares a product with its reference.
@@ -113,16 +110,11 @@ pub fn compare<T: Scalar>(candidate: &str, reference: &[RowReference], y: &[T]) 
 /// Returns a vector of `len` seeded values with magnitudes from 1/16 to 1 and both signs, all exact
 /// in f32.
 pub fn vector<T: Scalar>(len: usize, seed: u64) -> Vec<T> {
-    use rayon::prelude::*;
-    (0..len)
-        .into_par_iter()
-        .with_min_len(1 << 14)
-        .map(|i| {
-            let bits = mix(seed ^ mix(i as u64));
-            let size = (bits % 961 + 64) as f64 / 1024.0;
-            T::from_f64(if bits >> 63 == 0 { size } else { -size })
-        })
-        .collect()
+    par::map(len, 1 << 14, |i| {
+        let bits = mix(seed ^ mix(i as u64));
+        let size = (bits % 961 + 64) as f64 / 1024.0;
+        T::from_f64(if bits >> 63 == 0 { size } else { -size })
+    })
 }
 
 /// Returns a vector of `len` seeded whole numbers from -4 to 4. Their products and sums are exact,

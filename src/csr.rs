@@ -7,8 +7,6 @@ mod pattern;
 #[cfg(feature = "sprs")]
 mod sprs;
 
-use rayon::prelude::*;
-
 use crate::error::{Error, Result};
 use crate::par;
 use crate::scalar::Scalar;
@@ -243,13 +241,14 @@ fn check_arrays<I: ColumnIndex>(
     values: usize,
 ) -> Result<()> {
     check_lengths(nrows, ncols, row_ptr, col_idx.len(), values)?;
-    let fault = par::split(row_ptr, 1, par::GRAIN).par_windows(2).find_map_first(|rows| {
-        (rows[0]..rows[1]).find_map(|row| {
+    let bounds = par::split(row_ptr, 1, par::GRAIN);
+    let faults = par::map(bounds.len() - 1, 1, |part| {
+        (bounds[part]..bounds[part + 1]).find_map(|row| {
             let columns = &col_idx[row_ptr[row]..row_ptr[row + 1]];
             column_fault(row, columns, ncols)
         })
     });
-    fault.map_or(Ok(()), |what| Err(Error::input(what)))
+    faults.into_iter().flatten().next().map_or(Ok(()), |what| Err(Error::input(what)))
 }
 
 /// Describes the fault in the columns of a row; `None` if there is none.
@@ -279,25 +278,22 @@ fn sort_rows<T: Scalar>(
 ) -> Vec<(usize, usize)> {
     let bounds = par::split(row_ptr, 1, par::GRAIN);
     let cuts: Vec<usize> = bounds.iter().map(|&row| row_ptr[row]).collect();
-    let columns = par::slices_mut(col_idx, &cuts);
-    let values = par::slices_mut(values, &cuts);
-    (columns, values, bounds.par_windows(2))
-        .into_par_iter()
-        .flat_map_iter(|(columns, values, rows)| {
-            let first = row_ptr[rows[0]];
-            let mut entries = Vec::new();
-            let mut shortened = Vec::new();
-            for row in rows[0]..rows[1] {
-                let range = row_ptr[row] - first..row_ptr[row + 1] - first;
-                let (columns, values) = (&mut columns[range.clone()], &mut values[range]);
-                let len = sort_row(columns, values, &mut entries);
-                if len < columns.len() {
-                    shortened.push((row, len));
-                }
+    let columns = par::slices_mut(col_idx, &cuts).into_iter();
+    let mut parts: Vec<_> =
+        columns.zip(par::slices_mut(values, &cuts)).map(|part| (part, Vec::new())).collect();
+    par::for_each(&mut parts, 1, |part, ((columns, values), shortened)| {
+        let first = row_ptr[bounds[part]];
+        let mut entries = Vec::new();
+        for row in bounds[part]..bounds[part + 1] {
+            let range = row_ptr[row] - first..row_ptr[row + 1] - first;
+            let (columns, values) = (&mut columns[range.clone()], &mut values[range]);
+            let len = sort_row(columns, values, &mut entries);
+            if len < columns.len() {
+                shortened.push((row, len));
             }
-            shortened
-        })
-        .collect()
+        }
+    });
+    parts.into_iter().flat_map(|(_, shortened)| shortened).collect()
 }
 
 /// Sorts and sums one row and returns its new length; `entries` is scratch memory.

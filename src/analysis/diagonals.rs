@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::sampling::sums;
 use super::{Analysis, Detail, over_all, probes};
 use crate::csr::Pattern;
+use crate::par;
 
 /// Numbers of diagonals with an entry.
 #[derive(Debug)]
@@ -106,9 +108,8 @@ impl Analysis<'_> {
             touched.drain(..).for_each(|word| marks[word] = 0);
             [distinct, entries]
         };
-        let each = sample.sampled.div_ceil(rayon::current_num_threads());
-        let counts = sample.par_picks().with_min_len(each).map_init(scratch, count);
-        let [distinct, met] = counts.reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+        let [distinct, met] =
+            sums(sample.sampled, 1, scratch, |scratch, at| count(scratch, sample.pick(at)));
         over_all(distinct, met, pattern.nnz())
     }
 
@@ -139,7 +140,8 @@ impl Analysis<'_> {
         let n_hacks = pattern.nrows().div_ceil(hack);
         let mut results = vec![R::default(); n_hacks];
         let hacks_each = n_hacks.div_ceil(rayon::current_num_threads()).max(1);
-        results.par_chunks_mut(hacks_each).enumerate().for_each(|(part, results)| {
+        let mut parts: Vec<&mut [R]> = results.chunks_mut(hacks_each).collect();
+        par::for_each(&mut parts, 1, |part, results| {
             let mut distinct = DistinctKeys { last: vec![0; listed], group: 0, keys: Vec::new() };
             for (i, result) in results.iter_mut().enumerate() {
                 let first = (part * hacks_each + i) * hack;

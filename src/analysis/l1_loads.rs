@@ -1,9 +1,7 @@
 //! Simulation of a GPU's L1 caches: the x sectors that they load when one processor works on rows
 //! that are far apart.
 
-use rayon::prelude::*;
-
-use super::sampling::Sample;
+use super::sampling::{Sample, sums};
 use super::{Analysis, Walk, probes};
 use crate::device::Kind;
 use crate::scalar::Precision;
@@ -106,11 +104,9 @@ impl Analysis<'_> {
             let visited = walk_side_by_side(lists, step, |c| cache.request(c / near.per_sector));
             [cache.loads(), visited]
         };
-        let [loads, visited] = sample
-            .par_picks()
-            .with_min_len(sample.sampled.div_ceil(rayon::current_num_threads()))
-            .map_init(|| L1Sim::new(near.room), count)
-            .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+        let cache = || L1Sim::new(near.room);
+        let count = |cache: &mut L1Sim, at: usize| count(cache, sample.pick(at));
+        let [loads, visited] = sums(sample.sampled, 1, cache, count);
         loads as f64 / visited.max(1) as f64
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{Analysis, Histogram, SharedLengths, Sort, once, probes};
+use crate::par;
 use crate::reorder;
 
 /// Minimum number of rows per thread if each row is little work.
@@ -137,7 +138,7 @@ impl Analysis<'_> {
             return every.map(|(length, times)| times * count(length)).sum();
         }
         let longest = self.longest(rows, sort);
-        longest.par_iter().with_min_len(FEWEST_ROWS).map(|&length| count(length)).sum()
+        par::reduce(longest.len(), FEWEST_ROWS, || 0, |i| count(longest[i]), |a, b| a + b)
     }
 
     /// Returns the longest row of each slice of `rows` rows in `sort` order; kept.

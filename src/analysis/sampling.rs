@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Analysis, probes};
+use crate::par;
 use crate::scalar::Precision;
 
 /// Maximum number of warps that [`Analysis::x_sectors`] samples, and of block rows that
@@ -75,12 +76,7 @@ impl Analysis<'_> {
             [sectors[0], sectors[1], entries.len() as u64]
         };
         let scratch = || (vec![0u64; words], Vec::new());
-        let counts = (0..sampled)
-            .into_par_iter()
-            .with_min_len(sampled.div_ceil(rayon::current_num_threads()))
-            .map_init(scratch, count)
-            .reduce(|| [0; 3], |a, b| [a[0] + b[0], a[1] + b[1], a[2] + b[2]]);
-        EachPrecision::of_loads(counts)
+        EachPrecision::of_loads(sums(sampled, 1, scratch, count))
     }
 
     /// Returns the x sectors per nonzero that blocks of 256 neighbouring rows load, each into an L1
@@ -116,11 +112,7 @@ impl Analysis<'_> {
             [loaded, columns.len() as u64]
         };
         let scratch = || (vec![0u64; words], Vec::new());
-        let [loaded, nnz] = (0..sampled)
-            .into_par_iter()
-            .with_min_len(sampled.div_ceil(rayon::current_num_threads()))
-            .map_init(scratch, count)
-            .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+        let [loaded, nnz] = sums(sampled, 1, scratch, count);
         loaded as f64 / nnz.max(1) as f64
     }
 
@@ -132,13 +124,14 @@ impl Analysis<'_> {
         let pattern = self.pattern;
         let sample = Sample::of_mirrors(pattern.nrows(), pattern.ncols(), pattern.nnz(), most);
         let Sample { groups: nnz, sampled } = sample;
-        let mirrored = (0..sampled).into_par_iter().filter(|&at| {
+        let mirrored = |at: usize| {
             let k = spread(at, sampled, nnz);
             let row = pattern.row_ptr().partition_point(|&start| start <= k) - 1;
             let mirror = pattern.row(pattern.col_idx()[k] as usize);
             mirror.binary_search(&(row as u32)).is_ok()
-        });
-        sample.share(mirrored.count() as u64)
+        };
+        let [found] = sums(sampled, 1, || (), |(), at| [u64::from(mirrored(at))]);
+        sample.share(found)
     }
 
     /// Samples this pattern with [`Detail::sample`].
@@ -279,13 +272,17 @@ impl Sample {
 
     /// Iterates over the sampled groups in rising order.
     pub fn picks(self) -> impl ExactSizeIterator<Item = usize> {
-        (0..self.sampled).map(move |at| spread(at, self.sampled, self.groups))
+        (0..self.sampled).map(move |at| self.pick(at))
     }
 
     /// As [`Sample::picks`], in parallel.
     pub fn par_picks(self) -> impl IndexedParallelIterator<Item = usize> {
-        let picks = (0..self.sampled).into_par_iter();
-        picks.map(move |at| spread(at, self.sampled, self.groups))
+        (0..self.sampled).into_par_iter().map(move |at| self.pick(at))
+    }
+
+    /// Returns the `at`-th sampled group.
+    pub fn pick(self, at: usize) -> usize {
+        spread(at, self.sampled, self.groups)
     }
 
     /// Extrapolates a count over the sampled groups to all groups.
@@ -301,11 +298,7 @@ impl Sample {
 
     /// Sums both counts over the sampled groups.
     pub fn total(&self, count: impl Fn(usize) -> [u64; 2] + Sync) -> [u64; 2] {
-        (0..self.sampled)
-            .into_par_iter()
-            .with_min_len(32)
-            .map(|at| count(spread(at, self.sampled, self.groups)))
-            .reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]])
+        sums(self.sampled, 32, || (), |(), at| count(self.pick(at)))
     }
 
     /// Returns `found` as a share of the sampled groups.
@@ -318,6 +311,22 @@ impl Sample {
         let scale = self.groups as f64 / self.sampled.max(1) as f64;
         EachPrecision::new(totals.map(|total| total as f64 * scale))
     }
+}
+
+/// Sums `count(scratch, i)` over `0..n` in parallel; each thread makes its own scratch memory and
+/// takes at least `fewest` of the numbers.
+pub(crate) fn sums<S, const N: usize>(
+    n: usize,
+    fewest: usize,
+    scratch: impl Fn() -> S + Sync,
+    count: impl Fn(&mut S, usize) -> [u64; N] + Sync,
+) -> [u64; N] {
+    let add = |a: [u64; N], b: [u64; N]| std::array::from_fn(|i| a[i] + b[i]);
+    let parts = par::map_ranges(n, fewest, |range| {
+        let mut scratch = scratch();
+        range.map(|i| count(&mut scratch, i)).fold([0; N], add)
+    });
+    parts.into_iter().fold([0; N], add)
 }
 
 /// Extrapolates a count over `met` entries to all `nnz` entries.

@@ -1,10 +1,9 @@
 //! Sectors of x that a product requests, for each order in which formats walk the entries.
 
-use rayon::prelude::*;
-
 use super::row_lengths::longest_first;
 use super::sampling::{EachPrecision, PER_SECTOR, SAMPLED_TILES, Sample};
 use super::{Analysis, Detail, Sort, Walk, inverse, probes};
+use crate::par;
 use crate::scalar::Precision;
 
 probes! {
@@ -101,22 +100,29 @@ impl Analysis<'_> {
             columns.sort_unstable();
             columns
         };
-        let sampled = sample.par_picks().with_min_len(FEWEST_GROUPS).map(|i| {
+        let of_tile = |at: usize| {
+            let i = sample.pick(at);
             let tile = sorted(&columns[size * i..columns.len().min(size * (i + 1))]);
             let steps = tile.chunks(32).map(|step| distinct(step.iter().copied()));
             let met =
                 RequestedSectors { sectors: steps.fold([0; 2], add), entries: tile.len() as u64 };
             (met, spans(&tile, 0))
-        });
+        };
         let sum = |a: SpanBits, b: SpanBits| std::array::from_fn(|i| a[i] + b[i]);
         let none = || (RequestedSectors::default(), [0; 33]);
-        let (met, mut spans_met) = sampled.reduce(none, |a, b| (a.0.with(b.0), sum(a.1, b.1)));
+        let (met, mut spans_met) =
+            par::reduce(sample.sampled, FEWEST_GROUPS, none, of_tile, |a, b| {
+                (a.0.with(b.0), sum(a.1, b.1))
+            });
         if self.detail == Detail::Whole {
             // Formats compute the size of their layout from these spans, so they must be exact.
             let tiles = self.tiles(size);
-            let tiles = tiles.entries.par_windows(2).with_min_len(FEWEST_GROUPS);
-            let tiles = tiles.map(|cut| spans(&sorted(&columns[cut[0]..cut[1]]), size / REACH_OF));
-            spans_met = tiles.reduce(|| [0; 33], sum);
+            let of_tile = |t: usize| {
+                let columns = &columns[tiles.entries[t]..tiles.entries[t + 1]];
+                spans(&sorted(columns), size / REACH_OF)
+            };
+            let count = tiles.entries.len() - 1;
+            spans_met = par::reduce(count, FEWEST_GROUPS, || [0; 33], of_tile, sum);
         }
         TileStatistics { sectors: self.of_all(sample, met), spans: spans_met }
     }
@@ -161,8 +167,8 @@ impl Analysis<'_> {
         let groups = nrows.div_ceil(window);
         let sampled = (slices * rows / window).max(SAMPLED_WINDOWS);
         let windows = Sample { groups, sampled: groups.min(sampled) };
-        let counts = windows.par_picks().map(|i| {
-            let first = i * window;
+        let of_window = |at: usize| {
+            let first = windows.pick(at) * window;
             let mut order: Vec<u32> = (first as u32..nrows.min(first + window) as u32).collect();
             longest_first(lengths, &mut order);
             let groups = order.len().div_ceil(rows);
@@ -170,8 +176,8 @@ impl Analysis<'_> {
             let within = Sample { groups, sampled };
             let slice = |at: usize| &order[at * rows..order.len().min((at + 1) * rows)];
             within.picks().map(|at| count(slice(at))).fold(R::default(), &sum)
-        });
-        (windows, counts.reduce(R::default, &sum))
+        };
+        (windows, par::reduce(windows.sampled, 1, R::default, of_window, &sum))
     }
 
     /// Counts sectors of a sample of the warps if all rows are sorted by length.
@@ -181,10 +187,13 @@ impl Analysis<'_> {
         let sample = self.sample(nrows.div_ceil(rows));
         let ranks = sample.picks().flat_map(|warp| warp * rows..((warp + 1) * rows).min(nrows));
         let lanes = self.rows_of_ranks(ranks);
-        let sectors = lanes.par_chunks(rows).with_min_len(32).map(|lanes| {
+        let of_warp = |warp: usize| {
+            let lanes = &lanes[warp * rows..lanes.len().min((warp + 1) * rows)];
             self.sectors_of_warp(lanes.iter().map(|&row| row as usize), threads, |c| c)
-        });
-        self.of_all(sample, sectors.reduce(RequestedSectors::default, RequestedSectors::with))
+        };
+        let warps = lanes.len().div_ceil(rows);
+        let none = RequestedSectors::default;
+        self.of_all(sample, par::reduce(warps, 32, none, of_warp, RequestedSectors::with))
     }
 
     /// Returns the rows at these rising positions of [`Analysis::order`] for [`Sort::All`]. One
@@ -251,8 +260,10 @@ impl Analysis<'_> {
         sample: Sample,
         count: impl Fn(usize) -> RequestedSectors + Sync + Send,
     ) -> EachPrecision {
-        let met = sample.par_picks().with_min_len(FEWEST_GROUPS).map(count);
-        self.of_all(sample, met.reduce(RequestedSectors::default, RequestedSectors::with))
+        let none = RequestedSectors::default;
+        let count = |at: usize| count(sample.pick(at));
+        let met = par::reduce(sample.sampled, FEWEST_GROUPS, none, count, RequestedSectors::with);
+        self.of_all(sample, met)
     }
 
     fn of_all(&self, sample: Sample, met: RequestedSectors) -> EachPrecision {

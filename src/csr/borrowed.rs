@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::{Csr, Pattern, accumulate, check_arrays};
 use crate::error::{Error, Result};
+use crate::par;
 use crate::scalar::Scalar;
 
 /// A valid CSR matrix that borrows the caller's arrays: a few pointers, cheap to copy.
@@ -150,13 +151,12 @@ impl<'a, T: Scalar> CsrRef<'a, T> {
 
     /// Copies the pattern and computes new values.
     pub fn map_values<U: Scalar>(&self, f: impl Fn(T) -> U + Sync) -> Csr<U> {
-        use rayon::prelude::*;
         Csr {
             nrows: self.nrows(),
             ncols: self.ncols(),
             row_ptr: self.row_ptr().to_vec(),
             col_idx: self.col_idx().to_vec(),
-            values: self.values.par_iter().map(|&value| f(value)).collect(),
+            values: par::map(self.nnz(), par::GRAIN, |k| f(self.values[k])),
         }
     }
 

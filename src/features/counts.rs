@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use crate::analysis::{Analysis, Classes, EachPrecision, Histogram, Sample, Sort, Walk, over_all};
 use crate::csr::Pattern;
+use crate::par;
 use crate::scalar::Precision;
 
 /// Rows of a hack (and of a warp) whose columns are analysed together.
@@ -161,11 +162,11 @@ impl FeatureCounts {
         let pattern = analysis.pattern();
         let longest = |slice, sort| analysis.slots(slice, sort) / slice as u64;
         // These counts dominate the time, so they run side by side.
-        let (hacks, columns) = rayon::join(
+        let (hacks, columns) = par::join(
             || HackCounts::of(analysis),
             || {
                 let fill = || SIDES.map(|b| analysis.block_fill(b));
-                rayon::join(|| ColumnFill::of(analysis), fill).0
+                par::join(|| ColumnFill::of(analysis), fill).0
             },
         );
         FeatureCounts {
@@ -300,10 +301,9 @@ impl HackCounts {
     /// Counts all hacks, or a sample of them for estimates.
     fn of(analysis: &Analysis<'_>) -> Self {
         let sample = analysis.groups_of(HACK);
-        let hacks = sample.par_picks().with_min_len(FEWEST_HACKS);
-        let sums = hacks
-            .map(|h| HackCounts::of_one(analysis, h))
-            .reduce(HackCounts::default, HackCounts::with);
+        let of_one = |at: usize| HackCounts::of_one(analysis, sample.pick(at));
+        let none = HackCounts::default;
+        let sums = par::reduce(sample.sampled, FEWEST_HACKS, none, of_one, HackCounts::with);
         sums.over_all(sample, analysis.pattern().nnz())
     }
 

@@ -7,8 +7,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::{Basis, Refusal, Target, Work, store};
 use crate::analysis::{Analysis, Sort, Walk, inverse};
 use crate::csr::{Csr, accumulate};
@@ -191,10 +189,8 @@ impl StoredRows {
         });
         let stored = &*stored;
         let chunk = self.nrows.div_ceil(self.parts.len() - 1);
-        y.par_chunks_mut(chunk).zip(self.inverse.par_chunks(chunk)).for_each(|(y, inverse)| {
-            for (y, &new) in y.iter_mut().zip(inverse) {
-                store(y, alpha, stored[new as usize], beta);
-            }
+        par::for_each(y, chunk, |i, y| {
+            store(y, alpha, stored[self.inverse[i] as usize], beta);
         });
     }
 

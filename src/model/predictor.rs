@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::features::Features;
 use crate::format::{Candidate, Target, Value};
+use crate::par;
 use crate::scalar::Precision;
 
 /// Lower bound of predictions, as a share of the time of the longest row, if few threads process
@@ -247,7 +248,7 @@ impl Predictor {
     /// Predicts every candidate that applies to the matrix.
     pub fn predict(&self, analysis: &Analysis<'_>, target: &Target<'_>) -> Prediction {
         let see = || (Features::of(analysis), Estimator::new(analysis, target));
-        let ((features, estimator), works) = rayon::join(see, || works(analysis, target));
+        let ((features, estimator), works) = par::join(see, || works(analysis, target));
         let (features, matrix) = (self.model.features_of(&features), estimator.matrix_terms());
         let mut inputs = self.inputs(&features);
         let suits = works.iter().filter_map(|(candidate, work)| {

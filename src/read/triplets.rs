@@ -16,8 +16,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::Limits;
 use crate::csr::{Csr, accumulate};
 use crate::error::{At, Result};
@@ -152,17 +150,15 @@ fn scatter<U: Copy + Default + Send>(
     let bounds = par::split(row_ptr, 1, grain.max(par::GRAIN));
     let mut out = vec![U::default(); row_ptr[nrows]];
     let cuts: Vec<usize> = bounds.iter().map(|&row| row_ptr[row]).collect();
-    par::slices_mut(&mut out, &cuts).into_par_iter().zip(bounds.par_windows(2)).for_each(
-        |(out, range)| {
-            let range = range[0]..range[1];
-            let first = row_ptr[range.start];
-            let mut next: Vec<usize> =
-                row_ptr[range.clone()].iter().map(|&start| start - first).collect();
-            visit(range, rows, cols, symmetry, |k, row, side| {
-                out[next[row]] = item(k, side);
-                next[row] += 1;
-            });
-        },
-    );
+    par::for_each(&mut par::slices_mut(&mut out, &cuts), 1, |part, out| {
+        let range = bounds[part]..bounds[part + 1];
+        let first = row_ptr[range.start];
+        let mut next: Vec<usize> =
+            row_ptr[range.clone()].iter().map(|&start| start - first).collect();
+        visit(range, rows, cols, symmetry, |k, row, side| {
+            out[next[row]] = item(k, side);
+            next[row] += 1;
+        });
+    });
     out
 }

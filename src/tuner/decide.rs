@@ -17,6 +17,7 @@ use crate::features::Features;
 use crate::format::{Candidate, Target};
 use crate::model::{CONFIDENT, Model, Predictor, gate_feature};
 use crate::operator::PreparedOperator;
+use crate::par;
 use crate::scalar::Scalar;
 use crate::wisdom::Stale;
 
@@ -190,7 +191,7 @@ impl Tuner {
     ) -> Result<Analysed> {
         let model = self.model(workload.effort, target.precision);
         let predict = || model.map(|model| model.predict(analysis, target));
-        let (prediction, _) = rayon::join(predict, || analysis.fingerprint());
+        let (prediction, _) = par::join(predict, || analysis.fingerprint());
         let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
         let (measured, stale) = match workload.effort {

@@ -6,8 +6,6 @@ use anyhow::{Context, Result};
 use ellect::features::FEATURES;
 use ellect::format::{Value, find};
 use ellect::unstable::model::{Applicability, coordinate, input};
-use linfa_nn::distance::{Distance, L2Dist};
-use linfa_nn::{CommonNearestNeighbour, NearestNeighbour};
 use ndarray::{Array2, Axis};
 
 use crate::case::{Case, best_s};
@@ -119,7 +117,7 @@ pub fn applicability(cases: &[&Case], features: &[String]) -> Result<Applicabili
     let mean = points.mean_axis(Axis(0)).context("there are no cases")?;
     let scale = points.std_axis(Axis(0), 0.0).mapv(|s| if s > 1e-6 { 1.0 / s } else { 0.0 });
     let points = (&points - &mean) * &scale;
-    let mut away = distances(cases, &points)?;
+    let mut away = distances(cases, &points);
     away.sort_by(f32::total_cmp);
     let radius = away.get(away.len() * 9 / 10).copied().unwrap_or(1.0).max(1e-3);
     let points = points.into_iter().collect();
@@ -128,7 +126,7 @@ pub fn applicability(cases: &[&Case], features: &[String]) -> Result<Applicabili
 
 /// Returns the distance from each case to the nearest one of another family, defined as in
 /// [`Applicability::distance`]: the root mean square over the coordinates.
-fn distances(cases: &[&Case], points: &Array2<f32>) -> Result<Vec<f32>> {
+fn distances(cases: &[&Case], points: &Array2<f32>) -> Vec<f32> {
     let families: BTreeSet<&str> = cases.iter().map(|case| case.split_group()).collect();
     let width = points.ncols().max(1) as f32;
     let mut away = Vec::new();
@@ -138,16 +136,16 @@ fn distances(cases: &[&Case], points: &Array2<f32>) -> Result<Vec<f32>> {
         if others.is_empty() {
             continue;
         }
-        let others = points.select(Axis(0), &others);
-        let index = CommonNearestNeighbour::LinearSearch.from_batch(&others, L2Dist)?;
         for i in own {
-            let point = points.row(i);
-            let nearest = index.k_nearest(point, 1)?;
-            let nearest = nearest.first().map(|(other, _)| L2Dist.distance(point, other.view()));
-            away.extend(nearest.map(|distance| distance / width.sqrt()));
+            let square = |&other: &usize| {
+                let pairs = points.row(i).into_iter().zip(points.row(other));
+                pairs.map(|(a, b)| (a - b) * (a - b)).sum::<f32>()
+            };
+            let nearest = others.iter().map(square).min_by(f32::total_cmp);
+            away.extend(nearest.map(|square| (square / width).sqrt()));
         }
     }
-    Ok(away)
+    away
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@ use ellect::choose::Effort;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::{Answer, Home};
 use crate::service::{Config, router};
@@ -43,12 +45,12 @@ const GRACE: Duration = Duration::from_secs(30);
 ///
 /// It stops without finishing them after [`GRACE`] or at a second signal.
 pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let wanted = std::env::var("RUST_LOG").ok().and_then(|levels| levels.parse().ok());
+    let levels: Targets = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        .init();
+        .with_writer(io::stderr);
+    tracing_subscriber::registry().with(lines).with(levels).init();
     let data = home.data.clone();
     std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);

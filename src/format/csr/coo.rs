@@ -12,9 +12,6 @@
 //! threads process the same number of entries.
 //! Bad for: all other matrices, because 4 bytes of row index are read with every entry.
 
-use ellect_kernels::shared;
-use rayon::prelude::*;
-
 use super::gpu::launch::Arrays;
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, OnDevice, Params, Refusal, Stop, Storage, Target,
@@ -25,6 +22,7 @@ use crate::csr::{Csr, CsrRef, accumulate};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
+use ellect_kernels::shared;
 
 /// See the module.
 #[derive(Debug)]
@@ -109,15 +107,13 @@ impl<T: Scalar> CooLayout<T> {
         let parts = par::split(csr.row_ptr(), 1, par::GRAIN);
         let mut row_idx = vec![0; csr.nnz()];
         let cuts: Vec<usize> = parts.iter().map(|&row| csr.row_ptr()[row]).collect();
-        par::slices_mut(&mut row_idx, &cuts).into_par_iter().zip(parts.par_windows(2)).for_each(
-            |(row_idx, part)| {
-                let first = csr.row_ptr()[part[0]];
-                for row in part[0]..part[1] {
-                    let entries = csr.row_ptr()[row] - first..csr.row_ptr()[row + 1] - first;
-                    row_idx[entries].fill(row as u32);
-                }
-            },
-        );
+        par::for_each(&mut par::slices_mut(&mut row_idx, &cuts), 1, |part, row_idx| {
+            let first = csr.row_ptr()[parts[part]];
+            for row in parts[part]..parts[part + 1] {
+                let entries = csr.row_ptr()[row] - first..csr.row_ptr()[row + 1] - first;
+                row_idx[entries].fill(row as u32);
+            }
+        });
         CooLayout {
             nrows: csr.nrows(),
             ncols: csr.ncols(),

@@ -2,9 +2,6 @@
 
 use std::ops::Range;
 
-use ellect_kernels::shared;
-use rayon::prelude::*;
-
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{BLOCK, WARP, allowed_slots};
 use super::{
@@ -15,6 +12,7 @@ use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, offsets};
 use crate::par;
 use crate::scalar::{Precision, Scalar};
+use ellect_kernels::shared;
 
 /// The diagonals of each hack of rows; every diagonal has a place for each row of the hack.
 #[derive(Debug)]
@@ -121,12 +119,10 @@ impl<T: Scalar> DiagonalLayout<T> {
         let ptr = self.hack_ptr.to_vec();
         let cuts: Vec<usize> = ptr.iter().map(|d| d * self.hack).collect();
         let (hack, nrows, offsets) = (self.hack, self.nrows, &self.offsets);
-        par::slices_mut(&mut self.values, &cuts).into_par_iter().enumerate().for_each(
-            |(h, values)| {
-                let rows = h * hack..((h + 1) * hack).min(nrows);
-                f(rows, &offsets[ptr[h]..ptr[h + 1]], values);
-            },
-        );
+        par::for_each(&mut par::slices_mut(&mut self.values, &cuts), 1, |h, values| {
+            let rows = h * hack..((h + 1) * hack).min(nrows);
+            f(rows, &offsets[ptr[h]..ptr[h + 1]], values);
+        });
     }
 
     /// Diagonals of hack `h`.
@@ -143,9 +139,7 @@ impl<T: Scalar> DiagonalLayout<T> {
     }
 
     fn row_ptr(&self) -> Vec<usize> {
-        let counts: Vec<usize> =
-            (0..self.nrows).into_par_iter().map(|i| self.entries(i).count()).collect();
-        offsets(counts)
+        offsets(par::map(self.nrows, 1, |i| self.entries(i).count()))
     }
 
     /// Adds the products of `rows`, which lie in one hack, to `sums`.

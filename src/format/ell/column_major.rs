@@ -3,8 +3,6 @@
 //! Entry `k` of stored row `i` is at slot `starts[k] + i`. The formats differ in the order of the
 //! rows, in the starts of the columns, and in the row lengths that they store.
 
-use rayon::prelude::*;
-
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{Column, StoredRows, WARP, add_column, full_columns};
 use super::{
@@ -13,7 +11,7 @@ use super::{
 };
 use crate::analysis::{Analysis, Sort};
 use crate::csr::{Csr, CsrRef, offsets};
-use crate::par::Scratch;
+use crate::par::{self, Scratch};
 use crate::scalar::{Precision, Scalar};
 
 /// Starts of the columns, in slots.
@@ -352,9 +350,9 @@ impl SlotMap<'_> {
         if let (Some(last), true) = (bounds.last_mut(), self.width > 0) {
             *last = self.starts.rows(0).max(*last);
         }
-        let pieces = self.cut(slots, &bounds);
-        pieces.into_par_iter().zip(bounds.par_windows(2)).for_each(|(mut columns, part)| {
-            for (at, i) in (part[0]..part[1]).enumerate() {
+        let mut pieces = self.cut(slots, &bounds);
+        par::for_each(&mut pieces, 1, |part, columns| {
+            for (at, i) in (bounds[part]..bounds[part + 1]).enumerate() {
                 let entries = if i < self.rows.nrows() {
                     let old = self.rows.old(i);
                     &source[self.row_ptr[old]..self.row_ptr[old + 1]]

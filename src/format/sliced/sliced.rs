@@ -5,14 +5,12 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::gpu::launch::{Arrays, NULL};
 use super::row_order::{Column, StoredRows};
 use super::{Arg, Launch, Layout, Offsets, OnDevice, Refusal, Target, bytes_of};
 use crate::analysis::{Analysis, Sort, inverse};
 use crate::csr::{Csr, CsrRef, Pattern};
-use crate::par::Scratch;
+use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 
 /// Arrangement of the slots of a slice. Slots are counted from the start of the slice unless a
@@ -213,9 +211,9 @@ impl<S: SliceShape, C: SliceColumns> Sliced<S, C> {
             pieces.push((slices, piece));
             rest = after;
         }
-        pieces.into_par_iter().for_each(|(slices, piece)| {
-            let mut rest = piece;
-            for s in slices {
+        par::for_each(&mut pieces, 1, |_, (slices, piece)| {
+            let mut rest = &mut **piece;
+            for s in slices.clone() {
                 let (slots, after) = rest.split_at_mut(self.shape.range(s).len());
                 rest = after;
                 let rows = s * slice..((s + 1) * slice).min(self.rows.nrows());
@@ -242,7 +240,7 @@ impl<S: SliceShape, C: SliceColumns> Sliced<S, C> {
 
     /// Number of entries of each stored row.
     fn counts(&self) -> Vec<u32> {
-        (0..self.rows.nrows()).into_par_iter().map(|i| self.entries(i).count() as u32).collect()
+        par::map(self.rows.nrows(), 1, |i| self.entries(i).count() as u32)
     }
 
     /// Row pointers of the CSR matrix.

@@ -174,7 +174,7 @@ impl<T: Scalar> ConstantDiagonals<T> {
         let Constants { ptr, offsets, entries } = constants;
         let mut rows = vec![0u32; offsets.len() * WORDS];
         let cuts: Vec<usize> = ptr.iter().map(|p| p * WORDS).collect();
-        par::slices_mut(&mut rows, &cuts).into_par_iter().enumerate().for_each(|(h, bits)| {
+        par::for_each(&mut par::slices_mut(&mut rows, &cuts), 1, |h, bits| {
             let pieces = ptr[h]..ptr[h + 1];
             for row in h * HACK..((h + 1) * HACK).min(csr.nrows()) {
                 let (columns, values) = csr.row(row);

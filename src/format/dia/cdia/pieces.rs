@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use crate::analysis::{Analysis, Detail, Sample, probes};
 use crate::csr::{Pattern, offsets};
+use crate::par;
 use crate::scalar::ValuesOf;
 
 /// Pieces of diagonals with one value each: `ptr[h]..ptr[h + 1]` are those of hack `h`.
@@ -86,8 +87,7 @@ impl Constants {
         if most.is_exceeded_by(over, most.sample) {
             return None;
         }
-        let all: Vec<Vec<(i64, usize)>> =
-            (0..hacks).into_par_iter().with_min_len(4).map(|h| pieces(h, most.of_one)).collect();
+        let all: Vec<Vec<(i64, usize)>> = par::map(hacks, 4, |h| pieces(h, most.of_one));
         let total: usize = all.iter().map(Vec::len).sum();
         // If a hack has more pieces, the search stopped early and some are missing.
         if total > most.mean * hacks || all.iter().any(|pieces| pieces.len() > most.of_one) {

@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use crate::analysis::sampling::SAMPLED_ENTRIES;
 use crate::analysis::{Analysis, Detail, Sample, probes};
 use crate::csr::{Pattern, offsets};
@@ -72,7 +70,7 @@ impl Analysis<'_> {
             }
         };
         let window = |w: usize| w * rows..self.pattern().nrows().min((w + 1) * rows);
-        let find = || Arc::new(self.blocks_of(b, sample.par_picks().map(window)));
+        let find = || Arc::new(self.blocks_of(b, sample.sampled, |at| window(sample.pick(at))));
         let row_ptr = self.pattern().row_ptr();
         let entries = sample.picks().map(window).map(|w| row_ptr[w.end] - row_ptr[w.start]);
         let entries = entries.sum::<usize>().max(1);
@@ -84,27 +82,29 @@ impl Analysis<'_> {
 
     fn find_blocks(&self, b: usize) -> Blocks {
         let bounds = par::split(self.pattern().row_ptr(), b, par::GRAIN);
-        self.blocks_of(b, bounds.par_windows(2).map(|part| part[0]..part[1]))
+        self.blocks_of(b, bounds.len() - 1, |part| bounds[part]..bounds[part + 1])
     }
 
-    /// Finds the blocks in these ranges of rows, each of which must start at a block row.
+    /// Finds the blocks in the ranges of rows that `rows` gives for `0..parts`, each of which must
+    /// start at a block row.
     fn blocks_of(
         &self,
         b: usize,
-        parts: impl IndexedParallelIterator<Item = Range<usize>>,
+        parts: usize,
+        rows: impl Fn(usize) -> Range<usize> + Sync,
     ) -> Blocks {
-        let parts = parts.map(|part| {
+        let found = par::map(parts, 1, |part| {
             let (mut counts, mut columns) = (Vec::new(), Vec::new());
-            let mut rows = Vec::new();
-            for first in part.step_by(b) {
+            let mut block_row = Vec::new();
+            for first in rows(part).step_by(b) {
                 let before = columns.len();
-                self.block_row(first, b, &mut rows);
-                merge(&mut rows, b, |column| columns.push(column));
+                self.block_row(first, b, &mut block_row);
+                merge(&mut block_row, b, |column| columns.push(column));
                 counts.push(columns.len() - before);
             }
             (counts, columns)
         });
-        let (counts, columns): (Vec<Vec<usize>>, Vec<Vec<u32>>) = parts.unzip();
+        let (counts, columns): (Vec<Vec<usize>>, Vec<Vec<u32>>) = found.into_iter().unzip();
         let row_ptr = offsets(counts.into_iter().flatten());
         Blocks { ncols: self.pattern().ncols().div_ceil(b), row_ptr, col_idx: columns.concat() }
     }

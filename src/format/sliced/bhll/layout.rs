@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::blocks::Blocks;
 use super::{BlockPlan, HACK, gpu};
 use crate::analysis::{Analysis, Sort, inverse};
@@ -125,7 +123,7 @@ impl StoredBlocks<'_> {
     /// Values of all slots, those of hack `h` at `bounds[h]..bounds[h + 1]`.
     fn values<T: Scalar>(&self, csr: CsrRef<'_, T>, b: usize, bounds: &[usize]) -> Vec<T> {
         let mut values = vec![T::ZERO; bounds[bounds.len() - 1]];
-        par::slices_mut(&mut values, bounds).into_par_iter().enumerate().for_each(|(h, values)| {
+        par::for_each(&mut par::slices_mut(&mut values, bounds), 1, |h, values| {
             values.fill(fill_marker::fill());
             for (l, block_row) in self.lanes(h) {
                 let block_columns = self.blocks.pattern().row(block_row);
@@ -330,7 +328,7 @@ impl<T: Scalar> Layout<T> for BhllLayout<T> {
         let bounds: Vec<usize> =
             (0..=self.n_hacks()).map(|h| self.hack_ptr.get(h) * HACK * b * b).collect();
         let layout = &*self;
-        par::slices_mut(&mut slots, &bounds).into_par_iter().enumerate().for_each(|(h, slots)| {
+        par::for_each(&mut par::slices_mut(&mut slots, &bounds), 1, |h, slots| {
             for (l, i) in layout.block_rows(h).enumerate() {
                 let first = layout.target(i) * b;
                 for row in first..(first + b).min(layout.nrows) {

@@ -25,14 +25,13 @@ mod widths;
 use std::ops::Range;
 
 use ellect_kernels::shared;
-use rayon::prelude::*;
 
 use self::widths::{EXTRA, Widths, get};
 use super::gpu::launch::Arrays;
 use super::{Refusal, Target, Work, bytes_of, store};
 use crate::analysis::{Analysis, REACH, REACH_OF, Walk};
 use crate::csr::Csr;
-use crate::par::{Scratch, slices_mut};
+use crate::par::{self, Scratch, slices_mut};
 use crate::scalar::Scalar;
 
 /// Slots of a thread.
@@ -234,9 +233,10 @@ impl SortedTiles {
         of: impl Fn(usize) -> V + Sync,
     ) {
         let starts = self.starts();
-        out.par_chunks_mut(self.tile).zip(&starts).enumerate().for_each(|(t, (out, start))| {
+        let mut tiles: Vec<&mut [V]> = out.chunks_mut(self.tile).collect();
+        par::for_each(&mut tiles, 1, |t, out| {
             for slot in self.parts(t).0 {
-                out[at(slot) - t * self.tile] = of(start + self.entry(slot).1);
+                out[at(slot) - t * self.tile] = of(starts[t] + self.entry(slot).1);
             }
         });
     }
@@ -255,29 +255,26 @@ impl SortedTiles {
         let cuts: Vec<usize> = rows.iter().copied().chain([self.nrows]).collect();
         scratch.with(self.nnz + self.tiles.len(), |scratch| {
             let (products, heads) = scratch.split_at_mut(self.nnz);
-            slices_mut(products, &starts)
-                .into_par_iter()
-                .zip(slices_mut(y, &cuts))
-                .zip(&mut *heads)
-                .enumerate()
-                .for_each(|(t, ((products, y), head))| {
-                    let (slots, _, ends) = self.parts(t);
-                    for slot in slots.clone() {
-                        let (column, place) = self.entry(slot);
-                        products[place] = value(slot) * x[column as usize];
-                    }
-                    let sum = |ends: &[u16]| {
-                        let items = &products[usize::from(ends[0])..usize::from(ends[1])];
-                        items.iter().fold(T::ZERO, |mut sum, &product| {
-                            sum += product;
-                            sum
-                        })
-                    };
-                    *head = sum(ends);
-                    for (y, ends) in y.iter_mut().zip(ends[1..].windows(2)) {
-                        store(y, alpha, sum(ends), beta);
-                    }
-                });
+            let tiles = slices_mut(products, &starts).into_iter().zip(slices_mut(y, &cuts));
+            let mut tiles: Vec<_> = tiles.zip(&mut *heads).collect();
+            par::for_each(&mut tiles, 1, |t, ((products, y), head)| {
+                let (slots, _, ends) = self.parts(t);
+                for slot in slots.clone() {
+                    let (column, place) = self.entry(slot);
+                    products[place] = value(slot) * x[column as usize];
+                }
+                let sum = |ends: &[u16]| {
+                    let items = &products[usize::from(ends[0])..usize::from(ends[1])];
+                    items.iter().fold(T::ZERO, |mut sum, &product| {
+                        sum += product;
+                        sum
+                    })
+                };
+                **head = sum(ends);
+                for (y, ends) in y.iter_mut().zip(ends[1..].windows(2)) {
+                    store(y, alpha, sum(ends), beta);
+                }
+            });
             for (&[first, counts, ..], &head) in self.tiles.iter().zip(&*heads) {
                 if counts >> 16 > 0 {
                     y[first as usize - 1] += alpha * head;
