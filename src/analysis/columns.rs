@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use crate::check;
 use crate::csr::Pattern;
+use crate::par;
 
 /// Maximum number of lists with a counter for every column.
 const MOST_LISTS: usize = 16;
@@ -16,16 +17,17 @@ const FEWEST: usize = 1 << 16;
 pub fn column_counts(pattern: Pattern<'_>) -> Vec<u32> {
     let (ncols, columns) = (pattern.ncols(), pattern.col_idx());
     let lists = rayon::current_num_threads().clamp(1, MOST_LISTS);
-    let counts = columns.par_chunks(columns.len().div_ceil(lists).max(1)).map(|columns| {
+    let each = columns.len().div_ceil(lists).max(1);
+    let counts = par::map_ranges(columns.len(), each, |range| {
         let mut counts = vec![0u32; ncols];
-        columns.iter().for_each(|&column| counts[column as usize] += 1);
+        columns[range].iter().for_each(|&column| counts[column as usize] += 1);
         counts
     });
-    let counts = counts.reduce_with(|mut all, counts| {
-        all.par_iter_mut().with_min_len(FEWEST).zip(counts).for_each(|(all, c)| *all += c);
-        all
+    let mut all = vec![0u32; ncols];
+    par::for_each(&mut all, FEWEST, |column, all| {
+        *all = counts.iter().map(|counts| counts[column]).sum();
     });
-    counts.unwrap_or_else(|| vec![0; ncols])
+    all
 }
 
 /// Entries per column, estimated from a sample of the rows.

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use rayon::prelude::*;
 
 use super::sampling::sums;
 use super::{Analysis, Detail, over_all, probes};
@@ -207,7 +206,8 @@ impl DiagonalCounts {
         }
         let lists = rayon::current_num_threads().clamp(1, MOST_LISTS);
         let rows = nrows.div_ceil(lists).max(1).next_multiple_of(LARGEST_HACK);
-        let parts = (0..nrows).into_par_iter().step_by(rows).map(|first| {
+        let parts = par::map(nrows.div_ceil(rows), 1, |part| {
+            let first = part * rows;
             let mut last = vec![0u32; keys];
             let mut marks = vec![0u64; keys.div_ceil(64)];
             let apart = walk(pattern, first..nrows.min(first + rows), |key, row| {
@@ -217,10 +217,12 @@ impl DiagonalCounts {
                 }
                 before
             });
-            (apart, marks)
+            Some((apart, marks))
         });
         let (apart, marks) = parts
-            .reduce_with(|(mut apart, mut marks), (more_apart, more_marks)| {
+            .into_iter()
+            .flatten()
+            .reduce(|(mut apart, mut marks), (more_apart, more_marks)| {
                 apart.iter_mut().zip(more_apart).for_each(|(all, more)| *all += more);
                 marks.iter_mut().zip(more_marks).for_each(|(all, more)| *all |= more);
                 (apart, marks)

@@ -1,5 +1,6 @@
 //! Histograms of row lengths and of entries per column.
 
+use crate::par;
 use rayon::prelude::*;
 
 /// The distinct values of a list in rising order, each with its number of occurrences.
@@ -29,12 +30,12 @@ impl Histogram {
             let runs = sorted.chunk_by(|a, b| a == b);
             return Histogram(runs.map(|run| (run[0], run.len() as u64)).collect());
         }
-        let counts = values.par_chunks(chunk).map(|values| {
+        let counts = par::map_ranges(values.len(), chunk, |range| {
             let mut counts = vec![0u64; max + 1];
-            values.iter().for_each(|&value| counts[value as usize] += 1);
+            values[range].iter().for_each(|&value| counts[value as usize] += 1);
             counts
         });
-        let counts = counts.reduce_with(|mut all, counts| {
+        let counts = counts.into_iter().reduce(|mut all, counts| {
             all.iter_mut().zip(counts).for_each(|(all, count)| *all += count);
             all
         });
@@ -52,9 +53,8 @@ impl Histogram {
             let (bins, longer) = count(row_ptr);
             return Histogram::of_bins(&bins, longer);
         }
-        let starts = (0..rows.div_ceil(chunk)).into_par_iter().map(|i| i * chunk);
-        let counted = starts.map(|start| count(&row_ptr[start..=rows.min(start + chunk)]));
-        let counted = counted.reduce_with(|(mut bins, mut longer), (more, others)| {
+        let counted = par::map_ranges(rows, chunk, |rows| count(&row_ptr[rows.start..=rows.end]));
+        let counted = counted.into_iter().reduce(|(mut bins, mut longer), (more, others)| {
             bins.iter_mut().zip(more).for_each(|(bin, more)| *bin += more);
             longer.extend(others);
             (bins, longer)

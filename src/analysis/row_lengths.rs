@@ -77,8 +77,9 @@ impl Analysis<'_> {
                 Sort::Window(window) => {
                     let mut sorted = lengths.to_vec();
                     let window = window.max(1);
-                    let windows = sorted.par_chunks_mut(window);
-                    windows.with_min_len(FEWEST_ROWS.div_ceil(window)).for_each(sort_falling);
+                    let mut windows: Vec<&mut [u32]> = sorted.chunks_mut(window).collect();
+                    let fewest = FEWEST_ROWS.div_ceil(window);
+                    par::for_each(&mut windows, fewest, |_, window| sort_falling(window));
                     sorted
                 }
                 Sort::All => {
@@ -144,9 +145,12 @@ impl Analysis<'_> {
     /// Returns the longest row of each slice of `rows` rows in `sort` order; kept.
     fn longest(&self, rows: usize, sort: Sort) -> SharedLengths {
         let of_chunks = |lengths: &[u32], rows: usize| -> SharedLengths {
-            let slices = lengths.par_chunks(rows).with_min_len(FEWEST_ROWS.div_ceil(rows));
-            let longest = slices.map(|rows| rows.iter().fold(0, |longest, &n| longest.max(n)));
-            Arc::new(longest.collect())
+            let slices = lengths.len().div_ceil(rows);
+            let longest = par::map(slices, FEWEST_ROWS.div_ceil(rows), |s| {
+                let lengths = &lengths[s * rows..lengths.len().min((s + 1) * rows)];
+                lengths.iter().fold(0, |longest, &n| longest.max(n))
+            });
+            Arc::new(longest)
         };
         self.memo.get(LongestRows(rows, sort), || match sort {
             // A slice consists of two slices of half as many rows.
@@ -155,9 +159,12 @@ impl Analysis<'_> {
             Sort::Window(window) if window.is_multiple_of(rows) => {
                 let lengths = self.lengths();
                 let mut longest = vec![0; lengths.len().div_ceil(rows)];
-                let windows = longest.par_chunks_mut(window / rows).zip(lengths.par_chunks(window));
-                let windows = windows.with_min_len(FEWEST_ROWS.div_ceil(window));
-                windows.for_each(|(longest, lengths)| every_nth_longest(lengths, rows, longest));
+                let windows = longest.chunks_mut(window / rows).zip(lengths.chunks(window));
+                let mut windows: Vec<_> = windows.collect();
+                let fewest = FEWEST_ROWS.div_ceil(window);
+                par::for_each(&mut windows, fewest, |_, (longest, lengths)| {
+                    every_nth_longest(lengths, rows, longest);
+                });
                 Arc::new(longest)
             }
             _ => of_chunks(&self.sorted_lengths(sort), rows),
@@ -172,7 +179,8 @@ fn order(lengths: &[u32], sort: Sort) -> Vec<u32> {
     match sort {
         Sort::None => {}
         Sort::Window(rows) => {
-            order.par_chunks_mut(rows.max(1)).for_each(longest_first);
+            let mut windows: Vec<&mut [u32]> = order.chunks_mut(rows.max(1)).collect();
+            par::for_each(&mut windows, 1, |_, window| longest_first(window));
         }
         Sort::All => longest_first(&mut order),
         Sort::Rcm => unreachable!("the order of a graph is not one of lengths"),

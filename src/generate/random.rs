@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use crate::check::mix;
 use crate::csr::Csr;
+use crate::par;
 
 /// Returns a random number that depends only on the seed and two keys.
 pub(super) fn hash(seed: u64, a: u64, b: u64) -> u64 {
@@ -89,9 +90,13 @@ pub fn random_order(n: usize, seed: u64) -> Vec<u32> {
 
 /// Sorts the numbers `0..n` by key; numbers with equal keys keep their order.
 pub(super) fn ordered_by(n: usize, key: impl Fn(usize) -> u64 + Sync) -> Vec<u32> {
-    let mut keyed: Vec<(u64, u32)> = (0..n).into_par_iter().map(|i| (key(i), i as u32)).collect();
+    sorted(par::map(n, par::GRAIN, |i| (key(i), i as u32)))
+}
+
+/// Returns the numbers in the order of their keys.
+fn sorted(mut keyed: Vec<(u64, u32)>) -> Vec<u32> {
     keyed.par_sort_unstable();
-    keyed.into_par_iter().map(|(_, i)| i).collect()
+    keyed.into_iter().map(|(_, i)| i).collect()
 }
 
 #[cfg(test)]

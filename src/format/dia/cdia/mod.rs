@@ -21,7 +21,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ellect_kernels::shared;
-use rayon::prelude::*;
 
 use super::gpu::launch::Arrays;
 use super::row_order::WARP;
@@ -259,8 +258,8 @@ impl<T: Scalar> ConstantDiagonals<T> {
                 None => Ok(taken.into_iter().map(|value| value.unwrap_or(T::ZERO)).collect()),
             }
         };
-        let hacks: Result<Vec<Vec<T>>, Refusal> =
-            (0..self.ptr.len() - 1).into_par_iter().map(of_hack).collect();
+        let hacks = par::map(self.ptr.len() - 1, 1, |h| Some(of_hack(h)));
+        let hacks: Result<Vec<Vec<T>>, Refusal> = hacks.into_iter().flatten().collect();
         Ok(hacks?.concat())
     }
 }
