@@ -335,7 +335,7 @@ fn few_that_are_timed_are_csr_and_the_best_of_several_formats() {
         "hll:hack=32,sort=none,tpr=1,col=16",
         "hll:hack=64,sort=none,tpr=1,col=16",
         "hll:hack=32,sort=none,tpr=2,col=16",
-        "stcsr:tile=1024",
+        "st_csr:tile=1024",
         "cusparse:alg=csr_alg1",
         "csr",
         "coo",

@@ -156,7 +156,7 @@ fn device_for<T: Scalar>(
 
 /// Formats that check on the GPU whether they apply, with the same reasons as on the host. Others
 /// state other figures: bhll samples on the host, hdia counts slots of the smallest hack there.
-const REFUSING: [&str; 4] = ["hubs", "cdia", "stvi", "hllvi"];
+const REFUSING: [&str; 4] = ["hub_ell", "cdia", "st_csr_vi", "hll_vi"];
 
 #[test]
 fn refusals_of_the_gpu_are_those_of_the_host() {

@@ -250,8 +250,10 @@ fn only_its_module_and_the_table_name_a_format() {
         let code = code(&fs::read_to_string(&path).expect("sources are UTF-8"));
         let file = path.strip_prefix(root).expect("a file of the repository");
         let modules = names_after("format::", &code);
-        for format in FORMATS.iter().chain(toy::FORMATS) {
-            let id = format.name;
+        let formats = FORMATS.iter().chain(toy::FORMATS);
+        let ids = formats
+            .flat_map(|format| std::iter::once(format.name).chain(format.aliases.iter().copied()));
+        for id in ids {
             let quoted = [format!("\"{id}\""), format!("\"{id}:")];
             if modules.contains(id) || quoted.iter().any(|text| code.contains(text)) {
                 found.insert((file.display().to_string(), id));

@@ -12,16 +12,18 @@ constexpr int COO_EACH = 16;
 // pcsr: entries of a tile that a thread processes.
 constexpr int PCSR_EACH = 8;
 
-// Tiles of pcsr, stcsr and stvi: entries of a row per lane above which a whole warp sums the row.
+// Tiles of pcsr, st_csr and st_csr_vi: entries of a row per lane above which a whole warp sums the
+// row.
 constexpr uint32_t TILE_LONG = 24;
 
 // Conversion to tiles: chunks that a block searches; one warp searches each.
 constexpr uint32_t TILE_CHUNKS = 8;
 
-// stcsr and stvi: slots per thread.
+// st_csr and st_csr_vi: slots per thread.
 constexpr uint32_t SORTED_EACH = 8;
 
-// hllvi, stvi and cdia: maximum number of distinct values, and places of the hash table for them.
+// hll_vi, st_csr_vi and cdia: maximum number of distinct values, and places of the hash table for
+// them.
 constexpr uint32_t FEW_VALUES = 256;
 constexpr uint32_t FEW_PLACES = 1024;
 
@@ -32,25 +34,25 @@ constexpr uint32_t SMALL_HACK = 128;
 constexpr uint32_t CDIA_HACK = 1024;
 constexpr uint32_t CDIA_THREADS = 128;
 
-// hubs: mark of pieces of a row with several pieces; entries that a warp of the conversion
+// hub_ell: mark of pieces of a row with several pieces; entries that a warp of the conversion
 // processes.
-constexpr uint32_t HUBS_SPLIT = 0x80000000;
-constexpr uint32_t HUBS_CHUNK = 1024;
+constexpr uint32_t HUB_ELL_SPLIT = 0x80000000;
+constexpr uint32_t HUB_ELL_CHUNK = 1024;
 
-// sweep: entries per step, one per thread of a block; neighbouring rows that stay together; columns
-// counted from one base; the mark of a late entry; the sum of a slot without an entry; slots of the
-// next step that an entry may swap with, and their distance.
-constexpr uint32_t SWEEP_STEP = 1024;
-constexpr uint32_t SWEEP_GROUP = 4;
-constexpr uint32_t SWEEP_REACH = 32768;
-constexpr uint32_t SWEEP_LATE = 32768;
-constexpr uint32_t SWEEP_NO_SUM = 0xffff;
-constexpr uint32_t SWEEP_TRIES = 4;
-constexpr uint32_t SWEEP_SHIFT = 341;
+// column_sweep: entries per step, one per thread of a block; neighbouring rows that stay together;
+// columns counted from one base; the mark of a late entry; the sum of a slot without an entry;
+// slots of the next step that an entry may swap with, and their distance.
+constexpr uint32_t COLUMN_SWEEP_STEP = 1024;
+constexpr uint32_t COLUMN_SWEEP_GROUP = 4;
+constexpr uint32_t COLUMN_SWEEP_REACH = 32768;
+constexpr uint32_t COLUMN_SWEEP_LATE = 32768;
+constexpr uint32_t COLUMN_SWEEP_NO_SUM = 0xffff;
+constexpr uint32_t COLUMN_SWEEP_TRIES = 4;
+constexpr uint32_t COLUMN_SWEEP_SHIFT = 341;
 
-// sweep: 32-bit words that describe a row block, and a row with several sums.
-constexpr uint32_t SWEEP_BLOCK_WORDS = 8;
-constexpr uint32_t SWEEP_LONG_WORDS = 3;
+// column_sweep: 32-bit words that describe a row block, and a row with several sums.
+constexpr uint32_t COLUMN_SWEEP_BLOCK_WORDS = 8;
+constexpr uint32_t COLUMN_SWEEP_LONG_WORDS = 3;
 
 // Operations on vectors: threads of a block that sums; maximum number of partial sums of a dot
 // product.

@@ -1,11 +1,11 @@
-// Products of a tile of entries that are sorted by column (stcsr.cu, stvi.cu).
+// Products of a tile of entries that are sorted by column (st_csr.cu, st_csr_vi.cu).
 //
 // A block of threads processes a tile, and every thread the same number of slots. The position of
 // these slots in memory depends only on the thread's number, so columns are loaded at once. A
 // thread multiplies its entries and writes the products to shared memory in the order of rows,
 // where they are summed (sums.cuh). Lanes of a warp hold neighbouring columns, so they load few
 // lines of x. The part of a row that began in an earlier tile is summed into heads[tile], which
-// stcsr_heads adds to y afterwards.
+// st_csr_heads adds to y afterwards.
 //
 // Launch: one block per tile, tile / 8 threads per block; `tile` products in static shared memory.
 #pragma once

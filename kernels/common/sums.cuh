@@ -1,4 +1,4 @@
-// Sums of the products of a sorted tile, row by row, in shared memory (stcsr.cu; convert_tiles.cu
+// Sums of the products of a sorted tile, row by row, in shared memory (st_csr.cu; convert_tiles.cu
 // places entries accordingly).
 //
 // Every thread sums the same number of products, whichever rows they belong to, up to each end of a

@@ -1,4 +1,4 @@
-// Sums of the items of a tile (pcsr.cu, stcsr.cu): item 0 is the rest of the row that began in an
+// Sums of the items of a tile (pcsr.cu, st_csr.cu): item 0 is the rest of the row that began in an
 // earlier tile, item r + 1 is the r-th row that begins in this one. Their products are stored in
 // shared memory, one item after the other.
 #pragma once

@@ -1,5 +1,5 @@
 // Columns of a CSR matrix that the GPU holds, stored as distances from the first column of their
-// slot in hacks of 32 rows (src/format/sliced/hlldu/mod.rs): slot j of a hack holds entry j of its
+// slot in hacks of 32 rows (src/format/sliced/hll_du/mod.rs): slot j of a hack holds entry j of its
 // rows; four slots of a row are a run.
 //
 // Launch: blocks of 256 threads, one warp per hack, one lane per row. Row pointers are 32-bit

@@ -158,7 +158,7 @@ __device__ __forceinline__ void take_values(uint32_t count, const uint64_t* __re
 }
 
 // *other = min(*other, first row with a value that differs from that of its number's entry): one
-// thread per stored row of hacks of 32 (src/format/sliced/hllvi.rs). `numbers` is null where all
+// thread per stored row of hacks of 32 (src/format/sliced/hll_vi.rs). `numbers` is null where all
 // entries have the first value.
 template <class Word, class Offset>
 __device__ __forceinline__ void check_slots(uint32_t nrows, const uint32_t* narrow,

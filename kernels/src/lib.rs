@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn shared_numbers_are_read_as_the_compiler_reads_them() {
         assert_eq!(shared("CSR_BATCH"), 6);
-        assert_eq!(shared("HUBS_SPLIT"), 1 << 31);
+        assert_eq!(shared("HUB_ELL_SPLIT"), 1 << 31);
         assert_eq!(shared("longest_at"), 0);
         let text = std::str::from_utf8(LAYOUT).expect("text");
         let names =

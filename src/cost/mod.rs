@@ -6,6 +6,8 @@ pub(crate) mod estimate;
 pub(crate) mod terms;
 pub(crate) mod works;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::device::{Device, KernelFigures};
@@ -53,9 +55,13 @@ impl std::fmt::Display for Source {
 }
 
 /// Returns the kernel figures of a candidate on a device: the candidate's own entry in the device's
-/// profile, else its format's, else the entry for all other formats.
+/// profile, else its format's, else the entry for all other formats. A profile may use earlier names
+/// of formats.
 pub fn kernel_figures(device: &Device, candidate: &Candidate) -> KernelFigures {
-    device.figures_of([&candidate.to_string(), candidate.format.name])
+    let params = candidate.to_string().split_off(candidate.format.name.len());
+    let names = || std::iter::once(&candidate.format.name).chain(candidate.format.aliases);
+    let own = names().map(|name| Cow::Owned(format!("{name}{params}")));
+    device.figures_of(own.chain(names().map(|name| Cow::Borrowed(*name))))
 }
 
 /// The cost of one candidate for one matrix on one device.
@@ -104,5 +110,32 @@ impl Cost {
             return Some(0);
         }
         (gain_s > 0.0).then(|| (more_s / gain_s).ceil() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::PerPrecision;
+
+    #[test]
+    fn figures_under_an_earlier_name_of_a_format_are_found() {
+        let reaching = |gbps| KernelFigures {
+            bandwidth: PerPrecision::both(gbps),
+            ..KernelFigures::default()
+        };
+        let mut device = crate::device::find("h200").expect("shipped");
+        let narrow: Candidate = "hub_ell:kib=130,piece=16".parse().expect("a candidate");
+        let wide: Candidate = "hub_ell:kib=130,piece=64".parse().expect("a candidate");
+        let of =
+            |device: &Device| [&narrow, &wide].map(|c| kernel_figures(device, c).bandwidth.f64);
+        device.kernels = [("others", 0.1), ("hubs", 0.2), ("hubs:kib=130,piece=16", 0.3)]
+            .map(|(key, share)| (key.to_string(), reaching(share)))
+            .into();
+        assert_eq!(of(&device), [0.3, 0.2]);
+        device.kernels.insert("hub_ell".into(), reaching(0.4));
+        assert_eq!(of(&device), [0.3, 0.4], "the candidate's own figures come first");
+        device.kernels.insert(narrow.to_string(), reaching(0.5));
+        assert_eq!(of(&device), [0.5, 0.4], "the current name comes first");
     }
 }

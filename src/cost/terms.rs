@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn estimates_are_related_to_the_least_of_all_of_the_format_and_of_csr() {
         let named = |name: &str| name.parse::<Candidate>().expect("a candidate");
-        let candidates = ["csr", "stcsr:tile=1024", "stcsr:tile=2048"].map(named);
+        let candidates = ["csr", "st_csr:tile=1024", "st_csr:tile=2048"].map(named);
         let of = |floor_us: f64, floors: f64| {
             let mut terms = [1.0; TERMS.len()];
             (terms[0], terms[1]) = (floor_us, floors);

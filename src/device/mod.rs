@@ -240,9 +240,13 @@ impl Device {
 
     /// Returns the kernel figures under the first of `keys` that the profile has, otherwise those
     /// for all other formats.
-    pub fn figures_of(&self, keys: [&str; 2]) -> KernelFigures {
-        let keys = keys.into_iter().chain([OTHERS]);
-        keys.filter_map(|key| self.kernels.get(key)).next().copied().unwrap_or_default()
+    pub fn figures_of<Key: AsRef<str>>(
+        &self,
+        keys: impl IntoIterator<Item = Key>,
+    ) -> KernelFigures {
+        let mut keys = keys.into_iter();
+        let own = keys.find_map(|key| self.kernels.get(key.as_ref()));
+        own.or_else(|| self.kernels.get(OTHERS)).copied().unwrap_or_default()
     }
 
     /// Returns the proxy of this device: a shipped GPU with the same compute capability, whose

@@ -8,7 +8,11 @@
 //! formats in this file, and a `.cu` file in `kernels/products` if it multiplies on GPUs. Tests,
 //! the command line and training read the table ([`FORMATS`]). `tests/toy` is an example, in a
 //! table of its own.
+//!
+//! A format gets a new name as [`Storage::NAME`], and so do its module and its `.cu` files; the
+//! earlier name becomes an alias ([`Storage::ALIASES`]), under which stored data is still read.
 
+pub(crate) mod aliases;
 mod baseline;
 mod candidate;
 mod fill_marker;
@@ -85,21 +89,21 @@ formats! {
     "sliced/bijad.rs" bijad::BijadFormat,
     "ell/hyb.rs" hyb::HybFormat,
     "sliced/hll.rs" hll::HllFormat,
-    "sliced/hllvi.rs" hllvi::HllviFormat,
-    "sliced/hlldu/mod.rs" hlldu::HllduFormat,
+    "sliced/hll_vi.rs" hll_vi::HllViFormat,
+    "sliced/hll_du/mod.rs" hll_du::HllDuFormat,
     "sliced/bhll/mod.rs" bhll::BhllFormat,
     "dia/hdia.rs" hdia::HdiaFormat,
     "dia/cdia/mod.rs" cdia::CdiaFormat,
     "csr/pcsr.rs" pcsr::PcsrFormat,
-    "tiled/stcsr.rs" stcsr::StcsrFormat,
-    "tiled/stvi.rs" stvi::StviFormat,
-    "tiled/slabs/mod.rs" slabs::SlabsFormat,
-    "cached/sweep/mod.rs" sweep::SweepFormat,
+    "tiled/st_csr.rs" st_csr::StCsrFormat,
+    "tiled/st_csr_vi.rs" st_csr_vi::StCsrViFormat,
+    "tiled/cache_blocked/mod.rs" cache_blocked::CacheBlockedFormat,
+    "cached/column_sweep/mod.rs" column_sweep::ColumnSweepFormat,
     "cached/ehyb/mod.rs" ehyb::EhybFormat,
-    "cached/hubs/mod.rs" hubs::HubsFormat,
+    "cached/hub_ell/mod.rs" hub_ell::HubEllFormat,
 }
 
-/// Returns the format with this name.
+/// Returns the format with this name or alias ([`Storage::ALIASES`]).
 ///
 /// # Errors
 /// [`Error::Argument`] with the known names, if no format has this name.
@@ -107,9 +111,9 @@ pub fn find(name: &str) -> Result<&'static Format> {
     find_in(FORMATS, name)
 }
 
-/// Returns the format of a table with this name.
+/// Returns the format of a table with this name or alias.
 fn find_in(formats: &'static [Format], name: &str) -> Result<&'static Format> {
-    formats.iter().find(|format| format.name == name).ok_or_else(|| {
+    formats.iter().find(|format| format.is_called(name)).ok_or_else(|| {
         let known: Vec<_> = formats.iter().map(|format| format.name).collect();
         Error::argument(format!("no format is named '{name}'; there are: {}", known.join(", ")))
     })

@@ -87,6 +87,9 @@ pub trait Layout<T: Scalar>: Send + Sync {
 pub trait Storage {
     /// Name in lists, candidates and records: lower case, the field's standard term.
     const NAME: &'static str;
+    /// Earlier names, oldest first: records, models and users may still contain them. They are read
+    /// as [`Storage::NAME`] and never written.
+    const ALIASES: &'static [&'static str] = &[];
     /// Full name.
     const TITLE: &'static str;
     /// Publication: authors, title, year, section.
@@ -176,6 +179,8 @@ pub trait Storage {
 pub struct Format {
     /// Name in lists, candidates and records: [`Storage::NAME`].
     pub name: &'static str,
+    /// Earlier names, oldest first: [`Storage::ALIASES`].
+    pub aliases: &'static [&'static str],
     /// Full name: [`Storage::TITLE`].
     pub title: &'static str,
     /// Publication with its year: [`Storage::SOURCE`].
@@ -207,6 +212,7 @@ impl Format {
     pub const fn of<S: Storage>() -> Format {
         Format {
             name: S::NAME,
+            aliases: S::ALIASES,
             title: S::TITLE,
             source: S::SOURCE,
             suits: S::SUITS,
@@ -220,6 +226,11 @@ impl Format {
             convert_f64: convert_boxed::<S, f64>,
             build: S::build,
         }
+    }
+
+    /// Tells whether this is the format's name or one of its aliases.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
     }
 
     /// Computes the work of one product and of the conversion: [`Storage::work`].

@@ -208,6 +208,7 @@ pub struct Measurement {
     /// Fingerprint of the pattern.
     pub fingerprint: Fingerprint,
     /// Candidate as text.
+    #[serde(deserialize_with = "crate::format::aliases::deserialize")]
     pub candidate: String,
     /// Name of the device.
     pub device: String,

@@ -10,17 +10,22 @@
 //! - `all`: every image except those of features; used if a candidate failed before it launched
 //!   anything.
 //!
+//! Earlier names of formats ([`Storage::ALIASES`](crate::format::Storage::ALIASES)) are replaced by
+//! current ones when a record is read; the images of a format are named after it.
+//!
 //! Host records from before formats had versions contain `host` and a hash of source text; they are
 //! stale.
 
+use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::State;
 use crate::cuda;
 use crate::device::Kind;
 use crate::format;
+use crate::format::aliases::{current, oldest};
 
 /// Origin of a measurement: device driver, code and time; part of every record.
 ///
@@ -37,6 +42,7 @@ pub struct Provenance {
     /// unknown.
     pub driver: String,
     /// Code that ran, as `name=identity` pairs separated by commas; empty if unknown.
+    #[serde(deserialize_with = "deserialize_current")]
     pub kernels: String,
     /// Seconds since 1970-01-01 in UTC; 0 if unknown.
     pub taken_at: u64,
@@ -102,6 +108,10 @@ const HOST: &str = "host";
 /// Identity of code that this program does not contain.
 const GONE: &str = "gone";
 
+/// Prefix of the images that convert to a format; the name of the format follows, except in images
+/// that several formats share.
+const CONVERSION: &str = "convert_";
+
 /// Folders of images that candidates do not use.
 const UNUSED: [&str; 2] = ["features", "vectors"];
 
@@ -130,14 +140,62 @@ pub(super) fn hash(name: &str) -> Option<String> {
         "cusparse" => cuda::cusparse_version(),
         _ if ellect_kernels::IMAGES.is_empty() => None,
         ALL => {
-            let mut all = xxhash_rust::xxh3::Xxh3::new();
-            let used = |image: &&ellect_kernels::Image| !UNUSED.contains(&image.folder);
-            let runs = ellect_kernels::IMAGES.iter().filter(used);
-            runs.for_each(|image| all.update(image.hash.as_bytes()));
-            Some(format!("{:016x}", all.digest()))
+            let used = ellect_kernels::IMAGES.iter().filter(|i| !UNUSED.contains(&i.folder));
+            let images = used.map(|image| (image.name, image.hash));
+            Some(hash_of_all(images.collect()))
         }
-        name => Some(ellect_kernels::find(name).map_or(GONE, |image| image.hash).into()),
+        name => {
+            let image = ellect_kernels::find(&renamed(name, |format| current(format)));
+            Some(image.map_or(GONE, |image| image.hash).into())
+        }
     }
+}
+
+/// Returns the identity of these images, given as names and hashes. It is the same if formats get
+/// new names, because the images are sorted by the oldest ones.
+fn hash_of_all(mut images: Vec<(&str, &str)>) -> String {
+    images
+        .sort_by_cached_key(|(name, _)| renamed(name, |format| oldest(format).into()).into_owned());
+    let mut all = xxhash_rust::xxh3::Xxh3::new();
+    images.iter().for_each(|(_, hash)| all.update(hash.as_bytes()));
+    format!("{:016x}", all.digest())
+}
+
+/// Replaces the format in the name of code by `rename`: in `hll`, `convert_hll` and `host.hll`.
+fn renamed<'a>(code: &'a str, rename: impl Fn(&'a str) -> Cow<'a, str>) -> Cow<'a, str> {
+    let host = code.strip_prefix(HOST).and_then(|rest| rest.strip_prefix('.'));
+    let format = host.or_else(|| code.strip_prefix(CONVERSION)).unwrap_or(code);
+    match rename(format) {
+        now if now == format => Cow::Borrowed(code),
+        now => Cow::Owned(format!("{}{now}", &code[..code.len() - format.len()])),
+    }
+}
+
+/// Returns these pairs of names and identities with current names in place of aliases, sorted by
+/// name; pairs without aliases are returned unchanged.
+pub(crate) fn kernels_renamed(stored: &str) -> Cow<'_, str> {
+    let name_of = |part: &str| part.find('=').unwrap_or(part.len());
+    let is_current = |part: &str| {
+        let name = &part[..name_of(part)];
+        renamed(name, |format| current(format)) == name
+    };
+    if stored.split(',').all(is_current) {
+        return Cow::Borrowed(stored);
+    }
+    let part = |part| {
+        let (name, identity) = str::split_at(part, name_of(part));
+        (renamed(name, |format| current(format)), identity)
+    };
+    let mut parts: Vec<_> = stored.split(',').map(part).collect();
+    parts.sort_unstable();
+    let parts: Vec<_> = parts.iter().map(|(name, identity)| format!("{name}{identity}")).collect();
+    Cow::Owned(parts.join(","))
+}
+
+/// Deserializes [`Provenance::kernels`] with [`kernels_renamed`].
+fn deserialize_current<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let stored = String::deserialize(deserializer)?;
+    Ok(kernels_renamed(&stored).into_owned())
 }
 
 #[cfg(test)]
@@ -156,6 +214,59 @@ mod tests {
         let by_text = "host=fe910c4864d25b3d";
         assert_ne!(kernels_now(by_text).as_deref(), Some(by_text), "hashes of text are stale");
         assert_ne!(kernels_now(""), Some(String::new()), "what is unknown never matches");
+    }
+
+    #[test]
+    fn the_identity_of_code_outlives_a_new_name() {
+        let earlier = ["host.hubs=1", "host.slabs=1", "host.csr=1"];
+        for stored in earlier {
+            let now = kernels_now(stored).expect("a host knows its versions");
+            assert!(!now.contains(GONE), "{now}");
+        }
+        let renamed = |stored| kernels_renamed(stored).into_owned();
+        assert_eq!(renamed("host.hubs=1"), "host.hub_ell=1");
+        assert_eq!(renamed("convert_sweep=a"), "convert_column_sweep=a");
+        assert_eq!(renamed("pcsr=a,sweep=b,stvi=c"), "column_sweep=b,pcsr=a,st_csr_vi=c");
+        for unchanged in ["", "all=1", "pcsr=b,coo=a", "cusparse=1", "host=1", "st_csr=stcsr"] {
+            assert!(matches!(kernels_renamed(unchanged), Cow::Borrowed(_)), "{unchanged}");
+        }
+        let all = hash_of_all(vec![("hub_ell", "1"), ("column_sweep", "2"), ("csr", "3")]);
+        let as_before = hash_of_all(vec![("csr", "3"), ("hubs", "1"), ("sweep", "2")]);
+        assert_eq!(all, as_before, "the oldest names give the order");
+    }
+
+    /// Shipped records of kernels, as stored: with names from before formats were renamed.
+    #[test]
+    #[cfg(all(feature = "cuda", feature = "shipped"))]
+    fn shipped_records_are_as_current_under_their_earlier_names() {
+        let mut seen = std::collections::BTreeMap::new();
+        crate::Wisdom::shipped().each_shipped(|record| {
+            let crate::wisdom::Record::Measurement(measured) = record else { return };
+            let now = measured.provenance.kernels;
+            let first = now.split('=').next().unwrap_or_default().to_string();
+            *seen.entry((first, now)).or_insert(0) += 1;
+        });
+        let mut names = std::collections::BTreeSet::new();
+        for (name, now) in seen.keys().filter(|(name, _)| oldest(name) != name) {
+            let stored: Vec<_> = now
+                .split(',')
+                .filter_map(|part| part.split_once('='))
+                .map(|(name, identity)| format!("{}={identity}", oldest(name)))
+                .collect();
+            let stored = stored.join(",");
+            assert_eq!(kernels_renamed(&stored), *now);
+            let [before, after] = [&stored, now].map(|text| kernels_now(text).expect("kernels"));
+            assert!(
+                !before.contains(GONE) && kernels_renamed(&before) == after,
+                "{before} {after}"
+            );
+            assert_eq!(before == stored, after == *now, "{stored}");
+            names.insert(name.as_str());
+        }
+        assert_eq!(
+            Vec::from_iter(names),
+            ["column_sweep", "hll_du", "hll_vi", "hub_ell", "st_csr", "st_csr_vi"]
+        );
     }
 
     #[test]

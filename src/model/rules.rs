@@ -5,6 +5,8 @@ use std::convert::Infallible;
 
 use serde::{Deserialize, Serialize};
 
+use crate::format::aliases;
+
 /// A tree of comparisons; the first node is its root, every child comes after its parent.
 ///
 /// ```text
@@ -105,6 +107,15 @@ impl Rules {
             }
         }
         Ok(())
+    }
+
+    /// Replaces aliases of formats in answers by current names.
+    pub(super) fn rename(&mut self) {
+        for node in &mut self.nodes {
+            if let Rule::Answer(answer) = node {
+                aliases::rename(answer);
+            }
+        }
     }
 
     /// Returns the tree in words, one indented line per node.

@@ -8,7 +8,8 @@
 //!   version) -> [`Measurement`]. Each key holds one record: the latest measurement, or all joined
 //!   runs.
 //!
-//! Keys contain names, never positions. Values are JSON, in the form of the lines of an export
+//! Keys contain names, never positions; records under the earlier names of formats are moved when
+//! the database is opened. Values are JSON, in the form of the lines of an export
 //! ([`Record`]).
 //!
 //! Guarantees:
@@ -26,6 +27,7 @@
 
 mod lines;
 pub(crate) mod record;
+mod renames;
 pub(crate) mod shards;
 #[cfg_attr(not(feature = "wisdom"), path = "store_none.rs")]
 mod store;
@@ -126,7 +128,9 @@ impl Wisdom {
     /// [`Error::Wisdom`] if another process has the database open, it is damaged, or its schema
     /// differs; [`Error::Io`].
     pub fn open(data: &Path) -> Result<Self> {
-        Ok(Wisdom::over(SHIPPED, Some(Store::open(&data.join("wisdom"))?)))
+        let own = Store::open(&data.join("wisdom"))?;
+        renames::apply(&own)?;
+        Ok(Wisdom::over(SHIPPED, Some(own)))
     }
 
     /// Like [`Wisdom::open`] if a database exists under `data`, otherwise like [`Wisdom::shipped`].

@@ -42,6 +42,10 @@ fn here(taken_at: u64, spmv_s: f64) -> String {
 }
 
 fn asked(wisdom: &Wisdom) -> Answer {
+    asked_of(wisdom, "csr")
+}
+
+fn asked_of(wisdom: &Wisdom, candidate: &str) -> Answer {
     let wanted = Wanted {
         fingerprint: FINGERPRINT.parse().expect("hexadecimal"),
         device: "cpu",
@@ -50,7 +54,7 @@ fn asked(wisdom: &Wisdom) -> Answer {
         basis: Basis::Original,
         protocol: Protocol::default().version,
     };
-    wisdom.ask(&wanted, &"csr".parse().expect("a format")).expect("a sound database")
+    wisdom.ask(&wanted, &candidate.parse().expect("a format")).expect("a sound database")
 }
 
 fn time_s(answer: &Answer) -> f64 {
@@ -310,4 +314,80 @@ fn timings_of_formats_chosen_by_values_do_not_answer_for_other_values() {
     let [by_values, dia] = source(&many, Effort::Predict);
     assert!(by_values.is_some_and(|source| source != Measured), "{by_values:?}");
     assert_eq!(dia, Some(Measured));
+}
+
+/// Returns the record of [`here`] under another candidate, as text and with the key that a program
+/// gave it that knew the format by `name`.
+fn stored_as(name: &str, params: &str, taken_at: u64, spmv_s: f64) -> (String, String) {
+    let line = here(taken_at, spmv_s);
+    let line = line.replace(r#""csr""#, &format!(r#""{name}{params}""#));
+    let line = line.replace("host.csr=", &format!("host.{name}="));
+    let (driver, version) = (host_driver(), Protocol::default().version.to_string());
+    let kernels = host_kernels().replace("host.csr=", &format!("host.{name}="));
+    let candidate = format!("{name}{params}");
+    let parts = [FINGERPRINT, "cpu", "f64", "original", &candidate, &driver, &kernels, &version];
+    (parts.join("\u{1f}"), line)
+}
+
+#[test]
+fn records_stored_before_a_format_was_renamed_still_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let renamed = [
+        ("slabs", ":cache=40", "cache_blocked"),
+        ("hubs", ":kib=130,piece=16", "hub_ell"),
+        ("sweep", "", "column_sweep"),
+        ("stcsr", ":tile=1024", "st_csr"),
+        ("stvi", ":tile=1024", "st_csr_vi"),
+        ("hllvi", ":sort=none,col=16", "hll_vi"),
+        ("hlldu", ":sort=512", "hll_du"),
+    ];
+    let store = Store::open(&folder.path().join("wisdom")).expect("a new database");
+    let mut batch = store.batch();
+    batch.put(Tree::Structures, FINGERPRINT, structure_line("a").into_bytes()).expect("written");
+    for (name, params, _) in renamed {
+        let (key, line) = stored_as(name, params, 5, 2.0);
+        batch.put(Tree::Measurements, &key, line.into_bytes()).expect("written");
+    }
+    // An earlier program measured again after this one.
+    let (key, line) = stored_as("column_sweep", "", 4, 3.0);
+    batch.put(Tree::Measurements, &key, line.into_bytes()).expect("written");
+    batch.put(Tree::Measurements, "sweep", b"no record".to_vec()).expect("written");
+    batch.commit().expect("written");
+    drop(store);
+
+    for _ in 0..2 {
+        let wisdom = open(&folder);
+        for (_, params, name) in renamed {
+            let candidate = format!("{name}{params}");
+            let answer = asked_of(&wisdom, &candidate);
+            let Answer::Known(known) = &answer else { panic!("{candidate}: {answer:?}") };
+            assert_eq!(known.candidate, candidate);
+            assert_eq!(known.provenance.kernels, kernels_of(name));
+        }
+        let Answer::Known(both) = asked_of(&wisdom, "column_sweep") else { panic!("known") };
+        let Outcome::Timed(timing) = both.outcome else { panic!("timed") };
+        assert_eq!(timing.runs().count(), 2, "no run is lost");
+        let fingerprint = FINGERPRINT.parse().expect("hexadecimal");
+        let all = wisdom.measurements(fingerprint).expect("sound");
+        assert_eq!(all.len(), renamed.len(), "each is listed once");
+        let verified = wisdom.verify().expect("sound");
+        assert_eq!((verified.measurements, verified.bad.len()), (renamed.len() as u64, 1));
+    }
+}
+
+#[test]
+fn lines_with_earlier_names_are_imported_under_the_current_ones() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = open(&folder);
+    let (_, earlier) = stored_as("slabs", ":cache=40", 5, 2.0);
+    let (_, same) = stored_as("cache_blocked", ":cache=40", 5, 2.0);
+    assert_eq!(wisdom.import(earlier.as_bytes()).expect("read").taken, 1);
+    assert_eq!(wisdom.import(same.as_bytes()).expect("read").known, 1);
+    let mut text = Vec::new();
+    assert_eq!(wisdom.export(&mut text).expect("written"), 1);
+    let text = String::from_utf8(text).expect("JSON");
+    assert!(!text.contains("slabs") && text.contains("host.cache_blocked="), "{text}");
+
+    let shipping = Wisdom::over(shipping(&[structure_line("a"), earlier]), None);
+    assert!(matches!(asked_of(&shipping, "cache_blocked:cache=40"), Answer::Known(_)));
 }

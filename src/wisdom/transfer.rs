@@ -82,23 +82,7 @@ impl Wisdom {
     /// # Errors
     /// As [`Wisdom::import`].
     pub fn join(&self, reader: impl BufRead) -> Result<Imported> {
-        self.take_over(reader, |stored, record| {
-            let later = record.provenance.taken_at > stored.provenance.taken_at;
-            let timed = |m: &Measurement| matches!(m.outcome, Outcome::Timed(_));
-            if timed(&stored) && timed(&record) {
-                return match later {
-                    _ if record.is_within(&stored) => None,
-                    true => Some(record.after(&stored)),
-                    false => Some(stored.after(&record)),
-                }
-                .filter(record::fits_a_line);
-            }
-            match (answers(&stored.outcome), answers(&record.outcome)) {
-                (true, false) => None,
-                (false, true) => Some(record),
-                _ => later.then_some(record),
-            }
-        })
+        self.take_over(reader, joined)
     }
 
     /// Adds records from lines; `placed` returns what replaces a stored measurement with the same
@@ -137,6 +121,26 @@ impl Wisdom {
         }
         batch.commit()?;
         Ok(imported)
+    }
+}
+
+/// Joins two measurements of one key as [`Wisdom::join`] does; returns what replaces `stored`, or
+/// `None` if it stays.
+pub(super) fn joined(stored: Measurement, record: Measurement) -> Option<Measurement> {
+    let later = record.provenance.taken_at > stored.provenance.taken_at;
+    let timed = |m: &Measurement| matches!(m.outcome, Outcome::Timed(_));
+    if timed(&stored) && timed(&record) {
+        return match later {
+            _ if record.is_within(&stored) => None,
+            true => Some(record.after(&stored)),
+            false => Some(stored.after(&record)),
+        }
+        .filter(record::fits_a_line);
+    }
+    match (answers(&stored.outcome), answers(&record.outcome)) {
+        (true, false) => None,
+        (false, true) => Some(record),
+        _ => later.then_some(record),
     }
 }
 

@@ -8,6 +8,7 @@ use ellect::cost::CostInputs;
 use ellect::device::{Device, KernelFigures, Kind, PerPrecision};
 use ellect::format::Candidate;
 use ellect::unstable::cost::Estimator;
+use ellect::unstable::format::rename_keys;
 use ellect::{Fingerprint, Precision};
 use rayon::prelude::*;
 
@@ -78,6 +79,7 @@ fn fit_without(
     left_out: &BTreeSet<Fingerprint>,
 ) -> Device {
     let mut fit = device.clone();
+    rename_keys(&mut fit.kernels);
     if !left_out.is_empty() {
         for figures in fit.kernels.values_mut() {
             let mut plain = KernelFigures::default();

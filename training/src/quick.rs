@@ -338,11 +338,11 @@ mod tests {
 
     #[test]
     fn formats_for_few_distinct_values_are_learned_and_predicted_only_there() {
-        const STVI: &str = "stvi:tile=1024";
+        const ST_CSR_VI: &str = "st_csr_vi:tile=1024";
         let mut cases = cases();
         let best = |spmv_s: f64| Trial {
-            candidate: STVI.parse().expect("a candidate"),
-            name: STVI.to_string(),
+            candidate: ST_CSR_VI.parse().expect("a candidate"),
+            name: ST_CSR_VI.to_string(),
             terms: [1.0; TERMS.len()],
             estimate: cost(5e-4, spmv_s),
             convert_s: 5e-4,
@@ -353,16 +353,17 @@ mod tests {
             match i % 4 {
                 // Features cannot tell every other matrix of a class from the rest.
                 0 | 1 => case.trials.push(best(2e-5)),
-                _ => drop(case.untimed.insert(STVI.to_string(), Untimed::Refused)),
+                _ => drop(case.untimed.insert(ST_CSR_VI.to_string(), Untimed::Refused)),
             }
         }
         let (learned, predictions) =
             learn(&cases, &Settings::default()).expect("families").expect("some");
-        assert!(learned.candidates.iter().any(|of| of.candidate == STVI));
+        assert!(learned.candidates.iter().any(|of| of.candidate == ST_CSR_VI));
         for (i, (case, predictions)) in cases.iter().zip(&predictions).enumerate() {
-            let stvi = predictions.iter().find(|(candidate, _)| candidate.to_string() == STVI);
-            assert_eq!(stvi.is_some(), i % 4 < 2, "{}", case.source);
-            assert!(stvi.is_none_or(|(_, cost)| (cost.spmv_s / 2e-5 - 1.0).abs() < 1e-6));
+            let st_csr_vi =
+                predictions.iter().find(|(candidate, _)| candidate.to_string() == ST_CSR_VI);
+            assert_eq!(st_csr_vi.is_some(), i % 4 < 2, "{}", case.source);
+            assert!(st_csr_vi.is_none_or(|(_, cost)| (cost.spmv_s / 2e-5 - 1.0).abs() < 1e-6));
         }
     }
 

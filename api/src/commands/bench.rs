@@ -177,10 +177,9 @@ fn time(bench: &Bench, data: &Path) -> Result<Vec<Record>> {
     let chosen: Vec<Candidate> = candidates(backend.device().kind)
         .into_iter()
         .filter(|c| {
-            let text = c.to_string();
             bench.only.is_empty()
-                || BASELINES.contains(&text.as_str())
-                || bench.only.iter().any(|only| text.starts_with(only))
+                || BASELINES.contains(&c.to_string().as_str())
+                || bench.only.iter().any(|only| c.begins_with(only))
         })
         .collect();
     let mut records = Vec::new();
@@ -307,7 +306,7 @@ mod tests {
         assert_eq!(first, "# Times of every storage format on h200");
         assert!(text.contains("\n- Device: h200, NVIDIA H200, driver "), "{text}");
         assert!(text.contains("\n- Revision: abc1234\n- Kernels: "), "{text}");
-        assert_eq!(text.matches("stcsr=").count(), 1, "{text}");
+        assert_eq!(text.matches("st_csr=").count(), 1, "{text}");
         assert!(!head(&records, "").contains("Revision"));
         assert_eq!(head(&[], "abc1234"), "");
     }

@@ -1,5 +1,5 @@
 //! Sliced ELLPACK with slices of 32 rows, each as wide as its longest row and stored column by column:
-//! the parts of ehyb and of hubs.
+//! the parts of ehyb and of hub_ell.
 
 use super::row_order::WARP;
 use super::{Offsets, bytes_of};

@@ -1,4 +1,4 @@
-//! Layouts stored slice by slice: hll, hllvi, hlldu, biell and bijad.
+//! Layouts stored slice by slice: hll, hll_vi, hll_du, biell and bijad.
 //!
 //! A slice consists of consecutive stored rows whose slots are stored together. [`SliceShape`] maps
 //! the entries of a row to slots of its slice; [`SliceMultiply`] computes products.

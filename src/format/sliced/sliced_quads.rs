@@ -1,4 +1,4 @@
-//! Hacks of 32 rows with four consecutive slots per row: the slice shape of hllvi and hlldu.
+//! Hacks of 32 rows with four consecutive slots per row: the slice shape of hll_vi and hll_du.
 
 use super::row_order::{self, ArrayCosts};
 use super::sliced::SliceShape;

@@ -39,7 +39,7 @@ impl<'s> Order<'s> {
             let only = tuning.only;
             match suits {
                 _ if kept.contains(text.as_str()) => {}
-                _ if !only.is_empty() && !only.iter().any(|only| text.starts_with(only)) => {}
+                _ if !only.is_empty() && !only.iter().any(|only| candidate.begins_with(only)) => {}
                 Err(reason) => order.refused.push((candidate, reason)),
                 Ok(suits) => {
                     let over = suits.cost.spmv_s / best_s;

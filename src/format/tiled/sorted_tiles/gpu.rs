@@ -36,8 +36,8 @@ impl TilePlan {
         if self.splits {
             let [tiles, ..] = self.arrays;
             let args = vec![Arg::U32(self.tiles as u32), tiles, heads, Arg::Y, Arg::Alpha];
-            let kernel = format!("stcsr_heads_{precision}");
-            launches.push(Launch::over("stcsr", kernel, self.tiles, 256, args));
+            let kernel = format!("st_csr_heads_{precision}");
+            launches.push(Launch::over("st_csr", kernel, self.tiles, 256, args));
         }
         launches
     }

@@ -1,4 +1,4 @@
-//! Tiles of CSR entries sorted by column, without their values; shared by stcsr and stvi.
+//! Tiles of CSR entries sorted by column, without their values; shared by st_csr and st_csr_vi.
 //!
 //! One block of GPU threads processes one tile ([`super::csr_tiles`]). For each entry, 16 bits hold
 //! its place in the tile and the low bits of its column's distance from the first of 64 sorted
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn entries_of_a_tile_are_sorted_by_column_and_keep_their_place() {
-        // The matrix drawn in the documentation of stcsr, as one tile.
+        // The matrix drawn in the documentation of st_csr, as one tile.
         let csr =
             Csr::new(4, 4, vec![0, 2, 3, 3, 5], vec![0, 2, 1, 0, 3], vec![4.0, 1.0, 5.0, 2.0, 6.0])
                 .expect("valid");

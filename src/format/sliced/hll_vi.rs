@@ -34,10 +34,11 @@ use crate::scalar::Scalar;
 
 /// See the module.
 #[derive(Debug)]
-pub struct HllviFormat;
+pub struct HllViFormat;
 
-impl Storage for HllviFormat {
-    const NAME: &'static str = "hllvi";
+impl Storage for HllViFormat {
+    const NAME: &'static str = "hll_vi";
+    const ALIASES: &'static [&'static str] = &["hllvi"];
     const TITLE: &'static str = "HLL-VI, hacked ELLPACK with indexed values";
     const SOURCE: &'static str = "the indexed values (CSR-VI) of K. Kourtis, G. Goumas, N. Koziris, \
         Optimizing sparse matrix-vector multiplication using index and value compression (2008), \
@@ -62,7 +63,7 @@ impl Storage for HllviFormat {
     ];
     const BY_VALUES: bool = true;
 
-    type Layout<T: Scalar> = HllviLayout<T>;
+    type Layout<T: Scalar> = HllViLayout<T>;
 
     fn work(
         analysis: &Analysis<'_>,
@@ -91,7 +92,7 @@ impl Storage for HllviFormat {
         analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<HllviLayout<T>, Refusal> {
+    ) -> Result<HllViLayout<T>, Refusal> {
         let few = analysis.few_values().ok_or_else(value_dictionary::not_few)?;
         let shape = Quads::new(analysis, sort(params));
         let pattern = csr.pattern();
@@ -101,7 +102,7 @@ impl Storage for HllviFormat {
             sliced.fill(csr.row_ptr(), csr.values(), &mut numbers, |_, value| number(value));
             numbers
         });
-        Ok(HllviLayout { sliced, values, scratch: Scratch::default() })
+        Ok(HllViLayout { sliced, values, scratch: Scratch::default() })
     }
 
     fn build(
@@ -134,7 +135,7 @@ impl Storage for HllviFormat {
         let kernel = format!("{}_{precision}", stem(*bits as usize, few.count > 1));
         let [_, stored] = hacks.slots_and_rows();
         Ok(GpuLayout {
-            launches: vec![product.launch("hllvi", kernel, matrix.nrows, stored as usize)],
+            launches: vec![product.launch("hll_vi", kernel, matrix.nrows, stored as usize)],
             update: vec![few.update(target)],
             check: Some(check),
             order: rows.basis_order(),
@@ -150,18 +151,18 @@ fn width(params: &Params) -> ColumnWidth {
 /// Name of the kernel without the precision, for columns of `column_bits` bits and `several`
 /// distinct values or one.
 fn stem(column_bits: usize, several: bool) -> String {
-    format!("hllvi_c{column_bits}{}", value_dictionary::suffix(several))
+    format!("hll_vi_c{column_bits}{}", value_dictionary::suffix(several))
 }
 
 /// A matrix in hacks, with the number of each slot's value.
 #[derive(Debug)]
-pub struct HllviLayout<T> {
+pub struct HllViLayout<T> {
     sliced: Sliced<Quads>,
     values: Numbered<T>,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar> HllviLayout<T> {
+impl<T: Scalar> HllViLayout<T> {
     /// The distinct values among the new values of all entries.
     fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
         let (rows, row_ptr) = (&self.sliced.rows, self.sliced.row_ptr());
@@ -177,7 +178,7 @@ impl<T: Scalar> HllviLayout<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for HllviLayout<T> {
+impl<T: Scalar> Layout<T> for HllViLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         let Sliced { rows, .. } = &self.sliced;
         rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
@@ -224,7 +225,7 @@ impl<T: Scalar> Layout<T> for HllviLayout<T> {
         let several = self.values.values.len() > 1;
         let kernel = format!("{}_{}", stem(self.sliced.column_bits(), several), T::PRECISION);
         let nrows = self.sliced.rows.nrows();
-        let launch = product.launch("hllvi", kernel, nrows, nrows.next_multiple_of(HACK));
+        let launch = product.launch("hll_vi", kernel, nrows, nrows.next_multiple_of(HACK));
         Some(arrays.on_device(values, vec![launch]))
     }
 }
@@ -245,16 +246,16 @@ mod tests {
         let device = crate::device::find("h200").expect("shipped");
         let (precision, basis) = (Precision::F64, Basis::Original);
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
-        let params = Params::defaults(HllviFormat::PARAMS);
+        let params = Params::defaults(HllViFormat::PARAMS);
         let analysis = Analysis::of(&csr);
         let stored =
-            HllviFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("two values");
+            HllViFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("two values");
         assert_eq!(stored.to_csr(), csr);
         let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();
         assert_eq!(slots, [16, 17, 18, 19, 128 + 16]);
         let numbers: Vec<usize> = slots.iter().map(|&slot| stored.values.number(slot)).collect();
         assert_eq!(numbers, [0, 0, 1, 1, 1]);
-        let work = HllviFormat::work(&analysis, &params, &target).expect("two values");
+        let work = HllViFormat::work(&analysis, &params, &target).expect("two values");
         assert_eq!((work.entries, work.layout_bytes), (2 * 256, stored.bytes()));
     }
 }

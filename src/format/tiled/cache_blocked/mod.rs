@@ -1,5 +1,5 @@
-//! Slabs: ranges of columns whose part of x fits the last-level cache, multiplied one after the
-//! other (cache blocking).
+//! Cache blocking: slabs, ranges of columns whose part of x fits the last-level cache, are
+//! multiplied one after the other.
 //!
 //! ```text
 //!     | 4 . 1 . |      slab 0   slab 1        y  = A0 x0
@@ -11,22 +11,24 @@
 //!
 //! Columns are cut into equal ranges: the fewest slabs whose x takes at most the given percentage
 //! of the cache. On a host each slab is a CSR matrix over all rows, on a GPU it is stored as sorted
-//! tiles ([`super::stcsr`]). Empty slabs are omitted.
+//! tiles ([`super::st_csr`]). Empty slabs are omitted.
 //!
 //! Good for: columns anywhere in an x larger than the cache, which other formats fetch from memory
 //! entry by entry. Bad for: neighbouring columns, and few entries per row: y is read and written
 //! again for each slab.
 
 mod gpu;
+mod size;
 
 use rayon::prelude::*;
 
+use self::size::CacheBlockedSize;
 use super::csr::{CsrFormat, CsrLayout};
 use super::gpu::launch::{Arg, OnDevice};
-use super::stcsr::{StcsrFormat, StcsrLayout};
+use super::st_csr::{StCsrFormat, StCsrLayout};
 use super::{
-    Candidate, GpuConverter, GpuLayout, Layout, Matrix, Offsets, Param, Params, Refusal, Stop,
-    Storage, Target, Value, Work,
+    Candidate, GpuConverter, GpuLayout, Layout, Matrix, Param, Params, Refusal, Stop, Storage,
+    Target, Value, Work,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, Pattern, offsets};
@@ -36,13 +38,14 @@ use crate::scalar::Scalar;
 
 /// See the module.
 #[derive(Debug)]
-pub struct SlabsFormat;
+pub struct CacheBlockedFormat;
 
 /// Slots of a sorted tile of a slab.
 const TILE: usize = 4096;
 
-impl Storage for SlabsFormat {
-    const NAME: &'static str = "slabs";
+impl Storage for CacheBlockedFormat {
+    const NAME: &'static str = "cache_blocked";
+    const ALIASES: &'static [&'static str] = &["slabs"];
     const TITLE: &'static str = "column slabs, cache blocking";
     const SOURCE: &'static str = "R. Nishtala, R. Vuduc, J. Demmel, K. Yelick, When Cache Blocking \
         of Sparse Matrix Vector Multiply Works and Why (2007), section 2";
@@ -56,7 +59,7 @@ impl Storage for SlabsFormat {
         host: &[Value::Int(40)],
     }];
 
-    type Layout<T: Scalar> = SlabsLayout<T>;
+    type Layout<T: Scalar> = CacheBlockedLayout<T>;
 
     fn work(
         analysis: &Analysis<'_>,
@@ -69,11 +72,11 @@ impl Storage for SlabsFormat {
         let cuts = cuts(shape(pattern), params, target)?;
         let whole = match target.device.kind {
             Kind::Host => CsrFormat::work(analysis, &Params::defaults(CsrFormat::PARAMS), target)?,
-            Kind::Gpu => StcsrFormat::work(analysis, &tiles().params, target)?,
+            Kind::Gpu => StCsrFormat::work(analysis, &tiles().params, target)?,
         };
         let size = match analysis.is_whole() {
-            true => SlabsSize::of(pattern, &cuts, target)?,
-            false => SlabsSize::guess(pattern, &cuts, target, &whole),
+            true => CacheBlockedSize::of(pattern, &cuts, target)?,
+            false => CacheBlockedSize::guess(pattern, &cuts, target, &whole),
         };
         let slab = cuts.windows(2).map(|cut| u64::from(cut[1] - cut[0])).max().unwrap_or(0);
         Ok(Work {
@@ -98,7 +101,7 @@ impl Storage for SlabsFormat {
         _analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<SlabsLayout<T>, Refusal> {
+    ) -> Result<CacheBlockedLayout<T>, Refusal> {
         let pattern = csr.pattern();
         let slabs = Slabs::new(pattern, cuts(shape(pattern), params, target)?);
         let slabs = slabs.map(|slab| {
@@ -109,10 +112,14 @@ impl Storage for SlabsFormat {
                 .expect("a piece of each row of a valid matrix");
             match target.device.kind {
                 Kind::Host => Slab::Rows(CsrLayout::of(slab)),
-                Kind::Gpu => Slab::Tiles(StcsrLayout::new(slab.as_ref(), TILE)),
+                Kind::Gpu => Slab::Tiles(StCsrLayout::new(slab.as_ref(), TILE)),
             }
         });
-        Ok(SlabsLayout { nrows: pattern.nrows(), ncols: pattern.ncols(), slabs: slabs.collect() })
+        Ok(CacheBlockedLayout {
+            nrows: pattern.nrows(),
+            ncols: pattern.ncols(),
+            slabs: slabs.collect(),
+        })
     }
 
     fn build(
@@ -132,7 +139,7 @@ fn shape(pattern: Pattern<'_>) -> [usize; 3] {
 
 /// The candidate in which a GPU stores a slab.
 fn tiles() -> Candidate {
-    format!("{}:tile={TILE}", StcsrFormat::NAME).parse().expect("a value that tiles have")
+    format!("{}:tile={TILE}", StCsrFormat::NAME).parse().expect("a value that tiles have")
 }
 
 /// Bounds of the slabs: the fewest slabs such that the x of each fits its share of the cache.
@@ -239,65 +246,11 @@ fn gather<V: Copy + Send + Sync>(
     });
 }
 
-/// Size of the layout.
-struct SlabsSize {
-    slabs: u64,
-    entries: u64,
-    bytes: u64,
-}
-
-impl SlabsSize {
-    /// The exact size, computed from all slabs.
-    fn of(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>) -> Result<SlabsSize, Refusal> {
-        let (nrows, w) = (pattern.nrows(), target.precision.bytes());
-        let mut size = SlabsSize { slabs: 0, entries: 0, bytes: 0 };
-        for slab in Slabs::new(pattern, cuts.to_vec()) {
-            let nnz = slab.row_ptr[nrows];
-            let (entries, bytes) = match target.device.kind {
-                Kind::Host => (nnz as u64, rows_bytes(nrows, nnz, w)),
-                Kind::Gpu => {
-                    let columns = slab.columns(pattern);
-                    let slab = Pattern::of(nrows, pattern.ncols(), &slab.row_ptr, &columns);
-                    let work = StcsrFormat::work(&Analysis::new(slab), &tiles().params, target)?;
-                    (work.entries, work.layout_bytes)
-                }
-            };
-            size.slabs += 1;
-            size.entries += entries;
-            size.bytes += bytes;
-        }
-        Ok(size)
-    }
-
-    /// An estimate that assumes entries evenly spread over the slabs; `whole` is the work of the
-    /// matrix in a single slab.
-    fn guess(pattern: Pattern<'_>, cuts: &[u32], target: &Target<'_>, whole: &Work) -> SlabsSize {
-        let (nrows, nnz, w) = (pattern.nrows(), pattern.nnz(), target.precision.bytes());
-        let slabs = cuts.len() - 1;
-        let (entries, bytes) = match target.device.kind {
-            Kind::Host => (nnz as u64, slabs as u64 * rows_bytes(nrows, nnz / slabs, w)),
-            Kind::Gpu => {
-                // A tile has no more rows than slots.
-                let entries = whole.entries.max((slabs * nrows) as u64);
-                let ends = 2 * (nrows * (slabs - 1)) as u64;
-                let slot_bytes = whole.layout_bytes as f64 / whole.entries as f64;
-                (entries, (entries as f64 * slot_bytes) as u64 + ends)
-            }
-        };
-        SlabsSize { slabs: slabs as u64, entries, bytes }
-    }
-}
-
-/// Bytes of a slab of `nnz` entries in CSR.
-fn rows_bytes(nrows: usize, nnz: usize, value_bytes: usize) -> u64 {
-    ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + value_bytes)) as u64
-}
-
 /// A slab as it is stored: in CSR on a host, in sorted tiles for a GPU.
 #[derive(Debug)]
 enum Slab<T> {
     Rows(CsrLayout<T>),
-    Tiles(StcsrLayout<T>),
+    Tiles(StCsrLayout<T>),
 }
 
 impl<T: Scalar> Slab<T> {
@@ -325,13 +278,13 @@ impl<T: Scalar> Slab<T> {
 
 /// The slabs of a matrix.
 #[derive(Debug)]
-pub struct SlabsLayout<T> {
+pub struct CacheBlockedLayout<T> {
     nrows: usize,
     ncols: usize,
     slabs: Vec<Slab<T>>,
 }
 
-impl<T: Scalar> SlabsLayout<T> {
+impl<T: Scalar> CacheBlockedLayout<T> {
     /// For each slab, its row pointers and the position of its first entry of each row in the CSR
     /// matrix.
     fn places(&self) -> Vec<(Vec<usize>, Vec<usize>)> {
@@ -349,7 +302,7 @@ impl<T: Scalar> SlabsLayout<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for SlabsLayout<T> {
+impl<T: Scalar> Layout<T> for CacheBlockedLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         let mut beta = beta;
         for slab in &self.slabs {
@@ -419,7 +372,8 @@ mod tests {
     }
 
     fn work(csr: &Csr<f64>, device: &Device, cache: &str) -> Result<Work, Refusal> {
-        let candidate: Candidate = format!("slabs:cache={cache}").parse().expect("a candidate");
+        let candidate: Candidate =
+            format!("cache_blocked:cache={cache}").parse().expect("a candidate");
         let (precision, basis) = (Precision::F64, Basis::Original);
         let target = Target { device, precision, basis, memory_limit: u64::MAX };
         candidate.work(&Analysis::of(csr), &target)
@@ -445,14 +399,14 @@ mod tests {
     fn later_slabs_are_added_to_what_earlier_ones_wrote() {
         let entries = (0..16).map(|k| (k / 4, k % 4, k as f64));
         let csr = Csr::from_triplets(4, 4, entries).expect("valid");
-        for (name, kernel) in [("cpu", "csr"), ("h200", "stcsr")] {
+        for (name, kernel) in [("cpu", "csr"), ("h200", "st_csr")] {
             let device = device(name);
             let (precision, basis) = (Precision::F64, Basis::Original);
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
-            let params = Params::defaults(SlabsFormat::PARAMS);
+            let params = Params::defaults(CacheBlockedFormat::PARAMS);
             let analysis = Analysis::of(&csr);
-            let layout =
-                SlabsFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");
+            let layout = CacheBlockedFormat::convert(csr.as_ref(), &analysis, &params, &target)
+                .expect("applies");
             let described = layout.on_device().expect("kernels");
             let betas = described.launches.iter().map(|launch| {
                 assert_eq!(launch.image, kernel);
@@ -489,7 +443,7 @@ mod tests {
             let device = Device { cache_bytes: 8 * n as u64, ..device(name) };
             let (precision, basis) = (Precision::F64, Basis::Original);
             let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
-            let candidate: Candidate = "slabs:cache=40".parse().expect("a candidate");
+            let candidate: Candidate = "cache_blocked:cache=40".parse().expect("a candidate");
             let [exact, guess] = [Analysis::of(&csr), Analysis::sampled(&csr)]
                 .map(|analysis| candidate.work(&analysis, &target).expect("applies"));
             assert_eq!((exact.launches, guess.launches), (3, 3), "{name}");

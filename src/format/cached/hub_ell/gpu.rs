@@ -2,7 +2,7 @@
 
 use ellect_kernels::shared;
 
-use super::{BLOCK, HubsSize, check_rows, check_share, most_hubs};
+use super::{BLOCK, HubEllSize, check_rows, check_share, most_hubs};
 use crate::format::gpu::convert::{bits, step};
 use crate::format::gpu::launch::NULL;
 use crate::format::row_order::WARP;
@@ -12,7 +12,7 @@ use crate::format::{
 use crate::scalar::Precision;
 
 /// Arrays and sizes from which the launches of one product are made.
-pub(super) struct HubsPlan {
+pub(super) struct HubEllPlan {
     /// Numbers of hubs, of rows whose y is scaled first, and of pieces.
     pub counts: [usize; 3],
     /// Columns of the hubs, and the rows whose y is scaled first.
@@ -36,7 +36,7 @@ pub(super) struct PartArgs {
     pub values: Arg,
 }
 
-impl HubsPlan {
+impl HubEllPlan {
     /// Bytes of the x of all hubs, rounded up to a multiple of 16 for the copy.
     fn cached_bytes(&self, precision: Precision) -> u64 {
         (self.counts[0] * precision.bytes()).next_multiple_of(16) as u64
@@ -51,7 +51,8 @@ impl HubsPlan {
         let mut gather = vec![count(hubs), self.lists[0], Arg::X, cached];
         gather.extend([count(scaled), self.lists[1], Arg::Y, Arg::Beta]);
         let threads = hubs.max(scaled) as u64;
-        let gather = Launch::over("hubs", format!("hubs_gather_{precision}"), threads, 256, gather);
+        let gather =
+            Launch::over("hub_ell", format!("hub_ell_gather_{precision}"), threads, 256, gather);
 
         let mut args = vec![count(hubs), count(pieces), cached];
         args.extend(near.starts.into_iter().chain(far.starts));
@@ -61,8 +62,8 @@ impl HubsPlan {
         let warps = (pieces.div_ceil(WARP) as u64).div_ceil(u64::from(BLOCK) / WARP as u64);
         let bytes = self.cached_bytes(precision);
         let product = Launch {
-            image: "hubs",
-            kernel: format!("hubs_{precision}"),
+            image: "hub_ell",
+            kernel: format!("hub_ell_{precision}"),
             grid: u64::from(self.blocks).min(warps),
             block: BLOCK,
             shared_bytes: bytes as u32,
@@ -74,7 +75,7 @@ impl HubsPlan {
 
 /// A launch of a conversion kernel over `threads` threads.
 fn convert(kernel: impl Into<String>, threads: u64, args: Vec<Arg>) -> Launch {
-    Launch::over("convert_hubs", kernel, threads, 256, args)
+    Launch::over("convert_hub_ell", kernel, threads, 256, args)
 }
 
 /// A number as an argument.
@@ -237,7 +238,7 @@ pub(super) fn build(
     let sorted = SortedPieces::new(converter, near, &cut, longest)?;
     let value_bytes = target.precision.bytes();
     let slots = [0, 1].map(|part: usize| sorted.starts[part].total);
-    let size = HubsSize { pieces: cut.pieces, scaled: cut.n_scaled, slots };
+    let size = HubEllSize { pieces: cut.pieces, scaled: cut.n_scaled, slots };
     target.check_bytes(size.bytes(hubs.count, value_bytes))?;
     let mut part = |part: usize, column_bytes: u64| -> Result<PartArgs, Stop> {
         Ok(PartArgs {
@@ -259,7 +260,7 @@ pub(super) fn build(
         convert(kernel, threads, args.chain(slots).chain(to).collect())
     };
     converter.launch(&fill(hubs.places, parts.map(|part| part.columns)))?;
-    let plan = HubsPlan {
+    let plan = HubEllPlan {
         counts: [hubs.count, size.scaled, size.pieces],
         lists: [hubs.columns, cut.scaled],
         parts,
@@ -276,4 +277,4 @@ pub(super) fn build(
 }
 
 /// Entries that a warp of the kernel `fill_hubs` processes.
-const FILLED_BY_A_WARP: u64 = shared("HUBS_CHUNK");
+const FILLED_BY_A_WARP: u64 = shared("HUB_ELL_CHUNK");

@@ -32,10 +32,11 @@ use crate::scalar::{Precision, Scalar};
 
 /// See the module.
 #[derive(Debug)]
-pub struct StcsrFormat;
+pub struct StCsrFormat;
 
-impl Storage for StcsrFormat {
-    const NAME: &'static str = "stcsr";
+impl Storage for StCsrFormat {
+    const NAME: &'static str = "st_csr";
+    const ALIASES: &'static [&'static str] = &["stcsr"];
     const TITLE: &'static str = "ST-CSR, sorted-tile CSR";
     const SOURCE: &'static str = "the tiles of G. He, J. Gao, A Novel CSR-Based Sparse \
         Matrix-Vector Multiplication on GPUs (2016), section 3; sorting them by column is our own";
@@ -49,7 +50,7 @@ impl Storage for StcsrFormat {
         host: &[],
     }];
 
-    type Layout<T: Scalar> = StcsrLayout<T>;
+    type Layout<T: Scalar> = StCsrLayout<T>;
 
     fn work(
         analysis: &Analysis<'_>,
@@ -65,8 +66,8 @@ impl Storage for StcsrFormat {
         _analysis: &Analysis<'_>,
         params: &Params,
         _target: &Target<'_>,
-    ) -> Result<StcsrLayout<T>, Refusal> {
-        Ok(StcsrLayout::new(csr, params.int("tile")))
+    ) -> Result<StCsrLayout<T>, Refusal> {
+        Ok(StCsrLayout::new(csr, params.int("tile")))
     }
 
     fn build(
@@ -80,7 +81,7 @@ impl Storage for StcsrFormat {
         let values = [sorted.values];
         let (plan, from) = (&sorted.plan, Arg::Values);
         Ok(GpuLayout {
-            launches: plan.launches("stcsr", kernel(plan, precision), &values, precision),
+            launches: plan.launches("st_csr", kernel(plan, precision), &values, precision),
             scratch: plan.scratch(precision),
             update: vec![sorted.step("update_tiles", matrix, precision, &[from, sorted.values])],
             ..GpuLayout::default()
@@ -90,7 +91,7 @@ impl Storage for StcsrFormat {
 
 /// The kernel of a product.
 fn kernel(plan: &sorted_tiles::gpu::TilePlan, precision: Precision) -> String {
-    format!("stcsr_{}_{precision}_{}", plan.tile, plan.extra)
+    format!("st_csr_{}_{precision}_{}", plan.tile, plan.extra)
 }
 
 /// Position of the value of a slot in the array of values, each of `bytes` bytes.
@@ -102,17 +103,17 @@ fn value_at(slot: usize, bytes: usize) -> usize {
 
 /// A matrix in sorted tiles, with the value of each slot.
 #[derive(Debug)]
-pub struct StcsrLayout<T> {
+pub struct StCsrLayout<T> {
     tiles: SortedTiles,
     values: Vec<T>,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar> StcsrLayout<T> {
+impl<T: Scalar> StCsrLayout<T> {
     pub(super) fn new(csr: CsrRef<'_, T>, tile: usize) -> Self {
         let tiles = SortedTiles::new(csr.pattern(), tile, size_of::<T>());
         let values = vec![T::ZERO; tiles.slots()];
-        let mut layout = StcsrLayout { tiles, values, scratch: Scratch::default() };
+        let mut layout = StCsrLayout { tiles, values, scratch: Scratch::default() };
         layout.set_values(csr.values());
         layout
     }
@@ -128,7 +129,7 @@ impl<T: Scalar> StcsrLayout<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for StcsrLayout<T> {
+impl<T: Scalar> Layout<T> for StCsrLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.tiles.product(&self.scratch, |slot| self.value(slot), (alpha, beta), x, y);
     }
@@ -151,7 +152,7 @@ impl<T: Scalar> Layout<T> for StcsrLayout<T> {
         let plan = self.tiles.on_device(&mut arrays);
         let values = arrays.add(&self.values);
         let kernel = kernel(&plan, T::PRECISION);
-        let launches = plan.launches("stcsr", kernel, &[values], T::PRECISION);
+        let launches = plan.launches("st_csr", kernel, &[values], T::PRECISION);
         let scratch = plan.scratch(T::PRECISION);
         Some(OnDevice { scratch, ..arrays.on_device(values, launches) })
     }

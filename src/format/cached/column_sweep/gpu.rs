@@ -1,6 +1,6 @@
 //! Row blocks swept by column on a GPU: the launch of a product, and the conversion.
 
-use super::plan::{GROUP, SweepShape};
+use super::plan::{ColumnSweepShape, GROUP};
 use super::{LANES, LongRow, STEP, WORDS};
 use crate::analysis::Sort;
 use crate::format::gpu::convert::{GpuRows, bits};
@@ -8,7 +8,7 @@ use crate::format::{Arg, GpuConverter, GpuLayout, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 
 /// Arrays and sizes from which the launch of a product is made.
-pub(super) struct SweepPlan {
+pub(super) struct ColumnSweepPlan {
     pub nrows: usize,
     pub blocks: usize,
     /// The maximum number of sums per block.
@@ -17,14 +17,14 @@ pub(super) struct SweepPlan {
     pub arrays: [Arg; 6],
 }
 
-impl SweepPlan {
+impl ColumnSweepPlan {
     /// The launch of one product.
     pub fn launch(&self, precision: Precision) -> Launch {
         let count = [Arg::U32(self.nrows as u32)];
         let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
         Launch {
-            image: "sweep",
-            kernel: format!("sweep_{precision}"),
+            image: "column_sweep",
+            kernel: format!("column_sweep_{precision}"),
             grid: self.blocks as u64,
             block: STEP as u32,
             shared_bytes: (self.sums * precision.bytes()) as u32,
@@ -44,14 +44,14 @@ const LIGHT: u64 = 64;
 const PLACES: usize = 256;
 
 fn launch(kernel: impl Into<String>, threads: usize, args: Vec<Arg>) -> Launch {
-    Launch::over("convert_sweep", kernel, threads as u64, 256, args)
+    Launch::over("convert_column_sweep", kernel, threads as u64, 256, args)
 }
 
 /// A launch of `grid` blocks of `block` threads, with shared memory.
 fn blocks(kernel: &str, grid: usize, block: usize, shared_bytes: usize, args: Vec<Arg>) -> Launch {
     let (kernel, grid, block) = (kernel.to_string(), grid as u64, block as u32);
     let shared_bytes = shared_bytes as u32;
-    Launch { image: "convert_sweep", kernel, grid, block, shared_bytes, args }
+    Launch { image: "convert_column_sweep", kernel, grid, block, shared_bytes, args }
 }
 
 /// A number as an argument.
@@ -86,7 +86,7 @@ impl Dealt {
     /// Distributes groups of rows with these lengths over blocks.
     fn new(
         converter: &mut dyn GpuConverter,
-        shape: &SweepShape,
+        shape: &ColumnSweepShape,
         rows: &GpuRows,
     ) -> Result<Self, Stop> {
         let longest = converter.read(rows.longest)? as usize;
@@ -166,7 +166,7 @@ struct PlacedRows {
 impl PlacedRows {
     fn new(
         converter: &mut dyn GpuConverter,
-        shape: &SweepShape,
+        shape: &ColumnSweepShape,
         rows: &GpuRows,
         dealt: &Dealt,
     ) -> Result<Self, Stop> {
@@ -210,7 +210,7 @@ struct SortedEntries {
 impl SortedEntries {
     fn new(
         converter: &mut dyn GpuConverter,
-        shape: &SweepShape,
+        shape: &ColumnSweepShape,
         placed: &PlacedRows,
     ) -> Result<Self, Stop> {
         let matrix = converter.matrix();
@@ -257,7 +257,7 @@ pub(super) fn build(
         return Err(Stop::OnHost);
     }
     let rows = GpuRows::new(converter, Sort::None, target)?;
-    let shape = SweepShape::new(matrix, converter.read(rows.longest)? as usize, target)?;
+    let shape = ColumnSweepShape::new(matrix, converter.read(rows.longest)? as usize, target)?;
     if shape.blocks > MOST_BLOCKS {
         return Err(Stop::OnHost);
     }
@@ -288,7 +288,8 @@ pub(super) fn build(
     converter.launch(&update)?;
 
     let arrays = [placed.blocks, dealt.groups, placed.long_rows, bases, keys, values];
-    let plan = SweepPlan { nrows: shape.nrows, blocks: shape.blocks, sums: placed.sums, arrays };
+    let plan =
+        ColumnSweepPlan { nrows: shape.nrows, blocks: shape.blocks, sums: placed.sums, arrays };
     Ok(GpuLayout {
         launches: vec![plan.launch(precision)],
         update: vec![update],

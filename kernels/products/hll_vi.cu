@@ -1,5 +1,5 @@
 // y = alpha A x + beta y with A in hacks of 32 rows, and few distinct values (see
-// src/format/sliced/hllvi.rs).
+// src/format/sliced/hll_vi.rs).
 //
 // A lane processes a row, four slots at a time: one load fetches four columns, another four value
 // numbers; a block keeps the values themselves in shared memory. Where there is only one value
@@ -88,7 +88,7 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
 }
 
 #define KERNEL(T, name, Column, bits, suffix, one)                                                \
-    extern "C" __global__ void __launch_bounds__(256, 8) hllvi_c##bits##suffix##_##name(          \
+    extern "C" __global__ void __launch_bounds__(256, 8) hll_vi_c##bits##suffix##_##name(         \
         uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint32_t* base,       \
         const uint32_t* order, const Column* columns, const uint32_t* numbers, uint32_t count,    \
         const T* few, const T* x, T* y, T alpha, T beta) {                                        \

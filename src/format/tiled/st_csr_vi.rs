@@ -11,12 +11,12 @@
 //! Each distinct value is stored once, and each entry stores the 8-bit number of its value; the
 //! numbers are omitted where there is only one value, as in the adjacency matrix of a graph without
 //! weights. An entry then takes 2.6 to 5 bytes in any precision, where CSR takes 8 or 12. The
-//! module `sorted_tiles` documents how columns and places are stored, [`super::stcsr`] how products
+//! module `sorted_tiles` documents how columns and places are stored, [`super::st_csr`] how products
 //! are computed; a block of threads keeps the values in shared memory.
 //!
 //! New values must be equal wherever the old values were equal; otherwise they are refused.
 //! Good for: graphs, incidence and constraint matrices. Bad for: regular rows of few values, which
-//! hllvi stores in fewer bytes. Refused where there are more than 256 distinct values.
+//! hll_vi stores in fewer bytes. Refused where there are more than 256 distinct values.
 
 use super::gpu::launch::{Arrays, NULL};
 use super::sorted_tiles::gpu::{GpuSortedTiles, TilePlan};
@@ -33,14 +33,15 @@ use crate::scalar::{Precision, Scalar};
 
 /// See the module.
 #[derive(Debug)]
-pub struct StviFormat;
+pub struct StCsrViFormat;
 
-impl Storage for StviFormat {
-    const NAME: &'static str = "stvi";
+impl Storage for StCsrViFormat {
+    const NAME: &'static str = "st_csr_vi";
+    const ALIASES: &'static [&'static str] = &["stvi"];
     const TITLE: &'static str = "ST-CSR-VI, sorted-tile CSR with indexed values";
     const SOURCE: &'static str = "the indexed values (CSR-VI) of K. Kourtis, G. Goumas, N. Koziris, \
         Optimizing sparse matrix-vector multiplication using index and value compression (2008), \
-        section 4.2, in the tiles of stcsr";
+        section 4.2, in the tiles of st_csr";
     const SUITS: &'static str = "graphs, incidence and constraint matrices; bad for regular rows, \
         refused for more than 256 distinct values";
     const PARAMS: &'static [Param] = &[Param {
@@ -52,7 +53,7 @@ impl Storage for StviFormat {
     }];
     const BY_VALUES: bool = true;
 
-    type Layout<T: Scalar> = StviLayout<T>;
+    type Layout<T: Scalar> = StCsrViLayout<T>;
 
     fn work(
         analysis: &Analysis<'_>,
@@ -70,7 +71,7 @@ impl Storage for StviFormat {
         analysis: &Analysis<'_>,
         params: &Params,
         _target: &Target<'_>,
-    ) -> Result<StviLayout<T>, Refusal> {
+    ) -> Result<StCsrViLayout<T>, Refusal> {
         let few = analysis.few_values().ok_or_else(value_dictionary::not_few)?;
         let tiles = SortedTiles::new(csr.pattern(), params.int("tile"), size_of::<T>());
         let values = Numbered::new(&few, csr.values(), |number| {
@@ -78,7 +79,7 @@ impl Storage for StviFormat {
             tiles.fill(&mut numbers, |slot| slot, |k| number(csr.values()[k]));
             numbers
         });
-        Ok(StviLayout { tiles, values, scratch: Scratch::default() })
+        Ok(StCsrViLayout { tiles, values, scratch: Scratch::default() })
     }
 
     fn build(
@@ -114,19 +115,19 @@ impl Storage for StviFormat {
 fn launches(plan: &TilePlan, dictionary: [Arg; 3], precision: Precision) -> Vec<Launch> {
     let [numbers, ..] = dictionary;
     let suffix = value_dictionary::suffix(numbers != NULL);
-    let kernel = format!("stvi_{}_{precision}_{}{suffix}", plan.tile, plan.extra);
-    plan.launches("stvi", kernel, &dictionary, precision)
+    let kernel = format!("st_csr_vi_{}_{precision}_{}{suffix}", plan.tile, plan.extra);
+    plan.launches("st_csr_vi", kernel, &dictionary, precision)
 }
 
 /// A matrix in sorted tiles, with the number of each slot's value.
 #[derive(Debug)]
-pub struct StviLayout<T> {
+pub struct StCsrViLayout<T> {
     tiles: SortedTiles,
     values: Numbered<T>,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar> StviLayout<T> {
+impl<T: Scalar> StCsrViLayout<T> {
     /// The distinct values among the new values of all entries.
     fn take(&self, values: &[T]) -> Result<Vec<T>, Refusal> {
         let row_of = |k| self.tiles.row_ptr().partition_point(|&start| start <= k) - 1;
@@ -134,7 +135,7 @@ impl<T: Scalar> StviLayout<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for StviLayout<T> {
+impl<T: Scalar> Layout<T> for StCsrViLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         let value = |slot| self.values.value(slot);
         self.tiles.product(&self.scratch, value, (alpha, beta), x, y);
@@ -177,7 +178,7 @@ impl<T: Scalar> Layout<T> for StviLayout<T> {
 mod tests {
     use super::*;
 
-    fn layout(csr: &Csr<f64>) -> Result<StviLayout<f64>, Refusal> {
+    fn layout(csr: &Csr<f64>) -> Result<StCsrViLayout<f64>, Refusal> {
         let device = crate::device::find("h200").expect("shipped");
         let target = Target {
             device: &device,
@@ -185,8 +186,8 @@ mod tests {
             basis: super::super::Basis::Original,
             memory_limit: u64::MAX,
         };
-        let params = Params::defaults(StviFormat::PARAMS);
-        StviFormat::convert(csr.as_ref(), &Analysis::of(csr), &params, &target)
+        let params = Params::defaults(StCsrViFormat::PARAMS);
+        StCsrViFormat::convert(csr.as_ref(), &Analysis::of(csr), &params, &target)
     }
 
     fn matrix(values: &[f64]) -> Csr<f64> {

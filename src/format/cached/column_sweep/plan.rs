@@ -11,7 +11,7 @@ use crate::analysis::Analysis;
 use crate::format::{Matrix, Refusal, Target};
 
 /// Neighbouring rows that stay together, so that y is written in whole sectors.
-pub(super) const GROUP: usize = shared("SWEEP_GROUP") as usize;
+pub(super) const GROUP: usize = shared("COLUMN_SWEEP_GROUP") as usize;
 
 /// Bytes of a processor's shared memory that blocks leave free as cache for loads.
 const CACHE: u64 = 28 * 1024;
@@ -21,7 +21,7 @@ const LEAST: usize = 8 * STEP;
 
 /// The size of the layout.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SweepShape {
+pub(super) struct ColumnSweepShape {
     pub nrows: usize,
     pub nnz: usize,
     /// Number of pieces of [`REACH`] columns.
@@ -36,7 +36,7 @@ pub(super) struct SweepShape {
     pub steps: usize,
 }
 
-impl SweepShape {
+impl ColumnSweepShape {
     /// Chooses the fewest blocks that hold the sums of all rows, but at least one per processor
     /// where there are entries for them. `longest` is the length of the longest row.
     ///
@@ -61,7 +61,7 @@ impl SweepShape {
         let (blocks, pieces) = (waves * idle, ncols.div_ceil(REACH as usize).max(1));
         // Each piece of the columns of a block begins with a warp.
         let steps = (nnz + blocks * (pieces - 1) * (LANES - 1)) / STEP + blocks;
-        Ok(SweepShape { nrows, nnz, pieces, blocks, waves, most, steps })
+        Ok(ColumnSweepShape { nrows, nnz, pieces, blocks, waves, most, steps })
     }
 
     /// Number of rows with several sums.

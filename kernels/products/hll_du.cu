@@ -1,5 +1,5 @@
 // y = alpha A x + beta y with A in hacks of 32 rows, columns stored as distances from the first
-// column of their slot in 1, 2 or 4 bytes (see src/format/sliced/hlldu/mod.rs).
+// column of their slot in 1, 2 or 4 bytes (see src/format/sliced/hll_du/mod.rs).
 //
 // A warp processes a hack, one lane per row, four slots at a time: their columns are one load of 4,
 // 8 or 16 bytes, their values loads of 16 bytes, and the four first columns one load of 16 bytes
@@ -106,7 +106,7 @@ __device__ __forceinline__ void hacks(uint32_t nrows, const uint32_t* narrow, co
 
 // `batch` runs at a time, `batch_of_4` for columns of 4 bytes; `blocks` blocks per processor.
 #define KERNEL(T, name, batch, batch_of_4, blocks)                                                \
-    extern "C" __global__ void __launch_bounds__(256, blocks) hlldu_##name(                       \
+    extern "C" __global__ void __launch_bounds__(256, blocks) hll_du_##name(                      \
         uint32_t nrows, const uint32_t* narrow, const uint64_t* wide, const uint4* firsts,        \
         const uint32_t* order, const unsigned char* columns, const uint32_t* units,               \
         const T* values, const T* x, T* y, T alpha, T beta) {                                     \

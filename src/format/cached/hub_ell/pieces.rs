@@ -41,7 +41,7 @@ impl RowPiece {
 
 /// Size of the layout, computed without cutting the pieces.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct HubsSize {
+pub(super) struct HubEllSize {
     /// Number of pieces of all rows.
     pub pieces: usize,
     /// Number of rows with several pieces or none.
@@ -50,11 +50,11 @@ pub(super) struct HubsSize {
     pub slots: [u64; 2],
 }
 
-impl HubsSize {
+impl HubEllSize {
     /// Size for `rows`, each row shape with its frequency, cut into pieces of at most `longest`
     /// entries in either part.
     pub fn of(rows: &[(RowParts, u64)], longest: usize) -> Self {
-        let mut size = HubsSize::default();
+        let mut size = HubEllSize::default();
         // There are few distinct lengths, so a counting sort suffices.
         let mut counts = vec![0u64; (longest + 1) * (longest + 1)];
         for &(parts, times) in rows {

@@ -42,23 +42,24 @@ use crate::csr::{Csr, CsrRef, accumulate, offsets};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 pub use columns::HubColumns;
-use pieces::{HubsSize, RowPiece};
+use pieces::{HubEllSize, RowPiece};
 
 /// See the module.
 #[derive(Debug)]
-pub struct HubsFormat;
+pub struct HubEllFormat;
 
 /// Hubs must hold at least one entry in this many.
 const LEAST_SHARE: u64 = 4;
 
 /// Marks pieces of a row that has several pieces.
-const SPLIT: u32 = shared("HUBS_SPLIT") as u32;
+const SPLIT: u32 = shared("HUB_ELL_SPLIT") as u32;
 
 /// Threads per block.
 const BLOCK: u32 = 1024;
 
-impl Storage for HubsFormat {
-    const NAME: &'static str = "hubs";
+impl Storage for HubEllFormat {
+    const NAME: &'static str = "hub_ell";
+    const ALIASES: &'static [&'static str] = &["hubs"];
     const TITLE: &'static str = "hub-cached ELLPACK";
     const SOURCE: &'static str = "the explicit caching of C. Chen, Explicit caching HYB: a new \
         high-performance SpMV framework on GPGPU (2022), section 3, of the fullest columns in \
@@ -81,7 +82,7 @@ impl Storage for HubsFormat {
         },
     ];
 
-    type Layout<T: Scalar> = Hubs<T>;
+    type Layout<T: Scalar> = HubEll<T>;
 
     fn work(
         analysis: &Analysis<'_>,
@@ -94,7 +95,7 @@ impl Storage for HubsFormat {
         let (hubs, covered) = analysis.hub_entries(most);
         check_share(hubs, covered, pattern.nnz() as u64)?;
         let piece = params.int("piece");
-        let size = HubsSize::of(&analysis.hub_rows(most), piece);
+        let size = HubEllSize::of(&analysis.hub_rows(most), piece);
         let steps = piece.min(analysis.max_length()) as f64;
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
@@ -125,9 +126,9 @@ impl Storage for HubsFormat {
         analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<Hubs<T>, Refusal> {
+    ) -> Result<HubEll<T>, Refusal> {
         let hubs = hubs(analysis, params, target)?;
-        Ok(Hubs::new(csr, &hubs, params.int("piece"), target.device.processors))
+        Ok(HubEll::new(csr, &hubs, params.int("piece"), target.device.processors))
     }
 
     fn build(
@@ -188,7 +189,7 @@ fn check_share(hubs: usize, covered: u64, nnz: u64) -> Result<(), Refusal> {
 
 /// The arrays of a matrix with cached hubs.
 #[derive(Debug)]
-pub struct Hubs<T> {
+pub struct HubEll<T> {
     nrows: usize,
     ncols: usize,
     /// Column of each hub, in descending order of entries.
@@ -206,7 +207,7 @@ pub struct Hubs<T> {
     sums: Scratch<T>,
 }
 
-impl<T: Scalar> Hubs<T> {
+impl<T: Scalar> HubEll<T> {
     fn new(csr: CsrRef<'_, T>, hubs: &HubColumns, longest: usize, blocks: u32) -> Self {
         let near = hubs.near(csr.pattern());
         let mut pieces: Vec<RowPiece> = (0..csr.nrows())
@@ -225,7 +226,7 @@ impl<T: Scalar> Hubs<T> {
             let longest = |slice: &[[u16; 2]]| slice.iter().map(|l| l[part]).max().unwrap_or(0);
             offsets(lengths.chunks(WARP).map(|slice| WARP * usize::from(longest(slice))))
         };
-        let mut layout = Hubs {
+        let mut layout = HubEll {
             nrows: csr.nrows(),
             ncols: csr.ncols(),
             rows: Vec::with_capacity(pieces.len()),
@@ -343,7 +344,7 @@ impl<T: Scalar> Hubs<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for Hubs<T> {
+impl<T: Scalar> Layout<T> for HubEll<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.sums.with(self.rows.len(), |sums| {
             sums.par_iter_mut().enumerate().with_min_len(WARP).for_each(|(i, sum)| {
@@ -422,7 +423,7 @@ impl<T: Scalar> Layout<T> for Hubs<T> {
             columns: arrays.add(&self.far.columns),
             values: arrays.add(&self.far.values),
         };
-        let plan = gpu::HubsPlan {
+        let plan = gpu::HubEllPlan {
             counts: [self.hubs.len(), self.scaled.len(), self.rows.len()],
             lists,
             parts: [near, far],
@@ -449,11 +450,11 @@ mod tests {
             let analysis = Analysis::of(&csr);
             let hubs = analysis.hubs(100);
             for longest in [1, 2, 16, 64] {
-                let size = HubsSize::of(hubs.rows(csr.pattern()), longest);
-                let mut layout = Hubs::new(csr.as_ref(), &hubs, longest, 1);
+                let size = HubEllSize::of(hubs.rows(csr.pattern()), longest);
+                let mut layout = HubEll::new(csr.as_ref(), &hubs, longest, 1);
                 let slots = [layout.near.values.len(), layout.far.values.len()];
                 let (pieces, scaled) = (layout.rows.len(), layout.scaled.len());
-                let made = HubsSize { pieces, scaled, slots: slots.map(|n| n as u64) };
+                let made = HubEllSize { pieces, scaled, slots: slots.map(|n| n as u64) };
                 assert_eq!(size, made, "pieces of {longest}");
                 assert_eq!(layout.to_csr(), csr);
                 let other = csr.map_values(|value| value + 1.0);

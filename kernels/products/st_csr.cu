@@ -1,5 +1,5 @@
 // y = alpha A x + beta y with A in tiles of CSR rows whose entries are sorted by column (see
-// src/format/tiled/stcsr.rs): the tiles of sorted.cuh, with the value of each slot.
+// src/format/tiled/st_csr.rs): the tiles of sorted.cuh, with the value of each slot.
 #include "sorted.cuh"
 
 // Values of slots, in pieces of 16 bytes: the first piece of all lanes of a warp, then the second.
@@ -45,7 +45,7 @@ template <class T> constexpr int RESIDENT = 1536;
 
 #define TILE(T, name, size, extra)                                                                \
     extern "C" __global__ void __launch_bounds__(size / OWN, RESIDENT<T> / (size / OWN))          \
-        stcsr_##size##_##name##_##extra(TILE_ARGS, const T* values, VECTOR_ARGS(T)) {             \
+        st_csr_##size##_##name##_##extra(TILE_ARGS, const T* values, VECTOR_ARGS(T)) {            \
         tile<T, size, extra>(tiles, ends, lasts, bases, low, high, wide, Values<T>{values}, x,    \
                              heads, y, alpha, beta);                                              \
     }
@@ -57,7 +57,7 @@ template <class T> constexpr int RESIDENT = 1536;
     SIZES(T, name, 4)                                                                             \
     SIZES(T, name, 8)                                                                             \
     SIZES(T, name, 16)                                                                            \
-    extern "C" __global__ void __launch_bounds__(256) stcsr_heads_##name(                         \
+    extern "C" __global__ void __launch_bounds__(256) st_csr_heads_##name(                        \
         uint32_t count, const Header* tiles, const T* heads, T* y, T alpha) {                     \
         add_heads<T>(count, tiles, heads, y, alpha);                                              \
     }

@@ -1,5 +1,5 @@
 // Conversion of a CSR matrix that the GPU holds to hub-cached ELLPACK
-// (src/format/cached/hubs/gpu.rs defines the sequence of steps).
+// (src/format/cached/hub_ell/gpu.rs defines the sequence of steps).
 //
 // Every entry has a bit that is set if its column is a hub, in words of 32 entries. Together with
 // the number of set bits before each word, this gives the number of entries in hubs before any
@@ -8,11 +8,11 @@
 // Launch: blocks of 256 threads. Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
 #include "common.cuh"
 
-constexpr uint32_t full = 0xffffffffu, split = HUBS_SPLIT;
+constexpr uint32_t full = 0xffffffffu, split = HUB_ELL_SPLIT;
 constexpr uint16_t none = 0xffff;
 
 // Entries that a warp of fill_hubs processes.
-constexpr uint32_t chunk = HUBS_CHUNK;
+constexpr uint32_t chunk = HUB_ELL_CHUNK;
 
 // counts[c] += entries of column c.
 extern "C" __global__ void __launch_bounds__(256)

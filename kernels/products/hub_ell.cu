@@ -1,15 +1,15 @@
 // y = alpha A x + beta y with x of the hubs, the columns with the most entries, in shared memory
-// (see src/format/cached/hubs/mod.rs).
+// (see src/format/cached/hub_ell/mod.rs).
 //
-// hubs_gather: gathers the x of all hubs, and scales y of the rows that have several pieces or
-// none. hubs: every block copies the gathered x to its shared memory; its warps process slices of
-// 32 pieces of rows in turn, one lane per piece.
+// hub_ell_gather: gathers the x of all hubs, and scales y of the rows that have several pieces or
+// none. hub_ell: every block copies the gathered x to its shared memory; its warps process slices
+// of 32 pieces of rows in turn, one lane per piece.
 //
-// Launch: hubs_gather in blocks of 256 threads over hubs and scaled rows; hubs in one block of 1024
-// threads per processor, with dynamic shared memory for all hubs.
+// Launch: hub_ell_gather in blocks of 256 threads over hubs and scaled rows; hub_ell in one block
+// of 1024 threads per processor, with dynamic shared memory for all hubs.
 #include "common.cuh"
 
-constexpr uint32_t split = HUBS_SPLIT;
+constexpr uint32_t split = HUB_ELL_SPLIT;
 
 template <class T>
 __device__ __forceinline__ void gather_hubs(uint32_t hubs, const uint32_t* columns, const T* x,
@@ -104,18 +104,18 @@ __device__ __forceinline__ void rows(uint32_t hubs, uint32_t pieces, const T* __
 
 #define KERNELS(T, name)                                                                          \
     extern "C" __global__ void __launch_bounds__(256)                                             \
-        hubs_gather_##name(uint32_t hubs, const uint32_t* columns, const T* x, T* cached,         \
-                           uint32_t splits, const uint32_t* rows, T* y, T beta) {                 \
+        hub_ell_gather_##name(uint32_t hubs, const uint32_t* columns, const T* x, T* cached,      \
+                              uint32_t splits, const uint32_t* rows, T* y, T beta) {              \
         gather_hubs<T>(hubs, columns, x, cached, splits, rows, y, beta);                          \
     }                                                                                             \
     extern "C" __global__ void __launch_bounds__(1024)                                            \
-        hubs_##name(uint32_t hubs, uint32_t pieces, const T* cached, const uint32_t* near_narrow, \
-                    const uint64_t* near_wide, const uint32_t* far_narrow,                        \
-                    const uint64_t* far_wide, const uint16_t* near_lengths,                       \
-                    const uint16_t* far_lengths, const uint32_t* piece_rows,                      \
-                    const uint16_t* near_columns, const T* near_values,                           \
-                    const uint32_t* far_columns, const T* far_values, const T* x, T* y, T alpha,  \
-                    T beta) {                                                                     \
+        hub_ell_##name(uint32_t hubs, uint32_t pieces, const T* cached,                           \
+                       const uint32_t* near_narrow, const uint64_t* near_wide,                    \
+                       const uint32_t* far_narrow, const uint64_t* far_wide,                      \
+                       const uint16_t* near_lengths, const uint16_t* far_lengths,                 \
+                       const uint32_t* piece_rows, const uint16_t* near_columns,                  \
+                       const T* near_values, const uint32_t* far_columns, const T* far_values,    \
+                       const T* x, T* y, T alpha, T beta) {                                       \
         rows<T>(hubs, pieces, cached, near_narrow, near_wide, far_narrow, far_wide, near_lengths, \
                 far_lengths, piece_rows, near_columns, near_values, far_columns, far_values, x,   \
                 y, alpha, beta);                                                                  \

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::plan::{GROUP, SweepShape};
+use super::plan::{ColumnSweepShape, GROUP};
 use super::{LANES, LATE, LongRow, NO_SUM, REACH, SHIFT, STEP, TRIES};
 use crate::csr::CsrRef;
 use crate::scalar::Scalar;
@@ -20,7 +20,7 @@ pub(super) struct BlockSlots<T> {
 
 impl<T: Scalar> BlockSlots<T> {
     /// Collects the entries of these groups, sorted by column.
-    pub fn new(csr: CsrRef<'_, T>, shape: &SweepShape, groups: &[u32]) -> Self {
+    pub fn new(csr: CsrRef<'_, T>, shape: &ColumnSweepShape, groups: &[u32]) -> Self {
         let mut long_rows = Vec::new();
         let mut sums = (groups.len() * GROUP) as u32;
         let mut entries = Vec::new();

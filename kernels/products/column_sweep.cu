@@ -1,5 +1,5 @@
 // y = alpha A x + beta y with A in row blocks that are swept by column (see
-// src/format/cached/sweep/mod.rs).
+// src/format/cached/column_sweep/mod.rs).
 //
 // A block of threads keeps the sums of its rows in shared memory and processes its entries in
 // steps, one entry per thread, with a barrier between two steps. No two entries of a step have the
@@ -9,7 +9,7 @@
 // Launch: one block of 1024 threads per row block, with dynamic shared memory for the maximum
 // number of sums.
 #include "common.cuh"
-#include "sweep.cuh"
+#include "column_sweep.cuh"
 
 // The entries of a thread in one batch of steps.
 template <class T, int BATCH> struct Entries {
@@ -81,11 +81,11 @@ __device__ __forceinline__ void add_further(const Long* __restrict__ longs, uint
 }
 
 template <class T>
-__device__ __forceinline__ void sweep(uint32_t nrows, const Block* __restrict__ blocks,
-                                      const uint32_t* __restrict__ groups,
-                                      const Long* __restrict__ longs, const uint32_t* bases,
-                                      const uint32_t* keys, const T* values,
-                                      const T* __restrict__ x, T* y, T alpha, T beta) {
+__device__ __forceinline__ void column_sweep(uint32_t nrows, const Block* __restrict__ blocks,
+                                             const uint32_t* __restrict__ groups,
+                                             const Long* __restrict__ longs, const uint32_t* bases,
+                                             const uint32_t* keys, const T* values,
+                                             const T* __restrict__ x, T* y, T alpha, T beta) {
     extern __shared__ double shared[];
     T* sums = reinterpret_cast<T*>(shared);
     const Block block = blocks[blockIdx.x];
@@ -124,11 +124,11 @@ __device__ __forceinline__ void sweep(uint32_t nrows, const Block* __restrict__ 
 }
 
 #define KERNEL(T, name)                                                                           \
-    extern "C" __global__ void __launch_bounds__(STEP) sweep_##name(                              \
+    extern "C" __global__ void __launch_bounds__(STEP) column_sweep_##name(                       \
         uint32_t nrows, const Block* blocks, const uint32_t* groups, const Long* longs,           \
         const uint32_t* bases, const uint32_t* keys, const T* values, const T* x, T* y, T alpha,  \
         T beta) {                                                                                 \
-        sweep<T>(nrows, blocks, groups, longs, bases, keys, values, x, y, alpha, beta);           \
+        column_sweep<T>(nrows, blocks, groups, longs, bases, keys, values, x, y, alpha, beta);    \
     }
 KERNEL(double, f64)
 KERNEL(float, f32)

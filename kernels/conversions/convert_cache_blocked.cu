@@ -1,4 +1,5 @@
-// Extracts a slab of columns from a CSR matrix that the GPU holds (src/format/tiled/slabs/gpu.rs).
+// Extracts a slab of columns from a CSR matrix that the GPU holds
+// (src/format/tiled/cache_blocked/gpu.rs).
 //
 // Every entry has a bit that is set if its column is in the slab, in words of 32 entries. Together
 // with the number of set bits before each word, this gives the place of any entry in the slab, at a

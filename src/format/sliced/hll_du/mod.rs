@@ -45,7 +45,7 @@ use deltas::{SlotSpans, padding};
 
 /// See the module.
 #[derive(Debug)]
-pub struct HllduFormat;
+pub struct HllDuFormat;
 
 /// The columns of every hack start at a multiple of this number of bytes: one run at 1 byte per
 /// column.
@@ -54,8 +54,9 @@ const UNIT: usize = STEP;
 /// Bytes of values that a lane loads at once.
 const LOAD: usize = 16;
 
-impl Storage for HllduFormat {
-    const NAME: &'static str = "hlldu";
+impl Storage for HllDuFormat {
+    const NAME: &'static str = "hll_du";
+    const ALIASES: &'static [&'static str] = &["hlldu"];
     const TITLE: &'static str = "HLL-DU, hacked ELLPACK with delta units";
     const SOURCE: &'static str = "the delta units (CSR-DU) of K. Kourtis, G. Goumas, N. Koziris, \
         Optimizing sparse matrix-vector multiplication using index and value compression (2008), \
@@ -70,7 +71,7 @@ impl Storage for HllduFormat {
         host: &[],
     }];
 
-    type Layout<T: Scalar> = HllduLayout<T>;
+    type Layout<T: Scalar> = HllDuLayout<T>;
 
     fn work(
         analysis: &Analysis<'_>,
@@ -98,14 +99,14 @@ impl Storage for HllduFormat {
         analysis: &Analysis<'_>,
         params: &Params,
         target: &Target<'_>,
-    ) -> Result<HllduLayout<T>, Refusal> {
+    ) -> Result<HllDuLayout<T>, Refusal> {
         let sort = sort(params);
         let (rows, shape) =
             (StoredRows::new(analysis, sort, HACK, target), Quads::new(analysis, sort));
         let columns = Deltas::new(csr.pattern(), &rows, &shape)?;
         let sliced = Sliced { rows, shape, columns };
         let values = vec![T::ZERO; sliced.slots()];
-        let mut layout = HllduLayout { sliced, values, scratch: Scratch::default() };
+        let mut layout = HllDuLayout { sliced, values, scratch: Scratch::default() };
         layout.fill(csr.row_ptr(), csr.values());
         Ok(layout)
     }
@@ -145,8 +146,8 @@ impl Storage for HllduFormat {
         let update = slots.fill(converter, rows, target)?;
         let (starts, base, scatter) = (starts.args, firsts, rows.scatter);
         let product = SliceProduct { starts, base, scatter, columns, values: vec![units, values] };
-        let kernel = format!("hlldu_{}", target.precision);
-        let launch = product.launch("hlldu", kernel, matrix.nrows, count * HACK);
+        let kernel = format!("hll_du_{}", target.precision);
+        let launch = product.launch("hll_du", kernel, matrix.nrows, count * HACK);
         let order = rows.basis_order();
         Ok(GpuLayout { launches: vec![launch], update, order, ..GpuLayout::default() })
     }
@@ -244,14 +245,14 @@ impl SliceColumns for Deltas {
 
 /// A matrix in hacks, with columns stored as distances.
 #[derive(Debug)]
-pub struct HllduLayout<T> {
+pub struct HllDuLayout<T> {
     sliced: Sliced<Quads, Deltas>,
     /// Value of each slot, at the position that [`place`] computes.
     values: Vec<T>,
     scratch: Scratch<T>,
 }
 
-impl<T: Scalar> HllduLayout<T> {
+impl<T: Scalar> HllDuLayout<T> {
     /// Stores values, which are in the order of the CSR matrix, in their places.
     fn fill(&mut self, row_ptr: &[usize], values: &[T]) {
         self.sliced.fill_places(row_ptr, values, &mut self.values, place::<T>, |_, value| value);
@@ -262,7 +263,7 @@ impl<T: Scalar> HllduLayout<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for HllduLayout<T> {
+impl<T: Scalar> Layout<T> for HllDuLayout<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         let Sliced { rows, .. } = &self.sliced;
         rows.product(&self.scratch, (alpha, beta), y, &|rows, sums| {
@@ -300,8 +301,8 @@ impl<T: Scalar> Layout<T> for HllduLayout<T> {
         let values = arrays.add(&self.values);
         let value_args = vec![units, values];
         let product = SliceProduct { starts, base, scatter, columns: bytes, values: value_args };
-        let (kernel, nrows) = (format!("hlldu_{}", T::PRECISION), rows.nrows());
-        let launch = product.launch("hlldu", kernel, nrows, nrows.next_multiple_of(HACK));
+        let (kernel, nrows) = (format!("hll_du_{}", T::PRECISION), rows.nrows());
+        let launch = product.launch("hll_du", kernel, nrows, nrows.next_multiple_of(HACK));
         Some(arrays.on_device(values, vec![launch]))
     }
 }
@@ -326,14 +327,14 @@ mod tests {
         let device = crate::device::find("h200").expect("shipped");
         let (precision, basis) = (Precision::F64, Basis::Original);
         let target = Target { device: &device, precision, basis, memory_limit: u64::MAX };
-        let params = Params::defaults(HllduFormat::PARAMS);
+        let params = Params::defaults(HllDuFormat::PARAMS);
         let analysis = Analysis::of(&csr);
         let mut stored =
-            HllduFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");
+            HllDuFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");
         assert_eq!(stored.to_csr(), csr);
         let Sliced { columns, .. } = &stored.sliced;
         assert_eq!(columns.units, [0, 2, 4, 6, 10, 14, 22]);
-        let work = HllduFormat::work(&analysis, &params, &target).expect("applies");
+        let work = HllDuFormat::work(&analysis, &params, &target).expect("applies");
         assert_eq!((work.entries, work.layout_bytes), (12 * 128, stored.bytes()));
         // Four columns of a row are stored next to each other, and two values.
         let slots: Vec<usize> = stored.sliced.entries(4).map(|(_, slot)| slot).collect();

@@ -1,5 +1,5 @@
 // y = alpha A x + beta y with A in tiles of CSR rows whose entries are sorted by column, and few
-// distinct values (see src/format/tiled/stvi.rs): the tiles of sorted.cuh.
+// distinct values (see src/format/tiled/st_csr_vi.rs): the tiles of sorted.cuh.
 //
 // A slot stores the 8-bit number of its value instead of the value; a block keeps the values
 // themselves in shared memory. Where there is only one value (`_one`), slots have no numbers.
@@ -48,8 +48,8 @@ constexpr int RESIDENT = sizeof(T) == 4 && one == (EXTRA == 16) ? 2048 : 1536;
 #define KERNEL(T, name, size, extra, suffix, one)                                                 \
     extern "C" __global__ void                                                                    \
     __launch_bounds__(size / OWN, RESIDENT<T, extra, one> / (size / OWN))                         \
-        stvi_##size##_##name##_##extra##suffix(TILE_ARGS, const uint32_t* numbers, uint32_t count, \
-                                               const T* few, VECTOR_ARGS(T))
+        st_csr_vi_##size##_##name##_##extra##suffix(                                              \
+            TILE_ARGS, const uint32_t* numbers, uint32_t count, const T* few, VECTOR_ARGS(T))
 #define KINDS(T, name, size, extra)                                                               \
     KERNEL(T, name, size, extra, , false) {                                                       \
         __shared__ T shared[FEW];                                                                 \

@@ -35,7 +35,7 @@ mod slots;
 use ellect_kernels::shared;
 use rayon::prelude::*;
 
-use self::plan::{GROUP, SweepShape};
+use self::plan::{ColumnSweepShape, GROUP};
 use self::slots::{BlockSlots, rows_of};
 use super::gpu::launch::Arrays;
 use super::{
@@ -49,29 +49,30 @@ use crate::scalar::Scalar;
 
 /// See the module.
 #[derive(Debug)]
-pub struct SweepFormat;
+pub struct ColumnSweepFormat;
 
 /// Entries per step, and threads per block.
-const STEP: usize = shared("SWEEP_STEP") as usize;
+const STEP: usize = shared("COLUMN_SWEEP_STEP") as usize;
 
 /// Threads of a warp, which share one base for their columns.
 const LANES: usize = 32;
 
 /// Number of columns that are counted from one base.
-const REACH: u32 = shared("SWEEP_REACH") as u32;
+const REACH: u32 = shared("COLUMN_SWEEP_REACH") as u32;
 
 /// Marks a slot whose sum another slot of its step also uses.
-const LATE: u32 = shared("SWEEP_LATE") as u32;
+const LATE: u32 = shared("COLUMN_SWEEP_LATE") as u32;
 
 /// The sum of a slot without an entry.
-const NO_SUM: u32 = shared("SWEEP_NO_SUM") as u32;
+const NO_SUM: u32 = shared("COLUMN_SWEEP_NO_SUM") as u32;
 
 /// Number of slots in the next step that an entry may swap with, and the distance between them.
-const TRIES: usize = shared("SWEEP_TRIES") as usize;
-const SHIFT: usize = shared("SWEEP_SHIFT") as usize;
+const TRIES: usize = shared("COLUMN_SWEEP_TRIES") as usize;
+const SHIFT: usize = shared("COLUMN_SWEEP_SHIFT") as usize;
 
-impl Storage for SweepFormat {
-    const NAME: &'static str = "sweep";
+impl Storage for ColumnSweepFormat {
+    const NAME: &'static str = "column_sweep";
+    const ALIASES: &'static [&'static str] = &["sweep"];
     const TITLE: &'static str = "row blocks swept by column";
     const SOURCE: &'static str = "the row blocks of A. Buluc, J. Fineman, M. Frigo, J. Gilbert, \
         C. Leiserson, Parallel sparse matrix-vector and matrix-transpose-vector multiplication using \
@@ -80,14 +81,14 @@ impl Storage for SweepFormat {
     const SUITS: &'static str = "columns anywhere, graphs, meshes in random order; bad for rows whose \
         neighbours share columns";
 
-    type Layout<T: Scalar> = Sweep<T>;
+    type Layout<T: Scalar> = ColumnSweep<T>;
 
     fn work(
         analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let shape = SweepShape::new(matrix(analysis), analysis.max_length(), target)?;
+        let shape = ColumnSweepShape::new(matrix(analysis), analysis.max_length(), target)?;
         let pattern = analysis.pattern();
         let (nrows, nnz) = (pattern.nrows() as u64, pattern.nnz() as u64);
         let w = target.precision.bytes() as u64;
@@ -126,10 +127,10 @@ impl Storage for SweepFormat {
         analysis: &Analysis<'_>,
         _params: &Params,
         target: &Target<'_>,
-    ) -> Result<Sweep<T>, Refusal> {
-        let shape = SweepShape::new(matrix(analysis), analysis.max_length(), target)?;
+    ) -> Result<ColumnSweep<T>, Refusal> {
+        let shape = ColumnSweepShape::new(matrix(analysis), analysis.max_length(), target)?;
         let deal = shape.deal(analysis.lengths())?;
-        Ok(Sweep::new(csr, &shape, &deal))
+        Ok(ColumnSweep::new(csr, &shape, &deal))
     }
 
     fn build(
@@ -150,7 +151,7 @@ fn matrix(analysis: &Analysis<'_>) -> Matrix {
 
 /// Rows, steps and sums of a block of threads.
 #[derive(Clone, Copy, Debug, Default)]
-struct SweepBlock {
+struct ColumnSweepBlock {
     first_step: u32,
     steps: u32,
     first_group: u32,
@@ -162,7 +163,7 @@ struct SweepBlock {
     sums: u32,
 }
 
-impl SweepBlock {
+impl ColumnSweepBlock {
     /// The block's words in the order that kernels read.
     fn words(self) -> [u32; WORDS] {
         [
@@ -180,20 +181,20 @@ impl SweepBlock {
     fn of(
         [first_step, steps, first_group, groups, first_long, long_rows, sums, _]: [u32; 8],
     ) -> Self {
-        SweepBlock { first_step, steps, first_group, groups, first_long, long_rows, sums }
+        ColumnSweepBlock { first_step, steps, first_group, groups, first_long, long_rows, sums }
     }
 }
 
-/// Words of a [`SweepBlock`].
-const WORDS: usize = shared("SWEEP_BLOCK_WORDS") as usize;
+/// Words of a [`ColumnSweepBlock`].
+const WORDS: usize = shared("COLUMN_SWEEP_BLOCK_WORDS") as usize;
 
 /// A row with several sums: its place in its block, the first of its further sums, and their
 /// number.
-type LongRow = [u32; shared("SWEEP_LONG_WORDS") as usize];
+type LongRow = [u32; shared("COLUMN_SWEEP_LONG_WORDS") as usize];
 
 /// The arrays of a matrix whose row blocks are swept by column.
 #[derive(Debug)]
-pub struct Sweep<T> {
+pub struct ColumnSweep<T> {
     nrows: usize,
     ncols: usize,
     blocks: Vec<[u32; WORDS]>,
@@ -213,15 +214,15 @@ pub struct Sweep<T> {
 }
 
 /// An entry of a block: its row, its column and its slot.
-type SweepEntry = (u32, u32, usize);
+type ColumnSweepEntry = (u32, u32, usize);
 
-impl<T: Scalar> Sweep<T> {
-    fn new(csr: CsrRef<'_, T>, shape: &SweepShape, deal: &[Vec<u32>]) -> Self {
+impl<T: Scalar> ColumnSweep<T> {
+    fn new(csr: CsrRef<'_, T>, shape: &ColumnSweepShape, deal: &[Vec<u32>]) -> Self {
         let filled: Vec<_> =
             deal.par_iter().map(|groups| BlockSlots::new(csr, shape, groups)).collect();
         let slots = shape.steps * STEP;
         let groups = deal.concat();
-        let mut layout = Sweep {
+        let mut layout = ColumnSweep {
             nrows: csr.nrows(),
             ncols: csr.ncols(),
             blocks: Vec::with_capacity(deal.len()),
@@ -237,7 +238,7 @@ impl<T: Scalar> Sweep<T> {
         };
         let mut first_group = 0;
         for (filled, groups) in filled.into_iter().zip(deal) {
-            let block = SweepBlock {
+            let block = ColumnSweepBlock {
                 first_step: (layout.keys.len() / STEP) as u32,
                 steps: (filled.keys.len() / STEP) as u32,
                 first_group,
@@ -259,15 +260,15 @@ impl<T: Scalar> Sweep<T> {
         layout
     }
 
-    fn blocks(&self) -> impl IndexedParallelIterator<Item = SweepBlock> + '_ {
-        self.blocks.par_iter().map(|&words| SweepBlock::of(words))
+    fn blocks(&self) -> impl IndexedParallelIterator<Item = ColumnSweepBlock> + '_ {
+        self.blocks.par_iter().map(|&words| ColumnSweepBlock::of(words))
     }
 
-    fn long_rows(&self, block: SweepBlock) -> &[LongRow] {
+    fn long_rows(&self, block: ColumnSweepBlock) -> &[LongRow] {
         &self.long_rows[block.first_long as usize..][..block.long_rows as usize]
     }
 
-    fn groups(&self, block: SweepBlock) -> &[u32] {
+    fn groups(&self, block: ColumnSweepBlock) -> &[u32] {
         &self.groups[block.first_group as usize..][..block.groups as usize]
     }
 
@@ -277,7 +278,7 @@ impl<T: Scalar> Sweep<T> {
     }
 
     /// Slots that hold entries, each with its sum.
-    fn slots(&self, block: SweepBlock) -> impl Iterator<Item = (usize, usize)> + '_ {
+    fn slots(&self, block: ColumnSweepBlock) -> impl Iterator<Item = (usize, usize)> + '_ {
         let sum = |slot: usize| (slot, self.keys[slot] >> 16);
         let first = block.first_step as usize * STEP;
         let slots = (first..first + block.steps as usize * STEP).map(sum);
@@ -285,7 +286,7 @@ impl<T: Scalar> Sweep<T> {
     }
 
     /// Computes the sums of the rows of a block.
-    fn multiply(&self, block: SweepBlock, x: &[T], rows: &mut [T]) {
+    fn multiply(&self, block: ColumnSweepBlock, x: &[T], rows: &mut [T]) {
         self.sums.with(block.sums as usize, |sums| {
             sums.fill(T::ZERO);
             for (slot, sum) in self.slots(block) {
@@ -301,7 +302,7 @@ impl<T: Scalar> Sweep<T> {
     }
 
     /// The entries of a block, sorted by row and column.
-    fn entries(&self, block: SweepBlock) -> Vec<SweepEntry> {
+    fn entries(&self, block: ColumnSweepBlock) -> Vec<ColumnSweepEntry> {
         let groups = self.groups(block);
         let mut rows = vec![0; block.sums as usize];
         for (row, place) in rows_of(groups, self.nrows) {
@@ -312,7 +313,7 @@ impl<T: Scalar> Sweep<T> {
             rows[first as usize..][..further as usize].fill(row);
         }
         let entry = |(slot, sum): (usize, usize)| (rows[sum], self.column(slot), slot);
-        let mut entries: Vec<SweepEntry> = self.slots(block).map(entry).collect();
+        let mut entries: Vec<ColumnSweepEntry> = self.slots(block).map(entry).collect();
         entries.par_sort_unstable();
         entries
     }
@@ -335,14 +336,14 @@ impl<T: Scalar> Sweep<T> {
     }
 }
 
-impl<T: Scalar> Layout<T> for Sweep<T> {
+impl<T: Scalar> Layout<T> for ColumnSweep<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.stored.with(self.groups.len() * GROUP, |stored| {
             over_parts(&self.bounds, stored, &|part, rows| {
                 // Only the last of the blocks that begin here has rows.
                 let block = self.bounds.partition_point(|&first| first <= part.start) - 1;
                 if !rows.is_empty() {
-                    self.multiply(SweepBlock::of(self.blocks[block]), x, rows);
+                    self.multiply(ColumnSweepBlock::of(self.blocks[block]), x, rows);
                 }
             });
             let stored = &*stored;
@@ -381,9 +382,10 @@ impl<T: Scalar> Layout<T> for Sweep<T> {
 
     fn on_device(&self) -> Option<OnDevice<'_>> {
         let mut arrays = Arrays::default();
-        let sums = self.blocks.iter().map(|&words| SweepBlock::of(words).sums).max().unwrap_or(0);
+        let sums =
+            self.blocks.iter().map(|&words| ColumnSweepBlock::of(words).sums).max().unwrap_or(0);
         let values = arrays.add(&self.values);
-        let plan = gpu::SweepPlan {
+        let plan = gpu::ColumnSweepPlan {
             nrows: self.nrows,
             blocks: self.blocks.len(),
             sums: sums as usize,
@@ -424,9 +426,9 @@ mod tests {
                 basis: super::super::Basis::Original,
                 memory_limit: u64::MAX,
             };
-            let params = Params::defaults(SweepFormat::PARAMS);
-            let layout =
-                SweepFormat::convert(csr.as_ref(), &analysis, &params, &target).expect("applies");
+            let params = Params::defaults(ColumnSweepFormat::PARAMS);
+            let layout = ColumnSweepFormat::convert(csr.as_ref(), &analysis, &params, &target)
+                .expect("applies");
             assert!(layout.blocks.len() > 2, "{} blocks", layout.blocks.len());
             let mut late = 0;
             for (step, keys) in layout.keys.chunks(STEP).enumerate() {

@@ -11,7 +11,7 @@ const MOST: usize = 56;
 
 /// A launch of a conversion kernel over `threads` threads.
 fn launch(kernel: impl Into<String>, threads: u64, args: Vec<Arg>) -> Launch {
-    Launch::over("convert_slabs", kernel, threads, 256, args)
+    Launch::over("convert_cache_blocked", kernel, threads, 256, args)
 }
 
 /// Selects the entries of a slab: one bit per entry in 32-bit words, the number of set bits before

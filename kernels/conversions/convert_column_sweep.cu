@@ -1,5 +1,5 @@
 // Conversion of a CSR matrix that the GPU holds to row blocks that are swept by column
-// (src/format/cached/sweep/gpu.rs defines the sequence of steps).
+// (src/format/cached/column_sweep/gpu.rs defines the sequence of steps).
 //
 // Keys of entries contain, from the low bits upward: the distance of the column from the last
 // column, the distance of the block from the last block, and from bit 48 on the sum. A stable
@@ -7,12 +7,13 @@
 //
 // Launch: blocks of 256 threads unless stated otherwise. Row pointers are 32-bit (`*_narrow`) or
 // 64-bit (`*_wide`).
-#include "sweep.cuh"
+#include "column_sweep.cuh"
 
 #include <cub/block/block_scan.cuh>
 
 constexpr uint32_t full = 0xffffffffu;
-constexpr uint32_t REACH = SWEEP_REACH, TRIES = SWEEP_TRIES, SHIFT = SWEEP_SHIFT;
+constexpr uint32_t REACH = COLUMN_SWEEP_REACH, TRIES = COLUMN_SWEEP_TRIES;
+constexpr uint32_t SHIFT = COLUMN_SWEEP_SHIFT;
 constexpr int THREADS = 256;
 
 // Number of sums of a row, from its length.
