@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-
 use super::sampling::sums;
 use super::{Analysis, Detail, over_all, probes};
 use crate::csr::Pattern;

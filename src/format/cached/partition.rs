@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::row_order::WARP;
 use super::{Basis, Params, Refusal, Target};
 use crate::analysis::{Analysis, Sample, inverse, probes};
@@ -123,7 +121,7 @@ impl EhybSize {
             };
             (padded(&near, step), inside, far)
         };
-        let found: Vec<_> = some.par_picks().map(of_part).collect();
+        let found = par::map(some.sampled, 1, |at| of_part(some.pick(at)));
         let slots: u64 = found.iter().map(|(slots, ..)| slots).sum();
         let inside: u64 = found.iter().map(|(_, inside, _)| inside).sum();
         let mut far: Vec<u32> = found.into_iter().flat_map(|(.., far)| far).collect();
@@ -220,14 +218,15 @@ impl EhybPlan {
             inside as u32
         };
         let mut near = vec![0u32; nrows];
-        let parts = par::slices_mut(&mut order, &bounds).into_par_iter();
-        parts.zip(par::slices_mut(&mut near, &bounds)).enumerate().for_each(|(p, (rows, near))| {
+        let parts = par::slices_mut(&mut order, &bounds).into_iter();
+        let mut parts: Vec<_> = parts.zip(par::slices_mut(&mut near, &bounds)).collect();
+        par::for_each(&mut parts, 1, |p, (rows, near)| {
             let piece = pieces[p] as u32..pieces[p + 1] as u32;
             let mut counted: Vec<_> = rows.iter().map(|&row| (inside(row, &piece), row)).collect();
             if sorted {
                 counted.sort_by_key(|&(count, _)| std::cmp::Reverse(count));
             }
-            for ((row, near), counted) in rows.iter_mut().zip(near).zip(counted) {
+            for ((row, near), counted) in rows.iter_mut().zip(near.iter_mut()).zip(counted) {
                 (*near, *row) = counted;
             }
         });

@@ -44,7 +44,7 @@ use super::{
 };
 use crate::analysis::{Analysis, inverse};
 use crate::csr::{Csr, CsrRef, accumulate, offsets};
-use crate::par::{GRAIN, Scratch, over_parts};
+use crate::par::{self, GRAIN, Scratch, over_parts};
 use crate::scalar::Scalar;
 
 /// See the module.
@@ -218,8 +218,8 @@ type ColumnSweepEntry = (u32, u32, usize);
 
 impl<T: Scalar> ColumnSweep<T> {
     fn new(csr: CsrRef<'_, T>, shape: &ColumnSweepShape, deal: &[Vec<u32>]) -> Self {
-        let filled: Vec<_> =
-            deal.par_iter().map(|groups| BlockSlots::new(csr, shape, groups)).collect();
+        let filled =
+            par::map(deal.len(), 1, |block| Some(BlockSlots::new(csr, shape, &deal[block])));
         let slots = shape.steps * STEP;
         let groups = deal.concat();
         let mut layout = ColumnSweep {
@@ -237,7 +237,7 @@ impl<T: Scalar> ColumnSweep<T> {
             stored: Scratch::default(),
         };
         let mut first_group = 0;
-        for (filled, groups) in filled.into_iter().zip(deal) {
+        for (filled, groups) in filled.into_iter().flatten().zip(deal) {
             let block = ColumnSweepBlock {
                 first_step: (layout.keys.len() / STEP) as u32,
                 steps: (filled.keys.len() / STEP) as u32,
@@ -260,8 +260,8 @@ impl<T: Scalar> ColumnSweep<T> {
         layout
     }
 
-    fn blocks(&self) -> impl IndexedParallelIterator<Item = ColumnSweepBlock> + '_ {
-        self.blocks.par_iter().map(|&words| ColumnSweepBlock::of(words))
+    fn block(&self, block: usize) -> ColumnSweepBlock {
+        ColumnSweepBlock::of(self.blocks[block])
     }
 
     fn long_rows(&self, block: ColumnSweepBlock) -> &[LongRow] {
@@ -320,7 +320,7 @@ impl<T: Scalar> ColumnSweep<T> {
 
     /// Row pointers, and column and slot of each entry in the order of the CSR matrix.
     fn in_rows(&self) -> (Vec<usize>, Vec<(u32, usize)>) {
-        let found: Vec<_> = self.blocks().map(|block| self.entries(block)).collect();
+        let found = par::map(self.blocks.len(), 1, |block| self.entries(self.block(block)));
         let mut row_ptr = vec![0; self.nrows + 1];
         for rows in found.iter().flat_map(|entries| entries.chunk_by(|a, b| a.0 == b.0)) {
             row_ptr[rows[0].0 as usize + 1] = rows.len();
@@ -347,11 +347,9 @@ impl<T: Scalar> Layout<T> for ColumnSweep<T> {
                 }
             });
             let stored = &*stored;
-            let groups = y.par_chunks_mut(GROUP).zip(&self.places).with_min_len(GRAIN / GROUP);
-            groups.for_each(|(y, &place)| {
-                for (y, &sum) in y.iter_mut().zip(&stored[place as usize * GROUP..]) {
-                    store(y, alpha, sum, beta);
-                }
+            par::for_each(y, GRAIN, |row, y| {
+                let place = self.places[row / GROUP] as usize;
+                store(y, alpha, stored[place * GROUP + row % GROUP], beta);
             });
         });
     }

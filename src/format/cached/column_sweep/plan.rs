@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use super::{LANES, LongRow, NO_SUM, REACH, STEP, WORDS};
 use crate::analysis::Analysis;
 use crate::format::{Matrix, Refusal, Target};
+use crate::par;
 
 /// Neighbouring rows that stay together, so that y is written in whole sectors.
 pub(super) const GROUP: usize = shared("COLUMN_SWEEP_GROUP") as usize;
@@ -94,11 +95,12 @@ impl ColumnSweepShape {
     /// [`Refusal`] where no block has room.
     pub fn deal(&self, lengths: &[u32]) -> Result<Vec<Vec<u32>>, Refusal> {
         // A row takes about as much time as an entry.
-        let weigh = |(group, rows): (usize, &[u32])| {
+        let weigh = |group: usize| {
+            let rows = &lengths[group * GROUP..lengths.len().min((group + 1) * GROUP)];
             let entries: u64 = rows.iter().map(|&length| u64::from(length)).sum();
             (entries + GROUP as u64, group as u32)
         };
-        let mut groups: Vec<_> = lengths.par_chunks(GROUP).enumerate().map(weigh).collect();
+        let mut groups = par::map(lengths.len().div_ceil(GROUP), par::GRAIN / GROUP, weigh);
         groups.par_sort_unstable_by_key(|&(weight, group)| (Reverse(weight), group));
         let mut dealt = vec![Vec::new(); self.blocks];
         let mut left = vec![self.most; self.blocks];
@@ -125,7 +127,7 @@ impl ColumnSweepShape {
             blocks.push(Reverse((load + weight, block)));
             blocks.extend(full.drain(..));
         }
-        dealt.par_iter_mut().for_each(|groups| groups.sort_unstable());
+        par::for_each(&mut dealt, 1, |_, groups| groups.sort_unstable());
         Ok(dealt)
     }
 }

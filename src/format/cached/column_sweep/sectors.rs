@@ -1,8 +1,7 @@
 //! Sectors of x that a product loads if each block of threads passes over all columns once.
 
-use rayon::prelude::*;
-
 use crate::analysis::{Analysis, Classes};
+use crate::par;
 use crate::scalar::Precision;
 
 /// Minimum number of columns that a thread sums.
@@ -29,9 +28,11 @@ fn of_counts(counts: &[u32], parts: usize, columns: usize) -> f64 {
     let of_sector =
         |counts: &[u32]| parts_with_one(counts.iter().map(|&count| f64::from(count)).sum(), parts);
     // The order of summation does not depend on the number of threads.
-    let pieces = counts.par_chunks(FEWEST);
-    let sums = pieces.map(|counts| counts.chunks(columns).map(of_sector).sum());
-    sums.collect::<Vec<f64>>().iter().sum()
+    let of_piece = |piece: usize| -> f64 {
+        let counts = &counts[piece * FEWEST..counts.len().min((piece + 1) * FEWEST)];
+        counts.chunks(columns).map(of_sector).sum()
+    };
+    par::map(counts.len().div_ceil(FEWEST), 1, of_piece).iter().sum()
 }
 
 /// Estimates [`of_counts`] from a sample, assuming that columns of a class are neighbours.

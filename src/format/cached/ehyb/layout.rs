@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use crate::analysis::inverse;
 use crate::csr::{Csr, CsrRef, accumulate};
 use crate::format::gpu::launch::{Arrays, NULL};
@@ -303,11 +301,8 @@ impl<T: Scalar> Layout<T> for Ehyb<T> {
                 });
                 let stored = &*stored;
                 let chunk = self.nrows.div_ceil(host.parts.len() - 1);
-                let chunks = y.par_chunks_mut(chunk).zip(host.inverse.par_chunks(chunk));
-                chunks.for_each(|(y, inverse)| {
-                    for (y, &i) in y.iter_mut().zip(inverse) {
-                        store(y, alpha, stored[i as usize], beta);
-                    }
+                par::for_each(y, chunk, |row, y| {
+                    store(y, alpha, stored[host.inverse[row] as usize], beta);
                 });
             });
         });

@@ -38,7 +38,7 @@ use super::{
     Value, Work, bytes_of, store,
 };
 use crate::analysis::Analysis;
-use crate::csr::{Csr, CsrRef, accumulate, offsets};
+use crate::csr::{Csr, CsrRef, Pattern, accumulate, offsets};
 use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 pub use columns::HubColumns;
@@ -207,20 +207,26 @@ pub struct HubEll<T> {
     sums: Scratch<T>,
 }
 
+/// Returns the pieces of all rows, longest first; pieces of equal lengths keep their order.
+/// `near` holds the number of entries of each row that lie in hubs.
+fn sorted_pieces(pattern: Pattern<'_>, near: &[u32], longest: usize) -> Vec<RowPiece> {
+    let mut pieces: Vec<RowPiece> = (0..pattern.nrows())
+        .flat_map(|row| {
+            let length = pattern.row(row).len() as u32;
+            RowPiece::of_row(row as u32, [near[row], length - near[row]], longest)
+        })
+        .collect();
+    pieces.par_sort_by_key(|piece| std::cmp::Reverse(piece.lengths()));
+    pieces
+}
+
 impl<T: Scalar> HubEll<T> {
     fn new(csr: CsrRef<'_, T>, hubs: &HubColumns, longest: usize, blocks: u32) -> Self {
         let near = hubs.near(csr.pattern());
-        let mut pieces: Vec<RowPiece> = (0..csr.nrows())
-            .into_par_iter()
-            .flat_map_iter(|row| {
-                let length = csr.row(row).0.len() as u32;
-                RowPiece::of_row(row as u32, [near[row], length - near[row]], longest)
-            })
-            .collect();
+        let pieces = sorted_pieces(csr.pattern(), near, longest);
         let mut pieces_of = vec![0u32; csr.nrows()];
         pieces.iter().for_each(|piece| pieces_of[piece.row as usize] += 1);
         let scaled = (0..csr.nrows() as u32).filter(|&row| pieces_of[row as usize] != 1).collect();
-        pieces.par_sort_by_key(|piece| std::cmp::Reverse(piece.lengths()));
         let lengths: Vec<_> = pieces.iter().map(RowPiece::lengths).collect();
         let ptr = |part: usize| {
             let longest = |slice: &[[u16; 2]]| slice.iter().map(|l| l[part]).max().unwrap_or(0);
@@ -324,22 +330,20 @@ impl<T: Scalar> HubEll<T> {
             })
         };
         let mut entries = vec![(0, 0); row_ptr[self.nrows]];
-        par::slices_mut(&mut entries, &row_ptr).into_par_iter().enumerate().for_each(
-            |(row, entries)| {
-                // Columns ascend in both parts.
-                let pieces = &pieces[piece_ptr[row]..piece_ptr[row + 1]];
-                let mut near = pieces.iter().flat_map(near_of).peekable();
-                let mut far = pieces.iter().flat_map(far_of).peekable();
-                for entry in entries {
-                    let is_near = match (near.peek(), far.peek()) {
-                        (Some((near, _)), Some((far, _))) => near < far,
-                        (near, _) => near.is_some(),
-                    };
-                    let next = if is_near { near.next() } else { far.next() };
-                    *entry = next.unwrap_or_default();
-                }
-            },
-        );
+        par::for_each(&mut par::slices_mut(&mut entries, &row_ptr), 1, |row, entries| {
+            // Columns ascend in both parts.
+            let pieces = &pieces[piece_ptr[row]..piece_ptr[row + 1]];
+            let mut near = pieces.iter().flat_map(near_of).peekable();
+            let mut far = pieces.iter().flat_map(far_of).peekable();
+            for entry in entries.iter_mut() {
+                let is_near = match (near.peek(), far.peek()) {
+                    (Some((near, _)), Some((far, _))) => near < far,
+                    (near, _) => near.is_some(),
+                };
+                let next = if is_near { near.next() } else { far.next() };
+                *entry = next.unwrap_or_default();
+            }
+        });
         (row_ptr, entries)
     }
 }
@@ -347,7 +351,7 @@ impl<T: Scalar> HubEll<T> {
 impl<T: Scalar> Layout<T> for HubEll<T> {
     fn apply(&self, alpha: T, x: &[T], beta: T, y: &mut [T]) {
         self.sums.with(self.rows.len(), |sums| {
-            sums.par_iter_mut().enumerate().with_min_len(WARP).for_each(|(i, sum)| {
+            par::for_each(sums, WARP, |i, sum| {
                 *sum = T::ZERO;
                 for k in 0..usize::from(self.near_lengths[i]) {
                     let slot = self.near.slot(i, k);
@@ -393,7 +397,7 @@ impl<T: Scalar> Layout<T> for HubEll<T> {
             }
         };
         let (near_values, far_values) = (&mut self.near.values, &mut self.far.values);
-        rayon::join(|| put(near_values, 0), || put(far_values, near));
+        par::join(|| put(near_values, 0), || put(far_values, near));
     }
 
     fn to_csr(&self) -> Csr<T> {

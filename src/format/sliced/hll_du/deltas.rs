@@ -1,10 +1,9 @@
 //! Distances of columns from the first column of their slot: slot j of a hack holds the j-th
 //! entries of its rows.
 
-use rayon::prelude::*;
-
 use super::super::sliced_quads::{HACK, RUN};
 use crate::analysis::{Analysis, Detail, Sort, over_all, probes};
+use crate::par;
 
 /// The first and the last column of each slot of a hack.
 #[derive(Debug, Default)]
@@ -85,11 +84,12 @@ impl Analysis<'_> {
             _ => {
                 let order = (sort != Sort::None).then(|| self.order(sort));
                 let row = |i: usize| order.as_ref().map_or(i as u32, |order| order[i]);
-                let hacks = sample.par_picks().with_min_len(FEWEST_HACKS).map(|h| {
+                let of_pick = |at: usize| {
+                    let h = sample.pick(at);
                     let rows = h * HACK..nrows.min((h + 1) * HACK);
                     of_hack(&rows.map(row).collect::<Vec<u32>>())
-                });
-                hacks.reduce(<[u64; 2]>::default, sum)
+                };
+                par::reduce(sample.sampled, FEWEST_HACKS, || [0; 2], of_pick, sum)
             }
         };
         let runs = self.n_iter(HACK * RUN, RUN, sort);

@@ -25,8 +25,6 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 mod deltas;
 
 use super::gpu::launch::{Arrays, NULL};
@@ -39,7 +37,7 @@ use super::{
 };
 use crate::analysis::{Analysis, inverse};
 use crate::csr::{Csr, CsrRef, Pattern};
-use crate::par::Scratch;
+use crate::par::{self, Scratch};
 use crate::scalar::Scalar;
 use deltas::{SlotSpans, padding};
 
@@ -207,8 +205,7 @@ impl Deltas {
             }
             (firsts, bytes)
         };
-        let hacks: Vec<(Vec<u32>, Vec<u8>)> =
-            (0..shape.offsets().len() - 1).into_par_iter().map(of_hack).collect();
+        let hacks: Vec<(Vec<u32>, Vec<u8>)> = par::map(shape.offsets().len() - 1, 1, of_hack);
         let ends = hacks.iter().scan(0, |end, (_, bytes)| {
             *end += bytes.len() / UNIT;
             Some(*end)

@@ -20,8 +20,6 @@
 mod gpu;
 mod size;
 
-use rayon::prelude::*;
-
 use self::size::CacheBlockedSize;
 use super::csr::{CsrFormat, CsrLayout};
 use super::gpu::launch::{Arg, OnDevice};
@@ -33,7 +31,7 @@ use super::{
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef, Pattern, offsets};
 use crate::device::Kind;
-use crate::par::{partition_point, slices_mut};
+use crate::par::{self, partition_point, slices_mut};
 use crate::scalar::Scalar;
 
 /// See the module.
@@ -195,11 +193,12 @@ impl Iterator for Slabs<'_> {
         let (pattern, columns) = (self.pattern, self.pattern.col_idx());
         while let Some(&cut) = self.cuts.get(self.next) {
             self.next += 1;
-            let end_of = |(row, &from): (usize, &usize)| {
+            let end_of = |row: usize| {
+                let from = self.from[row];
                 let rest = &columns[from..pattern.row_ptr()[row + 1]];
                 from + partition_point(rest.len(), |i| rest[i] < cut)
             };
-            let to: Vec<usize> = self.from.par_iter().enumerate().map(end_of).collect();
+            let to = par::map(self.from.len(), 1, end_of);
             let row_ptr = offsets(self.from.iter().zip(&to).map(|(from, to)| to - from));
             let from = std::mem::replace(&mut self.from, to);
             if row_ptr[pattern.nrows()] > 0 {
@@ -236,7 +235,8 @@ fn gather<V: Copy + Send + Sync>(
     let nrows = row_ptr.len() - 1;
     let rows = |i: usize| (i * ROWS).min(nrows);
     let cuts: Vec<usize> = (0..=nrows.div_ceil(ROWS)).map(|i| row_ptr[rows(i)]).collect();
-    slices_mut(own, &cuts).into_par_iter().enumerate().for_each(|(i, mut own)| {
+    par::for_each(&mut slices_mut(own, &cuts), 1, |i, own| {
+        let mut own = &mut **own;
         for row in rows(i)..rows(i + 1) {
             let len = row_ptr[row + 1] - row_ptr[row];
             let (slots, rest) = std::mem::take(&mut own).split_at_mut(len);

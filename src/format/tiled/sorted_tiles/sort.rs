@@ -1,12 +1,10 @@
 //! Conversion of CSR entries to sorted tiles on a host.
 
-use rayon::prelude::*;
-
 use super::widths::{EXTRA, Widths, put};
 use super::{BASED, EACH, LOW, SortedTiles, WARP, based, nth, place_bits, placed};
 use crate::csr::Pattern;
 use crate::format::csr_tiles::Tiles;
-use crate::par::slices_mut;
+use crate::par::{self, slices_mut};
 
 impl SortedTiles {
     /// Sorts tiles of at most `tile` entries, each with a product of `value_bytes` bytes.
@@ -14,14 +12,18 @@ impl SortedTiles {
         let tiles = Tiles::of(pattern, tile);
         let TileEntries { ends, lasts, bases, low, rest } =
             TileEntries::sorted(pattern, &tiles, tile, value_bytes);
-        let most =
-            |warp: &[u32]| u32::BITS - warp.iter().fold(0, |all, &rest| all | rest).leading_zeros();
-        let needed: Vec<u32> = rest.par_chunks(WARP).map(most).collect();
+        let needed = par::map(rest.len() / WARP, 1, |warp| {
+            let all = rest[warp * WARP..][..WARP].iter().fold(0, |all, &rest| all | rest);
+            u32::BITS - all.leading_zeros()
+        });
         let extra = EXTRA[Widths::of(needed.iter().map(|&bits| (bits, 1))).best()];
         let mut high = vec![0u32; rest.len() / 32 * extra as usize];
-        high.par_chunks_mut(extra as usize / 4)
-            .zip(rest.par_chunks(EACH))
-            .for_each(|(words, rest)| put(extra, rest, words));
+        let words = extra as usize / 4;
+        let mut parts: Vec<&mut [u32]> = high.chunks_mut(words * (tile / EACH)).collect();
+        par::for_each(&mut parts, 1, |t, high| {
+            let rest = rest[t * tile..][..tile].chunks(EACH);
+            high.chunks_mut(words).zip(rest).for_each(|(words, rest)| put(extra, rest, words));
+        });
         let wide_warps: Vec<bool> = needed.iter().map(|&bits| bits > extra).collect();
         SortedTiles {
             nrows: pattern.nrows(),
@@ -64,38 +66,34 @@ impl TileEntries {
         let mut lasts = vec![0u8; slots / 8];
         let row_ptr = pattern.row_ptr();
         let (bits, left) = (place_bits(tile), LOW - place_bits(tile));
-        slices_mut(&mut ends, &end_cuts)
-            .into_par_iter()
-            .zip(low.par_chunks_mut(tile))
-            .zip(rest.par_chunks_mut(tile))
-            .zip(bases.par_chunks_mut(warps))
-            .zip(lasts.par_chunks_mut(tile / 8))
-            .enumerate()
-            .for_each(|(t, ((((ends, low), rest), bases), lasts))| {
-                let (start, end) = (tiles.entries[t], tiles.entries[t + 1]);
-                let rows = tiles.rows[t] as usize..=tiles.rows[t + 1] as usize;
-                for (slot, &row_end) in ends[1..].iter_mut().zip(&row_ptr[rows]) {
-                    let to = row_end.min(end) - start;
-                    *slot = to as u16;
-                    if let Some(last) = to.checked_sub(1) {
-                        lasts[last / 8] |= 1 << (last % 8);
-                    }
+        let parts = slices_mut(&mut ends, &end_cuts).into_iter().zip(low.chunks_mut(tile));
+        let parts = parts.zip(rest.chunks_mut(tile)).zip(bases.chunks_mut(warps));
+        let mut parts: Vec<_> = parts.zip(lasts.chunks_mut(tile / 8)).collect();
+        par::for_each(&mut parts, 1, |t, ((((ends, low), rest), bases), lasts)| {
+            let (start, end) = (tiles.entries[t], tiles.entries[t + 1]);
+            let rows = tiles.rows[t] as usize..=tiles.rows[t + 1] as usize;
+            for (slot, &row_end) in ends[1..].iter_mut().zip(&row_ptr[rows]) {
+                let to = row_end.min(end) - start;
+                *slot = to as u16;
+                if let Some(last) = to.checked_sub(1) {
+                    lasts[last / 8] |= 1 << (last % 8);
                 }
-                let columns = &pattern.col_idx()[start..end];
-                let mut sorted: Vec<(u32, usize)> = columns.iter().copied().zip(0..).collect();
-                sorted.sort_unstable();
-                let Some(&last) = sorted.last() else { return };
-                sorted.resize(tile, last);
-                for (bases, warp) in bases.iter_mut().zip(sorted.chunks(WARP)) {
-                    *bases = [0, 1, 2, 3].map(|i| warp[i * BASED].0);
-                }
-                for slot in 0..tile {
-                    let (column, place) = sorted[nth(slot)];
-                    let away = column - bases[slot / WARP][based(slot)];
-                    low[slot] = (away << bits) as u16 | placed(place, value_bytes) as u16;
-                    rest[slot] = away >> left;
-                }
-            });
+            }
+            let columns = &pattern.col_idx()[start..end];
+            let mut sorted: Vec<(u32, usize)> = columns.iter().copied().zip(0..).collect();
+            sorted.sort_unstable();
+            let Some(&last) = sorted.last() else { return };
+            sorted.resize(tile, last);
+            for (bases, warp) in bases.iter_mut().zip(sorted.chunks(WARP)) {
+                *bases = [0, 1, 2, 3].map(|i| warp[i * BASED].0);
+            }
+            for slot in 0..tile {
+                let (column, place) = sorted[nth(slot)];
+                let away = column - bases[slot / WARP][based(slot)];
+                low[slot] = (away << bits) as u16 | placed(place, value_bytes) as u16;
+                rest[slot] = away >> left;
+            }
+        });
         TileEntries { ends, lasts, bases, low, rest }
     }
 }
