@@ -51,6 +51,16 @@ pub(crate) fn oldest(name: &str) -> &str {
     format.and_then(|format| format.aliases.first()).map_or(name, |alias| *alias)
 }
 
+/// Returns the text of a candidate with the oldest name of its format: the key by which candidates
+/// are sorted where results depend on the order, so that they outlive a new name.
+pub fn sort_key(candidate: &str) -> Cow<'_, str> {
+    let (name, params) = candidate.split_at(candidate.find(':').unwrap_or(candidate.len()));
+    match oldest(name) {
+        same if same == name => Cow::Borrowed(candidate),
+        oldest => Cow::Owned(format!("{oldest}{params}")),
+    }
+}
+
 impl Candidate {
     /// Tells whether the candidate's text begins with `text`, in which an alias may stand for the
     /// format's name.
@@ -116,6 +126,7 @@ mod tests {
                 let earlier = text.replacen(name, alias, 1);
                 assert_eq!(earlier.parse::<Candidate>().expect("earlier text"), candidate);
                 assert_eq!(current(&earlier), text);
+                assert_eq!(sort_key(&text), earlier);
                 assert!(candidate.begins_with(&earlier) && candidate.begins_with(alias));
                 assert!(candidate.begins_with(&text) && candidate.begins_with(name));
             }

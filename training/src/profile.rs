@@ -1,6 +1,7 @@
 //! Fits the figures of the closed formulas ([`KernelFigures`]: what each kernel reaches on a device) to
 //! measured times, candidate by candidate.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::choose::Workload;
@@ -8,7 +9,7 @@ use ellect::cost::CostInputs;
 use ellect::device::{Device, KernelFigures, Kind, PerPrecision};
 use ellect::format::Candidate;
 use ellect::unstable::cost::Estimator;
-use ellect::unstable::format::rename_keys;
+use ellect::unstable::format::{rename_keys, sort_key};
 use ellect::{Fingerprint, Precision};
 use rayon::prelude::*;
 
@@ -345,16 +346,17 @@ fn groups<'a>(
     }
     let places: BTreeMap<Fingerprint, usize> =
         best_s.keys().enumerate().map(|(i, &print)| (print, i)).collect();
-    let mut groups: BTreeMap<&str, Vec<Sample<'_>>> = BTreeMap::new();
+    // Fits depend on the order of the candidates.
+    let mut groups: BTreeMap<Cow<'_, str>, Vec<Sample<'_>>> = BTreeMap::new();
     for (m, cost) in timed() {
         let Some(inputs) = m.inputs.as_deref() else { continue };
         let (spmv_s, best_s) = (cost.spmv_s, best_s[&m.fingerprint]);
         let weight = (1.0 + (spmv_s / best_s - 1.0) / HALF_AS_GOOD).powi(-2);
         let matrix = places[&m.fingerprint];
         let sample = Sample { inputs, matrix, spmv_s, best_s, weight };
-        groups.entry(&m.candidate).or_default().push(sample);
+        groups.entry(sort_key(&m.candidate)).or_default().push(sample);
     }
-    let group = |(name, mut samples): (&str, Vec<Sample<'a>>)| {
+    let group = |(name, mut samples): (Cow<'_, str>, Vec<Sample<'a>>)| {
         let candidate = name.parse().ok()?;
         // The order of summation must not depend on the order of the records.
         samples.sort_by(|a, b| a.matrix.cmp(&b.matrix).then(a.spmv_s.total_cmp(&b.spmv_s)));

@@ -7,6 +7,7 @@ use ellect::cost::{Cost, Source};
 use ellect::format::{BASELINES, Candidate};
 use ellect::model::{Model, Predictor};
 use ellect::unstable::choose::feature_count_s;
+use ellect::unstable::format::sort_key;
 use ellect::unstable::model::{
     ANALYZE, ConversionTime, GateInputs, QuickCandidate, QuickModel, READING, Rules, SPMVS,
 };
@@ -120,7 +121,7 @@ fn cost(convert_s: f64, spmv_s: f64) -> Cost {
 fn names(cases: &[&Case]) -> Vec<String> {
     let mut all: Vec<&str> =
         cases.iter().flat_map(|case| case.trials.iter().map(|t| t.name.as_str())).collect();
-    all.sort_unstable();
+    all.sort_unstable_by_key(|name| sort_key(name));
     all.dedup();
     let mut taken: Vec<String> =
         BASELINES.iter().filter(|name| all.contains(*name)).map(ToString::to_string).collect();

@@ -1,5 +1,6 @@
 //! Records of measurements and of their matrices, and the cases built from them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +12,7 @@ use ellect::format::{Basis, Candidate};
 use ellect::measure::{Measurement, Outcome};
 use ellect::unstable::choose::baseline_spmv_s;
 use ellect::unstable::cost::{Estimator, relate, terms};
+use ellect::unstable::format::sort_key;
 use ellect::unstable::wisdom::{Record, StructureRecord};
 use ellect::{Csr, Fingerprint, Precision};
 use serde_json::Value;
@@ -168,7 +170,8 @@ impl Records {
     /// basis and the matrices' records. Of two records of a candidate, the later one counts.
     pub fn cases(&self, device: &Device) -> Vec<Case> {
         type Key<'a> = (&'a str, Fingerprint, Precision);
-        let mut groups: BTreeMap<Key<'_>, BTreeMap<&str, &Measurement>> = BTreeMap::new();
+        type Sorted<'a> = BTreeMap<Cow<'a, str>, &'a Measurement>;
+        let mut groups: BTreeMap<Key<'_>, Sorted<'_>> = BTreeMap::new();
         let mut untimed: BTreeMap<(Fingerprint, Precision), Vec<&Measurement>> = BTreeMap::new();
         for m in self.measurements.iter().filter(|m| m.device == device.name) {
             let Some(structure) = self.structures.get(&m.fingerprint) else { continue };
@@ -180,12 +183,12 @@ impl Records {
                 continue;
             }
             let key = (structure.source.as_str(), m.fingerprint, m.precision);
-            let kept = groups.entry(key).or_default().entry(&m.candidate).or_insert(m);
+            let kept = groups.entry(key).or_default().entry(sort_key(&m.candidate)).or_insert(m);
             if kept.provenance.taken_at <= m.provenance.taken_at {
                 *kept = m;
             }
         }
-        let case = |(key, measured): (Key<'_>, BTreeMap<&str, &Measurement>)| {
+        let case = |(key, measured): (Key<'_>, Sorted<'_>)| {
             let (source, fingerprint, precision) = key;
             let structure = &self.structures[&fingerprint];
             let trials = measured.into_values().filter_map(|m| trial(m, device));

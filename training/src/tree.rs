@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use anyhow::Result;
 use ellect::features::{Needs, of_rows_alone};
 use ellect::unstable::choose::{SAMPLE_S, row_scan_s};
+use ellect::unstable::format::sort_key;
 use ellect::unstable::model::{GateInputs, KEEP, LONGEST, READING, Rule, Rules, SAMPLING};
 use linfa::prelude::*;
 use linfa_trees::{DecisionTree, TreeNode};
@@ -275,11 +276,14 @@ fn grow(
     leaf: Option<f32>,
 ) -> Result<Rules> {
     let mut words: Vec<&str> = examples.iter().map(|example| example.label).collect();
-    words.sort_unstable();
+    // Of several words with the same weight, their order decides.
+    words.sort_unstable_by_key(|word| sort_key(word));
     words.dedup();
     let value = |(i, k): (usize, usize)| examples[i].inputs[k];
     let inputs = Array2::from_shape_fn((examples.len(), names.len()), value);
-    let label = |example: &Example<'_>| words.binary_search(&example.label).unwrap_or(0);
+    let place: HashMap<&str, usize> =
+        words.iter().enumerate().map(|(i, word)| (*word, i)).collect();
+    let label = |example: &Example<'_>| place[example.label];
     let labels: Array1<usize> = examples.iter().map(label).collect();
     let weights: Array1<f32> = examples.iter().map(|example| example.weight).collect();
     let leaf = leaf.unwrap_or((weights.sum() / 60.0).max(2.0));
