@@ -128,8 +128,12 @@ impl Wisdom {
     /// [`Error::Wisdom`] if another process has the database open, it is damaged, or its schema
     /// differs; [`Error::Io`].
     pub fn open(data: &Path) -> Result<Self> {
-        let own = Store::open(&data.join("wisdom"))?;
-        renames::apply(&own)?;
+        let mut earlier_names = false;
+        let see = |key: &[u8]| earlier_names |= renames::has_alias(key);
+        let own = Store::open(&data.join("wisdom"), see)?;
+        if earlier_names {
+            renames::apply(&own)?;
+        }
         Ok(Wisdom::over(SHIPPED, Some(own)))
     }
 

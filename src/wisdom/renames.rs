@@ -25,9 +25,6 @@ pub(super) fn apply(store: &Store) -> Result<()> {
         }
         Ok(())
     })?;
-    if earlier.is_empty() {
-        return Ok(());
-    }
     let mut batch = store.batch();
     for (key, value) in earlier {
         let Ok(record) = Record::parse(&value) else { continue };
@@ -49,7 +46,7 @@ pub(super) fn apply(store: &Store) -> Result<()> {
 
 /// Tells whether a key contains an alias, in the candidate or in the names of kernels; see
 /// [`key_of`](super::record::key_of) for its parts.
-fn has_alias(key: &[u8]) -> bool {
+pub(super) fn has_alias(key: &[u8]) -> bool {
     let Ok(key) = std::str::from_utf8(key) else { return false };
     let parts: Vec<&str> = key.split(SEPARATOR).collect();
     let [_, _, _, _, candidate, _, kernels, _] = parts[..] else { return false };

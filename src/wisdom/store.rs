@@ -140,12 +140,13 @@ fn guard<T>(path: &Path, work: impl FnOnce() -> sled::Result<T>) -> Result<T> {
 }
 
 impl Store {
-    /// Opens the database in the folder `path`, or creates it.
+    /// Opens the database in the folder `path`, or creates it. `see` is called with the key of each
+    /// measurement.
     ///
     /// # Errors
     /// [`Error::Wisdom`] if another process has the database open, it is damaged, or its schema is
     /// not [`SCHEMA`].
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, mut see: impl FnMut(&[u8])) -> Result<Self> {
         let wrong = |fault| Error::Wisdom { path: path.to_path_buf(), fault };
         let config = sled::Config::new().path(path).cache_capacity(CACHE_BYTES);
         let db = open_patiently(path, &config)?;
@@ -189,6 +190,9 @@ impl Store {
             let mut records = records.iter();
             while let Some((key, value)) = guard(path, || records.next().transpose())? {
                 sum = sum.wrapping_add(part(tree, &key, &value));
+                if matches!(tree, Tree::Measurements) {
+                    see(&key);
+                }
             }
         }
         let commits = Mutex::new(Commits::open(path, commits, sum)?);
@@ -343,7 +347,7 @@ mod tests {
         db.insert(SCHEMA_KEY, stored).expect("written");
         db.flush().expect("written");
         drop(db);
-        Store::open(&path).expect_err("refused")
+        Store::open(&path, |_| {}).expect_err("refused")
     }
 
     #[test]
@@ -361,7 +365,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         for broken in ["conf", "db"] {
             let path = folder.path().join(broken);
-            let store = Store::open(&path).expect("a new database");
+            let store = Store::open(&path, |_| {}).expect("a new database");
             let mut batch = store.batch();
             for i in 0..2000 {
                 batch.put(Tree::Structures, &i.to_string(), vec![7; 500]).expect("written");
@@ -371,7 +375,7 @@ mod tests {
             let file = path.join(broken);
             let size = std::fs::metadata(&file).expect("it is there").len() as usize;
             std::fs::write(&file, vec![0x5a; size]).expect("overwritten");
-            let opened = Store::open(&path);
+            let opened = Store::open(&path, |_| {});
             assert!(matches!(opened, Err(Error::Wisdom { .. })), "{broken}: {opened:?}");
         }
     }
@@ -381,7 +385,7 @@ mod tests {
     fn changed(change: impl FnOnce(&sled::Db, &sled::Tree)) -> Result<u64> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("wisdom");
-        let store = Store::open(&path).expect("a new database");
+        let store = Store::open(&path, |_| {}).expect("a new database");
         for (key, value) in [("1", "one"), ("2", "two"), ("2", "three")] {
             let mut batch = store.batch();
             batch.put(Tree::Structures, key, value.into()).expect("written");
@@ -393,13 +397,13 @@ mod tests {
         change(&db, &tree);
         db.flush().expect("written");
         drop((tree, db));
-        let error = match Store::open(&path) {
+        let error = match Store::open(&path, |_| {}) {
             Ok(store) => return Ok(store.commits.lock().expect("whole").count),
             Err(error) => error,
         };
         std::fs::remove_file(path.join(MADE)).expect("there");
         let mut left = 0;
-        let store = Store::open(&path).expect("what is left");
+        let store = Store::open(&path, |_| {}).expect("what is left");
         let mut count = |_: &[u8], _: &[u8]| {
             left += 1;
             Ok(())
@@ -408,7 +412,7 @@ mod tests {
         assert!((1..=2).contains(&left), "{left} records are left");
         store.batch().commit().expect("written");
         drop(store);
-        Store::open(&path).expect("it goes on from there");
+        Store::open(&path, |_| {}).expect("it goes on from there");
         Err(error)
     }
 

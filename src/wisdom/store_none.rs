@@ -22,7 +22,7 @@ impl Store {
     ///
     /// # Errors
     /// Always [`Error::Wisdom`] with [`WisdomFault::NotBuilt`].
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, _: impl FnMut(&[u8])) -> Result<Self> {
         Err(Error::Wisdom { path: path.to_path_buf(), fault: WisdomFault::NotBuilt })
     }
 

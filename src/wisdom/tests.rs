@@ -69,7 +69,7 @@ fn open(folder: &tempfile::TempDir) -> Wisdom {
 #[test]
 fn the_users_own_records_lie_over_those_that_ship() {
     let folder = tempfile::tempdir().expect("a folder");
-    let own = Store::open(&folder.path().join("wisdom")).expect("a new database");
+    let own = Store::open(&folder.path().join("wisdom"), |_| {}).expect("a new database");
     let of_another = |line: String| line.replace(FINGERPRINT, &FINGERPRINT.replace('0', "f"));
     let lines = [
         structure_line("shipped"),
@@ -341,7 +341,7 @@ fn records_stored_before_a_format_was_renamed_still_answer() {
         ("hllvi", ":sort=none,col=16", "hll_vi"),
         ("hlldu", ":sort=512", "hll_du"),
     ];
-    let store = Store::open(&folder.path().join("wisdom")).expect("a new database");
+    let store = Store::open(&folder.path().join("wisdom"), |_| {}).expect("a new database");
     let mut batch = store.batch();
     batch.put(Tree::Structures, FINGERPRINT, structure_line("a").into_bytes()).expect("written");
     for (name, params, _) in renamed {
