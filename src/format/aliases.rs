@@ -27,8 +27,8 @@ pub(crate) fn rename(text: &mut String) {
     }
 }
 
-/// Replaces each key by [`current`]. If a map has both the current name and an alias, the value of
-/// the current name is kept.
+/// Replaces each key by its current name. If a map has both the current name and an alias, the
+/// value of the current name is kept.
 pub fn rename_keys<T>(map: &mut BTreeMap<String, T>) {
     for (key, value) in std::mem::take(map) {
         match current(&key) {
