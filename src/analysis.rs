@@ -12,8 +12,6 @@ mod x_sectors;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use rayon::prelude::*;
-
 use crate::csr::{CsrRef, Pattern};
 use crate::fingerprint::Fingerprint;
 use crate::par;
@@ -279,7 +277,8 @@ impl<'a> Analysis<'a> {
             spans.map(|span| width(&span)).max().unwrap_or(0)
         };
         self.memo.get(WidestSpan(slice, sort), || {
-            self.groups_of(window).par_picks().map(widest).max().unwrap_or(0)
+            let sample = self.groups_of(window);
+            par::reduce(sample.sampled, 1, || 0, |at| widest(sample.pick(at)), u64::max)
         })
     }
 

@@ -1,7 +1,5 @@
 //! Samples of rows and entries, and what is estimated from them: loads of x, symmetry.
 
-use rayon::prelude::*;
-
 use super::{Analysis, probes};
 use crate::par;
 use crate::scalar::Precision;
@@ -273,11 +271,6 @@ impl Sample {
     /// Iterates over the sampled groups in rising order.
     pub fn picks(self) -> impl ExactSizeIterator<Item = usize> {
         (0..self.sampled).map(move |at| self.pick(at))
-    }
-
-    /// As [`Sample::picks`], in parallel.
-    pub fn par_picks(self) -> impl IndexedParallelIterator<Item = usize> {
-        (0..self.sampled).into_par_iter().map(move |at| self.pick(at))
     }
 
     /// Returns the `at`-th sampled group.

@@ -10,10 +10,15 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Candidate, FORMATS};
 
+/// Splits a candidate's text into the name of its format and the rest.
+fn split(candidate: &str) -> (&str, &str) {
+    candidate.split_at(candidate.find(':').unwrap_or(candidate.len()))
+}
+
 /// Returns this text, the name of a format or a candidate, with the format's current name in place
 /// of an alias; other text is returned unchanged.
 pub(crate) fn current(text: &str) -> Cow<'_, str> {
-    let (name, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+    let (name, rest) = split(text);
     match FORMATS.iter().find(|format| format.aliases.contains(&name)) {
         Some(format) => Cow::Owned(format!("{}{rest}", format.name)),
         None => Cow::Borrowed(text),
@@ -54,7 +59,7 @@ pub(crate) fn oldest(name: &str) -> &str {
 /// Returns the text of a candidate with the oldest name of its format: the key by which candidates
 /// are sorted where results depend on the order, so that they outlive a new name.
 pub fn sort_key(candidate: &str) -> Cow<'_, str> {
-    let (name, params) = candidate.split_at(candidate.find(':').unwrap_or(candidate.len()));
+    let (name, params) = split(candidate);
     match oldest(name) {
         same if same == name => Cow::Borrowed(candidate),
         oldest => Cow::Owned(format!("{oldest}{params}")),

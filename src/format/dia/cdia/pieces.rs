@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use crate::analysis::{Analysis, Detail, Sample, probes};
 use crate::csr::{Pattern, offsets};
 use crate::par;
@@ -54,7 +52,7 @@ impl ConstantCounts {
         let hacks = sample.groups;
         let most = MostPieces::of(pattern.nnz(), hack, hacks, diagonals)?;
         let count = |h| pieces(pattern, values, hack, h, 4 * most.mean).len();
-        let counts: Vec<usize> = sample.par_picks().map(&count).collect();
+        let counts = par::map(sample.sampled, 1, |at| count(sample.pick(at)));
         let over = counts.iter().filter(|&&count| count > most.mean).count();
         if most.is_exceeded_by(over, counts.len()) {
             return None;
