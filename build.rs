@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    embed(&root.join("models"), ".json.zst", &out.join("models.rs"));
-    embed(&root.join("models/wisdom"), ".jsonl.zst", &out.join("wisdom.rs"));
+    embed(&root.join("models"), &[".model", ".json.zst"], &out.join("models.rs"));
+    embed(&root.join("models/wisdom"), &[".jsonl.zst"], &out.join("wisdom.rs"));
 }
 
-/// Writes a slice with the names and bytes of the files in `folder` whose names end in `ending`.
-fn embed(folder: &Path, ending: &str, out: &Path) {
+/// Writes a slice with the names and bytes of the files in `folder` that have one of `endings`.
+fn embed(folder: &Path, endings: &[&str], out: &Path) {
     println!("cargo:rerun-if-changed={}", folder.display());
     let mut files = Vec::new();
     if env::var_os("CARGO_FEATURE_SHIPPED").is_some() {
@@ -23,7 +23,7 @@ fn embed(folder: &Path, ending: &str, out: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten() {
             let path = entry.expect("the folder of shipped data is readable").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.ends_with(ending) {
+            if endings.iter().any(|ending| name.ends_with(ending)) {
                 files.push(format!("({name:?}, include_bytes!({:?}).as_slice())", path.display()));
             }
         }

@@ -61,12 +61,12 @@ fn a_damaged_model_is_replaced_by_the_one_that_ships_and_the_choice_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let models = folder.path().join("models");
     fs::create_dir(&models).expect("writable");
-    fs::write(models.join("cpu-f64.json.zst"), "{\"schema\": 4").expect("writable");
+    fs::write(models.join("cpu-f64.model"), "{\"schema\": 4").expect("writable");
     let tuner = open(folder.path());
     let choice = recommended(&tuner, Effort::Predict);
     assert_eq!(sources(&choice), [Source::Predicted]);
     let [warning] = &tuner.warnings()[..] else { panic!("{:?}", tuner.warnings()) };
-    assert!(warning.contains("cpu-f64.json.zst") && warning.contains("shipped model"), "{warning}");
+    assert!(warning.contains("cpu-f64.model") && warning.contains("shipped model"), "{warning}");
     assert!(choice.explanation.contains(warning), "{:?}", choice.explanation);
     // Naming the model explicitly is an error.
     let strict = Tuner::without_models(device::find_in("cpu", folder.path()).expect("ships"));

@@ -114,5 +114,5 @@ fn a_model_is_trained_when_the_matrices_are_gone() {
     let (stated, notes) = ellect(data, &train);
     assert!(stated.contains("3 matrices of 3 families"), "{stated}");
     assert!(!notes.contains("left out"), "{notes}");
-    assert!(data.join("models/cpu-f64.json.zst").is_file());
+    assert!(data.join("models/cpu-f64.model").is_file());
 }

@@ -83,7 +83,7 @@ fn goes_on(data: &Path) {
     assert!(summary.contains("cpu-f64.json") && !summary.contains("are left"), "{summary}");
     // The matrices measured before are not reported again.
     assert!(!stated.lines().any(|line| line.starts_with("1/")), "{stated}");
-    for file in ["models/cpu-f64.json.zst", "models/cpu-f64.md"] {
+    for file in ["models/cpu-f64.model", "models/cpu-f64.md"] {
         assert!(data.join(file).is_file(), "{file}");
     }
     for plot in ["regret", "predictions", "winners"] {
@@ -127,7 +127,7 @@ fn is_trained_again(data: &Path) -> Model {
     let (code, stated) = ellect(data, &train);
     assert!(code == 0 && stated.contains("class held out"), "{stated}");
     let model = |folder: &str| {
-        let bytes = std::fs::read(data.join(folder).join("cpu-f64.json.zst")).expect("a model");
+        let bytes = std::fs::read(data.join(folder).join("cpu-f64.model")).expect("a model");
         Model::parse(&bytes, "cpu", Precision::F64).expect("sound")
     };
     let (first, second) = (model("models"), model("again"));
@@ -173,7 +173,7 @@ fn falls_behind(data: &Path, mut better: Model) {
     assert!(better.scores.contains_key("prediction"), "{:?}", better.scores);
     better.scores.insert("prediction".into(), 2.0);
     std::fs::create_dir(data.join("better")).expect("writable");
-    let path = data.join("better/cpu-f64.json.zst");
+    let path = data.join("better/cpu-f64.model");
     std::fs::write(path, better.bytes().expect("memory")).expect("writable");
     let (code, tables) = ellect(data, &[&EVALUATE[..], &["--models", "better"]].concat());
     assert!(code == 1 && tables.contains("| 2.0000 | FELL |"), "{code} {tables}");
@@ -188,7 +188,7 @@ fn generated_matrices_make_models_within_a_budget() {
     assert_eq!(code, 0, "{stated}");
     assert!(stated.contains("| effort measure |") && stated.contains("class held out"), "{stated}");
     let file = |name: &str| folder.path().join("models").join(name).is_file();
-    assert!(file("cpu-f64.json.zst") && file("cpu-f64.md"));
+    assert!(file("cpu-f64.model") && file("cpu-f64.md"));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! few threads process it. A format that the model does not know keeps its estimate.
 
 pub(crate) mod applicability;
+mod file;
 pub(crate) mod forest;
 pub(crate) mod gate;
 pub(crate) mod predictor;
@@ -21,7 +22,6 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
-use crate::compress;
 use crate::cost::{Known, TERMS};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -51,12 +51,6 @@ static SHIPPED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/models.rs
 /// Scores of shipped models that a change of the policy moved, by model and figure. They are stored
 /// apart from the models, so that a new score does not rewrite a model file.
 const RESCORED: &str = include_str!("../../models/scores.json");
-
-/// Level of compression: models are written once and read often.
-const LEVEL: i32 = 19;
-
-/// The first bytes of a zstd file.
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Reason why a model was not loaded.
 ///
@@ -213,39 +207,18 @@ pub struct Prediction {
 }
 
 impl Model {
-    /// Reads a model file for this device and precision, compressed or plain JSON. The whole file
-    /// is accepted or none of it. Earlier names of formats are replaced by current ones.
+    /// Reads the contents of a model file for this device and precision: as [`Model::bytes`] returns
+    /// them, or the model as JSON, each compressed or plain. The whole file is accepted or none of
+    /// it. Earlier names of formats are replaced by current ones.
     ///
     /// # Errors
     /// The first fault, as a [`LoadFault`].
     pub fn parse(
-        text: &[u8],
+        bytes: &[u8],
         device: &str,
         precision: Precision,
     ) -> std::result::Result<Model, LoadFault> {
-        #[derive(Deserialize)]
-        struct Head {
-            schema: u32,
-        }
-        let text_fault = |e: serde_json::Error| LoadFault::Text(e.to_string());
-        let plain;
-        let text = match text.starts_with(&ZSTD) {
-            true => {
-                plain = compress::decode(text).map_err(|e| LoadFault::Text(e.to_string()))?;
-                plain.as_slice()
-            }
-            false => text,
-        };
-        let model = serde_json::from_slice::<Model>(text).map_err(text_fault);
-        // A file with another schema may not parse as a model, so its head is read alone.
-        let schema = match &model {
-            Ok(model) => model.schema,
-            Err(_) => serde_json::from_slice::<Head>(text).map_err(text_fault)?.schema,
-        };
-        if schema != SCHEMA {
-            return Err(LoadFault::Schema { got: schema });
-        }
-        let mut model = model?;
+        let mut model = file::decode(bytes)?;
         model.rename();
         if model.device != device || model.precision != precision {
             return Err(LoadFault::Target {
@@ -273,14 +246,13 @@ impl Model {
         }
     }
 
-    /// Returns the contents of a model file: JSON, compressed with zstd.
+    /// Returns the contents of a model file, compressed with zstd.
     ///
     /// # Errors
     /// [`Error::Io`] if compression fails.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let io = |source| Error::Io { what: "compressing a model".into(), source };
-        let text = serde_json::to_vec(self).map_err(|error| io(error.into()))?;
-        compress::encode(&text, LEVEL).map_err(io)
+        file::encode(self).map_err(io)
     }
 
     /// Opens the model of this device: from the folder `models` of a data folder, otherwise the one
@@ -303,31 +275,50 @@ impl Model {
     }
 
     /// This shipped model with the scores that were computed again since it was trained.
-    fn rescored(mut self, file: &str) -> Model {
+    fn rescored(mut self) -> Model {
         type Scores = BTreeMap<String, BTreeMap<String, f64>>;
         let all: Scores = serde_json::from_str(RESCORED).unwrap_or_default();
-        let name = file.strip_suffix(".json.zst").unwrap_or(file);
-        self.scores.extend(all.get(name).into_iter().flatten().map(|(key, s)| (key.clone(), *s)));
+        let name = format!("{}-{}", self.device, self.precision);
+        self.scores.extend(all.get(&name).into_iter().flatten().map(|(key, s)| (key.clone(), *s)));
         self
     }
 
-    fn find(folder: Option<&Path>, device: &Device, precision: Precision) -> Result<Option<Model>> {
-        let file = file_name(&device.name, precision);
-        let parse = |bytes: &[u8], name: &str| {
-            Model::parse(bytes, &device.name, precision)
-                .map(Some)
-                .map_err(|fault| Error::input(format!("model {name}: {fault}")))
-        };
-        if let Some(path) = folder.map(|folder| folder.join(&file)) {
+    /// Reads the model of a device from a folder; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the reason if the model does not load; [`Error::Io`] if its file
+    /// cannot be read.
+    pub fn in_folder(folder: &Path, device: &str, precision: Precision) -> Result<Option<Model>> {
+        for file in file_names(device, precision) {
+            let path = folder.join(file);
             let name = path.display().to_string();
             match std::fs::read(&path) {
-                Ok(bytes) => return parse(&bytes, &name),
+                Ok(bytes) => return Model::named(&name, &bytes, device, precision).map(Some),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(source) => return Err(Error::Io { what: name, source }),
             }
         }
-        match (SHIPPED.iter().find(|(shipped, _)| *shipped == file), device.proxy()) {
-            (Some((name, bytes)), _) => Ok(parse(bytes, name)?.map(|model| model.rescored(name))),
+        Ok(None)
+    }
+
+    /// Parses the model in the file `name`.
+    fn named(name: &str, bytes: &[u8], device: &str, precision: Precision) -> Result<Model> {
+        let fault = |fault| Error::input(format!("model {name}: {fault}"));
+        Model::parse(bytes, device, precision).map_err(fault)
+    }
+
+    fn find(folder: Option<&Path>, device: &Device, precision: Precision) -> Result<Option<Model>> {
+        let own = folder.map(|folder| Model::in_folder(folder, &device.name, precision));
+        if let Some(model) = own.transpose()?.flatten() {
+            return Ok(Some(model));
+        }
+        let names = file_names(&device.name, precision);
+        let shipped = SHIPPED.iter().find(|(shipped, _)| names.iter().any(|name| name == shipped));
+        match (shipped, device.proxy()) {
+            (Some((name, bytes)), _) => {
+                let model = Model::named(name, bytes, &device.name, precision)?;
+                Ok(Some(model.rescored()))
+            }
             (None, Some(proxy)) => Model::find(folder, &proxy, precision),
             (None, None) => Ok(None),
         }
@@ -404,9 +395,15 @@ impl Model {
     }
 }
 
-/// Returns the file name of a model in its folder, for instance `h200-f64.json.zst`.
+/// Returns the file name of a model in its folder, for instance `h200-f64.model`.
 pub fn file_name(device: &str, precision: Precision) -> String {
-    format!("{device}-{precision}.json.zst")
+    format!("{device}-{precision}.model")
+}
+
+/// Returns the names that the file of a model may have: the current one, then that of earlier
+/// versions, which wrote the whole model as JSON.
+fn file_names(device: &str, precision: Precision) -> [String; 2] {
+    [file_name(device, precision), format!("{device}-{precision}.json.zst")]
 }
 
 #[cfg(test)]

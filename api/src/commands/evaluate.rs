@@ -1,15 +1,14 @@
 //! `ellect evaluate`: tables of how well models choose.
 
 use std::collections::HashSet;
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use ellect::device::Device;
 use ellect::model::Model;
 use ellect::unstable::wisdom::Record;
-use ellect::{Precision, Wisdom, device, model};
+use ellect::{Precision, Wisdom, device};
 use ellect_training::crossval::cross_validate;
 use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
 use ellect_training::plan::Plan;
@@ -18,7 +17,7 @@ use ellect_training::train::of_precision;
 use ellect_training::{Case, Records, Report};
 
 use super::records::{RecordArgs, read};
-use super::train::{Fit, draw, settings, with_baseline};
+use super::train::{Fit, draw, of_folder, settings, with_baseline};
 use super::{Answer, Home};
 use crate::output::{note, print, spinner};
 
@@ -170,10 +169,7 @@ fn unlearned(evaluate: &Evaluate, cases: Vec<Case>) -> Vec<Case> {
 /// if the device has none) if shipped records are evaluated or models are scored unchanged.
 fn compared(evaluate: &Evaluate, device: &Device, precision: Precision) -> Result<Option<Model>> {
     if let Some(folder) = &evaluate.models {
-        let path = folder.join(model::file_name(&device.name, precision));
-        let what = || path.display().to_string();
-        let bytes = fs::read(&path).with_context(what)?;
-        return Ok(Some(Model::parse(&bytes, &device.name, precision).with_context(what)?));
+        return Ok(Some(of_folder(folder, device, precision)?));
     }
     match evaluate.input.records.is_empty() || evaluate.as_is {
         true => Ok(Model::shipped(device, precision)?),

@@ -1,7 +1,7 @@
 //! `ellect train` and `fit`: models and profiles from records.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -120,9 +120,7 @@ fn fit_by_features(
     let out = fit.out(home);
     for &precision in precisions {
         let path = out.join(model::file_name(&device.name, precision));
-        let what = || path.display().to_string();
-        let bytes = fs::read(&path).with_context(what)?;
-        let model = Model::parse(&bytes, &device.name, precision).with_context(what)?;
+        let model = of_folder(&out, device, precision)?;
         let working = spinner("training");
         let cases = of_precision(&cases, precision);
         let (model, [on_host, there]) = with_by_features(model, &cases, &settings(fit, None))?;
@@ -190,12 +188,12 @@ pub fn fit_all(
         trained.model.scores.extend(report.scores());
         let model = &trained.model;
         let name = model::file_name(&model.device, model.precision);
-        let stem = name.trim_end_matches(".json.zst");
-        let write = |name: String, bytes: &[u8]| {
+        let card_name = Path::new(&name).with_extension("md");
+        let write = |name: &Path, bytes: &[u8]| {
             write_file(&out.join(name), |out| Ok(out.write_all(bytes)?))
         };
-        write(name.clone(), &model.bytes()?)?;
-        write(format!("{stem}.md"), card::card(&cases, &trained, &report).as_bytes())?;
+        write(Path::new(&name), &model.bytes()?)?;
+        write(&card_name, card::card(&cases, &trained, &report).as_bytes())?;
         draw(fit, &cases, &trained.predicted, &settings)?;
         working.finish_and_clear();
         print(&format!("{}: {plan}\n\n{}\n", out.join(name).display(), report.markdown()))?;
@@ -208,12 +206,20 @@ pub fn draw(fit: &Fit, cases: &[Case], predicted: &[Predicted], settings: &Setti
     let (Some(folder), Some(first)) = (&fit.plots, cases.first()) else { return Ok(()) };
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let name = model::file_name(&first.device, first.precision);
-    let stem = name.trim_end_matches(".json.zst");
+    let name = name.trim_end_matches(".model");
     for (plot, svg) in card::plots(cases, predicted, settings)? {
-        let path = folder.join(format!("{stem}-{plot}.svg"));
+        let path = folder.join(format!("{name}-{plot}.svg"));
         write_file(&path, |out| Ok(out.write_all(svg.as_bytes())?))?;
     }
     Ok(())
+}
+
+/// Reads the model of a device from a folder that must have one.
+pub fn of_folder(folder: &Path, device: &Device, precision: Precision) -> Result<Model> {
+    let model = Model::in_folder(folder, &device.name, precision)?;
+    model.with_context(|| {
+        format!("{}: there is no model of {} in {precision}", folder.display(), device.name)
+    })
 }
 
 /// Returns the settings of the learners.
