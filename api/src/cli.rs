@@ -213,9 +213,10 @@ const EVALUATE_JSON: &str = "\
   rows               of each rule that chooses: all and large, each with cases, best_over_chosen
                      (geometric mean), rms_regret, worst, worst_source, speedup (over the baseline),
                      losses (share slower than it by over 2 %)
-  totals, there      spmvs, speedup, best (of the least totals, without a look) and losses of totals,
-                     shares looked at, and left in csr and pcsr;
-                     of matrices on the host, on the device
+  totals, there      of matrices on the host, and on the device, for each number of products: spmvs,
+                     speedup, best (of the least totals), fixed (the best choice for all matrices) and
+                     fixed_speedup, losses; shares analysed, and not analysed but in csr and pcsr
+  small, large_totals   totals and there of matrices below 1e6 nonzeros, and of the others
   median_error       of predicted times of candidates within twice the best
   again              how what was fastest in one run of timings does in the next: cases,
                      best_over_chosen, worst, worst_source; null where nothing ran twice

@@ -1,18 +1,22 @@
 //! Totals, replayed on cases: the time of a number of products with everything that precedes them,
 //! which is the analysis, if any, and the conversion.
 
+use std::collections::BTreeMap;
+
 use ellect::format::{CSR, PCSR};
 use ellect::unstable::choose::Place;
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::case::{Case, baseline_trial};
 use crate::crossval::Predicted;
 use crate::policy_replay::{Asked, Quick, Way, replay};
+use crate::rules::is_large;
 use crate::stats::{LOSS, geometric_mean};
 use crate::trees::Trees;
 
 /// Numbers of products that totals are reported for.
-pub const SPMVS: [u64; 3] = [100, 1000, 10_000];
+pub const SPMVS: [u64; 7] = [1, 10, 30, 100, 300, 1000, 10_000];
 
 /// Totals with analysis and conversion, compared with keeping the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,6 +28,11 @@ pub struct Total {
     /// Geometric mean of the baseline's total over the least total of all candidates, as if the
     /// fastest were known without an analysis.
     pub best: f64,
+    /// The best fixed choice: the candidate with the largest `fixed_speedup`.
+    pub fixed: String,
+    /// Geometric mean of the baseline's total over the total of the best fixed choice; the baseline
+    /// replaces it on matrices that it refuses.
+    pub fixed_speedup: f64,
     /// Share of the matrices whose total exceeds the baseline's by more than 2 %.
     pub losses: f64,
     /// Share of the matrices that are analysed, or whose features a GPU counts; for the others, a
@@ -35,6 +44,50 @@ pub struct Total {
     pub pcsr: f64,
 }
 
+impl Total {
+    /// Returns the geometric mean of the least total over the total of the choice.
+    pub fn of_least(&self) -> f64 {
+        self.speedup / self.best
+    }
+}
+
+/// Totals of all matrices, and of small and large ones by themselves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Totals of all matrices.
+    pub all: Vec<Total>,
+    /// Totals of the matrices with fewer than [`LARGE_NNZ`](crate::rules::LARGE_NNZ) nonzeros.
+    pub small: Vec<Total>,
+    /// Totals of the other matrices.
+    pub large: Vec<Total>,
+}
+
+impl Totals {
+    /// Computes the totals from the outcome of the policy for a case and a number of products.
+    fn of(
+        cases: &[Case],
+        spmvs: &[u64],
+        outcome: impl Fn(usize, u64) -> Amortized + Sync,
+    ) -> Totals {
+        let rows = |counts: &(dyn Fn(&Case) -> bool + Sync)| -> Vec<Total> {
+            let own: Vec<usize> = (0..cases.len()).filter(|&i| counts(&cases[i])).collect();
+            if own.is_empty() {
+                return Vec::new();
+            }
+            let row = |&spmvs: &u64| {
+                let done: Vec<Amortized> = own.iter().map(|&i| outcome(i, spmvs)).collect();
+                total(&own.iter().map(|&i| &cases[i]).collect::<Vec<_>>(), spmvs, &done)
+            };
+            spmvs.par_iter().map(row).collect()
+        };
+        Totals {
+            all: rows(&|_| true),
+            small: rows(&|case| !is_large(case)),
+            large: rows(&is_large),
+        }
+    }
+}
+
 /// The outcome for one case.
 struct Amortized {
     /// Seconds of the total, divided by those of keeping the baseline.
@@ -44,14 +97,17 @@ struct Amortized {
     taken: Option<String>,
 }
 
-fn total(cases: &[Case], spmvs: u64, done: &[Amortized]) -> Total {
+fn total(cases: &[&Case], spmvs: u64, done: &[Amortized]) -> Total {
     let share = |counts: &dyn Fn(&Amortized) -> bool| {
         done.iter().filter(|done| counts(done)).count() as f64 / done.len().max(1) as f64
     };
+    let (fixed, fixed_speedup) = best_fixed(cases, spmvs);
     Total {
         spmvs,
         speedup: geometric_mean(done.iter().map(|done| 1.0 / done.over)),
         best: geometric_mean(cases.iter().filter_map(|case| best(case, spmvs))),
+        fixed,
+        fixed_speedup,
         losses: share(&|done| done.over > 1.0 + LOSS),
         analysed: share(&|done| done.analysed),
         csr: share(&|done| done.taken.as_deref() == Some(CSR)),
@@ -66,6 +122,22 @@ fn best(case: &Case, spmvs: u64) -> Option<f64> {
     Some(n * baseline_trial(case)?.spmv_s / least_s)
 }
 
+/// Returns the candidate that would be the best choice for all of these cases, with its speed-up.
+fn best_fixed(cases: &[&Case], spmvs: u64) -> (String, f64) {
+    let n = spmvs as f64;
+    let mut logarithms: BTreeMap<&str, f64> = BTreeMap::new();
+    for case in cases {
+        let Some(baseline) = baseline_trial(case) else { continue };
+        for trial in &case.trials {
+            let speedup = n * baseline.spmv_s / trial.total_s(n);
+            *logarithms.entry(&trial.name).or_default() += speedup.ln();
+        }
+    }
+    let most = logarithms.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b));
+    let (name, sum) = most.unwrap_or_default();
+    (name.to_string(), (sum / cases.len().max(1) as f64).exp())
+}
+
 /// Returns the outcome of the policy for a case, relative to the baseline.
 fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Amortized {
     let kept = Amortized { over: 1.0, analysed: false, taken: None };
@@ -76,16 +148,12 @@ fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Amortized {
 }
 
 /// Returns the totals of matrices that are in the memory of a GPU, not of a host.
-pub fn there(cases: &[Case], quick: &Quick, spmvs: &[u64]) -> Vec<Total> {
+pub fn there(cases: &[Case], quick: &Quick, spmvs: &[u64]) -> Totals {
     let trees = Trees::default();
-    let one = |&spmvs: &u64| {
-        let one = |(i, case): (usize, &Case)| {
-            let asked = Asked { trees: &trees, quick: Some(quick.of(i)), predicted: None };
-            done(case, Place::Gpu, spmvs, &asked)
-        };
-        total(cases, spmvs, &cases.iter().enumerate().map(one).collect::<Vec<_>>())
-    };
-    spmvs.iter().map(one).collect()
+    Totals::of(cases, spmvs, |i, spmvs| {
+        let asked = Asked { trees: &trees, quick: Some(quick.of(i)), predicted: None };
+        done(&cases[i], Place::Gpu, spmvs, &asked)
+    })
 }
 
 /// Returns the totals of matrices on a host, for [`SPMVS`]. On a device that counts features, where
@@ -95,15 +163,48 @@ pub fn on_host(
     predicted: &[Predicted],
     asked: &[Trees],
     quick: Option<&Quick>,
-) -> Vec<Total> {
+) -> Totals {
     let place = if quick.is_some() { Place::HostAndGpu } else { Place::Host };
-    let one = |&spmvs: &u64| {
-        let one = |(i, case): (usize, &Case)| {
-            let (trees, predicted) = (&asked[i], Some(&predicted[i]));
-            let asked = Asked { trees, quick: quick.map(|quick| quick.of(i)), predicted };
-            done(case, place, spmvs, &asked)
+    Totals::of(cases, &SPMVS, |i, spmvs| {
+        let (trees, predicted) = (&asked[i], Some(&predicted[i]));
+        let asked = Asked { trees, quick: quick.map(|quick| quick.of(i)), predicted };
+        done(&cases[i], place, spmvs, &asked)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ellect::format::BASELINES;
+
+    use super::*;
+    use crate::sample_cases::{case, trial};
+
+    #[test]
+    fn totals_name_the_best_fixed_choice_and_split_by_size() {
+        let of = |rows, hll_us| {
+            let mut case = case("stencil5", rows);
+            let mut hll = trial("hll", hll_us);
+            hll.convert_s = 10e-6;
+            case.trials = vec![trial(BASELINES[0], 4.0), trial(CSR, 5.0), hll];
+            case
         };
-        total(cases, spmvs, &cases.iter().enumerate().map(one).collect::<Vec<_>>())
-    };
-    SPMVS.iter().map(one).collect()
+        // hll saves 2 us a product of the small matrix; the large one refuses it.
+        let mut cases = [of(400, 2.0), of(300_000, 2.0)];
+        cases[1].trials.pop();
+        let outcome = |i: usize, spmvs: u64| Amortized {
+            over: if i == 0 && spmvs > 5 { 0.5 } else { 1.03 },
+            analysed: i == 0,
+            taken: None,
+        };
+        let Totals { all, small, large } = Totals::of(&cases, &[1, 10], outcome);
+        assert_eq!((all.len(), small.len(), large.len()), (2, 2, 2));
+        assert_eq!((all[0].fixed.as_str(), all[0].fixed_speedup), (BASELINES[0], 1.0));
+        // 40 us against 10 us + 20 us.
+        assert_eq!(small[1].fixed, "hll");
+        assert!((small[1].fixed_speedup - 4.0 / 3.0).abs() < 1e-12, "{small:?}");
+        assert!((all[1].fixed_speedup - (4.0f64 / 3.0).sqrt()).abs() < 1e-12, "{all:?}");
+        assert!((small[1].of_least() - 1.5).abs() < 1e-12, "{small:?}");
+        assert_eq!((all[1].losses, small[1].losses, large[1].losses), (0.5, 0.0, 1.0));
+        assert_eq!((all[1].analysed, large[0].fixed.as_str()), (0.5, BASELINES[0]));
+    }
 }

@@ -20,7 +20,7 @@ use crate::policy_replay::Quick;
 use crate::quick;
 use crate::repeatability::Repeatability;
 use crate::replay::Choices;
-use crate::report::{Class, Report};
+use crate::report::{Class, Report, SizeTotals};
 use crate::rules::{by_model, by_tree, is_large, median_error, rows};
 use crate::settings::Settings;
 use crate::targets::Figures;
@@ -138,11 +138,12 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
     let families: BTreeSet<&str> = cases.iter().map(Case::split_group).collect();
     let rows = rows(cases, predicted, by_tree);
     let totals = amortized::on_host(cases, predicted, asked, quick.as_ref());
-    let there = quick.map_or_else(Vec::new, |quick| amortized::there(cases, &quick, &SPMVS));
+    let there = quick.map(|quick| amortized::there(cases, &quick, &SPMVS)).unwrap_or_default();
     let median_error = median_error(cases, predicted);
     let sum = |left_out: &[Predicted]| left_out.iter().map(|p| p.confidence).sum::<f64>();
     let confidence = left_out.map(|out| sum(out) / confidences.iter().sum::<f64>());
-    let figures = Figures { rows: &rows, totals: &totals, there: &there, median_error, confidence };
+    let figures =
+        Figures { rows: &rows, totals: &totals.all, there: &there.all, median_error, confidence };
     Ok(Report {
         device: first.device.clone(),
         precision: first.precision,
@@ -156,8 +157,10 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
         figures: figures.of(first.precision),
         classes: classes(cases, predicted, confidences, left_out),
         rows,
-        totals,
-        there,
+        totals: totals.all,
+        there: there.all,
+        small: SizeTotals { totals: totals.small, there: there.small },
+        large_totals: SizeTotals { totals: totals.large, there: there.large },
         median_error,
         repeatability: Repeatability::of(cases),
     })

@@ -327,7 +327,7 @@ mod tests {
 
         let quick = quick(&cases, predictions.clone(), None, &settings).expect("examples");
         let totals = amortized::there(&cases, &quick, &[1, 10_000]);
-        let [one, many] = &totals[..] else { panic!("{totals:?}") };
+        let [one, many] = &totals.all[..] else { panic!("{totals:?}") };
         assert_eq!((one.analysed, one.losses, one.speedup), (0.0, 0.0, 1.0));
         // Half of the matrices take half of the baseline's time.
         assert!((many.speedup - 2f64.sqrt()).abs() < 0.01 && many.losses == 0.0, "{many:?}");

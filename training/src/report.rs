@@ -15,8 +15,9 @@ const LEGEND: &str = "\
 Best/chosen: best measured time / measured time of the choice, as a geometric mean; 1 is perfect. The \
 baseline is cuSPARSE's CSR product with preprocessing on a GPU and `csr` on a host. The table of rules \
 gives every class of matrices equal weight in speed-ups; totals give every matrix equal weight. A total \
-is the time of all products with analysis, feature counting and conversion. Best possible: all times \
-known, nothing analysed. Analysed: share of matrices analysed on the host or with features counted on \
+is the time of all products with analysis, feature counting and conversion. Least possible: all times \
+known, nothing analysed. Of the least: least possible total / total. Best fixed choice: the candidate \
+that is the best choice for all matrices together. Analysed: share of matrices analysed on the host or with features counted on \
 the GPU. Class held out: the model saw no matrix of the class, not only none of the family.";
 
 /// A class of matrices.
@@ -36,6 +37,15 @@ pub struct Class {
     pub left_out: Option<f64>,
     /// Mean confidence of the model that saw no case of the class.
     pub left_out_confidence: Option<f64>,
+}
+
+/// The totals for matrices of a range of sizes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SizeTotals {
+    /// Totals for matrices on a host.
+    pub totals: Vec<Total>,
+    /// Totals for matrices on the device; empty for hosts.
+    pub there: Vec<Total>,
 }
 
 /// The tables of an evaluation.
@@ -68,6 +78,10 @@ pub struct Report {
     /// Totals for matrices on the device, chosen by features that the device counts; empty for
     /// hosts.
     pub there: Vec<Total>,
+    /// Totals for matrices with fewer than [`LARGE_NNZ`] nonzeros.
+    pub small: SizeTotals,
+    /// Totals for the other matrices.
+    pub large_totals: SizeTotals,
     /// Median of the absolute relative error of predicted times, over candidates within twice the
     /// best time.
     pub median_error: f64,
@@ -104,7 +118,6 @@ impl Report {
 
     /// Returns the tables as Markdown.
     pub fn markdown(&self) -> String {
-        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let mut text = format!(
             "## {} in {}\n\n{} matrices of {} families ({} with at least {LARGE_NNZ} nonzeros), {} \
              timed candidates. Plan: {}. {}.\n\n{LEGEND}\n\n",
@@ -151,20 +164,17 @@ impl Report {
                  ({worst_source}).\n"
             );
         }
-        text += "\n| products | total: speed-up over baseline | best possible | over 2 % slower | \
-                 analysed | not analysed: csr | not analysed: fused pcsr |\n\
-                 |---|---|---|---|---|---|---|\n";
-        for Total { spmvs, speedup, best, losses, analysed, csr, pcsr } in &self.totals {
-            let shares = [losses, analysed, csr, pcsr].map(|share| percent(*share));
-            text += &format!("| {spmvs} | {speedup:.3} | {best:.3} | {} |\n", shares.join(" | "));
-        }
-        if !self.there.is_empty() {
-            text += "\n| products, matrix on the device | total: speed-up over baseline | over 2 % \
-                     slower | features counted |\n|---|---|---|---|\n";
-        }
-        for Total { spmvs, speedup, losses, analysed, .. } in &self.there {
-            let [losses, analysed] = [losses, analysed].map(|share| percent(*share));
-            text += &format!("| {spmvs} | {speedup:.3} | {losses} | {analysed} |\n");
+        let SizeTotals { totals, there } = &self.small;
+        let SizeTotals { totals: large_totals, there: large_there } = &self.large_totals;
+        for (title, totals) in [
+            ("Totals", &self.totals),
+            ("Totals, under 1,000,000 nonzeros", totals),
+            ("Totals, at least 1,000,000 nonzeros", large_totals),
+            ("Totals, matrix on the device", &self.there),
+            ("Totals, matrix on the device, under 1,000,000 nonzeros", there),
+            ("Totals, matrix on the device, at least 1,000,000 nonzeros", large_there),
+        ] {
+            text += &table_of_totals(title, totals);
         }
         text += "\n| class | matrices | best/chosen | speed-up over baseline | confidence | class held \
                  out: best/chosen | confidence |\n|---|---|---|---|---|---|---|\n";
@@ -183,4 +193,31 @@ impl Report {
         }
         text
     }
+}
+
+/// Returns a table of totals as Markdown; nothing if there are none.
+fn table_of_totals(title: &str, totals: &[Total]) -> String {
+    if totals.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n### {title}\n\n| products | speed-up over baseline | least possible | of the least | best \
+         fixed choice | its speed-up | over 2 % slower | analysed | not analysed: csr | not analysed: \
+         fused pcsr |\n|---|---|---|---|---|---|---|---|---|---|\n"
+    );
+    for total in totals {
+        let Total { spmvs, speedup, best, fixed, fixed_speedup, losses, analysed, csr, pcsr } =
+            total;
+        let shares = [losses, analysed, csr, pcsr].map(|share| percent(*share));
+        text += &format!(
+            "| {spmvs} | {speedup:.3} | {best:.3} | {:.3} | {fixed} | {fixed_speedup:.3} | {} |\n",
+            total.of_least(),
+            shares.join(" | ")
+        );
+    }
+    text
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
 }

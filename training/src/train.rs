@@ -73,8 +73,8 @@ pub fn with_by_features(
     let asked =
         gate::without_families(cases, settings, |seen| gate::quick_pick_trees(cases, seen))?;
     let predicted = cross_validate(cases, Plan::of(&model)?, settings)?;
-    let on_host = amortized::on_host(cases, &predicted, &asked, Some(&quick));
-    let there = amortized::there(cases, &quick, &SPMVS);
+    let on_host = amortized::on_host(cases, &predicted, &asked, Some(&quick)).all;
+    let there = amortized::there(cases, &quick, &SPMVS).all;
     let mut scores = model.scores.clone();
     scores.extend(targets::scores_of_totals(&on_host, &there));
     let model = Model { quick: Some(learned), scores, ..model };
