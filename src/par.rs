@@ -144,7 +144,17 @@ pub(crate) fn map_ranges<R: Send>(
     fewest: usize,
     of: impl Fn(Range<usize>) -> R + Sync,
 ) -> Vec<R> {
-    let parts = (n / fewest.max(1)).clamp(1, rayon::current_num_threads().max(1));
+    map_parts(n, fewest, rayon::current_num_threads(), of)
+}
+
+/// Returns `of(range)` for at most `most` ranges; see [`map_ranges`].
+fn map_parts<R: Send>(
+    n: usize,
+    fewest: usize,
+    most: usize,
+    of: impl Fn(Range<usize>) -> R + Sync,
+) -> Vec<R> {
+    let parts = (n / fewest.max(1)).clamp(1, most.max(1));
     let bound = |part: usize| (n as u128 * part as u128 / parts as u128) as usize;
     let mut results: Vec<Option<R>> = std::iter::repeat_with(|| None).take(parts).collect();
     for_each(&mut results, 1, |part, result| *result = Some(of(bound(part)..bound(part + 1))));
@@ -160,7 +170,9 @@ pub(crate) fn reduce<R: Send>(
     of: impl Fn(usize) -> R + Sync,
     sum: impl Fn(R, R) -> R + Sync,
 ) -> R {
-    let parts = map_ranges(n, fewest, |range| range.map(&of).fold(zero(), &sum));
+    // Several parts for each thread, so that no thread waits long for a slower one.
+    let most = 8 * rayon::current_num_threads();
+    let parts = map_parts(n, fewest, most, |range| range.map(&of).fold(zero(), &sum));
     parts.into_iter().fold(zero(), &sum)
 }
 
