@@ -8,7 +8,9 @@ use std::io;
 /// # Errors
 /// If they are damaged or truncated.
 pub(crate) fn decode(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    zstd::decode_all(bytes)
+    let mut plain = Vec::with_capacity(2 * bytes.len());
+    zstd::stream::copy_decode(bytes, &mut plain)?;
+    Ok(plain)
 }
 
 /// Compresses `bytes` to one frame, with zstd's compression level `level`.

@@ -25,7 +25,7 @@ use serde::Deserialize;
 
 use super::forest::{Forest, LEAF};
 use super::{LoadFault, Model, SCHEMA};
-use crate::compress;
+use crate::{compress, par};
 
 /// First bytes of a model's file after decompression; the last one is the version of the layout.
 const MAGIC: [u8; 8] = *b"ellect\0\x01";
@@ -76,11 +76,14 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Model, LoadFault> {
     let mut rest = Rest(rest);
     let length = rest.length()?;
     let mut model = head(rest.take(length)?)?;
-    for forest in forests(&mut model) {
-        rest.forest(forest)?;
-    }
+    let trees = forests(&mut model).map(|forest| Ok((forest, rest.trees()?)));
+    let mut trees = trees.collect::<Result<Vec<_>, LoadFault>>()?;
+    // Each forest takes time in proportion to its nodes.
+    par::for_each(&mut trees, 1, |_, (forest, trees)| trees.read(forest));
+    let whole = trees.iter().try_for_each(|(forest, trees)| trees.check(forest));
+    whole?;
     let points = rest.length()?;
-    model.applicability.points = rest.numbers(points)?;
+    model.applicability.points = numbers(rest.take(points.saturating_mul(4))?, f32::from_le_bytes);
     match rest.0 {
         [] => Ok(model),
         more => Err(LoadFault::Text(format!("{} bytes follow its end", more.len()))),
@@ -151,6 +154,12 @@ fn put_forest(bytes: &mut Vec<u8>, forest: &Forest) {
     bytes.extend(forest.value.iter().flat_map(|value| value.to_le_bytes()));
 }
 
+/// Returns the numbers that these bytes hold, of `N` bytes each.
+fn numbers<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Vec<T> {
+    let (numbers, _) = bytes.as_chunks::<N>();
+    numbers.iter().map(|bytes| number(*bytes)).collect()
+}
+
 /// The part of a file that was not read yet.
 struct Rest<'a>(&'a [u8]);
 
@@ -163,36 +172,38 @@ impl<'a> Rest<'a> {
         Ok(taken)
     }
 
-    /// Reads `count` numbers of `N` bytes each.
-    fn array<const N: usize, T>(
-        &mut self,
-        count: usize,
-        number: impl Fn([u8; N]) -> T,
-    ) -> Result<Vec<T>, LoadFault> {
-        let bytes = self.take(count.saturating_mul(N))?;
-        let (numbers, _) = bytes.as_chunks::<N>();
-        Ok(numbers.iter().map(|bytes| number(*bytes)).collect())
-    }
-
     fn length(&mut self) -> Result<usize, LoadFault> {
-        Ok(self.array(1, u32::from_le_bytes)?[0] as usize)
+        Ok(numbers(self.take(4)?, u32::from_le_bytes)[0] as usize)
     }
 
-    fn numbers(&mut self, count: usize) -> Result<Vec<f32>, LoadFault> {
-        self.array(count, f32::from_le_bytes)
-    }
-
-    /// Reads the trees of a forest, and computes the children of inner nodes.
-    fn forest(&mut self, forest: &mut Forest) -> Result<(), LoadFault> {
+    /// Returns the next trees.
+    fn trees(&mut self) -> Result<Trees<'a>, LoadFault> {
         let trees = self.length()?;
-        let sizes = self.array(trees, u32::from_le_bytes)?;
-        let nodes = sizes.iter().map(|&size| size as usize).sum();
-        forest.feature = self.array(nodes, u16::from_le_bytes)?;
-        forest.value = self.numbers(nodes)?;
-        forest.roots.reserve_exact(trees);
-        forest.child.reserve_exact(nodes);
+        let sizes = numbers(self.take(trees.saturating_mul(4))?, u32::from_le_bytes);
+        let nodes: usize = sizes.iter().map(|&size| size as usize).sum();
+        let features = self.take(nodes.saturating_mul(2))?;
+        let values = self.take(nodes.saturating_mul(4))?;
+        Ok(Trees { sizes, features, values })
+    }
+}
+
+/// The trees of a forest in a file.
+struct Trees<'a> {
+    /// Number of nodes of each tree.
+    sizes: Vec<u32>,
+    features: &'a [u8],
+    values: &'a [u8],
+}
+
+impl Trees<'_> {
+    /// Sets the nodes of a forest, and computes the children of inner nodes.
+    fn read(&self, forest: &mut Forest) {
+        forest.feature = numbers(self.features, u16::from_le_bytes);
+        forest.value = numbers(self.values, f32::from_le_bytes);
+        forest.roots = Vec::with_capacity(self.sizes.len());
+        forest.child = Vec::with_capacity(forest.feature.len());
         let mut features = forest.feature.iter();
-        for size in sizes {
+        for &size in &self.sizes {
             let root = forest.child.len() as u32;
             forest.roots.push(root);
             let mut next = root + 1;
@@ -201,7 +212,16 @@ impl<'a> Rest<'a> {
                 forest.child.push(if inner { next } else { 0 });
                 next += if inner { 2 } else { 0 };
             }
-            if next != root + size {
+        }
+    }
+
+    /// Checks that the nodes of each tree of this forest form one tree.
+    fn check(&self, forest: &Forest) -> Result<(), LoadFault> {
+        let mut features = forest.feature.iter();
+        for &size in &self.sizes {
+            let own = features.by_ref().take(size as usize);
+            let inner = own.filter(|&&feature| feature != LEAF).count();
+            if 2 * inner + 1 != size as usize {
                 return Err(LoadFault::Text(format!("a tree of {size} nodes is incomplete")));
             }
         }
@@ -228,7 +248,9 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<Forest, LoadFault> {
         let mut forest = Forest::default();
         let mut rest = Rest(bytes);
-        rest.forest(&mut forest)?;
+        let trees = rest.trees()?;
+        trees.read(&mut forest);
+        trees.check(&forest)?;
         assert!(rest.0.is_empty(), "all bytes are read");
         Ok(forest)
     }

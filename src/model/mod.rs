@@ -27,6 +27,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::features::{FEATURES, Features};
 use crate::format::{Candidate, aliases, find};
+use crate::par;
 use crate::scalar::Precision;
 use applicability::Applicability;
 use forest::{Forest, LEAF};
@@ -341,6 +342,12 @@ impl Model {
         if !(0.0..=1.0).contains(&self.floor_share) {
             return Err(damaged("floor_share", format!("{} is not in 0 to 1", self.floor_share)));
         }
+        let all: Vec<(&String, &Regressor)> = self.formats.iter().collect();
+        let sound = par::map(all.len(), 1, |i| {
+            let (name, Regressor { parameters, forest }) = all[i];
+            let inputs = self.features.len() + self.terms.len() + parameters.len();
+            forest.check(inputs).err().map(|what| damaged(name, what))
+        });
         for (name, regressor) in &self.formats {
             let format = find(name).map_err(|_| unknown("format", name))?;
             for parameter in &regressor.parameters {
@@ -349,8 +356,9 @@ impl Model {
                     return Err(unknown("parameter", parameter));
                 }
             }
-            let inputs = self.features.len() + self.terms.len() + regressor.parameters.len();
-            regressor.forest.check(inputs).map_err(|what| damaged(name, what))?;
+        }
+        if let Some(fault) = sound.into_iter().flatten().next() {
+            return Err(fault);
         }
         let format = |name: &str| find(name).is_ok();
         self.rules.check(feature, format).map_err(|what| damaged("rules", what))?;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use super::{ConversionTime, Forest, LEAF, Model, Prediction};
 use crate::analysis::Analysis;
@@ -140,8 +141,9 @@ pub struct Predictor {
     /// Places of the model's terms in [`TERMS`].
     terms: Vec<usize>,
     formats: HashMap<String, Packed>,
-    /// Candidates of the [`QuickModel`](super::QuickModel) with their conversions and trees.
-    quick: Vec<(Candidate, ConversionTime, Packed)>,
+    /// Candidates of the [`QuickModel`](super::QuickModel) with their conversions and trees,
+    /// prepared at their first use.
+    quick: OnceLock<Vec<(Candidate, ConversionTime, Packed)>>,
 }
 
 /// Inputs of a model for one matrix; see [`Predictor::inputs`].
@@ -172,24 +174,30 @@ impl Predictor {
     /// Prepares a model: resolves names and packs trees.
     pub fn new(model: Model) -> Self {
         let place = |name: &String| TERMS.iter().position(|term| term == name);
-        let pack = |(name, regressor): (&String, &super::Regressor)| {
-            (name.clone(), Packed::new(&regressor.parameters, &regressor.forest))
-        };
-        let packed = |of: &super::QuickCandidate| {
-            let candidate = of.candidate.parse().ok()?;
-            Some((candidate, of.conversion, Packed::new(&[], &of.forest)))
-        };
+        let all: Vec<(&String, &super::Regressor)> = model.formats.iter().collect();
+        let packed = par::map(all.len(), 1, |i| {
+            let (_, regressor) = all[i];
+            Some(Packed::new(&regressor.parameters, &regressor.forest))
+        });
+        let names = all.iter().map(|(name, _)| (*name).clone());
         Predictor {
             terms: model.terms.iter().filter_map(place).collect(),
-            formats: model.formats.iter().map(pack).collect(),
-            quick: model
-                .quick
-                .iter()
-                .flat_map(|quick| &quick.candidates)
-                .filter_map(packed)
-                .collect(),
+            formats: names.zip(packed.into_iter().flatten()).collect(),
+            quick: OnceLock::new(),
             model,
         }
+    }
+
+    /// Returns the candidates of the quick model.
+    fn quick(&self) -> &[(Candidate, ConversionTime, Packed)] {
+        self.quick.get_or_init(|| {
+            let all = self.model.quick.iter().flat_map(|quick| &quick.candidates);
+            let packed = |of: &super::QuickCandidate| {
+                let candidate = of.candidate.parse().ok()?;
+                Some((candidate, of.conversion, Packed::new(&[], &of.forest)))
+            };
+            all.filter_map(packed).collect()
+        })
     }
 
     /// Returns the model.
@@ -242,7 +250,7 @@ impl Predictor {
             let source = Source::Predicted;
             Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source }
         };
-        self.quick.iter().map(|quick| (&quick.0, cost(quick))).collect()
+        self.quick().iter().map(|quick| (&quick.0, cost(quick))).collect()
     }
 
     /// Predicts every candidate that applies to the matrix.
