@@ -80,7 +80,7 @@ fn goes_on(data: &Path) {
     let (stated, summary) =
         (String::from_utf8_lossy(&ended.stderr), String::from_utf8_lossy(&ended.stdout));
     assert!(ended.status.success(), "{stated}");
-    assert!(summary.contains("cpu-f64.json") && !summary.contains("are left"), "{summary}");
+    assert!(summary.contains("cpu-f64.model") && !summary.contains("are left"), "{summary}");
     // The matrices measured before are not reported again.
     assert!(!stated.lines().any(|line| line.starts_with("1/")), "{stated}");
     for file in ["models/cpu-f64.model", "models/cpu-f64.md"] {

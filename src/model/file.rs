@@ -18,7 +18,6 @@
 //! The nodes of a tree are in the order of their levels. The children of inner nodes therefore
 //! follow each other in the order of their parents, and are not stored.
 
-use std::collections::VecDeque;
 use std::io;
 
 use serde::Deserialize;
@@ -44,7 +43,7 @@ pub(super) fn encode(model: &Model) -> io::Result<Vec<u8>> {
     let mut head = model.clone();
     let mut arrays = Vec::new();
     for forest in forests(&mut head) {
-        put_forest(&mut arrays, &levelled(forest));
+        put_forest(&mut arrays, &forest.by_levels());
         *forest = Forest { bias: forest.bias, scale: forest.scale, ..Forest::default() };
     }
     let points = std::mem::take(&mut head.applicability.points);
@@ -114,29 +113,6 @@ fn forests(model: &mut Model) -> impl Iterator<Item = &mut Forest> {
     let of_formats = model.formats.values_mut().map(|regressor| &mut regressor.forest);
     let quick = model.quick.iter_mut().flat_map(|quick| &mut quick.candidates);
     of_formats.chain(quick.map(|of| &mut of.forest))
-}
-
-/// Returns the forest with the nodes of every tree in the order of their levels.
-fn levelled(forest: &Forest) -> Forest {
-    let Forest { bias, scale, .. } = *forest;
-    let mut sorted = Forest { bias, scale, ..Forest::default() };
-    for &root in &forest.roots {
-        sorted.roots.push(sorted.feature.len() as u32);
-        let mut queue = VecDeque::from([root as usize]);
-        while let Some(node) = queue.pop_front() {
-            let inner = forest.feature[node] != LEAF;
-            // The children come after this node and all that wait.
-            let child = if inner { sorted.feature.len() + queue.len() + 1 } else { 0 };
-            sorted.feature.push(forest.feature[node]);
-            sorted.value.push(forest.value[node]);
-            sorted.child.push(child as u32);
-            if inner {
-                let child = forest.child[node] as usize;
-                queue.extend([child, child + 1]);
-            }
-        }
-    }
-    sorted
 }
 
 fn put_length(bytes: &mut Vec<u8>, length: usize) {
@@ -267,7 +243,7 @@ mod tests {
         };
         for forest in [forest(), deep, Forest::default()] {
             let mut bytes = Vec::new();
-            put_forest(&mut bytes, &levelled(&forest));
+            put_forest(&mut bytes, &forest.by_levels());
             let copy = read(&bytes).expect("complete");
             copy.check(2).expect("sound");
             let copy = Forest { bias: forest.bias, scale: forest.scale, ..copy };
@@ -280,7 +256,7 @@ mod tests {
     #[test]
     fn no_damage_is_read_as_a_forest() {
         let mut bytes = Vec::new();
-        put_forest(&mut bytes, &levelled(&forest()));
+        put_forest(&mut bytes, &forest().by_levels());
         for length in 0..bytes.len() {
             let fault = read(&bytes[..length]).expect_err("it ends early");
             assert_eq!(fault, LoadFault::Text("it ends early".into()), "{length}");

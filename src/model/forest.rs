@@ -1,5 +1,7 @@
 //! Forests: sums of binary decision trees in flat arrays.
 
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 
 /// Value of [`Forest::feature`] that marks a leaf.
@@ -48,6 +50,30 @@ impl Forest {
             f64::from(self.value[node])
         };
         self.bias + self.scale * self.roots.iter().map(leaf).sum::<f64>()
+    }
+
+    /// Returns the forest with the nodes of every tree in the order of their levels, in which model
+    /// files hold them.
+    pub fn by_levels(&self) -> Forest {
+        let Forest { bias, scale, .. } = *self;
+        let mut sorted = Forest { bias, scale, ..Forest::default() };
+        for &root in &self.roots {
+            sorted.roots.push(sorted.feature.len() as u32);
+            let mut queue = VecDeque::from([root as usize]);
+            while let Some(node) = queue.pop_front() {
+                let inner = self.feature[node] != LEAF;
+                // The children come after this node and all that wait.
+                let child = if inner { sorted.feature.len() + queue.len() + 1 } else { 0 };
+                sorted.feature.push(self.feature[node]);
+                sorted.value.push(self.value[node]);
+                sorted.child.push(child as u32);
+                if inner {
+                    let child = self.child[node] as usize;
+                    queue.extend([child, child + 1]);
+                }
+            }
+        }
+        sorted
     }
 
     /// Checks that every walk with this number of inputs ends in a leaf, and that no sum exceeds

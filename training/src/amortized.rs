@@ -11,7 +11,6 @@ use serde::Serialize;
 use crate::case::{Case, baseline_trial};
 use crate::crossval::Predicted;
 use crate::policy_replay::{Asked, Quick, Way, replay};
-use crate::rules::is_large;
 use crate::stats::{LOSS, geometric_mean};
 use crate::trees::Trees;
 
@@ -56,7 +55,7 @@ impl Total {
 pub struct Totals {
     /// Totals of all matrices.
     pub all: Vec<Total>,
-    /// Totals of the matrices with fewer than [`LARGE_NNZ`](crate::rules::LARGE_NNZ) nonzeros.
+    /// Totals of the matrices with fewer than [`LARGE_NNZ`](crate::case::LARGE_NNZ) nonzeros.
     pub small: Vec<Total>,
     /// Totals of the other matrices.
     pub large: Vec<Total>,
@@ -69,21 +68,24 @@ impl Totals {
         spmvs: &[u64],
         outcome: impl Fn(usize, u64) -> Amortized + Sync,
     ) -> Totals {
-        let rows = |counts: &(dyn Fn(&Case) -> bool + Sync)| -> Vec<Total> {
+        let every: Vec<usize> = (0..cases.len()).collect();
+        let done = |&spmvs: &u64| every.par_iter().map(|&i| outcome(i, spmvs)).collect();
+        let done: Vec<Vec<Amortized>> = spmvs.iter().map(done).collect();
+        let rows = |counts: &dyn Fn(&Case) -> bool| -> Vec<Total> {
             let own: Vec<usize> = (0..cases.len()).filter(|&i| counts(&cases[i])).collect();
             if own.is_empty() {
                 return Vec::new();
             }
-            let row = |&spmvs: &u64| {
-                let done: Vec<Amortized> = own.iter().map(|&i| outcome(i, spmvs)).collect();
-                total(&own.iter().map(|&i| &cases[i]).collect::<Vec<_>>(), spmvs, &done)
+            let own_cases: Vec<&Case> = own.iter().map(|&i| &cases[i]).collect();
+            let row = |(&spmvs, done): (&u64, &Vec<Amortized>)| {
+                total(&own_cases, spmvs, &own.iter().map(|&i| &done[i]).collect::<Vec<_>>())
             };
-            spmvs.par_iter().map(row).collect()
+            spmvs.iter().zip(&done).map(row).collect()
         };
         Totals {
             all: rows(&|_| true),
-            small: rows(&|case| !is_large(case)),
-            large: rows(&is_large),
+            small: rows(&|case| !case.is_large()),
+            large: rows(&Case::is_large),
         }
     }
 }
@@ -97,7 +99,7 @@ struct Amortized {
     taken: Option<String>,
 }
 
-fn total(cases: &[&Case], spmvs: u64, done: &[Amortized]) -> Total {
+fn total(cases: &[&Case], spmvs: u64, done: &[&Amortized]) -> Total {
     let share = |counts: &dyn Fn(&Amortized) -> bool| {
         done.iter().filter(|done| counts(done)).count() as f64 / done.len().max(1) as f64
     };

@@ -8,7 +8,7 @@ use crate::case::{Case, best_s, least};
 use crate::crossval::Predicted;
 use crate::plot;
 use crate::report::Report;
-use crate::rules::{MODEL, Row, is_large, rules};
+use crate::rules::{MODEL, Row, rules};
 use crate::settings::Settings;
 use crate::stats::geometric_mean;
 use crate::train::Trained;
@@ -143,7 +143,7 @@ pub fn plots(
     let first = cases.first().context("there are no cases to draw")?;
     let of = format!("{} in {}", first.device, first.precision);
     let rules = rules(cases, predicted, settings)?;
-    let large = |case: &&Case| is_large(case);
+    let large = |case: &&Case| case.is_large();
     let winners = match cases.iter().any(|case| large(&case)) {
         true => plot::winners(
             &format!("Formats that win, {of}, nnz >= 1e6"),

@@ -93,7 +93,15 @@ pub enum Untimed {
     Cut(Cost),
 }
 
+/// Matrices with at least this many nonzeros are also reported separately.
+pub const LARGE_NNZ: u64 = 1_000_000;
+
 impl Case {
+    /// Returns whether the matrix has at least [`LARGE_NNZ`] nonzeros.
+    pub fn is_large(&self) -> bool {
+        self.nnz >= LARGE_NNZ
+    }
+
     /// Returns whether the matrix has few distinct values: it does if a format that depends on them
     /// was timed.
     pub fn has_few_values(&self) -> bool {

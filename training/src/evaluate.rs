@@ -21,7 +21,7 @@ use crate::quick;
 use crate::repeatability::Repeatability;
 use crate::replay::Choices;
 use crate::report::{Class, Report, SizeTotals};
-use crate::rules::{by_model, by_tree, is_large, median_error, rows};
+use crate::rules::{by_model, by_tree, median_error, rows};
 use crate::settings::Settings;
 use crate::targets::Figures;
 use crate::trees::Trees;
@@ -148,7 +148,7 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
         device: first.device.clone(),
         precision: first.precision,
         cases: cases.len(),
-        large: cases.iter().filter(|case| is_large(case)).count(),
+        large: cases.iter().filter(|case| case.is_large()).count(),
         families: families.len(),
         trials: cases.iter().map(|case| case.trials.len()).sum(),
         plan: String::new(),

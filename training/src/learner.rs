@@ -47,7 +47,8 @@ impl Learner {
         }
     }
 
-    /// Fits trees to rows of inputs, all finite; the same arguments give the same trees.
+    /// Fits trees to rows of inputs, all finite; the same arguments give the same trees. Their nodes
+    /// are in the order in which model files hold them.
     ///
     /// Trees are grown over [`coordinate`]s of the inputs: inputs span many powers of ten, which
     /// random thresholds and midpoints between neighbours would not. The resulting thresholds are
@@ -56,6 +57,10 @@ impl Learner {
     /// # Errors
     /// Fails where smartcore fails.
     pub fn fit(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<Forest> {
+        Ok(self.grown(rows, targets, seed)?.by_levels())
+    }
+
+    fn grown(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<Forest> {
         let width = rows.first().map_or(0, Vec::len);
         if rows.len() < 2 {
             // With one row the forest is its target; with none it is the base itself.

@@ -6,8 +6,9 @@ use ellect::Precision;
 use serde::Serialize;
 
 use crate::amortized::Total;
+use crate::case::LARGE_NNZ;
 use crate::repeatability::Repeatability;
-use crate::rules::{LARGE_NNZ, Row};
+use crate::rules::Row;
 use crate::targets::{self, Figure};
 
 /// The terms of the tables of a report.

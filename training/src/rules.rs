@@ -24,9 +24,6 @@ pub const MEASURE: &str = "effort measure";
 /// Name of the rule that chooses by closed formulas alone.
 pub const ESTIMATE: &str = "estimate";
 
-/// Matrices with at least this many nonzeros are also reported separately.
-pub const LARGE_NNZ: u64 = 1_000_000;
-
 /// Depth of the tree over row statistics.
 const DEPTH: usize = 6;
 
@@ -73,11 +70,6 @@ pub fn scores(cases: &[Case], predicted: &[Predicted]) -> BTreeMap<String, f64> 
         scores.insert("speedup".into(), score.speedup);
     }
     scores
-}
-
-/// Returns whether a case counts as large.
-pub fn is_large(case: &Case) -> bool {
-    case.nnz >= LARGE_NNZ
 }
 
 /// Chooses the least predicted time, where the baseline's predicted time exceeds it by the device's
@@ -155,7 +147,7 @@ pub fn rows(cases: &[Case], predicted: &[Predicted], by_tree: Option<Choices>) -
         .extend(single.map(|rule| Choices { rule: format!("best single: {}", rule.rule), ..rule }));
     let row = |rule: Choices| {
         let all = rule.score(cases, |_| true)?;
-        Some(Row { all, large: rule.score(cases, is_large), rule: rule.rule })
+        Some(Row { all, large: rule.score(cases, Case::is_large), rule: rule.rule })
     };
     rules.into_iter().filter_map(row).collect()
 }
