@@ -34,7 +34,8 @@ pub struct Row {
     pub rule: String,
     /// Score over all cases.
     pub all: Score,
-    /// Score over the cases with at least [`LARGE_NNZ`] nonzeros, where there are any.
+    /// Score over the cases with at least [`LARGE_NNZ`](crate::case::LARGE_NNZ) nonzeros, where there
+    /// are any.
     pub large: Option<Score>,
 }
 
