@@ -122,7 +122,7 @@ pub struct Regressor {
     pub forest: Forest,
 }
 
-/// A trained model; serializes to a model file.
+/// A trained model; [`Model::bytes`] returns the contents of its file.
 ///
 /// ```
 /// use ellect::model::Model;
