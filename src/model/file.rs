@@ -79,8 +79,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Model, LoadFault> {
     let mut trees = trees.collect::<Result<Vec<_>, LoadFault>>()?;
     // Each forest takes time in proportion to its nodes.
     par::for_each(&mut trees, 1, |_, (forest, trees)| trees.read(forest));
-    let whole = trees.iter().try_for_each(|(forest, trees)| trees.check(forest));
-    whole?;
+    trees.iter().try_for_each(|(forest, trees)| trees.check(forest))?;
     let points = rest.length()?;
     model.applicability.points = numbers(rest.take(points.saturating_mul(4))?, f32::from_le_bytes);
     match rest.0 {

@@ -314,7 +314,8 @@ impl Model {
             return Ok(Some(model));
         }
         let names = file_names(&device.name, precision);
-        let shipped = SHIPPED.iter().find(|(shipped, _)| names.iter().any(|name| name == shipped));
+        let named = |name: &String| SHIPPED.iter().find(|(shipped, _)| shipped == name);
+        let shipped = names.iter().find_map(named);
         match (shipped, device.proxy()) {
             (Some((name, bytes)), _) => {
                 let model = Model::named(name, bytes, &device.name, precision)?;

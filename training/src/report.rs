@@ -98,13 +98,13 @@ impl Report {
     /// Adds to each figure the value that a model's scores recorded for it.
     pub fn compare(&mut self, scores: &BTreeMap<String, f64>) {
         for figure in &mut self.figures {
-            figure.reached = scores.get(figure.key).copied();
+            figure.reached = scores.get(&figure.key).copied();
         }
     }
 
     /// Returns the figures as scores of a model, which [`Report::compare`] accepts.
     pub fn scores(&self) -> impl Iterator<Item = (String, f64)> + '_ {
-        self.figures.iter().map(|figure| (figure.key.to_string(), figure.value))
+        self.figures.iter().map(|figure| (figure.key.clone(), figure.value))
     }
 
     /// Returns the figures that miss their goals.

@@ -44,7 +44,7 @@ pub struct Figure {
     /// Name of the figure.
     pub name: String,
     /// Key of the figure among the scores of a model.
-    pub key: &'static str,
+    pub key: String,
     /// Value of the figure.
     pub value: f64,
     /// Goal of the figure.
@@ -85,8 +85,9 @@ impl Figures<'_> {
     pub fn of(&self, precision: Precision) -> Vec<Figure> {
         use Bound::{AtLeast, AtMost};
         let mut figures = Vec::new();
-        let mut figure = |key: &'static str, name: &str, value: f64, bound: Bound| {
-            figures.push(Figure { name: name.to_string(), key, value, bound, reached: None });
+        let mut figure = |key: &str, name: &str, value: f64, bound: Bound| {
+            let (name, key) = (name.to_string(), key.to_string());
+            figures.push(Figure { name, key, value, bound, reached: None });
         };
         let row = |rule: &str| self.rows.iter().find(|row| row.rule == rule);
         if let Some(Row { all, .. }) = row(MODEL) {
@@ -111,22 +112,24 @@ impl Figures<'_> {
             let name = "effort measure: share of matrices over 2 % slower than the baseline";
             figure("measure_losses", name, all.losses, AtMost(0.0));
         }
-        for (totals, goals, place) in
-            [(self.totals, &TOTALS, ""), (self.there, &THERE, ", matrix on the device")]
-        {
+        for (totals, key, place, speedups, of_least) in [
+            (self.totals, "total", "", TOTAL_SPEEDUPS, &[][..]),
+            (self.there, "there", ", matrix on the device", THERE_SPEEDUPS, THERE_OF_LEAST),
+        ] {
             for total in totals {
-                let Some(goal) = goals.iter().find(|goal| goal.spmvs == total.spmvs) else {
-                    continue;
-                };
-                let of = format!("total for {} products{place}", total.spmvs);
+                let spmvs = total.spmvs;
+                let of = format!("total for {spmvs} products{place}");
                 let name = format!("{of}: share over 2 % slower");
-                figure(goal.losses, &name, total.losses, AtMost(0.005));
-                if let Some((key, least)) = goal.speedup {
-                    figure(key, &format!("{of}: speed-up"), total.speedup, AtLeast(least));
-                }
-                if let Some((key, least)) = goal.of_least {
-                    let name = format!("{of}: least possible / total");
-                    figure(key, &name, total.of_least(), AtLeast(least));
+                figure(&format!("{key}_losses_{spmvs}"), &name, total.losses, AtMost(0.005));
+                for (word, what, goals, value) in [
+                    ("speedup", "speed-up", speedups, total.speedup),
+                    ("of_least", "least possible / total", of_least, total.of_least()),
+                ] {
+                    if let Some((_, least)) = goals.iter().find(|goal| goal.0 == spmvs) {
+                        let (key, name) =
+                            (format!("{key}_{word}_{spmvs}"), format!("{of}: {what}"));
+                        figure(&key, &name, value, AtLeast(*least));
+                    }
                 }
             }
         }
@@ -152,60 +155,16 @@ impl Figures<'_> {
     }
 }
 
-/// Goals of the total for one number of products.
-struct TotalGoal {
-    spmvs: u64,
-    /// Key of the share of losses.
-    losses: &'static str,
-    /// Key of the speed-up, and its lower bound.
-    speedup: Option<(&'static str, f64)>,
-    /// Key of the least possible total over the total, and its lower bound.
-    of_least: Option<(&'static str, f64)>,
-}
+/// Lower bounds of the speed-up of totals by number of products, for matrices on a host.
+const TOTAL_SPEEDUPS: &[(u64, f64)] = &[(100, 1.1), (1000, 1.3), (10_000, 1.45)];
 
-const fn goal(
-    spmvs: u64,
-    losses: &'static str,
-    speedup: Option<(&'static str, f64)>,
-    of_least: Option<(&'static str, f64)>,
-) -> TotalGoal {
-    TotalGoal { spmvs, losses, speedup, of_least }
-}
+/// Lower bounds of the speed-up of totals by number of products, for matrices on the device.
+const THERE_SPEEDUPS: &[(u64, f64)] = &[(100, 1.1), (1000, 1.5), (10_000, 1.6)];
 
-const TOTALS: [TotalGoal; 7] = [
-    goal(1, "total_losses_1", None, None),
-    goal(10, "total_losses_10", None, None),
-    goal(30, "total_losses_30", None, None),
-    goal(100, "total_losses_100", Some(("total_speedup_100", 1.1)), None),
-    goal(300, "total_losses_300", None, None),
-    goal(1000, "total_losses_1000", Some(("total_speedup_1000", 1.3)), None),
-    goal(10_000, "total_losses_10000", Some(("total_speedup_10000", 1.45)), None),
-];
-
-const THERE: [TotalGoal; 7] = [
-    goal(1, "there_losses_1", None, None),
-    goal(10, "there_losses_10", None, Some(("there_of_least_10", 0.85))),
-    goal(30, "there_losses_30", None, Some(("there_of_least_30", 0.88))),
-    goal(
-        100,
-        "there_losses_100",
-        Some(("there_speedup_100", 1.1)),
-        Some(("there_of_least_100", 0.93)),
-    ),
-    goal(300, "there_losses_300", None, Some(("there_of_least_300", 0.95))),
-    goal(
-        1000,
-        "there_losses_1000",
-        Some(("there_speedup_1000", 1.5)),
-        Some(("there_of_least_1000", 0.97)),
-    ),
-    goal(
-        10_000,
-        "there_losses_10000",
-        Some(("there_speedup_10000", 1.6)),
-        Some(("there_of_least_10000", 0.97)),
-    ),
-];
+/// Lower bounds of the least possible total over the total by number of products, for matrices on
+/// the device.
+const THERE_OF_LEAST: &[(u64, f64)] =
+    &[(10, 0.85), (30, 0.88), (100, 0.93), (300, 0.95), (1000, 0.97), (10_000, 0.97)];
 
 /// Returns the figures of these totals, as scores of a model.
 pub fn scores_of_totals(totals: &[Total], there: &[Total]) -> Vec<(String, f64)> {
@@ -213,8 +172,8 @@ pub fn scores_of_totals(totals: &[Total], there: &[Total]) -> Vec<(String, f64)>
     // Without rows, the figures do not depend on the precision.
     let figures = figures.of(Precision::F64).into_iter();
     let of_totals = |key: &str| key.starts_with("there_") || key.starts_with("total_");
-    let figures = figures.filter(|figure| of_totals(figure.key));
-    figures.map(|figure| (figure.key.to_string(), figure.value)).collect()
+    let figures = figures.filter(|figure| of_totals(&figure.key));
+    figures.map(|figure| (figure.key, figure.value)).collect()
 }
 
 /// Returns the table of figures as Markdown.
@@ -246,7 +205,7 @@ mod tests {
     fn a_figure_falls_where_it_is_worse_than_what_was_reached() {
         let figure = |value, bound, reached| Figure {
             name: "one".into(),
-            key: "one",
+            key: "one".into(),
             value,
             bound,
             reached: Some(reached),
