@@ -75,6 +75,14 @@ impl Gpu {
         match *self {}
     }
 
+    /// Samples the features of a matrix on the GPU.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn sample_features<T: Scalar>(&self, _csr: &DeviceCsr<T>) -> Result<Features> {
+        match *self {}
+    }
+
     /// Counts the features of a matrix on the GPU.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ pub mod choose {
         CandidateState, Decision, FEW, Found, Knowledge, Mode, Place, Policy, Step, Thought,
         best_few, may_keep,
     };
-    pub use crate::choose::quick::{analysis_pays, feature_count_s, rank_quick};
+    pub use crate::choose::quick::{analysis_pays, feature_count_s, feature_sample_s, rank_quick};
     pub use crate::choose::rank::{By, NEAR_TIE, Ranking, choose, order, trusted};
 }
 
@@ -60,7 +60,7 @@ pub mod model {
         QuickPick, READING, SAMPLING, SPMVS, keeps, needs, quick_pick, sectors,
     };
     pub use crate::model::predictor::{Inputs, input};
-    pub use crate::model::quick::{ConversionTime, QuickCandidate, QuickModel};
+    pub use crate::model::quick::{ConversionTime, QuickCandidate, QuickModel, QuickStage, Stage};
     pub use crate::model::rules::{Rule, Rules};
     pub use crate::model::{Prediction, Regressor, SCHEMA, file_name};
 }

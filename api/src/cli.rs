@@ -215,7 +215,7 @@ const EVALUATE_JSON: &str = "\
                      losses (share slower than it by over 2 %)
   totals, there      of matrices on the host, and on the device, for each number of products: spmvs,
                      speedup, best (of the least totals), fixed (the best choice for all matrices) and
-                     fixed_speedup, losses; shares analysed, and not analysed but in csr and pcsr
+                     fixed_speedup, losses; shares chosen by_size, sampled, counted and analysed
   small, large_totals   totals and there of matrices below 1e6 nonzeros, and of the others
   median_error       of predicted times of candidates within twice the best
   again              how what was fastest in one run of timings does in the next: cases,

@@ -70,6 +70,22 @@ constexpr uint32_t FEATURES_QUEUES = 2;
 constexpr int FEATURES_LEFT_AT = 22;
 constexpr int FEATURES_DECIDED_AT = 44;
 
+// Sampled features: rows that a block reads at least, maximum number of blocks that read rows,
+// blocks that sample entries, and steps that each of their warps samples.
+constexpr uint32_t SAMPLE_ROWS = 2048;
+constexpr uint32_t SAMPLE_BLOCKS = 264;
+constexpr uint32_t SAMPLE_SECTOR_BLOCKS = 2;
+constexpr uint32_t SAMPLE_STEPS = 8;
+
+// Sampled features: indices into the list of counts.
+constexpr int sample_done_at = 0;     // blocks that have ended
+constexpr int sample_longest_at = 1;  // the longest row
+constexpr int sample_below_at = 2;    // 2^32 - 1 less the shortest row
+constexpr int sample_empty_at = 3;    // rows without entries
+constexpr int sample_squares_at = 4;  // sum of squares of row lengths, in f64
+constexpr int sample_sectors_at = 5;  // sectors of x for f32 and for f64, and the entries they serve
+constexpr int SAMPLE_COUNTS = 8;
+
 // Features: indices into the list of counts.
 constexpr int longest_at = 0;     // sums of the longest rows of slices of 32, 64, 128 and 256 rows
 constexpr int sorted_at = 4;      // for 32 rows, with rows sorted in windows of 512 and of 4096

@@ -221,7 +221,7 @@ pub struct EachPrecision {
 
 impl EachPrecision {
     /// Creates the pair from the numbers for f32 and f64.
-    pub(super) fn new([f32, f64]: [f64; 2]) -> Self {
+    pub(crate) fn new([f32, f64]: [f64; 2]) -> Self {
         EachPrecision { f32, f64 }
     }
 

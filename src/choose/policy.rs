@@ -10,21 +10,22 @@
 //! prepare, on the host:
 //!   gate over size, row lengths -- keep -> quick pick, also over columns -> keep the baseline
 //!                              '-- else -------------> analyse -> (time) -> ranked
-//! prepare, on a GPU that counts features:
+//! prepare, on a GPU, with a quick model:
 //!   if an analysis pays for the number of products --> analyse -> ranked
-//!   gate over the size -- keep -> quick pick -> keep the baseline
-//!                     '-- else -> count features -> quick
+//!   else the last stage whose step takes a small share of all products' time:
+//!     count features | sample features | nothing ----> quick, from what is known
 //! ```
 //!
 //! Pure: equal knowledge gives equal steps, without clock, disk or GPU.
 
 use super::gate::{SAMPLE_S, row_scan_s};
-use super::quick::{analysis_pays, feature_count_s};
+use super::quick::{analysis_pays, feature_count_s, feature_sample_s};
 use super::{Effort, Workload};
 use crate::error::Error;
 use crate::format::{Basis, Candidate};
 use crate::model::{
-    ALWAYS_ANALYZE, GateInputs, GateReason, Gates, InputNeeds, Rules, keeps, needs, quick_pick,
+    ALWAYS_ANALYZE, GateInputs, GateReason, Gates, InputNeeds, QuickModel, Stage, keeps, needs,
+    quick_pick,
 };
 
 /// Purpose of a choice.
@@ -92,6 +93,9 @@ pub enum Step {
     ReadRowLengths,
     /// Sample the columns of a few entries, in [`SAMPLE_S`] seconds.
     SampleColumns,
+    /// Read the row lengths and sample the columns of a few entries on the GPU, in
+    /// [`feature_sample_s`] seconds.
+    SampleFeatures,
     /// Count the features on the GPU, in [`feature_count_s`] seconds.
     CountFeatures,
     /// Analyse the matrix on the host: compute the features and the work of every candidate, and
@@ -109,8 +113,8 @@ pub enum Decision {
     /// Keep the baseline, or use the candidate that the reason picks instead:
     /// [`keep_baseline`](super::keep_baseline).
     KeepBaseline(GateReason),
-    /// Choose from counted features alone: [`rank_quick`](super::rank_quick).
-    Quick,
+    /// Choose by this stage of the quick model: [`rank_quick`](super::rank_quick).
+    Quick(Stage),
     /// Choose from the analysis and all timings: [`Ranking`](super::Ranking).
     Ranked,
 }
@@ -133,8 +137,21 @@ pub struct Found {
     pub row_lengths: bool,
     /// True after [`Step::SampleColumns`].
     pub columns: bool,
+    /// True after [`Step::SampleFeatures`].
+    pub sample: bool,
     /// True after [`Step::CountFeatures`].
     pub features: bool,
+}
+
+impl Found {
+    /// Returns the last stage of a quick model that can predict from what was found on a GPU.
+    fn stage(self) -> Stage {
+        match self {
+            Found { features: true, .. } => Stage::Counted,
+            Found { sample: true, .. } => Stage::Sampled,
+            Found { .. } => Stage::Size,
+        }
+    }
 }
 
 /// Results of an analysis that the policy reads.
@@ -195,9 +212,9 @@ impl<'a> Policy<'a> {
         Policy { gates: None, ..self }
     }
 
-    /// Tells whether features that the GPU counts decide, unless an analysis pays.
-    pub fn counts_features(&self) -> bool {
-        self.counting_gate().is_some()
+    /// Tells whether a quick model decides, unless an analysis pays.
+    pub fn is_quick(&self) -> bool {
+        self.quick().is_some()
     }
 
     /// Returns the next step.
@@ -206,12 +223,11 @@ impl<'a> Policy<'a> {
             return self.after(state);
         }
         let Some((gates, baseline_spmv_s)) = self.gates else { return Step::Analyse };
-        let step = match self.counting_gate() {
-            Some(counting) => self.on_gpu(&gates, counting, baseline_spmv_s, known),
-            None if self.must_count(known) => Ok(Step::CountFeatures),
-            None => self.by_gate(&gates, baseline_spmv_s, known),
-        };
-        step.unwrap_or_else(|needed| needed)
+        match self.quick() {
+            Some(quick) => self.in_stages(quick, baseline_spmv_s, known),
+            None if self.must_count(known) => Step::CountFeatures,
+            None => self.by_gate(&gates, baseline_spmv_s, known).unwrap_or_else(|needed| needed),
+        }
     }
 
     /// Tells whether the gate needs features and only a GPU holds the matrix, so that the GPU must
@@ -221,42 +237,44 @@ impl<'a> Policy<'a> {
         gate_asks && !self.place.on_host() && !known.found.features
     }
 
-    /// Returns the gate before counting if the GPU counts features. Features do not predict the
-    /// time of updating values, so the GPU does not count for a workload with updates.
-    fn counting_gate(&self) -> Option<&'a Rules> {
-        let counting = self.gates.and_then(|(gates, _)| gates.counting);
-        counting.filter(|_| self.place != Place::Host && self.workload.values.updates() == 0)
+    /// Returns the quick model of a GPU. It does not predict the time of updating values, so a
+    /// workload with updates does without it.
+    fn quick(&self) -> Option<&'a QuickModel> {
+        let quick = self.gates.and_then(|(gates, _)| gates.quick);
+        quick.filter(|_| self.place != Place::Host && self.workload.values.updates() == 0)
     }
 
-    /// Returns the step for a matrix on a GPU: an analysis, counting, or a choice without either.
-    /// The error is the step that must come first.
-    fn on_gpu(
-        &self,
-        gates: &Gates<'_>,
-        counting: &Rules,
-        baseline_spmv_s: f64,
-        known: &Knowledge<'_>,
-    ) -> Result<Step, Step> {
+    /// Returns the step for a matrix on a GPU: an analysis, a step to the last stage that pays, or
+    /// the choice of the stage that was reached.
+    fn in_stages(&self, quick: &QuickModel, baseline_spmv_s: f64, known: &Knowledge<'_>) -> Step {
         let spmvs = self.workload.spmvs;
         // An analysis does not have to pay for copying the matrix to the host.
         let at_hand = self.place.on_host() || spmvs >= ALWAYS_ANALYZE;
         if at_hand && analysis_pays(self.nnz, baseline_spmv_s, spmvs) {
-            return Ok(Step::Analyse);
+            return Step::Analyse;
         }
-        if known.found.features {
-            return Ok(Step::Choose(Decision::Quick));
+        let reached = known.found.stage();
+        let all_s = spmvs as f64 * baseline_spmv_s;
+        // While the variation of row lengths is unknown, the upper bound applies.
+        let cv = (known.feature)("row_nnz_cv").filter(|_| reached > Stage::Size);
+        let steps = [
+            (
+                Stage::Counted,
+                Step::CountFeatures,
+                feature_count_s(self.nnz, cv.unwrap_or(f64::MAX)),
+            ),
+            (Stage::Sampled, Step::SampleFeatures, feature_sample_s(self.nrows)),
+        ];
+        let pays = |(stage, _, step_s): &(Stage, Step, f64)| {
+            *stage > reached && quick.enters(*stage, step_s / all_s)
+        };
+        if let Some((_, step, _)) = steps.into_iter().find(pays) {
+            return step;
         }
-        // Row lengths and their variation are not known yet, so the upper bound applies.
-        let row_scan_s = feature_count_s(self.nnz, f64::MAX);
-        let inputs = GateInputs { spmvs, baseline_spmv_s, row_scan_s, sample_s: 0.0 };
-        let Some(gate) = keeps(counting, &inputs, |name| self.feature(known, name))? else {
-            return Ok(Step::CountFeatures);
-        };
-        let pick = match self.place.on_host() {
-            true => self.pick(gates, baseline_spmv_s, known)?,
-            false => None,
-        };
-        Ok(Step::Choose(Decision::KeepBaseline(GateReason { gate, pick })))
+        match quick.stage(reached) {
+            Some(stage) => Step::Choose(Decision::Quick(stage.stage)),
+            None => Step::Choose(Decision::KeepBaseline(GateReason::default())),
+        }
     }
 
     /// Returns the step that the gate before an analysis selects: an analysis, or a choice without
@@ -298,7 +316,7 @@ impl<'a> Policy<'a> {
     /// Returns a feature that a gate needs; the error is the step that finds it. A feature that
     /// only the host can compute is absent if the host has no copy of the matrix.
     fn feature(&self, known: &Knowledge<'_>, name: &str) -> Result<Option<f64>, Step> {
-        let Found { row_lengths, columns, features } = known.found;
+        let Found { row_lengths, columns, features, .. } = known.found;
         let missing = match needs(name) {
             InputNeeds::RowLengths if !row_lengths && !features => Some(Step::ReadRowLengths),
             InputNeeds::Columns if !columns && !features => Some(Step::SampleColumns),

@@ -1,4 +1,4 @@
-//! Choosing from features alone, for a matrix that a GPU holds.
+//! Choosing by a stage of the quick model, for a matrix that a GPU holds.
 
 use super::gate::entries;
 use super::rank::{By, Entry, baseline_of, choice_first, ranked};
@@ -6,18 +6,22 @@ use super::{Choice, Workload};
 use crate::cost::Cost;
 use crate::features::Features;
 use crate::format::{Candidate, Target};
+use crate::model::Stage;
 
-/// Ranks the candidates that the quick model knows by predicted total cost; `None` for sizes that a
-/// baseline may refuse.
+/// Ranks the candidates that a stage of the quick model knows by predicted total cost; `None` for
+/// sizes that a baseline may refuse.
 ///
-/// A candidate that refuses the matrix is found only when it is converted.
+/// `margin` is the larger one of the stage's and the device's. A candidate that refuses the matrix
+/// is found only when it is converted.
 ///
 /// No layout is computed, so all entries have the number of bytes of CSR.
 pub fn rank_quick(
+    stage: Stage,
     features: Features,
     target: &Target<'_>,
     workload: &Workload,
     predicted: &[(&Candidate, Cost)],
+    margin: f64,
 ) -> Option<Choice> {
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let size = [nrows? as usize, ncols? as usize, nnz? as usize];
@@ -32,19 +36,29 @@ pub fn rank_quick(
             None => all.push(Entry { candidate: candidate.clone(), cost, estimate: None }),
         }
     }
-    let all = choice_first(all, By::Features, target.device.margin, workload);
+    let all = choice_first(all, By::Features, margin, workload);
     let (base, winner) = (baseline_of(&all)?, all.first()?);
+    let known = match stage {
+        Stage::Size => "from the size of the matrix alone".to_string(),
+        Stage::Sampled => {
+            format!("from the row lengths and a few entries, read on {}", target.device.name)
+        }
+        Stage::Counted => format!("from features counted on {}", target.device.name),
+    };
+    let against = match winner.candidate == base.candidate {
+        true => String::new(),
+        false => format!(" against {:.2} us with {}", base.cost.spmv_s * 1e6, base.candidate),
+    };
+    let conversion = match winner.candidate.is_baseline() {
+        true => "needs no conversion".to_string(),
+        false => format!("conversion takes {:.0} us", winner.cost.convert_s * 1e6),
+    };
     let explanation = format!(
-        "Use {} for {} products, chosen from features counted on {}: predicted {:.2} us a product \
-         against {:.2} us with {}; conversion takes {:.0} us. A full analysis is expected to cost more \
-         than it saves; bytes are those of CSR.",
+        "Use {} for {} products, chosen {known}: predicted {:.2} us a product{against}; {conversion}. \
+         To find out more is expected to cost more than it saves; bytes are those of CSR.",
         winner.candidate,
         workload.spmvs,
-        target.device.name,
         winner.cost.spmv_s * 1e6,
-        base.cost.spmv_s * 1e6,
-        base.candidate,
-        winner.cost.convert_s * 1e6,
     );
     Some(Choice {
         candidate: winner.candidate.clone(),
@@ -57,6 +71,16 @@ pub fn rank_quick(
         fingerprint: None,
         explanation: vec![explanation],
     })
+}
+
+/// Returns the seconds until a GPU that holds the matrix has read the lengths of `nrows` rows,
+/// sampled the columns of a few entries, and the quick model has predicted.
+///
+/// Measured on an H200 (`tests/results/features.md`).
+pub fn feature_sample_s(nrows: u64) -> f64 {
+    const ALL_S: f64 = 16e-6;
+    const ROW_S: f64 = 1.5e-12;
+    ALL_S + ROW_S * nrows as f64
 }
 
 /// Returns the seconds until a GPU that holds the matrix has counted the features and the quick
@@ -105,7 +129,8 @@ mod tests {
             let workload = Workload { spmvs, ..Workload::default() };
             let features = Features::at_size([30_000, 30_000, 2_000_000]);
             let target = workload.target(&device, Precision::F64);
-            let choice = rank_quick(features, &target, &workload, &costs).expect("entries");
+            let choice = rank_quick(Stage::Counted, features, &target, &workload, &costs, 0.1)
+                .expect("entries");
             assert_eq!(choice.candidate.to_string(), first, "{choice:?}");
             assert_eq!((choice.ranking.len(), choice.fingerprint), (3, None));
             assert_eq!(choice.ranking[0].candidate, choice.candidate);
@@ -114,9 +139,21 @@ mod tests {
             assert_eq!(csr.convert_s, 0.0, "the arrays are there already");
             assert!(choice.explanation[0].contains("chosen from features"), "{choice:?}");
         }
-        let huge = Features::at_size([1 << 20, 1 << 20, 1 << 40]);
-        let target = Workload::default().target(&device, Precision::F64);
-        assert_eq!(rank_quick(huge, &target, &Workload::default(), &costs), None);
+        let ranked = |size, stage, margin| {
+            let (features, workload) = (Features::at_size(size), Workload::default());
+            let target = workload.target(&device, Precision::F64);
+            rank_quick(stage, features, &target, &workload, &costs, margin)
+        };
+        assert_eq!(ranked([1 << 20, 1 << 20, 1 << 40], Stage::Counted, 0.1), None);
+        // cuSPARSE, which the model does not know, has its estimate.
+        let size = [30_000, 30_000, 2_000_000];
+        for (margin, first) in [(0.1, &hll), (9.0, &BASELINES[0].parse().expect("a candidate"))] {
+            let choice = ranked(size, Stage::Size, margin).expect("entries");
+            assert_eq!(choice.candidate, *first, "{margin}");
+            let text = &choice.explanation[0];
+            assert!(text.contains("from the size of the matrix alone"), "{text}");
+            assert_eq!(text.contains("needs no conversion"), choice.candidate.is_baseline());
+        }
     }
 
     #[test]

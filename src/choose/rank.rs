@@ -191,7 +191,7 @@ fn scale_to_measured(entries: &mut [Entry]) {
     }
 }
 
-/// The basis of predicted costs, which decides how large a predicted gain must be.
+/// The basis of predicted costs, which decides whether a baseline's gain must exceed the margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// An analysis of the matrix, so the work of every candidate is known.
@@ -200,26 +200,10 @@ pub enum By {
     Features,
 }
 
-impl By {
-    /// Returns the minimum share by which the baseline must take longer than an untimed candidate,
-    /// on a device with this [`Device::margin`](crate::device::Device::margin).
-    fn margin(self, device: f64) -> f64 {
-        /// Margin of choices from features alone. In the f32 records of an H200, such choices for
-        /// 100 products are slower by over 2 % for 0.42 % of the matrices with a margin of 0.1, and
-        /// for 0.58 % with 0.06.
-        const QUICK_ERROR: f64 = 0.1;
-        match self {
-            By::Analysis => device,
-            By::Features => device.max(QUICK_ERROR),
-        }
-    }
-}
-
 /// Tells whether a candidate may be chosen instead of the baseline `base`.
 ///
-/// This holds if the candidate was timed, or if nothing was timed and its total time is lower than
-/// the baseline's by at least the margin for errors. After an analysis, every baseline may be
-/// chosen.
+/// This holds if the candidate was timed, or if nothing was timed and the baseline takes longer by
+/// at least the share `margin`. After an analysis, every baseline may be chosen.
 pub fn trusted(
     (candidate, cost): (&Candidate, &Cost),
     (base, base_cost): (&Candidate, &Cost),
@@ -235,7 +219,7 @@ pub fn trusted(
         (Source::Measured, _) => true,
         (_, Source::Measured) => false,
         _ => {
-            let with_margin_s = cost.total_s(workload) * (1.0 + by.margin(margin));
+            let with_margin_s = cost.total_s(workload) * (1.0 + margin);
             needs_no_margin || with_margin_s <= base_cost.total_s(workload)
         }
     }
@@ -243,9 +227,8 @@ pub fn trusted(
 
 /// Sorts candidates by total time and puts the choice first.
 ///
-/// The choice is the candidate with the least total among those that are [trusted] on a device with
-/// this [`Device::margin`](crate::device::Device::margin); conversion time and memory decide near
-/// ties. If a conversion refuses the matrix, the next candidate in this order is tried.
+/// The choice is the candidate with the least total among those that are [trusted] with this
+/// margin; conversion time and memory decide near ties. If a conversion refuses the matrix, the next candidate in this order is tried.
 pub fn order<T>(
     mut all: Vec<T>,
     of: impl Fn(&T) -> (&Candidate, &Cost),

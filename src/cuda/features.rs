@@ -6,6 +6,7 @@
 
 mod counts;
 mod plan;
+pub(super) mod sample;
 
 use std::sync::PoisonError;
 
@@ -53,6 +54,36 @@ impl Gpu {
         let (row_ptr, col_idx) = csr.download_pattern(self)?;
         let pattern = Pattern::of(matrix.nrows, matrix.ncols, &row_ptr, &col_idx);
         Ok(Features::of(&Analysis::sampled_pattern(pattern)))
+    }
+
+    /// Samples the features of a matrix on this GPU: those of
+    /// [`Features::sampled`], equal to the host's but for the order of floating-point sums.
+    ///
+    /// One launch, which reads the row pointers once, writes to memory of the host; waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) if the device fails.
+    pub fn sample_features<T: Scalar>(&self, csr: &DeviceCsr<T>) -> Result<Features> {
+        csr.check(self)?;
+        self.make_current()?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = match kept.sample.take() {
+            Some(memory) => memory,
+            None => Memory::zeros(8 * sample::COUNTS as u64, &self.queue)?,
+        };
+        let out = kept.buffer.as_mut_ptr();
+        let launch = sample::launch(csr.matrix(), memory.address(), out as u64);
+        if let Some(step) = PreparedLaunch::new(self, &launch, |arg| word(csr, arg))? {
+            // SAFETY: the kernel accesses the matrix's own arrays, `memory` and the buffer, which
+            // the lock keeps from others until the kernel has ended.
+            unsafe { step.launch([0; 3], T::ZERO, T::ZERO, self.queue.as_inner())? };
+        }
+        self.queue.synchronize().map_err(failed("sampling features"))?;
+        let mut found = [0; sample::COUNTS];
+        found.copy_from_slice(&kept.buffer[..sample::COUNTS]);
+        // After a failure the counts may not be zeros, so they are kept only here.
+        kept.sample = Some(memory);
+        Ok(Features::from(&sample::counts(csr.matrix(), &found)))
     }
 
     /// Counts on the GPU; `None` if an array was too small.
@@ -134,6 +165,8 @@ const USUAL: usize = 1 << 13;
 pub(super) struct CountBuffers {
     /// Device memory filled with zeros.
     memory: Option<Memory>,
+    /// Device memory filled with zeros for [`Gpu::sample_features`].
+    sample: Option<Memory>,
     /// Page-locked buffer for the counts, so that copies start at once.
     buffer: LockedBuffer<u64>,
 }
@@ -144,7 +177,7 @@ impl CountBuffers {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) from the driver.
     pub fn new() -> Result<Self> {
-        Ok(CountBuffers { memory: None, buffer: page_locked(USUAL)? })
+        Ok(CountBuffers { memory: None, sample: None, buffer: page_locked(USUAL)? })
     }
 
     /// Reads the first `bytes` bytes of `memory`.

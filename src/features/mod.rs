@@ -4,6 +4,7 @@
 //! suffice. [`COSTLY`] features are computed only on request. Both depend on the pattern alone.
 
 mod counts;
+mod sampled;
 
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
@@ -19,6 +20,9 @@ pub(crate) use counts::FeatureCounts;
 pub(crate) use counts::{ColumnFill, DIAGONAL_HACKS, HACK, HackCounts, SIDES};
 use counts::{RowFigures, over};
 pub use counts::{n_iter, n_p};
+pub(crate) use sampled::SAMPLED;
+#[cfg(feature = "cuda")]
+pub(crate) use sampled::{RowCounts, SampleCounts};
 
 /// A feature: name, unit and meaning.
 ///

@@ -6,7 +6,8 @@
 //! 8       MAGIC
 //! 4       length of the JSON text
 //!         JSON text: the model, with empty forests and no points
-//!         for each forest, formats by name and then the candidates of the quick model:
+//!         for each forest, formats by name and then the candidates of the quick model, stage by
+//!         stage:
 //!   4       number of trees
 //!   4 each  number of nodes of a tree
 //!   2 each  feature of a node, all trees after each other
@@ -110,7 +111,7 @@ fn head(text: &[u8]) -> Result<Model, LoadFault> {
 /// Returns all forests of a model in the order of the file.
 fn forests(model: &mut Model) -> impl Iterator<Item = &mut Forest> {
     let of_formats = model.formats.values_mut().map(|regressor| &mut regressor.forest);
-    let quick = model.quick.iter_mut().flat_map(|quick| &mut quick.candidates);
+    let quick = model.quick.iter_mut().flat_map(super::QuickModel::candidates_mut);
     of_formats.chain(quick.map(|of| &mut of.forest))
 }
 

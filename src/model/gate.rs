@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Rules;
+use super::{QuickModel, Rules};
 use crate::analysis::Analysis;
 use crate::features::{Feature, Needs, of_rows_alone};
 use crate::format::Candidate;
@@ -12,8 +12,7 @@ use crate::scalar::Precision;
 /// Gate input that is not a feature: the number of products to come.
 pub const SPMVS: &str = "spmvs";
 
-/// Gate input: the time of reading the row lengths, or of counting features on a GPU, divided by
-/// the time of all products.
+/// Gate input: the time of reading the row lengths divided by the time of all products.
 pub const READING: &str = "reading_share";
 
 /// Gate input: the time of [`Analysis::x_sectors_at_sight`] divided by the time of all products.
@@ -70,9 +69,9 @@ pub struct Gates<'a> {
     /// Candidates for a matrix that is not analysed; the first whose rules select it is chosen,
     /// otherwise the baseline.
     pub picks: &'a [QuickPick],
-    /// Rules that decide whether counting features on a GPU pays; `None` if the model predicts
-    /// nothing from features alone.
-    pub counting: Option<&'a Rules>,
+    /// The quick model for a matrix on a GPU; `None` if the model predicts nothing without an
+    /// analysis.
+    pub quick: Option<&'a QuickModel>,
 }
 
 /// Reasons why a matrix is not analysed, in words.
@@ -92,7 +91,7 @@ pub struct GateInputs {
     pub spmvs: u64,
     /// Estimated seconds of one product with the baseline, from the size alone.
     pub baseline_spmv_s: f64,
-    /// Seconds of reading the row lengths, or of counting features on a GPU; 0 if they are known.
+    /// Seconds of reading the row lengths; 0 if they are known.
     pub row_scan_s: f64,
     /// Seconds of sampling the sectors of x; 0 if they are known.
     pub sample_s: f64,
@@ -197,11 +196,6 @@ pub fn needs(feature: &str) -> InputNeeds {
 /// Tells whether gates may use this input.
 pub fn is_gate_input(name: &str) -> bool {
     [SPMVS, READING, SAMPLING, LONGEST].contains(&name) || needs(name) != InputNeeds::Analysis
-}
-
-/// Tells whether gates may use this input if only the size is known.
-pub(super) fn is_known_by_size(name: &str) -> bool {
-    [SPMVS, READING].contains(&name) || needs(name) == InputNeeds::Size
 }
 
 /// Returns a feature as gates use it: from the row lengths, or from the columns of a few entries.

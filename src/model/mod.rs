@@ -37,7 +37,8 @@ pub(crate) use gate::{
     gate_feature, keeps, needs, quick_pick,
 };
 pub use predictor::Predictor;
-use quick::{ConversionTime, QuickCandidate, QuickModel};
+use quick::{ConversionTime, QuickCandidate};
+pub(crate) use quick::{QuickModel, Stage};
 pub(crate) use rules::Rules;
 
 /// Version of model files that this program reads and writes.
@@ -242,8 +243,7 @@ impl Model {
             pick.rules.rename();
         }
         if let Some(quick) = &mut self.quick {
-            quick.gate.rename();
-            quick.candidates.iter_mut().for_each(|of| aliases::rename(&mut of.candidate));
+            quick.candidates_mut().for_each(|of| aliases::rename(&mut of.candidate));
         }
     }
 
@@ -377,11 +377,7 @@ impl Model {
 
     /// Returns the gates that decide whether an analysis pays.
     pub fn gates(&self) -> Gates<'_> {
-        Gates {
-            analysis: &self.gate,
-            picks: &self.quick_picks,
-            counting: self.quick.as_ref().map(|quick| &quick.gate),
-        }
+        Gates { analysis: &self.gate, picks: &self.quick_picks, quick: self.quick.as_ref() }
     }
 
     /// Tells whether [`CSR`](crate::format::CSR) is expected to be faster than the vendor's

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::{ConversionTime, Forest, LEAF, Model, Prediction};
+use super::{ConversionTime, Forest, LEAF, Model, Prediction, Stage};
 use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, TERMS, relate, terms, works};
 use crate::device::Device;
@@ -141,10 +141,13 @@ pub struct Predictor {
     /// Places of the model's terms in [`TERMS`].
     terms: Vec<usize>,
     formats: HashMap<String, Packed>,
-    /// Candidates of the [`QuickModel`](super::QuickModel) with their conversions and trees,
-    /// prepared at their first use.
-    quick: OnceLock<Vec<(Candidate, ConversionTime, Packed)>>,
+    /// For each stage of the [`QuickModel`](super::QuickModel), its candidates with their
+    /// conversions and trees, prepared at their first use.
+    quick: [OnceLock<Vec<QuickPacked>>; Stage::ALL.len()],
 }
+
+/// A candidate of the quick model with its conversion and trees.
+type QuickPacked = (Candidate, ConversionTime, Packed);
 
 /// Inputs of a model for one matrix; see [`Predictor::inputs`].
 #[derive(Clone, Debug)]
@@ -183,20 +186,21 @@ impl Predictor {
         Predictor {
             terms: model.terms.iter().filter_map(place).collect(),
             formats: names.zip(packed.into_iter().flatten()).collect(),
-            quick: OnceLock::new(),
+            quick: Default::default(),
             model,
         }
     }
 
-    /// Returns the candidates of the quick model.
-    fn quick(&self) -> &[(Candidate, ConversionTime, Packed)] {
-        self.quick.get_or_init(|| {
-            let all = self.model.quick.iter().flat_map(|quick| &quick.candidates);
+    /// Returns the candidates of a stage of the quick model.
+    fn quick(&self, stage: Stage) -> &[QuickPacked] {
+        self.quick[stage as usize].get_or_init(|| {
+            let stages = self.model.quick.iter().flat_map(|quick| &quick.stages);
+            let own = stages.filter(|one| one.stage == stage).flat_map(|one| &one.candidates);
             let packed = |of: &super::QuickCandidate| {
                 let candidate = of.candidate.parse().ok()?;
                 Some((candidate, of.conversion, Packed::new(&[], &of.forest)))
             };
-            all.filter_map(packed).collect()
+            own.filter_map(packed).collect()
         })
     }
 
@@ -237,20 +241,26 @@ impl Predictor {
         Some((estimate_s * trusted.exp()).max(least_s))
     }
 
-    /// Predicts the costs of the candidates of the [`QuickModel`](super::QuickModel).
+    /// Predicts the costs of the candidates of one stage of the
+    /// [`QuickModel`](super::QuickModel); none if it has no such stage.
     ///
     /// `features` are in the order of [`Model::features_of`], and `baseline_spmv_s` is the time of
     /// one product with the baseline in seconds, estimated from the size. Costs have 0 bytes, and
     /// an update costs as much as a conversion.
-    pub fn quick_costs(&self, features: &[f64], baseline_spmv_s: f64) -> Vec<(&Candidate, Cost)> {
+    pub fn quick_costs(
+        &self,
+        stage: Stage,
+        features: &[f64],
+        baseline_spmv_s: f64,
+    ) -> Vec<(&Candidate, Cost)> {
         let values: Vec<f32> = features.iter().map(|&value| value as f32).collect();
-        let cost = |(_, conversion, packed): &(Candidate, ConversionTime, Packed)| {
+        let cost = |(_, conversion, packed): &QuickPacked| {
             let convert_s = conversion.seconds(baseline_spmv_s);
             let spmv_s = packed.sum(&values).exp() * baseline_spmv_s;
             let source = Source::Predicted;
             Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source }
         };
-        self.quick().iter().map(|quick| (&quick.0, cost(quick))).collect()
+        self.quick(stage).iter().map(|quick| (&quick.0, cost(quick))).collect()
     }
 
     /// Predicts every candidate that applies to the matrix.

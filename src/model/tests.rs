@@ -21,10 +21,8 @@ fn ids(model: &Model) -> Vec<&str> {
     let picks = model.quick_picks.iter();
     let picks = picks.flat_map(|pick| answers(&pick.rules).chain([pick.candidate.as_str()]));
     let quick = model.quick.iter();
-    let quick = quick.flat_map(|quick| {
-        let candidates = quick.candidates.iter().map(|of| of.candidate.as_str());
-        answers(&quick.gate).chain(candidates)
-    });
+    let candidates = quick.flat_map(|quick| &quick.stages).flat_map(|stage| &stage.candidates);
+    let quick = candidates.map(|of| of.candidate.as_str());
     let formats = model.formats.keys().map(String::as_str);
     let rules = answers(&model.rules).chain(answers(&model.gate));
     formats.chain(rules).chain(picks).chain(quick).collect()

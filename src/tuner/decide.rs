@@ -15,7 +15,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Candidate, Target};
-use crate::model::{CONFIDENT, Model, Predictor, gate_feature};
+use crate::model::{CONFIDENT, Model, Predictor, Stage, gate_feature};
 use crate::operator::PreparedOperator;
 use crate::par;
 use crate::scalar::Scalar;
@@ -33,7 +33,7 @@ pub(super) struct Decided {
 /// Results of the steps before an analysis.
 struct Findings {
     found: Found,
-    /// Known features: those of the size, or those that a GPU counted.
+    /// Known features: those of the size, or those that a GPU sampled or counted.
     features: Features,
 }
 
@@ -76,7 +76,7 @@ impl Tuner {
         let place = subject.place(device.kind);
         let mut policy = Policy::new(mode, place, workload, [nrows, nnz], baseline_s, gates);
         // True if the host takes no part in the decision, unless it analyses the matrix.
-        let counted = policy.counts_features() || !place.on_host();
+        let counted = policy.is_quick() || !place.on_host();
         let mut findings = Findings { found: Found::default(), features: Features::at_size(size) };
         let mut analysed: Option<Analysed> = None;
         loop {
@@ -92,6 +92,14 @@ impl Tuner {
                 (Step::SampleColumns, _) => {
                     findings.found.columns = true;
                     look_at(subject, analysis)?;
+                    continue;
+                }
+                (Step::SampleFeatures, _) => {
+                    findings.features = match subject.sample_features()? {
+                        Some(sampled) => sampled,
+                        None => Features::sampled(look_at(subject, analysis)?),
+                    };
+                    findings.found.sample = true;
                     continue;
                 }
                 (Step::CountFeatures, _) => {
@@ -112,9 +120,10 @@ impl Tuner {
                 (Step::Choose(Decision::KeepBaseline(reason)), _) => {
                     choose::keep_baseline(findings.features.clone(), &target, workload, &reason)
                 }
-                (Step::Choose(Decision::Quick), _) => {
+                (Step::Choose(Decision::Quick(stage)), _) => {
                     let few_values = || has_few_values(subject, analysis);
-                    self.rank_quick(&findings.features, &target, workload, baseline_s, few_values)?
+                    let features = &findings.features;
+                    self.rank_quick(stage, features, &target, workload, baseline_s, few_values)?
                 }
                 (Step::Choose(Decision::Ranked), Some(analysed)) => {
                     let analysis = look_at(subject, analysis)?;
@@ -234,10 +243,11 @@ impl Tuner {
         choice
     }
 
-    /// Returns the choice of the quick model, from features alone; `few_values` tells whether the
-    /// matrix has few distinct values.
+    /// Returns the choice of a stage of the quick model; `few_values` tells whether the matrix has
+    /// few distinct values.
     fn rank_quick(
         &self,
+        stage: Stage,
         features: &Features,
         target: &Target<'_>,
         workload: &Workload,
@@ -248,15 +258,22 @@ impl Tuner {
         let Some((predictor, baseline_s)) = predictor.zip(baseline_s) else { return Ok(None) };
         let model = predictor.model();
         let values = model.features_of(features);
-        let mut predicted = predictor.quick_costs(&values, baseline_s);
+        let mut predicted = predictor.quick_costs(stage, &values, baseline_s);
         // Features describe the pattern only; formats that depend on values need a check of their
         // own.
         let by_values = |(candidate, _): &(&Candidate, Cost)| candidate.format.by_values;
         if predicted.iter().any(by_values) && !few_values()? {
             predicted.retain(|one| !by_values(one));
         }
-        let mut choice = choose::rank_quick(features.clone(), target, workload, &predicted);
-        let confidence = model.applicability.confidence(&values);
+        let own = model.quick.as_ref().and_then(|quick| quick.stage(stage));
+        let margin = own.map_or(0.0, |stage| stage.margin).max(target.device.margin);
+        let mut choice =
+            choose::rank_quick(stage, features.clone(), target, workload, &predicted, margin);
+        // Confidence depends on all features.
+        let confidence = match stage {
+            Stage::Counted => model.applicability.confidence(&values),
+            Stage::Size | Stage::Sampled => 1.0,
+        };
         if let Some(choice) = choice.as_mut().filter(|_| confidence < CONFIDENT) {
             choice.explanation.push(doubtful(confidence));
         }

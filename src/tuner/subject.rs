@@ -73,6 +73,17 @@ impl<'a, T: Scalar> Subject<'a, T> {
         Err(nowhere())
     }
 
+    /// Samples features on the GPU; `None` if the matrix is not on a GPU.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the GPU fails.
+    pub(super) fn sample_features(&self) -> Result<Option<Features>> {
+        if let Some((gpu, csr)) = &self.on_gpu {
+            return gpu.sample_features(csr).map(Some);
+        }
+        Ok(None)
+    }
+
     /// Counts the features on the GPU; `None` if the matrix is not on a GPU.
     ///
     /// # Errors

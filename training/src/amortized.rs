@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ellect::format::{CSR, PCSR};
 use ellect::unstable::choose::Place;
+use ellect::unstable::model::Stage;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -34,13 +34,15 @@ pub struct Total {
     pub fixed_speedup: f64,
     /// Share of the matrices whose total exceeds the baseline's by more than 2 %.
     pub losses: f64,
-    /// Share of the matrices that are analysed, or whose features a GPU counts; for the others, a
-    /// tree predicts that this would not pay.
+    /// Share of the matrices for which the quick model chose by the size alone.
+    pub by_size: f64,
+    /// Share of the matrices whose row lengths and a few entries were read.
+    pub sampled: f64,
+    /// Share of the matrices whose features were counted.
+    pub counted: f64,
+    /// Share of the matrices that were analysed on the host. For the rest, a gate kept the baseline
+    /// or picked a candidate.
     pub analysed: f64,
-    /// Share of the matrices that are not analysed, and for which another tree picks [`CSR`].
-    pub csr: f64,
-    /// Share of the matrices that are not analysed, and for which another tree picks [`PCSR`].
-    pub pcsr: f64,
 }
 
 impl Total {
@@ -94,15 +96,14 @@ impl Totals {
 struct Amortized {
     /// Seconds of the total, divided by those of keeping the baseline.
     over: f64,
-    analysed: bool,
-    /// Candidate chosen without an analysis; `None` for the baseline.
-    taken: Option<String>,
+    way: Way,
 }
 
 fn total(cases: &[&Case], spmvs: u64, done: &[&Amortized]) -> Total {
     let share = |counts: &dyn Fn(&Amortized) -> bool| {
         done.iter().filter(|done| counts(done)).count() as f64 / done.len().max(1) as f64
     };
+    let by = |way: Way| share(&|done| done.way == way);
     let (fixed, fixed_speedup) = best_fixed(cases, spmvs);
     Total {
         spmvs,
@@ -111,9 +112,10 @@ fn total(cases: &[&Case], spmvs: u64, done: &[&Amortized]) -> Total {
         fixed,
         fixed_speedup,
         losses: share(&|done| done.over > 1.0 + LOSS),
-        analysed: share(&|done| done.analysed),
-        csr: share(&|done| done.taken.as_deref() == Some(CSR)),
-        pcsr: share(&|done| done.taken.as_deref() == Some(PCSR)),
+        by_size: by(Way::Quick(Stage::Size)),
+        sampled: by(Way::Quick(Stage::Sampled)),
+        counted: by(Way::Quick(Stage::Counted)),
+        analysed: by(Way::Analysed),
     }
 }
 
@@ -142,11 +144,10 @@ fn best_fixed(cases: &[&Case], spmvs: u64) -> (String, f64) {
 
 /// Returns the outcome of the policy for a case, relative to the baseline.
 fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Amortized {
-    let kept = Amortized { over: 1.0, analysed: false, taken: None };
+    let kept = Amortized { over: 1.0, way: Way::Kept };
     let Some(replayed) = replay(case, place, spmvs, asked) else { return kept };
-    let analysed = replayed.way != Way::Kept;
     let over = replayed.over_baseline(case, spmvs).unwrap_or(1.0);
-    Amortized { over, analysed, taken: replayed.candidate.filter(|_| !analysed) }
+    Amortized { over, way: replayed.way }
 }
 
 /// Returns the totals of matrices that are in the memory of a GPU, not of a host.
@@ -176,7 +177,7 @@ pub fn on_host(
 
 #[cfg(test)]
 mod tests {
-    use ellect::format::BASELINES;
+    use ellect::format::{BASELINES, CSR};
 
     use super::*;
     use crate::sample_cases::{case, trial};
@@ -195,8 +196,7 @@ mod tests {
         cases[1].trials.pop();
         let outcome = |i: usize, spmvs: u64| Amortized {
             over: if i == 0 && spmvs > 5 { 0.5 } else { 1.03 },
-            analysed: i == 0,
-            taken: None,
+            way: [Way::Analysed, Way::Quick(Stage::Size)][i],
         };
         let Totals { all, small, large } = Totals::of(&cases, &[1, 10], outcome);
         assert_eq!((all.len(), small.len(), large.len()), (2, 2, 2));
@@ -207,6 +207,7 @@ mod tests {
         assert!((all[1].fixed_speedup - (4.0f64 / 3.0).sqrt()).abs() < 1e-12, "{all:?}");
         assert!((small[1].of_least() - 1.5).abs() < 1e-12, "{small:?}");
         assert_eq!((all[1].losses, small[1].losses, large[1].losses), (0.5, 0.0, 1.0));
-        assert_eq!((all[1].analysed, large[0].fixed.as_str()), (0.5, BASELINES[0]));
+        assert_eq!((all[1].analysed, all[1].by_size, large[0].by_size), (0.5, 0.5, 1.0));
+        assert_eq!(large[0].fixed, BASELINES[0]);
     }
 }

@@ -69,10 +69,7 @@ pub fn report(
     let left_out = left_out.as_deref();
     let asked = without_families(cases, settings, |seen| trees(cases, predicted, seen))?;
     let by_tree = Some(by_tree(cases, settings)?);
-    let quick = match quick::learn(cases, settings)? {
-        Some((_, predictions)) => Some(quick::quick(cases, predictions, None, settings)?),
-        None => None,
-    };
+    let quick = quick::shown(cases, settings)?;
     let confidences = &confidences;
     let made = Made { predicted, asked: &asked, by_tree, quick, confidences, left_out };
     let profile_too = settings.fitted.is_some();
@@ -102,11 +99,7 @@ pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<R
     let trees = Trees { gate_rules: model.gate.clone(), quick_picks: model.quick_picks.clone() };
     let asked = vec![trees; cases.len()];
     let confidences: Vec<f64> = predicted.iter().map(|p| p.confidence).collect();
-    let rules = model.quick.as_ref().map(|quick| &quick.gate);
-    let quick = match quick::predicted_as_is(cases, &predictor) {
-        Some(predictions) => Some(quick::quick(cases, predictions, rules, &Settings::default())?),
-        None => None,
-    };
+    let quick = quick::as_is(cases, &predictor);
     let made = Made {
         predicted: &predicted,
         asked: &asked,
@@ -125,7 +118,7 @@ struct Made<'a> {
     asked: &'a [Trees],
     /// Choices of a tree over row statistics.
     by_tree: Option<Choices>,
-    /// Inputs of the policy where a GPU counts features.
+    /// Inputs of the policy where a GPU finds features.
     quick: Option<Quick>,
     confidences: &'a [f64],
     /// Predictions by models that saw no case of the class.

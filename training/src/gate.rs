@@ -9,9 +9,7 @@ use crate::crossval::Predicted;
 use crate::dataset;
 use crate::policy_replay::{GateOutcome, analysis_over_keeping};
 use crate::settings::{ANALYSIS_SPMVS, Settings};
-use crate::tree::{
-    self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, known, row_statistics,
-};
+use crate::tree::{self, LARGE, Question, READ, SAMPLE, SHORT, Tried, UNREAD, row_statistics};
 use crate::trees::Trees;
 
 fn with(names: Vec<&'static str>, more: &[&'static str]) -> Vec<&'static str> {
@@ -48,7 +46,7 @@ pub fn quick_pick_trees(cases: &[Case], seen: &[usize]) -> Result<Trees> {
         let all = seen.iter().flat_map(|&i| spmvs.iter().map(move |&n| (i, n)));
         let tried: Vec<_> = all.filter_map(|(i, n)| tried(i, n)).collect();
         let bounds = bounds.clone();
-        let question = Question { bold, names, bounds, caution: MORE_CAUTION, known };
+        let question = Question { bold, names, bounds, caution: MORE_CAUTION };
         let rules = tree::agreed(&tried, &question)?;
         // A tree that always keeps the baseline is left out.
         if rules != tree::keep() {
@@ -75,7 +73,7 @@ pub fn trees(cases: &[Case], predicted: &[Predicted], seen: &[usize]) -> Result<
     let analysed =
         seen.iter().flat_map(|&i| ANALYSIS_SPMVS.map(|n| analysed(i, n)).into_iter().flatten());
     let names = with(row_statistics(), &[PRODUCTS]);
-    let question = Question { bold: ANALYZE, names, bounds: vec![READ], caution: CAUTION, known };
+    let question = Question { bold: ANALYZE, names, bounds: vec![READ], caution: CAUTION };
     let gate_rules = tree::agreed(&analysed.collect::<Vec<_>>(), &question)?;
     Ok(Trees { gate_rules, ..keeping })
 }
@@ -130,7 +128,7 @@ mod tests {
             })
             .collect();
         let names: Vec<&str> = row_statistics().into_iter().chain([PRODUCTS]).collect();
-        let question = Question { bold: ANALYZE, names, bounds: vec![READ], caution: 30.0, known };
+        let question = Question { bold: ANALYZE, names, bounds: vec![READ], caution: 30.0 };
         let trees = Trees {
             gate_rules: agreed(&tried, &question).expect("examples"),
             quick_picks: Vec::new(),

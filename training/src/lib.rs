@@ -29,6 +29,7 @@ pub mod rules;
 #[cfg(test)]
 mod sample_cases;
 pub mod settings;
+mod stages;
 mod stats;
 pub mod targets;
 pub mod train;

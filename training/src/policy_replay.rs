@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use ellect::choose::Workload;
 use ellect::cost::Cost;
 use ellect::format::Candidate;
-use ellect::unstable::choose::{By, SAMPLE_S, feature_count_s, order, row_scan_s};
+use ellect::unstable::choose::{
+    By, SAMPLE_S, feature_count_s, feature_sample_s, order, row_scan_s,
+};
 use ellect::unstable::choose::{
     CandidateState, Decision, Found, Knowledge, Mode, Place, Policy, Step,
 };
-use ellect::unstable::model::{Gates, Rules};
+use ellect::unstable::model::{Gates, QuickModel, Stage};
 
 use crate::case::{Case, Trial, Untimed, baseline_trial, named};
 use crate::crossval::Predicted;
@@ -25,25 +27,37 @@ use crate::trees::Trees;
 pub struct Asked<'a> {
     /// The gate before an analysis, and the quick picks.
     pub trees: &'a Trees,
-    /// The gate before counting, and the costs predicted from features; `None` where no GPU counts
-    /// them.
-    pub quick: Option<(&'a Rules, &'a [(Candidate, Cost)])>,
+    /// The quick model and its predictions; `None` where no GPU finds features.
+    pub quick: Option<QuickAsked<'a>>,
     /// The times predicted after an analysis.
     pub predicted: Option<&'a Predicted>,
 }
 
-/// Inputs of the policy where a GPU counts features, indexed like the cases.
+/// Inputs of the quick model for one case.
+#[derive(Clone, Copy)]
+pub struct QuickAsked<'a> {
+    /// The shares and margins of its stages.
+    pub model: &'a QuickModel,
+    /// The costs that its stages predict, in the order of the stages.
+    pub costs: &'a [StageCosts],
+}
+
+/// Costs that one stage predicts for a case.
+pub type StageCosts = Vec<(Candidate, Cost)>;
+
+/// Inputs of the policy where a GPU finds features.
+#[derive(Clone, Debug)]
 pub struct Quick {
-    /// The gate before counting, for each case.
-    pub gates: Vec<Rules>,
-    /// The costs predicted from features alone, for each case.
-    pub costs: Vec<Vec<(Candidate, Cost)>>,
+    /// The shares and margins of the stages; their candidates are not read.
+    pub model: QuickModel,
+    /// For each case, the costs that the stages predict, in their order.
+    pub costs: Vec<Vec<StageCosts>>,
 }
 
 impl Quick {
-    /// Returns the gate and the costs for the case at index `i`.
-    pub fn of(&self, i: usize) -> (&Rules, &[(Candidate, Cost)]) {
-        (&self.gates[i], &self.costs[i])
+    /// Returns the inputs for the case at index `i`.
+    pub fn of(&self, i: usize) -> QuickAsked<'_> {
+        QuickAsked { model: &self.model, costs: &self.costs[i] }
     }
 }
 
@@ -52,8 +66,8 @@ impl Quick {
 pub enum Way {
     /// It kept the baseline, or picked another candidate at once.
     Kept,
-    /// It counted features.
-    Counted,
+    /// A stage of the quick model chose.
+    Quick(Stage),
     /// It analysed the matrix.
     Analysed,
 }
@@ -77,11 +91,17 @@ impl Replayed {
     }
 }
 
-/// Replays the policy for this number of products. Returns `None` where the baseline was not timed,
-/// or where the policy asks for an analysis of which nothing was predicted.
-pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Option<Replayed> {
-    let workload = Workload { spmvs, ..Workload::default() };
-    let policy = policy(case, place, &workload, asked);
+/// A decision of the policy, and the seconds of the steps that led to it.
+pub struct Walked {
+    /// The decision.
+    pub decision: Decision,
+    /// Seconds of gathering information.
+    pub spent_s: f64,
+}
+
+/// Performs the steps of a policy on a case until it decides. Returns `None` where it times
+/// candidates.
+pub fn walk(case: &Case, policy: &Policy<'_>) -> Option<Walked> {
     let feature = |name: &str| case.features.get(name).copied();
     let (mut found, mut spent_s) = (Found::default(), 0.0);
     let mut state = None;
@@ -96,6 +116,10 @@ pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Optio
                 found.columns = true;
                 spent_s += SAMPLE_S;
             }
+            Step::SampleFeatures => {
+                found.sample = true;
+                spent_s += feature_sample_s(case.nrows);
+            }
             Step::CountFeatures => {
                 found.features = true;
                 spent_s += count_s(case);
@@ -108,25 +132,33 @@ pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Optio
             }
             // Effort `predict` times nothing.
             Step::Time(_) => return None,
-            Step::Choose(Decision::KeepBaseline(reason)) => {
-                let pick = reason.pick.map(|(name, _)| name);
-                let total_s = spent_s + kept_s(case, pick.as_deref(), spmvs)?;
-                return Some(Replayed { way: Way::Kept, candidate: pick, total_s });
-            }
-            Step::Choose(Decision::Quick) => {
-                let (_, costs) = asked.quick?;
-                let (candidate, quick_s) = quick_s(case, costs, spmvs)?;
-                let total_s = spent_s + quick_s;
-                return Some(Replayed { way: Way::Counted, candidate: Some(candidate), total_s });
-            }
-            Step::Choose(Decision::Ranked) => {
-                let chosen = for_total(case, asked.predicted?, spmvs)?;
-                let candidate = Some(chosen.name.clone());
-                let total_s = spent_s + chosen.total_s(spmvs as f64);
-                return Some(Replayed { way: Way::Analysed, candidate, total_s });
-            }
+            Step::Choose(decision) => return Some(Walked { decision, spent_s }),
         }
     }
+}
+
+/// Replays the policy for this number of products. Returns `None` where the baseline was not timed,
+/// or where the policy asks for an analysis of which nothing was predicted.
+pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Option<Replayed> {
+    let workload = Workload { spmvs, ..Workload::default() };
+    let Walked { decision, spent_s } = walk(case, &policy(case, place, &workload, asked))?;
+    let (way, candidate, chosen_s) = match decision {
+        Decision::KeepBaseline(reason) => {
+            let pick = reason.pick.map(|(name, _)| name);
+            let kept_s = kept_s(case, pick.as_deref(), spmvs)?;
+            (Way::Kept, pick, kept_s)
+        }
+        Decision::Quick(stage) => {
+            let (candidate, quick_s) = quick_s(case, asked.quick?, stage, spmvs)?;
+            (Way::Quick(stage), Some(candidate), quick_s)
+        }
+        Decision::Ranked => {
+            let chosen = for_total(case, asked.predicted?, spmvs)?;
+            (Way::Analysed, Some(chosen.name.clone()), chosen.total_s(spmvs as f64))
+        }
+    };
+    baseline_trial(case)?;
+    Some(Replayed { way, candidate, total_s: spent_s + chosen_s })
 }
 
 /// Returns the policy for a case.
@@ -137,8 +169,8 @@ pub fn policy<'a>(
     asked: &Asked<'a>,
 ) -> Policy<'a> {
     let Trees { gate_rules, quick_picks } = asked.trees;
-    let counting = asked.quick.map(|(gate, _)| gate);
-    let gates = Gates { analysis: gate_rules, picks: quick_picks, counting };
+    let quick = asked.quick.map(|quick| quick.model);
+    let gates = Gates { analysis: gate_rules, picks: quick_picks, quick };
     let baseline_s = (case.baseline_estimate_s > 0.0).then_some(case.baseline_estimate_s);
     let size = [case.nrows, case.nnz];
     Policy::new(Mode::Prepare, place, workload, size, baseline_s, Some(gates))
@@ -158,16 +190,23 @@ pub fn kept_s(case: &Case, pick: Option<&str>, spmvs: u64) -> Option<f64> {
     Some(trial.total_s(spmvs as f64))
 }
 
-/// Returns the candidate that is used where costs predicted from features choose, and the seconds
-/// of conversions and all products.
+/// Returns the candidate that is used where a stage of the quick model chooses, and the seconds of
+/// conversions and all products.
 ///
 /// A conversion that refuses the matrix takes its predicted time, and the next candidate is tried,
 /// as in the library. A candidate that was cut as hopeless takes its estimate. A candidate that the
 /// run had no time for is left out.
-pub fn quick_s(case: &Case, costs: &[(Candidate, Cost)], spmvs: u64) -> Option<(String, f64)> {
+pub fn quick_s(
+    case: &Case,
+    quick: QuickAsked<'_>,
+    stage: Stage,
+    spmvs: u64,
+) -> Option<(String, f64)> {
     let workload = Workload { spmvs, ..Workload::default() };
-    let costs: Vec<&(Candidate, Cost)> = costs.iter().collect();
-    let of = order(costs, |one| (&one.0, &one.1), By::Features, case.margin, &workload);
+    let at = quick.model.stages.iter().position(|one| one.stage == stage)?;
+    let margin = quick.model.stages[at].margin.max(case.margin);
+    let costs: Vec<&(Candidate, Cost)> = quick.costs.get(at)?.iter().collect();
+    let of = order(costs, |one| (&one.0, &one.1), By::Features, margin, &workload);
     let trials: BTreeMap<&str, _> = case.trials.iter().map(|t| (t.name.as_str(), t)).collect();
     let mut spent_s = 0.0;
     for (candidate, cost) in of {

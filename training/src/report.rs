@@ -16,10 +16,12 @@ const LEGEND: &str = "\
 Best/chosen: best measured time / measured time of the choice, as a geometric mean; 1 is perfect. The \
 baseline is cuSPARSE's CSR product with preprocessing on a GPU and `csr` on a host. The table of rules \
 gives every class of matrices equal weight in speed-ups; totals give every matrix equal weight. A total \
-is the time of all products with analysis, feature counting and conversion. Least possible: all times \
+is the time of all products with what was found out and the conversion. Least possible: all times \
 known, nothing analysed. Of the least: least possible total / total. Best fixed choice: the candidate \
-that is the best choice for all matrices together. Analysed: share of matrices analysed on the host or with features counted on \
-the GPU. Class held out: the model saw no matrix of the class, not only none of the family.";
+that is the best choice for all matrices together. By size, sampled, counted, analysed: share of the \
+matrices for which the choice was made from the size alone, from row lengths and a few entries, from \
+counted features, or from an analysis on the host; for the rest, a gate kept the baseline or picked a \
+candidate. Class held out: the model saw no matrix of the class, not only none of the family.";
 
 /// A class of matrices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -203,13 +205,13 @@ fn table_of_totals(title: &str, totals: &[Total]) -> String {
     }
     let mut text = format!(
         "\n### {title}\n\n| products | speed-up over baseline | least possible | of the least | best \
-         fixed choice | its speed-up | over 2 % slower | analysed | not analysed: csr | not analysed: \
-         fused pcsr |\n|---|---|---|---|---|---|---|---|---|---|\n"
+         fixed choice | its speed-up | over 2 % slower | by size | sampled | counted | analysed |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n"
     );
     for total in totals {
-        let Total { spmvs, speedup, best, fixed, fixed_speedup, losses, analysed, csr, pcsr } =
-            total;
-        let shares = [losses, analysed, csr, pcsr].map(|share| percent(*share));
+        let Total { spmvs, speedup, best, fixed, fixed_speedup, losses, .. } = total;
+        let Total { by_size, sampled, counted, analysed, .. } = total;
+        let shares = [losses, by_size, sampled, counted, analysed].map(|share| percent(*share));
         text += &format!(
             "| {spmvs} | {speedup:.3} | {best:.3} | {:.3} | {fixed} | {fixed_speedup:.3} | {} |\n",
             total.of_least(),

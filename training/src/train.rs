@@ -68,8 +68,7 @@ pub fn with_by_features(
         bail!("the model was trained on other records: train it again");
     }
     let learned = quick::learn(cases, settings)?;
-    let (learned, predictions) = learned.context("nothing was timed here with cuSPARSE")?;
-    let quick = quick::quick(cases, predictions, None, settings)?;
+    let (learned, quick) = learned.context("nothing was timed here with cuSPARSE")?;
     let asked =
         gate::without_families(cases, settings, |seen| gate::quick_pick_trees(cases, seen))?;
     let predicted = cross_validate(cases, Plan::of(&model)?, settings)?;

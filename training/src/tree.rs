@@ -110,10 +110,6 @@ pub const LARGE: InputRange = InputRange { input: "nnz", least: 4e6, below: f64:
 /// time.
 pub const SAMPLE: InputRange = InputRange { input: SAMPLING, least: 0.0, below: 0.0075 };
 
-/// InputRange within which features are counted: counting takes less than this share of the products'
-/// time, since any prediction from them may be wrong.
-pub const COUNTED: InputRange = InputRange { input: READING, least: 0.0, below: 0.08 };
-
 /// InputRange on the longest row for which `csr` is trusted, in entries per microsecond of a product. In
 /// the records of an H200, `csr` loses on one matrix in ten with up to 12, on three in ten from 12
 /// to 24, on six in ten from 24 to 48, and on nearly all from 100 on, by up to a factor of 100.
@@ -167,8 +163,6 @@ pub struct Question<'a> {
     /// Weight factor of losing examples: a gain counts by its logarithm, a loss by this many times
     /// its logarithm.
     pub caution: f64,
-    /// Returns what is known of a case for a number of products.
-    pub known: fn(&Case, u64) -> GateInputs,
 }
 
 /// Learns rules that give the bold answer where two trees agree on it, and [`KEEP`] elsewhere,
@@ -177,7 +171,7 @@ pub struct Question<'a> {
 /// # Errors
 /// As [`rules`].
 pub fn agreed(tried: &[Tried<'_>], question: &Question<'_>) -> Result<Rules> {
-    let Question { bold, names, bounds, caution, known } = question;
+    let Question { bold, names, bounds, caution } = question;
     let without_analysis =
         |tried: &Tried<'_>, name: &str| input(tried.case, &known(tried.case, tried.spmvs), name);
     let answer = |word: &str| Rule::Answer(word.to_string());
@@ -240,14 +234,6 @@ fn both(first: Rules, second: Rules, word: &str) -> Rules {
     let there = |next: u32| behind + next;
     let asked = first.nodes.iter().map(|rule| moved(rule.clone(), here));
     Rules { nodes: asked.chain(second.nodes.into_iter().map(|rule| moved(rule, there))).collect() }
-}
-
-/// Returns rules that answer `word` where an input is less than `below`, and follow `rules`
-/// elsewhere.
-pub fn or_below(rules: Rules, input: &str, below: f64, word: &str) -> Rules {
-    let first = Rule::Split { feature: input.to_string(), below, low: 1, high: 2 };
-    let rest = rules.nodes.into_iter().map(|rule| moved(rule, |next| next + 2));
-    Rules { nodes: [first, Rule::Answer(word.to_string())].into_iter().chain(rest).collect() }
 }
 
 /// Returns a rule with the indices of its successors moved.
@@ -396,7 +382,6 @@ pub(crate) mod tests {
             names: row_statistics(),
             bounds: vec![READ, SHORT],
             caution: 30.0,
-            known,
         };
         for (losing, expected) in [(0, CSR), (5, CSR), (20, KEEP)] {
             let over = |i: usize| if i < losing { 1.5 } else { 0.5 };

@@ -12,11 +12,12 @@ use ellect::model::Predictor;
 use ellect::unstable::choose::Place;
 use ellect::unstable::choose::baseline_spmv_s;
 use ellect::unstable::cost::{Estimator, relate, terms, works};
+use ellect::unstable::model::Stage;
 use ellect::{Csr, Precision, Tuner, generate};
 use ellect_training::Case;
 use ellect_training::case::Trial;
 use ellect_training::crossval::predict;
-use ellect_training::policy_replay::{Asked, Replayed, Way, replay};
+use ellect_training::policy_replay::{Asked, QuickAsked, Replayed, StageCosts, Way, replay};
 use ellect_training::trees::Trees;
 
 /// Small matrices, whose recorded features equal those that the gates see.
@@ -66,11 +67,17 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
 
 /// Returns the way in which a choice was reached.
 fn way(choice: &Choice, place: Place) -> Way {
-    let counted = choice.features.iter().count() > Features::at_size([1; 3]).iter().count();
-    match (choice.fingerprint, counted && place == Place::HostAndGpu) {
+    let of_sample = Features::sampled(&Analysis::of(
+        &Csr::from_triplets(1, 1, [(0, 0, 1.0)]).expect("one entry"),
+    ));
+    let [size, sampled] =
+        [Features::at_size([1; 3]), of_sample].map(|features| features.iter().count());
+    match (choice.fingerprint, choice.features.iter().count()) {
         (Some(_), _) => Way::Analysed,
-        (None, true) => Way::Counted,
-        (None, false) => Way::Kept,
+        (None, _) if place == Place::Host => Way::Kept,
+        (None, known) if known == size => Way::Quick(Stage::Size),
+        (None, known) if known == sampled => Way::Quick(Stage::Sampled),
+        (None, _) => Way::Quick(Stage::Counted),
     }
 }
 
@@ -89,12 +96,25 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
         let csr: Csr<f64> = generate::by_name(source, 500, 1).expect("a class");
         let case = case(&csr, &device);
         let predicted = predict(&predictor, &case);
-        let values = model.features_of(&Features::of(&Analysis::sampled(&csr)));
-        let few_values = Analysis::sampled(&csr).few_values().is_some();
-        let costs = predictor.quick_costs(&values, case.baseline_estimate_s).into_iter();
-        let costs = costs.filter(|(candidate, _)| few_values || !candidate.format.by_values);
-        let costs: Vec<_> = costs.map(|(candidate, cost)| (candidate.clone(), cost)).collect();
-        let quick = model.quick.as_ref().map(|quick| (&quick.gate, &costs[..]));
+        let analysis = Analysis::sampled(&csr);
+        let few_values = analysis.few_values().is_some();
+        let size = Features::of_size(&analysis);
+        let features = [size, Features::sampled(&analysis), Features::of(&analysis)];
+        let costs = |(stage, features): (Stage, Features)| -> StageCosts {
+            let values = model.features_of(&features);
+            let costs = predictor.quick_costs(stage, &values, case.baseline_estimate_s).into_iter();
+            let costs = costs.filter(|(candidate, _)| few_values || !candidate.format.by_values);
+            costs.map(|(candidate, cost)| (candidate.clone(), cost)).collect()
+        };
+        let costs: BTreeMap<Stage, StageCosts> =
+            Stage::ALL.into_iter().zip(features).map(|of| (of.0, costs(of))).collect();
+        let costs: Vec<StageCosts> = model
+            .quick
+            .iter()
+            .flat_map(|quick| &quick.stages)
+            .map(|stage| costs[&stage.stage].clone())
+            .collect();
+        let quick = model.quick.as_ref().map(|model| QuickAsked { model, costs: &costs });
         let asked = Asked { trees: &trees, quick, predicted: Some(&predicted) };
         for spmvs in SPMVS {
             let workload = Workload { spmvs, ..Workload::default() };
@@ -122,6 +142,7 @@ fn the_tuner_and_the_replay_decide_alike_on_a_host() {
 
 #[test]
 fn the_tuner_and_the_replay_decide_alike_for_a_gpu_whose_features_the_host_finds() {
-    let all = ["Analysed", "Counted", "Kept"].map(String::from).into();
+    let all = ["Analysed", "Quick(Counted)", "Quick(Sampled)", "Quick(Size)"];
+    let all = all.map(String::from).into();
     assert_eq!(ways("h200", Place::HostAndGpu), all);
 }

@@ -1,8 +1,9 @@
 use super::*;
 use crate::format::{BASELINES, CSR, PCSR};
 use crate::model::gate::{READING, SPMVS};
+use crate::model::quick::QuickStage;
 use crate::model::rules::Rule;
-use crate::model::{ANALYZE, KEEP, QuickPick};
+use crate::model::{ANALYZE, KEEP, QuickPick, Rules};
 
 fn answer(word: &str) -> Rules {
     Rules { nodes: vec![Rule::Answer(word.into())] }
@@ -35,7 +36,7 @@ struct PolicyArguments {
     workload: Workload,
     analysis: Rules,
     picks: Vec<QuickPick>,
-    counting: Option<Rules>,
+    quick: Option<QuickModel>,
     baseline_s: Option<f64>,
 }
 
@@ -47,7 +48,7 @@ fn asked() -> PolicyArguments {
         workload: Workload::default(),
         analysis: answer(KEEP),
         picks: Vec::new(),
-        counting: None,
+        quick: None,
         baseline_s: Some(BASELINE_S),
     }
 }
@@ -55,8 +56,8 @@ fn asked() -> PolicyArguments {
 impl PolicyArguments {
     /// Returns the next step if every known feature is 1.
     fn next(&self, found: Found, analysis: Option<&CandidateState>) -> Step {
-        let PolicyArguments { analysis: gate, picks, counting, .. } = self;
-        let gates = Gates { analysis: gate, picks, counting: counting.as_ref() };
+        let PolicyArguments { analysis: gate, picks, quick, .. } = self;
+        let gates = Gates { analysis: gate, picks, quick: quick.as_ref() };
         let (place, baseline_s) = (self.place, self.baseline_s);
         let policy = Policy::new(self.mode, place, &self.workload, SIZE, baseline_s, Some(gates));
         policy.next(&Knowledge { found, feature: &|_| Some(1.0), state: analysis })
@@ -75,8 +76,20 @@ impl PolicyArguments {
     }
 }
 
-const ROWS: Found = Found { row_lengths: true, columns: false, features: false };
-const COUNTED: Found = Found { row_lengths: false, columns: false, features: true };
+const ROWS: Found = Found { row_lengths: true, ..NOTHING };
+const COUNTED: Found = Found { features: true, ..NOTHING };
+const NOTHING: Found = Found { row_lengths: false, columns: false, sample: false, features: false };
+
+/// Returns a quick model with these stages and shares.
+fn stages(shares: &[(Stage, f64)]) -> Option<QuickModel> {
+    let stage = |&(stage, share): &(Stage, f64)| QuickStage {
+        stage,
+        share,
+        margin: 0.1,
+        candidates: Vec::new(),
+    };
+    Some(QuickModel { stages: shares.iter().map(stage).collect() })
+}
 
 fn kept(gate: &[&str], pick: Option<(&str, &str)>) -> Step {
     let gate = gate.iter().map(ToString::to_string).collect();
@@ -136,46 +149,47 @@ fn row_lengths_and_columns_are_read_only_where_rules_on_the_way_ask_for_them() {
     assert_eq!(second.next(ROWS, None), kept(&[], Some((CSR, "row_nnz_max < 5"))));
 }
 
+fn quick(stage: Stage) -> Step {
+    Step::Choose(Decision::Quick(stage))
+}
+
 #[test]
-fn a_gpu_counts_features_where_its_gate_lets_the_matrix_through() {
+fn a_gpu_enters_the_last_stage_that_takes_a_small_share_of_all_products() {
+    let all = || stages(&[(Stage::Size, 0.0), (Stage::Sampled, 0.05), (Stage::Counted, 0.02)]);
     for place in [Place::HostAndGpu, Place::Gpu] {
-        let counting = |rules| PolicyArguments { place, counting: Some(rules), ..asked() };
-        let few = |n| counting(split(SPMVS, 500.0, [KEEP, ANALYZE])).spmvs(n).first();
-        assert_eq!(few(499), kept(&["spmvs < 500"], None));
-        assert_eq!(few(500), Step::CountFeatures);
-        let counted = counting(answer(ANALYZE)).next(COUNTED, None);
-        assert_eq!(counted, Step::Choose(Decision::Quick));
+        let of = |quick, spmvs| PolicyArguments { place, quick, ..asked() }.spmvs(spmvs);
+        // A product takes 10 us: sampling takes 5 % of 32 products, counting 2 % of about 900.
+        let first = |spmvs| of(all(), spmvs).first();
+        assert_eq!([1, 31].map(first), [quick(Stage::Size), quick(Stage::Size)]);
+        assert_eq!([33, 700].map(first), [Step::SampleFeatures, Step::SampleFeatures]);
+        assert_eq!(first(1000), Step::CountFeatures, "without a sample");
+        let sampled = Found { sample: true, ..NOTHING };
+        assert_eq!(of(all(), 100).next(sampled, None), quick(Stage::Sampled));
+        assert_eq!(of(all(), 100).next(COUNTED, None), quick(Stage::Counted));
+        // The sample shows that row lengths vary, so counting takes longer than at least.
+        assert_eq!(of(all(), 700).next(sampled, None), quick(Stage::Sampled));
+        assert_eq!(of(all(), 1000).next(sampled, None), Step::CountFeatures);
+        // Stages that a model does not have are not entered.
+        let last = || stages(&[(Stage::Counted, 0.02)]);
+        assert_eq!(of(last(), 100).first(), kept(&[], None));
+        assert_eq!(of(last(), 1000).first(), Step::CountFeatures);
         // Updates are not predicted, so the gate before an analysis decides instead.
         let workload = Workload { values: super::super::ValuesUse::Change(1), ..asked().workload };
-        let updated = PolicyArguments { workload, ..counting(answer(ANALYZE)) };
+        let updated = PolicyArguments { workload, ..of(all(), 1000) };
         let first = if place == Place::Gpu { Step::CountFeatures } else { kept(&[], None) };
         assert_eq!(updated.first(), first, "{place:?}");
         assert_eq!(updated.next(COUNTED, None), kept(&[], None), "{place:?}");
     }
-    // The host counts no features.
-    let host = PolicyArguments { counting: Some(answer(ANALYZE)), ..asked() };
+    // The host has no stages.
+    let host = PolicyArguments { quick: all(), ..asked() };
     assert_eq!(host.first(), kept(&[], None));
-}
-
-#[test]
-fn a_quick_pick_of_a_kept_matrix_needs_the_copy_on_the_host() {
-    let on = |place| PolicyArguments {
-        place,
-        picks: vec![pick(CSR, "row_nnz_max")],
-        counting: Some(answer(KEEP)),
-        ..asked()
-    };
-    assert_eq!(on(Place::HostAndGpu).first(), Step::ReadRowLengths);
-    let picked = kept(&[], Some((CSR, "row_nnz_max < 5")));
-    assert_eq!(on(Place::HostAndGpu).next(ROWS, None), picked);
-    assert_eq!(on(Place::Gpu).first(), kept(&[], None));
 }
 
 #[test]
 fn a_matrix_on_a_gpu_is_analysed_where_that_pays_in_addition() {
     let on = |place, spmvs| {
-        let counting = Some(answer(ANALYZE));
-        PolicyArguments { place, counting, ..asked() }.spmvs(spmvs).first()
+        let quick = stages(&[(Stage::Counted, 0.02)]);
+        PolicyArguments { place, quick, ..asked() }.spmvs(spmvs).first()
     };
     // From about 15,000 products on, 3 % of their time exceeds the time of an analysis.
     assert_eq!(on(Place::HostAndGpu, 10_000), Step::CountFeatures);
