@@ -17,6 +17,7 @@ mod baseline;
 mod candidate;
 mod fill_marker;
 pub(crate) mod gpu;
+pub(crate) mod images;
 pub(crate) mod offsets;
 mod row_order;
 mod storage;

@@ -110,6 +110,8 @@ pub trait Storage {
     /// True if the default variant can be chosen without an analysis of the matrix, because its
     /// conversion takes about as long as one product.
     const IMMEDIATE: bool = false;
+    /// Other formats whose kernels this one also launches on a GPU.
+    const KERNELS_OF: &'static [&'static str] = &[];
 
     /// The arrays of this format.
     type Layout<T: Scalar>: Layout<T> + 'static;
@@ -197,6 +199,8 @@ pub struct Format {
     pub role: Role,
     /// True if the default variant can be chosen without an analysis: [`Storage::IMMEDIATE`].
     pub immediate: bool,
+    /// Other formats whose kernels this one also launches: [`Storage::KERNELS_OF`].
+    pub kernels_of: &'static [&'static str],
     work: fn(&Analysis<'_>, &Params, &Target<'_>) -> Result<Work, Refusal>,
     convert_f32: Convert<f32>,
     convert_f64: Convert<f64>,
@@ -221,6 +225,7 @@ impl Format {
             host_version: S::HOST_VERSION,
             role: S::ROLE,
             immediate: S::IMMEDIATE,
+            kernels_of: S::KERNELS_OF,
             work: S::work,
             convert_f32: convert_boxed::<S, f32>,
             convert_f64: convert_boxed::<S, f64>,
