@@ -33,6 +33,8 @@ mod column_major;
 mod csr_tiles;
 #[path = "dia/diagonals.rs"]
 mod diagonals;
+#[path = "csr/long_rows.rs"]
+mod long_rows;
 #[path = "cached/part_slices.rs"]
 mod part_slices;
 #[path = "cached/partition.rs"]
