@@ -139,6 +139,11 @@ const GONE: &str = "gone";
 /// Folders of images that candidates do not use.
 const UNUSED: [&str; 2] = ["features", "vectors"];
 
+/// Tells whether code with these names and identities ran on a host.
+pub(crate) fn is_of_host(kernels: &str) -> bool {
+    kernels.starts_with(HOST)
+}
+
 /// Returns the same names with this program's identities.
 ///
 /// `None` if there is nothing to compare with: a build without kernels, or a machine without the
