@@ -13,6 +13,8 @@ mod bitmap;
 mod corpus;
 #[path = "cuda/lives.rs"]
 mod lives;
+#[path = "cuda/long_rows.rs"]
+mod long_rows;
 #[path = "cuda/product.rs"]
 mod product;
 mod toy;

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs compute-sanitizer's memcheck and racecheck on tests/cuda.rs, on a machine with a GPU: every
-# candidate on the whole corpus, conversions, features and refusals. One process runs on each core; the
-# script prints a line for each process and fails if one reports an error. Racecheck skips cuSPARSE's
-# own kernels, in which it reports two threads that write to one address (csrmv_v3_kernel, CUDA 13.0).
+# candidate on the whole corpus, conversions, long rows, features and refusals. One process runs on
+# each core; the script prints a line for each process and fails if one reports an error. Racecheck
+# skips cuSPARSE's own kernels, in which it reports two threads that write to one address
+# (csrmv_v3_kernel, CUDA 13.0).
 #
 # usage: tests/sanitize.sh [TEST-BINARY]
 # Without TEST-BINARY, `cargo test --release --features cuda --test cuda --no-run` builds it.
@@ -23,7 +24,7 @@ export BINARY
 
 # Tests that run all candidates are split into parts.
 parts=${PARTS:-32}
-jobs=("features_from_the_gpu" "a_matrix_on_the_gpu")
+jobs=("features_from_the_gpu" "a_matrix_on_the_gpu" "long_rows")
 for ((part = 1; part <= parts; part++)); do
     for test in conversions_on_the_gpu every_candidate_multiplies_right refusals_of_the_gpu; do
         jobs+=("$test $part/$parts")

@@ -2,7 +2,7 @@
 //
 // Launch: blocks of 256 threads, ceil(nrows * tpr / 256) of them; no shared memory. Lane 0 of a
 // group holds the result. Offsets are 32-bit (`csr_*`) or 64-bit (`csr_wide_*`).
-#include "common.cuh"
+#include "csr_rows.cuh"
 
 template <class T, class Offset, int tpr>
 __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ row_ptr,
@@ -15,35 +15,8 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
     const int lane = threadIdx.x % tpr;
     T sum = 0;
     if (row < nrows) {
-        constexpr int batch = CSR_BATCH;
-        const Offset end = row_ptr[row + 1];
-        Offset k = row_ptr[row] + lane;
-        uint32_t column[batch];
-        T factor[batch], value[batch];
-        // Values are loaded after x: if they were loaded earlier, they would delay the columns, for
-        // which the loads of x wait, and occupy registers meanwhile.
-        for (; k + (batch - 1) * tpr < end; k += batch * tpr) {
-#pragma unroll
-            for (int b = 0; b < batch; b++) column[b] = stream(col_idx + k + b * tpr);
-#pragma unroll
-            for (int b = 0; b < batch; b++) factor[b] = gather(x + column[b]);
-#pragma unroll
-            for (int b = 0; b < batch; b++) value[b] = stream(values + k + b * tpr);
-#pragma unroll
-            for (int b = 0; b < batch; b++) sum += value[b] * factor[b];
-        }
-        // At most batch - 1 entries are left.
-#pragma unroll
-        for (int b = 0; b < batch - 1; b++)
-            column[b] = k + b * tpr < end ? stream(col_idx + k + b * tpr) : 0;
-#pragma unroll
-        for (int b = 0; b < batch - 1; b++)
-            factor[b] = k + b * tpr < end ? gather(x + column[b]) : T(0);
-#pragma unroll
-        for (int b = 0; b < batch - 1; b++)
-            value[b] = k + b * tpr < end ? stream(values + k + b * tpr) : T(0);
-#pragma unroll
-        for (int b = 0; b < batch - 1; b++) sum += value[b] * factor[b];
+        const Offset end = row_ptr[row + 1], start = row_ptr[row];
+        sum = lane_sum<tpr, T, Offset>(start + lane, end, col_idx, values, x);
     }
     sum = group_sum<tpr>(sum);
     if (row < nrows && lane == 0) store(y + row, alpha, sum, beta);

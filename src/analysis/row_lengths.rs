@@ -129,7 +129,18 @@ impl Analysis<'_> {
     pub fn n_waits(&self, warp: usize, threads: usize, batch: usize) -> u64 {
         let at_a_time = (threads * batch) as u64;
         let waits = |length: u32| u64::from(length) / at_a_time + 1;
-        self.sum_of_longest(warp / threads, Sort::None, waits)
+        self.sum_over_warps(warp, threads, waits)
+    }
+
+    /// Sums `count(longest row)` over warps of `warp` lanes, of which `threads` share a row, with
+    /// rows in their own order.
+    pub(crate) fn sum_over_warps(
+        &self,
+        warp: usize,
+        threads: usize,
+        count: impl Fn(u32) -> u64 + Sync,
+    ) -> u64 {
+        self.sum_of_longest(warp / threads, Sort::None, count)
     }
 
     /// Sums `count(longest row)` over slices of `rows` rows in `sort` order.

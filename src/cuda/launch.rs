@@ -44,6 +44,7 @@ pub(super) fn plain(arg: Arg) -> ArgWord {
         Arg::Array(_)
         | Arg::Temporary(_)
         | Arg::Scratch(_)
+        | Arg::Counters
         | Arg::RowPtr
         | Arg::ColIdx
         | Arg::Values => unreachable!("{arg:?} has an address of its own"),

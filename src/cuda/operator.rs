@@ -84,7 +84,7 @@ impl<T: Scalar> CudaOperator<T> {
         let described = layout.on_device().ok_or_else(|| {
             Error::device(DeviceFault::Unsupported, "this format has no kernel for a GPU")
         })?;
-        let OnDevice { arrays, values, scratch, launches, vendor } = described;
+        let OnDevice { arrays, values, scratch, counters, launches, vendor } = described;
         let arrays = arrays.iter().map(|bytes| Memory::of(bytes, &gpu.queue));
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         let vendor = vendor.map(|vendor| (vendor, [0, 1, 2].map(|i: usize| arrays[i].address())));
@@ -92,7 +92,7 @@ impl<T: Scalar> CudaOperator<T> {
             Arg::Array(i) => ArgWord::Fixed(arrays[i].address()),
             other => plain(other),
         };
-        let (steps, scratch) = product(gpu, &launches, &scratch, fixed)?;
+        let (steps, scratch) = product(gpu, &launches, (&scratch, counters), fixed)?;
         CudaOperator {
             steps,
             vendor: None,
@@ -122,8 +122,9 @@ impl<T: Scalar> CudaOperator<T> {
         };
         // Memory allocated here is available to other streams only after this stream has reached
         // that point.
-        let ended = ended && built.scratch.is_empty();
-        let (steps, scratch) = product(gpu, &built.launches, &built.scratch, fixed)?;
+        let GpuLayout { launches, scratch, counters, .. } = built;
+        let ended = ended && scratch.is_empty() && *counters == 0;
+        let (steps, scratch) = product(gpu, launches, (scratch, *counters), fixed)?;
         let taking = |launch: &Launch| {
             PreparedLaunch::new(gpu, launch, |arg| match arg {
                 Arg::Values => ArgWord::Values,
@@ -396,18 +397,27 @@ impl<T: Scalar> CudaOperator<T> {
     }
 }
 
-/// Prepares the launches of a product and their scratch memory.
+/// Prepares the launches of a product and their scratch memory, the last part of which are the
+/// counters, filled with zeros.
 fn product(
     gpu: &Gpu,
     launches: &[Launch],
-    scratch: &[u64],
+    (scratch, counters): (&[u64], u64),
     fixed: impl Fn(Arg) -> ArgWord,
 ) -> Result<(Vec<PreparedLaunch>, Vec<Memory>)> {
     let scratch = scratch.iter().map(|&bytes| Memory::new(bytes, &gpu.queue));
-    let scratch = scratch.collect::<Result<Vec<_>>>()?;
+    let mut scratch = scratch.collect::<Result<Vec<_>>>()?;
+    let counters = match counters {
+        0 => 0,
+        bytes => {
+            scratch.push(Memory::zeros(bytes, &gpu.queue)?);
+            scratch.last().map_or(0, Memory::address)
+        }
+    };
     let steps = launches.iter().filter_map(|launch| {
         let step = PreparedLaunch::new(gpu, launch, |arg| match arg {
             Arg::Scratch(i) => ArgWord::Fixed(scratch[i].address()),
+            Arg::Counters => ArgWord::Fixed(counters),
             other => fixed(other),
         });
         step.map(|step| step.map(|step| step.overlapping(gpu))).transpose()

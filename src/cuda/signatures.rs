@@ -45,6 +45,7 @@ fn fits(arg: Arg, param: Param, precision: Option<Precision>) -> bool {
         },
         Arg::Array(_)
         | Arg::Scratch(_)
+        | Arg::Counters
         | Arg::Temporary(_)
         | Arg::RowPtr
         | Arg::ColIdx

@@ -17,6 +17,7 @@ mod baseline;
 mod candidate;
 mod fill_marker;
 pub(crate) mod gpu;
+pub(crate) mod images;
 pub(crate) mod offsets;
 mod row_order;
 mod storage;
@@ -32,6 +33,8 @@ mod column_major;
 mod csr_tiles;
 #[path = "dia/diagonals.rs"]
 mod diagonals;
+#[path = "csr/long_rows.rs"]
+mod long_rows;
 #[path = "cached/part_slices.rs"]
 mod part_slices;
 #[path = "cached/partition.rs"]

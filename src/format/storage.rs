@@ -110,6 +110,8 @@ pub trait Storage {
     /// True if the default variant can be chosen without an analysis of the matrix, because its
     /// conversion takes about as long as one product.
     const IMMEDIATE: bool = false;
+    /// Other formats whose kernels this one also launches on a GPU.
+    const KERNELS_OF: &'static [&'static str] = &[];
 
     /// The arrays of this format.
     type Layout<T: Scalar>: Layout<T> + 'static;
@@ -132,6 +134,14 @@ pub trait Storage {
         params: &Params,
         target: &Target<'_>,
     ) -> Result<Self::Layout<T>, Refusal>;
+
+    /// Returns the image whose kernel multiplies a matrix of `nrows` rows and `nnz` entries with
+    /// these many entries in its longest row on a GPU. `None` if the format's image does not depend
+    /// on the matrix. A measurement by another image is stale.
+    fn image(nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
+        let _ = (nrows, nnz, longest);
+        None
+    }
 
     /// Converts a matrix on a GPU, with values of the target's precision.
     ///
@@ -197,6 +207,9 @@ pub struct Format {
     pub role: Role,
     /// True if the default variant can be chosen without an analysis: [`Storage::IMMEDIATE`].
     pub immediate: bool,
+    /// Other formats whose kernels this one also launches: [`Storage::KERNELS_OF`].
+    pub kernels_of: &'static [&'static str],
+    image: fn(usize, usize, usize) -> Option<&'static str>,
     work: fn(&Analysis<'_>, &Params, &Target<'_>) -> Result<Work, Refusal>,
     convert_f32: Convert<f32>,
     convert_f64: Convert<f64>,
@@ -221,6 +234,8 @@ impl Format {
             host_version: S::HOST_VERSION,
             role: S::ROLE,
             immediate: S::IMMEDIATE,
+            kernels_of: S::KERNELS_OF,
+            image: S::image,
             work: S::work,
             convert_f32: convert_boxed::<S, f32>,
             convert_f64: convert_boxed::<S, f64>,
@@ -244,6 +259,11 @@ impl Format {
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
         (self.work)(analysis, params, target)
+    }
+
+    /// Returns the image that multiplies such a matrix on a GPU: [`Storage::image`].
+    pub fn image(&self, nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
+        (self.image)(nrows, nnz, longest)
     }
 
     /// Converts a matrix on the host: [`Storage::convert`].

@@ -48,7 +48,8 @@ pub struct Work {
     #[serde(default)]
     pub waits: u64,
     /// Mean over tiles of the consecutive steps or turns in which a thread block of a GPU sums the
-    /// rows of its tile; 0 if the format has no tiles. Sampled if there are many tiles.
+    /// rows of its tile; 0 if the format has no tiles. Sampled if there are many tiles. The pieces of
+    /// CSR's long rows count as tiles, each summed by a warp.
     #[serde(default)]
     pub tile_steps: f64,
     /// Maximum over tiles of the steps in `tile_steps`. Sampled if there are many tiles.

@@ -7,8 +7,10 @@
 //! - The name of a kernel image; its identity is a hash of the machine code of all its kernels (see
 //!   `ellect_kernels`).
 //! - `cusparse`; its identity is the version of the library.
-//! - `all`: every image except those of features; used if a candidate failed before it launched
-//!   anything.
+//! - `all`: every image that existed while records contained this name (`COVERED`).
+//!
+//! A record of a candidate that failed or was refused before it launched anything lists every image
+//! that its format may launch. Earlier records of this kind contain `all`.
 //!
 //! Earlier names of formats ([`Storage::ALIASES`](crate::format::Storage::ALIASES)) are replaced by
 //! current ones when a record is read; the images of a format are named after it.
@@ -24,8 +26,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::State;
 use crate::cuda;
 use crate::device::Kind;
-use crate::format;
 use crate::format::aliases::{current, oldest};
+use crate::format::images::CONVERSION;
+use crate::format::{self, Format, Role};
 
 /// Origin of a measurement: device driver, code and time; part of every record.
 ///
@@ -95,12 +98,37 @@ pub fn host_kernels(candidate: &str) -> String {
 pub fn all_kernels(kind: Kind, candidate: &str) -> String {
     match kind {
         Kind::Host => host_kernels(candidate),
-        Kind::Gpu => hash(ALL).map_or_else(String::new, |hash| format!("{ALL}={hash}")),
+        Kind::Gpu => {
+            let format = format::find(candidate.split(':').next().unwrap_or_default());
+            format.map_or_else(|_| String::new(), images_of)
+        }
     }
 }
 
-/// Name that stands for every image used by candidates.
+/// Returns the images that a GPU may run for a format, and the library if that multiplies.
+fn images_of(format: &Format) -> String {
+    let used = ellect_kernels::IMAGES.iter().filter(|image| !UNUSED.contains(&image.folder));
+    let names = used.map(|image| image.name).filter(|name| format.may_launch(name));
+    let library = (format.role == Role::Vendor).then_some(CUSPARSE);
+    let mut names: Vec<_> = names.chain(library).collect();
+    names.sort_unstable();
+    let parts = names.iter().filter_map(|name| Some(format!("{name}={}", hash(name)?)));
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// Name of the vendor's library.
+const CUSPARSE: &str = "cusparse";
+
+/// Name that stands for the images in [`COVERED`].
 pub(super) const ALL: &str = "all";
+
+/// The images that existed while new records contained [`ALL`], sorted. Images that were added later
+/// are not among them: no candidate of those records could launch one, so a new image leaves the
+/// records current.
+const COVERED: &str = "bhll bisection cdia column_sweep columns convert convert_blocks \
+    convert_cache_blocked convert_cdia convert_column_sweep convert_deltas convert_diagonals \
+    convert_few convert_hub_ell convert_tiles coo csr diagonals ehyb hll hll_du hll_vi hub_ell pcsr \
+    st_csr st_csr_vi";
 
 /// Name that, with a dot and a format appended, stands for a product on a host.
 const HOST: &str = "host";
@@ -108,12 +136,13 @@ const HOST: &str = "host";
 /// Identity of code that this program does not contain.
 const GONE: &str = "gone";
 
-/// Prefix of the images that convert to a format; the name of the format follows, except in images
-/// that several formats share.
-const CONVERSION: &str = "convert_";
-
 /// Folders of images that candidates do not use.
 const UNUSED: [&str; 2] = ["features", "vectors"];
+
+/// Tells whether code with these names and identities ran on a host.
+pub(crate) fn is_of_host(kernels: &str) -> bool {
+    kernels.starts_with(HOST)
+}
 
 /// Returns the same names with this program's identities.
 ///
@@ -137,18 +166,20 @@ pub(super) fn hash(name: &str) -> Option<String> {
     match name {
         "" => Some("unknown".into()),
         HOST => Some(GONE.into()),
-        "cusparse" => cuda::cusparse_version(),
+        CUSPARSE => cuda::cusparse_version(),
         _ if ellect_kernels::IMAGES.is_empty() => None,
         ALL => {
-            let used = ellect_kernels::IMAGES.iter().filter(|i| !UNUSED.contains(&i.folder));
-            let images = used.map(|image| (image.name, image.hash));
+            let images = COVERED.split(' ').map(|name| (name, hash_of_image(name)));
             Some(hash_of_all(images.collect()))
         }
-        name => {
-            let image = ellect_kernels::find(&renamed(name, |format| current(format)));
-            Some(image.map_or(GONE, |image| image.hash).into())
-        }
+        name => Some(hash_of_image(name).into()),
     }
+}
+
+/// Returns the identity of the image with this name.
+fn hash_of_image(name: &str) -> &'static str {
+    let image = ellect_kernels::find(&renamed(name, |format| current(format)));
+    image.map_or(GONE, |image| image.hash)
 }
 
 /// Returns the identity of these images, given as names and hashes. It is the same if formats get
@@ -230,9 +261,29 @@ mod tests {
         for unchanged in ["", "all=1", "pcsr=b,coo=a", "cusparse=1", "host=1", "st_csr=stcsr"] {
             assert!(matches!(kernels_renamed(unchanged), Cow::Borrowed(_)), "{unchanged}");
         }
+        assert!(COVERED.split(' ').is_sorted());
         let all = hash_of_all(vec![("hub_ell", "1"), ("column_sweep", "2"), ("csr", "3")]);
         let as_before = hash_of_all(vec![("csr", "3"), ("hubs", "1"), ("sweep", "2")]);
         assert_eq!(all, as_before, "the oldest names give the order");
+    }
+
+    #[test]
+    #[cfg(feature = "cuda")]
+    fn a_refusal_names_the_images_that_its_format_may_launch() {
+        for format in format::FORMATS {
+            let here = all_kernels(Kind::Gpu, format.name);
+            if format.role != Role::Vendor {
+                assert_eq!(kernels_now(&here).as_deref(), Some(here.as_str()));
+            }
+        }
+        let hll = all_kernels(Kind::Gpu, "hll:hack=32");
+        let names: Vec<_> = hll.split(',').filter_map(|part| part.split('=').next()).collect();
+        assert!(names.is_sorted() && names.contains(&"hll") && names.contains(&"convert"), "{hll}");
+        for other in ["hll_vi", "csr", "features", "vectors", "convert_hub_ell", "convert_csr"] {
+            assert!(!names.contains(&other), "{hll}");
+        }
+        // Refusals from before, which cover        // Refusals from before, which cover the images of that time.
+        assert!(COVERED.split(' ').all(|name| ellect_kernels::find(name).is_some()));
     }
 
     /// Shipped records of kernels, as stored: with names from before formats were renamed.

@@ -1,8 +1,8 @@
 //! Queries of wisdom and their answers.
 
 use crate::fingerprint::Fingerprint;
-use crate::format::Basis;
-use crate::measure::provenance::kernels_now;
+use crate::format::{self, Basis};
+use crate::measure::provenance::{is_of_host, kernels_now};
 use crate::measure::{Backend, Measurement, Outcome};
 use crate::scalar::Precision;
 
@@ -68,6 +68,7 @@ impl Wanted<'_> {
             return Some(stale("driver", &provenance.driver, driver.to_string()));
         }
         let kernels = kernels_now(&provenance.kernels).filter(|now| *now != provenance.kernels);
+        let kernels = kernels.or_else(|| other_image(measurement));
         let here = self.driver.is_some();
         kernels.filter(|_| here).map(|now| stale("kernels", &provenance.kernels, now))
     }
@@ -89,6 +90,17 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// Returns the image that now multiplies the matrix of this measurement on a GPU, if the measurement
+/// does not name it: the format has got another kernel for such matrices since.
+fn other_image(measurement: &Measurement) -> Option<String> {
+    let kernels = &measurement.provenance.kernels;
+    let matrix = measurement.inputs.as_ref()?.matrix;
+    let format = format::find(measurement.candidate.split(':').next()?).ok()?;
+    let image = format.image(matrix.nrows, matrix.nnz, matrix.longest)?;
+    let is_named = kernels.split(',').any(|part| part.split('=').next() == Some(image));
+    (!is_named && !is_of_host(kernels)).then(|| kernels_now(image)).flatten()
+}
+
 /// Tells whether a measurement with this outcome answers a query.
 pub(super) fn answers(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Timed(_) | Outcome::Wrong { .. } | Outcome::Failed { .. })
@@ -106,4 +118,28 @@ pub(super) fn best(wanted: &Wanted<'_>, mut records: Vec<Measurement>) -> Answer
         }
     }
     stale.map_or(Answer::Missing, Answer::Stale)
+}
+
+#[cfg(all(test, feature = "cuda", feature = "shipped"))]
+mod tests {
+    use super::*;
+    use crate::wisdom::{Record, Wisdom};
+
+    #[test]
+    fn a_measurement_by_a_kernel_that_no_longer_runs_is_stale() {
+        let (mut as_now, mut other) = (0, 0);
+        Wisdom::shipped().each_shipped(|record| {
+            let Record::Measurement(measured) = record else { return };
+            match (measured.candidate.as_str(), other_image(&measured)) {
+                (_, None) => as_now += 1,
+                ("csr", Some(now)) => {
+                    let matrix = measured.inputs.as_ref().expect("it was looked at").matrix;
+                    assert!(matrix.longest > 64 && now.starts_with("csr_long="), "{now}");
+                    other += 1;
+                }
+                (candidate, Some(now)) => panic!("{candidate}: {now}"),
+            }
+        });
+        assert!(as_now > other && other > 0, "{as_now} and {other}");
+    }
 }

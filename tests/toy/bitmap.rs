@@ -201,6 +201,7 @@ impl<T: Scalar> Layout<T> for BitmapLayout<T> {
             ],
             values: vec![2],
             scratch: Vec::new(),
+            counters: 0,
             launches: vec![product(matrix, self.words, self.lanes, arrays, T::PRECISION)],
             vendor: None,
         })

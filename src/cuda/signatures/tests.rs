@@ -10,7 +10,7 @@ use crate::analysis::Analysis;
 use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::format::{
-    Basis, Candidate, Check, GpuConverter, GpuLayout, Matrix, SliceOffsets, Stop, Target,
+    Basis, Candidate, Check, Format, GpuConverter, GpuLayout, Matrix, SliceOffsets, Stop, Target,
     candidates, value_dictionary,
 };
 use crate::generate;
@@ -28,14 +28,23 @@ fn check(launch: &Launch, precision: Option<Precision>) -> std::result::Result<(
 struct Compared {
     kernels: BTreeSet<(&'static str, String)>,
     wrong: BTreeSet<String>,
+    /// The format that describes the launches.
+    format: Option<&'static Format>,
 }
 
 /// Images of which the conversions and products below launch only some kernels: other hack sizes,
 /// threads a row and slabs need other matrices or candidates.
-const PARTLY_REACHED: [&str; 4] = ["convert_cache_blocked", "csr", "hll", "st_csr_vi"];
+const PARTLY_REACHED: [&str; 5] = ["convert_cache_blocked", "csr", "csr_long", "hll", "st_csr_vi"];
 
 impl Compared {
     fn add(&mut self, launch: &Launch, precision: Precision) {
+        if self.format.is_some_and(|format| !format.may_launch(launch.image)) {
+            self.wrong.insert(format!(
+                "{:?} launches {}",
+                self.format.map(|f| f.name),
+                launch.image
+            ));
+        }
         if is_invented(launch) {
             return;
         }
@@ -188,6 +197,7 @@ impl GpuConverter for Dry<'_> {
 
 /// Runs a candidate's conversion on matrices of several sizes, with different random numbers each.
 fn convert(candidate: &Candidate, target: &Target<'_>, compared: &mut Compared) {
+    compared.format = Some(candidate.format);
     let sizes = [(4_000, 40_000), (3_000, 90_000), (200_000, 400_000), (70_000, 7_000_000)];
     for (round, (nrows, nnz)) in sizes.into_iter().cycle().take(48).enumerate() {
         let matrix = Matrix { nrows, ncols: nrows, nnz, wide: round / sizes.len() % 2 == 1 };
@@ -221,6 +231,7 @@ fn multiply<T: Scalar>(device: &Device, basis: Basis, all: &[Candidate], compare
             let layout = candidate.convert(&csr, &analysis, &target);
             let layout = layout.unwrap_or_else(|why| panic!("{candidate} of {class}: {why}"));
             let described = layout.on_device();
+            compared.format = Some(candidate.format);
             compared.add_all(described.iter().flat_map(|d| &d.launches), T::PRECISION);
         }
     }
@@ -228,6 +239,7 @@ fn multiply<T: Scalar>(device: &Device, basis: Basis, all: &[Candidate], compare
 
 /// Adds the launches that the backend itself describes.
 fn own(compared: &mut Compared) {
+    compared.format = None;
     for precision in Precision::ALL {
         compared.add(&super::super::placed::take_values(precision, 5, [8, 16, 24]), precision);
         for (nrows, wide) in [(10_000, false), (10_000, true)] {

@@ -10,10 +10,17 @@
 //! No padding. Row pointers take 4 bytes where they fit, as in cuSPARSE.
 //! Good for: every matrix, with no conversion but a copy. Bad for: regular matrices, where other
 //! formats need not read column indices.
+//!
+//! On a GPU, a few lanes share a row. If some row is much too long for them, another kernel runs,
+//! which cuts long rows into pieces and needs a list of these (`long_rows`). The GPU looks for long
+//! rows when an operator is made: one pass over the row pointers and one wait, about 15
+//! microseconds on an H100. Records contain this time; choices do not count it, because the arrays
+//! of a baseline need no conversion.
 
 use ellect_kernels::shared;
 
 use super::gpu::launch::Arrays;
+use super::long_rows::{Cut, Pieces};
 use super::row_order::WARP;
 use super::{
     Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Role,
@@ -47,34 +54,26 @@ impl Storage for CsrFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
-        let pattern = analysis.pattern();
-        let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
-        let threads = lanes_a_row(nrows, nnz);
-        let gpu = target.device.kind == Kind::Gpu;
-        let bytes =
-            ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + target.precision.bytes())) as u64;
-        Ok(Work {
-            layout_bytes: bytes,
-            stream_bytes: bytes,
-            entries: nnz as u64,
-            x_sectors: analysis.x_sectors(Walk::Entries, target.precision),
-            x_loaded: analysis.x_loaded(Walk::Rows { threads, sort: Sort::None }, target),
-            steps: analysis.n_iter(WARP, threads, Sort::None),
-            // Lanes of a GPU walk whole rows; hosts split the entries evenly.
-            waits: if gpu { analysis.n_waits(WARP, threads, BATCH) } else { 0 },
-            lanes: if gpu { (threads * nrows) as u64 } else { 0 },
-            launches: 1,
-            ..Work::default()
+        let whole = whole_rows(analysis, target);
+        Ok(match cut_of(analysis, target) {
+            Some(cut) => cut_rows(analysis, target, &cut, whole),
+            None => whole,
         })
     }
 
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
-        _analysis: &Analysis<'_>,
+        analysis: &Analysis<'_>,
         _params: &Params,
-        _target: &Target<'_>,
+        target: &Target<'_>,
     ) -> Result<CsrLayout<T>, Refusal> {
-        Ok(CsrLayout::of(csr.to_csr()))
+        let cut = cut_of(analysis, target);
+        let pieces = cut.map_or_else(Vec::new, |cut| cut.list(csr.row_ptr()));
+        Ok(CsrLayout { pieces, ..CsrLayout::of(csr.to_csr()) })
+    }
+
+    fn image(nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
+        Some(if cut_for(nrows, nnz).applies(longest) { CUT_ROWS } else { WHOLE_ROWS })
     }
 
     fn build(
@@ -82,10 +81,79 @@ impl Storage for CsrFormat {
         _params: &Params,
         target: &Target<'_>,
     ) -> Result<GpuLayout, Stop> {
+        let matrix = converter.matrix();
+        let pieces = cut_for(matrix.nrows, matrix.nnz).find(converter)?;
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
-        let launches = vec![product(converter.matrix(), arrays, target.precision)];
-        Ok(GpuLayout { launches, ..GpuLayout::default() })
+        let product = Product { matrix, arrays, pieces, precision: target.precision };
+        Ok(GpuLayout {
+            launches: vec![product.launch()],
+            scratch: product.scratch(),
+            counters: product.counters(),
+            ..GpuLayout::default()
+        })
     }
+}
+
+/// The work of a product in which the lanes of a row process all of it, whatever its length.
+pub(super) fn whole_rows(analysis: &Analysis<'_>, target: &Target<'_>) -> Work {
+    let pattern = analysis.pattern();
+    let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
+    let threads = lanes_a_row(nrows, nnz);
+    let gpu = target.device.kind == Kind::Gpu;
+    let bytes = ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + target.precision.bytes())) as u64;
+    Work {
+        layout_bytes: bytes,
+        stream_bytes: bytes,
+        entries: nnz as u64,
+        x_sectors: analysis.x_sectors(Walk::Entries, target.precision),
+        x_loaded: analysis.x_loaded(Walk::Rows { threads, sort: Sort::None }, target),
+        steps: analysis.n_iter(WARP, threads, Sort::None),
+        // Lanes of a GPU walk whole rows; hosts split the entries evenly.
+        waits: if gpu { analysis.n_waits(WARP, threads, BATCH) } else { 0 },
+        lanes: if gpu { (threads * nrows) as u64 } else { 0 },
+        launches: 1,
+        ..Work::default()
+    }
+}
+
+/// The work of a product in which long rows are cut; `whole` is that of [`whole_rows`].
+fn cut_rows(analysis: &Analysis<'_>, target: &Target<'_>, cut: &Cut, whole: Work) -> Work {
+    let pattern = analysis.pattern();
+    let threads = lanes_a_row(pattern.nrows(), pattern.nnz());
+    let pieces = cut.counts(analysis.row_lengths(), BATCH);
+    let list = pieces.pieces * size_of::<[u32; 2]>() as u64;
+    let longest_steps = (cut.longest as usize).div_ceil(threads) as u64;
+    // A long row counts as one of the longest that are not cut: there is such a row nearby, or its
+    // lanes only find that it is long.
+    let short = |length: u32| length.min(cut.longest);
+    let lanes = threads as u64;
+    let steps = |length| u64::from(short(length)).div_ceil(lanes);
+    let waits = |length| u64::from(short(length)) / (lanes * BATCH as u64) + 1;
+    Work {
+        layout_bytes: whole.layout_bytes + list,
+        stream_bytes: whole.stream_bytes + list,
+        x_loaded: analysis.x_loaded(Walk::Entries, target),
+        // The sums of pieces are written and read.
+        extra_bytes: 2 * pieces.pieces * target.precision.bytes() as u64,
+        steps: analysis.sum_over_warps(WARP, threads, steps) + pieces.steps,
+        waits: analysis.sum_over_warps(WARP, threads, waits) + pieces.waits,
+        tile_steps: pieces.steps as f64 / pieces.pieces.max(1) as f64,
+        tile_steps_most: pieces.steps_most.max(longest_steps) as f64,
+        lanes: 0,
+        ..whole
+    }
+}
+
+/// Returns how a target cuts the rows of a matrix; `None` if it cuts none.
+fn cut_of(analysis: &Analysis<'_>, target: &Target<'_>) -> Option<Cut> {
+    let pattern = analysis.pattern();
+    let cut = cut_for(pattern.nrows(), pattern.nnz());
+    (target.device.kind == Kind::Gpu && cut.applies(analysis.max_length())).then_some(cut)
+}
+
+/// Returns how the rows of a matrix of this size are cut on a GPU, if any is long.
+fn cut_for(nrows: usize, nnz: usize) -> Cut {
+    Cut::of(nnz, lanes_a_row(nrows, nnz))
 }
 
 /// Lanes that share a row on a GPU, found by measurement. Short rows of average length are loaded
@@ -101,16 +169,57 @@ fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
     }
 }
 
-/// The launch of one product of a CSR matrix with these arrays.
-fn product(matrix: Matrix, arrays: [Arg; 3], precision: Precision) -> Launch {
-    let wide = if matrix.wide { "wide_" } else { "" };
-    let tpr = lanes_a_row(matrix.nrows, matrix.nnz);
-    let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
-    let rows = Arg::U32(matrix.nrows as u32);
-    let args = [rows].into_iter().chain(arrays).chain(vectors).collect();
-    let kernel = format!("csr_{wide}t{tpr}_{precision}");
-    Launch::over("csr", kernel, (matrix.nrows * tpr) as u64, 256, args)
+/// A product of a CSR matrix on a GPU.
+struct Product {
+    matrix: Matrix,
+    /// Row pointers, columns and values.
+    arrays: [Arg; 3],
+    /// The pieces of long rows, if there are any.
+    pieces: Option<Pieces>,
+    precision: Precision,
 }
+
+impl Product {
+    fn launch(&self) -> Launch {
+        let Matrix { nrows, nnz, wide, .. } = self.matrix;
+        let wide = if wide { "wide_" } else { "" };
+        let tpr = lanes_a_row(nrows, nnz);
+        let (image, longest, blocks) = match &self.pieces {
+            None => (WHOLE_ROWS, None, 0),
+            Some(Pieces { list, count }) => {
+                let Cut { longest, log, .. } = cut_for(nrows, nnz);
+                let sizes = [longest, *count as u32, log].map(Arg::U32);
+                let buffers = [*list, Arg::Scratch(0), Arg::Counters];
+                let blocks = count.div_ceil(u64::from(BLOCK) / WARP as u64);
+                (CUT_ROWS, Some(sizes.into_iter().chain(buffers)), blocks)
+            }
+        };
+        let rows = [Arg::U32(nrows as u32)].into_iter().chain(longest.into_iter().flatten());
+        let vectors = [Arg::X, Arg::Y, Arg::Alpha, Arg::Beta];
+        let args = rows.chain(self.arrays).chain(vectors).collect();
+        let kernel = format!("{image}_{wide}t{tpr}_{}", self.precision);
+        let launch = Launch::over(image, kernel, (nrows * tpr) as u64, BLOCK, args);
+        Launch { grid: blocks + launch.grid, ..launch }
+    }
+
+    /// Bytes of the sums of pieces.
+    fn scratch(&self) -> Vec<u64> {
+        let w = self.precision.bytes() as u64;
+        self.pieces.iter().map(|pieces| w * pieces.count).collect()
+    }
+
+    /// Bytes of the counters of rows with several pieces, one for each piece.
+    fn counters(&self) -> u64 {
+        self.pieces.map_or(0, |pieces| 4 * pieces.count)
+    }
+}
+
+/// The images of kernels whose lanes process whole rows, and of those that cut long rows.
+const WHOLE_ROWS: &str = "csr";
+const CUT_ROWS: &str = "csr_long";
+
+/// Threads per block.
+const BLOCK: u32 = 256;
 
 /// The arrays of a CSR matrix, with the ranges of rows that threads process.
 #[derive(Clone, Debug)]
@@ -120,6 +229,8 @@ pub struct CsrLayout<T> {
     col_idx: Vec<u32>,
     values: Vec<T>,
     parts: Vec<usize>,
+    /// The pieces of long rows, as [`Cut::list`] returns them; empty on a host.
+    pieces: Vec<[u32; 2]>,
 }
 
 impl<T: Scalar> Layout<T> for CsrLayout<T> {
@@ -131,7 +242,8 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
     }
 
     fn bytes(&self) -> u64 {
-        self.row_ptr.bytes() + bytes_of(&self.col_idx) + bytes_of(&self.values)
+        let entries = bytes_of(&self.col_idx) + bytes_of(&self.values);
+        self.row_ptr.bytes() + entries + bytes_of(&self.pieces)
     }
 
     fn set_values(&mut self, values: &[T]) {
@@ -151,8 +263,12 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
         let matrix = Matrix { nrows, ncols, nnz, wide: matches!(self.row_ptr, Offsets::Wide(_)) };
         let row_ptr = arrays.add_either(&self.row_ptr);
         let (columns, values) = (arrays.add(&self.col_idx), arrays.add(&self.values));
-        let launch = product(matrix, [row_ptr, columns, values], T::PRECISION);
-        Some(arrays.on_device(values, vec![launch]))
+        let count = self.pieces.len() as u64;
+        let pieces = (count > 0).then(|| Pieces { list: arrays.add(&self.pieces), count });
+        let (arrays_at, precision) = ([row_ptr, columns, values], T::PRECISION);
+        let product = Product { matrix, arrays: arrays_at, pieces, precision };
+        let described = arrays.on_device(values, vec![product.launch()]);
+        Some(OnDevice { scratch: product.scratch(), counters: product.counters(), ..described })
     }
 }
 
@@ -161,7 +277,8 @@ impl<T: Scalar> CsrLayout<T> {
         let ncols = csr.ncols();
         let (row_ptr, col_idx, values) = csr.into_arrays();
         let parts = par::split(&row_ptr, 1, par::GRAIN);
-        CsrLayout { ncols, row_ptr: Offsets::new(&row_ptr), col_idx, values, parts }
+        let row_ptr = Offsets::new(&row_ptr);
+        CsrLayout { ncols, row_ptr, col_idx, values, parts, pieces: Vec::new() }
     }
 
     pub(super) fn row_ptr(&self) -> Vec<usize> {

@@ -8,7 +8,7 @@
 //! Good for: CSR as it is, at about 0.62 to 0.7 of the speed that its bytes allow on most matrices.
 //! Bad for: matrices whose structure shorter formats can use.
 
-use super::csr::CsrFormat;
+use super::csr::{CsrLayout, whole_rows};
 use super::hll::HllFormat;
 use super::{
     Algorithm, Arg, GpuConverter, GpuLayout, Layout, OnDevice, Param, Params, Refusal, Role, Stop,
@@ -54,7 +54,7 @@ impl Storage for CusparseFormat {
             Work {
                 lanes: 0,
                 x_loaded: analysis.x_loaded(Walk::Entries, target),
-                ..CsrFormat::work(analysis, params, target)?
+                ..whole_rows(analysis, target)
             }
         };
         // The preprocessing reads the row pointers once.
@@ -70,9 +70,7 @@ impl Storage for CusparseFormat {
         let algorithm = algorithm(params);
         let arrays: Box<dyn Layout<T>> = match algorithm {
             Algorithm::Sell => Box::new(HllFormat::convert(csr, analysis, &sell(), target)?),
-            Algorithm::CsrAlg1 | Algorithm::CsrAlg2 => {
-                Box::new(CsrFormat::convert(csr, analysis, params, target)?)
-            }
+            Algorithm::CsrAlg1 | Algorithm::CsrAlg2 => Box::new(CsrLayout::of(csr.to_csr())),
         };
         Ok(CusparseLayout { shape: [csr.nrows(), csr.ncols(), csr.nnz()], algorithm, arrays })
     }

@@ -31,6 +31,7 @@ impl Storage for HybFormat {
     const SOURCE: &'static str = "N. Bell, M. Garland, Efficient Sparse Matrix-Vector \
         Multiplication on CUDA (2008), section 3.5";
     const SUITS: &'static str = "rows of nearly the same length except for some long ones";
+    const KERNELS_OF: &'static [&'static str] = &["coo"];
 
     type Layout<T: Scalar> = HybLayout<T>;
 

@@ -139,6 +139,8 @@ pub struct GpuLayout {
     pub vendor: Option<(Vendor, [Arg; 3])>,
     /// Bytes of the scratch buffers that a product needs; it writes them before it reads them.
     pub scratch: Vec<u64>,
+    /// Bytes of counters, which are 0 before and after each product.
+    pub counters: u64,
     /// The launches that store new values, which are at [`Arg::Values`]; where empty, the product
     /// reads the values of the matrix itself.
     pub update: Vec<Launch>,

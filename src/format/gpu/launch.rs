@@ -12,6 +12,8 @@ pub enum Arg {
     Array(usize),
     /// The address of buffer `i` of [`OnDevice::scratch`].
     Scratch(usize),
+    /// The address of [`OnDevice::counters`].
+    Counters,
     /// The address of array `i` that only the running conversion uses.
     Temporary(usize),
     /// The address of the row pointers of the CSR matrix that a GPU converts.
@@ -95,6 +97,7 @@ impl<'a> Arrays<'a> {
             arrays: self.0,
             values: vec![values],
             scratch: Vec::new(),
+            counters: 0,
             launches,
             vendor: None,
         }
@@ -113,6 +116,8 @@ pub struct OnDevice<'a> {
     pub values: Vec<usize>,
     /// Bytes of the scratch buffers that a product needs; it writes them before it reads them.
     pub scratch: Vec<u64>,
+    /// Bytes of counters, which are 0 before and after each product.
+    pub counters: u64,
     /// The launches of one product, in order on one stream.
     pub launches: Vec<Launch>,
     /// cuSPARSE's part in the product, which reads the first three arrays (offsets, columns,
@@ -152,6 +157,7 @@ impl<'a> OnDevice<'a> {
         let (arrays, scratch) = (self.arrays.len(), self.scratch.len());
         self.arrays.extend(next.arrays);
         self.scratch.extend(next.scratch);
+        self.counters = self.counters.max(next.counters);
         self.values.extend(next.values.into_iter().map(|i| i + arrays));
         for mut launch in next.launches {
             for arg in &mut launch.args {

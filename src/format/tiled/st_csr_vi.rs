@@ -52,6 +52,7 @@ impl Storage for StCsrViFormat {
         host: &[],
     }];
     const BY_VALUES: bool = true;
+    const KERNELS_OF: &'static [&'static str] = &["st_csr"];
 
     type Layout<T: Scalar> = StCsrViLayout<T>;
 

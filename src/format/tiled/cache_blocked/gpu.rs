@@ -179,6 +179,7 @@ pub(super) fn build(
             Launch { args: launch.args.iter().copied().map(own).collect(), ..launch }
         }));
         whole.scratch.extend(slab.scratch);
+        whole.counters = whole.counters.max(slab.counters);
         whole.update.push(marks.take(matrix, target, NULL, arrays.values));
         whole.update.extend(slab.update.iter().map(|launch| arrays.of(launch)));
     }

@@ -56,6 +56,7 @@ impl Storage for CacheBlockedFormat {
         gpu: &[Value::Int(50)],
         host: &[Value::Int(40)],
     }];
+    const KERNELS_OF: &'static [&'static str] = &["st_csr"];
 
     type Layout<T: Scalar> = CacheBlockedLayout<T>;
 

@@ -1,0 +1,39 @@
+// The sum of a part of a row of a CSR matrix: `lanes` neighbouring lanes share it (products/csr.cu
+// and products/csr_long.cu).
+#pragma once
+#include "common.cuh"
+
+// Sum of values[i] * x[col_idx[i]] over i = k, k + lanes, ... below `end`.
+template <int lanes, class T, class Offset>
+__device__ __forceinline__ T lane_sum(Offset k, Offset end, const uint32_t* __restrict__ col_idx,
+                                      const T* __restrict__ values, const T* __restrict__ x) {
+    constexpr int batch = CSR_BATCH;
+    T sum = 0;
+    uint32_t column[batch];
+    T factor[batch], value[batch];
+    // Values are loaded after x: if they were loaded earlier, they would delay the columns, for
+    // which the loads of x wait, and occupy registers meanwhile.
+    for (; k + (batch - 1) * lanes < end; k += batch * lanes) {
+#pragma unroll
+        for (int b = 0; b < batch; b++) column[b] = stream(col_idx + k + b * lanes);
+#pragma unroll
+        for (int b = 0; b < batch; b++) factor[b] = gather(x + column[b]);
+#pragma unroll
+        for (int b = 0; b < batch; b++) value[b] = stream(values + k + b * lanes);
+#pragma unroll
+        for (int b = 0; b < batch; b++) sum += value[b] * factor[b];
+    }
+    // At most batch - 1 entries are left.
+#pragma unroll
+    for (int b = 0; b < batch - 1; b++)
+        column[b] = k + b * lanes < end ? stream(col_idx + k + b * lanes) : 0;
+#pragma unroll
+    for (int b = 0; b < batch - 1; b++)
+        factor[b] = k + b * lanes < end ? gather(x + column[b]) : T(0);
+#pragma unroll
+    for (int b = 0; b < batch - 1; b++)
+        value[b] = k + b * lanes < end ? stream(values + k + b * lanes) : T(0);
+#pragma unroll
+    for (int b = 0; b < batch - 1; b++) sum += value[b] * factor[b];
+    return sum;
+}
