@@ -382,14 +382,19 @@ fn features_from_the_gpu_are_those_of_the_host() {
 }
 
 fn check_features<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>) {
-    let expected = Features::of(&Analysis::sampled(csr));
+    let analysis = Analysis::sampled(csr);
+    let (sampled, counted) = (Features::sampled(&analysis), Features::of(&analysis));
     let same = |what: &str, there: &DeviceCsr<T>| {
-        let found = gpu.features(there).unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
-        for ((feature, found), (_, expected)) in found.iter().zip(expected.iter()) {
-            let feature = feature.name;
-            assert_eq!(found, expected, "{feature} of {name}, {}, {what}", T::PRECISION);
+        for (found, expected) in
+            [(gpu.sample_features(there), &sampled), (gpu.features(there), &counted)]
+        {
+            let found = found.unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
+            for ((feature, found), (_, expected)) in found.iter().zip(expected.iter()) {
+                let feature = feature.name;
+                assert_eq!(found, expected, "{feature} of {name}, {}, {what}", T::PRECISION);
+            }
+            assert_eq!(found.iter().count(), expected.iter().count());
         }
-        assert_eq!(found.iter().count(), expected.iter().count());
     };
     let there = DeviceCsr::upload(gpu, csr).expect("memory suffices");
     same("narrow", &there);

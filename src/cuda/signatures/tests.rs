@@ -253,6 +253,10 @@ fn own(compared: &mut Compared) {
         let vectors = super::super::vector_ops::launches(precision, 5_000);
         compared.add_all(&vectors, precision);
         compared.add(&super::super::convert::copy_counters(8, 16), precision);
+        for wide in [false, true] {
+            let matrix = Matrix { nrows: 5, ncols: 5, nnz: 9, wide };
+            compared.add(&super::super::features::sample::launch(matrix, 8, 16), precision);
+        }
         compared.add(&super::super::convert::narrow_offsets(5, [8, 16, 24]), precision);
     }
     compared.add(&super::super::faulty(), Precision::F64);
