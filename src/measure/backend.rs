@@ -177,6 +177,30 @@ impl Backend {
         timed(times, || Ok(Features::of(&Analysis::sampled(csr))))
     }
 
+    /// Samples the features of a matrix `times` times, as a choice does for a matrix in the memory of
+    /// the backend's GPU; `None` on a host.
+    ///
+    /// Returns the features, and the times until the host knew them.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the GPU fails.
+    pub fn sampled_features<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        times: usize,
+    ) -> Result<Option<(Features, Samples)>> {
+        let Some(gpu) = &self.gpu else { return Ok(None) };
+        let there = cuda::DeviceCsr::upload(gpu, csr)?;
+        let mut features = gpu.sample_features(&there)?;
+        let mut raw_s = Vec::with_capacity(times);
+        for _ in 0..times {
+            let start = Instant::now();
+            features = gpu.sample_features(&there)?;
+            raw_s.push(start.elapsed().as_secs_f64());
+        }
+        Ok(Some((features, Samples::new(raw_s))))
+    }
+
     /// Times the GPU's work for the features of a matrix, `times` times, without the host's share.
     ///
     /// Each sample is the launch of a graph in which copies of the matrix take turns, as many as

@@ -356,15 +356,6 @@ pub(crate) mod tests {
         let always = Rules { nodes: vec![answer(ANALYZE)] };
         assert_eq!(both(always.clone(), tree("nnz"), ANALYZE), tree("nnz"));
         assert_eq!(both(tree("nnz"), always, ANALYZE).nodes.len(), 4);
-
-        let rules = or_below(tree("nnz"), "nrows", 3.0, ANALYZE);
-        rules
-            .check(|name| !name.is_empty(), |word| [KEEP, ANALYZE].contains(&word))
-            .expect("sound");
-        for (nrows, nnz, expected) in [(2.0, 0.0, ANALYZE), (4.0, 0.0, KEEP), (4.0, 2.0, ANALYZE)] {
-            let value = |name: &str| Some(if name == "nrows" { nrows } else { nnz });
-            assert_eq!(rules.walk(value).expect("an answer").1, expected);
-        }
     }
 
     /// Returns the number of rules met and the answer for a case.

@@ -39,10 +39,6 @@ pub struct Evaluate {
     /// they did not learn from; for those that ship, matrices that ship with them are left out
     #[arg(long, requires = "records", conflicts_with = "plots")]
     as_is: bool,
-    /// Skip the predictions for unseen classes, which take a model (and a profile, if it was
-    /// fitted) for each class
-    #[arg(long)]
-    quick: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -85,7 +81,7 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let fitted =
         (evaluate.fit.fitted || shipped).then(|| Fitted { records, device: device.clone() });
     let settings = settings(&evaluate.fit, fitted);
-    let unseen = if evaluate.quick { Unseen::Untried } else { Unseen::Tried };
+    let unseen = if evaluate.fit.quick { Unseen::Untried } else { Unseen::Tried };
     let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
     let cases = with_baseline(cases);
     let mut reports: Vec<Report> = Vec::new();

@@ -47,10 +47,10 @@ pub struct Fit {
     /// of all plans in cross-validation, which takes several times as long]
     #[arg(long, value_name = "TEXT")]
     plan: Option<Plan>,
-    /// Leave out the evaluation on whole classes that the model did not see, which takes most of the
-    /// time
+    /// Skip the predictions for unseen classes, which take a model (and a profile, if it was
+    /// fitted) for each class
     #[arg(long)]
-    quick: bool,
+    pub quick: bool,
 }
 
 /// Parses a number of folds: at least 2, because one fold leaves nothing to learn from.

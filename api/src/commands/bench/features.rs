@@ -1,16 +1,19 @@
 //! `ellect bench --features` times the computation of features and compares it with a CSR product.
 //!
 //! On a GPU, the features are timed from a graph, as products are, and also until the host has
-//! them.
+//! them; so are the sampled features, and the predictions of each stage of the quick model.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use ellect::analysis::Analysis;
 use ellect::choose::Workload;
 use ellect::features::Features;
 use ellect::format::{BASELINES, Candidate};
-use ellect::measure::{Backend, Outcome};
+use ellect::measure::{Backend, Outcome, Samples};
+use ellect::model::Predictor;
+use ellect::unstable::model::Stage;
 use ellect::{Csr, Precision, Scalar};
 
 use super::{Answer, Bench, protocol};
@@ -23,7 +26,8 @@ const TIMES: usize = 20;
 const GPU_TIMES: usize = 5;
 
 const HEAD: &str = "| matrix | precision | nonzeros | features (us) | known on host (us) | product \
-                    (us) | features / product |\n|---|---|---|---|---|---|---|\n";
+                    (us) | features / product | sampled (us) | chosen from size, sample, counts (us) |\n\
+                    |---|---|---|---|---|---|---|---|---|\n";
 
 /// Prints the table; answers no if the features differ from the host's.
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
@@ -35,8 +39,8 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
         let on_host = Features::of(&Analysis::sampled(csr));
         for precision in &bench.precision {
             let (features, row) = match precision {
-                Precision::F32 => row(&backend, name, &csr.cast::<f32>())?,
-                Precision::F64 => row(&backend, name, csr)?,
+                Precision::F32 => row(&backend, data, name, &csr.cast::<f32>())?,
+                Precision::F64 => row(&backend, data, name, csr)?,
             };
             print(&row)?;
             let values = features.iter().zip(on_host.iter());
@@ -51,13 +55,27 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
 }
 
 /// Returns the features of a matrix and its row of the table.
-fn row<T: Scalar>(backend: &Backend, name: &str, csr: &Csr<T>) -> Result<(Features, String)> {
+fn row<T: Scalar>(
+    backend: &Backend,
+    data: &Path,
+    name: &str,
+    csr: &Csr<T>,
+) -> Result<(Features, String)> {
     let (features, known) = backend.features(csr, TIMES)?;
+    let sampled = backend.sampled_features(csr, TIMES)?;
+    let sampled_us = match &sampled {
+        Some((_, took)) => format!("{:.1}", took.median_s * 1e6),
+        None => "-".into(),
+    };
+    let of_sample = sampled.map(|(features, _)| features);
+    let size = Features::at_size([csr.nrows(), csr.ncols(), csr.nnz()]);
+    let known_features = [Some(size), of_sample, Some(features.clone())];
+    let chosen_us = chosen_us(backend, data, T::PRECISION, &known_features)?;
     let took = backend.features_on_gpu(csr, &protocol(), GPU_TIMES)?;
     let took_s = took.map_or(known.median_s, |took| took.median_s);
     let product_s = product_s(backend, csr)?;
     let row = format!(
-        "| {name} | {} | {} | {:.1} | {:.1} | {:.1} | {:.2} |\n",
+        "| {name} | {} | {} | {:.1} | {:.1} | {:.1} | {:.2} | {sampled_us} | {chosen_us} |\n",
         T::PRECISION,
         csr.nnz(),
         took_s * 1e6,
@@ -66,6 +84,34 @@ fn row<T: Scalar>(backend: &Backend, name: &str, csr: &Csr<T>) -> Result<(Featur
         took_s / product_s
     );
     Ok((features, row))
+}
+
+/// Returns the microseconds in which the stages of the quick model predict from these features, with
+/// `-` for a stage without features or model.
+fn chosen_us(
+    backend: &Backend,
+    data: &Path,
+    precision: Precision,
+    known: &[Option<Features>; 3],
+) -> Result<String> {
+    let predictor = Predictor::open(data, backend.device(), precision)?;
+    let one = |(stage, features): (Stage, &Option<Features>)| {
+        let (Some(predictor), Some(features)) = (&predictor, features) else { return "-".into() };
+        let mut raw_s: Vec<f64> = Vec::new();
+        for _ in 0..=TIMES {
+            let start = Instant::now();
+            let values = predictor.model().features_of(features);
+            let costs = predictor.quick_costs(stage, &values, 1e-5);
+            raw_s.push(start.elapsed().as_secs_f64());
+            if costs.is_empty() {
+                return "-".into();
+            }
+        }
+        // The first call prepares the trees.
+        raw_s.remove(0);
+        format!("{:.1}", Samples::new(raw_s).median_s * 1e6)
+    };
+    Ok(Stage::ALL.into_iter().zip(known).map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the median time in seconds of a product by the first of [`BASELINES`] that can be timed.
