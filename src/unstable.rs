@@ -73,7 +73,7 @@ pub mod session {
 /// Records of measurements, and queries for them.
 pub mod wisdom {
     pub use crate::wisdom::record::{Record, StructureRecord};
-    pub use crate::wisdom::shards::{Merged, merge};
+    pub use crate::wisdom::shards::{Merged, merge, merge_later};
     pub use crate::wisdom::transfer::{Imported, MOST_REASONS};
     pub use crate::wisdom::wanted::{Answer, Stale, Wanted};
 }

@@ -312,6 +312,10 @@ impl<T: Scalar> GpuConverter for GpuConversion<'_, T> {
         self.csr.matrix()
     }
 
+    fn longest_row(&self) -> Option<usize> {
+        self.csr.longest_row()
+    }
+
     fn array(&mut self, bytes: u64) -> Result<Arg> {
         self.arrays.push(Memory::new(bytes, &self.gpu.queue)?);
         Ok(Arg::Array(self.arrays.len() - 1))

@@ -1,6 +1,7 @@
 //! CSR matrices in the memory of a GPU.
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 use cust::sys as cuda;
 
@@ -35,6 +36,8 @@ pub struct DeviceCsr<T> {
     /// Addresses of row pointers, column indices and values.
     addresses: [cuda::CUdeviceptr; 3],
     _owned: Vec<Memory>,
+    /// Number of entries of the longest row, once it is known.
+    longest: OnceLock<usize>,
     scalar: PhantomData<T>,
 }
 
@@ -66,7 +69,9 @@ impl<T: Scalar> DeviceCsr<T> {
         let (nrows, ncols, nnz) = (csr.nrows(), csr.ncols(), csr.nnz());
         let matrix = Matrix { nrows, ncols, nnz, wide };
         let index = Some(gpu.index);
-        Ok(DeviceCsr { matrix, index, addresses, _owned: owned, scalar: PhantomData })
+        let lengths = csr.row_ptr().windows(2).map(|ends| ends[1] - ends[0]);
+        let longest = OnceLock::from(lengths.max().unwrap_or(0));
+        Ok(DeviceCsr { matrix, index, addresses, _owned: owned, longest, scalar: PhantomData })
     }
 
     /// Wraps a matrix that is already on the GPU.
@@ -80,7 +85,14 @@ impl<T: Scalar> DeviceCsr<T> {
     /// start at 0, never decrease and end at `nnz`; column indices are below `ncols` and rise in
     /// each row. Nothing changes or frees them while this, or an operator made from it, is alive.
     pub unsafe fn from_raw(matrix: Matrix, addresses: [cuda::CUdeviceptr; 3]) -> Self {
-        DeviceCsr { matrix, index: None, addresses, _owned: Vec::new(), scalar: PhantomData }
+        DeviceCsr {
+            matrix,
+            index: None,
+            addresses,
+            _owned: Vec::new(),
+            longest: OnceLock::new(),
+            scalar: PhantomData,
+        }
     }
 
     /// Checks that `gpu` holds the matrix and that the row pointers are wide enough.
@@ -101,6 +113,17 @@ impl<T: Scalar> DeviceCsr<T> {
             )));
         }
         Ok(())
+    }
+
+    /// Returns the number of entries of the longest row, if it is known.
+    pub(super) fn longest_row(&self) -> Option<usize> {
+        self.longest.get().copied()
+    }
+
+    /// Notes the number of entries of the longest row.
+    pub(super) fn note_longest_row(&self, longest: usize) {
+        // All ways to find it out agree.
+        self.longest.set(longest).ok();
     }
 
     /// Returns the shape of the matrix.

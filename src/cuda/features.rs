@@ -49,6 +49,7 @@ impl Gpu {
         let matrix = csr.matrix();
         let summary = CountPlan::of(matrix).map_or(Ok(None), |plan| self.count(csr, &plan))?;
         if let Some(summary) = summary {
+            csr.note_longest_row(summary.rows.max() as usize);
             return Ok(Features::from(&summary));
         }
         let (row_ptr, col_idx) = csr.download_pattern(self)?;
@@ -83,7 +84,9 @@ impl Gpu {
         found.copy_from_slice(&kept.buffer[..sample::COUNTS]);
         // After a failure the counts may not be zeros, so they are kept only here.
         kept.sample = Some(memory);
-        Ok(Features::from(&sample::counts(csr.matrix(), &found)))
+        let counts = sample::counts(csr.matrix(), &found);
+        csr.note_longest_row(counts.rows.longest as usize);
+        Ok(Features::from(&counts))
     }
 
     /// Counts on the GPU; `None` if an array was too small.

@@ -13,6 +13,10 @@
 //! ```
 //!
 //! The index shows without decompression that no record of a matrix ships.
+//!
+//! One more file of the same layout, `later.jsonl.zst`, may hold a few records of any matrices that
+//! replace or complete those of the shards, so that they do not rewrite all shards. The next
+//! [`merge`] moves them there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,6 +32,9 @@ pub(super) static SHIPPED: Shards = Shards(include!(concat!(env!("OUT_DIR"), "/w
 
 /// File name ending of a shard.
 const ENDING: &str = ".jsonl.zst";
+
+/// Name of the file with records that are newer than the shards.
+const LATER: &str = "later.jsonl.zst";
 
 /// zstd compression level; high, because shards are written once and read often.
 const LEVEL: i32 = 19;
@@ -49,44 +56,64 @@ impl std::fmt::Debug for Shards {
 }
 
 impl Shards {
-    /// Returns the compressed frame with this matrix's records; `None` if none ship.
-    fn frame_of(self, fingerprint: Fingerprint) -> Option<&'static [u8]> {
-        let name = name_of(fingerprint);
-        let at = self.0.binary_search_by_key(&name.as_str(), |(name, _)| name).ok()?;
-        let (index, frame) = split(self.0[at].1)?;
-        index
-            .binary_search_by_key(&fingerprint.bits(), |print| u128::from_le_bytes(*print))
-            .ok()?;
-        Some(frame)
+    /// Returns the index and the compressed frame of the file with this name.
+    fn file(self, name: &str) -> Option<(&'static [[u8; PRINT_BYTES]], &'static [u8])> {
+        let at = self.0.binary_search_by_key(&name, |(name, _)| name).ok()?;
+        split(self.0[at].1)
+    }
+
+    /// Returns the compressed frames with this matrix's records, later ones last.
+    fn frames_of(self, fingerprint: Fingerprint) -> impl Iterator<Item = &'static [u8]> {
+        let holds = move |index: &[[u8; PRINT_BYTES]]| {
+            let key = |print: &[u8; PRINT_BYTES]| u128::from_le_bytes(*print);
+            index.binary_search_by_key(&fingerprint.bits(), key).is_ok()
+        };
+        let files = [self.file(&name_of(fingerprint)), self.file(LATER)].into_iter().flatten();
+        files.filter_map(move |(index, frame)| holds(index).then_some(frame))
     }
 
     /// Tells whether records of this matrix ship, without decompressing anything.
     pub fn hold(self, fingerprint: Fingerprint) -> bool {
-        self.frame_of(fingerprint).is_some()
+        self.frames_of(fingerprint).next().is_some()
     }
 
     /// Returns the records of this matrix; decompresses its shard.
     pub fn records_of(self, fingerprint: Fingerprint) -> Vec<Record> {
-        let lines = self.frame_of(fingerprint).and_then(|frame| compress::decode(frame).ok());
-        let lines = lines.unwrap_or_default();
+        let mut all = Contents::default();
         // Most lines are about other matrices and are not parsed.
         let name = fingerprint.to_string();
         let finder = memchr::memmem::Finder::new(&name);
-        let named = lines.split(|&byte| byte == b'\n').filter(|line| finder.find(line).is_some());
-        let records = named.filter_map(|line| Record::parse(line).ok());
-        records.filter(|record| record.fingerprint() == fingerprint).collect()
+        for frame in self.frames_of(fingerprint) {
+            let lines = compress::decode(frame).unwrap_or_default();
+            let named = lines.split(|&byte| byte == b'\n');
+            let named = named.filter(|line| finder.find(line).is_some());
+            let records = named.filter_map(|line| Record::parse(line).ok());
+            records.filter(|record| record.fingerprint() == fingerprint).for_each(|record| {
+                all.add(record);
+            });
+        }
+        all.0.into_values().map(|(record, _)| record).collect()
     }
 
     /// Calls `each` with every record, shard by shard. Unreadable lines are skipped; a test checks
     /// that there are none.
     pub fn each(self, mut each: impl FnMut(Record)) {
-        for (_, shard) in self.0 {
-            let lines = split(shard).and_then(|(_, frame)| compress::decode(frame).ok());
-            let lines = lines.unwrap_or_default();
-            let records = lines.split(|&byte| byte == b'\n').map(Record::parse);
-            records.flatten().for_each(&mut each);
+        let later: Vec<Record> = self.file(LATER).into_iter().flat_map(records).collect();
+        let replaced: BTreeSet<String> = later.iter().map(identity).collect();
+        let shards = self.0.iter().filter(|(name, _)| *name != LATER);
+        for record in shards.filter_map(|(_, shard)| split(shard)).flat_map(records) {
+            if !replaced.contains(&identity(&record)) {
+                each(record);
+            }
         }
+        later.into_iter().for_each(each);
     }
+}
+
+/// Returns the records of a frame.
+fn records((_, frame): (&[[u8; PRINT_BYTES]], &[u8])) -> Vec<Record> {
+    let lines = compress::decode(frame).unwrap_or_default();
+    lines.split(|&byte| byte == b'\n').filter_map(|line| Record::parse(line).ok()).collect()
 }
 
 /// Returns the file name of the shard that holds a fingerprint.
@@ -111,7 +138,8 @@ pub struct Merged {
     pub written: Vec<String>,
 }
 
-/// Adds records to the shards in `folder`; writes only the shards that change.
+/// Adds records, and those of the file with later records, to the shards in `folder`; writes only the
+/// shards that change.
 ///
 /// A measurement replaces an earlier one of the same matrix, device, precision, basis and
 /// candidate, even if their driver or kernels differ. A structure fills its empty fields from the
@@ -120,22 +148,57 @@ pub struct Merged {
 /// # Errors
 /// [`Error::Io`], and [`Error::Input`] if a shard in the folder is damaged.
 pub fn merge(folder: &Path, records: impl IntoIterator<Item = Record>) -> Result<Merged> {
+    let later = folder.join(LATER);
+    let earlier = Contents::read(&later)?.0.into_values().map(|(record, _)| record);
     let mut of_shard: BTreeMap<String, Vec<Record>> = BTreeMap::new();
-    for record in records {
+    for record in earlier.chain(records) {
         of_shard.entry(name_of(record.fingerprint())).or_default().push(record);
     }
     let mut merged = Merged::default();
     for (name, records) in of_shard {
-        let path = folder.join(&name);
-        let mut shard = Contents::read(&path)?;
-        let taken = records.into_iter().map(|record| u64::from(shard.add(record))).sum::<u64>();
-        if taken > 0 {
-            shard.write(&path)?;
-            merged.taken += taken;
-            merged.written.push(name);
-        }
+        merged.put(folder, name, records)?;
     }
+    match fs::remove_file(&later) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::Io { what: later.display().to_string(), source })
+        }
+        _ => Ok(merged),
+    }
+}
+
+/// Like [`merge`], but leaves the shards as they are: the records that are new, or newer than those
+/// of the shards, go to the file with later records.
+///
+/// # Errors
+/// As [`merge`].
+pub fn merge_later(folder: &Path, records: impl IntoIterator<Item = Record>) -> Result<Merged> {
+    let mut of_shard: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+    for record in records {
+        of_shard.entry(name_of(record.fingerprint())).or_default().push(record);
+    }
+    let mut newer = Vec::new();
+    for (name, records) in of_shard {
+        let shard = Contents::read(&folder.join(name))?;
+        newer.extend(records.into_iter().filter(|record| shard.misses(record)));
+    }
+    let mut merged = Merged::default();
+    merged.put(folder, LATER.to_string(), newer)?;
     Ok(merged)
+}
+
+impl Merged {
+    /// Adds records to the file with this name, and notes whether it changed.
+    fn put(&mut self, folder: &Path, name: String, records: Vec<Record>) -> Result<()> {
+        let path = folder.join(&name);
+        let mut file = Contents::read(&path)?;
+        let taken = records.into_iter().map(|record| u64::from(file.add(record))).sum::<u64>();
+        if taken > 0 {
+            file.write(&path)?;
+            self.taken += taken;
+            self.written.push(name);
+        }
+        Ok(())
+    }
 }
 
 /// Contents of a shard in memory: each record with its line, by [`identity`].
@@ -164,21 +227,28 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Adds a record; returns whether the contents changed.
-    fn add(&mut self, record: Record) -> bool {
-        let key = identity(&record);
-        let record = match (self.0.get(&key), record) {
-            (Some((Record::Measurement(there), _)), Record::Measurement(new))
-                if new.provenance.taken_at <= there.provenance.taken_at =>
-            {
-                return false;
+    /// Tells whether a record is new, or newer than the one here.
+    fn misses(&self, record: &Record) -> bool {
+        match (self.0.get(&identity(record)), record) {
+            (Some((Record::Measurement(there), _)), Record::Measurement(new)) => {
+                new.provenance.taken_at > there.provenance.taken_at
             }
             (Some((Record::Structure(there), _)), Record::Structure(new)) => {
-                let both = new.with(there);
-                if both == *there {
-                    return false;
-                }
-                Record::Structure(both)
+                new.clone().with(there) != *there
+            }
+            _ => true,
+        }
+    }
+
+    /// Adds a record; returns whether the contents changed.
+    fn add(&mut self, record: Record) -> bool {
+        if !self.misses(&record) {
+            return false;
+        }
+        let key = identity(&record);
+        let record = match (self.0.get(&key), record) {
+            (Some((Record::Structure(there), _)), Record::Structure(new)) => {
+                Record::Structure(new.with(there))
             }
             (_, record) => record,
         };
@@ -283,6 +353,51 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn later_records_replace_those_of_shards_until_they_are_merged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let shipped = |folder: &Path| {
+            let all = files(folder).into_iter();
+            let all = all.map(|(name, bytes)| -> (&'static str, &'static [u8]) {
+                (name.leak(), bytes.leak())
+            });
+            Shards(Vec::from_iter(all).leak())
+        };
+        let sources = |shards: Shards| {
+            let mut all = Vec::new();
+            shards.each(|record| match record {
+                Record::Structure(one) => all.push((one.fingerprint.bits(), one.source)),
+                Record::Measurement(_) => {}
+            });
+            all.sort_unstable();
+            all
+        };
+        let of = |pairs: &[(u128, &str)]| Vec::from_iter(pairs.iter().map(|p| (p.0, p.1.into())));
+        merge(folder.path(), [structure(1, "a"), structure(2, "a")]).expect("written");
+        let before = files(folder.path());
+        let newer = || [structure(1, "a"), structure(2, "b"), structure(u128::MAX, "b")];
+        let later = merge_later(folder.path(), newer()).expect("written");
+        assert_eq!((later.taken, later.written), (2, vec![LATER.to_string()]));
+        assert_eq!(merge_later(folder.path(), newer()).expect("read"), Merged::default());
+        let after = files(folder.path());
+        assert!(before.iter().all(|(name, bytes)| after[name] == *bytes), "shards stay");
+        let shards = shipped(folder.path());
+        let all = [(1, "a"), (2, "b"), (u128::MAX, "b")];
+        assert_eq!(sources(shards), of(&all));
+        for (print, source) in all {
+            let print = structure(print, "").fingerprint();
+            assert!(shards.hold(print));
+            let found = shards.records_of(print);
+            let [Record::Structure(one)] = &found[..] else { panic!("{found:?}") };
+            assert_eq!(one.source, source);
+        }
+        assert!(!shards.hold(structure(3, "").fingerprint()));
+        let merged = merge(folder.path(), []).expect("written");
+        assert_eq!((merged.taken, merged.written.len()), (2, 2));
+        assert!(!folder.path().join(LATER).exists());
+        assert_eq!(sources(shipped(folder.path())), of(&all));
+    }
+
+    #[test]
     fn all_that_ships_is_valid_sorted_and_in_its_shard() {
         let mut records = 0;
         for (name, shard) in SHIPPED.0 {
@@ -292,7 +407,8 @@ pub(super) mod tests {
             let mut before = (false, [].as_slice());
             for line in text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
                 let record = Record::parse(line).expect("a valid record");
-                assert_eq!(name_of(record.fingerprint()), *name);
+                let own = name_of(record.fingerprint());
+                assert!(*name == LATER || own == *name, "{own} {name}");
                 let after = (matches!(record, Record::Measurement(_)), line);
                 assert!(before < after, "{name} is sorted");
                 before = after;

@@ -47,8 +47,7 @@ impl Plan {
     /// # Errors
     /// Fails where this program does not know the plan.
     pub fn of(model: &Model) -> Result<Plan> {
-        let plan = PLANS.into_iter().find(|plan| plan.name == model.plan);
-        plan.with_context(|| format!("unknown plan '{}'", model.plan))
+        model.plan.parse()
     }
 
     /// Fits the trees of each format.
@@ -68,6 +67,16 @@ impl Plan {
         };
         let tables = dataset::tables(cases, features, self.floor_share).into_iter();
         tables.collect::<Vec<_>>().into_par_iter().map(fit).collect()
+    }
+}
+
+impl std::str::FromStr for Plan {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Plan> {
+        let known = || PLANS.map(|plan| plan.name).join("', '");
+        let plan = PLANS.into_iter().find(|plan| plan.name == text);
+        plan.with_context(|| format!("unknown plan '{text}'; there are '{}'", known()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::plan::Plan;
 use crate::profile::Fitted;
 
 /// Settings of the training.
@@ -16,11 +17,13 @@ pub struct Settings {
     /// Records to which the device's profile was fitted, if it was: cases left out are then seen
     /// with a profile fitted without them.
     pub fitted: Option<Arc<Fitted>>,
+    /// Plan of the model; without one, cross-validation chooses among all.
+    pub plan: Option<Plan>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { folds: 5, seed: 1, commit: String::new(), fitted: None }
+        Settings { folds: 5, seed: 1, commit: String::new(), fitted: None, plan: None }
     }
 }
 

@@ -85,9 +85,9 @@ pub fn with_by_features(
 /// good: a single matrix in a thousand can decide that much.
 const AS_GOOD: f64 = 0.1;
 
-/// Chooses the best plan by cross-validation: among the plans that are equally good by the root
+/// Returns the plan of the settings, or chooses the best plan by cross-validation: among the plans that are equally good by the root
 /// mean square of regret, since one bad choice in a hundred does harm, the one with the best mean.
-/// Returns the plan, its predictions, and the scores of all plans by name.
+/// Returns the plan, its predictions, and the scores of all plans that were tried, by name.
 fn choose_plan(
     cases: &[Case],
     settings: &Settings,
@@ -95,7 +95,8 @@ fn choose_plan(
     let folds = Fold::all(cases, settings);
     let mut tried = Vec::new();
     let mut scores = BTreeMap::new();
-    for plan in PLANS {
+    let plans = settings.plan.map_or(PLANS.to_vec(), |plan| vec![plan]);
+    for plan in plans {
         let predicted = split_by(&folds, plan, settings)?;
         let own = rules::scores(cases, &predicted);
         let of = |name: &str, worst: f64| own.get(name).copied().unwrap_or(worst);

@@ -15,7 +15,7 @@ use ellect_training::crossval::Predicted;
 use ellect_training::evaluate::{Unseen, report};
 use ellect_training::profile::{self, Fitted};
 use ellect_training::train::{of_precision, with_by_features};
-use ellect_training::{Case, Records, Settings, card};
+use ellect_training::{Case, Plan, Records, Settings, card};
 
 use super::records::{RecordArgs, own, read};
 use super::{Answer, Home};
@@ -43,6 +43,14 @@ pub struct Fit {
     /// Revision of this program to note in the models
     #[arg(long, default_value = "", value_name = "TEXT")]
     commit: String,
+    /// Learner and target of the trees, 'extra trees over the estimate' for instance [default: the best
+    /// of all plans in cross-validation, which takes several times as long]
+    #[arg(long, value_name = "TEXT")]
+    plan: Option<Plan>,
+    /// Leave out the evaluation on whole classes that the model did not see, which takes most of the
+    /// time
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Parses a number of folds: at least 2, because one fold leaves nothing to learn from.
@@ -184,7 +192,8 @@ pub fn fit_all(
         let working = spinner("training");
         let mut trained = ellect_training::train(&cases, &settings)?;
         let plan = trained.plan;
-        let report = report(&cases, &trained.predicted, plan, &settings, Unseen::Tried)?;
+        let unseen = if fit.quick { Unseen::Untried } else { Unseen::Tried };
+        let report = report(&cases, &trained.predicted, plan, &settings, unseen)?;
         trained.model.scores.extend(report.scores());
         let model = &trained.model;
         let name = model::file_name(&model.device, model.precision);
@@ -225,5 +234,6 @@ pub fn of_folder(folder: &Path, device: &Device, precision: Precision) -> Result
 /// Returns the settings of the learners.
 pub fn settings(fit: &Fit, fitted: Option<Fitted>) -> Settings {
     let fitted = fitted.map(Arc::new);
-    Settings { folds: fit.folds, seed: fit.seed, commit: fit.commit.clone(), fitted }
+    let (commit, plan) = (fit.commit.clone(), fit.plan);
+    Settings { folds: fit.folds, seed: fit.seed, commit, fitted, plan }
 }

@@ -39,6 +39,10 @@ pub enum WisdomCommand {
         /// ship; only shards that gain records are written
         #[arg(long, value_name = "DIR", conflicts_with = "output")]
         shards: Option<PathBuf>,
+        /// With --shards: put the new records into one more file there, which the next export
+        /// without --later merges into the shards; a few records then do not rewrite all of them
+        #[arg(long, requires = "shards")]
+        later: bool,
     },
     /// Import records that `export` or `measure --json` wrote; bad lines are reported and skipped,
     /// exit code 1 if all are bad
@@ -94,8 +98,10 @@ pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
     let wisdom = Wisdom::open(data)?;
     match command {
         WisdomCommand::List { filter, form } => list(&wisdom, filter, *form),
-        WisdomCommand::Export { shards: Some(folder), .. } => export_to_shards(&wisdom, folder),
-        WisdomCommand::Export { output, shards: None } => export(&wisdom, output.as_deref()),
+        WisdomCommand::Export { shards: Some(folder), later, .. } => {
+            export_to_shards(&wisdom, folder, *later)
+        }
+        WisdomCommand::Export { output, shards: None, .. } => export(&wisdom, output.as_deref()),
         WisdomCommand::Import { file, join, form } => import(&wisdom, file, *join, *form),
         WisdomCommand::Verify { form } => verify(&wisdom, *form),
         WisdomCommand::Prune { device, matrix, all, form } => {
@@ -221,13 +227,16 @@ fn export(wisdom: &Wisdom, output: Option<&Path>) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn export_to_shards(wisdom: &Wisdom, folder: &Path) -> Result<Answer> {
+fn export_to_shards(wisdom: &Wisdom, folder: &Path, later: bool) -> Result<Answer> {
     let mut records = Vec::new();
     wisdom.each(|record| {
         records.push(record);
         Ok(())
     })?;
-    let merged = wisdom::merge(folder, records)?;
+    let merged = match later {
+        true => wisdom::merge_later(folder, records)?,
+        false => wisdom::merge(folder, records)?,
+    };
     let written = merged.written.len();
     note(&format!("{} records new or newer, {written} shards written", merged.taken));
     Ok(Answer::Yes)

@@ -80,11 +80,12 @@ impl Cut {
     }
 
     /// Lists the pieces of a matrix on a GPU, or returns `None` if no row is to be cut. Waits once,
-    /// for the number of pieces, unless the size of the matrix tells that there are none.
+    /// for the number of pieces, unless the longest row is known, or the size of the matrix tells
+    /// that there are none.
     pub fn find(&self, converter: &mut dyn GpuConverter) -> Result<Option<Pieces>, Stop> {
         let matrix = converter.matrix();
         let Matrix { nrows, ncols, nnz, .. } = matrix;
-        if !self.applies(ncols.min(nnz)) {
+        if !self.applies(converter.longest_row().unwrap_or(ncols.min(nnz))) {
             return Ok(None);
         }
         let (longest, count) = (converter.number()?, converter.number()?);

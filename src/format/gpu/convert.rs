@@ -18,6 +18,11 @@ pub trait GpuConverter {
     /// The matrix that is converted.
     fn matrix(&self) -> Matrix;
 
+    /// Returns the number of entries of the longest row, if it is known without asking the GPU.
+    fn longest_row(&self) -> Option<usize> {
+        None
+    }
+
     /// Allocates an uninitialised array of the layout, of `bytes` bytes.
     ///
     /// # Errors
