@@ -3,7 +3,7 @@
 mod corpus;
 
 use ellect::analysis::Analysis;
-use ellect::choose::{Choice, Effort, ValuesUse, Workload};
+use ellect::choose::{Choice, Effort, Ranked, ValuesUse, Workload};
 use ellect::cost::{Cost, Source};
 use ellect::device::Device;
 use ellect::format::{Basis, Candidate, Refusal};
@@ -118,6 +118,39 @@ fn near_ties_go_to_the_cheaper_conversion_then_to_the_smaller_memory() {
     assert_eq!(take([(HLL, 1e-3, 50e-6, 10), ("ell", 1e-3, 50.5e-6, 99)]), HLL);
     // 53.5 ms exceed the tie margin.
     assert_eq!(take([(HLL, 1e-3, 50e-6, 99), ("ell", 5e-4, 53e-6, 10)]), HLL);
+}
+
+#[test]
+fn an_estimate_puts_no_variant_of_csr_before_csr() {
+    for class in ["stencil27", "circuit", "rmat", "elasticity", "links"] {
+        let csr = matrix(class, 4000);
+        let slow = [&[][..], &[Known { cost: predicted(1.0), ..measured("csr", 0.0, 1.0) }]];
+        for known in slow {
+            let choice = choice(&csr, "h200", &Workload::default(), known);
+            let place = |text: &str| {
+                let candidate: Candidate = text.parse().expect("a candidate");
+                choice.ranked(&candidate).expect("every matrix").clone()
+            };
+            let least_s = place("csr").spmv_s;
+            for kernel in ["scalar", "vector", "adaptive"] {
+                let variant = place(&format!("csr:kernel={kernel}"));
+                assert!(variant.spmv_s >= least_s, "{class}: {variant:?}");
+            }
+        }
+        let timed = measured("csr:kernel=vector", 0.0, 1e-9);
+        let choice = choice(&csr, "h200", &Workload::default(), &[timed]);
+        assert_eq!(choice.candidate.to_string(), "csr:kernel=vector");
+    }
+}
+
+/// True if the model predicted this candidate, or never saw its variant of CSR.
+fn is_predicted(ranked: &Ranked) -> bool {
+    ranked.source == Source::Predicted || ranked.candidate.is_csr_variant()
+}
+
+fn predicted(spmv_s: f64) -> Result<Cost, Refusal> {
+    let source = Source::Predicted;
+    Ok(Cost { convert_s: 0.0, update_s: 0.0, spmv_s, bytes: 1000, source })
 }
 
 #[test]
@@ -273,7 +306,7 @@ fn a_gpu_without_a_model_is_predicted_by_that_of_its_kin() {
         tuner.recommend(&csr, &Workload::default()).expect("a choice")
     };
     let proxy = other("9.0");
-    assert!(proxy.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
+    assert!(proxy.ranking.iter().all(is_predicted));
     let stated =
         |choice: &Choice| choice.explanation.iter().any(|s| s.contains("No model of h100"));
     assert!(stated(&proxy), "{:?}", proxy.explanation);
@@ -291,7 +324,7 @@ fn who_asks_has_all_candidates_ranked_by_the_model_for_few_products_too() {
         let all = choice(&csr, "h200", &workload, &[]).ranking.len();
         let asked = tuner.recommend(&csr, &workload).expect("a prediction");
         assert_eq!(asked.ranking.len(), all);
-        assert!(asked.ranking.iter().all(|ranked| ranked.source == Source::Predicted));
+        assert!(asked.ranking.iter().all(is_predicted));
         assert!(asked.fingerprint.is_some() && asked.explanation.len() > 2, "{asked:?}");
         let stated = "Times on h200 are predictions of a trained model, or estimates for formats it does not \
                     know.";

@@ -7,7 +7,7 @@ use std::time::Instant;
 use allocation_counter::measure;
 use ellect::device::Kind;
 use ellect::format::candidates;
-use ellect::model::Predictor;
+use ellect::model::{Model, Predictor};
 use ellect::unstable::model::input;
 use model::model;
 
@@ -49,6 +49,34 @@ fn all_candidates_are_predicted_in_no_time_and_as_the_trees_say() {
     };
     let expected_s: f64 = all.iter().map(expected).sum();
     assert!((sum_s / expected_s - 1.0).abs() < 1e-12, "{sum_s} {expected_s}");
+}
+
+#[test]
+fn a_value_of_a_parameter_that_the_model_never_saw_is_not_predicted() {
+    let mut model = model();
+    let features: Vec<f64> = model.features.iter().map(|_| 1.0).collect();
+    let terms = [1.0; 32];
+    let predicted = |model: &Model, format: &str| -> Vec<String> {
+        let predictor = Predictor::new(model.clone());
+        let mut inputs = predictor.inputs(&features);
+        let mut all = candidates(Kind::Gpu);
+        all.retain(|c| c.format.name == format);
+        all.retain(|c| predictor.spmv_s(&mut inputs, c, &terms).is_some());
+        all.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(predicted(&model, "csr").len(), 4);
+    let all = predicted(&model, "pcsr").len();
+    // As if the model had learned from other words.
+    for regressor in model.formats.values_mut() {
+        for name in &mut regressor.parameters {
+            if ["kernel=scalar", "kernel=adaptive", "kernel=two"].contains(&name.as_str()) {
+                *name = "kernel=other".to_string();
+            }
+        }
+    }
+    assert_eq!(predicted(&model, "csr"), ["csr", "csr:kernel=vector"]);
+    let fused = predicted(&model, "pcsr");
+    assert!(fused.iter().all(|text| text.contains("kernel=fused")) && 2 * fused.len() == all);
 }
 
 #[test]

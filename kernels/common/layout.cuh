@@ -6,6 +6,12 @@
 // csr: entries that a lane loads at a time.
 constexpr int CSR_BATCH = 6;
 
+// csr:kernel=adaptive: maximum number of entries, and of rows, of a block of several rows; entries
+// of a piece of a long row; rows of a chunk, in which blocks are found one after the other.
+constexpr uint32_t CSR_ADAPTIVE_ENTRIES = 1024;
+constexpr uint32_t CSR_ADAPTIVE_PIECE = 4096;
+constexpr uint32_t CSR_ADAPTIVE_CHUNK = 4096;
+
 // coo: entries that a lane processes.
 constexpr int COO_EACH = 16;
 

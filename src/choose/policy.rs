@@ -372,13 +372,18 @@ const SAME_FORMAT: f64 = 0.06;
 /// best by prediction and by estimate.
 ///
 /// Prediction and estimate seldom err together. Among candidates that are about equally good, those
-/// of different formats are preferred. [`Effort::Measure`] times [`FEW`].
+/// of different formats are preferred. Variants of CSR that are not predicted to take less time than
+/// CSR are left out. [`Effort::Measure`] times [`FEW`].
 pub fn best_few<'a>(
     candidates: impl Iterator<Item = (&'a Candidate, Thought)>,
     [predicted, estimated]: [usize; 2],
 ) -> Vec<&'a Candidate> {
     let (baselines, mut others): (Vec<_>, Vec<_>) =
         candidates.partition(|(candidate, _)| candidate.is_baseline());
+    let csr = baselines.iter().find(|(candidate, _)| candidate.is_csr());
+    let csr_s = csr.map_or(f64::INFINITY, |(_, thought)| thought.predicted_s);
+    others
+        .retain(|(candidate, thought)| !candidate.is_csr_variant() || thought.predicted_s < csr_s);
     let mut few: Vec<&Candidate> = baselines.into_iter().map(|(candidate, _)| candidate).collect();
     for turn in 0..(predicted + estimated).min(others.len()) {
         let counted = |&(candidate, thought): &(&Candidate, Thought)| {

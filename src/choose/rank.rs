@@ -175,7 +175,20 @@ fn enter(
         }
     }
     scale_to_measured(&mut entries);
+    put_csr_first(&mut entries);
     (entries, refused)
+}
+
+/// Raises the estimates of CSR's other variants to the time of CSR, which was tuned against them:
+/// only a measurement or a prediction may say that one of them is faster.
+fn put_csr_first(entries: &mut [Entry]) {
+    let csr = entries.iter().find(|entry| entry.candidate.is_csr());
+    let Some(least_s) = csr.map(|csr| csr.cost.spmv_s) else { return };
+    let estimated = |entry: &&mut Entry| entry.cost.source == Source::Estimated;
+    let variants = entries.iter_mut().filter(|entry| entry.candidate.is_csr_variant());
+    for entry in variants.filter(estimated) {
+        entry.cost.spmv_s = entry.cost.spmv_s.max(least_s);
+    }
 }
 
 /// Scales estimates by the error of CSR's estimate, if CSR was measured.

@@ -97,7 +97,8 @@ pub fn terms(work: &Work, times: &Times, matrix: &MatrixTerms) -> [f64; TERMS.le
 }
 
 /// Fills in the ratios between the estimates of the candidates of one matrix. If a format has no
-/// candidate, the candidate itself takes its place.
+/// candidate, the candidate itself takes its place. Other variants of CSR are related to the others,
+/// but these not to them: CSR is its baseline.
 pub fn relate<'a>(
     candidates: impl IntoIterator<Item = (&'a Candidate, &'a mut [f64; TERMS.len()])>,
 ) {
@@ -106,7 +107,7 @@ pub fn relate<'a>(
     let estimate_us = |terms: &[f64; TERMS.len()]| terms[0] * terms[1];
     let mut of_format: BTreeMap<&str, f64> = BTreeMap::new();
     let mut of_role: BTreeMap<Role, f64> = BTreeMap::new();
-    for (candidate, terms) in &all {
+    for (candidate, terms) in all.iter().filter(|(candidate, _)| !candidate.is_csr_variant()) {
         let least = of_format.entry(candidate.format.name).or_insert(f64::INFINITY);
         *least = least.min(estimate_us(terms));
         let least = of_role.entry(candidate.format.role).or_insert(f64::INFINITY);
@@ -131,16 +132,18 @@ mod tests {
     #[test]
     fn estimates_are_related_to_the_least_of_all_of_the_format_and_of_csr() {
         let named = |name: &str| name.parse::<Candidate>().expect("a candidate");
-        let candidates = ["csr", "st_csr:tile=1024", "st_csr:tile=2048"].map(named);
+        let candidates =
+            ["csr", "st_csr:tile=1024", "st_csr:tile=2048", "csr:kernel=vector"].map(named);
         let of = |floor_us: f64, floors: f64| {
             let mut terms = [1.0; TERMS.len()];
             (terms[0], terms[1]) = (floor_us, floors);
             terms
         };
-        let mut numbers = [of(4.0, 2.0), of(1.0, 2.0), of(2.0, 2.0)];
+        let mut numbers = [of(4.0, 2.0), of(1.0, 2.0), of(2.0, 2.0), of(0.5, 2.0)];
         relate(candidates.iter().zip(&mut numbers));
         assert_eq!(numbers[0][RELATED..], [0.25, 1.0, 1.0, 1.0]);
         assert_eq!(numbers[1][RELATED..], [1.0, 1.0, 4.0, 1.0]);
         assert_eq!(numbers[2][RELATED..], [0.5, 0.5, 2.0, 1.0]);
+        assert_eq!(numbers[3][RELATED..], [2.0, 8.0, 8.0, 1.0]);
     }
 }

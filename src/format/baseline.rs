@@ -46,7 +46,13 @@ impl Candidate {
 
     /// Tells whether the candidate is [`CSR`], the baseline that exists on every device.
     pub fn is_csr(&self) -> bool {
-        self.format.role == Role::Baseline
+        self.format.role == Role::Baseline && self.is_baseline()
+    }
+
+    /// Tells whether the candidate is another variant of [`CSR`]: a kernel of the literature that
+    /// the baseline is compared with.
+    pub fn is_csr_variant(&self) -> bool {
+        self.format.role == Role::Baseline && !self.is_baseline()
     }
 
     /// Returns the target of this candidate: a baseline is exempt from the memory limit, because
@@ -107,6 +113,7 @@ mod tests {
                 let text = candidate.to_string();
                 assert_eq!(candidate.is_baseline(), BASELINES.contains(&text.as_str()), "{text}");
                 assert_eq!(candidate.is_csr(), text == CSR, "{text}");
+                assert_eq!(candidate.is_csr_variant(), text.starts_with("csr:"), "{text}");
             }
         }
     }

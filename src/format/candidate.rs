@@ -31,6 +31,12 @@ pub enum Value {
     Word(&'static str),
 }
 
+impl Value {
+    /// The format's own choice, by the matrix. It is the default of parameters that have it, and
+    /// candidates do not write it.
+    pub const AUTO: Value = Value::Word("auto");
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,6 +103,11 @@ impl Params {
         self.0.iter().copied()
     }
 
+    /// Names and values in table order, without values that are [`Value::AUTO`].
+    fn written(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
+        self.iter().filter(|(_, value)| *value != Value::AUTO)
+    }
+
     /// The value of a parameter.
     ///
     /// # Panics
@@ -155,14 +166,15 @@ impl Params {
 
 impl Serialize for Params {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_map(self.iter())
+        serializer.collect_map(self.written())
     }
 }
 
 /// A format with its parameters: one way to store and multiply a matrix.
 ///
 /// The text form is `format` or `format:name=value,name=value`, with every parameter in table
-/// order. Parameters that the text omits get their defaults.
+/// order, except those whose value is [`Value::AUTO`]. Parameters that the text omits get their
+/// defaults.
 ///
 /// ```
 /// use ellect::format::Candidate;
@@ -273,7 +285,7 @@ impl fmt::Debug for Candidate {
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.format.name)?;
-        for (i, (name, value)) in self.params.iter().enumerate() {
+        for (i, (name, value)) in self.params.written().enumerate() {
             write!(f, "{}{name}={value}", if i == 0 { ':' } else { ',' })?;
         }
         Ok(())

@@ -47,6 +47,9 @@ mod tests {
         let owners = ["csr", "csr_long", "convert_csr", "st_csr", "st_csr_vi", "convert_hub_ell"];
         let owners = owners.map(named_after);
         assert_eq!(owners, ["csr", "csr", "csr", "st_csr", "st_csr_vi", "hub_ell"].map(Some));
+        for own in ["csr_scalar", "csr_vector", "csr_adaptive", "convert_csr_blocks"] {
+            assert_eq!(named_after(own), Some("csr"), "{own}");
+        }
         for shared in ["convert", "convert_tiles", "columns", "diagonals", "bisection"] {
             assert_eq!(named_after(shared), None, "{shared}");
         }

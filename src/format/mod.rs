@@ -31,6 +31,8 @@ mod bisection;
 mod column_major;
 #[path = "csr/csr_tiles.rs"]
 mod csr_tiles;
+#[path = "csr/csr_variants.rs"]
+mod csr_variants;
 #[path = "dia/diagonals.rs"]
 mod diagonals;
 #[path = "csr/long_rows.rs"]
@@ -39,6 +41,8 @@ mod long_rows;
 mod part_slices;
 #[path = "cached/partition.rs"]
 mod partition;
+#[path = "csr/row_blocks.rs"]
+mod row_blocks;
 #[path = "sliced/sliced.rs"]
 mod sliced;
 #[path = "sliced/sliced_quads.rs"]

@@ -136,10 +136,10 @@ pub trait Storage {
     ) -> Result<Self::Layout<T>, Refusal>;
 
     /// Returns the image whose kernel multiplies a matrix of `nrows` rows and `nnz` entries with
-    /// these many entries in its longest row on a GPU. `None` if the format's image does not depend
+    /// these many entries in its longest row on a GPU. `None` if the variant's image does not depend
     /// on the matrix. A measurement by another image is stale.
-    fn image(nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
-        let _ = (nrows, nnz, longest);
+    fn image(params: &Params, nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
+        let _ = (params, nrows, nnz, longest);
         None
     }
 
@@ -209,7 +209,7 @@ pub struct Format {
     pub immediate: bool,
     /// Other formats whose kernels this one also launches: [`Storage::KERNELS_OF`].
     pub kernels_of: &'static [&'static str],
-    image: fn(usize, usize, usize) -> Option<&'static str>,
+    image: fn(&Params, usize, usize, usize) -> Option<&'static str>,
     work: fn(&Analysis<'_>, &Params, &Target<'_>) -> Result<Work, Refusal>,
     convert_f32: Convert<f32>,
     convert_f64: Convert<f64>,
@@ -262,8 +262,14 @@ impl Format {
     }
 
     /// Returns the image that multiplies such a matrix on a GPU: [`Storage::image`].
-    pub fn image(&self, nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
-        (self.image)(nrows, nnz, longest)
+    pub fn image(
+        &self,
+        params: &Params,
+        nrows: usize,
+        nnz: usize,
+        longest: usize,
+    ) -> Option<&'static str> {
+        (self.image)(params, nrows, nnz, longest)
     }
 
     /// Converts a matrix on the host: [`Storage::convert`].

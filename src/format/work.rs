@@ -27,9 +27,10 @@ pub struct Work {
     pub stream_bytes: u64,
     /// Number of multiply-adds, including those on padding.
     pub entries: u64,
-    /// Number of 32-byte sectors of x that the warp steps of a product request.
+    /// Number of 32-byte sectors of x that the warp steps of a product request; if lanes load columns
+    /// and values from sectors of their own, these as well.
     pub x_sectors: f64,
-    /// Number of sectors of x that the nearest caches of a GPU load, if
+    /// Number of sectors, as in `x_sectors`, that the nearest caches of a GPU load, if
     /// [`Analysis::x_loaded`](crate::analysis::Analysis::x_loaded) computes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_loaded: Option<f64>,

@@ -6,7 +6,8 @@
 //! both. The package `ellect-training` trains models; here they are plain numbers.
 //!
 //! A prediction is never below the byte floor, and never far below the time of the longest row if
-//! few threads process it. A format that the model does not know keeps its estimate.
+//! few threads process it. A format that the model does not know keeps its estimate, and so does a
+//! variant with a value of a parameter that the model never saw.
 
 pub(crate) mod applicability;
 mod file;

@@ -62,6 +62,15 @@ impl DerivedInput {
             _ => 0.0,
         }
     }
+
+    /// Tells whether the input tells this value of this parameter from others.
+    fn tells(&self, parameter: &str, value: Value) -> bool {
+        match (self, value) {
+            (DerivedInput::Number(name), Value::Int(_)) => name == parameter,
+            (DerivedInput::Word(name, word), Value::Word(is)) => name == parameter && word == is,
+            _ => false,
+        }
+    }
 }
 
 /// A regressor with packed trees.
@@ -100,6 +109,18 @@ impl Packed {
             bias: forest.bias,
             scale: forest.scale,
         }
+    }
+
+    /// Tells whether the regressor learned from such candidates: an input tells each value of their
+    /// parameters from the default.
+    fn knows(&self, candidate: &Candidate) -> bool {
+        let default = |name: &str| {
+            let param = candidate.format.params.iter().find(|param| param.name == name);
+            param.map(|param| param.values[0])
+        };
+        candidate.params.iter().all(|(name, value)| {
+            default(name) == Some(value) || self.parameters.iter().any(|own| own.tells(name, value))
+        })
     }
 
     fn sum(&self, inputs: &[f32]) -> f64 {
@@ -219,7 +240,7 @@ impl Predictor {
     }
 
     /// Predicts the time of one product, in seconds, for a candidate with these [`TERMS`]; `None`
-    /// if the model does not know the format. The lower the confidence, the closer the result is to
+    /// if the model does not know the format or the value of a parameter. The lower the confidence, the closer the result is to
     /// the estimate. Allocates nothing.
     pub fn spmv_s(
         &self,
@@ -227,7 +248,7 @@ impl Predictor {
         candidate: &Candidate,
         terms: &[f64; TERMS.len()],
     ) -> Option<f64> {
-        let packed = self.formats.get(candidate.format.name)?;
+        let packed = self.formats.get(candidate.format.name).filter(|own| own.knows(candidate))?;
         let Inputs { values, confidence } = inputs;
         values.truncate(self.model.features.len());
         values.extend(self.terms.iter().map(|&at| terms[at] as f32));

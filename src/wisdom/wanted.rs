@@ -1,7 +1,7 @@
 //! Queries of wisdom and their answers.
 
 use crate::fingerprint::Fingerprint;
-use crate::format::{self, Basis};
+use crate::format::{Basis, Candidate};
 use crate::measure::provenance::{is_of_host, kernels_now};
 use crate::measure::{Backend, Measurement, Outcome};
 use crate::scalar::Precision;
@@ -95,8 +95,8 @@ impl<'a> Wanted<'a> {
 fn other_image(measurement: &Measurement) -> Option<String> {
     let kernels = &measurement.provenance.kernels;
     let matrix = measurement.inputs.as_ref()?.matrix;
-    let format = format::find(measurement.candidate.split(':').next()?).ok()?;
-    let image = format.image(matrix.nrows, matrix.nnz, matrix.longest)?;
+    let Candidate { format, params } = measurement.candidate.parse().ok()?;
+    let image = format.image(&params, matrix.nrows, matrix.nnz, matrix.longest)?;
     let is_named = kernels.split(',').any(|part| part.split('=').next() == Some(image));
     (!is_named && !is_of_host(kernels)).then(|| kernels_now(image)).flatten()
 }

@@ -1,4 +1,5 @@
-//! CSR on a GPU with rows that are much longer than the others: the kernel that cuts them.
+//! CSR on a GPU with rows that are much longer than the others: the kernel that cuts them, and the
+//! other variants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,20 @@ use super::{check_matrix, check_wide, exact_products, gpu, original};
 /// The images of CSR's kernels, without and with long rows.
 const WHOLE: &str = "csr";
 const CUT: &str = "csr_long";
+
+/// The variant that processes blocks of rows.
+const ADAPTIVE: &str = "csr:kernel=adaptive";
+
+/// The other variants of CSR with their images.
+const VARIANTS: [(&str, &str); 3] = [
+    ("csr:kernel=scalar", "csr_scalar"),
+    ("csr:kernel=vector", "csr_vector"),
+    (ADAPTIVE, "csr_adaptive"),
+];
+
+fn candidate(text: &str) -> Candidate {
+    text.parse().expect("a candidate")
+}
 
 /// Builds a matrix with rows of these lengths, each spread over all columns.
 fn of(ncols: usize, lengths: impl IntoIterator<Item = usize>) -> Csr<f64> {
@@ -41,6 +56,8 @@ fn matrices() -> Vec<(String, Csr<f64>, &'static str)> {
         of(20_000, (0..n).map(move |i| (most / ((i * 7919 % n + 1) as f64).powf(0.8)) as usize))
     };
     let near = [63, 64, 65, 511, 512, 513, 1023, 1024, 1025, 2048, 0];
+    let bounds = [4095, 4096, 0, 4097, 1, 8192, 8193, 1, 1023, 1024, 1025, 512, 512, 0, 513, 512];
+    let blocks = bounds.into_iter().chain((0..9000).map(|i| i / 3 % 5)).chain(bounds);
     let around = near.into_iter().chain((0..4000).map(|i| i % 3)).chain(near);
     let mut all = vec![
         ("a dense row first", one(0, 7000), CUT),
@@ -48,6 +65,7 @@ fn matrices() -> Vec<(String, Csr<f64>, &'static str)> {
         ("a row of 64 entries", one(77, 64), WHOLE),
         ("a row of 65 entries", one(77, 65), CUT),
         ("rows near every bound", of(4000, around), CUT),
+        ("rows near the bounds of blocks", of(20_000, blocks), CUT),
         ("one row in three is long", each(6000, 3, 700, 1), CUT),
         ("4 lanes per row, some long", each(4000, 40, 400, 6), CUT),
         ("4 lanes per row, none too long", each(4000, 20, 128, 8), WHOLE),
@@ -62,6 +80,7 @@ fn matrices() -> Vec<(String, Csr<f64>, &'static str)> {
         ("large pieces", of(150_000, [150_000; 70].into_iter().chain([3; 9000])), CUT),
     ];
     all.push(("no entries", of(9, [0; 300]), WHOLE));
+    all.push(("many empty rows", of(9, [0; 9000]), WHOLE));
     all.push(("no rows", of(9, [0; 0]), WHOLE));
     all.into_iter().map(|(name, csr, image)| (name.to_string(), csr, image)).collect()
 }
@@ -69,19 +88,22 @@ fn matrices() -> Vec<(String, Csr<f64>, &'static str)> {
 #[test]
 fn long_rows_are_multiplied_right_on_the_gpu() {
     let Some(gpu) = gpu() else { return };
-    let csr_candidate: [Candidate; 1] = [CSR.parse().expect("a candidate")];
-    let mut run = BTreeMap::new();
     for (name, csr, image) in matrices() {
-        check_matrix(&gpu, &name, &csr, &csr_candidate, &mut run);
-        check_wide(&gpu, &name, &csr, &csr_candidate);
-        check_lists(&gpu, &name, &csr, image);
-        if csr.nnz() < 4_000_000 {
-            let csr = csr.cast::<f32>();
-            check_matrix(&gpu, &name, &csr, &csr_candidate, &mut run);
-            check_wide(&gpu, &name, &csr, &csr_candidate);
-            check_lists(&gpu, &name, &csr, image);
+        for (text, image) in [(CSR, image)].into_iter().chain(VARIANTS) {
+            check_variant(&gpu, &name, &csr, (text, image));
+            if csr.nnz() < 4_000_000 {
+                check_variant(&gpu, &name, &csr.cast::<f32>(), (text, image));
+            }
         }
     }
+}
+
+/// Checks the products of a variant, given as text and with its image.
+fn check_variant<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, (text, image): (&str, &str)) {
+    let (all, mut run) = ([candidate(text)], BTreeMap::new());
+    check_matrix(gpu, name, csr, &all, &mut run);
+    check_wide(gpu, name, csr, &all);
+    check_lists(gpu, &format!("{text} of {name}"), csr, (text, image));
 }
 
 /// Returns y = A x by this operator, for x of the GPU.
@@ -98,9 +120,10 @@ fn product<T: Scalar>(gpu: &Gpu, operator: &CudaOperator<T>, x: &[T], nrows: usi
 }
 
 /// Checks which kernel multiplies, and that the result depends neither on the order in which the
-/// GPU lists pieces nor on the number of products before, nor on whether the host lists them.
-fn check_lists<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, image: &str) {
-    let candidate: Candidate = CSR.parse().expect("a candidate");
+/// GPU lists pieces nor on the number of products before, nor on whether the host lists them. The
+/// sums of a block of rows are added up in the order of the list, so the GPU finds the same blocks.
+fn check_lists<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, (text, image): (&str, &str)) {
+    let candidate = candidate(text);
     let target = original::<T>(gpu.profile());
     let there = Arc::new(DeviceCsr::upload(gpu, csr).expect("memory suffices"));
     let x = check::vector::<T>(csr.ncols(), 3);
@@ -125,8 +148,9 @@ fn check_lists<T: Scalar>(gpu: &Arc<Gpu>, name: &str, csr: &Csr<T>, image: &str)
 #[test]
 fn captured_products_with_long_rows_see_new_values() {
     let Some(gpu) = gpu() else { return };
-    let candidate: Candidate = CSR.parse().expect("a candidate");
-    for (name, csr, _) in matrices().into_iter().filter(|(.., image)| *image == CUT) {
+    let each = |text| matrices().into_iter().map(move |matrix| (candidate(text), matrix));
+    let all = each(CSR).chain(each(ADAPTIVE));
+    for (candidate, (name, csr, _)) in all.filter(|(_, (.., image))| *image == CUT) {
         let csr = csr.map_values(|value| (value * 3.0).round() % 8.0);
         let twice = csr.map_values(|value| value + value);
         let analysis = Analysis::of(&csr);

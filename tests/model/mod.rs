@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ellect::Precision;
 use ellect::device::Kind;
 use ellect::features::FEATURES;
-use ellect::format::candidates;
+use ellect::format::{Param, Value, candidates};
 use ellect::model::Model;
 use ellect::unstable::cost::TERMS;
 use ellect::unstable::model::{Applicability, Forest, LEAF, Regressor, Rules, SCHEMA};
@@ -38,8 +38,14 @@ pub fn model() -> Model {
     let width = features.len();
     let mut formats = BTreeMap::new();
     for candidate in candidates(Kind::Gpu) {
-        let parameters: Vec<String> =
-            candidate.params.iter().map(|(name, _)| name.to_string()).collect();
+        let inputs = |param: &'static Param| {
+            param.values.iter().map(|value| match value {
+                Value::Int(_) => param.name.to_string(),
+                Value::Word(word) => format!("{}={word}", param.name),
+            })
+        };
+        let mut parameters: Vec<String> = candidate.format.params.iter().flat_map(inputs).collect();
+        parameters.dedup();
         let inputs = width + TERMS.len() + parameters.len();
         let name = candidate.format.name;
         let seed = formats.len() as u32;

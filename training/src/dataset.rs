@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use ellect::features::FEATURES;
-use ellect::format::{Value, find};
+use ellect::format::{Role, Value, find};
 use ellect::unstable::model::{Applicability, coordinate, input};
 use ndarray::{Array2, Axis};
 
@@ -31,9 +31,15 @@ pub fn values(case: &Case, features: &[String]) -> Vec<f64> {
 }
 
 /// Returns the names of the inputs that a format's parameters yield: the parameter's name for
-/// numbers, `name=word` for words.
-pub fn parameters(format: &str) -> Vec<String> {
+/// numbers, `name=word` for words. Variants of CSR that no case has timed yield none.
+pub fn parameters(format: &str, cases: &[&Case]) -> Vec<String> {
     let Ok(format) = find(format) else { return Vec::new() };
+    if format.role == Role::Baseline {
+        let mut trials = cases.iter().flat_map(|case| &case.trials);
+        if !trials.any(|trial| trial.candidate.is_csr_variant()) {
+            return Vec::new();
+        }
+    }
     let inputs = |param: &ellect::format::Param| -> Vec<String> {
         let input = |value: &Value| match value {
             Value::Int(_) => param.name.to_string(),
@@ -52,13 +58,15 @@ pub fn parameters(format: &str) -> Vec<String> {
 /// floor in seconds.
 pub fn tables(cases: &[&Case], features: &[String], floor_share: f64) -> BTreeMap<String, Table> {
     let mut tables: BTreeMap<String, Table> = BTreeMap::new();
+    let mut own_inputs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for case in cases {
         let values = values(case, features);
         let best_s = best_s(case);
         for trial in &case.trials {
             let floors = trial.estimate.spmv_s / trial.floor_s();
             let target = (trial.spmv_s / trial.estimate.spmv_s).ln() + floor_share * floors.ln();
-            let own = parameters(trial.format());
+            let own = own_inputs.entry(trial.format());
+            let own = own.or_insert_with_key(|format| parameters(format, cases));
             let own = own.iter().map(|name| f64::from(input(&trial.candidate, name)));
             let row = values.iter().chain(&trial.terms).map(|&value| f64::from(value as f32));
             let row: Vec<f64> = row.chain(own).collect();

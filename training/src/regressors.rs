@@ -22,7 +22,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
     let features = dataset::features(cases);
     let forests = plan.fit(cases, &features, settings.seed)?.into_iter();
     let regressor = |(format, forest): (String, _)| {
-        let parameters = dataset::parameters(&format);
+        let parameters = dataset::parameters(&format, cases);
         (format, Regressor { parameters, forest })
     };
     let model = Model {

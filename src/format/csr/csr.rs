@@ -16,18 +16,22 @@
 //! rows when an operator is made: one pass over the row pointers and one wait, about 15
 //! microseconds on an H100. Records contain this time; choices do not count it, because the arrays
 //! of a baseline need no conversion.
+//!
+//! This is the automatic variant, `csr`. The other variants, `csr:kernel=scalar` for instance, are
+//! kernels of the literature that it can be compared with (`csr_variants`); they exist on GPUs only.
 
 use ellect_kernels::shared;
 
+use super::csr_variants::{KERNEL, Variant};
 use super::gpu::launch::Arrays;
 use super::long_rows::{Cut, Pieces};
 use super::row_order::WARP;
 use super::{
-    Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Params, Refusal, Role,
-    Stop, Storage, Target, Work, bytes_of, store,
+    Arg, GpuConverter, GpuLayout, Launch, Layout, Matrix, Offsets, OnDevice, Param, Params,
+    Refusal, Role, Stop, Storage, Target, Work, bytes_of, store,
 };
 use crate::analysis::{Analysis, Sort, Walk};
-use crate::csr::{Csr, CsrRef};
+use crate::csr::{Csr, CsrRef, Pattern};
 use crate::device::Kind;
 use crate::par;
 use crate::scalar::{Precision, Scalar};
@@ -43,17 +47,24 @@ impl Storage for CsrFormat {
     const NAME: &'static str = "csr";
     const TITLE: &'static str = "compressed sparse rows";
     const SOURCE: &'static str = "Y. Saad, Iterative Methods for Sparse Linear Systems, 2nd ed. \
-        (2003), section 3.4";
+        (2003), section 3.4; the variants scalar and vector: N. Bell, M. Garland, Efficient Sparse \
+        Matrix-Vector Multiplication on CUDA (2008), section 5.1; adaptive: J. L. Greathouse, \
+        M. Daga, Efficient Sparse Matrix-Vector Multiplication on GPUs Using the CSR Storage Format \
+        (2014)";
     const SUITS: &'static str = "every matrix; needs no conversion";
     const ROLE: Role = Role::Baseline;
+    const PARAMS: &'static [Param] = &[KERNEL];
 
     type Layout<T: Scalar> = CsrLayout<T>;
 
     fn work(
         analysis: &Analysis<'_>,
-        _params: &Params,
+        params: &Params,
         target: &Target<'_>,
     ) -> Result<Work, Refusal> {
+        if let Some(variant) = Variant::of(params) {
+            return Ok(variant.work(analysis, target));
+        }
         let whole = whole_rows(analysis, target);
         Ok(match cut_of(analysis, target) {
             Some(cut) => cut_rows(analysis, target, &cut, whole),
@@ -64,27 +75,41 @@ impl Storage for CsrFormat {
     fn convert<T: Scalar>(
         csr: CsrRef<'_, T>,
         analysis: &Analysis<'_>,
-        _params: &Params,
+        params: &Params,
         target: &Target<'_>,
     ) -> Result<CsrLayout<T>, Refusal> {
-        let cut = cut_of(analysis, target);
-        let pieces = cut.map_or_else(Vec::new, |cut| cut.list(csr.row_ptr()));
-        Ok(CsrLayout { pieces, ..CsrLayout::of(csr.to_csr()) })
+        let variant = Variant::of(params);
+        let pieces = match variant {
+            Some(variant) => variant.list(csr.row_ptr()),
+            None => {
+                let cut = cut_of(analysis, target);
+                cut.map_or_else(Vec::new, |cut| cut.list(csr.row_ptr()))
+            }
+        };
+        Ok(CsrLayout { variant, pieces, ..CsrLayout::of(csr.to_csr()) })
     }
 
-    fn image(nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
-        Some(if cut_for(nrows, nnz).applies(longest) { CUT_ROWS } else { WHOLE_ROWS })
+    fn image(params: &Params, nrows: usize, nnz: usize, longest: usize) -> Option<&'static str> {
+        Some(match Variant::of(params) {
+            Some(variant) => variant.image(),
+            None if cut_for(nrows, nnz).applies(longest) => CUT_ROWS,
+            None => WHOLE_ROWS,
+        })
     }
 
     fn build(
         converter: &mut dyn GpuConverter,
-        _params: &Params,
+        params: &Params,
         target: &Target<'_>,
     ) -> Result<GpuLayout, Stop> {
         let matrix = converter.matrix();
-        let pieces = cut_for(matrix.nrows, matrix.nnz).find(converter)?;
+        let variant = Variant::of(params);
+        let pieces = match variant {
+            Some(variant) => variant.find(converter)?,
+            None => cut_for(matrix.nrows, matrix.nnz).find(converter)?,
+        };
         let arrays = [Arg::RowPtr, Arg::ColIdx, Arg::Values];
-        let product = Product { matrix, arrays, pieces, precision: target.precision };
+        let product = Product { variant, matrix, arrays, pieces, precision: target.precision };
         Ok(GpuLayout {
             launches: vec![product.launch()],
             scratch: product.scratch(),
@@ -94,13 +119,29 @@ impl Storage for CsrFormat {
     }
 }
 
+/// The bytes of the CSR arrays.
+pub(super) fn whole_bytes(pattern: Pattern<'_>, precision: Precision) -> u64 {
+    let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
+    ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + precision.bytes())) as u64
+}
+
 /// The work of a product in which the lanes of a row process all of it, whatever its length.
 pub(super) fn whole_rows(analysis: &Analysis<'_>, target: &Target<'_>) -> Work {
     let pattern = analysis.pattern();
+    rows_by(analysis, target, lanes_a_row(pattern.nrows(), pattern.nnz()), BATCH)
+}
+
+/// As [`whole_rows`], with `threads` lanes a row, each of which loads `batch` entries at a time.
+pub(super) fn rows_by(
+    analysis: &Analysis<'_>,
+    target: &Target<'_>,
+    threads: usize,
+    batch: usize,
+) -> Work {
+    let pattern = analysis.pattern();
     let (nrows, nnz) = (pattern.nrows(), pattern.nnz());
-    let threads = lanes_a_row(nrows, nnz);
     let gpu = target.device.kind == Kind::Gpu;
-    let bytes = ((nrows + 1) * Offsets::width(nnz) + nnz * (4 + target.precision.bytes())) as u64;
+    let bytes = whole_bytes(pattern, target.precision);
     Work {
         layout_bytes: bytes,
         stream_bytes: bytes,
@@ -109,7 +150,7 @@ pub(super) fn whole_rows(analysis: &Analysis<'_>, target: &Target<'_>) -> Work {
         x_loaded: analysis.x_loaded(Walk::Rows { threads, sort: Sort::None }, target),
         steps: analysis.n_iter(WARP, threads, Sort::None),
         // Lanes of a GPU walk whole rows; hosts split the entries evenly.
-        waits: if gpu { analysis.n_waits(WARP, threads, BATCH) } else { 0 },
+        waits: if gpu { analysis.n_waits(WARP, threads, batch) } else { 0 },
         lanes: if gpu { (threads * nrows) as u64 } else { 0 },
         launches: 1,
         ..Work::default()
@@ -171,16 +212,21 @@ fn lanes_a_row(nrows: usize, nnz: usize) -> usize {
 
 /// A product of a CSR matrix on a GPU.
 struct Product {
+    /// The variant; `None` for the automatic one.
+    variant: Option<Variant>,
     matrix: Matrix,
     /// Row pointers, columns and values.
     arrays: [Arg; 3],
-    /// The pieces of long rows, if there are any.
+    /// The pieces of long rows, if there are any, or the blocks of rows of the variant.
     pieces: Option<Pieces>,
     precision: Precision,
 }
 
 impl Product {
     fn launch(&self) -> Launch {
+        if let Some(variant) = self.variant {
+            return variant.launch(self.matrix, self.arrays, self.pieces, self.precision);
+        }
         let Matrix { nrows, nnz, wide, .. } = self.matrix;
         let wide = if wide { "wide_" } else { "" };
         let tpr = lanes_a_row(nrows, nnz);
@@ -229,7 +275,10 @@ pub struct CsrLayout<T> {
     col_idx: Vec<u32>,
     values: Vec<T>,
     parts: Vec<usize>,
-    /// The pieces of long rows, as [`Cut::list`] returns them; empty on a host.
+    /// The variant; `None` for the automatic one.
+    variant: Option<Variant>,
+    /// The pieces of long rows, as [`Cut::list`] returns them, or the blocks of rows of the variant;
+    /// empty on a host.
     pieces: Vec<[u32; 2]>,
 }
 
@@ -266,7 +315,8 @@ impl<T: Scalar> Layout<T> for CsrLayout<T> {
         let count = self.pieces.len() as u64;
         let pieces = (count > 0).then(|| Pieces { list: arrays.add(&self.pieces), count });
         let (arrays_at, precision) = ([row_ptr, columns, values], T::PRECISION);
-        let product = Product { matrix, arrays: arrays_at, pieces, precision };
+        let variant = self.variant;
+        let product = Product { variant, matrix, arrays: arrays_at, pieces, precision };
         let described = arrays.on_device(values, vec![product.launch()]);
         Some(OnDevice { scratch: product.scratch(), counters: product.counters(), ..described })
     }
@@ -278,7 +328,8 @@ impl<T: Scalar> CsrLayout<T> {
         let (row_ptr, col_idx, values) = csr.into_arrays();
         let parts = par::split(&row_ptr, 1, par::GRAIN);
         let row_ptr = Offsets::new(&row_ptr);
-        CsrLayout { ncols, row_ptr, col_idx, values, parts, pieces: Vec::new() }
+        let (variant, pieces) = (None, Vec::new());
+        CsrLayout { ncols, row_ptr, col_idx, values, parts, variant, pieces }
     }
 
     pub(super) fn row_ptr(&self) -> Vec<usize> {

@@ -1,5 +1,6 @@
 //! CSR tiles: pieces of the entries of a matrix, each for one block of GPU threads.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ellect_kernels::shared;
@@ -65,39 +66,51 @@ impl Tiles {
         (sum as f64 / f64::from(looked_at.max(1)), most as f64)
     }
 
-    /// The steps of tile `t`, counted as `Items::sum` of kernels/common/tiles.cuh executes them:
-    /// several lanes per row sum the rows in turns; a whole warp sums each row that is too long for
-    /// its lanes, one after the other.
+    /// The steps of tile `t`.
     fn steps_of(&self, t: usize, row_ptr: &[usize], threads: usize) -> usize {
-        let (first, last) = (self.rows[t] as usize, self.rows[t + 1] as usize);
-        let (start, end) = (self.entries[t], self.entries[t + 1]);
-        let before = usize::from(row_ptr[first].min(end) > start);
-        let items = last - first + before;
-        let shift = lanes_shift(items as u32, threads);
-        let (turn, warp) = (threads >> shift, WARP >> shift);
-        // Item `i` ends with its row; the last item, whose row may continue, ends with the tile.
-        let end_of = |i: usize| row_ptr[first + i + 1 - before].min(end);
-        let (mut from, mut steps) = (start, 0);
-        for turns in (0..items).step_by(turn) {
-            let (mut slowest, turns_end) = (0, (turns + turn).min(items));
-            for warps in (turns..turns_end).step_by(warp) {
-                let (mut side_by_side, mut in_turn) = (0, 0);
-                for item in warps..(warps + warp).min(turns_end) {
-                    let to = end_of(item);
-                    match to - from {
-                        long if shift < MOST_SHIFT && long > LONG << shift => {
-                            in_turn += WARP_SUM + long.div_ceil(WARP);
-                        }
-                        short => side_by_side = side_by_side.max(short.div_ceil(1 << shift)),
-                    }
-                    from = to;
-                }
-                slowest = slowest.max(side_by_side + in_turn);
-            }
-            steps += slowest + TURN + shift as usize;
-        }
-        steps
+        let rows = self.rows[t] as usize..self.rows[t + 1] as usize;
+        let entries = self.entries[t]..self.entries[t + 1];
+        steps_to_sum(rows, entries, row_ptr, threads)
     }
+}
+
+/// The steps in which a block of `threads` threads sums the rows of a tile, counted as `Items::sum`
+/// of kernels/common/tiles.cuh executes them: several lanes per row sum the rows in turns; a whole
+/// warp sums each row that is too long for its lanes, one after the other. The tile has these
+/// entries, and these rows begin in it.
+pub(super) fn steps_to_sum(
+    rows: Range<usize>,
+    entries: Range<usize>,
+    row_ptr: &[usize],
+    threads: usize,
+) -> usize {
+    let Range { start, end } = entries;
+    let before = usize::from(row_ptr[rows.start].min(end) > start);
+    let items = rows.len() + before;
+    let shift = lanes_shift(items as u32, threads);
+    let (turn, warp) = (threads >> shift, WARP >> shift);
+    // Item `i` ends with its row; the last item, whose row may continue, ends with the tile.
+    let end_of = |i: usize| row_ptr[rows.start + i + 1 - before].min(end);
+    let (mut from, mut steps) = (start, 0);
+    for turns in (0..items).step_by(turn) {
+        let (mut slowest, turns_end) = (0, (turns + turn).min(items));
+        for warps in (turns..turns_end).step_by(warp) {
+            let (mut side_by_side, mut in_turn) = (0, 0);
+            for item in warps..(warps + warp).min(turns_end) {
+                let to = end_of(item);
+                match to - from {
+                    long if shift < MOST_SHIFT && long > LONG << shift => {
+                        in_turn += WARP_SUM + long.div_ceil(WARP);
+                    }
+                    short => side_by_side = side_by_side.max(short.div_ceil(1 << shift)),
+                }
+                from = to;
+            }
+            slowest = slowest.max(side_by_side + in_turn);
+        }
+        steps += slowest + TURN + shift as usize;
+    }
+    steps
 }
 
 /// Threads of a warp.
@@ -110,13 +123,13 @@ const MOST_SHIFT: u32 = 5;
 const LONG: usize = shared("TILE_LONG") as usize;
 
 /// Additional steps to pass a row to the whole warp and add up the sums of its lanes.
-const WARP_SUM: usize = 7;
+pub(super) const WARP_SUM: usize = 7;
 
 /// Additional steps of a turn: it reads the bounds of its rows and writes its sums.
 const TURN: usize = 2;
 
 /// Number of tiles whose steps are counted; a GPU runs no more of the smallest tiles at a time.
-const SAMPLED_TILES: usize = 1024;
+pub(super) const SAMPLED_TILES: usize = 1024;
 
 /// log2 of the number of lanes per row that lets `count` rows run at once: at least one lane, at
 /// most a warp.
