@@ -69,6 +69,7 @@ const TRAINING: &[&str] = &[
     "policy_replay",
     "amortized",
     "tree",
+    "stages",
     "quick",
     "gate",
     "replay",

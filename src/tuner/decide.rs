@@ -83,33 +83,10 @@ impl Tuner {
             let feature = |name: &str| findings.feature(analysis.get(), name);
             let state = analysed.as_ref().map(|analysed| &analysed.state);
             let step = policy.next(&Knowledge { found: findings.found, feature: &feature, state });
+            if findings.find(&step, subject, analysis)? {
+                continue;
+            }
             let choice = match (step, &mut analysed) {
-                (Step::ReadRowLengths, _) => {
-                    findings.found.row_lengths = true;
-                    look_at(subject, analysis)?;
-                    continue;
-                }
-                (Step::SampleColumns, _) => {
-                    findings.found.columns = true;
-                    look_at(subject, analysis)?;
-                    continue;
-                }
-                (Step::SampleFeatures, _) => {
-                    findings.features = match subject.sample_features()? {
-                        Some(sampled) => sampled,
-                        None => Features::sampled(look_at(subject, analysis)?),
-                    };
-                    findings.found.sample = true;
-                    continue;
-                }
-                (Step::CountFeatures, _) => {
-                    findings.features = match subject.count_features()? {
-                        Some(counted) => counted,
-                        None => Features::of(look_at(subject, analysis)?),
-                    };
-                    findings.found.features = true;
-                    continue;
-                }
                 (Step::Time(timed), Some(analysed)) => {
                     let analysis = look_at(subject, analysis)?;
                     let known =
@@ -129,8 +106,8 @@ impl Tuner {
                     let analysis = look_at(subject, analysis)?;
                     Some(self.ranked(analysis, &target, workload, analysed))
                 }
-                // Timing and a ranked choice require an analysis, so it comes first.
-                (Step::Analyse | Step::Time(_) | Step::Choose(Decision::Ranked), _) => {
+                // All other steps are an analysis, or require one.
+                _ => {
                     analysed =
                         Some(self.analyse(look_at(subject, analysis)?, &target, workload)?);
                     continue;
@@ -303,6 +280,41 @@ impl Tuner {
 }
 
 impl Findings {
+    /// Performs a step that precedes an analysis; returns false for any other step.
+    fn find<'s, T: Scalar>(
+        &mut self,
+        step: &Step,
+        subject: &'s Subject<'_, T>,
+        analysis: &OnceCell<Analysis<'s>>,
+    ) -> Result<bool> {
+        match step {
+            Step::ReadRowLengths => {
+                self.found.row_lengths = true;
+                look_at(subject, analysis)?;
+            }
+            Step::SampleColumns => {
+                self.found.columns = true;
+                look_at(subject, analysis)?;
+            }
+            Step::SampleFeatures => {
+                self.found.sample = true;
+                self.features = match subject.sample_features()? {
+                    Some(sampled) => sampled,
+                    None => Features::sampled(look_at(subject, analysis)?),
+                };
+            }
+            Step::CountFeatures => {
+                self.found.features = true;
+                self.features = match subject.count_features()? {
+                    Some(counted) => counted,
+                    None => Features::of(look_at(subject, analysis)?),
+                };
+            }
+            Step::Analyse | Step::Time(_) | Step::Choose(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// Returns a feature that was counted, that follows from the size, or that gates compute from
     /// the analysis.
     fn feature(&self, analysis: Option<&Analysis<'_>>, name: &str) -> Option<f64> {

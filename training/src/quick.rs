@@ -155,7 +155,7 @@ fn names(cases: &[&Case], of: &Selection) -> Vec<String> {
         BASELINES.iter().filter(|name| all.contains(*name)).map(ToString::to_string).collect();
     all.retain(|name| !BASELINES.contains(name));
     if of.stage < Stage::Counted {
-        // Whether a matrix has few distinct values is found out with its features.
+        // These stages do not find out whether a matrix has few distinct values.
         all.retain(|name| name.parse().is_ok_and(|one: Candidate| !one.format.by_values));
     }
     let column = |name: &&str| -> Vec<f64> {

@@ -158,17 +158,17 @@ fn a_gpu_enters_the_last_stage_that_takes_a_small_share_of_all_products() {
     let all = || stages(&[(Stage::Size, 0.0), (Stage::Sampled, 0.05), (Stage::Counted, 0.02)]);
     for place in [Place::HostAndGpu, Place::Gpu] {
         let of = |quick, spmvs| PolicyArguments { place, quick, ..asked() }.spmvs(spmvs);
-        // A product takes 10 us: sampling takes 5 % of 32 products, counting 2 % of about 900.
+        // A product takes 10 us: sampling takes 5 % of 50 products, counting 2 % of 550.
         let first = |spmvs| of(all(), spmvs).first();
-        assert_eq!([1, 31].map(first), [quick(Stage::Size), quick(Stage::Size)]);
-        assert_eq!([33, 700].map(first), [Step::SampleFeatures, Step::SampleFeatures]);
-        assert_eq!(first(1000), Step::CountFeatures, "without a sample");
+        assert_eq!([1, 49].map(first), [quick(Stage::Size), quick(Stage::Size)]);
+        assert_eq!([52, 500].map(first), [Step::SampleFeatures, Step::SampleFeatures]);
+        assert_eq!(first(600), Step::CountFeatures, "without a sample");
         let sampled = Found { sample: true, ..NOTHING };
         assert_eq!(of(all(), 100).next(sampled, None), quick(Stage::Sampled));
         assert_eq!(of(all(), 100).next(COUNTED, None), quick(Stage::Counted));
         // The sample shows that row lengths vary, so counting takes longer than at least.
-        assert_eq!(of(all(), 700).next(sampled, None), quick(Stage::Sampled));
-        assert_eq!(of(all(), 1000).next(sampled, None), Step::CountFeatures);
+        assert_eq!(of(all(), 500).next(sampled, None), quick(Stage::Sampled));
+        assert_eq!(of(all(), 600).next(sampled, None), Step::CountFeatures);
         // Stages that a model does not have are not entered.
         let last = || stages(&[(Stage::Counted, 0.02)]);
         assert_eq!(of(last(), 100).first(), kept(&[], None));
