@@ -66,7 +66,7 @@
 //! - *Features*: named numbers that describe a pattern, for instance `row_nnz_max`.
 //! - *Fingerprint*: 128-bit hash of a pattern, without values; key of stored measurements.
 //! - *Format*: a storage scheme, for instance HLL; one module and one line in the table of formats.
-//! - *Gate*: rules of a model that decide whether an analysis, or counting features, pays.
+//! - *Gate*: rules of a model that decide whether an analysis pays.
 //! - *hack*, *hackSize*: rows that HLL and HDIA store together as one group, and their number.
 //! - *Layout*: a matrix in a format's arrays.
 //! - *Margin*: predicted speed-up over the baseline that an untimed candidate needs to be chosen.
@@ -80,13 +80,15 @@
 //! - *Profile*: limits and speeds of a device, in a data file, from which costs are computed.
 //! - *Protocol*: versioned rules by which products are timed.
 //! - *Proxy device*: shipped GPU of equal compute capability whose models predict for another GPU.
-//! - *Quick model*: part of a model that predicts a few candidates from features alone.
+//! - *Quick model*: part of a model that predicts a few candidates in stages, for a matrix on a GPU.
 //! - *Quick pick*: candidate that rules select for a matrix that is not analysed.
 //! - *Refusal*: answer of a format that does not apply to a matrix, with needed and allowed
 //!   figures; not an error.
 //! - *Regret*: time of the chosen candidate divided by that of the best one, less 1.
 //! - *Sector*: 32 bytes of memory, the unit in which a GPU loads x.
 //! - *Source*: origin of a cost: measured, predicted or estimated.
+//! - *Stage*: what the quick model knows of a matrix: its size; also its row lengths and a few
+//!   entries; all features.
 //! - *Target*: what a layout is made for: device, precision, basis and memory limit.
 //! - *Wisdom*: stored measurements, those that ship and the user's own.
 //! - *Work*: bytes, steps and sectors of one conversion and one product; costs follow from it.

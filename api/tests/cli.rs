@@ -59,11 +59,15 @@ fn recommend_ranks_and_explains() {
     }
     assert!(ranking.iter().any(|entry| entry["candidate"] == "csr"), "CSR is always a candidate");
 
-    // The model predicts all candidates, for few products too.
+    // The model predicts all candidates, for few products too; only variants of csr that it never
+    // saw keep their estimates.
     let few = json(&["recommend", &file, "--device", "h200", "--spmvs", "10", "--json"]);
     let few = few["ranking"].as_array().expect("a list");
     assert_eq!(few.len(), ranking.len());
-    assert!(few.iter().chain(ranking).all(|entry| entry["source"] == "predicted"));
+    let is_new =
+        |entry: &Value| entry["candidate"].as_str().is_some_and(|c| c.starts_with("csr:kernel="));
+    let known = few.iter().chain(ranking).filter(|entry| !is_new(entry));
+    assert!(known.into_iter().all(|entry| entry["source"] == "predicted"));
     let estimated = json(&["recommend", &file, "--effort", "estimate", "--json"]);
     assert_eq!(estimated["ranking"][0]["source"], "estimated");
 
@@ -110,9 +114,10 @@ fn recommend_shows_what_a_program_that_prepares_would_use() {
     for spmvs in ["10", "10000000"] {
         assert_eq!(ask(&[], spmvs), ask(&rank, spmvs), "all are ranked by default");
     }
-    // For few products, only the baseline and candidates that need no analysis are considered.
+    // For few products, only the candidates that the size of the matrix suggests are considered.
     let few = ask(&prepare, "10");
-    assert_eq!(few["ranking"].as_array().map(Vec::len), Some(3), "{few}");
+    let ranked = few["ranking"].as_array().map_or(0, Vec::len);
+    assert!((2..10).contains(&ranked), "{few}");
     assert_eq!(
         (&few["fingerprint"], &few["choice"]),
         (&Value::Null, &few["ranking"][0]["candidate"])
