@@ -61,8 +61,9 @@ pub use candidate::{Candidate, Param, Params, Value, candidates, candidates_of};
 #[cfg(feature = "cuda")]
 pub(crate) use gpu::convert::Check;
 pub use gpu::convert::Matrix;
-pub(crate) use gpu::convert::{GpuConverter, GpuLayout, SliceOffsets, Stop};
+pub(crate) use gpu::convert::{GpuConverter, GpuLayout, SliceOffsets};
 pub(crate) use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
+pub(crate) use gpu::stop::Stop;
 pub(crate) use offsets::Offsets;
 pub use storage::{Format, Layout, Storage};
 pub use work::Work;

@@ -7,6 +7,7 @@
 use super::super::sliced::check_span;
 use super::super::{Arg, Basis, Launch, Refusal, Target, Vendor};
 use super::launch::NULL;
+use super::stop::Stop;
 use crate::analysis::Sort;
 use crate::error::Error;
 
@@ -165,29 +166,6 @@ pub struct Check {
     pub row: Arg,
     /// Builds the refusal for that row.
     pub reason: fn(row: u32) -> Refusal,
-}
-
-/// The reason why a conversion stopped.
-#[derive(Debug)]
-pub enum Stop {
-    /// The format does not apply to the matrix.
-    Refused(Refusal),
-    /// The device failed.
-    Failed(Error),
-    /// This variant is converted on the host.
-    OnHost,
-}
-
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
-        Stop::Refused(refusal)
-    }
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Stop::Failed(error)
-    }
 }
 
 /// Threads per block of most kernels of the image `convert`.
