@@ -334,7 +334,10 @@ fn who_asks_has_all_candidates_ranked_by_the_model_for_few_products_too() {
     let few = Workload { spmvs: 10, ..Workload::default() };
     let operator = tuner.prepare(&csr, &few).expect("CSR suits");
     let of_size = operator.choice().expect("a choice was made");
-    assert!(of_size.fingerprint.is_none() && of_size.explanation[0].contains("size"), "{of_size:?}");
+    assert!(
+        of_size.fingerprint.is_none() && of_size.explanation[0].contains("size"),
+        "{of_size:?}"
+    );
     assert!((2..10).contains(&of_size.ranking.len()), "{of_size:?}");
     assert!(of_size.ranking.iter().all(is_predicted) && of_size.candidate.is_csr(), "{of_size:?}");
 }

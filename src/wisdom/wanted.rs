@@ -68,7 +68,7 @@ impl Wanted<'_> {
             return Some(stale("driver", &provenance.driver, driver.to_string()));
         }
         let kernels = kernels_now(&provenance.kernels).filter(|now| *now != provenance.kernels);
-        let kernels = kernels.or_else(|| other_image(measurement));
+        let kernels = kernels.or_else(|| other_image(measurement).and_then(kernels_now));
         let here = self.driver.is_some();
         kernels.filter(|_| here).map(|now| stale("kernels", &provenance.kernels, now))
     }
@@ -92,13 +92,13 @@ impl<'a> Wanted<'a> {
 
 /// Returns the image that now multiplies the matrix of this measurement on a GPU, if the measurement
 /// does not name it: the format has got another kernel for such matrices since.
-fn other_image(measurement: &Measurement) -> Option<String> {
+pub fn other_image(measurement: &Measurement) -> Option<&'static str> {
     let kernels = &measurement.provenance.kernels;
     let matrix = measurement.inputs.as_ref()?.matrix;
     let Candidate { format, params } = measurement.candidate.parse().ok()?;
     let image = format.image(&params, matrix.nrows, matrix.nnz, matrix.longest)?;
     let is_named = kernels.split(',').any(|part| part.split('=').next() == Some(image));
-    (!is_named && !is_of_host(kernels)).then(|| kernels_now(image)).flatten()
+    (!is_named && !is_of_host(kernels)).then_some(image)
 }
 
 /// Tells whether a measurement with this outcome answers a query.
@@ -130,7 +130,7 @@ mod tests {
         let (mut as_now, mut other) = (0, 0);
         Wisdom::shipped().each_shipped(|record| {
             let Record::Measurement(measured) = record else { return };
-            match (measured.candidate.as_str(), other_image(&measured)) {
+            match (measured.candidate.as_str(), other_image(&measured).and_then(kernels_now)) {
                 (_, None) => as_now += 1,
                 ("csr", Some(now)) => {
                     let matrix = measured.inputs.as_ref().expect("it was looked at").matrix;

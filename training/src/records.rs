@@ -13,7 +13,7 @@ use ellect::measure::{Measurement, Outcome};
 use ellect::unstable::choose::baseline_spmv_s;
 use ellect::unstable::cost::{Estimator, relate, terms};
 use ellect::unstable::format::sort_key;
-use ellect::unstable::wisdom::{Record, StructureRecord};
+use ellect::unstable::wisdom::{Record, StructureRecord, other_image};
 use ellect::{Csr, Fingerprint, Precision};
 use serde_json::Value;
 
@@ -236,10 +236,13 @@ fn why_untimed(measurement: &Measurement, device: &Device) -> Untimed {
     }
 }
 
-/// Returns the trial of a measurement; `None` if it was not timed or if this program does not know
-/// the candidate.
+/// Returns the trial of a measurement; `None` if it was not timed, if this program does not know the
+/// candidate, or if it multiplies such a matrix by another kernel.
 fn trial(measurement: &Measurement, device: &Device) -> Option<Trial> {
     let Outcome::Timed(timing) = &measurement.outcome else { return None };
+    if other_image(measurement).is_some() {
+        return None;
+    }
     let cost = timing.cost();
     let candidate: Candidate = measurement.candidate.parse().ok()?;
     let inputs = measurement.inputs.as_deref()?;
