@@ -76,6 +76,5 @@ pub mod wisdom {
     pub use crate::wisdom::record::{Record, StructureRecord};
     pub use crate::wisdom::shards::{Merged, merge, merge_later};
     pub use crate::wisdom::transfer::{Imported, MOST_REASONS};
-    pub use crate::wisdom::wanted::other_image;
     pub use crate::wisdom::wanted::{Answer, Stale, Wanted, other_image};
 }
