@@ -1,5 +1,5 @@
-// The sum of a part of a row of a CSR matrix: `lanes` neighbouring lanes share it (products/csr.cu
-// and products/csr_long.cu).
+// Rows of a CSR matrix, each shared by `lanes` neighbouring lanes (products/csr.cu, csr_long.cu,
+// csr_scalar.cu and csr_vector.cu).
 #pragma once
 #include "common.cuh"
 
@@ -36,4 +36,22 @@ __device__ __forceinline__ T lane_sum(Offset k, Offset end, const uint32_t* __re
 #pragma unroll
     for (int b = 0; b < batch - 1; b++) sum += value[b] * factor[b];
     return sum;
+}
+
+// y = alpha A x + beta y; sum_of(k, end) returns the sum of a lane, whose first entry of its row is k
+// and whose row ends before `end`. Lane 0 of a group holds the result.
+template <int lanes, class T, class Offset, class SumOf>
+__device__ __forceinline__ void sum_rows(uint32_t nrows, const Offset* __restrict__ row_ptr, T* y,
+                                         T alpha, T beta, const SumOf& sum_of) {
+    await_previous();
+    const uint64_t thread = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const uint64_t row = thread / lanes;
+    const int lane = threadIdx.x % lanes;
+    T sum = 0;
+    if (row < nrows) {
+        const Offset end = row_ptr[row + 1], start = row_ptr[row];
+        sum = sum_of(Offset(start + lane), end);
+    }
+    sum = group_sum<lanes>(sum);
+    if (row < nrows && lane == 0) store(y + row, alpha, sum, beta);
 }

@@ -9,17 +9,9 @@ __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ 
                                      const uint32_t* __restrict__ col_idx,
                                      const T* __restrict__ values, const T* __restrict__ x, T* y,
                                      T alpha, T beta) {
-    await_previous();
-    const uint64_t thread = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    const uint64_t row = thread / tpr;
-    const int lane = threadIdx.x % tpr;
-    T sum = 0;
-    if (row < nrows) {
-        const Offset end = row_ptr[row + 1], start = row_ptr[row];
-        sum = lane_sum<tpr, T, Offset>(start + lane, end, col_idx, values, x);
-    }
-    sum = group_sum<tpr>(sum);
-    if (row < nrows && lane == 0) store(y + row, alpha, sum, beta);
+    sum_rows<tpr>(nrows, row_ptr, y, alpha, beta, [&](Offset k, Offset end) {
+        return lane_sum<tpr, T, Offset>(k, end, col_idx, values, x);
+    });
 }
 
 #define KERNEL(name, T, Offset, tpr)                                                              \

@@ -4,20 +4,18 @@
 // load from different lines, so columns and values go through the L1 cache, where the next entries
 // of each row may still be when its thread needs them. Offsets are 32-bit (`csr_scalar_*`) or 64-bit
 // (`csr_scalar_wide_*`).
-#include "common.cuh"
+#include "csr_rows.cuh"
 
 template <class T, class Offset>
 __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ row_ptr,
                                      const uint32_t* __restrict__ col_idx,
                                      const T* __restrict__ values, const T* __restrict__ x, T* y,
                                      T alpha, T beta) {
-    await_previous();
-    const uint64_t row = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (row >= nrows) return;
-    const Offset end = row_ptr[row + 1];
-    T sum = 0;
-    for (Offset k = row_ptr[row]; k < end; k++) sum += values[k] * x[col_idx[k]];
-    store(y + row, alpha, sum, beta);
+    sum_rows<1>(nrows, row_ptr, y, alpha, beta, [&](Offset k, Offset end) {
+        T sum = 0;
+        for (; k < end; k++) sum += values[k] * x[col_idx[k]];
+        return sum;
+    });
 }
 
 #define KERNEL(name, T, Offset)                                                                   \

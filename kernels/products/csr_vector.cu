@@ -3,25 +3,18 @@
 //
 // Launch: blocks of 256 threads, ceil(nrows * lanes / 256) of them; no shared memory. Lane 0 of a
 // group holds the result. Offsets are 32-bit (`csr_vector_*`) or 64-bit (`csr_vector_wide_*`).
-#include "common.cuh"
+#include "csr_rows.cuh"
 
 template <class T, class Offset, int lanes>
 __device__ __forceinline__ void rows(uint32_t nrows, const Offset* __restrict__ row_ptr,
                                      const uint32_t* __restrict__ col_idx,
                                      const T* __restrict__ values, const T* __restrict__ x, T* y,
                                      T alpha, T beta) {
-    await_previous();
-    const uint64_t thread = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    const uint64_t row = thread / lanes;
-    const int lane = threadIdx.x % lanes;
-    T sum = 0;
-    if (row < nrows) {
-        const Offset end = row_ptr[row + 1];
-        for (Offset k = row_ptr[row] + lane; k < end; k += lanes)
-            sum += stream(values + k) * x[stream(col_idx + k)];
-    }
-    sum = group_sum<lanes>(sum);
-    if (row < nrows && lane == 0) store(y + row, alpha, sum, beta);
+    sum_rows<lanes>(nrows, row_ptr, y, alpha, beta, [&](Offset k, Offset end) {
+        T sum = 0;
+        for (; k < end; k += lanes) sum += stream(values + k) * x[stream(col_idx + k)];
+        return sum;
+    });
 }
 
 #define KERNEL(name, T, Offset, lanes)                                                            \
