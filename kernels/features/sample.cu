@@ -5,7 +5,7 @@
 // `counts` holds zeros before and after. The last block to end writes the counts to `out`, which is
 // page-locked memory of the host: a copy would wait some microseconds for a copy engine.
 // Row pointers are 32-bit (`*_narrow`) or 64-bit (`*_wide`).
-#include "counts.cuh"
+#include "sectors.cuh"
 
 constexpr uint32_t sample_warps = SAMPLE_SECTOR_BLOCKS * threads / 32;
 
@@ -24,20 +24,9 @@ __device__ __forceinline__ void sample_sectors(uint32_t nrows, const Offset* __r
     const uint32_t longest = __reduce_max_sync(full, length);
     // Neighbouring steps share cache lines; each warp samples a different position.
     const uint32_t first = longest > 0 ? uint32_t(warp * SAMPLE_STEPS % longest) : 0;
-    uint32_t column[SAMPLE_STEPS];
-#pragma unroll
-    for (uint32_t i = 0; i < SAMPLE_STEPS; i++)
-        column[i] = first + i < length ? col_idx[begin + first + i] : full;
-    uint32_t mine[3] = {0, 0, 0};
-#pragma unroll
-    for (uint32_t i = 0; i < SAMPLE_STEPS; i++) {
-        const bool has = first + i < length;
-        const uint32_t of_f32 = __match_any_sync(full, has ? column[i] / 8 : full);
-        const uint32_t of_f64 = __match_any_sync(full, has ? column[i] / 4 : full);
-        mine[0] += has && __ffs(of_f32) - 1 == int(lane);
-        mine[1] += has && __ffs(of_f64) - 1 == int(lane);
-        mine[2] += has;
-    }
+    const uint32_t stop = min(longest, first + SAMPLE_STEPS);
+    uint32_t mine[3] = {0, 0, min(length, stop) - min(length, first)};
+    sectors_of<Offset, SAMPLE_STEPS>(begin, length, first, stop, SAMPLE_STEPS, col_idx, mine);
 #pragma unroll
     for (int i = 0; i < 3; i++) add(counts + sample_sectors_at + i, mine[i]);
 }

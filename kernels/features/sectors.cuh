@@ -1,23 +1,23 @@
-// Sectors of x that sampled hacks of 32 rows read with one lane per row (features.cu).
+// Sectors of x that sampled hacks of 32 rows read with one lane per row (features.cu, sample.cu).
 #pragma once
 #include "job.cuh"
 
 // Sectors of x that 32 rows read, with one entry of each row per step: steps from `step` to `stop`,
-// `deep` steps of every `stride`.
-template <class Offset>
+// `at_once` steps of every `stride`.
+template <class Offset, int at_once = deep>
 __device__ __forceinline__ void sectors_of(Offset begin, uint32_t length, uint32_t step,
                                            uint32_t stop, uint32_t stride,
                                            const uint32_t* __restrict__ col_idx, uint32_t* mine) {
     const uint32_t lane = threadIdx.x % 32;
     for (; step < stop; step += stride) {
-        uint32_t sectors[deep];
+        uint32_t sectors[at_once];
 #pragma unroll
-        for (int i = 0; i < deep; i++) {
+        for (int i = 0; i < at_once; i++) {
             const uint32_t k = step + i;
             sectors[i] = k < stop && k < length ? col_idx[begin + k] / 4 : full;
         }
 #pragma unroll
-        for (int i = 0; i < deep; i++) {
+        for (int i = 0; i < at_once; i++) {
             const uint32_t pair = sectors[i] == full ? full : sectors[i] / 2;
             const uint32_t same_pair = __match_any_sync(full, pair);
             const uint32_t odd = __ballot_sync(full, sectors[i] % 2);

@@ -50,7 +50,7 @@ pub fn rank_quick(
         false => format!(" against {:.2} us with {}", base.cost.spmv_s * 1e6, base.candidate),
     };
     let conversion = match winner.candidate.is_baseline() {
-        true => "needs no conversion".to_string(),
+        true => "it needs no conversion".to_string(),
         false => format!("conversion takes {:.0} us", winner.cost.convert_s * 1e6),
     };
     let explanation = format!(

@@ -3,8 +3,7 @@
 
 use super::counts::over;
 use super::{FEATURES, Features};
-use crate::analysis::{Analysis, EachPrecision};
-use crate::par;
+use crate::analysis::{Analysis, EachPrecision, Histogram};
 use crate::scalar::Precision;
 
 /// Names of the features that [`Features::sampled`] adds to those of the size.
@@ -44,20 +43,15 @@ pub(crate) struct RowCounts {
 }
 
 impl RowCounts {
-    /// The statistics of no rows.
-    const NONE: RowCounts = RowCounts { shortest: u64::MAX, longest: 0, empty: 0, squares: 0.0 };
-
-    fn of(length: u64) -> Self {
-        let empty = u64::from(length == 0);
-        RowCounts { shortest: length, longest: length, empty, squares: (length as f64).powi(2) }
-    }
-
-    fn with(self, other: Self) -> Self {
+    /// Counts over a histogram of row lengths.
+    fn of(lengths: &Histogram) -> Self {
+        // Sums of whole numbers below 2^53 do not depend on their order.
+        let square = |(length, times): (u32, u64)| f64::from(length).powi(2) * times as f64;
         RowCounts {
-            shortest: self.shortest.min(other.shortest),
-            longest: self.longest.max(other.longest),
-            empty: self.empty + other.empty,
-            squares: self.squares + other.squares,
+            shortest: u64::from(lengths.at(0)),
+            longest: u64::from(lengths.max()),
+            empty: lengths.iter().find(|(length, _)| *length == 0).map_or(0, |(_, times)| times),
+            squares: lengths.iter().map(square).sum(),
         }
     }
 }
@@ -65,19 +59,11 @@ impl RowCounts {
 impl SampleCounts {
     fn of(analysis: &Analysis<'_>) -> Self {
         let pattern = analysis.pattern();
-        let of_row = |row: usize| RowCounts::of(pattern.row(row).len() as u64);
+        let sectors = [Precision::F32, Precision::F64].map(|p| analysis.x_sectors_at_sight(p));
         SampleCounts {
             size: [pattern.nrows(), pattern.ncols(), pattern.nnz()],
-            rows: par::reduce(
-                pattern.nrows(),
-                par::GRAIN,
-                || RowCounts::NONE,
-                of_row,
-                RowCounts::with,
-            ),
-            sectors: EachPrecision::new(
-                [Precision::F32, Precision::F64].map(|p| analysis.x_sectors_at_sight(p)),
-            ),
+            rows: RowCounts::of(analysis.row_lengths()),
+            sectors: EachPrecision::new(sectors),
         }
     }
 }

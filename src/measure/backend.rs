@@ -184,6 +184,9 @@ impl Backend {
     ///
     /// # Errors
     /// [`Error::Device`] if the GPU fails.
+    ///
+    /// # Panics
+    /// If `times` is 0.
     pub fn sampled_features<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -191,14 +194,8 @@ impl Backend {
     ) -> Result<Option<(Features, Samples)>> {
         let Some(gpu) = &self.gpu else { return Ok(None) };
         let there = cuda::DeviceCsr::upload(gpu, csr)?;
-        let mut features = gpu.sample_features(&there)?;
-        let mut raw_s = Vec::with_capacity(times);
-        for _ in 0..times {
-            let start = Instant::now();
-            features = gpu.sample_features(&there)?;
-            raw_s.push(start.elapsed().as_secs_f64());
-        }
-        Ok(Some((features, Samples::new(raw_s))))
+        gpu.sample_features(&there)?;
+        timed(times, || gpu.sample_features(&there)).map(Some)
     }
 
     /// Times the GPU's work for the features of a matrix, `times` times, without the host's share.

@@ -150,12 +150,8 @@ pub struct Merged {
 pub fn merge(folder: &Path, records: impl IntoIterator<Item = Record>) -> Result<Merged> {
     let later = folder.join(LATER);
     let earlier = Contents::read(&later)?.0.into_values().map(|(record, _)| record);
-    let mut of_shard: BTreeMap<String, Vec<Record>> = BTreeMap::new();
-    for record in earlier.chain(records) {
-        of_shard.entry(name_of(record.fingerprint())).or_default().push(record);
-    }
     let mut merged = Merged::default();
-    for (name, records) in of_shard {
+    for (name, records) in by_shard(earlier.chain(records)) {
         merged.put(folder, name, records)?;
     }
     match fs::remove_file(&later) {
@@ -172,18 +168,23 @@ pub fn merge(folder: &Path, records: impl IntoIterator<Item = Record>) -> Result
 /// # Errors
 /// As [`merge`].
 pub fn merge_later(folder: &Path, records: impl IntoIterator<Item = Record>) -> Result<Merged> {
-    let mut of_shard: BTreeMap<String, Vec<Record>> = BTreeMap::new();
-    for record in records {
-        of_shard.entry(name_of(record.fingerprint())).or_default().push(record);
-    }
     let mut newer = Vec::new();
-    for (name, records) in of_shard {
+    for (name, records) in by_shard(records) {
         let shard = Contents::read(&folder.join(name))?;
         newer.extend(records.into_iter().filter(|record| shard.misses(record)));
     }
     let mut merged = Merged::default();
     merged.put(folder, LATER.to_string(), newer)?;
     Ok(merged)
+}
+
+/// Groups records by the names of their shards.
+fn by_shard(records: impl IntoIterator<Item = Record>) -> BTreeMap<String, Vec<Record>> {
+    let mut of_shard: BTreeMap<String, Vec<Record>> = BTreeMap::new();
+    for record in records {
+        of_shard.entry(name_of(record.fingerprint())).or_default().push(record);
+    }
+    of_shard
 }
 
 impl Merged {
