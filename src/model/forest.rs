@@ -139,6 +139,9 @@ impl Forest {
     pub fn check(&self, inputs: usize) -> Result<(), String> {
         let mut largest = 0f32;
         for (root, tree) in self.trees() {
+            if tree.is_empty() {
+                return Err(format!("the tree at {root} has no nodes"));
+            }
             for (own, node) in tree.iter().enumerate() {
                 let Node { value, feature, child } = Node::read(*node);
                 let child = usize::from(child);
@@ -342,6 +345,11 @@ mod tests {
         assert_eq!(fault(2, |node| node.child = 1), "leaf 2 of tree 0 leads to 1");
         assert_eq!(fault(0, |node| node.feature = 2), "input 2 of 2");
         assert_eq!(fault(5, |node| node.value = f32::NAN), "node 0 of tree 5 holds no number");
+        for root in [5, 6] {
+            let roots = vec![0, 5, root];
+            let what = Forest { roots, ..sound.clone() }.check(2).expect_err("an empty tree");
+            assert!(what.ends_with("has no nodes"), "{what}");
+        }
     }
 
     #[test]
