@@ -222,7 +222,16 @@ impl Model {
         device: &str,
         precision: Precision,
     ) -> std::result::Result<Model, LoadFault> {
-        let model = Model::read(Bytes::copy_from_slice(bytes), device, precision)?;
+        Model::checked(Bytes::copy_from_slice(bytes), device, precision)
+    }
+
+    /// Like [`Model::parse`], without copying the bytes.
+    fn checked(
+        bytes: Bytes,
+        device: &str,
+        precision: Precision,
+    ) -> std::result::Result<Model, LoadFault> {
+        let model = Model::read(bytes, device, precision)?;
         model.check()?;
         Ok(model)
     }
@@ -308,8 +317,7 @@ impl Model {
             let name = path.display().to_string();
             match std::fs::read(&path) {
                 Ok(bytes) => {
-                    let model = Model::read(bytes.into(), device, precision);
-                    let model = model.and_then(|model| model.check().map(|()| model));
+                    let model = Model::checked(bytes.into(), device, precision);
                     return model.map(Some).map_err(|fault| in_file(&name, &fault));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

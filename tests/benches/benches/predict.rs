@@ -30,8 +30,8 @@ fn load_the_model() -> Predictor {
     predictor()
 }
 
-/// Answers for matrices of 5,000 and 50,000 nonzeros with a loaded model, as the service does after its first
-/// answer.
+/// Answers for matrices of 5,000 and 50,000 nonzeros with a loaded model, as the service does after
+/// its first answer.
 #[divan::bench(args = ["stencil5:1000", "circuit:9000"], sample_count = 50)]
 fn later_answer(bencher: Bencher<'_, '_>, spec: &str) {
     let h200 = ellect::device::find("h200").expect("it ships");
