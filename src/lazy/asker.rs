@@ -58,7 +58,7 @@ pub(super) struct Asker<T: Scalar> {
 /// Place where questions are answered.
 enum Way<T: Scalar> {
     /// In the call that asks; with the answer until it is taken.
-    Here(Box<dyn Adviser<T>>, Option<Result<Answer<T>>>),
+    Here(Box<dyn Adviser<T>>, Option<Box<Result<Answer<T>>>>),
     /// In a thread that ends when its questions are dropped.
     Background {
         questions: Option<Sender<Question>>,
@@ -110,7 +110,7 @@ impl<T: Scalar> Asker<T> {
     pub fn ask(&mut self, question: Question) {
         self.open = Some([question.products, question.updates]);
         match &mut self.way {
-            Way::Here(adviser, answer) => *answer = Some(adviser.answer(question)),
+            Way::Here(adviser, answer) => *answer = Some(Box::new(adviser.answer(question))),
             // Sending fails if the thread has panicked, which the missing answer shows.
             Way::Background { questions, .. } => {
                 if let Some(to) = questions {
@@ -129,7 +129,9 @@ impl<T: Scalar> Asker<T> {
     pub fn answer(&mut self) -> Result<Option<([u64; 2], Answer<T>)>> {
         let Some(asked) = self.open else { return Ok(None) };
         let answer = match &mut self.way {
-            Way::Here(_, answer) => answer.take().ok_or(TryRecvError::Disconnected),
+            Way::Here(_, answer) => {
+                answer.take().map(|answer| *answer).ok_or(TryRecvError::Disconnected)
+            }
             Way::Background { answers, .. } => answers.try_recv(),
             Way::Nowhere => Err(TryRecvError::Disconnected),
         };
