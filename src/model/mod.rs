@@ -23,7 +23,6 @@ use std::path::Path;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::Analysis;
 use crate::cost::{Known, TERMS};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -398,18 +397,6 @@ impl Model {
     /// Returns the gates that decide whether an analysis pays.
     pub fn gates(&self) -> Gates<'_> {
         Gates { analysis: &self.gate, picks: &self.quick_picks, quick: self.quick.as_ref() }
-    }
-
-    /// Tells whether [`CSR`](crate::format::CSR) is expected to be faster than the vendor's
-    /// library, which takes `baseline_spmv_s` seconds a product. The answer applies until the
-    /// matrix is analysed, for any number of products. Reads the row lengths.
-    pub fn prefers_csr(&self, analysis: &Analysis<'_>, baseline_spmv_s: f64) -> bool {
-        let inputs =
-            GateInputs { spmvs: u64::MAX, baseline_spmv_s, row_scan_s: 0.0, sample_s: 0.0 };
-        let input = |name: &str| inputs.input(name, |name| gate_feature(analysis, name));
-        let is_csr = |pick: &&QuickPick| pick.candidate().is_some_and(|pick| pick.is_csr());
-        let mut csr = self.quick_picks.iter().filter(is_csr);
-        csr.any(|pick| pick.rules.walk(input).is_some_and(|(_, answer)| answer == pick.candidate))
     }
 
     /// Returns the values of the model's features, in the model's order; 0 for a value that is not
