@@ -16,8 +16,12 @@ wheel=$(ls "$venv"/wheels/*.whl)
 
 export ELLECT_DATA=$venv/data
 # The installed package is tested, not the folder.
-"$venv/bin/python" -P -m pytest -q --import-mode=importlib tests
+python=("$venv/bin/python" -P -m)
+"${python[@]}" pytest -q --import-mode=importlib tests
 installed=$("$venv/bin/python" -P -c 'import ellect; print(ellect.__path__[0])')
-"$venv/bin/python" -P -m pytest -q --import-mode=importlib --doctest-modules "$installed" -c pyproject.toml
-"$venv/bin/python" -P -m mypy --config-file pyproject.toml "$installed"
-"$venv/bin/python" -P -m mypy.stubtest ellect._ellect --allowlist tests/stubtest.txt
+"${python[@]}" pytest -q --import-mode=importlib --doctest-modules -c pyproject.toml \
+    --rootdir "$installed" "$installed"
+"${python[@]}" mypy
+allowed=$PWD/tests/stubtest.txt
+cd "$venv"
+"${python[@]}" mypy.stubtest ellect._ellect --allowlist "$allowed" --ignore-unused-allowlist

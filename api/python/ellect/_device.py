@@ -117,7 +117,7 @@ def _overlap(x: Array, y: Array) -> bool:
     width = np.dtype(x.dtype).itemsize
     x_end = x.address + width * int(np.prod(x.shape, dtype=np.int64))
     y_end = y.address + width * int(np.prod(y.shape, dtype=np.int64))
-    return x.address < y_end and y.address < x_end
+    return bool(x.address < y_end and y.address < x_end)
 
 
 def apply(op: Operator, x: Any, out: Any, alpha: float, beta: float, stream: Any) -> Any:

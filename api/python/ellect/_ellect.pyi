@@ -1,7 +1,9 @@
 from os import PathLike
-from typing import TypedDict, final
+from typing import Any, TypedDict, final
 
-from typing_extensions import Buffer
+from numpy.typing import NDArray
+
+__all__: list[str]
 
 VERSION: str
 CUDA: bool
@@ -20,9 +22,9 @@ class _Use(TypedDict):
 class Matrix:
     def __new__(
         cls,
-        data: Buffer,
-        indices: Buffer,
-        indptr: Buffer,
+        data: NDArray[Any],
+        indices: NDArray[Any],
+        indptr: NDArray[Any],
         nrows: int,
         ncols: int,
     ) -> Matrix: ...
@@ -52,12 +54,17 @@ class Operator:
     @property
     def gpu(self) -> int | None: ...
     def apply(
-        self, x: Buffer, out: Buffer, alpha: float, beta: float, columns: int
+        self,
+        x: NDArray[Any],
+        out: NDArray[Any],
+        alpha: float,
+        beta: float,
+        columns: int,
     ) -> None: ...
-    def update(self, data: Buffer) -> None: ...
+    def update(self, data: NDArray[Any]) -> None: ...
     def update_from(self, matrix: Matrix) -> None: ...
     def transposed(self) -> Matrix: ...
-    def bytes(self) -> int: ...
+    def layout_bytes(self) -> int: ...
     def permutation(self) -> bytes | None: ...
     def close(self) -> None: ...
     # Only in builds with CUDA.

@@ -15,7 +15,10 @@ from ._errors import ArgumentError, InputError, KindError, RepairedWarning
 #: Anything that `csr_of` accepts; the types of optional packages cannot be named here.
 MatrixLike = Any
 
-_PRECISIONS = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+_PRECISIONS: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
 _NAMES = {dtype: name for name, dtype in _PRECISIONS.items()}
 
 
@@ -64,7 +67,7 @@ def parts(matrix: MatrixLike, shape: tuple[int, int] | None) -> Csr:
                 "shape is missing; arrays (data, indices, indptr) need shape=(nrows, ncols)"
             )
         return Csr(*matrix, (int(shape[0]), int(shape[1])))
-    own = getattr(matrix, "shape", shape)
+    own: Any = getattr(matrix, "shape", shape)
     if shape is not None and tuple(own) != tuple(shape):
         raise ArgumentError(f"shape is {shape}, but the matrix has shape {tuple(own)}")
     if root(matrix) == "torch" and hasattr(matrix, "to_sparse_csr"):
@@ -83,8 +86,8 @@ def parts(matrix: MatrixLike, shape: tuple[int, int] | None) -> Csr:
             data, indices = data[:nnz], indices[:nnz]
         return Csr(data, indices, matrix.indptr, tuple(matrix.shape))
     raise KindError(
-        f"a {type(matrix).__name__} is no sparse matrix; give a scipy.sparse, cupyx.scipy.sparse or "
-        "torch.sparse_csr matrix, (data, indices, indptr) with shape, or a path; "
+        f"a {type(matrix).__name__} is no sparse matrix; give a scipy.sparse, "
+        "cupyx.scipy.sparse or torch.sparse_csr matrix, (data, indices, indptr) with shape, or a path; "
         "scipy.sparse.csr_array converts a dense array"
     )
 

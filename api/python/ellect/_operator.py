@@ -104,8 +104,8 @@ class Operator:
     @property
     def nbytes(self) -> int:
         """Size of the arrays in bytes, with those of the transpose once it is prepared."""
-        own = self._core.bytes()
-        return own if self._transpose is None else own + self._transpose._core.bytes()
+        own = self._core.layout_bytes()
+        return own if self._transpose is None else own + self._transpose._core.layout_bytes()
 
     @property
     def permutation(self) -> np.ndarray[Any, Any] | None:

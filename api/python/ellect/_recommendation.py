@@ -95,7 +95,7 @@ class Recommendation:
     >>> answer.baseline.candidate
     'cusparse:alg=csr_alg1'
     >>> answer.features["row_nnz_max"]
-    3.0
+    3
     """
 
     choice: str
@@ -175,8 +175,8 @@ class Recommendation:
         more = max(len(self.ranking) - SHOWN, 0)
         return (
             f"{sentences}<table>{table}</table>"
-            f"<p>{more} more candidates and {len(self.refused)} refused; {self.spmvs:,} products in "
-            f"{escape(self.precision)} on {escape(self.device)}</p>"
+            f"<p>{more} more candidates and {len(self.refused)} refused; "
+            f"{self.spmvs:,} products in {escape(self.precision)} on {escape(self.device)}</p>"
         )
 
     def plot_ranking(self, ax: Axes | None = None, top: int = SHOWN) -> Axes:

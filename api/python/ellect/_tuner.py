@@ -234,7 +234,7 @@ def features(A: MatrixLike, *, shape: tuple[int, int] | None = None) -> dict[str
     >>> import ellect, scipy.sparse
     >>> found = ellect.features(scipy.sparse.eye_array(4))
     >>> found["nnz"], found["row_nnz_max"]
-    (4.0, 1.0)
+    (4, 1)
     """
     matrix, _ = load(A, shape, None, 2)
     found: dict[str, float] = json.loads(tuner_of("cpu")._core.features(matrix))

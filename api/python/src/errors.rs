@@ -30,7 +30,10 @@ use exceptions::{
 ///
 /// # Errors
 /// The exception.
-pub fn run<T: Ungil + Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+pub fn run<T: Ungil + Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> PyResult<T> {
     py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(panicked)?.map_err(exception)
 }
 

@@ -243,7 +243,7 @@ impl Operator {
     }
 
     /// Size of the layout's arrays in bytes.
-    fn bytes(&self, py: Python<'_>) -> PyResult<u64> {
+    fn layout_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         run(py, || {
             let prepared = self.read();
             Ok(each!(prepared.as_ref().ok_or_else(closed)?, operator => operator.bytes()))
@@ -269,13 +269,7 @@ impl Operator {
     /// Queues y = alpha A x + beta y for `columns` vectors at addresses on the operator's GPU. The
     /// caller has checked the vectors.
     #[cfg(feature = "cuda")]
-    fn apply_at(
-        &self,
-        x: (u64, f64),
-        y: (u64, f64),
-        stream: u64,
-        columns: u64,
-    ) -> PyResult<()> {
+    fn apply_at(&self, x: (u64, f64), y: (u64, f64), stream: u64, columns: u64) -> PyResult<()> {
         crate::errors::run_attached(|| {
             let prepared = self.read();
             let prepared = prepared.as_ref().ok_or_else(closed)?;

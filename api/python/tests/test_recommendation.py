@@ -89,7 +89,8 @@ def test_files_are_read(tmp_path, matrix):
     with pytest.raises(OSError, match="missing.mtx") as raised:
         ellect.prepare(tmp_path / "missing.mtx")
     assert isinstance(raised.value, ellect.FileError) and raised.value.errno == 2
-    (tmp_path / "bad.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n")
+    bad = "%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n"
+    (tmp_path / "bad.mtx").write_text(bad)
     with pytest.raises(ellect.InputError, match="line 3"):
         ellect.prepare(tmp_path / "bad.mtx")
 
@@ -160,7 +161,9 @@ def test_a_service_that_is_not_there_is_named():
 
 
 def run(*arguments, **options):
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **options)
+    # -P: the installed package is run, not the folder.
+    command = [sys.executable, "-P", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, **options)
 
 
 def test_the_import_is_quick_and_loads_no_numpy():
