@@ -3,7 +3,15 @@ from typing import Any, TypedDict, final
 
 from numpy.typing import NDArray
 
-__all__: list[str]
+__all__ = [
+    "BASELINES",
+    "CUDA",
+    "VERSION",
+    "Matrix",
+    "Operator",
+    "Tuner",
+    "feature_table",
+]
 
 VERSION: str
 CUDA: bool
