@@ -60,7 +60,10 @@ const REMEDIES: [(&[u8], &str); 23] = [
     (b"CDF", "a NetCDF file; write the matrix with scipy.io.mmwrite"),
     (b"%PDF", "a PDF document; there is no matrix in it"),
     (b"\x7fELF", "a program; there is no matrix in it"),
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself; fetch it with git lfs pull"),
+    (
+        b"version https://git-lfs",
+        "a Git LFS pointer, not the file itself; fetch it with git lfs pull",
+    ),
     (b"[", "a JSON array; a JSON matrix is an object with nrows, ncols, row_ptr and col_idx"),
 ];
 
@@ -113,7 +116,8 @@ fn unsupported(head: &[u8], text: &[u8]) -> Option<&'static str> {
         return Some(REMEDIES[2].1);
     }
     let markup = [&b"<!doctype"[..], b"<html", b"<?xml"];
-    let starts = |word: &&[u8]| text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
+    let starts =
+        |word: &&[u8]| text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
     if markup.iter().any(starts) {
         return Some("a web page or XML, not a matrix; download the file itself");
     }
@@ -122,7 +126,8 @@ fn unsupported(head: &[u8], text: &[u8]) -> Option<&'static str> {
 
 /// Returns true for the header of a MATLAB 5 file (also called 6 or 7): version 1 in either order.
 fn is_matlab(head: &[u8]) -> bool {
-    matches!(head.get(124..128), Some(b"\x00\x01IM" | b"\x01\x00MI")) || head.starts_with(b"MATLAB 5.0")
+    matches!(head.get(124..128), Some(b"\x00\x01IM" | b"\x01\x00MI"))
+        || head.starts_with(b"MATLAB 5.0")
 }
 
 /// Returns true for a tar header: its checksum is right.

@@ -33,17 +33,17 @@ impl Context<'_> {
 
     /// Notes how many integers lost digits, if any did.
     pub fn note_rounded(&self, rounded: u64) {
-        if rounded > 0 {
-            self.notes.tell(format!(
-                "{rounded} integers are over 2^53 and were rounded to the next number with 53 bits"
-            ));
-        }
+        let subject = match rounded {
+            0 => return,
+            1 => "1 integer over 2^53 was".into(),
+            n => format!("{n} integers over 2^53 were"),
+        };
+        self.notes.tell(format!("{subject} rounded to the next number of 53 bits"));
     }
 }
 
 /// The remedy for complex matrices.
-pub(super) const COMPLEX_REMEDY: &str =
-    "write the real and the imaginary part as two matrices, or, if every imaginary part is zero, \
+pub(super) const COMPLEX_REMEDY: &str = "write the real and the imaginary part as two matrices, or, if every imaginary part is zero, \
      read the real parts with --real-part (real_part=true over HTTP)";
 
 /// Notes of a reading: one sentence each, in the order in which they were made.

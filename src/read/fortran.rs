@@ -152,7 +152,9 @@ mod tests {
             assert_eq!(read(word), Some(1000.0), "{word}");
         }
         assert_eq!(read("-2.5-2"), Some(-0.025));
-        for word in ["", "+", ".", "1+3", "1.0D", "1.0+", "1.0D+-3", "1.0Dx", "1.2.3", "nan", "1d1d1"] {
+        for word in
+            ["", "+", ".", "1+3", "1.0D", "1.0+", "1.0D+-3", "1.0Dx", "1.2.3", "nan", "1d1d1"]
+        {
             assert_eq!(read(word), None, "{word}");
         }
         assert_eq!(number::<f32>(b"1.00000005960464477539062500000001D0", 0, 0), Some(1.000_000_1));
@@ -160,16 +162,17 @@ mod tests {
 
     #[test]
     fn formats_of_lines_are_understood() {
-        let read = |text: &str| {
-            LineFormat::parse(text.as_bytes()).map(|f| (f.count, f.width, f.integer))
-        };
+        let read =
+            |text: &str| LineFormat::parse(text.as_bytes()).map(|f| (f.count, f.width, f.integer));
         assert_eq!(read("(40I2)"), Some((40, 2, true)));
         assert_eq!(read("(3E25.16)  "), Some((3, 25, false)));
         assert_eq!(read("( 1P, 5D16.8 )"), Some((5, 16, false)));
         assert_eq!(read("(1P5E16.8E3)"), Some((5, 16, false)));
         assert_eq!(read("(4(1PE20.12))"), Some((4, 20, false)));
         assert_eq!(read("(F8.3)"), Some((1, 8, false)));
-        for wrong in ["", "40I2", "()", "(I)", "(0I5)", "(3E25.16,I2)", "(A80)", "(3E25.16", "(9E9)9"] {
+        for wrong in
+            ["", "40I2", "()", "(I)", "(0I5)", "(3E25.16,I2)", "(A80)", "(3E25.16", "(9E9)9"]
+        {
             assert_eq!(read(wrong), None, "{wrong}");
         }
         let format = LineFormat::parse(b"(1P,3F8.3)").expect("a format");

@@ -130,13 +130,18 @@ pub(super) fn read<T: Scalar>(source: impl BufRead, context: &Context<'_>) -> Re
     let header = lines.header(context)?;
     let Header { symmetry, nrows, ncols, entries, .. } = header;
     let mut last = 1;
-    let pointers = lines.section("pointers", header.pointers, ncols as u64 + 1, |field, format| {
-        let pointer = format.whole(field).filter(|&pointer| pointer >= last);
-        last = pointer.filter(|&pointer| pointer <= entries + 1).ok_or_else(|| {
-            format!("the pointer is {}; it must be from {last} to {}", excerpt(field), entries + 1)
+    let pointers =
+        lines.section("pointers", header.pointers, ncols as u64 + 1, |field, format| {
+            let pointer = format.whole(field).filter(|&pointer| pointer >= last);
+            last = pointer.filter(|&pointer| pointer <= entries + 1).ok_or_else(|| {
+                format!(
+                    "the pointer is {}; it must be from {last} to {}",
+                    excerpt(field),
+                    entries + 1
+                )
+            })?;
+            Ok(last - 1)
         })?;
-        Ok(last - 1)
-    })?;
     if pointers[0] != 0 || pointers[ncols] != entries {
         return Err(Error::input(format!(
             "the pointers go from {} to {}; they must go from 1 to {}",
@@ -155,9 +160,8 @@ pub(super) fn read<T: Scalar>(source: impl BufRead, context: &Context<'_>) -> Re
         None => None,
         Some(format) => Some(lines.section("values", format, entries, |field, format| {
             let number = format.value::<T>(field);
-            let number = number.ok_or_else(|| {
-                format!("the value is {}; it must be a number", excerpt(field))
-            })?;
+            let number = number
+                .ok_or_else(|| format!("the value is {}; it must be a number", excerpt(field)))?;
             // The value is rounded once already; this checks that it is finite.
             value::<T>(number.to_f64())
         })?),
@@ -287,16 +291,16 @@ impl<R: BufRead> Lines<R> {
         while (items.len() as u64) < len {
             if self.left == 0 || self.at >= self.line.len() {
                 if !self.advance()? {
-                    return Err(self.fault(&format!(
-                        "the file ends after {} {what} of {len}",
-                        items.len()
-                    )));
+                    return Err(
+                        self.fault(&format!("the file ends after {} {what} of {len}", items.len()))
+                    );
                 }
                 (self.at, self.left) = (0, format.count);
                 continue;
             }
             let end = (self.at + format.width).min(self.line.len());
-            let item = decode(&self.line[self.at..end], format).map_err(|what| self.fault(&what))?;
+            let item =
+                decode(&self.line[self.at..end], format).map_err(|what| self.fault(&what))?;
             items.push(item);
             self.at = end;
             self.left -= 1;

@@ -25,9 +25,8 @@ use crate::scalar::Scalar;
 const MAX_BYTES: u64 = 1 << 28;
 
 /// The keys of the object, and SciPy's names for the same.
-const KEYS: [&str; 9] = [
-    "nrows", "ncols", "row_ptr", "col_idx", "values", "shape", "indptr", "indices", "data",
-];
+const KEYS: [&str; 9] =
+    ["nrows", "ncols", "row_ptr", "col_idx", "values", "shape", "indptr", "indices", "data"];
 
 struct JsonMatrix {
     /// Numbers of rows and columns, unless the indices decide them.

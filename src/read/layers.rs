@@ -107,7 +107,9 @@ impl Opened<'_> {
                 Limited::new(source, limit, over).read_to_end(&mut archive).map_err(io_error)?;
                 zip::read(Cursor::new(archive), context)
             }
-            Content::Tar => Err(Error::input("a tar archive is inside an archive; unpack the outer one")),
+            Content::Tar => {
+                Err(Error::input("a tar archive is inside an archive; unpack the outer one"))
+            }
             Content::Gzip | Content::Zstd | Content::Bzip2 | Content::Xz => {
                 Err(Error::input("the input is compressed; decompress it first"))
             }

@@ -41,8 +41,24 @@ const MAX_FIELDS: usize = 4096;
 const SPARSE: u8 = 5;
 const STRUCTURE: u8 = 2;
 const CLASSES: [&str; 18] = [
-    "value", "cell array", "structure", "object", "text", "sparse matrix", "double", "single",
-    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "function", "object",
+    "value",
+    "cell array",
+    "structure",
+    "object",
+    "text",
+    "sparse matrix",
+    "double",
+    "single",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "function",
+    "object",
 ];
 
 /// Reads the sparse matrix, to the end of `source`.
@@ -199,8 +215,8 @@ fn sparse<T: Scalar>(
         )));
     }
     let entries = pointers[ncols];
-    let mut values = Element::part(parts, order, "values")?
-        .numbers(most, super::binary::value::<T>)?;
+    let mut values =
+        Element::part(parts, order, "values")?.numbers(most, super::binary::value::<T>)?;
     if values.len() < entries {
         return Err(damaged(&format!("there are {} values for {entries} entries", values.len())));
     }

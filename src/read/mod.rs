@@ -50,6 +50,7 @@ use rayon::prelude::*;
 use self::content::{Content, HEAD_BYTES, sniff};
 use self::context::{Context, Notes};
 pub use self::limits::Limits;
+use self::limits::io_error;
 pub use self::matrix_market::{Shape, shape};
 use crate::csr::Csr;
 use crate::error::{Error, Result};
@@ -100,7 +101,7 @@ pub struct Options {
 /// let text = b"%%MatrixMarket matrix coordinate integer general\n1 1 1\n1 1 9007199254740993\n";
 /// let found = Options::default().bytes::<f64>(text)?;
 /// assert_eq!(found.csr.nnz(), 1);
-/// assert!(found.notes[0].starts_with("1 integers are over 2^53"));
+/// assert!(found.notes[0].starts_with("1 integer over 2^53 was rounded"));
 /// # Ok(())
 /// # }
 /// ```
@@ -153,19 +154,21 @@ impl Options {
     /// As [`file()`].
     pub fn file<T: Scalar>(&self, path: impl AsRef<Path>) -> Result<Found<T>> {
         let (path, member) = split_member(path.as_ref());
-        let named = |source| Error::Io { what: path.display().to_string(), source };
-        let name = path.to_string_lossy();
-        let context = self.context(&name, member.as_deref());
-        let mut file = File::open(&path).map_err(named)?;
-        let in_place = file.metadata().map_err(named)?.is_file();
-        let mut head = Vec::new();
-        file.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(named)?;
-        // A zip archive is read in place, because its directory is at the end; a pipe cannot be.
-        if in_place && matches!(sniff(&head, &name), Ok(Content::Zip)) {
-            file.rewind().map_err(named)?;
-            return found(zip::read(BufReader::new(file), &context), &context);
-        }
-        found(layers::read(Box::new(Cursor::new(head).chain(file)), &context), &context)
+        let named = |error| match error {
+            Error::Io { source, .. } => Error::Io { what: path.display().to_string(), source },
+            other => other,
+        };
+        let file = File::open(&path).map_err(io_error).map_err(named)?;
+        let context = self.context(&path.to_string_lossy(), member.as_deref());
+        opened(file, &context).map_err(named)
+    }
+
+    /// Reads the matrix in an open file, which may be a pipe.
+    ///
+    /// # Errors
+    /// As [`file()`].
+    pub fn opened<T: Scalar>(&self, file: File) -> Result<Found<T>> {
+        opened(file, &self.context("", None))
     }
 
     /// Reads the matrix in `bytes`, which hold the content of a file.
@@ -199,6 +202,18 @@ impl Options {
             notes: Notes::default(),
         }
     }
+}
+
+fn opened<T: Scalar>(mut file: File, context: &Context<'_>) -> Result<Found<T>> {
+    let mut head = Vec::new();
+    file.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(io_error)?;
+    let is_zip = matches!(sniff(&head, &context.name), Ok(Content::Zip));
+    // A zip archive is read in place, because its directory is at the end; a pipe cannot be.
+    if is_zip && file.metadata().map_err(io_error)?.is_file() {
+        file.rewind().map_err(io_error)?;
+        return found(zip::read(BufReader::new(file), context), context);
+    }
+    found(layers::read(Box::new(Cursor::new(head).chain(file)), context), context)
 }
 
 /// Splits `archive.tar.gz:NAME/NAME.mtx` into the file and the member, unless a file has the whole

@@ -1,6 +1,9 @@
 //! Files made in memory: compressed ones, and archives as `scipy.sparse.save_npz` writes them.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod forms;
+pub mod table;
+
 use std::io::{Cursor, Write};
 
 use ellect::{Csr, Scalar};

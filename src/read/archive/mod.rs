@@ -109,13 +109,7 @@ pub(super) struct Picker<'a, T> {
 impl<'a, T: Scalar> Picker<'a, T> {
     /// Creates a picker that has been offered nothing.
     pub fn new(context: &'a Context<'a>) -> Self {
-        Picker {
-            context,
-            read: None,
-            rivals: Vec::new(),
-            passed: Vec::new(),
-            others: Vec::new(),
-        }
+        Picker { context, read: None, rivals: Vec::new(), passed: Vec::new(), others: Vec::new() }
     }
 
     /// Offers a file of an archive.

@@ -28,7 +28,15 @@ impl<R: Read> Xz<R> {
     }
 
     fn fault(&self, error: XzError) -> io::Error {
-        if let XzError::DictionaryTooLarge(needed) = error {
+        let needed = match error {
+            XzError::DictionaryTooLarge(needed) => Some(needed),
+            // Codes of sizes: 40 is 4 GiB, and those below follow by 2^n and 3 2^n.
+            XzError::UnsupportedLzmaProperties(code @ 0..=40) => {
+                Some(u64::from(2 | code & 1) << (code / 2 + 11))
+            }
+            _ => None,
+        };
+        if let Some(needed) = needed {
             return io::Error::other(Error::input(format!(
                 "the xz data needs a dictionary of {}; the limit is {}: decompress it first",
                 units::bytes(needed),

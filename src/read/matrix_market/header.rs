@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, Read};
 
+use super::super::Complex;
 use super::super::content::excerpt;
 use super::super::context::{COMPLEX_REMEDY, Context};
 use super::super::limits::io_error;
 use super::super::triplets::Symmetry;
-use super::super::Complex;
 use super::LINE_BYTES;
 use crate::error::{At, Error, Result};
 

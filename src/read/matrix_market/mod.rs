@@ -119,10 +119,7 @@ pub fn shape(head: &[u8]) -> Option<Shape> {
     Some(Shape { nrows, ncols, array: layout == EntryFormat::Array })
 }
 
-fn read_lines<T: Scalar>(
-    mut source: impl BufRead + Send,
-    context: &Context<'_>,
-) -> Result<Csr<T>> {
+fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>) -> Result<Csr<T>> {
     let header = header::read(&mut source, context)?;
     let mut cutter = Cutter { source, carry: Vec::new(), state: CutterState::Open };
     let mut entries = Entries::new(header);

@@ -103,7 +103,8 @@ impl<R: Read + Seek> Archive<'_, R> {
         if self.has("row") && self.has("col") && self.has("data") {
             return Ok("coo".into());
         }
-        let names: Vec<_> = self.zip.file_names().flatten().map(|n| n.replace(".npy", "")).collect();
+        let names: Vec<_> =
+            self.zip.file_names().flatten().map(|n| n.replace(".npy", "")).collect();
         Err(Error::input(format!(
             "the archive holds no sparse matrix but the arrays {}; write it with \
              scipy.sparse.save_npz(file, scipy.sparse.csr_array(A))",
@@ -126,7 +127,8 @@ impl<R: Read + Seek> Archive<'_, R> {
 
     /// Returns the numbers of rows and columns, which SciPy always states.
     fn stated_shape(&mut self) -> Result<(usize, usize)> {
-        let missing = "array 'shape': it is missing from the archive; scipy.sparse.save_npz writes it";
+        let missing =
+            "array 'shape': it is missing from the archive; scipy.sparse.save_npz writes it";
         self.shape()?.ok_or_else(|| Error::input(missing))
     }
 
@@ -319,13 +321,14 @@ impl<R: Read + Seek> Archive<'_, R> {
             None => self.context.limits.empty_rows.saturating_add(bound),
         };
         let mut last = 0;
-        let pointers = self.elements("indptr", 1, most, |header, bytes| match header.index(bytes) {
-            Some(pointer) if pointer < bound && pointer >= last => {
-                last = pointer;
-                Ok(pointer as usize)
-            }
-            _ => Err(format!("it must be a whole number from {last} to {entries}")),
-        })?;
+        let pointers =
+            self.elements("indptr", 1, most, |header, bytes| match header.index(bytes) {
+                Some(pointer) if pointer < bound && pointer >= last => {
+                    last = pointer;
+                    Ok(pointer as usize)
+                }
+                _ => Err(format!("it must be a whole number from {last} to {entries}")),
+            })?;
         let pointers = pointers.elements;
         let needed = len.map_or(pointers.len().max(1), |len| len + 1);
         if pointers.len() != needed || pointers[0] != 0 {
