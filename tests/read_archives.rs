@@ -1,10 +1,11 @@
 //! Archives and binary files as people have them: each with its matrix or the exact message.
 
+mod forms;
 mod input;
 
 use ellect::read::Options;
-use input::forms::*;
-use input::table::{PLAIN, outcome, table};
+use forms::table::{PLAIN, outcome, table};
+use forms::*;
 use input::{Npz, gzip, zstd_of};
 
 #[test]

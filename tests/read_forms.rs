@@ -1,10 +1,11 @@
 //! Text files as people have them: each with its matrix or the exact message.
 
+mod forms;
 mod input;
 
 use ellect::read::{Complex, Options};
-use input::forms::*;
-use input::table::{PLAIN, outcome, table};
+use forms::table::{PLAIN, outcome, table};
+use forms::*;
 
 fn mm(banner: &str, rest: &str) -> Vec<u8> {
     format!("%%MatrixMarket matrix {banner}\n{rest}").into_bytes()

@@ -6,12 +6,16 @@
 //! | 2 . 6 |
 //! ```
 
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub mod table;
+
 use std::io::{Cursor, Write};
 
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use super::{Npz, float64, int32};
+use crate::input::{GENERAL, Npz, float64, int32};
 
 /// The lines behind the banner.
 pub const BODY: &str = "3 3 5\n1 1 4\n1 3 1\n2 2 5\n3 1 2\n3 3 6\n";
@@ -27,7 +31,7 @@ pub const COLUMNS: [u32; 5] = [0, 2, 1, 0, 2];
 pub const BY_ROWS: [f64; 5] = [4.0, 1.0, 5.0, 2.0, 6.0];
 
 pub fn plain() -> Vec<u8> {
-    format!("{}{BODY}", super::GENERAL).into_bytes()
+    format!("{}{BODY}", GENERAL).into_bytes()
 }
 
 /// A file that a vector of right-hand sides is.
