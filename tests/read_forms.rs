@@ -27,6 +27,12 @@ fn matrix_market_as_it_is_written() {
             ("CR alone, with blank lines", text.replace('\n', "\r\r").into_bytes(), PLAIN),
             ("CRLF", text.replace('\n', "\r\n").into_bytes(), PLAIN),
             ("a remark", mm("coordinate real general written by hand", BODY), PLAIN),
+            (
+                "a remark with words of the banner",
+                mm("coordinate real general real 3", BODY),
+                PLAIN,
+            ),
+            ("a blank after the percent signs", text.replacen("%%", "%% ", 1).into_bytes(), PLAIN),
             ("a comment", mm("coordinate real general % symmetric 3", BODY), PLAIN),
             (
                 "unsigned",
@@ -101,6 +107,12 @@ fn matrix_market_as_it_is_written() {
                 mm("array real skew-symmetric", "2 2\n0\n1\n7\n"),
                 "line 5: the array lists its diagonal, whose value in column 2 is 7; a skew-symmetric \
              matrix has a zero diagonal",
+            ),
+            (
+                "skew array cut off",
+                mm("array real skew-symmetric", "3 3\n0\n1\n2\n0\n"),
+                "line 6: the file ends after 4 values; there must be the 3 below the diagonal of a 3 x \
+             3 array, or 6 with the diagonal",
             ),
             (
                 "skew array in full",

@@ -69,6 +69,8 @@ const REMEDIES: [(&[u8], &str); 23] = [
 
 const MATLAB_73: &str = "a MATLAB 7.3 file, which is HDF5; write it in MATLAB with \
                          save('name.mat', 'A', '-v7') and read that, or use scipy.io.mmwrite";
+const MATLAB_OTHER: &str = "a MATLAB file of version 4 or of no known version; write it in MATLAB \
+                            with save('name.mat', 'A', '-v7')";
 const UTF_16: &str = "text in UTF-16; save it as UTF-8 or ASCII";
 const PICKLE: &str = "a Python pickle; save the matrix with scipy.sparse.save_npz";
 
@@ -103,6 +105,9 @@ pub(super) fn sniff(head: &[u8], name: &str) -> Result<Content> {
     }
     if harwell_boeing::is_head(head) || (!is_binary(head) && harwell_boeing::is_name(name)) {
         return Ok(Content::HarwellBoeing);
+    }
+    if is_binary(head) && name.to_ascii_lowercase().ends_with(".mat") {
+        return Err(Error::byte(0, format!("the input is {MATLAB_OTHER}")));
     }
     Err(Error::byte(0, unknown(head)))
 }

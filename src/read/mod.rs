@@ -51,7 +51,7 @@ use self::content::{Content, HEAD_BYTES, sniff};
 use self::context::{Context, Notes};
 pub use self::limits::Limits;
 use self::limits::io_error;
-pub use self::matrix_market::{Shape, shape};
+pub use self::matrix_market::Shape;
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
@@ -140,6 +140,23 @@ pub fn bytes<T: Scalar>(bytes: &[u8], limits: &Limits) -> Result<Csr<T>> {
 /// As [`file()`].
 pub fn stream<T: Scalar>(source: impl Read + Send, limits: &Limits) -> Result<Csr<T>> {
     with(limits).stream(source).map(|found| found.csr)
+}
+
+/// Returns the size that the first lines of a Matrix Market file state, plain or compressed; `None`
+/// for a file of another kind and for one that cannot be read.
+///
+/// ```
+/// use ellect::read;
+///
+/// assert_eq!(read::shape("tests/data/circuit.mtx").map(|shape| shape.is_vector()), Some(false));
+/// assert_eq!(read::shape("Cargo.toml"), None);
+/// ```
+pub fn shape(path: impl AsRef<Path>) -> Option<Shape> {
+    let options = Options::default();
+    let file = File::open(path.as_ref()).ok()?;
+    let context = options.context("", None);
+    let opened = layers::open(Box::new(file), "", archive::GLANCE_BYTES, &context).ok()?;
+    matrix_market::shape(&opened.head)
 }
 
 fn with(limits: &Limits) -> Options {

@@ -5,8 +5,6 @@
 //! family resemble each other and are never on both sides of a split. Tables are made over classes.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -173,7 +171,9 @@ impl Walk<'_> {
         let own = stem(path);
         let what = match companion_of(&own, beside) {
             Some(matrix) => format!("belongs to {matrix}"),
-            None if is_vector(path) => "is a vector or a dense array".into(),
+            None if read::shape(path).is_some_and(|shape| shape.is_vector()) => {
+                "is a vector or a dense array".into()
+            }
             None => return true,
         };
         (self.tell)(format!("passed over {}, which {what}", path.display()));
@@ -202,6 +202,7 @@ fn plain_name(path: &Path) -> String {
     plain.to_string()
 }
 
+/// Returns true for the name of a matrix file, plain or compressed, or of an archive.
 fn is_matrix(path: &Path) -> bool {
     let name = plain_name(path);
     MATRICES.iter().chain(&ARCHIVES).any(|ending| name.ends_with(ending))
@@ -212,15 +213,6 @@ fn companion_of<'a>(own: &'a str, beside: &HashSet<String>) -> Option<&'a str> {
     const SUFFIXES: [&str; 7] = ["b", "x", "coord", "c", "lo", "hi", "z0"];
     let (matrix, suffix) = own.rsplit_once('_')?;
     (beside.contains(matrix) && SUFFIXES.contains(&suffix)).then_some(matrix)
-}
-
-/// Returns true for plain Matrix Market text that states a vector or an array. Compressed text is
-/// not looked into.
-fn is_vector(path: &Path) -> bool {
-    const HEAD_BYTES: u64 = 1 << 16;
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
-    read.is_ok() && read::shape(&head).is_some_and(|shape| shape.is_vector())
 }
 
 /// Returns the name of a file without the extensions of matrix files.

@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 pub(super) use tar::{checksum_holds as tar_checksum_holds, read as tar};
 
-/// First bytes of a member that are searched for the size line, behind the comments.
-const GLANCE_BYTES: u64 = 1 << 16;
+/// First bytes of a file that are searched for the size line, behind the comments.
+pub(super) const GLANCE_BYTES: u64 = 1 << 16;
 
 /// Maximum number of members, whose names are kept for messages.
 const MAX_MEMBERS: usize = 10_000;

@@ -130,12 +130,15 @@ fn banner(
     line: &[u8],
     complex: Complex,
 ) -> std::result::Result<(EntryFormat, Field, Symmetry), String> {
-    let lower = line.to_ascii_lowercase();
-    let words: Vec<&[u8]> =
-        lower.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
-    // Some writers lose one of the two percent signs.
-    let &[b"%%matrixmarket" | b"%matrixmarket", object, layout, field, symmetry, ref more @ ..] =
-        words.as_slice()
+    let lower = line.trim_ascii_start().to_ascii_lowercase();
+    // Some writers lose one of the two percent signs, or add a blank.
+    let text = lower.strip_prefix(b"%").map(|text| text.strip_prefix(b"%").unwrap_or(text));
+    let words: Vec<&[u8]> = text
+        .unwrap_or_default()
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let &[b"matrixmarket", object, layout, field, symmetry, ref more @ ..] = words.as_slice()
     else {
         return Err(format!(
             "the file starts with {}; it must start with '%%MatrixMarket matrix', then coordinate \
@@ -149,6 +152,7 @@ fn banner(
     if complex == Complex::Refuse && (field == b"complex" || symmetry == b"hermitian") {
         return Err(format!("complex and hermitian matrices are not supported; {COMPLEX_REMEDY}"));
     }
+    let stated = [layout, field, symmetry];
     let layout = look_up("layout", layout, &LAYOUTS)?;
     let field = look_up("kind of values", field, &FIELDS)?;
     let symmetry = look_up("symmetry", symmetry, &SYMMETRIES)?;
@@ -157,8 +161,11 @@ fn banner(
                     write it as 'coordinate pattern general' or 'symmetric'"
             .into());
     }
-    // A remark may follow, but nothing that says something of the matrix.
-    match more.iter().take_while(|word| !word.starts_with(b"%")).find(|word| is_meant(word)) {
+    // A remark may follow, but no other word of a banner, and no sizes.
+    let remark: Vec<_> = more.iter().take_while(|word| !word.starts_with(b"%")).collect();
+    let sizes = remark.first().filter(|word| super::lines::whole_number(word).is_some());
+    let contradiction = remark.iter().find(|word| is_keyword(word) && !stated.contains(word));
+    match sizes.or(contradiction) {
         Some(word) => Err(format!(
             "{} follows the banner, which is complete after the symmetry; remove it, or put it in \
              its place",
@@ -168,12 +175,12 @@ fn banner(
     }
 }
 
-/// Returns true for a word of the banner and for a number, which could be a size.
-fn is_meant(word: &[u8]) -> bool {
+/// Returns true for a layout, a kind of values and a symmetry.
+fn is_keyword(word: &[u8]) -> bool {
     let names = LAYOUTS.iter().map(|&(name, _)| name);
     let names = names.chain(FIELDS.iter().map(|&(name, _)| name));
     let mut names = names.chain(SYMMETRIES.iter().map(|&(name, _)| name));
-    names.any(|name| name.as_bytes() == word) || super::lines::whole_number(word).is_some()
+    names.any(|name| name.as_bytes() == word)
 }
 
 fn look_up<V: Copy>(

@@ -100,7 +100,7 @@ impl Shape {
 
 /// Returns the size of the Matrix Market file that starts with `head`; `None` if this is none, or
 /// its size line is not in `head`.
-pub fn shape(head: &[u8]) -> Option<Shape> {
+pub(super) fn shape(head: &[u8]) -> Option<Shape> {
     let limits = Limits::default();
     let context = Context {
         limits: &limits,
@@ -311,10 +311,7 @@ impl<T: Scalar> Entries<T> {
         let MtxHeader { nrows, ncols, symmetry, entries, .. } = self.header;
         let with_diagonal = self.entries == self.header.most_entries() && self.entries > entries;
         if self.entries != entries && !with_diagonal {
-            return Err(Error::line(
-                self.lines,
-                format!("the file ends after {} entries of {entries}", self.entries),
-            ));
+            return Err(Error::line(self.lines, self.header.too_few(self.entries)));
         }
         if with_diagonal {
             self.drop_diagonal()?;
@@ -363,6 +360,19 @@ impl MtxHeader {
         match (self.layout, self.symmetry) {
             (EntryFormat::Array, Symmetry::Skew) => self.entries + self.nrows as u64,
             _ => self.entries,
+        }
+    }
+
+    /// Returns the message about a file that ends after `got` entries.
+    fn too_few(&self, got: u64) -> String {
+        let MtxHeader { nrows, ncols, entries, .. } = self;
+        match (self.layout, self.symmetry) {
+            (EntryFormat::Array, Symmetry::Skew) => format!(
+                "the file ends after {got} values; there must be the {entries} below the diagonal of \
+                 a {nrows} x {ncols} array, or {} with the diagonal",
+                self.most_entries()
+            ),
+            _ => format!("the file ends after {got} entries of {entries}"),
         }
     }
 
