@@ -85,7 +85,7 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ("PETSc 64", petsc(8)),
         ("MATLAB", m.file(&[m.sparse("A"), m.dense("b")])),
         ("MATLAB big-endian", b.file(&[b.sparse("A")])),
-        ("MATLAB structure", m.file(&[structure.clone()])),
+        ("MATLAB structure", m.file(std::slice::from_ref(&structure))),
         ("MATLAB compressed", m.file(&[m.compressed(&structure)])),
         ("tar", tar(&members)),
         ("tar of long names", long),

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Indices count from 0. The names of either line can be used; `shape` takes the place of `nrows`
-//! and `ncols`, and without all three the indices decide the size. Without `values`, every value is
-//! 1. Unknown keys are refused, and so is text of more than 256 MiB: use another format for large
-//! matrices.
+//! and `ncols`, and without all three the indices decide the size. Without `values`, all values
+//! are 1. Unknown keys are refused, and so is text of more than 256 MiB: use another format for
+//! large matrices.
 
 use std::io::{self, BufRead, BufReader, Read};
 

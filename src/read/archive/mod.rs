@@ -73,7 +73,7 @@ impl Candidate {
             }
             _ => false,
         };
-        self.folder == other.folder && ((self.main && !other.main) || (belongs && !other.main))
+        self.folder == other.folder && (self.main || belongs) && !other.main
     }
 }
 

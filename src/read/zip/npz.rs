@@ -232,9 +232,10 @@ impl<R: Read + Seek> Archive<'_, R> {
         row_ptr.push(0);
         let (mut col_idx, mut values) = (Vec::with_capacity(nnz), Vec::with_capacity(nnz));
         for row in 0..nrows {
-            for block in pointers[row / r]..pointers[row / r + 1] {
+            let blocks = pointers[row / r]..pointers[row / r + 1];
+            for (block, &block_col) in blocks.clone().zip(&block_cols[blocks]) {
                 for col in 0..c {
-                    col_idx.push(block_cols[block] * c as u32 + col as u32);
+                    col_idx.push(block_col * c as u32 + col as u32);
                     let at = block * of_block + (row % r) * of_row + col * of_col;
                     values.push(data.elements[at]);
                 }
