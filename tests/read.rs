@@ -184,8 +184,8 @@ fn malformed_banners_and_size_lines_are_named_with_their_line() {
         ("%%MatrixMarket matrix coordinate float general\n", "line 1: the kind of values is"),
         ("%%MatrixMarket matrix coordinate real triangular\n", "line 1: the symmetry is"),
         (
-            "%%MatrixMarket matrix coordinate real general real\n",
-            "line 1: 'real' follows the banner",
+            "%%MatrixMarket matrix coordinate real general integer\n",
+            "line 1: 'integer' follows the banner",
         ),
         ("%%MatrixMarket matrix coordinate complex general\n", "line 1: complex and hermitian"),
         ("%%MatrixMarket matrix coordinate real Hermitian\n", "line 1: complex and hermitian"),

@@ -12,9 +12,8 @@ fn mm(banner: &str, rest: &str) -> Vec<u8> {
 }
 
 #[test]
-fn matrix_market_as_it_is_written() {
+fn lines_and_banners_of_matrix_market_as_they_are_written() {
     let text = String::from_utf8(plain()).expect("ASCII");
-    let real = |values: &str| mm("coordinate real general", values);
     table(
         &Options::default(),
         &[
@@ -22,7 +21,7 @@ fn matrix_market_as_it_is_written() {
             ("blanks before the banner", [b"  \t", &plain()[..]].concat(), PLAIN),
             ("blank lines before the banner", [b"\n \r\n\n", &plain()[..]].concat(), PLAIN),
             ("both", [b"\xef\xbb\xbf\n  ", &plain()[..]].concat(), PLAIN),
-            ("one percent sign", text[1..].as_bytes().to_vec(), PLAIN),
+            ("one percent sign", text.as_bytes()[1..].to_vec(), PLAIN),
             ("CR alone", text.replace('\n', "\r").into_bytes(), PLAIN),
             ("CR alone, with blank lines", text.replace('\n', "\r\r").into_bytes(), PLAIN),
             ("CRLF", text.replace('\n', "\r\n").into_bytes(), PLAIN),
@@ -34,6 +33,17 @@ fn matrix_market_as_it_is_written() {
             ),
             ("a blank after the percent signs", text.replacen("%%", "%% ", 1).into_bytes(), PLAIN),
             ("a comment", mm("coordinate real general % symmetric 3", BODY), PLAIN),
+        ],
+    );
+}
+
+#[test]
+fn values_of_matrix_market_as_they_are_written() {
+    let text = String::from_utf8(plain()).expect("ASCII");
+    let real = |values: &str| mm("coordinate real general", values);
+    table(
+        &Options::default(),
+        &[
             (
                 "unsigned",
                 mm("coordinate unsigned-integer symmetric", "2 2 2\n1 1 1\n2 1 2\n"),
@@ -80,6 +90,15 @@ fn matrix_market_as_it_is_written() {
                 text.replace('\n', "\r").replace('6', "x").into_bytes(),
                 "line 7: the value is 'x'; it must be a number",
             ),
+        ],
+    );
+}
+
+#[test]
+fn banners_that_could_mean_two_things_are_refused() {
+    table(
+        &Options::default(),
+        &[
             (
                 "two symmetries",
                 mm("coordinate real general symmetric", BODY),
@@ -92,6 +111,15 @@ fn matrix_market_as_it_is_written() {
                 "line 1: '3' follows the banner, which is complete after the symmetry; remove it, or put \
              it in its place",
             ),
+        ],
+    );
+}
+
+#[test]
+fn arrays_of_matrix_market_as_they_are_written() {
+    table(
+        &Options::default(),
+        &[
             (
                 "skew array",
                 mm("array real skew-symmetric", "3 3\n1\n2\n3\n"),
@@ -220,13 +248,6 @@ fn complex_matrices_are_read_by_their_real_parts_on_demand() {
 #[test]
 fn boeing_files() {
     let real = "  4.00E+00  2.00E+00  5.00E+00\n  1.00E+00  6.00E+00\n";
-    let lower = [" 1 3 4 5\n", " 1 3 2 3\n", "4. 2. 5. 6. "];
-    let formats = "(16I2)          (16I2)          (4F3.0)";
-    let four = |kind: &str, lists| {
-        let text = String::from_utf8(boeing(kind, formats, lists, "")).expect("ASCII");
-        text.replacen("             5", "             4", 1).into_bytes()
-    };
-    let symmetric = "3x3 1,1=4 1,3=2 2,2=5 3,1=2 3,3=6";
     let pattern = boeing("PUA", "(16I2)          (16I2)", [" 1 3 4 6\n", " 1 3 2 1 3\n", ""], "");
     let with_rhs = boeing(
         "RUA",
@@ -274,12 +295,30 @@ fn boeing_files() {
             ),
             ("lower case", kind("rua"), PLAIN),
             ("pattern", pattern, "3x3 1,1=1 1,3=1 2,2=1 3,1=1 3,3=1"),
-            ("symmetric", four("RSA", lower), symmetric),
             (
                 "right-hand sides",
                 with_rhs,
                 &format!("{PLAIN}; passed over the right-hand sides behind the matrix"),
             ),
+        ],
+    );
+}
+
+#[test]
+fn symmetries_and_faults_of_boeing_files() {
+    let lower = [" 1 3 4 5\n", " 1 3 2 3\n", "4. 2. 5. 6. "];
+    let formats = "(16I2)          (16I2)          (4F3.0)";
+    let four = |kind: &str, lists| {
+        let text = String::from_utf8(boeing(kind, formats, lists, "")).expect("ASCII");
+        text.replacen("             5", "             4", 1).into_bytes()
+    };
+    let lists = [" 1 3 4 6\n", " 1 3 2 1 3\n", "  4.  2.  5.  1.  6.\n"];
+    let kind = |kind: &str| boeing(kind, "(16I2)          (16I2)          (5F4.0)", lists, "");
+    let real = "  4.00E+00  2.00E+00  5.00E+00\n  1.00E+00  6.00E+00\n";
+    table(
+        &Options::default(),
+        &[
+            ("symmetric", four("RSA", lower), "3x3 1,1=4 1,3=2 2,2=5 3,1=2 3,3=6"),
             (
                 "elemental",
                 kind("RSE"),

@@ -57,6 +57,18 @@ use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 
 /// Treatment of complex values, which no format multiplies.
+///
+/// ```
+/// use ellect::read::{Complex, Options};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let text = b"%%MatrixMarket matrix coordinate real hermitian\n2 2 1\n2 1 3.0\n";
+/// let options = Options { complex: Complex::RealPart, ..Options::default() };
+/// assert_eq!(options.bytes::<f64>(text)?.csr.nnz(), 2);
+/// assert!(Options::default().bytes::<f64>(text).is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Complex {
     /// Complex and hermitian matrices are refused.

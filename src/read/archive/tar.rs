@@ -67,7 +67,7 @@ fn damaged(what: &str) -> Error {
     Error::input(format!("the tar archive is damaged: {what}"))
 }
 
-/// What an extension says of the next file.
+/// Properties of the next file, from a header's extension.
 #[derive(Default)]
 struct Next {
     name: Option<String>,

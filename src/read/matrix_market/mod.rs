@@ -15,9 +15,9 @@
 //! blank lines may stand anywhere after it; lines end in LF, CRLF, or in CR alone throughout;
 //! fields are separated by spaces or tabs.
 //!
-//! What other programs write is read where it can only mean one thing: a byte order mark, blanks
-//! and blank lines before the banner, a banner with one percent sign or with a remark behind it,
-//! exponents as in Fortran (`1.0D+03`, `1.0+3`), skew-symmetric arrays with their zero diagonal.
+//! Deviations of other programs are read where they can only mean one thing: a byte order mark,
+//! blanks and blank lines before the banner, a banner with one percent sign or with a remark behind
+//! it, exponents as in Fortran (`1.0D+03`, `1.0+3`), skew-symmetric arrays with a zero diagonal.
 //!
 //! - Entries listed twice are summed. Zeros in a coordinate file remain entries of the matrix;
 //!   zeros in an array do not become entries.
@@ -80,6 +80,13 @@ impl<R: Read> Read for CrAsLf<R> {
 }
 
 /// The size of a matrix, as the first lines of its file state it.
+///
+/// ```
+/// use ellect::read::{self, Shape};
+///
+/// let shape = Shape { nrows: 5, ncols: 1, array: true };
+/// assert!(shape.is_vector() && read::shape("tests/data/circuit.mtx") != Some(shape));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Number of rows.
