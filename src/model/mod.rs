@@ -20,6 +20,7 @@ pub(crate) mod rules;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
@@ -31,14 +32,14 @@ use crate::format::{Candidate, aliases, find};
 use crate::par;
 use crate::scalar::Precision;
 use applicability::Applicability;
-use forest::{Forest, LEAF};
+use forest::Forest;
 use gate::is_gate_input;
 pub(crate) use gate::{
     ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, QuickPick,
     gate_feature, keeps, needs, quick_pick,
 };
 pub use predictor::Predictor;
-use quick::{ConversionTime, QuickCandidate};
+use quick::QuickCandidate;
 pub(crate) use quick::{QuickModel, Stage};
 pub(crate) use rules::Rules;
 
@@ -211,13 +212,25 @@ pub struct Prediction {
 
 impl Model {
     /// Reads the contents of a model file for this device and precision: as [`Model::bytes`] returns
-    /// them, or the model as JSON, each compressed or plain. The whole file is accepted or none of
-    /// it. Earlier names of formats are replaced by current ones.
+    /// them or as earlier versions wrote them, or the model as JSON, each compressed or plain. The
+    /// whole file is accepted or none of it. Earlier names of formats are replaced by current ones.
     ///
     /// # Errors
     /// The first fault, as a [`LoadFault`].
     pub fn parse(
         bytes: &[u8],
+        device: &str,
+        precision: Precision,
+    ) -> std::result::Result<Model, LoadFault> {
+        let model = Model::read(Bytes::copy_from_slice(bytes), device, precision)?;
+        model.check()?;
+        Ok(model)
+    }
+
+    /// Reads the contents of a model file like [`Model::parse`], but does not check its names and
+    /// numbers.
+    fn read(
+        bytes: Bytes,
         device: &str,
         precision: Precision,
     ) -> std::result::Result<Model, LoadFault> {
@@ -229,7 +242,6 @@ impl Model {
                 wanted: format!("{device} in {precision}"),
             });
         }
-        model.check()?;
         Ok(model)
     }
 
@@ -248,12 +260,12 @@ impl Model {
         }
     }
 
-    /// Returns the contents of a model file, compressed with zstd.
+    /// Returns the contents of a model file.
     ///
     /// # Errors
-    /// [`Error::Io`] if compression fails.
+    /// [`Error::Io`] if the part that is JSON cannot be written.
     pub fn bytes(&self) -> Result<Vec<u8>> {
-        let io = |source| Error::Io { what: "compressing a model".into(), source };
+        let io = |source| Error::Io { what: "writing a model".into(), source };
         file::encode(self).map_err(io)
     }
 
@@ -295,18 +307,16 @@ impl Model {
             let path = folder.join(file);
             let name = path.display().to_string();
             match std::fs::read(&path) {
-                Ok(bytes) => return Model::named(&name, &bytes, device, precision).map(Some),
+                Ok(bytes) => {
+                    let model = Model::read(bytes.into(), device, precision);
+                    let model = model.and_then(|model| model.check().map(|()| model));
+                    return model.map(Some).map_err(|fault| in_file(&name, &fault));
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(source) => return Err(Error::Io { what: name, source }),
             }
         }
         Ok(None)
-    }
-
-    /// Parses the model in the file `name`.
-    fn named(name: &str, bytes: &[u8], device: &str, precision: Precision) -> Result<Model> {
-        let fault = |fault| Error::input(format!("model {name}: {fault}"));
-        Model::parse(bytes, device, precision).map_err(fault)
     }
 
     fn find(folder: Option<&Path>, device: &Device, precision: Precision) -> Result<Option<Model>> {
@@ -319,8 +329,9 @@ impl Model {
         let shipped = names.iter().find_map(named);
         match (shipped, device.proxy()) {
             (Some((name, bytes)), _) => {
-                let model = Model::named(name, bytes, &device.name, precision)?;
-                Ok(Some(model.rescored()))
+                // A test checks the models that ship.
+                let model = Model::read(Bytes::from_static(bytes), &device.name, precision);
+                Ok(Some(model.map_err(|fault| in_file(name, &fault))?.rescored()))
             }
             (None, Some(proxy)) => Model::find(folder, &proxy, precision),
             (None, None) => Ok(None),
@@ -401,13 +412,18 @@ impl Model {
     }
 }
 
+/// Returns the error for a fault of the model in the file `name`.
+fn in_file(name: &str, fault: &LoadFault) -> Error {
+    Error::input(format!("model {name}: {fault}"))
+}
+
 /// Returns the file name of a model in its folder, for instance `h200-f64.model`.
 pub fn file_name(device: &str, precision: Precision) -> String {
     format!("{device}-{precision}.model")
 }
 
 /// Returns the names that the file of a model may have: the current one, then that of earlier
-/// versions, which wrote the whole model as JSON.
+/// versions, which wrote the whole model as compressed JSON.
 fn file_names(device: &str, precision: Precision) -> [String; 2] {
     [file_name(device, precision), format!("{device}-{precision}.json.zst")]
 }
