@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ellect::read::Limits;
+use ellect::read::{self, Complex, Limits};
 
 /// A matrix file and the limits of reading it.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Matrix Market text, SciPy .npz or JSON CSR, plain, .gz or .zst; - for standard input
+    /// Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB 5 or JSON; plain, .gz, .zst, .bz2 or
+    /// .xz, or in a .tar or .zip (ARCHIVE:NAME picks a file of it); - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The limits of reading.
@@ -19,7 +20,8 @@ pub struct Input {
 /// A matrix file, or none if the matrix is generated.
 #[derive(Debug, Args)]
 pub struct OptionalInput {
-    /// Matrix Market text, SciPy .npz or JSON CSR, plain, .gz or .zst; - for standard input
+    /// Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB 5 or JSON; plain, .gz, .zst, .bz2 or
+    /// .xz, or in a .tar or .zip (ARCHIVE:NAME picks a file of it); - for standard input
     #[arg(value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
     pub file: Option<PathBuf>,
     /// The limits of reading and of generating.
@@ -41,6 +43,9 @@ pub struct ReadLimits {
     /// Maximum number of rows, and likewise of columns, in addition to the number of nonzeros
     #[arg(long, help_heading = READING, default_value_t = Limits::default().empty_rows, value_name = "N")]
     pub max_empty_rows: u64,
+    /// Read complex and hermitian matrices whose imaginary parts are all zero
+    #[arg(long, help_heading = READING)]
+    pub real_part: bool,
 }
 
 impl ReadLimits {
@@ -52,6 +57,12 @@ impl ReadLimits {
             empty_rows: self.max_empty_rows,
             ..Limits::default()
         }
+    }
+
+    /// Returns the options of reading in the type that the readers expect.
+    pub fn options(&self) -> read::Options {
+        let complex = if self.real_part { Complex::RealPart } else { Complex::Refuse };
+        read::Options { limits: self.limits(), complex, ..read::Options::default() }
     }
 }
 

@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, Parser};
+use clap::{ArgAction, Args, CommandFactory, Parser};
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::device::Device;
 use ellect::error::At;
 use ellect::format::{Basis, Target};
 use ellect::generate::Spec;
 use ellect::measure::{Backend, Worker};
-use ellect::read::Limits;
+use ellect::read::{self, Complex, Limits};
 use ellect::tuner::Progress;
 use ellect::unstable::choose::Mode;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
@@ -104,20 +104,42 @@ pub struct Options {
     pub top: usize,
 }
 
+/// Options of reading the body of a request.
+#[derive(Clone, Debug, Args)]
+pub struct BodyOptions {
+    /// Read a complex or hermitian matrix whose imaginary parts are all zero: true or false
+    #[arg(long, default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
+    pub real_part: bool,
+    /// File of an archive, or variable of a MATLAB file, that is the matrix
+    #[arg(long, value_name = "NAME")]
+    pub member: Option<String>,
+}
+
+impl BodyOptions {
+    /// Returns the options of reading within these limits.
+    pub fn reading(self, limits: Limits) -> read::Options {
+        let complex = if self.real_part { Complex::RealPart } else { Complex::Refuse };
+        read::Options { limits, complex, member: self.member }
+    }
+}
+
 /// The options alone, as a query contains them.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Query {
     #[command(flatten)]
     options: Options,
+    #[command(flatten)]
+    body: BodyOptions,
 }
 
 impl Options {
-    /// Parses the pairs of a query: `memory_limit=1000` means `--memory-limit 1000`.
+    /// Parses the pairs of a query: `memory_limit=1000` means `--memory-limit 1000`. Some of them
+    /// are about the body.
     ///
     /// # Errors
     /// [`Error::Argument`] that lists the known names or the legal values.
-    pub fn from_query(pairs: &[(String, String)]) -> Result<Options> {
+    pub fn from_query(pairs: &[(String, String)]) -> Result<(Options, BodyOptions)> {
         let known = Options::in_query();
         for (name, _) in pairs {
             if !known.iter().any(|(option, _)| option == name) {
@@ -135,7 +157,7 @@ impl Options {
             let first = text.lines().next().unwrap_or_default();
             Error::argument(first.trim_start_matches("error: "))
         })?;
-        Ok(query.options)
+        Ok((query.options, query.body))
     }
 
     /// Returns the name of every option in a query, and its help text with the default.
@@ -272,7 +294,8 @@ mod tests {
 
     fn query(pairs: &[(&str, &str)]) -> Result<Options> {
         let own = |&(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-        Options::from_query(&pairs.iter().map(own).collect::<Vec<_>>())
+        let pairs: Vec<_> = pairs.iter().map(own).collect();
+        Options::from_query(&pairs).map(|(options, _)| options)
     }
 
     #[test]

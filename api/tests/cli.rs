@@ -222,6 +222,27 @@ fn generated_matrices_are_read_from_standard_input() {
 }
 
 #[test]
+fn complex_matrices_need_an_option() {
+    let complex = "%%MatrixMarket matrix coordinate complex hermitian\n2 2 1\n2 1 3.0 0.0\n";
+    let run = |args: &[&str], text: &str| ellect(args).write_stdin(text.to_string()).assert();
+    let output = run(&["features", "-"], complex).code(2).get_output().stderr.clone();
+    let stderr = String::from_utf8(output).expect("errors are text");
+    assert!(stderr.contains("read the real parts with --real-part"), "{stderr}");
+    let args = ["features", "-", "--real-part", "--json"];
+    let output = run(&args, complex).success().get_output().stdout.clone();
+    let features: Value = serde_json::from_slice(&output).expect("the answer is JSON");
+    assert_eq!(features["nnz"].as_u64(), Some(2));
+}
+
+#[test]
+fn notes_of_the_reader_are_printed_once() {
+    let text = "%%MatrixMarket matrix coordinate integer general\n1 1 1\n1 1 9007199254740993\n";
+    let output = ellect(&["features", "-"]).write_stdin(text).assert().success();
+    let stderr = String::from_utf8(output.get_output().stderr.clone()).expect("notes are text");
+    assert_eq!(stderr, "-: 1 integer over 2^53 was rounded to the next number of 53 bits\n");
+}
+
+#[test]
 fn classes_of_generated_matrices_are_listed() {
     let listed = text(&["generate", "--list"]);
     for class in ellect::generate::CLASSES {

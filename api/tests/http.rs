@@ -195,6 +195,21 @@ fn bodies_may_be_compressed_or_json() {
     let (status, answer) = service.recommend("", "", json);
     assert_eq!((status, &answer["features"]["nnz"]), (200, &3.into()));
     assert_eq!(service.recommend("", "Content-Encoding: br\r\n", b"x").0, 415);
+    let complex = b"%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 2 0\n";
+    let (status, answer) = service.recommend("", "", complex);
+    let stated = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 400 && stated.contains("real_part=true"), "{answer}");
+    assert_eq!(service.recommend("?real_part=true", "", complex).0, 200);
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for name in ["a.mtx", "b.mtx"] {
+        zip.start_file(name, zip::write::SimpleFileOptions::default()).expect("memory");
+        zip.write_all(&plain).expect("memory");
+    }
+    let zip = zip.finish().expect("memory").into_inner();
+    let (status, answer) = service.recommend("", "", &zip);
+    let stated = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 400 && stated.contains("for instance member=a.mtx over HTTP"), "{answer}");
+    assert_eq!(service.recommend("?member=b.mtx", "", &zip).0, 200);
 }
 
 #[test]

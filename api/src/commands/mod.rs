@@ -23,7 +23,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use ellect::choose::Effort;
 use ellect::error::{Error, WisdomFault};
-use ellect::read::{self, Limits};
+use ellect::read;
 use ellect::{Csr, Scalar, Wisdom};
 
 use crate::output::{note, spinner};
@@ -89,18 +89,22 @@ fn source(file: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Reads a matrix file, or standard input for `-`.
-fn read_matrix<T: Scalar>(file: &Path, limits: &Limits) -> Result<Csr<T>> {
+/// Reads a matrix file, or standard input for `-`, and prints the reader's notes.
+fn read_matrix<T: Scalar>(file: &Path, options: &read::Options) -> Result<Csr<T>> {
     let reading = spinner("reading");
-    let csr = if file == Path::new("-") {
-        read::stream(io::stdin(), limits).context("standard input")
+    // A socket or a pipe can be standard input, but cannot always be opened by this name.
+    let is_stdin = file == Path::new("-") || file == Path::new("/dev/stdin");
+    let found = if is_stdin {
+        options.stream(io::stdin()).context("standard input")
     } else {
-        read::file(file, limits).map_err(|error| match error {
+        options.file(file).map_err(|error| match error {
             // This error already names the file.
             error @ ellect::Error::Io { .. } => anyhow::Error::new(error),
             error => anyhow::Error::new(error).context(file.display().to_string()),
         })
     };
     reading.finish_and_clear();
-    csr
+    let found = found?;
+    found.notes.iter().for_each(|text| note(&format!("{}: {text}", file.display())));
+    Ok(found.csr)
 }

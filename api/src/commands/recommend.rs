@@ -48,10 +48,10 @@ fn name(input: &OptionalInput, options: &Options) -> String {
 }
 
 fn choice<T: Scalar>(input: &OptionalInput, options: &Options, tuner: Tuner) -> Result<Choice> {
-    let limits = input.limits.limits();
-    let csr = match (&input.file, options.generated::<T>(&limits, "bytes")?) {
+    let reading = input.limits.options();
+    let csr = match (&input.file, options.generated::<T>(&reading.limits, "bytes")?) {
         (_, Some(csr)) => csr,
-        (Some(file), None) => read_matrix(file, &limits)?,
+        (Some(file), None) => read_matrix(file, &reading)?,
         (None, None) => bail!("name a matrix file, or a generated matrix with --generate"),
     };
     let mut shown: Option<ProgressBar> = None;

@@ -90,7 +90,8 @@ fn complete(input: &RecordArgs, device: &Device, records: &mut Records) -> Resul
     if input.families.is_some() {
         records.name_families(&families);
     }
-    let files = corpus::files(&input.corpus, &input.scale, &families, Ones::Values)?;
+    let tell = &mut |text: String| note(&text);
+    let files = corpus::files(&input.corpus, &input.scale, &families, Ones::Values, tell)?;
     let working = spinner("reading matrices");
     let matrix = |source: &str, fingerprint| found(&files, source, fingerprint);
     let mut left_out = |what| working.suspend(|| note(&format!("left out: {what}")));

@@ -109,7 +109,8 @@ fn part(text: &str) -> Result<(usize, usize), String> {
 pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     let ones = if tune.ones { Ones::Values } else { Ones::Unknown };
     let families = families(tune.families.as_deref())?;
-    let mut entries = corpus::files(&tune.corpus, &tune.scale, &families, ones)?;
+    let tell = &mut |text: String| note(&text);
+    let mut entries = corpus::files(&tune.corpus, &tune.scale, &families, ones, tell)?;
     entries.extend(tune.generate.map_or_else(Vec::new, corpus::specs));
     entries.extend(tune.matrix.iter().copied().map(corpus::generated));
     if entries.is_empty() {
