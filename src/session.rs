@@ -233,7 +233,7 @@ impl<'a, T: Scalar> Session<'a, T> {
     /// Stores a measurement, together with the record of its matrix.
     fn keep(&self, measurement: &Measurement) -> Result<()> {
         let Some(wisdom) = self.keeper else { return Ok(()) };
-        let of_matrix = wisdom.to_keep(self.analysis.fingerprint(), || {
+        let of_matrix = wisdom.to_keep(self.analysis.fingerprint(), self.source, || {
             StructureRecord::of(self.analysis, self.source, "")
         })?;
         let measured = Record::Measurement(Box::new(measurement.clone()));

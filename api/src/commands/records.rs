@@ -49,7 +49,7 @@ pub struct RecordArgs {
 /// Reads this user's records.
 pub fn own(home: &Home) -> Result<Records> {
     let mut records = Records::default();
-    Wisdom::open(&home.data)?.each(|record| {
+    Wisdom::open_existing(&home.data)?.each(|record| {
         records.add(record);
         Ok(())
     })?;

@@ -14,7 +14,7 @@ use ellect_training::tune::{Event, Remembered, Summary, Tuning};
 
 use super::records::{families, write_lines};
 use super::train::{Fit, fit_all};
-use super::{Answer, Home};
+use super::{Answer, Home, told};
 use crate::options::{duration, timing_backend};
 use crate::output::{bar, note, print};
 
@@ -135,6 +135,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         device.save(&home.data)?;
     }
     let wisdom = Wisdom::open(&home.data)?;
+    told(&wisdom);
     let tuning = Tuning {
         backend: &backend,
         wisdom: &wisdom,
@@ -150,6 +151,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         },
     };
     let summary = measure(&tuning, entries)?;
+    wisdom.close()?;
     print(&stated(&summary))?;
     if let Some(path) = &tune.export {
         let mut lines = Vec::new();
