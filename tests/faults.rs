@@ -86,9 +86,7 @@ fn is_of_database(file: c_int) -> bool {
     }
     let mut target = [0_u8; 512];
     // SAFETY: both pointers are to arrays on this stack, of the given length.
-    let length = unsafe {
-        syscall(SYS_READLINK, name.as_ptr(), target.as_mut_ptr(), target.len())
-    };
+    let length = unsafe { syscall(SYS_READLINK, name.as_ptr(), target.as_mut_ptr(), target.len()) };
     length > 0 && target[..length as usize].windows(8).any(|part| part == b"/wisdom/")
 }
 

@@ -47,8 +47,8 @@ use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::Candidate;
 use crate::measure::Measurement;
-pub(crate) use record::{Record, StructureRecord};
 use placing::placed;
+pub(crate) use record::{Record, StructureRecord};
 use shards::{SHIPPED, Shards};
 use store::{Store, Tree};
 use transfer::put;
@@ -311,9 +311,8 @@ impl Wisdom {
     ) -> Result<Option<Record>> {
         let own = self.own_structure(fingerprint)?;
         let is_full = |own: &StructureRecord| own.names.len() == record::MOST_NAMES;
-        if own.as_ref().is_some_and(|own| {
-            source.is_empty() || own.is_named(source) || is_full(own)
-        }) {
+        if own.as_ref().is_some_and(|own| source.is_empty() || own.is_named(source) || is_full(own))
+        {
             return Ok(None);
         }
         let known = own.map_or_else(|| self.structure(fingerprint), |own| Ok(Some(own)))?;
@@ -345,6 +344,12 @@ impl Wisdom {
             Ok(())
         })?;
         Ok(all)
+    }
+
+    /// Returns all measurements of a matrix that ship.
+    pub fn shipped_measurements(&self, fingerprint: Fingerprint) -> Vec<Measurement> {
+        let shipped = self.shipped_of(fingerprint);
+        shipped.map_or_else(Vec::new, |all| all.measurements.values().cloned().collect())
     }
 
     /// Stores records; they are on disk when this returns. A structure keeps the names that the

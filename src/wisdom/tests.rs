@@ -473,7 +473,8 @@ fn a_repair_keeps_what_can_be_read() {
     // The log is lost, and a line of the export.
     std::fs::write(path.join("db"), vec![0x5a; 600_000]).expect("writable");
     let export = std::fs::read_to_string(path.join("export.jsonl")).expect("there");
-    std::fs::write(path.join("export.jsonl"), export.replacen("structure", "strukture", 1)).expect("writable");
+    std::fs::write(path.join("export.jsonl"), export.replacen("structure", "strukture", 1))
+        .expect("writable");
     let error = Wisdom::open(folder.path()).expect_err("damaged").to_string();
     assert!(error.contains("wisdom repair"), "{error}");
     let (wisdom, kept) = Wisdom::repair(folder.path()).expect("repaired");

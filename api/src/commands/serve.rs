@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use ellect::Wisdom;
+use ellect::units::count;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -25,10 +26,10 @@ pub struct Serve {
     #[arg(long, default_value = "127.0.0.1:7272", value_name = "ADDRESS")]
     listen: String,
     /// Maximum size of a request's body, in bytes
-    #[arg(long, default_value_t = 2 << 30, value_name = "BYTES")]
+    #[arg(long, default_value_t = 2 << 30, value_name = "BYTES", value_parser = count)]
     max_body: u64,
     /// Maximum number of nonzeros of a matrix
-    #[arg(long, default_value_t = 1 << 30, value_name = "N")]
+    #[arg(long, default_value_t = 1 << 30, value_name = "N", value_parser = count)]
     max_nonzeros: u64,
     /// Number of requests processed at once [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]

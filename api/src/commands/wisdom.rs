@@ -13,8 +13,8 @@ use ellect::unstable::wisdom::{self, Record, StructureRecord, Wanted};
 use ellect::{Error, Fingerprint, Precision, Wisdom};
 use serde::Serialize;
 
-use super::{Answer, told};
 use super::records::open_lines;
+use super::{Answer, told};
 use crate::arguments::Form;
 use crate::output::{note, print, print_json, table, write_file};
 
@@ -97,6 +97,12 @@ pub struct Filter {
     /// Only records of this matrix: a fingerprint, or a file or source under which it was measured
     #[arg(long, value_name = "MATRIX")]
     matrix: Option<String>,
+}
+
+impl Filter {
+    fn is_of_device(&self, m: &Measurement) -> bool {
+        self.device.as_ref().is_none_or(|device| device.eq_ignore_ascii_case(&m.device))
+    }
 }
 
 /// Runs the command on the database in the folder `data`.
@@ -190,14 +196,23 @@ fn list(wisdom: &Wisdom, filter: &Filter, form: Form) -> Result<Answer> {
             }
             Record::Measurement(m) => {
                 let structure = structures.get(&m.fingerprint);
-                let device = filter.device.as_ref().is_none_or(|device| device.eq_ignore_ascii_case(&m.device));
-                if device && is_of(&m, structure, filter.matrix.as_deref()) {
+                if filter.is_of_device(&m) && is_of(&m, structure, filter.matrix.as_deref()) {
                     count(&mut rows, &m, structure);
                 }
             }
         }
         Ok(())
     })?;
+    // A matrix that was looked up under this name may have only measurements that ship.
+    let named = |s: &&StructureRecord| filter.matrix.as_deref().is_some_and(|m| s.is_named(m));
+    for structure in structures.values().filter(named) {
+        let of_it = |key: &(Fingerprint, String, Precision, String)| key.0 == structure.fingerprint;
+        if !rows.keys().any(of_it) {
+            let shipped = wisdom.shipped_measurements(structure.fingerprint);
+            let is_of = |m: &&Measurement| filter.is_of_device(m);
+            shipped.iter().filter(is_of).for_each(|m| count(&mut rows, m, Some(structure)));
+        }
+    }
     let rows: Vec<Row> = rows.into_values().collect();
     if form.json {
         print_json(&rows)?;

@@ -32,7 +32,7 @@ use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetReques
 use tower_http::trace::{DefaultOnResponse, TraceLayer};
 use tracing::Level;
 
-use crate::options::Options;
+use crate::options::{Options, is_gpu_here};
 use crate::tuner_of::tuner_of;
 use devices::{Devices, Places};
 use failure::Failure;
@@ -145,9 +145,7 @@ async fn healthz() -> Json<serde_json::Value> {
     Json(json!({"status": "ok", "version": version, "devices": ellect::measure::names()}))
 }
 
-async fn readyz(
-    State(service): State<Arc<Service>>,
-) -> Result<Json<serde_json::Value>, Failure> {
+async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<serde_json::Value>, Failure> {
     match service.config.wisdom.as_ref().and_then(|wisdom| wisdom.fault()) {
         None => Ok(Json(json!({"status": "ready"}))),
         Some(fault) => {
@@ -174,7 +172,7 @@ async fn recommend(
     // Opening the device first reports a wrong name before a large body is read. Only the process
     // that measures opens a GPU of this machine.
     let device = &options.product.device;
-    let measured = match options.measures() || device.starts_with("cuda:") {
+    let measured = match options.measures() || is_gpu_here(device) {
         true => Some(service.devices.open(device).await?),
         false => None,
     };

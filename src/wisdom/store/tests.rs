@@ -88,7 +88,9 @@ fn copied(path: &Path) -> (tempfile::TempDir, PathBuf) {
 
 fn snapshot(path: &Path) -> PathBuf {
     let names = fs::read_dir(path).expect("a folder").map(|entry| entry.expect("one").path());
-    let is_one = |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"snap."));
+    let is_one = |path: &PathBuf| {
+        path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"snap."))
+    };
     names.filter(is_one).max().expect("a snapshot")
 }
 
@@ -103,7 +105,8 @@ fn a_broken_off_or_damaged_snapshot_costs_nothing() {
     let check = |name: &str, bytes: &[u8]| {
         let (_folder, path) = copied(&whole);
         fs::write(path.join(name), bytes).expect("writable");
-        let store = Store::open(&path, |_| {}).unwrap_or_else(|e| panic!("{name} {}: {e}", bytes.len()));
+        let store =
+            Store::open(&path, |_| {}).unwrap_or_else(|e| panic!("{name} {}: {e}", bytes.len()));
         assert_eq!(count(&store), 60, "{name} of {} bytes", bytes.len());
         let kept = fs::read(path.join("aside").join(format!("1-{name}"))).expect("kept");
         assert_eq!(kept, bytes);
@@ -174,8 +177,13 @@ fn an_export_and_a_journal_of_any_two_moments_give_the_last_state() {
     fs::write(path.join(JOURNAL), &before).expect("writable");
     assert_eq!(seen(), all(&store));
     // A write that was broken off at each byte is not seen, and spoils nothing before it.
-    let one = [structure(9, "late"), b"
-".to_vec()].concat();
+    let one = [
+        structure(9, "late"),
+        b"
+"
+        .to_vec(),
+    ]
+    .concat();
     for length in 0..one.len() {
         fs::write(path.join(JOURNAL), [&before, &one[..length]].concat()).expect("writable");
         assert_eq!(seen(), all(&store));
