@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ellect::read::{self, Complex, Limits};
+use ellect::units::count;
 
 /// A matrix file and the limits of reading it.
 #[derive(Debug, Args)]
@@ -35,13 +36,13 @@ const READING: &str = "Limits of reading";
 #[derive(Debug, Args)]
 pub struct ReadLimits {
     /// Maximum number of nonzeros to read
-    #[arg(long, help_heading = READING, default_value_t = Limits::default().nonzeros, value_name = "N")]
+    #[arg(long, help_heading = READING, default_value_t = Limits::default().nonzeros, value_name = "N", value_parser = count)]
     pub max_nonzeros: u64,
     /// Maximum number of bytes to read, before and after decompression
-    #[arg(long, help_heading = READING, default_value_t = Limits::default().bytes, value_name = "BYTES")]
+    #[arg(long, help_heading = READING, default_value_t = Limits::default().bytes, value_name = "BYTES", value_parser = count)]
     pub max_bytes: u64,
     /// Maximum number of rows, and likewise of columns, in addition to the number of nonzeros
-    #[arg(long, help_heading = READING, default_value_t = Limits::default().empty_rows, value_name = "N")]
+    #[arg(long, help_heading = READING, default_value_t = Limits::default().empty_rows, value_name = "N", value_parser = count)]
     pub max_empty_rows: u64,
     /// Read complex and hermitian matrices whose imaginary parts are all zero
     #[arg(long, help_heading = READING)]

@@ -59,6 +59,7 @@ pub fn run(input: &Input, options: &Measure, home: &Home) -> Result<Answer> {
         Precision::F32 => job.measure(&read_matrix::<f32>(file, &reading)?, &source(file)),
         Precision::F64 => job.measure(&read_matrix::<f64>(file, &reading)?, &source(file)),
     }?;
+    wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     if !json {
         print(&text(measured))?;
     }

@@ -7,7 +7,7 @@ use ellect::choose::Choice;
 use ellect::format::Role;
 use ellect::model::Predictor;
 use ellect::units::{bytes, time};
-use ellect::{Precision, Scalar, Tuner};
+use ellect::{Precision, Scalar, Tuner, Wisdom};
 use indicatif::ProgressBar;
 
 use super::{Answer, Home, read_matrix, source};
@@ -24,7 +24,7 @@ pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) ->
     // Opening the device first reports a wrong name before a large file is read.
     let backend = options.backend(&home.data)?;
     let wisdom = home.wisdom(options.effort)?;
-    let tuner = tuner_of(options, backend, wisdom, |device, precision| {
+    let tuner = tuner_of(options, backend, wisdom.clone(), |device, precision| {
         Predictor::open(&home.data, device, precision).map(|model| model.map(Arc::new))
     })?;
     let tuner = tuner.with_source(name(input, options));
@@ -32,6 +32,7 @@ pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) ->
         Precision::F32 => choice::<f32>(input, options, tuner)?,
         Precision::F64 => choice::<f64>(input, options, tuner)?,
     };
+    wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     match form.json {
         true => print_json(&choice)?,
         false => print(&text(&choice, options.top))?,

@@ -97,8 +97,8 @@ fn within(bytes: u64, limit: u64) -> Result<(), Failure> {
         StatusCode::PAYLOAD_TOO_LARGE,
         "limit",
         format!(
-            "the body has {bytes} bytes or more, {limit} are allowed; send it compressed, or \
-                 start the service with a larger --max-body"
+            "the body has {bytes} bytes or more, over this service's limit of {limit} (max_body); send it \
+             compressed, or ask its operator to raise the limit"
         ),
     ))
 }

@@ -1,4 +1,4 @@
-//! The HTTP service: `POST /recommend` and `GET /healthz`.
+//! The HTTP service: `POST /recommend`, `GET /healthz` and `GET /readyz`.
 //!
 //! The body is a matrix in any form that the readers support. Reading and choosing run on blocking
 //! threads, by default as many at once as there are cores; callers beyond a short queue get status
@@ -33,7 +33,7 @@ use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetReques
 use tower_http::trace::{DefaultOnResponse, TraceLayer};
 use tracing::Level;
 
-use crate::options::Options;
+use crate::options::{Options, is_gpu_here};
 use crate::tuner_of::tuner_of;
 use devices::{Devices, Places};
 use failure::Failure;
@@ -103,10 +103,11 @@ pub fn router(config: Config) -> Router {
     Router::new()
         .route("/", get(usage))
         .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
         .route("/recommend", post(recommend))
         .fallback(async || Failure::new(StatusCode::NOT_FOUND, "path", "GET / tells what there is"))
         .method_not_allowed_fallback(async || {
-            let stated = "POST /recommend, GET /healthz and GET / are what there is";
+            let stated = "POST /recommend, GET /healthz, GET /readyz and GET / are what there is";
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", stated)
         })
         .layer(layers)
@@ -135,6 +136,7 @@ async fn usage() -> String {
          {options}\
          \n\
          GET /healthz\n\
+         GET /readyz: 503 if measurements could not be stored\n\
          \n\
          A request that fails is answered with {{\"error\": {{\"kind\", \"message\"}}}}.\n"
     )
@@ -143,6 +145,16 @@ async fn usage() -> String {
 async fn healthz() -> Json<serde_json::Value> {
     let version = env!("CARGO_PKG_VERSION");
     Json(json!({"status": "ok", "version": version, "devices": ellect::measure::names()}))
+}
+
+async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<serde_json::Value>, Failure> {
+    match service.config.wisdom.as_ref().and_then(|wisdom| wisdom.fault()) {
+        None => Ok(Json(json!({"status": "ready"}))),
+        Some(fault) => {
+            let stated = format!("measurements were not stored: {fault}");
+            Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "wisdom", stated))
+        }
+    }
 }
 
 async fn recommend(
@@ -162,7 +174,7 @@ async fn recommend(
     // Opening the device first reports a wrong name before a large body is read. Only the process
     // that measures opens a GPU of this machine.
     let device = &options.product.device;
-    let measured = match options.measures() || device.starts_with("cuda:") {
+    let measured = match options.measures() || is_gpu_here(device) {
         true => Some(service.devices.open(device).await?),
         false => None,
     };
