@@ -138,6 +138,21 @@ impl Tuners {
 }
 
 /// The rows of one device.
+///
+/// ```
+/// use ellect::sharded::Split;
+/// use ellect::{Csr, Tuner, Workload};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = Csr::from_triplets(2, 2, [(0, 0, 2.0), (0, 1, 1.0), (1, 1, 3.0)])?;
+/// let tuners = Tuner::open_all(&["cpu"; 2])?;
+/// let a = tuners.prepare_sharded(&csr, &Workload::default(), Split::EqualRows)?;
+/// let first = &a.parts()[0];
+/// assert_eq!((first.rows(), first.nnz(), first.halo()), (1, 2, 1));
+/// assert_eq!(first.neighbours().collect::<Vec<_>>(), [1]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Part<T: Scalar> {
     halo: Halo,
