@@ -53,21 +53,16 @@ static inline ellect_csr example(void) {
     return csr;
 }
 
-static inline ellect_tuner *cpu(void) {
-    ellect_tuner *tuner;
-    OK(ellect_tuner_open("cpu", NULL, &tuner));
-    return tuner;
-}
+/* The tuner of all tests; main destroys it. */
+static ellect_tuner *CPU;
 
 /* Prepares the described matrix on the host. */
 static inline ellect_operator *prepared(ellect_csr csr) {
-    ellect_tuner *tuner = cpu();
     ellect_matrix *matrix;
     ellect_operator *op;
     OK(ellect_matrix_create(&csr, &matrix));
-    OK(ellect_prepare(tuner, matrix, NULL, &op));
+    OK(ellect_prepare(CPU, matrix, NULL, &op));
     ellect_matrix_destroy(matrix);
-    ellect_tuner_destroy(tuner);
     return op;
 }
 

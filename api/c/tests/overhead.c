@@ -20,6 +20,7 @@ int main(void) {
     const int32_t rows[] = {0, 1};
     csr.row_ptr = rows;
     csr.values = &value;
+    OK(ellect_tuner_open("cpu", NULL, &CPU));
     ellect_operator *op = prepared(csr);
     for (int run = 0; run < RUNS; run++) {
         const double start = now_ns();
@@ -31,6 +32,7 @@ int main(void) {
     }
     CHECK(y == 6.0);
     ellect_operator_destroy(op);
+    ellect_tuner_destroy(CPU);
     printf("ellect_apply: %.0f ns a call for one entry\n", least);
     return 0;
 }

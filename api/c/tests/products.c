@@ -126,7 +126,6 @@ static void copies_are_repaired(void) {
 
 /* A file is read, and a permuted basis gives the same product. */
 static void files_multiply_in_both_bases(const char *path) {
-    ellect_tuner *tuner = cpu();
     ellect_matrix *matrix;
     ellect_csr csr = {0};
     csr.struct_size = sizeof csr;
@@ -145,7 +144,7 @@ static void files_multiply_in_both_bases(const char *path) {
         workload.basis = basis;
         workload.verify = 1;
         ellect_operator *op;
-        OK(ellect_prepare(tuner, matrix, &workload, &op));
+        OK(ellect_prepare(CPU, matrix, &workload, &op));
         const uint32_t *order;
         int64_t len;
         OK(ellect_permutation(op, &order, &len));
@@ -169,7 +168,6 @@ static void files_multiply_in_both_bases(const char *path) {
     free(x);
     free(y);
     ellect_matrix_destroy(matrix);
-    ellect_tuner_destroy(tuner);
 }
 
 static void *multiply_often(void *op) {
@@ -200,6 +198,7 @@ static void threads_share_an_operator(void) {
 }
 
 int main(int argc, char **argv) {
+    OK(ellect_tuner_open("cpu", NULL, &CPU));
     every_type_multiplies();
     empty_matrices_multiply();
     values_are_replaced();
@@ -208,5 +207,6 @@ int main(int argc, char **argv) {
         files_multiply_in_both_bases(argv[1]);
     }
     threads_share_an_operator();
+    ellect_tuner_destroy(CPU);
     return 0;
 }

@@ -16,7 +16,7 @@ static void statuses_have_names(void) {
 static void null_is_refused(void) {
     ellect_csr csr = example();
     ellect_operator *op = prepared(csr), *made;
-    ellect_tuner *tuner = cpu(), *opened;
+    ellect_tuner *opened;
     ellect_matrix *matrix, *none;
     ellect_operator_info info = {0};
     const uint32_t *order;
@@ -28,18 +28,18 @@ static void null_is_refused(void) {
     FAILS(ellect_tuner_open(NULL, NULL, &opened), ELLECT_NULL_POINTER);
     FAILS(ellect_tuner_open("cpu", NULL, NULL), ELLECT_NULL_POINTER);
     FAILS(ellect_tuner_warnings_json(NULL, &json), ELLECT_NULL_POINTER);
-    FAILS(ellect_tuner_warnings_json(tuner, NULL), ELLECT_NULL_POINTER);
+    FAILS(ellect_tuner_warnings_json(CPU, NULL), ELLECT_NULL_POINTER);
     FAILS(ellect_matrix_create(NULL, &none), ELLECT_NULL_POINTER);
     FAILS(ellect_matrix_create(&csr, NULL), ELLECT_NULL_POINTER);
     FAILS(ellect_matrix_read(NULL, ELLECT_F64, &none), ELLECT_NULL_POINTER);
     FAILS(ellect_matrix_csr(NULL, &csr), ELLECT_NULL_POINTER);
     FAILS(ellect_matrix_csr(matrix, NULL), ELLECT_NULL_POINTER);
     FAILS(ellect_recommend_json(NULL, matrix, NULL, &json), ELLECT_NULL_POINTER);
-    FAILS(ellect_recommend_json(tuner, NULL, NULL, &json), ELLECT_NULL_POINTER);
-    FAILS(ellect_recommend_json(tuner, matrix, NULL, NULL), ELLECT_NULL_POINTER);
+    FAILS(ellect_recommend_json(CPU, NULL, NULL, &json), ELLECT_NULL_POINTER);
+    FAILS(ellect_recommend_json(CPU, matrix, NULL, NULL), ELLECT_NULL_POINTER);
     FAILS(ellect_prepare(NULL, matrix, NULL, &made), ELLECT_NULL_POINTER);
-    FAILS(ellect_prepare(tuner, NULL, NULL, &made), ELLECT_NULL_POINTER);
-    FAILS(ellect_prepare(tuner, matrix, NULL, NULL), ELLECT_NULL_POINTER);
+    FAILS(ellect_prepare(CPU, NULL, NULL, &made), ELLECT_NULL_POINTER);
+    FAILS(ellect_prepare(CPU, matrix, NULL, NULL), ELLECT_NULL_POINTER);
     FAILS(ellect_apply(NULL, 1.0, X, 4, 0.0, y, 5), ELLECT_NULL_POINTER);
     FAILS(ellect_apply(op, 1.0, NULL, 4, 0.0, y, 5), ELLECT_NULL_POINTER);
     FAILS(ellect_apply(op, 1.0, X, 4, 0.0, NULL, 5), ELLECT_NULL_POINTER);
@@ -58,7 +58,6 @@ static void null_is_refused(void) {
     FAILS(ellect_operator_describe(op, NULL), ELLECT_NULL_POINTER);
     ellect_operator_destroy(op);
     ellect_matrix_destroy(matrix);
-    ellect_tuner_destroy(tuner);
     ellect_operator_destroy(NULL);
     ellect_matrix_destroy(NULL);
     ellect_tuner_destroy(NULL);
@@ -141,7 +140,6 @@ static void wrong_vectors_are_refused(void) {
 }
 
 static void wrong_workloads_are_refused(void) {
-    ellect_tuner *tuner = cpu();
     ellect_csr csr = example();
     ellect_matrix *matrix;
     ellect_operator *op;
@@ -157,11 +155,10 @@ static void wrong_workloads_are_refused(void) {
         workload.basis = field == 6 ? 2 : 0;
         workload.verify = field == 7 ? 2 : 0;
         workload.reserved = field == 8 ? 1 : 0;
-        FAILS(ellect_prepare(tuner, matrix, &workload, &op), ELLECT_INVALID_ARGUMENT);
+        FAILS(ellect_prepare(CPU, matrix, &workload, &op), ELLECT_INVALID_ARGUMENT);
         CHECK(op == NULL);
     }
     ellect_matrix_destroy(matrix);
-    ellect_tuner_destroy(tuner);
 }
 
 static void answers_are_json(void) {
@@ -238,6 +235,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     statuses_have_names();
+    OK(ellect_tuner_open("cpu", NULL, &CPU));
     null_is_refused();
     wrong_descriptors_are_refused();
     newer_descriptors_are_read_if_their_new_fields_are_zero();
@@ -245,5 +243,6 @@ int main(int argc, char **argv) {
     wrong_workloads_are_refused();
     answers_are_json();
     folders_are_used(argv[1]);
+    ellect_tuner_destroy(CPU);
     return 0;
 }
