@@ -237,7 +237,7 @@ unsafe fn launch<T: Scalar>(
         if at == 0 && needed > 0 {
             return Err(Failure::null(what));
         }
-        if at % align_of::<T>() != 0 {
+        if !at.is_multiple_of(align_of::<T>()) {
             let text = "its address must be a multiple of the size of a value";
             return Err(Failure::argument(format!("{what} is at {at:#x}; {text}")));
         }

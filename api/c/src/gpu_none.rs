@@ -1,6 +1,7 @@
 //! Replaces `gpu.rs` in builds without the feature `cuda`: no array is on a GPU.
 #![allow(unsafe_code, reason = "the functions have the signatures of `gpu.rs`")]
 
+use std::convert::Infallible;
 use std::ffi::c_void;
 
 use ellect::{Csr, PreparedOperator, Scalar, Tuner, Workload};
@@ -48,8 +49,8 @@ impl Turn {
         Turn
     }
 
-    pub fn alone(&self, _prepared: &Prepared) -> Outcome<()> {
-        Ok(())
+    pub fn alone(&self, _prepared: &Prepared) -> Outcome<Option<Infallible>> {
+        Ok(None)
     }
 
     pub fn settle(&self, _prepared: &Prepared) -> Outcome<()> {

@@ -65,7 +65,7 @@ fn check<T>(at: *const c_void, len: i64, what: &str) -> Outcome<usize> {
         let message = format!("{what} has length {len}, more than memory holds; correct it");
         return Err(Failure::new(ELLECT_SHAPE, message));
     }
-    if at.addr() % align_of::<T>() != 0 {
+    if !at.addr().is_multiple_of(align_of::<T>()) {
         return Err(Failure::argument(format!(
             "{what} is at {at:p}; its address must be a multiple of {}",
             align_of::<T>()

@@ -232,9 +232,10 @@ pub unsafe extern "C" fn ellect_update_values(
         // SAFETY: the caller passes an operator.
         let operator = unsafe { object(op, "operator")? };
         operator.replace(|prepared| {
-            // SAFETY: the caller passes values of the operator's type and of this number.
             each!(prepared, operator => {
-                Ok(operator.update_values(unsafe { slice(values, count, "values")? })?)
+                // SAFETY: the caller passes values of the operator's type and of this number.
+                let values = unsafe { slice(values, count, "values")? };
+                Ok(operator.update_values(values)?)
             })
         })
     })
@@ -277,8 +278,7 @@ pub unsafe extern "C" fn ellect_update_matrix(
 ) -> Status {
     boundary(|| {
         // SAFETY: the caller passes handles of these types.
-        let (operator, matrix) =
-            unsafe { (object(op, "operator")?, object(matrix, "matrix")?) };
+        let (operator, matrix) = unsafe { (object(op, "operator")?, object(matrix, "matrix")?) };
         let host = matrix.host_arrays()?;
         let mut prepared = operator.write();
         operator.on_gpu.settle(&prepared)?;
