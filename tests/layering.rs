@@ -87,7 +87,7 @@ const TRAINING: &[&str] = &[
 
 /// The modules of the command line and the service, ground floor first.
 const PROGRAM: &[&str] =
-    &["output", "options", "arguments", "tuner_of", "service", "commands", "cli", "main"];
+    &["output", "options", "arguments", "tuner_of", "views", "service", "commands", "cli", "main"];
 
 /// Every Rust file under `folder`.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -7,6 +7,7 @@ mod options;
 mod output;
 mod service;
 mod tuner_of;
+mod views;
 
 use std::io;
 use std::process::ExitCode;

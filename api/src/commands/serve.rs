@@ -1,6 +1,5 @@
 //! `ellect serve` answers requests over HTTP.
 
-use std::future::IntoFuture;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,9 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::{Answer, Home};
-use crate::service::{Config, router};
+use crate::options::{duration, size};
+use crate::service::connections::{self, Limits, Open};
+use crate::service::{Config, Service, memory, router};
 
 /// Arguments of `ellect serve`.
 #[derive(Debug, Args)]
@@ -28,9 +29,22 @@ pub struct Serve {
     /// Maximum size of a request's body, in bytes
     #[arg(long, default_value_t = 2 << 30, value_name = "BYTES", value_parser = count)]
     max_body: u64,
-    /// Maximum number of nonzeros of a matrix
-    #[arg(long, default_value_t = 1 << 30, value_name = "N", value_parser = count)]
-    max_nonzeros: u64,
+    /// Maximum number of nonzeros of a matrix [default: as many as fit into the memory]
+    #[arg(long, value_name = "N", value_parser = count)]
+    max_nonzeros: Option<u64>,
+    /// Memory that all requests may take together, 8G for instance [default: half of the machine's
+    /// or of the control group's]
+    #[arg(long, value_name = "BYTES", value_parser = count)]
+    memory: Option<u64>,
+    /// Maximum number of open connections
+    #[arg(long, default_value_t = 4096, value_name = "N", value_parser = size)]
+    max_connections: usize,
+    /// Maximum number of open connections from one address
+    #[arg(long, default_value_t = 2048, value_name = "N", value_parser = size)]
+    max_connections_by_address: usize,
+    /// Time limit for the head of a request, and for a connection without a request, 30s for instance
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = duration)]
+    idle: Duration,
     /// Number of requests processed at once [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: Option<u32>,
@@ -65,13 +79,20 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     for sentence in wisdom.iter().flat_map(|wisdom| wisdom.notes()) {
         tracing::warn!("wisdom: {sentence}");
     }
+    let connections = Limits {
+        all: serve.max_connections.min(descriptors()),
+        by_address: serve.max_connections_by_address,
+        idle: serve.idle,
+    };
     let config = Config {
         data,
         wisdom: wisdom.clone(),
         max_body: serve.max_body,
         max_nonzeros: serve.max_nonzeros,
+        memory: serve.memory.unwrap_or_else(memory::default_bytes),
         workers: serve.workers.unwrap_or(cores),
         queue: serve.queue,
+        open: Arc::new(Open::new(connections)),
     };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
     let kept = wisdom.clone();
@@ -92,6 +113,13 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     served.map(|()| Answer::Yes)
 }
 
+/// Allows this process as many open files as the system permits; returns the number of connections
+/// that it may then have, if each holds a temporary file too.
+fn descriptors() -> usize {
+    let files = rlimit::increase_nofile_limit(1 << 16).unwrap_or(1 << 10);
+    (files.saturating_sub(64) / 2).try_into().unwrap_or(usize::MAX)
+}
+
 async fn listen(listen: &str, config: Config) -> Result<()> {
     let mut signals = Signals::new().context("listening for signals")?;
     let listener =
@@ -100,9 +128,12 @@ async fn listen(listen: &str, config: Config) -> Result<()> {
     tracing::info!("listening on http://{address}");
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
-    let server = axum::serve(listener, router(config))
-        .with_graceful_shutdown(async move { stopped.notified().await })
-        .into_future();
+    let open = Arc::clone(&config.open);
+    let service = Arc::new(Service::new(config));
+    reload_when_asked(Arc::clone(&service)).context("listening for signals")?;
+    let server = connections::serve(listener, router(service), open, async move {
+        stopped.notified().await;
+    });
     let asked_twice = async {
         signals.next().await;
         tracing::info!("stopping once the requests at hand are answered");
@@ -113,12 +144,24 @@ async fn listen(listen: &str, config: Config) -> Result<()> {
         }
     };
     tokio::select! {
-        ended = server => ended.context("serving"),
+        () = server => Ok(()),
         () = asked_twice => {
             tracing::warn!("stopped with requests at hand");
             Ok(())
         }
     }
+}
+
+/// Reads the models again at SIGHUP.
+fn reload_when_asked(service: Arc<Service>) -> io::Result<()> {
+    let mut asked = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while asked.recv().await.is_some() {
+            service.reload();
+            tracing::info!("models are read again");
+        }
+    });
+    Ok(())
 }
 
 /// The signals that ask a program to stop.

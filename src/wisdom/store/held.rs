@@ -186,6 +186,11 @@ impl Held {
         exported
     }
 
+    /// Returns the number of writes so far.
+    pub fn revision(&self) -> u64 {
+        self.written().state.count
+    }
+
     /// Returns the message of the last write, if it failed.
     pub fn fault(&self) -> Option<String> {
         self.written().fault.clone()
