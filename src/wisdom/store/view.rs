@@ -31,7 +31,7 @@ impl View {
     /// # Errors
     /// [`Error::Io`].
     pub fn open(path: &Path) -> Result<Option<Self>> {
-        // What is read first may be there twice afterwards, never missing.
+        // In this order, a record may be read twice but never be missed.
         let acknowledged = database::acknowledged(path);
         let added = incoming::read(path)?;
         let lines = journal::load(path)?;
