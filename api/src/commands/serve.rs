@@ -1,10 +1,12 @@
 //! `ellect serve` answers requests over HTTP.
 
 use std::io::{self, IsTerminal};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use ellect::Wisdom;
 use ellect::units::count;
@@ -17,6 +19,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::{Answer, Home};
 use crate::options::{duration, size};
+use crate::service::access::Tokens;
 use crate::service::connections::{self, Limits, Open};
 use crate::service::{Config, Service, memory, router};
 
@@ -26,6 +29,19 @@ pub struct Serve {
     /// Address to listen on, HOST:PORT
     #[arg(long, default_value = "127.0.0.1:7272", value_name = "ADDRESS")]
     listen: String,
+    /// File of the tokens that callers send, one a line: `read TOKEN`, or `write TOKEN` to measure too
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// Listen on an address that other machines reach, without tokens
+    #[arg(long)]
+    insecure: bool,
+    /// File of options in TOML: `memory = "8G"` means `--memory 8G`; options of the command line and
+    /// variables of the environment (ELLECT_MEMORY) precede it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print all options as such a file, and end
+    #[arg(long)]
+    print_config: bool,
     /// Maximum size of a request's body, in bytes
     #[arg(long, default_value_t = 2 << 30, value_name = "BYTES", value_parser = count)]
     max_body: u64,
@@ -79,6 +95,7 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     for sentence in wisdom.iter().flat_map(|wisdom| wisdom.notes()) {
         tracing::warn!("wisdom: {sentence}");
     }
+    let tokens = tokens(serve)?;
     let connections = Limits {
         all: serve.max_connections.min(descriptors()),
         by_address: serve.max_connections_by_address,
@@ -92,6 +109,7 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
         memory: serve.memory.unwrap_or_else(memory::default_bytes),
         workers: serve.workers.unwrap_or(cores),
         queue: serve.queue,
+        tokens,
         open: Arc::new(Open::new(connections)),
     };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
@@ -118,6 +136,25 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
 fn descriptors() -> usize {
     let files = rlimit::increase_nofile_limit(1 << 16).unwrap_or(1 << 10);
     (files.saturating_sub(64) / 2).try_into().unwrap_or(usize::MAX)
+}
+
+/// Reads the tokens; refuses to serve other machines without any, unless that is asked for.
+fn tokens(serve: &Serve) -> Result<Tokens> {
+    if let Some(file) = &serve.tokens {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        return Tokens::parse(&text).map_err(|stated| anyhow!("{}: {stated}", file.display()));
+    }
+    let host = serve.listen.rsplit_once(':').map_or(serve.listen.as_str(), |(host, _)| host);
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    if !is_here && !serve.insecure {
+        bail!(
+            "{} can be reached from other machines; name a file of tokens (--tokens), or say --insecure \
+             if the network lets only trusted callers through",
+            serve.listen
+        );
+    }
+    Ok(Tokens::default())
 }
 
 async fn listen(listen: &str, config: Config) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Request bodies: hashed while they arrive, and held in memory or, if that is short, in a temporary
 //! file.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use bytes::Bytes;
 use ellect::Scalar;
+use ellect::features::Features;
 use ellect::read::{Found, Options};
 use futures_util::{Stream, StreamExt};
 use tempfile::NamedTempFile;
@@ -30,6 +32,9 @@ const ARRIVING: Duration = Duration::from_secs(600);
 
 /// Step in which memory is reserved for a body of unknown length.
 const STEP: u64 = 1 << 20;
+
+/// Maximum number of bytes of a body that names features.
+const MOST_FEATURES: u64 = 1 << 20;
 
 /// First bytes of compressed data and of archives: gzip, zstd, bzip2, xz and zip.
 const PACKED: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK"];
@@ -87,6 +92,23 @@ impl Received {
             },
             Content::File(file) => options.file(file.path()),
         }
+    }
+
+    /// Returns the features that a small JSON body names in place of a matrix, if it does.
+    pub fn features(&self) -> Option<ellect::Result<Features>> {
+        #[derive(serde::Deserialize)]
+        struct Named {
+            /// A value that is not finite is `null` in JSON.
+            features: BTreeMap<String, Option<f64>>,
+        }
+        let Content::Memory { chunks, .. } = &self.content else { return None };
+        if self.bytes > MOST_FEATURES || !chunks.first()?.trim_ascii_start().starts_with(b"{") {
+            return None;
+        }
+        let named: Named = serde_json::from_slice(&chunks.concat()).ok()?;
+        let known =
+            named.features.iter().filter_map(|(name, value)| Some((name.as_str(), (*value)?)));
+        Some(Features::named(known))
     }
 
     /// Rejects a body that is sent in addition to the name of a generated matrix.

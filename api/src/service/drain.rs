@@ -17,6 +17,9 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 /// Maximum number of bytes that are read of a refused body.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// Time without new data after which a refused body is read no longer.
+const STALLED: Duration = Duration::from_secs(2);
+
 /// Time limit for reading a refused body.
 const MOST_TIME: Duration = Duration::from_secs(30);
 
@@ -73,7 +76,7 @@ impl Drop for Drained {
         runtime.spawn(tokio::time::timeout(MOST_TIME, async move {
             let mut chunks = body.into_data_stream();
             let mut left = MOST_BYTES;
-            while let Some(Ok(chunk)) = chunks.next().await {
+            while let Ok(Some(Ok(chunk))) = tokio::time::timeout(STALLED, chunks.next()).await {
                 left = left.saturating_sub(chunk.len() as u64);
                 if left == 0 {
                     break;

@@ -3,8 +3,8 @@
 use std::any::Any;
 
 use axum::Json;
-use axum::http::StatusCode;
-use axum::http::header::RETRY_AFTER;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ellect::Error;
 use ellect::error::At;
@@ -39,6 +39,8 @@ codes! {
     ARGUMENT "argument" BAD_REQUEST "a parameter is unknown or has an illegal value";
     DEVICE "device" BAD_REQUEST "no device has this name, or it is not on the service's machine";
     INPUT "input" BAD_REQUEST "the body is not a matrix, or it is damaged or cut off";
+    TOKEN "token" UNAUTHORIZED "the request needs `Authorization: Bearer TOKEN` with a known token";
+    ROLE "role" FORBIDDEN "measuring needs a token with the role write";
     PATH "path" NOT_FOUND "there is no such path";
     MATRIX "matrix" NOT_FOUND "no matrix with this fingerprint is known; post it once";
     METHOD "method" METHOD_NOT_ALLOWED "the path does not support this method";
@@ -110,6 +112,9 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = self.code.status;
         let mut response = (status, Json(self.body())).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S.into());
         }

@@ -7,6 +7,7 @@
 //! it reads the matrix. Answers are kept by the hash of the body and by the fingerprint of the
 //! matrix.
 
+pub mod access;
 mod answers;
 mod body;
 pub mod connections;
@@ -59,6 +60,8 @@ pub struct Config {
     pub workers: u32,
     /// Number of requests that may wait in addition, and likewise for each device.
     pub queue: u32,
+    /// The tokens of callers.
+    pub tokens: access::Tokens,
     /// The open connections.
     pub open: Arc<connections::Open>,
 }
@@ -135,6 +138,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&service), observe::observe))
         .layer(CatchPanicLayer::custom(failure::panicked))
         .layer(map_request(drain::drained))
+        .layer(from_fn_with_state(Arc::clone(&service), access::checked))
         .layer(DefaultBodyLimit::disable());
     Router::new()
         .route("/recommend", post(recommend::posted).put(recommend::posted))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
@@ -16,10 +17,11 @@ use ellect::unstable::choose::Mode;
 use ellect::{Error, Fingerprint, Precision, Scalar};
 
 use super::Service;
+use super::access::Role;
 use super::answers::{Answer, Key, Matrix, for_products};
 use super::body::{self, Received};
 use super::devices::Places;
-use super::failure::{ARGUMENT, Failure, MATRIX, TIMEOUT};
+use super::failure::{ARGUMENT, Failure, MATRIX, ROLE, TIMEOUT};
 use crate::options::{BodyOptions, Options, is_gpu_here};
 use crate::tuner_of::tuner_of;
 use crate::views;
@@ -67,10 +69,16 @@ fn parse(pairs: Pairs) -> Result<(Options, BodyOptions), Failure> {
 pub async fn posted(
     State(service): State<Arc<Service>>,
     pairs: Pairs,
+    Extension(role): Extension<Role>,
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, Failure> {
     let (options, reading) = parse(pairs)?;
+    if options.measures() && role != Role::Write {
+        let stated = "this token has the role read; measuring needs one with the role write, which \
+                      the operator of this service has";
+        return Err(Failure::new(&ROLE, stated));
+    }
     let config = &service.config;
     body::check(&headers, config.max_body)?;
     // Opening the device first reports a wrong name before a large body is read. Only the process
@@ -277,32 +285,36 @@ fn needed(error: &Error, memory: u64, max_nonzeros: Option<u64>) -> Option<u64> 
     }
 }
 
-/// Reads or generates the matrix in this number of bytes of memory, and chooses.
-fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<Answer>, Stopped> {
-    let Case { options, received, backend, .. } = case;
-    let start = Instant::now();
-    let config = &service.config;
+/// Reads or generates the matrix in this number of bytes of memory.
+fn read<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Found<T>, Stopped> {
+    let (config, received) = (&service.config, &case.received);
     let within = limits(memory, config.max_nonzeros, received.bytes);
     let generating = Limits { bytes: config.max_body, ..within };
-    let read = match options.generated::<T>(&generating, "body") {
+    let read = match case.options.generated::<T>(&generating, "body") {
         Ok(Some(csr)) => Ok(Found { csr, notes: Vec::new() }),
         Ok(None) => received.read(&case.reading.clone().reading(within)),
         Err(error) => Err(error),
     };
-    let Found { csr, notes } = match read {
-        Ok(found) => found,
-        Err(error) => {
-            return Err(match needed(&error, memory, config.max_nonzeros) {
-                Some(bytes) => Stopped::Needs(bytes),
-                None => Stopped::Failed(error.into()),
-            });
-        }
-    };
-    let read_s = start.elapsed().as_secs_f64();
+    read.map_err(|error| match needed(&error, memory, config.max_nonzeros) {
+        Some(bytes) => Stopped::Needs(bytes),
+        None => Stopped::Failed(error.into()),
+    })
+}
+
+/// Reads the matrix, or its features, in this number of bytes of memory, and chooses.
+fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<Answer>, Stopped> {
+    let Case { options, received, backend, .. } = case;
+    let start = Instant::now();
+    let (backend, wisdom) = (Arc::clone(backend), service.config.wisdom.clone());
     let tuner =
-        tuner_of(options, Arc::clone(backend), config.wisdom.clone(), |device, precision| {
-            service.model(device, precision)
-        })?;
+        tuner_of(options, backend, wisdom, |device, precision| service.model(device, precision))?;
+    if let Some(features) = received.features() {
+        let choice = tuner.recommend_from(features?, T::PRECISION, &options.workload())?;
+        service.metrics.stage("choose", start.elapsed().as_secs_f64());
+        return Ok(Answer::of(choice)?);
+    }
+    let Found { csr, notes } = read::<T>(service, case, memory)?;
+    let read_s = start.elapsed().as_secs_f64();
     let mut choice: Choice =
         Options { top: 0, ..options.clone() }.recommend(&csr, tuner, &mut |_| ())?;
     choice.explanation.extend(notes.into_iter().map(|text| format!("The body: {text}.")));
