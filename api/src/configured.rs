@@ -16,7 +16,10 @@ use crate::cli::Cli;
 const CONFIGURED: &str = "serve";
 
 /// Options that are about the configuration itself, or that ask for help.
-const NO_SETTINGS: [&str; 4] = ["config", "print_config", "help", "version"];
+const NO_SETTINGS: [&str; 4] = [CONFIG, "print_config", "help", "version"];
+
+/// The option that names the file.
+const CONFIG: &str = "config";
 
 /// Parses the command line; the text is the configuration, if it asks to print that.
 ///
@@ -30,7 +33,7 @@ pub fn parse(words: Vec<OsString>) -> Result<(Cli, Option<String>)> {
         .ok()
         .as_ref()
         .and_then(|all| all.subcommand_matches(CONFIGURED))
-        .and_then(|serve| serve.try_get_one::<PathBuf>("config").ok().flatten().cloned());
+        .and_then(|serve| serve.try_get_one::<PathBuf>(CONFIG).ok().flatten().cloned());
     if let Some(file) = file {
         command = with_file(command, &file)?;
     }
@@ -48,7 +51,7 @@ fn with_environment(command: Command) -> Command {
     command.mut_subcommand(CONFIGURED, |serve| {
         serve.mut_args(|arg| {
             let name = format!("ELLECT_{}", arg.get_id().as_str().to_uppercase());
-            match is_setting(arg.get_id().as_str()) {
+            match is_setting(arg.get_id().as_str()) || arg.get_id() == CONFIG {
                 // The names live as long as the process.
                 true => arg.env(&*Box::leak(name.into_boxed_str())).hide_env(true),
                 false => arg,
@@ -76,20 +79,19 @@ fn with_file(command: Command, file: &Path) -> Result<Command> {
             Value::Integer(number) => number.to_string(),
             Value::Boolean(answer) => answer.to_string(),
             other => bail!(
-                "{}: {name} is a {}; it must be a text, a whole number or true or false",
+                "{}: {name} is of type {}; it must be a text, a whole number or true or false",
                 file.display(),
                 other.type_str()
             ),
         };
         values.push((name, value));
     }
-    Ok(command.mut_subcommand(CONFIGURED, |mut serve| {
-        for (name, value) in values {
+    Ok(command.mut_subcommand(CONFIGURED, |serve| {
+        serve.mut_args(|arg| match values.iter().find(|(name, _)| arg.get_id() == name.as_str()) {
             // The values live as long as the process.
-            let value: &'static str = Box::leak(value.into_boxed_str());
-            serve = serve.mut_arg(name, |arg| arg.default_value(value));
-        }
-        serve
+            Some((_, value)) => arg.default_value(&*Box::leak(value.clone().into_boxed_str())),
+            None => arg,
+        })
     }))
 }
 

@@ -89,6 +89,34 @@ fn a_matrix_that_was_posted_is_asked_for_by_its_fingerprint() {
 }
 
 #[test]
+fn features_stand_in_for_a_matrix() {
+    let service = serve(&[]);
+    let (_, posted) = service.recommend("?device=h200", "", &sample("elasticity"));
+    let body = json!({"features": posted["features"]}).to_string();
+    let (status, answer) = service.recommend("?device=h200", "", body.as_bytes());
+    assert_eq!((status, &answer["features"]), (200, &posted["features"]), "{answer}");
+    assert!(answer["ranking"].as_array().is_some_and(|all| all.len() > 2), "{answer}");
+    assert_eq!(answer["fingerprint"], Value::Null);
+    // An answer as a whole names them too.
+    let whole = posted.to_string();
+    assert_eq!(service.recommend("?device=h200", "", whole.as_bytes()), (200, answer));
+    let size = br#"{"features": {"nrows": 5000, "ncols": 5000, "nnz": 25000}}"#;
+    assert_eq!(service.recommend("?device=h200", "", size).0, 200);
+    for (query, body, stated) in [
+        ("?device=cpu", &size[..], "GPU"),
+        ("?device=h200&effort=estimate", &size[..], "effort predict"),
+        ("?device=h200", br#"{"features": {"nrows": 5}}"#, "'ncols' is missing"),
+        ("?device=h200", br#"{"features": {"nosuch": 5}}"#, "no feature is named 'nosuch'"),
+        ("?device=h200", br#"{"features": {"nrows": 1e300, "ncols": 1, "nnz": 1}}"#, "'nrows' is"),
+    ] {
+        let (status, answer) = service.recommend(query, "", body);
+        assert_eq!((status, &answer["error"]["code"]), (400, &json!("argument")), "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(stated), "{stated} is not in {message}");
+    }
+}
+
+#[test]
 fn new_measurements_replace_kept_answers() {
     let service = serve(&[]);
     let matrix = sample("circuit");
@@ -163,6 +191,10 @@ fn the_service_describes_itself() {
 
     let (_, posted) = service.recommend("?effort=measure&budget=5", "", &sample("circuit"));
     let print = posted["fingerprint"].as_str().expect("it was analysed");
+    // Its features are stored, and suffice for a GPU.
+    let (status, answer) = get(&service, &format!("/recommend/{print}?device=h200"));
+    assert_eq!((status, &answer["fingerprint"]), (200, &posted["fingerprint"]), "{answer}");
+    assert_eq!(answer["features"]["nnz"], posted["features"]["nnz"]);
     let (status, structure) = get(&service, &format!("/structures/{print}"));
     assert_eq!((status, &structure["nnz"]), (200, &posted["features"]["nnz"]));
     assert!(structure["measurements"].as_array().is_some_and(|all| !all.is_empty()));

@@ -54,7 +54,10 @@ impl Tokens {
                 Some(("read", token)) => (Role::Read, token.trim()),
                 Some(("write", token)) => (Role::Write, token.trim()),
                 _ => {
-                    return Err(format!("line {} is neither 'read TOKEN' nor 'write TOKEN'", i + 1));
+                    return Err(format!(
+                        "line {} is neither 'read TOKEN' nor 'write TOKEN'",
+                        i + 1
+                    ));
                 }
             };
             if token.len() < SHORTEST {

@@ -11,6 +11,8 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use axum::response::{IntoResponse, Response};
 use ellect::choose::Choice;
+use ellect::device::Kind;
+use ellect::features::Features;
 use ellect::measure::Backend;
 use ellect::read::{Found, Limits};
 use ellect::unstable::choose::Mode;
@@ -20,7 +22,7 @@ use super::Service;
 use super::access::Role;
 use super::answers::{Answer, Key, Matrix, for_products};
 use super::body::{self, Received};
-use super::devices::Places;
+use super::devices::{Measured, Places};
 use super::failure::{ARGUMENT, Failure, MATRIX, ROLE, TIMEOUT};
 use crate::options::{BodyOptions, Options, is_gpu_here};
 use crate::tuner_of::tuner_of;
@@ -65,6 +67,20 @@ fn parse(pairs: Pairs) -> Result<(Options, BodyOptions), Failure> {
     Ok((options, body))
 }
 
+/// Opens the device of a request: to measure on it, if it measures or the device is a GPU of this
+/// machine, which only the process that measures opens.
+async fn opened(
+    service: &Service,
+    options: &Options,
+) -> Result<(Arc<Backend>, Option<Arc<Measured>>), Failure> {
+    let device = &options.product.device;
+    if options.measures() || is_gpu_here(device) {
+        let measured = service.devices.open(device).await?;
+        return Ok((Arc::clone(&measured.backend), Some(measured)));
+    }
+    Ok((service.devices.profile(&options.product)?, None))
+}
+
 /// Answers a request with the matrix in its body.
 pub async fn posted(
     State(service): State<Arc<Service>>,
@@ -81,17 +97,8 @@ pub async fn posted(
     }
     let config = &service.config;
     body::check(&headers, config.max_body)?;
-    // Opening the device first reports a wrong name before a large body is read. Only the process
-    // that measures opens a GPU of this machine.
-    let device = &options.product.device;
-    let measured = match options.measures() || is_gpu_here(device) {
-        true => Some(service.devices.open(device).await?),
-        false => None,
-    };
-    let backend = match &measured {
-        Some(measured) => Arc::clone(&measured.backend),
-        None => service.devices.profile(&options.product)?,
-    };
+    // Opening the device first reports a wrong name before a large body is read.
+    let (backend, measured) = opened(&service, &options).await?;
     let queued = measured.as_ref().filter(|_| options.measures());
     let places = queued.map_or(&service.places, |measured| &measured.places);
     // If too many requests already wait, the body is not read; while it arrives it holds no place.
@@ -133,23 +140,53 @@ pub async fn known(
                       measurements; POST it for effort=measure and mode=prepare";
         return Err(Failure::new(&ARGUMENT, stated));
     }
-    let backend = service.devices.profile(&options.product)?;
+    let (backend, _) = opened(&service, &options).await?;
     let key = key(&service, Matrix::Pattern(fingerprint), &options, None);
-    let Some(answer) = service.answers.get(&key) else {
+    let answer = match service.answers.get(&key) {
+        Some(answer) if answer.choice.spmvs == options.spmvs => answer,
+        Some(answer) => {
+            let margin = backend.device().margin;
+            Answer::of(for_products(&answer.choice, &options.workload(), margin))?
+        }
+        None => {
+            let (service, options) = (Arc::clone(&service), options.clone());
+            let job = move || measured_before(&service, fingerprint, &options, backend);
+            tokio::task::spawn_blocking(job).await.map_err(Failure::internal)??
+        }
+    };
+    respond(&service, &headers, &answer, options.top, true)
+}
+
+/// Chooses for a matrix of which only the features are known, from the stored measurements.
+fn measured_before(
+    service: &Service,
+    fingerprint: Fingerprint,
+    options: &Options,
+    backend: Arc<Backend>,
+) -> Result<Arc<Answer>, Failure> {
+    let wisdom = service.config.wisdom.as_ref();
+    let structure = match (wisdom, backend.device().kind) {
+        (Some(wisdom), Kind::Gpu) => wisdom.structure(fingerprint)?,
+        _ => None,
+    };
+    let Some(structure) = structure else {
         let stated = format!(
             "no answer for a matrix with the fingerprint {fingerprint} and these parameters is kept; \
              POST the matrix once with the same device, precision, updates, basis and limits"
         );
         return Err(Failure::new(&MATRIX, stated));
     };
-    let answer = match answer.choice.spmvs == options.spmvs {
-        true => answer,
-        false => {
-            let margin = backend.device().margin;
-            Answer::of(for_products(&answer.choice, &options.workload(), margin))?
-        }
-    };
-    respond(&service, &headers, &answer, options.top, true)
+    let named = structure.features.iter().map(|(name, value)| (name.as_str(), *value));
+    let features = Features::named(named)?;
+    let tuner =
+        tuner_of(options, backend, None, |device, precision| service.model(device, precision))?;
+    let precision = options.product.precision;
+    let mut choice = tuner.recommend_from(features, precision, &options.workload())?;
+    choice.fingerprint = Some(fingerprint);
+    choice.explanation.push(
+        "Only the stored features of this matrix are known; POST it to rank every format.".into(),
+    );
+    Answer::of(choice)
 }
 
 /// Returns the key of an answer. For a pattern, the number of products is no part of it.
