@@ -48,6 +48,7 @@ const LIBRARY: &[&str] = &[
     "session",
     "tuner",
     "lazy",
+    "sharded",
     "unstable",
 ];
 

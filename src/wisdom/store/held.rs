@@ -76,8 +76,8 @@ impl Held {
     /// Opens the database in the folder `path`, or creates it. `see` is called with the key of each
     /// measurement.
     ///
-    /// What is damaged is repaired if no acknowledged record is lost by it; the damaged files are
-    /// kept in the folder `aside`.
+    /// Damage is repaired if no acknowledged record is lost by it; the damaged files are kept in the
+    /// folder `aside`.
     ///
     /// # Errors
     /// [`Error::Wisdom`] if another process has the database open, it is damaged beyond that, or its
