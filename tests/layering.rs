@@ -87,8 +87,18 @@ const TRAINING: &[&str] = &[
 ];
 
 /// The modules of the command line and the service, ground floor first.
-const PROGRAM: &[&str] =
-    &["output", "options", "arguments", "tuner_of", "service", "commands", "cli", "main"];
+const PROGRAM: &[&str] = &[
+    "output",
+    "options",
+    "arguments",
+    "tuner_of",
+    "views",
+    "service",
+    "commands",
+    "cli",
+    "configured",
+    "main",
+];
 
 /// Every Rust file under `folder`.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

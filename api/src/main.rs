@@ -3,16 +3,17 @@
 mod arguments;
 mod cli;
 mod commands;
+mod configured;
 mod options;
 mod output;
 mod service;
 mod tuner_of;
+mod views;
 
 use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
 use ellect::measure::worker;
 
 use cli::{Cli, Command};
@@ -22,13 +23,21 @@ use commands::{
 };
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    match start() {
         Ok(answer) => answer.into(),
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::note(&format!("error: {}", output::message(&error)));
             ExitCode::from(2)
         }
+    }
+}
+
+/// Parses the command line and runs the command.
+fn start() -> Result<Answer> {
+    match configured::parse(std::env::args_os().collect())? {
+        (_, Some(config)) => output::print(&config).map(|()| Answer::Yes),
+        (cli, None) => run(cli),
     }
 }
 

@@ -29,7 +29,7 @@ use crate::operator::{PreparedOperator, permute, permute_back};
 pub use crate::protocol::Protocol;
 use crate::scalar::{Precision, Scalar};
 pub use backend::{Backend, gpus, names};
-pub use probe::probe;
+pub use probe::{memory_bytes, probe};
 pub use provenance::Provenance;
 pub use worker::Worker;
 

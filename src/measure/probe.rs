@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -25,7 +26,7 @@ use crate::scalar::Scalar;
 /// best of several passes, but other work on the host still makes it worse.
 pub fn probe() -> Device {
     let threads = rayon::current_num_threads();
-    let memory_bytes = memory();
+    let memory_bytes = memory_bytes();
     let (near_bytes, cache_bytes) = caches();
     let most = (memory_bytes / 8).min(1 << 30);
     let stream_bytes = (4 * cache_bytes).clamp(64 << 20, most.max(1 << 20));
@@ -264,13 +265,32 @@ fn kibibytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Returns the bytes of memory: the smaller of the system's figure and the control group's limit.
-fn memory() -> u64 {
+/// Returns the bytes of memory of this machine: the smaller of the system's figure and the control
+/// group's limit.
+///
+/// ```
+/// assert!(ellect::measure::memory_bytes() > 1 << 20);
+/// ```
+pub fn memory_bytes() -> u64 {
     let total = field("/proc/meminfo", "MemTotal")
         .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok())
         .map_or(4 << 30, |kib| kib << 10);
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    group.and_then(|text| text.trim().parse().ok()).map_or(total, |limit: u64| limit.min(total))
+    let limits = memory_limit_files()
+        .into_iter()
+        .filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok());
+    limits.fold(total, u64::min)
+}
+
+/// Returns the files that may hold the limit of this process's control group, or of a group around
+/// it: of version 2, then of version 1.
+fn memory_limit_files() -> Vec<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let own = Path::new("/sys/fs/cgroup").join(own);
+    let within = own.ancestors().take_while(|folder| folder.starts_with("/sys/fs/cgroup"));
+    let mut files: Vec<_> = within.map(|folder| folder.join("memory.max")).collect();
+    files.push("/sys/fs/cgroup/memory/memory.limit_in_bytes".into());
+    files
 }
 
 fn processor() -> String {

@@ -227,7 +227,7 @@ impl Tuner {
 
     /// Returns the choice of a stage of the quick model; `few_values` tells whether the matrix has
     /// few distinct values.
-    fn rank_quick(
+    pub(super) fn rank_quick(
         &self,
         stage: Stage,
         features: &Features,
