@@ -14,6 +14,7 @@ mod dataset;
 mod estimates;
 pub mod evaluate;
 mod gate;
+mod goals;
 mod learner;
 pub mod plan;
 mod plot;

@@ -57,6 +57,7 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
         family: String::new(),
         fingerprint: analysis.fingerprint(),
         device: device.name.clone(),
+        kind: device.kind,
         margin: device.margin,
         precision: Precision::F64,
         nrows: csr.nrows() as u64,
