@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::analysis::Analysis;
 use crate::cost::CostInputs;
 use crate::csr::CsrRef;
+use crate::device::Kind;
 use crate::error::{Error, Result};
 use crate::format::{Candidate, Target};
 use crate::measure::{Backend, Measurement, Outcome, Protocol};
@@ -109,6 +110,7 @@ pub struct Session<'a, T: Scalar> {
     asked: Option<&'a Wisdom>,
     keeper: Option<&'a Wisdom>,
     source: &'a str,
+    repeats: bool,
 }
 
 impl<'a, T: Scalar> Session<'a, T> {
@@ -131,6 +133,7 @@ impl<'a, T: Scalar> Session<'a, T> {
             asked: None,
             keeper: None,
             source: "",
+            repeats: false,
         }
     }
 
@@ -155,6 +158,12 @@ impl<'a, T: Scalar> Session<'a, T> {
         Session { keeper: wisdom.filter(|wisdom| wisdom.keeps()), source, ..self }
     }
 
+    /// Times noisy candidates again on a host, for longer and alternately with the baseline. The runs
+    /// are joined with the first ones, and `tell` is called again with the result.
+    pub fn repeating_noisy(self) -> Self {
+        Session { repeats: true, ..self }
+    }
+
     /// Measures candidates in order, and calls `tell` for each step.
     ///
     /// On a device of this process, candidates are converted with a separate analysis, which may
@@ -171,6 +180,7 @@ impl<'a, T: Scalar> Session<'a, T> {
         let to_time = Analysis::sampled(self.csr).with_partitioning();
         let _held = self.backend.hold(self.csr);
         let mut named = false;
+        let mut timed: Vec<(&Candidate, Measurement)> = Vec::new();
         for (place, task) in tasks.into_iter().enumerate() {
             let candidate = task.candidate;
             if let Some(measurement) = self.known(candidate)? {
@@ -198,6 +208,49 @@ impl<'a, T: Scalar> Session<'a, T> {
             }
             self.keep(Some(&measurement))?;
             tell(SessionEvent::Measured { candidate, measurement: &measurement })?;
+            timed.push((candidate, measurement));
+        }
+        if self.repeats && self.target.device.kind == Kind::Host {
+            self.repeat_noisy(timed, start, &to_time, tell)?;
+        }
+        Ok(())
+    }
+
+    /// Times noisy candidates again, alternately with the baseline if it was timed.
+    fn repeat_noisy<E: From<Error>>(
+        &self,
+        mut timed: Vec<(&Candidate, Measurement)>,
+        start: Instant,
+        analysis: &Analysis<'_>,
+        tell: &mut dyn FnMut(SessionEvent<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let is_noisy =
+            |m: &Measurement| matches!(&m.outcome, Outcome::Timed(timing) if timing.is_noisy());
+        let base = timed.iter().position(|(candidate, _)| candidate.is_baseline());
+        let noisy = (0..timed.len()).filter(|&at| is_noisy(&timed[at].1));
+        let noisy: Vec<usize> = noisy.take(MOST_REPEATED).collect();
+        let Protocol { min_samples, max_s, .. } = self.protocol;
+        let longer =
+            Protocol { min_samples: 2 * min_samples, max_s: 2.0 * max_s, ..self.protocol };
+        let again = Session { protocol: longer, ..*self };
+        for (turn, &at) in noisy.iter().enumerate() {
+            let before = base.filter(|&base| base != at || turn > 0);
+            for at in before.into_iter().chain([at]) {
+                let left = self.limits.left(start.elapsed());
+                if left.is_some_and(|left| left.is_zero()) {
+                    return Ok(());
+                }
+                let limit = [self.limits.each, left].into_iter().flatten().min();
+                let (candidate, earlier) = (timed[at].0, &timed[at].1);
+                let task = Task { candidate, inputs: None, earlier: Some(earlier) };
+                let measurement = again.time(&task, analysis, limit)?;
+                if measurement.cost().is_none() {
+                    continue;
+                }
+                self.keep(Some(&measurement))?;
+                tell(SessionEvent::Measured { candidate, measurement: &measurement })?;
+                timed[at].1 = measurement;
+            }
         }
         Ok(())
     }
@@ -246,6 +299,9 @@ impl<'a, T: Scalar> Session<'a, T> {
         if records.is_empty() { Ok(()) } else { wisdom.keep(records) }
     }
 }
+
+/// Maximum number of noisy candidates that are timed again.
+const MOST_REPEATED: usize = 6;
 
 /// Looks a candidate up in wisdom, for this matrix.
 ///

@@ -64,6 +64,7 @@ pub struct Case {
     /// Name of the device.
     pub device: String,
     /// Kind of the device.
+    #[serde(skip)]
     pub kind: Kind,
     /// The [margin](ellect::device::Device::margin) of the device.
     pub margin: f64,
