@@ -158,8 +158,8 @@ impl<'a, T: Scalar> Session<'a, T> {
         Session { keeper: wisdom.filter(|wisdom| wisdom.keeps()), source, ..self }
     }
 
-    /// Times noisy candidates again on a host, for longer and alternately with the baseline. The runs
-    /// are joined with the first ones, and `tell` is called again with the result.
+    /// Times a noisy candidate again on a host, for longer, right after the baseline if that was
+    /// timed. Their runs are joined with the first ones; `tell` is called again for the baseline.
     pub fn repeating_noisy(self) -> Self {
         Session { repeats: true, ..self }
     }
@@ -180,7 +180,8 @@ impl<'a, T: Scalar> Session<'a, T> {
         let to_time = Analysis::sampled(self.csr).with_partitioning();
         let _held = self.backend.hold(self.csr);
         let mut named = false;
-        let mut timed: Vec<(&Candidate, Measurement)> = Vec::new();
+        let mut base: Option<(&Candidate, Measurement)> = None;
+        let mut repeated = 0;
         for (place, task) in tasks.into_iter().enumerate() {
             let candidate = task.candidate;
             if let Some(measurement) = self.known(candidate)? {
@@ -198,7 +199,23 @@ impl<'a, T: Scalar> Session<'a, T> {
             }
             tell(SessionEvent::Timing(candidate))?;
             let limit = self.limits.of(place, spent);
-            let measurement = self.time(&task, &to_time, limit)?;
+            let mut measurement = self.time(&task, &to_time, limit)?;
+            if self.repeats_after(&measurement) && repeated < MOST_REPEATED {
+                repeated += 1;
+                let left = || {
+                    let left = self.limits.left(start.elapsed());
+                    [self.limits.each, left].into_iter().flatten().min()
+                };
+                let with = base.as_ref().map(|(candidate, earlier)| (*candidate, earlier));
+                let (own, of_base) =
+                    self.repeated(candidate, measurement, with, &to_time, left)?;
+                measurement = own;
+                if let (Some((base, known)), Some(now)) = (base.as_mut(), of_base) {
+                    self.keep(Some(&now))?;
+                    tell(SessionEvent::Measured { candidate: base, measurement: &now })?;
+                    *known = now;
+                }
+            }
             let failed = matches!(measurement.outcome, Outcome::Failed { .. });
             let took = start.elapsed().saturating_sub(spent);
             let ended = limit.is_some_and(|limit| took >= limit);
@@ -208,51 +225,45 @@ impl<'a, T: Scalar> Session<'a, T> {
             }
             self.keep(Some(&measurement))?;
             tell(SessionEvent::Measured { candidate, measurement: &measurement })?;
-            timed.push((candidate, measurement));
-        }
-        if self.repeats && self.target.device.kind == Kind::Host {
-            self.repeat_noisy(timed, start, &to_time, tell)?;
+            if candidate.is_baseline() && measurement.cost().is_some() {
+                base = Some((candidate, measurement));
+            }
         }
         Ok(())
     }
 
-    /// Times noisy candidates again, alternately with the baseline if it was timed.
-    fn repeat_noisy<E: From<Error>>(
+    /// Times a noisy candidate again, for longer, and before it the baseline if it was timed; returns
+    /// both with all their runs.
+    fn repeated(
         &self,
-        mut timed: Vec<(&Candidate, Measurement)>,
-        start: Instant,
+        candidate: &Candidate,
+        measured: Measurement,
+        base: Option<(&Candidate, &Measurement)>,
         analysis: &Analysis<'_>,
-        tell: &mut dyn FnMut(SessionEvent<'_>) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
-        let is_noisy =
-            |m: &Measurement| matches!(&m.outcome, Outcome::Timed(timing) if timing.is_noisy());
-        let base = timed.iter().position(|(candidate, _)| candidate.is_baseline());
-        let noisy = (0..timed.len()).filter(|&at| is_noisy(&timed[at].1));
-        let noisy: Vec<usize> = noisy.take(MOST_REPEATED).collect();
+        left: impl Fn() -> Option<Duration>,
+    ) -> Result<(Measurement, Option<Measurement>)> {
         let Protocol { min_samples, max_s, .. } = self.protocol;
         let longer =
             Protocol { min_samples: 2 * min_samples, max_s: 2.0 * max_s, ..self.protocol };
-        let again = Session { protocol: longer, ..*self };
-        for (turn, &at) in noisy.iter().enumerate() {
-            let before = base.filter(|&base| base != at || turn > 0);
-            for at in before.into_iter().chain([at]) {
-                let left = self.limits.left(start.elapsed());
-                if left.is_some_and(|left| left.is_zero()) {
-                    return Ok(());
-                }
-                let limit = [self.limits.each, left].into_iter().flatten().min();
-                let (candidate, earlier) = (timed[at].0, &timed[at].1);
-                let task = Task { candidate, inputs: None, earlier: Some(earlier) };
-                let measurement = again.time(&task, analysis, limit)?;
-                if measurement.cost().is_none() {
-                    continue;
-                }
-                self.keep(Some(&measurement))?;
-                tell(SessionEvent::Measured { candidate, measurement: &measurement })?;
-                timed[at].1 = measurement;
+        let session = Session { protocol: longer, ..*self };
+        let again = |candidate: &Candidate, earlier: &Measurement| -> Result<Option<Measurement>> {
+            if left().is_some_and(|left| left.is_zero()) {
+                return Ok(None);
             }
-        }
-        Ok(())
+            let task = Task { candidate, inputs: None, earlier: Some(earlier) };
+            let measured = session.time(&task, analysis, left())?;
+            Ok(measured.cost().is_some().then_some(measured))
+        };
+        let base = base.map(|(candidate, earlier)| again(candidate, earlier)).transpose()?;
+        let repeated = again(candidate, &measured)?.unwrap_or(measured);
+        Ok((repeated, base.flatten()))
+    }
+
+    /// Tells whether a candidate is timed again after this measurement.
+    fn repeats_after(&self, measurement: &Measurement) -> bool {
+        let noisy =
+            matches!(&measurement.outcome, Outcome::Timed(timing) if timing.is_noisy());
+        noisy && self.repeats && self.target.device.kind == Kind::Host
     }
 
     /// Looks a candidate up in the wisdom of this session.

@@ -277,16 +277,16 @@ fn a_gpu_is_scored_by_the_models_of_its_kin() {
     let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/results/h200-unseen.jsonl.zst");
     let records = zstd::decode_all(std::fs::File::open(records).expect("it is there"));
     let records = String::from_utf8(records.expect("it is sound")).expect("text");
-    let of_other = records.replace("\"device\":\"h200\"", "\"device\":\"h100\"");
+    let of_other = records.replace("\"device\":\"h200\"", "\"device\":\"h150\"");
     std::fs::write(data.join("other.jsonl"), of_other).expect("writable");
-    let evaluate = ["evaluate", "--as-is", "--records", "other.jsonl", "--device", "h100"];
+    let evaluate = ["evaluate", "--as-is", "--records", "other.jsonl", "--device", "h150"];
     assert_eq!(ellect(data, &evaluate).0, 2, "nothing is known of it");
 
     let own = ellect::device::find("h200").expect("it ships");
-    let own = ellect::device::Device { name: "h100".into(), ..own };
+    let own = ellect::device::Device { name: "h150".into(), ..own };
     own.save(data).expect("writable");
     let (code, tables) = ellect(data, &evaluate);
-    assert!(code == 0 && tables.contains("## h100 in f32"), "{code} {tables}");
+    assert!(code == 0 && tables.contains("## h150 in f32"), "{code} {tables}");
     let other = ellect::device::Device { capability: Some("8.0".into()), ..own };
     other.save(data).expect("writable");
     assert_eq!(ellect(data, &evaluate).0, 2, "no model is of its make");

@@ -15,6 +15,7 @@ mod estimates;
 pub mod evaluate;
 mod gate;
 mod goals;
+pub mod guard;
 mod learner;
 pub mod plan;
 mod plot;

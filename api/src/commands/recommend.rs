@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use ellect::choose::Choice;
+use ellect::cost::Source;
 use ellect::format::Role;
 use ellect::model::Predictor;
 use ellect::units::{bytes, time};
@@ -20,7 +21,13 @@ use crate::tuner_of::tuner_of;
 const SHOWN: usize = 10;
 
 /// Prints the choice for a matrix.
-pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) -> Result<Answer> {
+pub fn run(
+    input: &OptionalInput,
+    options: &Options,
+    form: Form,
+    why: bool,
+    home: &Home,
+) -> Result<Answer> {
     // Opening the device first reports a wrong name before a large file is read.
     let backend = options.backend(&home.data)?;
     let wisdom = home.wisdom(options.effort)?;
@@ -34,8 +41,8 @@ pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) ->
     };
     wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     match form.json {
-        true => print_json(&choice)?,
-        false => print(&text(&choice, options.top))?,
+        true => print_json(&options.answer(&choice)?)?,
+        false => print(&text(&choice, options.top, why))?,
     }
     Ok(Answer::Yes)
 }
@@ -67,10 +74,58 @@ fn choice<T: Scalar>(input: &OptionalInput, options: &Options, tuner: Tuner) -> 
     Ok(choice)
 }
 
-fn text(choice: &Choice, top: usize) -> String {
+/// Returns the decision in three lines: the candidate, the totals, and the source of the times.
+fn decision(choice: &Choice) -> [String; 3] {
+    let Choice { candidate, baseline, speedup, spmvs, .. } = choice;
+    let Some(chosen) = choice.ranked(candidate) else { return Default::default() };
+    let products = if *spmvs == 1 { "product" } else { "products" };
+    let of_one = time(chosen.spmv_s);
+    let stays = *candidate == baseline.candidate;
+    let first = match stays {
+        true => format!("Keep CSR ({candidate}): {of_one} a product."),
+        false => format!(
+            "Use {candidate}: {of_one} a product, {:.2} times as fast as {} ({:.2} to {:.2}).",
+            speedup.value, baseline.candidate, speedup.low, speedup.high
+        ),
+    };
+    let total = format!("{spmvs} {products} take {} in total", time(chosen.total_s));
+    let setup = match baseline.setup_s {
+        setup_s if setup_s > 0.0 => format!(", whose own set-up takes {}", time(setup_s)),
+        _ => String::new(),
+    };
+    let pays = match chosen.break_even_spmvs {
+        Some(0) => "pays from the first product".to_string(),
+        Some(from) => format!("pays from product {from}"),
+        None => "never pays".to_string(),
+    };
+    let second = match stays {
+        true => format!("{total}; no conversion."),
+        false => format!(
+            "Conversion takes {} and {pays}, compared with {}{setup}; {total}.",
+            time(chosen.convert_s),
+            baseline.candidate
+        ),
+    };
+    let by = choice.model.as_ref().map_or(String::new(), |model| format!(" by {model}"));
+    let sure = choice.confidence.map_or(String::new(), |c| format!(", confidence {c:.2} of 1"));
+    let source = match chosen.source {
+        Source::Measured => "Times are measured".to_string(),
+        Source::Predicted => format!("Times are predicted{by}{sure}"),
+        Source::Estimated => "Times are estimated from closed formulas".to_string(),
+    };
+    [first, second, format!("{source}, for products back to back: a launch is not counted.")]
+}
+
+fn text(choice: &Choice, top: usize, why: bool) -> String {
     let mut text = String::new();
-    for sentence in &choice.explanation {
+    for sentence in &decision(choice) {
         text += &wrap(sentence);
+    }
+    if why {
+        text += "\n";
+        for sentence in &choice.explanation {
+            text += &wrap(sentence);
+        }
     }
     let shown = if top == 0 { SHOWN } else { top };
     let rows = choice.ranking.iter().take(shown).map(|ranked| {
@@ -109,5 +164,8 @@ fn text(choice: &Choice, top: usize) -> String {
         choice.precision,
         choice.device
     );
+    if !why {
+        text += "--why says more\n";
+    }
     text
 }

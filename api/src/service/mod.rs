@@ -22,11 +22,10 @@ use axum::http::header::HeaderMap;
 use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ellect::choose::Choice;
 use ellect::measure::Backend;
 use ellect::read::{self, Found, Limits};
 use ellect::{Precision, Scalar, Wisdom};
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -162,7 +161,7 @@ async fn recommend(
     pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Choice>, Failure> {
+) -> Result<Json<Value>, Failure> {
     let Query(pairs) = pairs
         .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, "argument", error.body_text()))?;
     let (mut options, body_options) = Options::from_query(&pairs)?;
@@ -231,7 +230,7 @@ fn choose<T: Scalar>(
     reading: &read::Options,
     backend: Arc<Backend>,
     service: &Service,
-) -> Result<Choice, Failure> {
+) -> Result<Value, Failure> {
     let start = Instant::now();
     let generating = Limits { bytes: service.config.max_body, ..reading.limits };
     let Found { csr, notes } = match options.generated::<T>(&generating, "body")? {
@@ -254,5 +253,5 @@ fn choose<T: Scalar>(
         device = choice.device,
         choice = %choice.candidate,
     );
-    Ok(choice)
+    Ok(options.answer(&choice)?)
 }
