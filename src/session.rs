@@ -207,8 +207,7 @@ impl<'a, T: Scalar> Session<'a, T> {
                     [self.limits.each, left].into_iter().flatten().min()
                 };
                 let with = base.as_ref().map(|(candidate, earlier)| (*candidate, earlier));
-                let (own, of_base) =
-                    self.repeated(candidate, measurement, with, &to_time, left)?;
+                let (own, of_base) = self.repeated(candidate, measurement, with, &to_time, left)?;
                 measurement = own;
                 if let (Some((base, known)), Some(now)) = (base.as_mut(), of_base) {
                     self.keep(Some(&now))?;
@@ -243,8 +242,7 @@ impl<'a, T: Scalar> Session<'a, T> {
         left: impl Fn() -> Option<Duration>,
     ) -> Result<(Measurement, Option<Measurement>)> {
         let Protocol { min_samples, max_s, .. } = self.protocol;
-        let longer =
-            Protocol { min_samples: 2 * min_samples, max_s: 2.0 * max_s, ..self.protocol };
+        let longer = Protocol { min_samples: 2 * min_samples, max_s: 2.0 * max_s, ..self.protocol };
         let session = Session { protocol: longer, ..*self };
         let again = |candidate: &Candidate, earlier: &Measurement| -> Result<Option<Measurement>> {
             if left().is_some_and(|left| left.is_zero()) {
@@ -261,8 +259,7 @@ impl<'a, T: Scalar> Session<'a, T> {
 
     /// Tells whether a candidate is timed again after this measurement.
     fn repeats_after(&self, measurement: &Measurement) -> bool {
-        let noisy =
-            matches!(&measurement.outcome, Outcome::Timed(timing) if timing.is_noisy());
+        let noisy = matches!(&measurement.outcome, Outcome::Timed(timing) if timing.is_noisy());
         noisy && self.repeats && self.target.device.kind == Kind::Host
     }
 

@@ -387,10 +387,10 @@ impl Tuner {
 mod tests {
     use super::decide::first_that_suits;
     use super::*;
-    use crate::format::{Candidate, Refusal};
     use crate::cost::Source;
     use crate::csr::Csr;
     use crate::error::Error;
+    use crate::format::{Candidate, Refusal};
     use crate::generate;
 
     #[test]

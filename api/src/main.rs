@@ -18,8 +18,8 @@ use ellect::measure::worker;
 
 use cli::{Cli, Command};
 use commands::{
-    Answer, Home, bench, devices, evaluate, features, formats, generate, measure, models, recommend,
-    serve, train, tune, verify, wisdom,
+    Answer, Home, bench, devices, evaluate, features, formats, generate, measure, models,
+    recommend, serve, train, tune, verify, wisdom,
 };
 
 fn main() -> ExitCode {

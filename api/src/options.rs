@@ -279,10 +279,8 @@ impl Options {
     /// # Errors
     /// [`Error::Argument`] with the known keys if one is unknown.
     pub fn answer(&self, choice: &Choice) -> Result<Value> {
-        let mut answer = serde_json::to_value(choice).map_err(|source| Error::Io {
-            what: "writing JSON".into(),
-            source: source.into(),
-        })?;
+        let mut answer = serde_json::to_value(choice)
+            .map_err(|source| Error::Io { what: "writing JSON".into(), source: source.into() })?;
         let Some(object) = answer.as_object_mut().filter(|_| !self.fields.is_empty()) else {
             return Ok(answer);
         };

@@ -133,11 +133,18 @@ fn a_timing_of_few_values_is_not_remembered_for_many() {
     };
     write("few.mtx", &|i, j| if i == j { 2.0 } else { -1.0 });
     write("many.mtx", &|i, j| (3 * i + j) as f64 + 0.5);
-    let measure = |name: &str| ellect(data, &["measure", name, "--only", "cdia", "--only", "csr"]).0;
+    let measure =
+        |name: &str| ellect(data, &["measure", name, "--only", "cdia", "--only", "csr"]).0;
     let few = measure("few.mtx");
-    assert!(few.lines().any(|line| line.starts_with("cdia ") && !line.contains("refused")), "{few}");
+    assert!(
+        few.lines().any(|line| line.starts_with("cdia ") && !line.contains("refused")),
+        "{few}"
+    );
     let many = measure("many.mtx");
-    assert!(many.lines().any(|line| line.starts_with("cdia") && line.contains("refused")), "{many}");
+    assert!(
+        many.lines().any(|line| line.starts_with("cdia") && line.contains("refused")),
+        "{many}"
+    );
     // Each answers as before the other was measured.
     assert_eq!(measure("few.mtx"), few);
 }

@@ -122,11 +122,11 @@ fn untimed(case: &Case<'_>) -> Option<String> {
     }
     let total_s = |entry: &Entry| entry.cost.total_s(case.workload);
     let better = |entry: &&Entry| {
-        entry.cost.source != Source::Measured
-            && total_s(entry) * (1.0 + NEAR_TIE) < total_s(winner)
+        entry.cost.source != Source::Measured && total_s(entry) * (1.0 + NEAR_TIE) < total_s(winner)
     };
     let count = case.entries.iter().filter(better).count();
-    let least = case.entries.iter().filter(better).min_by(|a, b| total_s(a).total_cmp(&total_s(b)))?;
+    let least =
+        case.entries.iter().filter(better).min_by(|a, b| total_s(a).total_cmp(&total_s(b)))?;
     let others = match count {
         1 => String::new(),
         count => format!(" ({} others like it)", count - 1),

@@ -27,7 +27,11 @@ pub const TRIED: [usize; 2] = [2, 1];
 const HOPE: f64 = 1.2;
 
 /// Number of products for which a candidate has to be timed at least.
-const PRODUCTS: f64 = 6.0;
+pub const PRODUCTS: f64 = 6.0;
+
+/// Expected time of all products, in seconds, below which nothing is tried: a trial of 4 % could
+/// then time nothing.
+pub const LEAST_TOTAL_S: f64 = 20e-3;
 
 /// Ratio of the baseline's time to a candidate's from which on the candidate is taken: smaller
 /// differences are noise.

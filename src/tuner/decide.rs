@@ -238,7 +238,9 @@ impl Tuner {
             let own = |one: &&Measured| one.known.candidate == ranked.candidate;
             match ranked.source {
                 Source::Measured => analysed.measured.iter().find(own).map_or(0.0, |m| m.error),
-                Source::Predicted => model.and_then(prediction_error).unwrap_or(target.device.margin),
+                Source::Predicted => {
+                    model.and_then(prediction_error).unwrap_or(target.device.margin)
+                }
                 Source::Estimated => target.device.margin,
             }
         };

@@ -10,8 +10,8 @@ use super::subject::Subject;
 use crate::analysis::Analysis;
 use crate::check;
 use crate::choose::policy::Mode;
-use crate::choose::trial::{CLEAR, Hopeful, tried, trial_budget_s};
-use crate::choose::{Choice, Effort, Ranked, Ranking, Speedup, Trials, Workload};
+use crate::choose::trial::{CLEAR, Hopeful, LEAST_TOTAL_S, trial_budget_s, tried};
+use crate::choose::{Choice, Effort, Ranked, Ranking, Speedup, Thought, Trials, Workload};
 use crate::cost::{Cost, Source};
 use crate::device::Kind;
 use crate::error::{Error, Result};
@@ -30,10 +30,6 @@ const SAMPLE_S: f64 = 2e-4;
 
 /// Least and largest number of samples of each operator.
 const ROUNDS: [usize; 2] = [4, 16];
-
-/// Expected time of all products, in seconds, below which nothing is tried: a trial of 4 % could
-/// then time nothing.
-const LEAST_TOTAL_S: f64 = 20e-3;
 
 /// An operator in a trial, with the times of its products.
 struct Contender<T: Scalar> {
@@ -176,11 +172,13 @@ impl Tuner {
         let hopeful = |(candidate, thought)| {
             let ranked: &Ranked = choice.ranked(candidate)?;
             let spmv_s = scale * ranked.spmv_s;
-            let thought = crate::choose::Thought { ..scaled(thought, scale) };
+            let thought = scaled(thought, scale);
             Some(Hopeful { candidate, thought, convert_s: ranked.convert_s, spmv_s })
         };
-        let all: Vec<Hopeful<'_>> =
-            thoughts.iter().filter_map(|(candidate, thought)| hopeful((candidate, *thought))).collect();
+        let all: Vec<Hopeful<'_>> = thoughts
+            .iter()
+            .filter_map(|(candidate, thought)| hopeful((candidate, *thought)))
+            .collect();
         tried(&all, base_s, left_s, workload).into_iter().cloned().collect()
     }
 
@@ -213,20 +211,13 @@ impl Tuner {
 }
 
 /// Scales expected totals.
-fn scaled(thought: crate::choose::Thought, scale: f64) -> crate::choose::Thought {
-    crate::choose::Thought {
-        predicted_s: thought.predicted_s * scale,
-        estimated_s: thought.estimated_s * scale,
-    }
+fn scaled(thought: Thought, scale: f64) -> Thought {
+    Thought { predicted_s: thought.predicted_s * scale, estimated_s: thought.estimated_s * scale }
 }
 
 /// Returns the place of the operator to use: the one with the least time for all products and
 /// updates, or CSR, the first, if that is not clearly slower.
-fn fastest<T: Scalar>(
-    contenders: &[Contender<T>],
-    choice: &Choice,
-    workload: &Workload,
-) -> usize {
+fn fastest<T: Scalar>(contenders: &[Contender<T>], choice: &Choice, workload: &Workload) -> usize {
     let updates_s = |candidate: &Candidate| {
         let ranked = choice.ranked(candidate);
         ranked.map_or(0.0, |r| r.total_s - r.convert_s - workload.spmvs as f64 * r.spmv_s)
@@ -241,9 +232,8 @@ fn fastest<T: Scalar>(
         let one = &contenders[at];
         shortest(one) * CLEAR < shortest(base) && median(one) < median(base)
     };
-    let order = |&a: &usize, &b: &usize| {
-        shortest(&contenders[a]).total_cmp(&shortest(&contenders[b]))
-    };
+    let order =
+        |&a: &usize, &b: &usize| shortest(&contenders[a]).total_cmp(&shortest(&contenders[b]));
     (1..contenders.len()).filter(better).min_by(order).unwrap_or(0)
 }
 
@@ -289,9 +279,8 @@ fn record<T: Scalar>(
         _ => Speedup::of([base.min_s, won.min_s], [base.spread, won.spread]),
     };
     let others = contenders.iter().enumerate().filter(|&(at, _)| at != best && at != 0);
-    let others = others.map(|(_, one)| {
-        format!("{} {}", one.operator.candidate(), time(one.samples().min_s))
-    });
+    let others = others
+        .map(|(_, one)| format!("{} {}", one.operator.candidate(), time(one.samples().min_s)));
     let mut all: Vec<String> = others.collect();
     if best != 0 {
         all.insert(0, format!("{CSR} {}", time(base.min_s)));

@@ -94,8 +94,7 @@ fn list(form: Form, home: &Home) -> Result<Answer> {
             judged(|verdict| verdict.after),
         ]
     });
-    let head =
-        ["model", "device", "precision", "trained", "matrices", "state", "before", "after"];
+    let head = ["model", "device", "precision", "trained", "matrices", "state", "before", "after"];
     print(&table(&head, shown.collect(), &[0, 1, 2, 3, 5]))?;
     Ok(Answer::Yes)
 }
