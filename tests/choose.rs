@@ -292,7 +292,8 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
 fn predicting(name: &str) -> Tuner {
     let data = tempfile::tempdir().expect("a folder");
     let model = Predictor::open(data.path(), &device(name), Precision::F64).expect("it is sound");
-    Tuner::without_models(device(name)).with_model(model.expect("it ships"))
+    let tuner = Tuner::without_models(device(name)).host_emulation();
+    tuner.with_model(model.expect("it ships"))
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use ellect::choose::Workload;
+use ellect::choose::{Trials, Workload};
 use ellect::cost::Cost;
 use ellect::device::Kind;
 use ellect::format::Candidate;
@@ -141,8 +141,14 @@ pub fn walk(case: &Case, policy: &Policy<'_>) -> Option<Walked> {
 
 /// Replays the policy for this number of products. Returns `None` where the baseline was not timed,
 /// or where the policy asks for an analysis of which nothing was predicted.
-pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Option<Replayed> {
-    let workload = Workload { spmvs, ..Workload::default() };
+pub fn replay(
+    case: &Case,
+    place: Place,
+    spmvs: u64,
+    trials: Trials,
+    asked: &Asked<'_>,
+) -> Option<Replayed> {
+    let workload = Workload { spmvs, trials, ..Workload::default() };
     if let Some(tried) = after_trial(case, place, &workload, asked) {
         return Some(tried);
     }
@@ -177,7 +183,8 @@ fn after_trial(
     let (baseline, predicted) = (baseline_trial(case)?, asked.predicted?);
     let spmvs = workload.spmvs as f64;
     let all_s = spmvs * baseline.spmv_s;
-    if place != Place::Host || case.kind != Kind::Host || all_s < LEAST_TOTAL_S {
+    let may_try = workload.trials == Trials::WhenTheyPay && place == Place::Host;
+    if !may_try || case.kind != Kind::Host || all_s < LEAST_TOTAL_S {
         return None;
     }
     let budget_s = trial_budget_s(all_s);

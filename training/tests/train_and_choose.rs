@@ -249,7 +249,8 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     let path = data.path().join("models").join(file_name("h200", Precision::F64));
     std::fs::write(&path, model.bytes().expect("memory")).expect("writable");
     let gpu = Device::shipped().into_iter().find(|d| d.name == "h200").expect("shipped");
-    let tuner = Tuner::without_models(gpu).with_models(data.path()).expect("it loads");
+    let tuner =
+        Tuner::without_models(gpu).host_emulation().with_models(data.path()).expect("it loads");
     let choice = |class: &str, spmvs| {
         let csr = generate::by_name(class, 300, 1).expect("a class");
         let workload = Workload { spmvs, ..Workload::default() };
