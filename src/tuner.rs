@@ -254,7 +254,7 @@ impl Tuner {
     }
 
     /// Returns the choice that [`Tuner::prepare`] makes for this matrix, without converting the
-    /// matrix.
+    /// matrix and without the trial that may follow on a host ([`Trials`](crate::choose::Trials)).
     ///
     /// The time of the decision counts. With [`Effort::Predict`], the model may keep the baseline
     /// without analysing the matrix, or choose from features that a GPU counts; such a choice ranks

@@ -74,7 +74,9 @@ const TRAINING: &[&str] = &[
     "gate",
     "replay",
     "repeatability",
+    "guard",
     "rules",
+    "goals",
     "targets",
     "report",
     "plot",
@@ -86,8 +88,17 @@ const TRAINING: &[&str] = &[
 ];
 
 /// The modules of the command line and the service, ground floor first.
-const PROGRAM: &[&str] =
-    &["output", "options", "arguments", "tuner_of", "service", "commands", "cli", "main"];
+const PROGRAM: &[&str] = &[
+    "output",
+    "options",
+    "arguments",
+    "tuner_of",
+    "installed",
+    "service",
+    "commands",
+    "cli",
+    "main",
+];
 
 /// Every Rust file under `folder`.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

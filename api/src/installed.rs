@@ -201,3 +201,58 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)? + "\n";
     write_file(path, |out| Ok(out.write_all(text.as_bytes())?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollback_returns_to_what_was_in_use_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let installed = Installed::of(folder.path());
+        let cpu = ellect::device::find("cpu").expect("it ships");
+        let precision = Precision::F64;
+        let model = Model::shipped(&cpu, precision).expect("sound").expect("it ships");
+        let trained = |seed| Model { seed, trained_at: Some(seed), ..model.clone() };
+        let judged = |before, after| Verdict {
+            before,
+            after,
+            worst_before: before,
+            worst_after: after,
+            matrices: 24,
+        };
+        let used = || {
+            let used = Model::in_folder(&folder.path().join("models"), "cpu", precision);
+            used.expect("sound").map(|model| model.seed)
+        };
+        assert!(installed.entries().expect("none").is_empty());
+        assert_eq!(installed.rollback("cpu", precision).expect("nothing"), None);
+        // A model that was put there by hand is found again.
+        let by_hand = trained(7);
+        fs::create_dir_all(folder.path().join("models")).expect("writable");
+        fs::write(installed.path("cpu", precision), by_hand.bytes().expect("memory"))
+            .expect("writable");
+        for (seed, verdict) in [(8, judged(0.82, 0.88)), (9, judged(0.88, 0.9))] {
+            let model = trained(seed);
+            let name = model.name();
+            let entry = Entry { name: name.clone(), precision, verdict, held_out: HeldOut::new() };
+            installed.keep(&model, "# a card\n", &entry).expect("writable");
+            installed.install("cpu", precision, &name.id).expect("it is kept");
+            assert_eq!(used(), Some(seed));
+        }
+        let entries = installed.entries().expect("two");
+        assert_eq!(
+            entries.iter().map(|one| one.name.trained_at).collect::<Vec<_>>(),
+            [Some(8), Some(9)]
+        );
+        let ids = [7, 8, 9].map(|seed| trained(seed).name().id);
+        assert_eq!(installed.history("cpu", precision).expect("a list"), ids);
+        for (left, now) in [(9, Some(8)), (8, Some(7)), (7, None)] {
+            let id = |seed| trained(seed).name().id;
+            let expected = Some((id(left), now.map(id)));
+            assert_eq!(installed.rollback("cpu", precision).expect("one is left"), expected);
+            assert_eq!(used(), now);
+        }
+        assert_eq!(installed.rollback("cpu", precision).expect("none is left"), None);
+    }
+}

@@ -7,6 +7,18 @@ use crate::cost::Cost;
 use crate::format::Candidate;
 
 /// The baseline that a choice is compared with: times in seconds, written to JSON in microseconds.
+///
+/// ```
+/// use ellect::{Tuner, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let choice = Tuner::without_models(device::find("cpu")?).recommend(&csr, &Workload::default())?;
+/// assert_eq!(choice.baseline.candidate.to_string(), "csr");
+/// assert_eq!(choice.baseline.setup_s, 0.0, "the caller has the arrays");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Baseline {
     /// The candidate: cuSPARSE's CSR product on a GPU that has it, otherwise `csr`.
@@ -29,6 +41,18 @@ impl Baseline {
 
 /// Time of a product with the baseline divided by that with the chosen candidate, and the range that
 /// holds it in 9 of 10 cases.
+///
+/// ```
+/// use ellect::{Tuner, Workload, device, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("elasticity", 2000, 1)?;
+/// let choice = Tuner::without_models(device::find("h200")?).recommend(&csr, &Workload::default())?;
+/// assert!(choice.speedup.low <= choice.speedup.value);
+/// assert!(choice.speedup.value <= choice.speedup.high);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Speedup {
     /// Expected ratio.

@@ -9,6 +9,7 @@
 mod backend;
 #[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
 pub(crate) mod gpu;
+mod noise;
 mod probe;
 pub mod provenance;
 pub mod worker;
@@ -115,38 +116,10 @@ pub struct Timing {
     pub copies: u32,
 }
 
-/// Relative error from which on a measurement is noisy: it says little about differences between
-/// formats, which are of this size.
-pub const NOISY: f64 = 0.1;
-
 impl Timing {
     /// Iterates over the samples of all runs, the first run first.
     pub fn runs(&self) -> impl Iterator<Item = &Samples> {
         [&self.spmv].into_iter().chain(&self.reruns)
-    }
-
-    /// Returns the relative error of the time of one product: by how much runs exceed the one that
-    /// counts, or the median sample of a single run exceeds the shortest.
-    pub fn error(&self) -> f64 {
-        let counts_s = self.cost().spmv_s;
-        let longest_s = self.runs().map(|samples| samples.min_s).fold(counts_s, f64::max);
-        match self.reruns.is_empty() {
-            true => self.spmv.spread,
-            false => longest_s / counts_s - 1.0,
-        }
-    }
-
-    /// Tells whether the error exceeds [`NOISY`], so that the candidate should be timed again.
-    pub fn is_noisy(&self) -> bool {
-        self.error() > NOISY
-    }
-
-    /// Returns the cost, with the longer end of the error for a noisy measurement: a candidate must
-    /// not be chosen for one lucky sample.
-    pub fn cautious_cost(&self) -> Cost {
-        let cost = self.cost();
-        let longer = if self.is_noisy() { 1.0 + self.error() } else { 1.0 };
-        Cost { spmv_s: cost.spmv_s * longer, ..cost }
     }
 
     /// Computes the cost from the samples.

@@ -25,7 +25,7 @@ use crate::units::time;
 /// Seed of the vectors.
 const SEED: u64 = 1;
 
-/// Least time of one sample, in seconds: clocks are exact to much less.
+/// Time of one sample, in seconds, if the budget allows as much.
 const SAMPLE_S: f64 = 2e-4;
 
 /// Least and largest number of samples of each operator.
@@ -108,6 +108,9 @@ impl Tuner {
         };
         let mut contenders = vec![base];
         for candidate in &names {
+            if left_s() <= 0.0 {
+                break;
+            }
             match self.contender(subject, &unanalysed, candidate, &target) {
                 Ok(contender) => contenders.push(contender),
                 Err(Error::Refused { .. }) => {}
@@ -117,7 +120,9 @@ impl Tuner {
         if contenders.len() == 1 {
             return keep(contenders.remove(0), decided);
         }
-        let products = (SAMPLE_S / base_s).ceil().clamp(1.0, 1e6) as u32;
+        let samples = (ROUNDS[0] * contenders.len()) as f64;
+        let sample_s = SAMPLE_S.min(left_s().max(0.0) / samples);
+        let products = (sample_s / base_s).ceil().clamp(1.0, 1e6) as u32;
         for contender in &mut contenders {
             contender.raw_s.clear();
             contender.sample(&x, 1)?;

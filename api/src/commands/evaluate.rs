@@ -15,7 +15,7 @@ use ellect_training::evaluate::{Unseen, evaluate_as_is, replay_scores, report};
 use ellect_training::plan::Plan;
 use ellect_training::profile::Fitted;
 use ellect_training::train::of_precision;
-use ellect_training::{Case, Records, Report, Trained, card};
+use ellect_training::{Case, Records, Report, Settings, Trained, card};
 
 use super::records::{RecordArgs, read};
 use super::train::{Fit, draw, of_folder, settings, with_baseline};
@@ -86,7 +86,6 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let fitted =
         (evaluate.fit.fitted || shipped).then(|| Fitted { records, device: device.clone() });
     let settings = settings(&evaluate.fit, fitted);
-    let unseen = if evaluate.fit.quick { Unseen::Untried } else { Unseen::Tried };
     let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
     let cases = with_baseline(cases);
     let mut reports: Vec<Report> = Vec::new();
@@ -98,40 +97,10 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
             continue;
         }
         let working = spinner("evaluating");
-        let model = compared(evaluate, &device, *precision)?;
-        let replayed = match &model {
-            Some(model) if is_shipped(evaluate, &device) && model.device == device.name => {
-                replay_scores(&cases, model.clone(), &device)?
-            }
-            _ => BTreeMap::new(),
-        };
-        reports.push(match (model, evaluate.as_is) {
-            (Some(model), true) => evaluate_as_is(&cases, model, &device)?,
-            (None, true) => bail!(
-                "no model of {} in {precision} ships; --models DIR names a folder of others",
-                input.device
-            ),
-            (model, false) => {
-                let plan = match &model {
-                    Some(model) => Plan::of(model)?,
-                    None => ellect_training::train(&cases, &settings)?.plan,
-                };
-                let predicted = cross_validate(&cases, plan, &settings)?;
-                draw(&evaluate.fit, &cases, &predicted, &settings)?;
-                let mut report = report(&cases, &predicted, plan, &settings, unseen)?;
-                if let (Some(model), Some(folder)) = (&model, &evaluate.record) {
-                    let scores: BTreeMap<_, _> = report.scores().chain(replayed.clone()).collect();
-                    let mut model = model.clone();
-                    model.scores.extend(scores.clone());
-                    let trained = Trained { model, plan, predicted };
-                    record(folder, &cases, &trained, &report, scores)?;
-                } else if let Some(model) = model {
-                    report.compare(&model.scores);
-                    moved |= note_moved(&model, &replayed);
-                }
-                report
-            }
-        });
+        let (report, has_moved) =
+            evaluate_precision(evaluate, &device, *precision, &cases, &settings)?;
+        reports.push(report);
+        moved |= has_moved;
         working.finish_and_clear();
     }
     match evaluate.json {
@@ -140,6 +109,48 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     }
     let fell = note_fallen(&reports);
     Ok(if moved { Answer::No } else { fell })
+}
+
+/// Evaluates one precision; tells whether the shipped model moved its choices.
+fn evaluate_precision(
+    evaluate: &Evaluate,
+    device: &Device,
+    precision: Precision,
+    cases: &[Case],
+    settings: &Settings,
+) -> Result<(Report, bool)> {
+    let model = compared(evaluate, device, precision)?;
+    if evaluate.as_is {
+        let Some(model) = model else {
+            bail!(
+                "no model of {} in {precision} ships; --models DIR names a folder of others",
+                evaluate.input.device
+            );
+        };
+        return Ok((evaluate_as_is(cases, model, device)?, false));
+    }
+    let plan = match &model {
+        Some(model) => Plan::of(model)?,
+        None => ellect_training::train(cases, settings)?.plan,
+    };
+    let predicted = cross_validate(cases, plan, settings)?;
+    draw(&evaluate.fit, cases, &predicted, settings)?;
+    let unseen = if evaluate.fit.quick { Unseen::Untried } else { Unseen::Tried };
+    let mut report = report(cases, &predicted, plan, settings, unseen)?;
+    let Some(model) = model else { return Ok((report, false)) };
+    let replayed = match is_shipped(evaluate, device) && model.device == device.name {
+        true => replay_scores(cases, model.clone(), device)?,
+        false => BTreeMap::new(),
+    };
+    let Some(folder) = &evaluate.record else {
+        report.compare(&model.scores);
+        return Ok((report, note_moved(&model, &replayed)));
+    };
+    let scores: BTreeMap<_, _> = report.scores().chain(replayed).collect();
+    let mut model = model;
+    model.scores.extend(scores.clone());
+    record(folder, cases, &Trained { model, plan, predicted }, &report, scores)?;
+    Ok((report, false))
 }
 
 /// Tells whether shipped records are evaluated with the profile that ships, as the recorded scores
