@@ -120,22 +120,7 @@ impl Tuner {
         if contenders.len() == 1 {
             return keep(contenders.remove(0), decided);
         }
-        let samples = (ROUNDS[0] * contenders.len()) as f64;
-        let sample_s = SAMPLE_S.min(left_s().max(0.0) / samples);
-        let products = (sample_s / base_s).ceil().clamp(1.0, 1e6) as u32;
-        for contender in &mut contenders {
-            contender.raw_s.clear();
-            contender.sample(&x, 1)?;
-            contender.raw_s.clear();
-        }
-        for round in 0..ROUNDS[1] {
-            if round >= ROUNDS[0] && left_s() <= 0.0 {
-                break;
-            }
-            for contender in &mut contenders {
-                contender.sample(&x, products)?;
-            }
-        }
+        race(&mut contenders, &x, base_s, &left_s)?;
         let took_s = began.elapsed().as_secs_f64();
         let best = fastest(&contenders, &decided.choice, workload);
         record(&mut decided.choice, &contenders, best, workload, took_s / all_s(base_s), took_s);
@@ -213,6 +198,31 @@ impl Tuner {
         });
         all_s + entry_s * nnz as f64
     }
+}
+
+/// Times the products of all contenders, which take turns, until the time is over.
+fn race<T: Scalar>(
+    contenders: &mut [Contender<T>],
+    x: &[T],
+    base_s: f64,
+    left_s: &dyn Fn() -> f64,
+) -> Result<()> {
+    let samples = (ROUNDS[0] * contenders.len()) as f64;
+    let sample_s = SAMPLE_S.min(left_s().max(0.0) / samples);
+    let products = (sample_s / base_s).ceil().clamp(1.0, 1e6) as u32;
+    for contender in contenders.iter_mut() {
+        contender.sample(x, 1)?;
+        contender.raw_s.clear();
+    }
+    for round in 0..ROUNDS[1] {
+        if round >= ROUNDS[0] && left_s() <= 0.0 {
+            break;
+        }
+        for contender in contenders.iter_mut() {
+            contender.sample(x, products)?;
+        }
+    }
+    Ok(())
 }
 
 /// Scales expected totals.
