@@ -4,6 +4,7 @@ mod arguments;
 mod cli;
 mod commands;
 mod configured;
+mod installed;
 mod options;
 mod output;
 mod service;
@@ -18,8 +19,8 @@ use ellect::measure::worker;
 
 use cli::{Cli, Command};
 use commands::{
-    Answer, Home, bench, devices, evaluate, features, formats, generate, measure, recommend, serve,
-    train, tune, verify, wisdom,
+    Answer, Home, bench, devices, evaluate, features, formats, generate, measure, models,
+    recommend, serve, train, tune, verify, wisdom,
 };
 
 fn main() -> ExitCode {
@@ -46,8 +47,8 @@ fn run(cli: Cli) -> Result<Answer> {
     let data = cli.data.unwrap_or_else(ellect::device::data_dir);
     let home = Home { data: data.clone(), no_wisdom: cli.no_wisdom };
     match cli.command {
-        Command::Recommend { input, options, form } => {
-            recommend::run(&input, &options, form, &home)
+        Command::Recommend { input, options, why, form } => {
+            recommend::run(&input, &options, form, why, &home)
         }
         Command::Features { input, with, device, form } => {
             features::run(&input, &with, &device, form, &data)
@@ -67,6 +68,7 @@ fn run(cli: Cli) -> Result<Answer> {
         }
         Command::Wisdom { command } => wisdom::run(&command, &data),
         Command::Serve(serve) => serve::run(&serve, &home),
+        Command::Models { command } => models::run(&command, &home),
         Command::Tune(tune) => tune::run(&tune, &home),
         Command::Train(train) => train::train(&train, &home),
         Command::Fit(profile) => train::profile(&profile, &home),

@@ -1,6 +1,7 @@
 //! Answers that the command line and the service share.
 
 use ellect::choose::Choice;
+use ellect::cost::Source;
 use ellect::format::{FORMATS, Role};
 use ellect::units::{bytes, time};
 use serde_json::{Value, json};
@@ -34,11 +35,59 @@ pub fn formats() -> Value {
     formats.collect()
 }
 
-/// Returns the choice as text, with at most `top` candidates; 0 for a few.
-pub fn choice(choice: &Choice, top: usize) -> String {
+/// Returns the decision in three lines: the candidate, the totals, and the source of the times.
+fn decision(choice: &Choice) -> [String; 3] {
+    let Choice { candidate, baseline, speedup, spmvs, .. } = choice;
+    let Some(chosen) = choice.ranked(candidate) else { return Default::default() };
+    let products = if *spmvs == 1 { "product" } else { "products" };
+    let of_one = time(chosen.spmv_s);
+    let stays = *candidate == baseline.candidate;
+    let first = match stays {
+        true => format!("Keep CSR ({candidate}): {of_one} a product."),
+        false => format!(
+            "Use {candidate}: {of_one} a product, {:.2} times as fast as {} ({:.2} to {:.2}).",
+            speedup.value, baseline.candidate, speedup.low, speedup.high
+        ),
+    };
+    let total = format!("{spmvs} {products} take {} in total", time(chosen.total_s));
+    let setup = match baseline.setup_s {
+        setup_s if setup_s > 0.0 => format!(", whose own set-up takes {}", time(setup_s)),
+        _ => String::new(),
+    };
+    let pays = match chosen.break_even_spmvs {
+        Some(0) => "pays from the first product".to_string(),
+        Some(from) => format!("pays from product {from}"),
+        None => "never pays".to_string(),
+    };
+    let second = match stays {
+        true => format!("{total}; no conversion."),
+        false => format!(
+            "Conversion takes {} and {pays}, compared with {}{setup}; {total}.",
+            time(chosen.convert_s),
+            baseline.candidate
+        ),
+    };
+    let by = choice.model.as_ref().map_or(String::new(), |model| format!(" by {model}"));
+    let sure = choice.confidence.map_or(String::new(), |c| format!(", confidence {c:.2} of 1"));
+    let source = match chosen.source {
+        Source::Measured => "Times are measured".to_string(),
+        Source::Predicted => format!("Times are predicted{by}{sure}"),
+        Source::Estimated => "Times are estimated from closed formulas".to_string(),
+    };
+    [first, second, format!("{source}, for products back to back: a launch is not counted.")]
+}
+
+/// Returns the choice as text, with at most `top` candidates, 0 for a few; with the reasons if `why`.
+pub fn choice(choice: &Choice, top: usize, why: bool) -> String {
     let mut text = String::new();
-    for sentence in &choice.explanation {
+    for sentence in &decision(choice) {
         text += &wrap(sentence);
+    }
+    if why {
+        text += "\n";
+        for sentence in &choice.explanation {
+            text += &wrap(sentence);
+        }
     }
     let shown = if top == 0 { SHOWN } else { top };
     let rows = choice.ranking.iter().take(shown).map(|ranked| {
@@ -77,5 +126,8 @@ pub fn choice(choice: &Choice, top: usize) -> String {
         choice.precision,
         choice.device
     );
+    if !why {
+        text += "--why says more\n";
+    }
     text
 }

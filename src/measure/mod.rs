@@ -9,6 +9,7 @@
 mod backend;
 #[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
 pub(crate) mod gpu;
+mod noise;
 mod probe;
 pub mod provenance;
 pub mod worker;

@@ -16,7 +16,13 @@ use crate::tuner_of::tuner_of;
 use crate::views;
 
 /// Prints the choice for a matrix.
-pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) -> Result<Answer> {
+pub fn run(
+    input: &OptionalInput,
+    options: &Options,
+    form: Form,
+    why: bool,
+    home: &Home,
+) -> Result<Answer> {
     // Opening the device first reports a wrong name before a large file is read.
     let backend = options.backend(&home.data)?;
     let wisdom = home.wisdom(options.effort)?;
@@ -30,8 +36,8 @@ pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) ->
     };
     wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     match form.json {
-        true => print_json(&choice)?,
-        false => print(&views::choice(&choice, options.top))?,
+        true => print_json(&options.answer(&choice)?)?,
+        false => print(&views::choice(&choice, options.top, why))?,
     }
     Ok(Answer::Yes)
 }

@@ -12,6 +12,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::failure::Failure;
+use crate::options::Options;
 
 /// Number of answers that the cache is laid out for; its limit is in bytes.
 const EXPECTED: usize = 4096;
@@ -56,17 +57,16 @@ impl Answer {
         Ok(Arc::new(Answer { choice, json }))
     }
 
-    /// Returns the choice in JSON with at most `top` candidates; 0 for all.
+    /// Returns the choice in JSON with the candidates and the keys that the options ask for.
     ///
     /// # Errors
-    /// 500 if the choice cannot be written as JSON.
-    pub fn json(&self, top: usize) -> Result<Bytes, Failure> {
-        if top == 0 || top >= self.choice.ranking.len() {
+    /// 400 if a key is unknown; 500 if the choice cannot be written as JSON.
+    pub fn json(&self, options: &Options) -> Result<Bytes, Failure> {
+        if options.top == 0 && options.fields.is_empty() {
             return Ok(self.json.clone());
         }
-        let mut choice = self.choice.clone();
-        choice.ranking.truncate(top);
-        serde_json::to_vec(&choice).map(Bytes::from).map_err(Failure::internal)
+        let answer = options.answer(&options.cut(self.choice.clone()))?;
+        serde_json::to_vec(&answer).map(Bytes::from).map_err(Failure::internal)
     }
 }
 
@@ -157,6 +157,7 @@ pub fn for_products(choice: &Choice, workload: &Workload, margin: f64) -> Choice
     if let Some(first) = choice.ranking.first() {
         choice.candidate = first.candidate.clone();
         choice.explanation = vec![explained(first, workload.spmvs)];
+        choice.rate();
     }
     choice
 }

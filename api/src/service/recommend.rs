@@ -115,7 +115,8 @@ pub async fn posted(
     service.metrics.stage("body", body_s);
     tracing::Span::current().record("bytes", received.bytes).record("body_s", body_s);
     let key = key(&service, Matrix::Body(received.hash), &options, Some(&reading));
-    let (measures, top) = (options.measures(), options.top);
+    let measures = options.measures();
+    let shown = options.clone();
     let case = Case { options, reading, received, backend };
     let computed = compute(&service, places, case);
     // A measurement is stored as a record, and asked for to be repeated where there is none.
@@ -123,7 +124,7 @@ pub async fn posted(
         true => (computed.await?, false),
         false => service.answers.get_or(&key, computed).await?,
     };
-    respond(&service, &headers, &answer, top, kept)
+    respond(&service, &headers, &answer, &shown, kept)
 }
 
 /// Answers a request for a matrix that was posted before.
@@ -154,7 +155,7 @@ pub async fn known(
             tokio::task::spawn_blocking(job).await.map_err(Failure::internal)??
         }
     };
-    respond(&service, &headers, &answer, options.top, true)
+    respond(&service, &headers, &answer, &options, true)
 }
 
 /// Chooses for a matrix of which only the features are known, from the stored measurements.
@@ -191,7 +192,7 @@ fn measured_before(
 
 /// Returns the key of an answer. For a pattern, the number of products is no part of it.
 fn key(service: &Service, matrix: Matrix, options: &Options, reading: Option<&BodyOptions>) -> Key {
-    let mut options = Options { top: 0, ..options.clone() };
+    let mut options = Options { top: 0, fields: Vec::new(), ..options.clone() };
     options.product.device.make_ascii_lowercase();
     if let Matrix::Pattern(_) = matrix {
         options.spmvs = 0;
@@ -207,16 +208,16 @@ fn respond(
     service: &Service,
     headers: &HeaderMap,
     answer: &Answer,
-    top: usize,
+    options: &Options,
     kept: bool,
 ) -> Result<Response, Failure> {
     service.metrics.recommended(if kept { "kept" } else { "computed" });
     tracing::Span::current().record("choice", tracing::field::display(&answer.choice.candidate));
     let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     if accepted.trim_start().starts_with("text/plain") {
-        return Ok(views::choice(&answer.choice, top).into_response());
+        return Ok(views::choice(&answer.choice, options.top, true).into_response());
     }
-    Ok(([(CONTENT_TYPE, "application/json")], answer.json(top)?).into_response())
+    Ok(([(CONTENT_TYPE, "application/json")], answer.json(options)?).into_response())
 }
 
 /// A matrix that arrived, and what is asked about it.
