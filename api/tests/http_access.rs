@@ -73,7 +73,7 @@ fn options_come_from_the_command_line_the_environment_and_a_file_in_this_order()
     for line in ["queue = \"6\"", "memory = \"8G\"", "workers = \"7\"", "insecure = \"true\""] {
         assert!(all.lines().any(|other| other == line), "{line} is not in {all}");
     }
-    // What is printed is such a file.
+    // The printed text is such a file.
     std::fs::write(&path, &all).expect("a file");
     assert_eq!(printed(&["--config", file], &[]), all);
     // The file may be named by the environment.

@@ -69,7 +69,7 @@ fn refused_bodies_are_read_so_that_callers_see_the_answer() {
             (413, &json!("limit"), &json!("limit"))
         );
         assert_eq!(error["detail"]["setting"], "max_body", "{body}");
-        // The same connection is of further use.
+        // The connection stays usable.
         send(&mut stream, "/recommend?device=nosuch", &matrix).expect("the service reads on");
         let (status, body) = next_answer(&mut stream);
         assert_eq!((status, &body["error"]["code"]), (400, &json!("device")));

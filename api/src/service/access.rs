@@ -18,7 +18,7 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 /// Minimum length of a token, so that it cannot be guessed.
 const SHORTEST: usize = 16;
 
-/// What the holder of a token may do.
+/// Permission of the holder of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Ask for everything that times nothing.
