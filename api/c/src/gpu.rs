@@ -54,10 +54,8 @@ impl Copied {
         check(unsafe { cuda::cuMemAlloc_v2(&mut copy, bytes) }, "allocating a copy of an array")?;
         let copied = Copied(Some((copy, context.addr())));
         // SAFETY: the caller of the interface guarantees the array's length; the copy has it too.
-        check(
-            unsafe { cuda::cuMemcpyDtoDAsync_v2(copy, address, bytes, stream) },
-            "copying an array",
-        )?;
+        let code = unsafe { cuda::cuMemcpyDtoDAsync_v2(copy, address, bytes, stream) };
+        check(code, "copying an array")?;
         Ok(copied)
     }
 
