@@ -47,14 +47,35 @@ impl Deref for Queue {
     }
 }
 
-/// A block of device memory, freed when this is dropped.
+/// An allocation, freed when this is dropped.
+struct Allocation {
+    address: cuda::CUdeviceptr,
+    queue: Arc<Queue>,
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // If the context cannot be made current, it and its memory no longer exist.
+        if self.address != 0 && self.queue.make_current().is_ok() {
+            // SAFETY: the memory was allocated once and is freed once, in order after the work on
+            // the stream, which `self` keeps alive.
+            unsafe { cuda::cuMemFreeAsync(self.address, self.queue.as_inner()) };
+        }
+    }
+}
+
+/// A block of device memory: an allocation or a part of one, which is freed when its last part is
+/// dropped.
 ///
 /// By then, all work that uses it must have ended or be queued on the GPU's own stream.
 pub(super) struct Memory {
     address: cuda::CUdeviceptr,
     bytes: usize,
-    queue: Arc<Queue>,
+    whole: Arc<Allocation>,
 }
+
+/// Alignment of the parts of an allocation, in bytes.
+pub(super) const ALIGNMENT: u64 = 256;
 
 impl Memory {
     /// Allocates memory with undefined contents.
@@ -67,13 +88,56 @@ impl Memory {
             let what = format!("cannot allocate {bytes} bytes: no device has that much memory");
             Error::device(DeviceFault::OutOfMemory, what)
         })?;
-        let mut memory = Memory { address: 0, bytes, queue: Arc::clone(queue) };
+        let mut whole = Allocation { address: 0, queue: Arc::clone(queue) };
         // SAFETY: the driver writes one address. At least 16 bytes are allocated, because kernels
         // take a null pointer for an absent array, so an empty array must not be null.
         let code =
-            unsafe { cuda::cuMemAllocAsync(&mut memory.address, bytes.max(16), queue.as_inner()) };
+            unsafe { cuda::cuMemAllocAsync(&mut whole.address, bytes.max(16), queue.as_inner()) };
         check(code, &format!("taking {bytes} bytes of device memory"))?;
-        Ok(memory)
+        Ok(Memory { address: whole.address, bytes, whole: Arc::new(whole) })
+    }
+
+    /// Returns a block of no bytes, at no address.
+    pub fn none(queue: &Arc<Queue>) -> Self {
+        let whole = Arc::new(Allocation { address: 0, queue: Arc::clone(queue) });
+        Memory { address: 0, bytes: 0, whole }
+    }
+
+    /// Allocates several blocks at once, with undefined contents.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub fn parts(bytes: &[u64], queue: &Arc<Queue>) -> Result<Vec<Self>> {
+        let mut end = 0u64;
+        let mut starts = Vec::with_capacity(bytes.len());
+        for &bytes in bytes {
+            starts.push(end);
+            end = end.saturating_add(bytes.max(1)).next_multiple_of(ALIGNMENT);
+        }
+        let whole = Memory::new(end, queue)?;
+        let part = |(start, &bytes)| whole.part(start, bytes);
+        Ok(starts.into_iter().zip(bytes).map(part).collect())
+    }
+
+    /// Returns the `bytes` bytes from `start` on as a block of their own.
+    ///
+    /// # Panics
+    /// If the memory is smaller.
+    fn part(&self, start: u64, bytes: u64) -> Self {
+        assert!(start + bytes <= self.bytes(), "{start} + {bytes} bytes of {}", self.bytes);
+        let whole = Arc::clone(&self.whole);
+        Memory { address: self.address + start, bytes: bytes as usize, whole }
+    }
+
+    /// Reduces the size to the first `first` bytes, and returns the `second` bytes from the next
+    /// multiple of [`ALIGNMENT`] on.
+    ///
+    /// # Panics
+    /// If the memory is smaller.
+    pub fn divide(&mut self, first: u64, second: u64) -> Self {
+        let rest = self.part(first.next_multiple_of(ALIGNMENT), second);
+        self.trim(first);
+        rest
     }
 
     /// Allocates memory filled with zeros.
@@ -94,7 +158,7 @@ impl Memory {
     /// # Panics
     /// If the memory is smaller.
     pub fn clear(&self, bytes: usize) -> Result<()> {
-        self.clear_on(bytes, self.queue.as_inner())
+        self.clear_on(bytes, self.queue().as_inner())
     }
 
     /// Like [`Memory::clear`], but on `stream`, which does not wait for work on the GPU's own
@@ -107,7 +171,7 @@ impl Memory {
     /// As [`Memory::clear`].
     pub fn clear_on(&self, bytes: usize, stream: cuda::CUstream) -> Result<()> {
         assert!(bytes <= self.bytes, "{bytes} bytes of {}", self.bytes);
-        self.queue.make_current()?;
+        self.queue().make_current()?;
         // SAFETY: the memory has at least this many bytes.
         let code = unsafe { cuda::cuMemsetD8Async(self.address, 0, bytes, stream) };
         check(code, "clearing device memory")
@@ -132,7 +196,7 @@ impl Memory {
     /// If the memory is smaller than `host`.
     pub fn write(&self, host: &[u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes into {}", host.len(), self.bytes);
-        write(self.address, host, &self.queue)
+        write(self.address, host, self.queue())
     }
 
     /// Fills `host` from the start of the memory, after all work queued on the stream; waits.
@@ -144,12 +208,12 @@ impl Memory {
     /// If the memory is smaller than `host`.
     pub fn read(&self, host: &mut [u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes of {}", host.len(), self.bytes);
-        read(self.address, host, &self.queue)
+        read(self.address, host, self.queue())
     }
 
     /// Returns the stream on which the memory is freed.
     pub fn queue(&self) -> &Arc<Queue> {
-        &self.queue
+        &self.whole.queue
     }
 
     /// Returns the address of the memory.
@@ -196,16 +260,5 @@ pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], queue: &Queue) -
             cuda::cuMemcpyDtoHAsync_v2(host.as_mut_ptr().cast(), address, host.len(), stream);
         check(code, "copying from the device")?;
         check(cuda::cuStreamSynchronize(stream), "a kernel")
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // If the context cannot be made current, it and its memory no longer exist.
-        if self.address != 0 && self.queue.make_current().is_ok() {
-            // SAFETY: the memory was allocated once and is freed once, in order after the work on
-            // the stream, which `self` keeps alive.
-            unsafe { cuda::cuMemFreeAsync(self.address, self.queue.as_inner()) };
-        }
     }
 }

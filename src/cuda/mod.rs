@@ -30,7 +30,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cust::context::Context;
 use cust::device::DeviceAttribute;
 use cust::event::{Event, EventFlags};
-use cust::memory::LockedBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys as cuda;
@@ -75,8 +74,6 @@ pub struct Gpu {
     /// Images of formats outside this library.
     more_images: Mutex<Vec<&'static Image>>,
     modules: Mutex<HashMap<&'static str, Arc<Kernels>>>,
-    /// Page-locked memory to which a kernel writes the counters of a conversion.
-    host_counters: Mutex<LockedBuffer<u32>>,
     /// Memory for small temporaries, kept for the next conversion.
     workspace: Mutex<Option<convert::Workspace>>,
     kept: Mutex<features::CountBuffers>,
@@ -187,8 +184,6 @@ impl Gpu {
         let stream =
             Stream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;
         keep_memory(index)?;
-        let counters = LockedBuffer::new(&0, convert::COUNTERS)
-            .map_err(failed("taking page-locked memory"))?;
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the version"))?;
         Ok(Gpu {
             index,
@@ -197,7 +192,6 @@ impl Gpu {
             monitor: nvml::Monitor::open(device),
             more_images: Mutex::default(),
             modules: Mutex::default(),
-            host_counters: Mutex::new(counters),
             workspace: Mutex::default(),
             kept: Mutex::new(features::CountBuffers::new()?),
             partial_sums: Mutex::default(),
