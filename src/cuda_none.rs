@@ -25,6 +25,24 @@ pub struct DeviceCsr<T> {
     values: PhantomData<T>,
 }
 
+/// A part of a vector on a GPU, for reading; none exists in this build.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceSlice<'a, T> {
+    never: Infallible,
+    values: PhantomData<&'a [T]>,
+}
+
+/// A part of a vector on a GPU, for writing; none exists in this build.
+#[derive(Debug)]
+pub struct DeviceSliceMut<'a, T> {
+    never: Infallible,
+    values: PhantomData<&'a mut [T]>,
+}
+
+/// A point in the work of a stream; none exists in this build.
+#[derive(Debug)]
+pub(crate) enum Mark {}
+
 /// A matrix in a candidate's layout on a GPU; none exists in this build.
 #[derive(Debug)]
 pub struct GpuOperator<T> {
@@ -107,12 +125,58 @@ impl Gpu {
         match *self {}
     }
 
+    /// Returns the same GPU with a second stream.
+    ///
+    /// # Errors
+    /// Never called.
+    pub(crate) fn beside(&self) -> Result<Arc<Gpu>> {
+        match *self {}
+    }
+
+    /// Marks the end of the queued work.
+    ///
+    /// # Errors
+    /// Never called.
+    pub(crate) fn mark(&self) -> Result<Mark> {
+        match *self {}
+    }
+
+    /// Lets later work wait for a mark.
+    ///
+    /// # Errors
+    /// Never called.
+    pub(crate) fn wait_for(&self, _mark: Mark) -> Result<()> {
+        match *self {}
+    }
+
+    /// Waits for all work on the stream.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn synchronize(&self) -> Result<()> {
+        match *self {}
+    }
+
     /// Makes the GPU fault.
     ///
     /// # Errors
     /// Never called.
     pub(crate) fn fault(&self) -> Result<()> {
         match *self {}
+    }
+}
+
+impl<T: Scalar> DeviceSlice<'_, T> {
+    /// Tells whether the slice has no elements.
+    pub fn is_empty(&self) -> bool {
+        match self.never {}
+    }
+}
+
+impl<T: Scalar> DeviceSliceMut<'_, T> {
+    /// Tells whether the slice has no elements.
+    pub fn is_empty(&self) -> bool {
+        match self.never {}
     }
 }
 
@@ -171,6 +235,50 @@ impl<T: Scalar> GpuOperator<T> {
         _target: &Target<'_>,
     ) -> Result<Option<Self>> {
         match **gpu {}
+    }
+
+    /// Hands the operator over to another stream.
+    ///
+    /// # Errors
+    /// Never called.
+    pub(crate) fn move_to(&mut self, _gpu: &Arc<Gpu>) -> Result<()> {
+        match self.never {}
+    }
+
+    /// Takes over the values of another operator.
+    ///
+    /// # Errors
+    /// Never called.
+    pub(crate) fn take_values_of(&mut self, _other: &Self) -> Result<bool> {
+        match self.never {}
+    }
+
+    /// Queues a product.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn apply<'x, 'y>(
+        &self,
+        _alpha: T,
+        _x: impl Into<DeviceSlice<'x, T>>,
+        _beta: T,
+        _y: impl Into<DeviceSliceMut<'y, T>>,
+    ) -> Result<()>
+    where
+        T: 'x + 'y,
+    {
+        match self.never {}
+    }
+
+    /// Replaces the values by those of a vector.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn update_values<'v>(&mut self, _values: impl Into<DeviceSlice<'v, T>>) -> Result<()>
+    where
+        T: 'v,
+    {
+        match self.never {}
     }
 
     /// Multiplies vectors in host memory.

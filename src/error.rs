@@ -214,17 +214,21 @@ pub enum WisdomFault {
     NotBuilt,
     /// Another process has the database open.
     #[error(
-        "in use by another process; end that process (a service, for instance), name another \
-         folder with --data, or work without the database (--no-wisdom)"
+        "in use by another process that holds it (a service, for instance): end that process, name \
+         another folder with --data, or work without the database (--no-wisdom)"
     )]
     InUse,
     /// The files of the database are damaged.
-    #[error("damaged ({0}); move the folder away, then import an export of its records")]
+    #[error(
+        "damaged ({0}); run `ellect wisdom repair`, which keeps what can be read, or move the folder \
+         away and import an export of its records"
+    )]
     Corrupt(String),
     /// Fewer commits were found than acknowledged: the file was cut or damaged.
     #[error(
-        "damaged: the last {} of {acknowledged} writes are lost; move the folder away, then import \
-         an export of its records, or remove its file 'made' to keep the remaining records",
+        "damaged: the last {} of {acknowledged} writes are lost; run `ellect wisdom repair`, which \
+         keeps what can be read, or move the folder away and import an export of its records, or \
+         remove its file 'made' to keep the remaining records",
         acknowledged - kept
     )]
     Lost {
@@ -235,8 +239,9 @@ pub enum WisdomFault {
     },
     /// The records differ from those that were written: some are lost or outdated.
     #[error(
-        "damaged: the records are not those that were written; move the folder away, then import \
-         an export of its records, or remove its file 'made' to keep the remaining records"
+        "damaged: the records are not those that were written; run `ellect wisdom repair`, which \
+         keeps what can be read, or move the folder away and import an export of its records, or \
+         remove its file 'made' to keep the remaining records"
     )]
     Differs,
     /// The database was written by another version of this program, or by another program.

@@ -99,8 +99,8 @@
 //! # Cargo features
 //! All are on by default except `cuda`; `apply` needs none of them.
 //! - `metis`: variants of EHYB with partitions by METIS, a C library; refused without it.
-//! - `read-archives`: gzip, zstd and SciPy's `.npz`; refused by [`read`] without it.
-//! - `shipped`: embeds the trained models and the measurements that ship (26 MB).
+//! - `read-archives`: gzip, zstd, bzip2, xz, zip and SciPy's `.npz`; refused by [`read`] without it.
+//! - `shipped`: embeds the trained models and the measurements that ship (27 MB).
 //! - `wisdom`: the user's own database of measurements; [`Wisdom::open`] fails without it.
 //! - `zstd`: compressed model files; on with `read-archives` and `shipped`.
 //! - `cuda`: measures and multiplies on NVIDIA GPUs.

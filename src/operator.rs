@@ -163,16 +163,24 @@ impl<T: Scalar> PreparedOperator<T> {
         }
     }
 
-    /// Returns an operator of the same matrix in another layout, on the host.
-    pub(crate) fn relaid(&self, candidate: Candidate, layout: Box<dyn Layout<T>>) -> Self {
-        PreparedOperator {
-            nrows: self.nrows,
-            ncols: self.ncols,
-            nnz: self.nnz,
-            fingerprint: self.fingerprint,
-            candidate,
-            choice: None,
-            location: Location::Host(layout),
+    /// Takes over the newest values of another operator of the same matrix in the same memory; on a
+    /// GPU, queues this without waiting. Returns false if the layout cannot hold them, or only
+    /// after a wait.
+    ///
+    /// # Errors
+    /// [`Error::Device`] from a GPU.
+    pub(crate) fn take_values_of(&mut self, other: &Self) -> Result<bool> {
+        match (&mut self.location, &other.location) {
+            (Location::Gpu(own), Location::Gpu(other)) => own.take_values_of(other),
+            (Location::Host(own), Location::Host(other)) => {
+                let csr = other.to_csr();
+                let fits = own.check_values(csr.values()).is_ok();
+                if fits {
+                    own.set_values(csr.values());
+                }
+                Ok(fits)
+            }
+            _ => Ok(false),
         }
     }
 

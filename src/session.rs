@@ -170,9 +170,13 @@ impl<'a, T: Scalar> Session<'a, T> {
         let start = Instant::now();
         let to_time = Analysis::sampled(self.csr).with_partitioning();
         let _held = self.backend.hold(self.csr);
+        let mut named = false;
         for (place, task) in tasks.into_iter().enumerate() {
             let candidate = task.candidate;
             if let Some(measurement) = self.known(candidate)? {
+                if !std::mem::replace(&mut named, true) {
+                    self.keep(None)?;
+                }
                 tell(SessionEvent::Measured { candidate, measurement: &measurement })?;
                 continue;
             }
@@ -192,7 +196,7 @@ impl<'a, T: Scalar> Session<'a, T> {
                 tell(SessionEvent::Interrupted { candidate, measurement: &measurement })?;
                 continue;
             }
-            self.keep(&measurement)?;
+            self.keep(Some(&measurement))?;
             tell(SessionEvent::Measured { candidate, measurement: &measurement })?;
         }
         Ok(())
@@ -230,14 +234,16 @@ impl<'a, T: Scalar> Session<'a, T> {
         })
     }
 
-    /// Stores a measurement, together with the record of its matrix.
-    fn keep(&self, measurement: &Measurement) -> Result<()> {
+    /// Stores a measurement, if there is one, together with the record of its matrix; that record
+    /// alone if the measurement was known, so that the matrix is found under this name too.
+    fn keep(&self, measurement: Option<&Measurement>) -> Result<()> {
         let Some(wisdom) = self.keeper else { return Ok(()) };
-        let of_matrix = wisdom.to_keep(self.analysis.fingerprint(), || {
+        let of_matrix = wisdom.to_keep(self.analysis.fingerprint(), self.source, || {
             StructureRecord::of(self.analysis, self.source, "")
         })?;
-        let measured = Record::Measurement(Box::new(measurement.clone()));
-        wisdom.keep(of_matrix.into_iter().chain([measured]))
+        let measured = measurement.map(|one| Record::Measurement(Box::new(one.clone())));
+        let records: Vec<Record> = of_matrix.into_iter().chain(measured).collect();
+        if records.is_empty() { Ok(()) } else { wisdom.keep(records) }
     }
 }
 

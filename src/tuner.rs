@@ -7,7 +7,7 @@ mod subject;
 use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::analysis::Analysis;
 use crate::choose::policy::Mode;
@@ -18,7 +18,7 @@ use crate::cuda::DeviceCsr;
 use crate::device::Device;
 use crate::error::Result;
 use crate::format::{Candidate, Refusal, Target, candidates};
-use crate::measure::{Backend, Measurement, Outcome, Protocol};
+use crate::measure::{Backend, Measurement, Outcome, Protocol, Samples};
 use crate::model::Predictor;
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
@@ -303,6 +303,36 @@ impl Tuner {
     ) -> Result<PreparedOperator<T>> {
         let subject = Subject::on_gpu(self.backend.gpu()?, csr.clone(), None);
         self.prepare_subject(&subject, workload)
+    }
+
+    /// Times preparing an operator `times` times: by [`Tuner::prepare_on_gpu`], for a copy of the
+    /// matrix that is there already, if the tuner opened a GPU, otherwise by [`Tuner::prepare`]. An
+    /// untimed call comes first, which loads the model and the kernels.
+    ///
+    /// # Errors
+    /// As [`Tuner::prepare`].
+    ///
+    /// # Panics
+    /// If `times` is 0.
+    pub fn time_prepare<'a, T: Scalar>(
+        &self,
+        csr: impl Into<CsrRef<'a, T>>,
+        workload: &Workload,
+        times: usize,
+    ) -> Result<Samples> {
+        let csr = csr.into();
+        let gpu = self.backend.gpu().ok();
+        let there = gpu.map(|gpu| DeviceCsr::upload(gpu, csr).map(Arc::new)).transpose()?;
+        let prepare = || match &there {
+            Some(there) => self.prepare_on_gpu(there, workload),
+            None => self.prepare(csr, workload),
+        };
+        prepare()?;
+        let time = |_| {
+            let start = Instant::now();
+            prepare().map(|_operator| start.elapsed().as_secs_f64())
+        };
+        Ok(Samples::new((0..times).map(time).collect::<Result<_>>()?))
     }
 
     /// Places the matrix for the decision: uploads it to a GPU that may count its features,

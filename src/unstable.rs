@@ -55,7 +55,7 @@ pub mod format {
 /// The parts of trained models.
 pub mod model {
     pub use crate::model::applicability::{Applicability, coordinate};
-    pub use crate::model::forest::{Forest, LEAF};
+    pub use crate::model::forest::{Forest, ForestArrays, LEAF};
     pub use crate::model::gate::{
         ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, LONGEST,
         QuickPick, READING, SAMPLING, SPMVS, keeps, needs, quick_pick, sectors,

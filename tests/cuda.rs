@@ -11,6 +11,8 @@
 #[path = "cuda/bitmap.rs"]
 mod bitmap;
 mod corpus;
+#[path = "cuda/lazy.rs"]
+mod lazy;
 #[path = "cuda/lives.rs"]
 mod lives;
 #[path = "cuda/long_rows.rs"]

@@ -230,8 +230,9 @@ const NAMED: &[(&str, &str, &str)] = &[
     ("src/format/baseline.rs", "cusparse", "the baseline with the vendor's library"),
     ("src/format/baseline.rs", "pcsr", "the candidate that needs no analysis"),
     ("src/measure/provenance.rs", "cusparse", "the library, in records of measurements"),
-    ("src/read/npz.rs", "coo", "SciPy's name of a format of files"),
-    ("src/read/npz.rs", "csr", "SciPy's name of a format of files"),
+    ("src/read/zip/npz.rs", "coo", "SciPy's name of a format of files"),
+    ("src/read/zip/npz.rs", "csr", "SciPy's name of a format of files"),
+    ("src/read/zip/npz.rs", "dia", "SciPy's name of a format of files"),
 ];
 
 #[test]

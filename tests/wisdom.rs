@@ -77,8 +77,11 @@ fn is_whole(folder: &Path, kept: &[Fingerprint]) -> ellect::Result<bool> {
 
 #[test]
 fn a_damaged_database_keeps_all_or_says_that_it_is_damaged() {
-    for records in [10, 4000] {
+    for (records, with_lines) in [(10, true), (10, false), (4000, false)] {
         let (folder, kept) = closed(records);
+        if !with_lines {
+            without_lines(folder.path());
+        }
         let path = folder.path().join("wisdom");
         for name in std::fs::read_dir(&path).expect("a folder") {
             let file = name.expect("an entry").path();
@@ -92,6 +95,7 @@ fn a_damaged_database_keeps_all_or_says_that_it_is_damaged() {
                 match is_whole(copy.path(), &kept) {
                     Ok(whole) => assert!(whole, "{stated}: records are lost, and nothing is said"),
                     Err(error @ Error::Wisdom { .. }) => {
+                        assert!(!with_lines, "{stated}: the lines hold all: {error}");
                         let error = error.to_string();
                         let remedy = error.contains("move the folder away");
                         assert!(remedy && error.contains("wisdom in "), "{stated}: {error}");
@@ -112,9 +116,17 @@ fn a_damaged_database_keeps_all_or_says_that_it_is_damaged() {
     }
 }
 
+/// Removes the lines beside a database, as if an earlier version of this program had made it.
+fn without_lines(folder: &Path) {
+    for name in ["export.jsonl", "journal.jsonl"] {
+        std::fs::remove_file(folder.join("wisdom").join(name)).expect("there");
+    }
+}
+
 #[test]
 fn the_records_that_are_left_are_to_be_had() {
     let (folder, kept) = closed(100);
+    without_lines(folder.path());
     let path = folder.path().join("wisdom/db");
     let size = std::fs::metadata(&path).expect("there").len();
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("there");
@@ -172,10 +184,13 @@ fn nothing_acknowledged_is_lost_to_fifty_kills_under_load() {
             }
         }
         if round == 0 {
-            let second = Wisdom::open(folder.path()).expect_err("the child has it");
+            let second = Wisdom::open_alone(folder.path()).expect_err("the child has it");
             assert!(matches!(&second, Error::Wisdom { fault: WisdomFault::InUse, .. }));
             let stated = second.to_string();
             assert!(stated.contains("in use") && stated.contains("--data"), "{stated}");
+            let reader = Wisdom::open(folder.path()).expect("reading works beside the child");
+            let seen = reader.structure(acknowledged[0]).expect("a sound view");
+            assert!(seen.is_some(), "what is acknowledged is seen");
         }
         // The moment of the kill differs from round to round.
         std::thread::sleep(Duration::from_millis(round * 7 % 60));

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ellect::read::Limits;
+use ellect::read::{self, Complex, Limits};
+use ellect::units::count;
 
 /// A matrix file and the limits of reading it.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Matrix Market text, SciPy .npz or JSON CSR, plain, .gz or .zst; - for standard input
+    /// Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB 5 or JSON; plain, .gz, .zst, .bz2 or
+    /// .xz, or in a .tar or .zip (ARCHIVE:NAME picks a file of it); - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The limits of reading.
@@ -19,7 +21,8 @@ pub struct Input {
 /// A matrix file, or none if the matrix is generated.
 #[derive(Debug, Args)]
 pub struct OptionalInput {
-    /// Matrix Market text, SciPy .npz or JSON CSR, plain, .gz or .zst; - for standard input
+    /// Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB 5 or JSON; plain, .gz, .zst, .bz2 or
+    /// .xz, or in a .tar or .zip (ARCHIVE:NAME picks a file of it); - for standard input
     #[arg(value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
     pub file: Option<PathBuf>,
     /// The limits of reading and of generating.
@@ -33,14 +36,17 @@ const READING: &str = "Limits of reading";
 #[derive(Debug, Args)]
 pub struct ReadLimits {
     /// Maximum number of nonzeros to read
-    #[arg(long, help_heading = READING, default_value_t = Limits::default().nonzeros, value_name = "N")]
+    #[arg(long, help_heading = READING, default_value_t = Limits::default().nonzeros, value_name = "N", value_parser = count)]
     pub max_nonzeros: u64,
     /// Maximum number of bytes to read, before and after decompression
-    #[arg(long, help_heading = READING, default_value_t = Limits::default().bytes, value_name = "BYTES")]
+    #[arg(long, help_heading = READING, default_value_t = Limits::default().bytes, value_name = "BYTES", value_parser = count)]
     pub max_bytes: u64,
     /// Maximum number of rows, and likewise of columns, in addition to the number of nonzeros
-    #[arg(long, help_heading = READING, default_value_t = Limits::default().empty_rows, value_name = "N")]
+    #[arg(long, help_heading = READING, default_value_t = Limits::default().empty_rows, value_name = "N", value_parser = count)]
     pub max_empty_rows: u64,
+    /// Read complex and hermitian matrices whose imaginary parts are all zero
+    #[arg(long, help_heading = READING)]
+    pub real_part: bool,
 }
 
 impl ReadLimits {
@@ -52,6 +58,12 @@ impl ReadLimits {
             empty_rows: self.max_empty_rows,
             ..Limits::default()
         }
+    }
+
+    /// Returns the options of reading in the type that the readers expect.
+    pub fn options(&self) -> read::Options {
+        let complex = if self.real_part { Complex::RealPart } else { Complex::Refuse };
+        read::Options { limits: self.limits(), complex, ..read::Options::default() }
     }
 }
 

@@ -4,15 +4,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, Parser};
+use clap::{ArgAction, Args, CommandFactory, Parser};
 use ellect::choose::{Choice, Effort, ValuesUse, Workload};
 use ellect::device::Device;
 use ellect::error::At;
 use ellect::format::{Basis, Target};
 use ellect::generate::Spec;
 use ellect::measure::{Backend, Worker};
-use ellect::read::Limits;
+use ellect::read::{self, Complex, Limits};
 use ellect::tuner::Progress;
+use ellect::units::count;
 use ellect::unstable::choose::Mode;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
 
@@ -28,9 +29,15 @@ pub struct Product {
     /// Basis of x and y: original, or permuted for Krylov solvers
     #[arg(long, default_value_t = Basis::Original)]
     pub basis: Basis,
-    /// Maximum number of bytes of a layout other than CSR's [default: the device's memory]
-    #[arg(long, value_name = "BYTES")]
+    /// Maximum number of bytes of a layout other than CSR's, 64G for instance [default: the device's
+    /// memory]
+    #[arg(long, value_name = "BYTES", value_parser = count)]
     pub memory_limit: Option<u64>,
+}
+
+/// Tells whether a name is of a GPU of this machine, as `cuda:0` is.
+pub fn is_gpu_here(device: &str) -> bool {
+    device.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("cuda:"))
 }
 
 /// Opens a backend that times on a device of this machine, in a separate process.
@@ -40,7 +47,7 @@ pub struct Product {
 /// # Errors
 /// If there is no such device, or the process does not start.
 pub fn timing_backend(device: &str, data: &Path) -> Result<Backend> {
-    if !device.starts_with("cuda:") {
+    if !is_gpu_here(device) {
         let backend = Backend::open(device, data)?;
         if backend.check().is_err() {
             return Ok(backend);
@@ -79,11 +86,11 @@ pub struct Options {
     /// The device, precision, basis and memory limit of a product.
     #[command(flatten)]
     pub product: Product,
-    /// Products expected with this pattern
-    #[arg(long, default_value_t = 1000, value_name = "N")]
+    /// Products expected with this pattern, 1e6 or 1.5M for instance
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = count)]
     pub spmvs: u64,
     /// Number of times that the values change while the pattern stays the same
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = count)]
     pub updates: u64,
     /// Effort of the choice: estimate, predict, measure or exhaustive
     #[arg(long, default_value_t = Effort::default())]
@@ -104,20 +111,42 @@ pub struct Options {
     pub top: usize,
 }
 
+/// Options of reading the body of a request.
+#[derive(Clone, Debug, Args)]
+pub struct BodyOptions {
+    /// Read a complex or hermitian matrix whose imaginary parts are all zero: true or false
+    #[arg(long, default_value_t = false, action = ArgAction::Set, value_name = "BOOL")]
+    pub real_part: bool,
+    /// File of an archive, or variable of a MATLAB file, that is the matrix
+    #[arg(long, value_name = "NAME")]
+    pub member: Option<String>,
+}
+
+impl BodyOptions {
+    /// Returns the options of reading within these limits.
+    pub fn reading(self, limits: Limits) -> read::Options {
+        let complex = if self.real_part { Complex::RealPart } else { Complex::Refuse };
+        read::Options { limits, complex, member: self.member }
+    }
+}
+
 /// The options alone, as a query contains them.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Query {
     #[command(flatten)]
     options: Options,
+    #[command(flatten)]
+    body: BodyOptions,
 }
 
 impl Options {
-    /// Parses the pairs of a query: `memory_limit=1000` means `--memory-limit 1000`.
+    /// Parses the pairs of a query: `memory_limit=1000` means `--memory-limit 1000`. Some of them
+    /// are about the body.
     ///
     /// # Errors
     /// [`Error::Argument`] that lists the known names or the legal values.
-    pub fn from_query(pairs: &[(String, String)]) -> Result<Options> {
+    pub fn from_query(pairs: &[(String, String)]) -> Result<(Options, BodyOptions)> {
         let known = Options::in_query();
         for (name, _) in pairs {
             if !known.iter().any(|(option, _)| option == name) {
@@ -133,9 +162,9 @@ impl Options {
         let query = Query::try_parse_from(words).map_err(|error| {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
-            Error::argument(first.trim_start_matches("error: "))
+            Error::argument(as_parameters(first.trim_start_matches("error: ")))
         })?;
-        Ok(query.options)
+        Ok((query.options, query.body))
     }
 
     /// Returns the name of every option in a query, and its help text with the default.
@@ -241,6 +270,27 @@ impl Options {
     }
 }
 
+/// Rewrites a message about options as one about the parameters of a query: `'--memory-limit
+/// <BYTES>'` as `'memory_limit='`.
+fn as_parameters(message: &str) -> String {
+    let (mut text, mut rest) = (String::new(), message);
+    while let Some((before, option)) = rest.split_once("'--") {
+        let end = option.find(['\'', ' ', '=']).unwrap_or(option.len());
+        let (name, after) = option.split_at(end);
+        text += &format!("{before}'{}=", name.replace('-', "_"));
+        rest = match after.strip_prefix(" <").and_then(|value| value.split_once('>')) {
+            Some((_, after)) => after,
+            None => after,
+        };
+    }
+    text + rest
+}
+
+/// Parses a number of things that memory can hold, as [`count`] does.
+pub fn size(text: &str) -> std::result::Result<usize, String> {
+    count(text)?.try_into().map_err(|_| format!("it is '{text}', more than memory can hold"))
+}
+
 /// Parses a duration: a number of seconds, or a number followed by s, m or h.
 pub fn duration(text: &str) -> std::result::Result<Duration, String> {
     let wrong = || format!("time is '{text}'; it must be over 0, as 90, 90s, 20m or 2h are");
@@ -272,7 +322,8 @@ mod tests {
 
     fn query(pairs: &[(&str, &str)]) -> Result<Options> {
         let own = |&(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-        Options::from_query(&pairs.iter().map(own).collect::<Vec<_>>())
+        let pairs: Vec<_> = pairs.iter().map(own).collect();
+        Options::from_query(&pairs).map(|(options, _)| options)
     }
 
     #[test]
@@ -282,6 +333,10 @@ mod tests {
         assert_eq!((options.product.device.as_str(), options.top), ("h200", 0));
         assert_eq!(options.workload().memory_limit, Some(1000));
         assert!(options.measures() && options.predicts());
+        let options = query(&[("spmvs", "1e6"), ("memory_limit", "64G"), ("updates", "1.5M")]);
+        let workload = options.expect("legal").workload();
+        assert_eq!((workload.spmvs, workload.memory_limit), (1_000_000, Some(64_000_000_000)));
+        assert_eq!(workload.values, ValuesUse::Change(1_500_000));
         let options = query(&[]).expect("legal");
         assert_eq!(options.workload(), Workload::default());
         assert!(options.predicts() && !options.measures());
@@ -316,6 +371,12 @@ mod tests {
         assert!(message(&[("nosuch", "1")]).contains("there are: device, precision"));
         assert!(message(&[("precision", "f16")]).contains("must be f32 or f64"));
         assert!(message(&[("spmvs", "-1")]).contains("-1"));
+        let half = message(&[("memory_limit", "1.5")]);
+        assert!(half.contains("'memory_limit=': it is '1.5'; it must be a whole"), "{half}");
+        for (name, _) in Options::in_query() {
+            let stated = message(&[(&name, "x y"), (&name, "x y")]);
+            assert!(stated.contains(&name) && !stated.contains("--"), "{stated}");
+        }
         assert!(message(&[("generate", "nosuch:5")]).contains("there are: stencil5"));
         assert!(message(&[("spmvs", "1"), ("spmvs", "2")]).contains("multiple times"));
         for odd in ["", "=", "-", "--", "device=", "\0", "help"] {

@@ -222,6 +222,27 @@ fn generated_matrices_are_read_from_standard_input() {
 }
 
 #[test]
+fn complex_matrices_need_an_option() {
+    let complex = "%%MatrixMarket matrix coordinate complex hermitian\n2 2 1\n2 1 3.0 0.0\n";
+    let run = |args: &[&str], text: &str| ellect(args).write_stdin(text.to_string()).assert();
+    let output = run(&["features", "-"], complex).code(2).get_output().stderr.clone();
+    let stderr = String::from_utf8(output).expect("errors are text");
+    assert!(stderr.contains("read the real parts with --real-part"), "{stderr}");
+    let args = ["features", "-", "--real-part", "--json"];
+    let output = run(&args, complex).success().get_output().stdout.clone();
+    let features: Value = serde_json::from_slice(&output).expect("the answer is JSON");
+    assert_eq!(features["nnz"].as_u64(), Some(2));
+}
+
+#[test]
+fn notes_of_the_reader_are_printed_once() {
+    let text = "%%MatrixMarket matrix coordinate integer general\n1 1 1\n1 1 9007199254740993\n";
+    let output = ellect(&["features", "-"]).write_stdin(text).assert().success();
+    let stderr = String::from_utf8(output.get_output().stderr.clone()).expect("notes are text");
+    assert_eq!(stderr, "-: 1 integer over 2^53 was rounded to the next number of 53 bits\n");
+}
+
+#[test]
 fn classes_of_generated_matrices_are_listed() {
     let listed = text(&["generate", "--list"]);
     for class in ellect::generate::CLASSES {
@@ -340,7 +361,7 @@ fn what_was_measured_is_remembered_moved_and_pruned() {
     let other = tempfile::tempdir().expect("a folder");
     let other = other.path().to_str().expect("text");
     let import = ["wisdom", "import", "-", "--json", "--data", other];
-    let output = ellect(&import).write_stdin(format!("{{\n{exported}")).assert().success();
+    let output = ellect(&import).write_stdin(format!("{{\n{exported}")).assert().code(1);
     let stated = String::from_utf8_lossy(&output.get_output().stderr).into_owned();
     assert!(stated.contains("line 1 skipped"), "{stated}");
     let verified = json(&["wisdom", "verify", "--json", "--data", other]);
@@ -352,4 +373,119 @@ fn what_was_measured_is_remembered_moved_and_pruned() {
     assert_eq!(removed(&[]), 0, "all of it is of use");
     assert_eq!(removed(&["--all", "--matrix", "another.mtx"]), 0);
     assert_eq!(removed(&["--all", "--matrix", "circuit.mtx"]), 1);
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_and_a_bad_line_ends_with_1() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().to_str().expect("text");
+    let record = |number: u32| {
+        format!(
+            r#"{{"kind":"structure","fingerprint":"{number:032x}","source":"a","nrows":3,"ncols":3,"nnz":4,"features":{{}}}}"#
+        )
+    };
+    let import = |text: String, code: i32| {
+        let args = ["wisdom", "import", "-", "--data", data];
+        let output = ellect(&args).write_stdin(text).assert().code(code).get_output().clone();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let stated = import(format!("\u{feff}{}\n{}\n", record(1), record(2)), 0);
+    assert!(stated.contains("2 records imported, 0 known, 0 skipped"), "{stated}");
+    let stated = import(format!("{}\nbad\n{}\n", record(3), record(4)), 1);
+    assert!(stated.contains("2 records imported, 0 known, 1 skipped"), "{stated}");
+    assert!(stated.contains("line 2 skipped: "), "{stated}");
+}
+
+#[test]
+fn a_file_whose_pattern_ships_is_listed_under_its_own_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mine.mtx");
+    let data = folder.path().to_str().expect("text");
+    std::fs::copy(sample("circuit"), &file).expect("copied");
+    let file = file.to_str().expect("text");
+    for measured in [sample("circuit").as_str(), file] {
+        text(&["measure", measured, "--only", "csr", "--data", data]);
+    }
+    for name in ["circuit.mtx", "mine.mtx"] {
+        let rows = json(&["wisdom", "list", "--matrix", name, "--json", "--data", data]);
+        assert_eq!(rows.as_array().map(Vec::len), Some(1), "{name}");
+        let shown = text(&["wisdom", "list", "--matrix", name, "--data", data]);
+        assert!(shown.contains(name), "{shown}");
+    }
+    assert_eq!(
+        json(&["wisdom", "list", "--matrix", "other", "--json", "--data", data]),
+        Value::Array(vec![])
+    );
+}
+
+/// Reading works in a data folder that cannot be written to, and leaves it as it is.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_to_is_read() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    use std::path::Path;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let own = data.to_str().expect("text");
+    let (program, file) = (folder.path().join("ellect"), folder.path().join("circuit.mtx"));
+    std::fs::copy(env!("CARGO_BIN_EXE_ellect"), &program).expect("copied");
+    std::fs::copy(sample("circuit"), &file).expect("copied");
+    let file = file.to_str().expect("text");
+    text(&["measure", file, "--only", "csr", "--data", own]);
+    let set = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("owned");
+    };
+    let files = || {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(data.join("wisdom")).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            files.push((path.clone(), std::fs::metadata(&path).expect("there").len()));
+        }
+        files.sort();
+        files
+    };
+    set(folder.path(), 0o755);
+    for lines in ["with lines", "without lines"] {
+        if lines == "without lines" {
+            for name in ["export.jsonl", "journal.jsonl"] {
+                std::fs::remove_file(data.join("wisdom").join(name)).expect("there");
+            }
+        }
+        for (path, _) in files() {
+            set(&path, if path.is_dir() { 0o555 } else { 0o444 });
+        }
+        set(&data.join("wisdom"), 0o555);
+        set(&data, 0o555);
+        let before = files();
+        for args in [
+            vec!["wisdom", "list"],
+            vec!["wisdom", "export"],
+            vec!["wisdom", "verify"],
+            vec!["recommend", file],
+            vec!["recommend", file, "--effort", "measure", "--budget", "1"],
+        ] {
+            let mut command = std::process::Command::new(&program);
+            command.args(&args).args(["--data", own]);
+            if std::fs::metadata(&data).expect("there").uid() == 0 {
+                // Permissions do not bind the superuser.
+                command.uid(65534).gid(65534);
+            }
+            let output = command.output().expect("it runs");
+            let stated = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{args:?} {lines}: {stated}");
+            let shown = String::from_utf8_lossy(&output.stdout);
+            let names =
+                [vec!["circuit.mtx"], vec!["1 structures, 1 measurements"], vec!["measured"]];
+            let is_told = names.concat().iter().any(|name| shown.contains(name));
+            assert!(is_told, "{args:?} {lines}: {shown} {stated}");
+        }
+        assert_eq!(files(), before);
+        set(&data.join("wisdom"), 0o755);
+        for (path, _) in files() {
+            set(&path, if path.is_dir() { 0o755 } else { 0o644 });
+        }
+        set(&data, 0o755);
+    }
 }

@@ -195,6 +195,21 @@ fn bodies_may_be_compressed_or_json() {
     let (status, answer) = service.recommend("", "", json);
     assert_eq!((status, &answer["features"]["nnz"]), (200, &3.into()));
     assert_eq!(service.recommend("", "Content-Encoding: br\r\n", b"x").0, 415);
+    let complex = b"%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 2 0\n";
+    let (status, answer) = service.recommend("", "", complex);
+    let stated = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 400 && stated.contains("real_part=true"), "{answer}");
+    assert_eq!(service.recommend("?real_part=true", "", complex).0, 200);
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for name in ["a.mtx", "b.mtx"] {
+        zip.start_file(name, zip::write::SimpleFileOptions::default()).expect("memory");
+        zip.write_all(&plain).expect("memory");
+    }
+    let zip = zip.finish().expect("memory").into_inner();
+    let (status, answer) = service.recommend("", "", &zip);
+    let stated = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 400 && stated.contains("for instance member=a.mtx over HTTP"), "{answer}");
+    assert_eq!(service.recommend("?member=b.mtx", "", &zip).0, 200);
 }
 
 #[test]
@@ -213,8 +228,8 @@ fn a_generated_matrix_needs_no_body_and_is_bounded() {
     let (_, stated) = service.send("GET", "/", "", b"");
     assert!(String::from_utf8_lossy(&stated).contains("generate=elasticity:600000"));
     for (generate, status, kind, stated) in [
-        ("stencil5:20000", 413, "limit", "over the limit of 60000; raise the limit (nonzeros, "),
-        ("elasticity:100000000", 413, "limit", "--max-nonzeros"),
+        ("stencil5:20000", 413, "limit", "over this service's limit of 60000 (max_nonzeros)"),
+        ("elasticity:100000000", 413, "limit", "(max_nonzeros)"),
         ("nosuch:10", 400, "argument", "there are: stencil5"),
         ("stencil5", 400, "argument", "no number of rows"),
     ] {
@@ -228,7 +243,7 @@ fn a_generated_matrix_needs_no_body_and_is_bounded() {
     let small = serve(&["--max-body", "100000"]);
     let (status, answer) = small.recommend("?generate=stencil5:10000", "", b"");
     let stated = answer["error"]["message"].as_str().unwrap_or_default();
-    assert!(status == 413 && stated.contains("--max-body"), "{answer}");
+    assert!(status == 413 && stated.contains("(max_body)"), "{answer}");
 }
 
 /// A program whose file was deleted cannot start its measuring process: on Linux, the path it was
@@ -258,10 +273,25 @@ fn wrong_requests_get_reasons() {
     let (status, answer) = service.recommend("", "", broken);
     assert_eq!(status, 400);
     assert!(answer["error"]["message"].as_str().is_some_and(|m| m.contains("line 3")), "{answer}");
-    for query in ["?device=nosuch", "?precision=f16", "?spmvs=-1", "?nosuch=1", "?effort=much"] {
+    for query in [
+        "?device=nosuch",
+        "?precision=f16",
+        "?spmvs=-1",
+        "?nosuch=1",
+        "?effort=much",
+        "?memory_limit=64X",
+        "?updates=1.5",
+        "?budget=0",
+        "?top=1&top=2",
+    ] {
         let (status, answer) = service.recommend(query, "", broken);
         assert_eq!(status, 400, "{query}: {answer}");
+        let message = answer["error"]["message"].as_str().expect("text");
+        assert!(!message.contains("--"), "messages speak of parameters: {message}");
     }
+    let (_, answer) = service.recommend("?spmvs=1e6.5", "", broken);
+    let message = answer["error"]["message"].as_str().expect("text");
+    assert!(message.contains("'spmvs=': it is '1e6.5'; it must be a whole number"), "{message}");
     let (status, answer) = service.recommend("", "", &sample("elasticity"));
     assert_eq!((status, &answer["error"]["kind"]), (413, &"limit".into()), "{answer}");
     let claims = b"%%MatrixMarket matrix coordinate real general\n2 2 9999999999\n1 1 1\n";
@@ -373,22 +403,72 @@ fn estimates_do_not_wait_for_measuring() {
 }
 
 #[test]
-fn recommendations_beside_a_service_go_without_its_measurements() {
+fn numbers_and_devices_are_understood_as_people_write_them() {
     let service = serve(&[]);
-    let recommend = |effort: &str| {
-        let file = format!("{}/../tests/data/circuit.mtx", env!("CARGO_MANIFEST_DIR"));
-        let args = ["recommend", &file, "--data", &service.data, "--effort", effort, "--json"];
-        Command::new(env!("CARGO_BIN_EXE_ellect")).args(args).output().expect("it runs")
+    let matrix = sample("circuit");
+    let plain = "?device=h200&spmvs=1500000&memory_limit=64000000000";
+    let short = "?device=H200&spmvs=1.5M&memory_limit=64G";
+    let expected = service.recommend(plain, "", &matrix);
+    assert_eq!((expected.0, expected.1["spmvs"].as_u64()), (200, Some(1_500_000)));
+    assert_eq!(service.recommend(short, "", &matrix), expected);
+}
+
+/// Runs the program on the data folder of a service; returns its exit code and what it printed on
+/// standard output and on standard error.
+fn beside(service: &Service, args: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ellect"));
+    let output = command.args(args).args(["--data", &service.data]).output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().expect("it ends"), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn commands_beside_a_service_read_and_add_measurements() {
+    let service = serve(&[]);
+    let matrix = sample("circuit");
+    assert_eq!(service.recommend("?effort=measure&budget=20", "", &matrix).0, 200);
+    let listed = || {
+        let (code, list, stated) = beside(&service, &["wisdom", "list", "--json"]);
+        assert_eq!(code, 0, "{stated}");
+        let rows: Value = serde_json::from_str(&list).expect("JSON");
+        rows[0]["measurements"].as_u64().unwrap_or(0)
     };
-    let predicted = recommend("predict");
-    let stated = String::from_utf8_lossy(&predicted.stderr);
-    assert!(predicted.status.success() && stated.contains("in use by another process"), "{stated}");
-    let choice: Value = serde_json::from_slice(&predicted.stdout).expect("JSON");
-    assert!(choice["choice"].is_string(), "{choice}");
-    // Effort measure must store its measurements, so a database in use is an error.
-    let measured = recommend("measure");
-    let stated = String::from_utf8_lossy(&measured.stderr);
-    assert!(!measured.status.success() && stated.contains("in use"), "{stated}");
+    let first = listed();
+    assert!(first > 1, "the service measured {first}");
+    let file = format!("{}/../tests/data/circuit.mtx", env!("CARGO_MANIFEST_DIR"));
+    let measure = ["measure", &file, "--precision", "f32", "--only", "csr", "--json"];
+    let (code, measured, stated) = beside(&service, &measure);
+    assert_eq!(code, 0, "{stated}");
+    for args in [
+        vec!["recommend", &file, "--json"],
+        vec!["recommend", &file, "--effort", "measure", "--json"],
+        vec!["wisdom", "export"],
+        vec!["wisdom", "verify"],
+    ] {
+        let (code, text, stated) = beside(&service, &args);
+        assert!(code == 0 && !text.is_empty(), "{args:?}: {stated}");
+    }
+    let (_, exported, _) = beside(&service, &["wisdom", "export"]);
+    assert!(measured.lines().all(|line| exported.contains(line)), "{measured} in {exported}");
+    for args in
+        [&["wisdom", "prune"][..], &["wisdom", "repair"], &["serve", "--listen", "127.0.0.1:0"]]
+    {
+        let (code, _, stated) = beside(&service, args);
+        assert!(code == 2 && stated.contains("in use by another process"), "{args:?}: {stated}");
+    }
+    // The service takes over what the command measured.
+    let incoming = std::path::Path::new(&service.data).join("wisdom/incoming");
+    let left = || std::fs::read_dir(&incoming).map_or(0, |files| files.count());
+    for _ in 0..300 {
+        if left() == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(left(), 0, "the service took nothing over");
+    assert!(listed() >= first);
+    let (status, ready) = service.send("GET", "/readyz", "", b"");
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&ready));
 }
 
 #[test]

@@ -138,6 +138,16 @@ impl Choice {
         self.ranking.iter().find(|ranked| ranked.candidate == *candidate)
     }
 
+    /// Makes a ranked candidate the chosen one. Returns false and changes nothing if it is not in
+    /// the ranking.
+    pub(crate) fn choose(&mut self, candidate: &Candidate) -> bool {
+        let place = self.ranking.iter().position(|ranked| ranked.candidate == *candidate);
+        let Some(place) = place else { return false };
+        self.ranking[..=place].rotate_right(1);
+        self.candidate = candidate.clone();
+        true
+    }
+
     /// Chooses the next best candidate after the conversion to the first one refused the matrix
     /// with this `reason`.
     ///

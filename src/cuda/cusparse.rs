@@ -314,6 +314,12 @@ impl CusparseProduct {
         Ok(())
     }
 
+    /// As [`Memory::move_to`], for the product's buffer.
+    pub fn move_to(&mut self, queue: &Arc<Queue>) {
+        self.buffer.iter_mut().for_each(|buffer| buffer.move_to(queue));
+        self.queue = Arc::clone(queue);
+    }
+
     /// Computes y = alpha A x + beta y on `stream`.
     ///
     /// # Errors

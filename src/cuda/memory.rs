@@ -211,6 +211,13 @@ impl Memory {
         read(self.address, host, self.queue())
     }
 
+    /// Lets the memory be used and freed in the order of another stream of the same GPU.
+    ///
+    /// All work that uses it on the former stream must have ended.
+    pub fn move_to(&mut self, queue: &Arc<Queue>) {
+        self.queue = Arc::clone(queue);
+    }
+
     /// Returns the stream on which the memory is freed.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.whole.queue

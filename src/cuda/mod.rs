@@ -20,6 +20,7 @@ mod nvml;
 mod operator;
 mod overlap;
 mod placed;
+mod side;
 mod signatures;
 mod vector;
 mod vector_ops;
@@ -40,6 +41,7 @@ pub use cusparse::version as cusparse_version;
 pub use graph::Graph;
 pub use operator::CudaOperator;
 pub use placed::GpuOperator;
+pub(crate) use side::Mark;
 pub use signatures::check_launch;
 pub use vector::{DeviceSlice, DeviceSliceMut, Vector};
 pub use vector_ops::Factor;
@@ -71,16 +73,24 @@ pub struct Gpu {
     profile: Device,
     driver: String,
     monitor: Option<nvml::Monitor>,
-    /// Images of formats outside this library.
-    more_images: Mutex<Vec<&'static Image>>,
-    modules: Mutex<HashMap<&'static str, Arc<Kernels>>>,
+    shared: Arc<Shared>,
     /// Memory for small temporaries, kept for the next conversion.
     workspace: Mutex<Option<convert::Workspace>>,
     kept: Mutex<features::CountBuffers>,
     partial_sums: vector_ops::PartialSums,
     programmatic: Option<overlap::ProgrammaticLaunch>,
-    timing: Mutex<()>,
+    /// This GPU with a second stream, if one was needed.
+    side: Mutex<Option<Arc<Gpu>>>,
     queue: Arc<Queue>,
+}
+
+/// State that all streams of a GPU share.
+#[derive(Default)]
+struct Shared {
+    /// Images of formats outside this library.
+    more_images: Mutex<Vec<&'static Image>>,
+    modules: Mutex<HashMap<&'static str, Arc<Kernels>>>,
+    timing: Mutex<()>,
 }
 
 impl Drop for Gpu {
@@ -180,23 +190,31 @@ impl Gpu {
         }
         let device = cust::device::Device::get_device(index)
             .map_err(failed(&format!("opening {}", handle(index))))?;
+        let mut gpu = Gpu::with_stream(index, profile(device)?, Arc::default())?;
+        keep_memory(index)?;
+        gpu.monitor = nvml::Monitor::open(device);
+        Ok(gpu)
+    }
+
+    /// Creates a stream in the primary context of GPU `index`.
+    fn with_stream(index: u32, profile: Device, shared: Arc<Shared>) -> Result<Self> {
+        let device = cust::device::Device::get_device(index)
+            .map_err(failed(&format!("opening {}", handle(index))))?;
         let context = Context::new(device).map_err(failed("making a context"))?;
         let stream =
             Stream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;
-        keep_memory(index)?;
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the version"))?;
         Ok(Gpu {
             index,
-            profile: profile(device)?,
+            profile,
             driver: format!("{}.{}", version.major(), version.minor()),
-            monitor: nvml::Monitor::open(device),
-            more_images: Mutex::default(),
-            modules: Mutex::default(),
+            monitor: None,
+            shared,
             workspace: Mutex::default(),
             kept: Mutex::new(features::CountBuffers::new()?),
             partial_sums: Mutex::default(),
             programmatic: overlap::ProgrammaticLaunch::find(device),
-            timing: Mutex::default(),
+            side: Mutex::default(),
             queue: Arc::new(Queue::new(stream, context, index)),
         })
     }
@@ -266,29 +284,30 @@ impl Gpu {
     /// Adds the kernels of a format outside this library: launches on this GPU find the image by
     /// its name, after those that ship.
     pub fn add_image(&self, image: &'static Image) {
-        self.more_images.lock().unwrap_or_else(PoisonError::into_inner).push(image);
+        self.shared.more_images.lock().unwrap_or_else(PoisonError::into_inner).push(image);
     }
 
     fn image(&self, name: &str) -> Option<&'static Image> {
         ellect_kernels::find(name).or_else(|| {
-            let more = self.more_images.lock().unwrap_or_else(PoisonError::into_inner);
+            let more = self.shared.more_images.lock().unwrap_or_else(PoisonError::into_inner);
             more.iter().find(|image| image.name == name).copied()
         })
     }
 
     fn module(&self, name: &'static str) -> Result<Arc<Kernels>> {
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = modules.get(name) {
+        let modules = || self.shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules().get(name) {
             return Ok(Arc::clone(module));
         }
         let image = self.image(name).ok_or_else(|| {
             let what = format!("this build has no kernels of image {name}");
             Error::device(DeviceFault::Unsupported, what)
         })?;
+        // Loads without the lock, so that threads that need other kernels do not wait.
         let module = Module::from_fatbin(image.fatbin, &[])
             .map_err(failed(&format!("loading the kernels of {name}")))?;
         let kernels = Arc::new(Kernels { image, module, queue: Arc::clone(&self.queue) });
-        Ok(Arc::clone(modules.entry(name).or_insert(kernels)))
+        Ok(Arc::clone(modules().entry(name).or_insert(kernels)))
     }
 
     /// Allows a kernel the maximum dynamic shared memory of a block, if `bytes` and its static
@@ -367,7 +386,7 @@ impl Gpu {
 
     /// Locks the GPU for timing: threads that time on it take turns.
     pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
-        self.timing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.timing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for all work on the stream.

@@ -7,7 +7,7 @@ use cust::sys as cuda;
 
 use super::convert::word;
 use super::launch::{ArgWord, PreparedLaunch, plain};
-use super::memory::Memory;
+use super::memory::{Memory, Queue};
 use super::{DeviceCsr, Gpu, check, cusparse};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::{Arg, Check, GpuLayout, Launch, Layout, OnDevice, Refusal, Vendor};
@@ -58,7 +58,7 @@ pub struct CudaOperator<T> {
     steps: Vec<PreparedLaunch>,
     vendor: Option<(Vendor, [u64; 3], cusparse::CusparseProduct)>,
     arrays: Vec<Memory>,
-    _scratch: Vec<Memory>,
+    scratch: Vec<Memory>,
     order: Option<usize>,
     values: ValueOrigin<T>,
     scalar: PhantomData<T>,
@@ -97,7 +97,7 @@ impl<T: Scalar> CudaOperator<T> {
             steps,
             vendor: None,
             arrays,
-            _scratch: scratch,
+            scratch,
             order: None,
             values: ValueOrigin::Host(values),
             scalar: PhantomData,
@@ -157,7 +157,7 @@ impl<T: Scalar> CudaOperator<T> {
             steps,
             vendor: None,
             arrays,
-            _scratch: scratch,
+            scratch,
             order,
             values: ValueOrigin::Device { csr: Arc::clone(csr), update, newest: None, check },
             scalar: PhantomData,
@@ -313,6 +313,19 @@ impl<T: Scalar> CudaOperator<T> {
             self.steps.iter_mut().for_each(|step| step.replace_address(old, to));
         }
         Ok(())
+    }
+
+    /// Moves all memory of the operator to another stream of its GPU; see [`Memory::move_to`].
+    pub(super) fn move_to(&mut self, queue: &Arc<Queue>) {
+        let newest = match &mut self.values {
+            ValueOrigin::Host(_) => None,
+            ValueOrigin::Device { newest, .. } => newest.as_mut(),
+        };
+        let all = self.arrays.iter_mut().chain(&mut self.scratch).chain(newest);
+        all.for_each(|memory| memory.move_to(queue));
+        if let Some((_, _, product)) = &mut self.vendor {
+            product.move_to(queue);
+        }
     }
 
     /// Tells whether [`CudaOperator::check_values`] may refuse new values.

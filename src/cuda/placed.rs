@@ -122,6 +122,39 @@ impl<T: Scalar> GpuOperator<T> {
         &self.gpu
     }
 
+    /// Waits for all work on the stream on which the operator was made, and hands the operator over
+    /// to `gpu`, the same GPU with another stream.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a kernel faulted.
+    pub(crate) fn move_to(&mut self, gpu: &Arc<Gpu>) -> Result<()> {
+        self.gpu.make_current()?;
+        self.gpu.synchronize()?;
+        self.operator.move_to(&gpu.queue);
+        self.sources.iter_mut().flatten().for_each(|memory| memory.move_to(&gpu.queue));
+        // Vectors belong to their stream.
+        self.staging = Mutex::default();
+        self.gpu = Arc::clone(gpu);
+        Ok(())
+    }
+
+    /// Queues an update with the newest values of `other`, an operator of the same matrix on the
+    /// same stream. Returns false, and changes nothing, if that would have to wait or the layout
+    /// limits its values.
+    ///
+    /// # Errors
+    /// [`Error::Device`] from the driver.
+    pub(crate) fn take_values_of(&mut self, other: &Self) -> Result<bool> {
+        let newest = other.operator.source().map(|(_, newest)| newest);
+        let waits = self.host.is_some() || self.operator.limits_values();
+        let Some(newest) = newest.filter(|_| !waits) else { return Ok(false) };
+        self.gpu.make_current()?;
+        // SAFETY: the other operator has `nnz` values there, which are overwritten and freed in
+        // order after this on the same stream.
+        unsafe { self.operator.take_values(&self.gpu, newest)? };
+        Ok(true)
+    }
+
     /// Returns the operator, for products with vectors on the GPU.
     pub fn operator(&self) -> &CudaOperator<T> {
         &self.operator

@@ -372,14 +372,20 @@ pub fn find(name: &str) -> Result<Device> {
     find_in(name, &data_dir())
 }
 
-/// Finds a device by name: a profile saved under `data`, otherwise a shipped one.
+/// Finds a device by name, in upper or lower case: a profile saved under `data`, otherwise a shipped
+/// one.
 ///
 /// # Errors
 /// [`Error::UnknownDevice`] with the known names; [`Error::Io`] if a saved profile cannot be read,
 /// is not valid, or describes another device.
 pub fn find_in(name: &str, data: &Path) -> Result<Device> {
-    let shipped = || Device::shipped().into_iter().find(|device| device.name == name);
-    saved(name, data)?.or_else(shipped).ok_or_else(|| unknown(name, shipped_names(), ""))
+    let is_it = |device: &Device| device.name.eq_ignore_ascii_case(name);
+    let shipped = || Device::shipped().into_iter().find(is_it);
+    let found = match saved(name, data)? {
+        None => saved(&name.to_ascii_lowercase(), data)?,
+        found => found,
+    };
+    found.or_else(shipped).ok_or_else(|| unknown(name, shipped_names(), ""))
 }
 
 /// Reads the profile with this name saved under `data`; `None` if there is none or `name` is not a

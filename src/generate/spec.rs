@@ -9,6 +9,7 @@ use super::random::random_order;
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::reorder::{permute_symmetric, rcm};
+use crate::units::count;
 
 /// The order of rows and columns.
 ///
@@ -161,7 +162,8 @@ impl FromStr for Spec {
             ))
         };
         let (rows, rest) = words.split_first().ok_or_else(|| wrong("no number of rows".into()))?;
-        let rows = rows.parse().map_err(|_| wrong(format!("'{rows}' rows")))?;
+        let rows = count(rows).ok().and_then(|rows| rows.try_into().ok());
+        let rows = rows.ok_or_else(|| wrong(format!("'{}' rows", words[0])))?;
         let order = |word: &str| Order::ALL.into_iter().find(|order| order.name() == word);
         let ordered = rest.split_first().and_then(|(word, rest)| Some((order(word)?, rest)));
         let (order, rest) = ordered.unwrap_or((Order::Natural, rest));
@@ -190,6 +192,8 @@ mod tests {
             let spec: Spec = text.parse().expect("a name");
             assert_eq!(spec.to_string(), text);
         }
+        let short: Spec = "heat:1e5".parse().expect("a name");
+        assert_eq!(short.to_string(), "heat:100000");
         let long: Spec = "heat:10:natural:seed=1".parse().expect("a name");
         assert_eq!(long.to_string(), "heat:10");
         assert_eq!((long.family(), long.nnz_estimate() > 10), ("heat", true));

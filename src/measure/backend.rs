@@ -60,7 +60,7 @@ impl Backend {
     /// # Errors
     /// [`Error::UnknownDevice`] if there is none; [`Error::Device`] if it cannot be opened.
     pub fn open(name: &str, data: &std::path::Path) -> Result<Self> {
-        match name.strip_prefix("cuda:") {
+        match name.to_ascii_lowercase().strip_prefix("cuda:") {
             Some(index) => Backend::open_gpu(name, index, data),
             None => Ok(Backend::of(device::find_in(name, data)?)),
         }

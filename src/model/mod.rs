@@ -20,9 +20,9 @@ pub(crate) mod rules;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::Analysis;
 use crate::cost::{Known, TERMS};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -31,14 +31,14 @@ use crate::format::{Candidate, aliases, find};
 use crate::par;
 use crate::scalar::Precision;
 use applicability::Applicability;
-use forest::{Forest, LEAF};
+use forest::Forest;
 use gate::is_gate_input;
 pub(crate) use gate::{
     ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, QuickPick,
     gate_feature, keeps, needs, quick_pick,
 };
 pub use predictor::Predictor;
-use quick::{ConversionTime, QuickCandidate};
+use quick::QuickCandidate;
 pub(crate) use quick::{QuickModel, Stage};
 pub(crate) use rules::Rules;
 
@@ -211,13 +211,34 @@ pub struct Prediction {
 
 impl Model {
     /// Reads the contents of a model file for this device and precision: as [`Model::bytes`] returns
-    /// them, or the model as JSON, each compressed or plain. The whole file is accepted or none of
-    /// it. Earlier names of formats are replaced by current ones.
+    /// them or as earlier versions wrote them, or the model as JSON, each compressed or plain. The
+    /// whole file is accepted or none of it. Earlier names of formats are replaced by current ones.
     ///
     /// # Errors
     /// The first fault, as a [`LoadFault`].
     pub fn parse(
         bytes: &[u8],
+        device: &str,
+        precision: Precision,
+    ) -> std::result::Result<Model, LoadFault> {
+        Model::checked(Bytes::copy_from_slice(bytes), device, precision)
+    }
+
+    /// Like [`Model::parse`], without copying the bytes.
+    fn checked(
+        bytes: Bytes,
+        device: &str,
+        precision: Precision,
+    ) -> std::result::Result<Model, LoadFault> {
+        let model = Model::read(bytes, device, precision)?;
+        model.check()?;
+        Ok(model)
+    }
+
+    /// Reads the contents of a model file like [`Model::parse`], but does not check its names and
+    /// numbers.
+    fn read(
+        bytes: Bytes,
         device: &str,
         precision: Precision,
     ) -> std::result::Result<Model, LoadFault> {
@@ -229,7 +250,6 @@ impl Model {
                 wanted: format!("{device} in {precision}"),
             });
         }
-        model.check()?;
         Ok(model)
     }
 
@@ -248,12 +268,12 @@ impl Model {
         }
     }
 
-    /// Returns the contents of a model file, compressed with zstd.
+    /// Returns the contents of a model file.
     ///
     /// # Errors
-    /// [`Error::Io`] if compression fails.
+    /// [`Error::Io`] if the part that is JSON cannot be written.
     pub fn bytes(&self) -> Result<Vec<u8>> {
-        let io = |source| Error::Io { what: "compressing a model".into(), source };
+        let io = |source| Error::Io { what: "writing a model".into(), source };
         file::encode(self).map_err(io)
     }
 
@@ -295,18 +315,15 @@ impl Model {
             let path = folder.join(file);
             let name = path.display().to_string();
             match std::fs::read(&path) {
-                Ok(bytes) => return Model::named(&name, &bytes, device, precision).map(Some),
+                Ok(bytes) => {
+                    let model = Model::checked(bytes.into(), device, precision);
+                    return model.map(Some).map_err(|fault| in_file(&name, &fault));
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(source) => return Err(Error::Io { what: name, source }),
             }
         }
         Ok(None)
-    }
-
-    /// Parses the model in the file `name`.
-    fn named(name: &str, bytes: &[u8], device: &str, precision: Precision) -> Result<Model> {
-        let fault = |fault| Error::input(format!("model {name}: {fault}"));
-        Model::parse(bytes, device, precision).map_err(fault)
     }
 
     fn find(folder: Option<&Path>, device: &Device, precision: Precision) -> Result<Option<Model>> {
@@ -319,8 +336,9 @@ impl Model {
         let shipped = names.iter().find_map(named);
         match (shipped, device.proxy()) {
             (Some((name, bytes)), _) => {
-                let model = Model::named(name, bytes, &device.name, precision)?;
-                Ok(Some(model.rescored()))
+                // A test checks the models that ship.
+                let model = Model::read(Bytes::from_static(bytes), &device.name, precision);
+                Ok(Some(model.map_err(|fault| in_file(name, &fault))?.rescored()))
             }
             (None, Some(proxy)) => Model::find(folder, &proxy, precision),
             (None, None) => Ok(None),
@@ -381,18 +399,6 @@ impl Model {
         Gates { analysis: &self.gate, picks: &self.quick_picks, quick: self.quick.as_ref() }
     }
 
-    /// Tells whether [`CSR`](crate::format::CSR) is expected to be faster than the vendor's
-    /// library, which takes `baseline_spmv_s` seconds a product. The answer applies until the
-    /// matrix is analysed, for any number of products. Reads the row lengths.
-    pub fn prefers_csr(&self, analysis: &Analysis<'_>, baseline_spmv_s: f64) -> bool {
-        let inputs =
-            GateInputs { spmvs: u64::MAX, baseline_spmv_s, row_scan_s: 0.0, sample_s: 0.0 };
-        let input = |name: &str| inputs.input(name, |name| gate_feature(analysis, name));
-        let is_csr = |pick: &&QuickPick| pick.candidate().is_some_and(|pick| pick.is_csr());
-        let mut csr = self.quick_picks.iter().filter(is_csr);
-        csr.any(|pick| pick.rules.walk(input).is_some_and(|(_, answer)| answer == pick.candidate))
-    }
-
     /// Returns the values of the model's features, in the model's order; 0 for a value that is not
     /// finite.
     pub fn features_of(&self, features: &Features) -> Vec<f64> {
@@ -401,13 +407,18 @@ impl Model {
     }
 }
 
+/// Returns the error for a fault of the model in the file `name`.
+fn in_file(name: &str, fault: &LoadFault) -> Error {
+    Error::input(format!("model {name}: {fault}"))
+}
+
 /// Returns the file name of a model in its folder, for instance `h200-f64.model`.
 pub fn file_name(device: &str, precision: Precision) -> String {
     format!("{device}-{precision}.model")
 }
 
 /// Returns the names that the file of a model may have: the current one, then that of earlier
-/// versions, which wrote the whole model as JSON.
+/// versions, which wrote the whole model as compressed JSON.
 fn file_names(device: &str, precision: Precision) -> [String; 2] {
     [file_name(device, precision), format!("{device}-{precision}.json.zst")]
 }

@@ -1,10 +1,10 @@
-//! A model prepared for predictions: names are resolved once, and trees are packed node by node.
+//! A model prepared for predictions: names are resolved once.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::{ConversionTime, Forest, LEAF, Model, Prediction, Stage};
+use super::{Model, Prediction, QuickCandidate, Regressor, Stage};
 use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, TERMS, relate, terms, works};
 use crate::device::Device;
@@ -22,18 +22,6 @@ const ROW_TRUST: f64 = 0.5;
 /// prediction to estimate is multiplied by the confidence divided by this: trees would apply to
 /// matrices unlike all others what holds for the training set.
 const TRUSTED: f64 = 0.65;
-
-/// A node with all that one step of a walk reads; a leaf leads to itself, whatever the inputs.
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    threshold: f32,
-    child: u32,
-    feature: u16,
-}
-
-/// Number of trees that are walked together, step by step, so that no walk waits for the memory
-/// accesses of another.
-const TOGETHER: usize = 8;
 
 /// The model input that is derived from a parameter.
 #[derive(Debug)]
@@ -73,72 +61,21 @@ impl DerivedInput {
     }
 }
 
-/// A regressor with packed trees.
+/// The inputs of a regressor that are derived from parameters.
 #[derive(Debug)]
-struct Packed {
-    parameters: Vec<DerivedInput>,
-    nodes: Vec<Node>,
-    /// Values of the leaves; unused for other nodes.
-    leaves: Vec<f32>,
-    roots: Vec<u32>,
-    /// Number of steps from a root to the farthest leaf.
-    depth: usize,
-    bias: f64,
-    scale: f64,
-}
+struct Parameters(Vec<DerivedInput>);
 
-impl Packed {
-    fn new(parameters: &[String], forest: &Forest) -> Packed {
-        let node = |i: usize| match forest.feature[i] {
-            LEAF => Node { threshold: f32::INFINITY, child: i as u32, feature: 0 },
-            feature => Node { threshold: forest.value[i], child: forest.child[i], feature },
-        };
-        // Children come after their parents.
-        let mut depths = vec![0usize; forest.feature.len()];
-        for i in (0..depths.len()).filter(|&i| forest.feature[i] != LEAF) {
-            let child = forest.child[i] as usize;
-            depths[child] = depths[i] + 1;
-            depths[child + 1] = depths[i] + 1;
-        }
-        Packed {
-            parameters: parameters.iter().map(|parameter| DerivedInput::of(parameter)).collect(),
-            nodes: (0..forest.feature.len()).map(node).collect(),
-            leaves: forest.value.clone(),
-            roots: forest.roots.clone(),
-            depth: depths.into_iter().max().unwrap_or(0),
-            bias: forest.bias,
-            scale: forest.scale,
-        }
-    }
-
+impl Parameters {
     /// Tells whether the regressor learned from such candidates: an input tells each value of their
     /// parameters from the default.
-    fn knows(&self, candidate: &Candidate) -> bool {
+    fn know(&self, candidate: &Candidate) -> bool {
         let default = |name: &str| {
             let param = candidate.format.params.iter().find(|param| param.name == name);
             param.map(|param| param.values[0])
         };
         candidate.params.iter().all(|(name, value)| {
-            default(name) == Some(value) || self.parameters.iter().any(|own| own.tells(name, value))
+            default(name) == Some(value) || self.0.iter().any(|own| own.tells(name, value))
         })
-    }
-
-    fn sum(&self, inputs: &[f32]) -> f64 {
-        let mut sum = 0.0;
-        for roots in self.roots.chunks(TOGETHER) {
-            let mut at = [0u32; TOGETHER];
-            let at = &mut at[..roots.len()];
-            at.copy_from_slice(roots);
-            for _ in 0..self.depth {
-                for at in at.iter_mut() {
-                    let node = self.nodes[*at as usize];
-                    let beyond = inputs[usize::from(node.feature)] > node.threshold;
-                    *at = node.child + u32::from(beyond);
-                }
-            }
-            sum += at.iter().map(|&leaf| f64::from(self.leaves[leaf as usize])).sum::<f64>();
-        }
-        self.bias + self.scale * sum
     }
 }
 
@@ -161,14 +98,12 @@ pub struct Predictor {
     model: Model,
     /// Places of the model's terms in [`TERMS`].
     terms: Vec<usize>,
-    formats: HashMap<String, Packed>,
-    /// For each stage of the [`QuickModel`](super::QuickModel), its candidates with their
-    /// conversions and trees, prepared at their first use.
-    quick: [OnceLock<Vec<QuickPacked>>; Stage::ALL.len()],
+    /// Derived inputs of each regressor, by format.
+    parameters: HashMap<String, Parameters>,
+    /// The candidates of each stage of the [`QuickModel`](super::QuickModel), parsed at their first
+    /// use; `None` for one that is not valid.
+    quick: [OnceLock<Vec<Option<Candidate>>>; Stage::ALL.len()],
 }
-
-/// A candidate of the quick model with its conversion and trees.
-type QuickPacked = (Candidate, ConversionTime, Packed);
 
 /// Inputs of a model for one matrix; see [`Predictor::inputs`].
 #[derive(Clone, Debug)]
@@ -195,34 +130,28 @@ impl Predictor {
         Ok(Model::open(data, device, precision)?.map(Predictor::new))
     }
 
-    /// Prepares a model: resolves names and packs trees.
+    /// Prepares a model: resolves names.
     pub fn new(model: Model) -> Self {
         let place = |name: &String| TERMS.iter().position(|term| term == name);
-        let all: Vec<(&String, &super::Regressor)> = model.formats.iter().collect();
-        let packed = par::map(all.len(), 1, |i| {
-            let (_, regressor) = all[i];
-            Some(Packed::new(&regressor.parameters, &regressor.forest))
+        let parameters = model.formats.iter().map(|(name, regressor)| {
+            let own = regressor.parameters.iter().map(|parameter| DerivedInput::of(parameter));
+            (name.clone(), Parameters(own.collect()))
         });
-        let names = all.iter().map(|(name, _)| (*name).clone());
         Predictor {
             terms: model.terms.iter().filter_map(place).collect(),
-            formats: names.zip(packed.into_iter().flatten()).collect(),
+            parameters: parameters.collect(),
             quick: Default::default(),
             model,
         }
     }
 
     /// Returns the candidates of a stage of the quick model.
-    fn quick(&self, stage: Stage) -> &[QuickPacked] {
-        self.quick[stage as usize].get_or_init(|| {
-            let stages = self.model.quick.iter().flat_map(|quick| &quick.stages);
-            let own = stages.filter(|one| one.stage == stage).flat_map(|one| &one.candidates);
-            let packed = |of: &super::QuickCandidate| {
-                let candidate = of.candidate.parse().ok()?;
-                Some((candidate, of.conversion, Packed::new(&[], &of.forest)))
-            };
-            own.filter_map(packed).collect()
-        })
+    fn quick(&self, stage: Stage) -> impl Iterator<Item = (&Candidate, &QuickCandidate)> {
+        let stages = self.model.quick.iter().flat_map(|quick| &quick.stages);
+        let own = stages.filter(move |one| one.stage == stage).flat_map(|one| &one.candidates);
+        let parsed = self.quick[stage as usize]
+            .get_or_init(|| own.clone().map(|of| of.candidate.parse().ok()).collect());
+        parsed.iter().zip(own).filter_map(|(candidate, of)| Some((candidate.as_ref()?, of)))
     }
 
     /// Returns the model.
@@ -233,7 +162,7 @@ impl Predictor {
     /// Returns the inputs for a matrix with these features, in the order of [`Model::features_of`],
     /// with capacity for the inputs of its candidates.
     pub fn inputs(&self, features: &[f64]) -> Inputs {
-        let own = self.formats.values().map(|packed| packed.parameters.len()).max();
+        let own = self.parameters.values().map(|own| own.0.len()).max();
         let mut values = Vec::with_capacity(features.len() + self.terms.len() + own.unwrap_or(0));
         values.extend(features.iter().map(|&value| value as f32));
         Inputs { values, confidence: self.model.applicability.confidence(features) }
@@ -248,16 +177,18 @@ impl Predictor {
         candidate: &Candidate,
         terms: &[f64; TERMS.len()],
     ) -> Option<f64> {
-        let packed = self.formats.get(candidate.format.name).filter(|own| own.knows(candidate))?;
+        let name = candidate.format.name;
+        let parameters = self.parameters.get(name).filter(|own| own.know(candidate))?;
+        let Regressor { forest, .. } = self.model.formats.get(name)?;
         let Inputs { values, confidence } = inputs;
         values.truncate(self.model.features.len());
         values.extend(self.terms.iter().map(|&at| terms[at] as f32));
-        values.extend(packed.parameters.iter().map(|asked| asked.answer(candidate)));
+        values.extend(parameters.0.iter().map(|asked| asked.answer(candidate)));
         // TERMS: floor_us, estimate_floors and row_floors.
         let (floor_s, estimate_floors, row_floors) = (terms[0] * 1e-6, terms[1], terms[6]);
         let estimate_s = floor_s * estimate_floors;
         let least_s = floor_s * (ROW_TRUST * row_floors).max(1.0);
-        let over_estimate = packed.sum(values) - self.model.floor_share * estimate_floors.ln();
+        let over_estimate = forest.sum(values) - self.model.floor_share * estimate_floors.ln();
         let trusted = over_estimate * (*confidence / TRUSTED).min(1.0);
         Some((estimate_s * trusted.exp()).max(least_s))
     }
@@ -275,13 +206,13 @@ impl Predictor {
         baseline_spmv_s: f64,
     ) -> Vec<(&Candidate, Cost)> {
         let values: Vec<f32> = features.iter().map(|&value| value as f32).collect();
-        let cost = |(_, conversion, packed): &QuickPacked| {
-            let convert_s = conversion.seconds(baseline_spmv_s);
-            let spmv_s = packed.sum(&values).exp() * baseline_spmv_s;
+        let cost = |of: &QuickCandidate| {
+            let convert_s = of.conversion.seconds(baseline_spmv_s);
+            let spmv_s = of.forest.sum(&values).exp() * baseline_spmv_s;
             let source = Source::Predicted;
             Cost { convert_s, update_s: convert_s, spmv_s, bytes: 0, source }
         };
-        self.quick(stage).iter().map(|quick| (&quick.0, cost(quick))).collect()
+        self.quick(stage).map(|(candidate, of)| (candidate, cost(of))).collect()
     }
 
     /// Predicts every candidate that applies to the matrix.

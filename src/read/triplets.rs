@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use super::Limits;
 use crate::csr::{Csr, accumulate};
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
 use crate::par;
 use crate::scalar::Scalar;
 
@@ -49,6 +49,39 @@ enum Side {
 }
 
 impl<T: Scalar> Triplets<T> {
+    /// Checks that a symmetric matrix lists one triangle, and a skew-symmetric one no diagonal.
+    ///
+    /// # Errors
+    /// [`Error::Input`] with the entry of the fault.
+    pub fn check(&self, symmetry: Symmetry) -> Result<()> {
+        if symmetry == Symmetry::General {
+            return Ok(());
+        }
+        let places = || self.rows.iter().zip(&self.cols);
+        let above = places().position(|(row, col)| row < col);
+        let below = places().position(|(row, col)| row > col);
+        if let (Some(above), Some(below)) = (above, below) {
+            return Err(Error::input(format!(
+                "the file is symmetric, but lists entries both above and below the diagonal (entries \
+                 {} and {}); list one triangle, or declare the file general",
+                above + 1,
+                below + 1
+            )));
+        }
+        if symmetry == Symmetry::Skew {
+            let is_zero = |k: usize| self.values.as_ref().is_some_and(|v| v[k] == T::ZERO);
+            let fault = places().enumerate().find(|&(k, (row, col))| row == col && !is_zero(k));
+            if let Some((_, (row, _))) = fault {
+                return Err(Error::input(format!(
+                    "the diagonal entry of row {} is not zero; a skew-symmetric matrix has a zero \
+                     diagonal",
+                    u64::from(*row) + 1
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Assembles the matrix: mirrors and sorts entries, and sums repeated ones.
     ///
     /// # Errors

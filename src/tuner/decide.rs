@@ -2,15 +2,20 @@
 //! on GPUs.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use super::subject::Subject;
 use super::{Progress, Tuner, VERIFY_SEED};
 use crate::analysis::Analysis;
-use crate::choose::policy::{CandidateState, Decision, Found, Knowledge, Mode, Policy, Step};
+use crate::choose::policy::{
+    CandidateState, Decision, Found, Knowledge, Mode, Place, Policy, Step,
+};
 use crate::choose::{
     self, Choice, Effort, Known, Ranked, Ranking, Thought, Verify, Workload, baseline_spmv_s,
 };
 use crate::cost::Cost;
+use crate::csr::CsrRef;
+use crate::cuda::{DeviceCsr, Gpu};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::features::Features;
@@ -18,7 +23,7 @@ use crate::format::{Candidate, Target};
 use crate::model::{CONFIDENT, Model, Predictor, Stage, gate_feature};
 use crate::operator::PreparedOperator;
 use crate::par;
-use crate::scalar::Scalar;
+use crate::scalar::{Precision, Scalar};
 use crate::wisdom::Stale;
 
 /// A choice for a matrix, and the steps that led to it.
@@ -257,25 +262,29 @@ impl Tuner {
         Ok(choice)
     }
 
-    /// Returns the baselines in the order to try them: `csr` comes first if the model expects it to
-    /// be faster than the vendor's library.
-    pub(crate) fn baselines(
+    /// Returns the choice that [`Tuner::prepare_on_gpu`] makes for this matrix, found out on the
+    /// stream of `gpu`. `given` is the matrix on the host, if the caller has it there.
+    ///
+    /// # Errors
+    /// As [`Tuner::prepare_on_gpu`].
+    pub(crate) fn decide_on<T: Scalar>(
         &self,
-        analysis: &Analysis<'_>,
-        target: &Target<'_>,
-        effort: Effort,
-    ) -> Vec<Candidate> {
-        let mut all = crate::format::baselines(target.device.kind);
-        let pattern = analysis.pattern();
-        let size = [pattern.nrows(), pattern.ncols(), pattern.nnz()];
-        let prefers_csr = |predictor: &Predictor| {
-            let baseline_s = baseline_spmv_s(size, target);
-            baseline_s.is_some_and(|s| predictor.model().prefers_csr(analysis, s))
-        };
-        if self.model(effort, target.precision).is_some_and(prefers_csr) {
-            all.sort_by_key(|candidate| !candidate.is_csr());
-        }
-        all
+        gpu: &Arc<Gpu>,
+        csr: &Arc<DeviceCsr<T>>,
+        given: Option<CsrRef<'_, T>>,
+        workload: &Workload,
+    ) -> Result<Choice> {
+        let subject = Subject::on_gpu(gpu, Arc::clone(csr), given);
+        let (analysis, mode) = (OnceCell::new(), Mode::Prepare);
+        Ok(self.decide_about(&subject, &analysis, workload, mode, &mut |_| ())?.choice)
+    }
+
+    /// Tells whether a quick model decides about matrices on a GPU with few products. Otherwise
+    /// every decision analyses the matrix.
+    pub(crate) fn decides_quickly(&self, precision: Precision, workload: &Workload) -> bool {
+        let gates = self.model(workload.effort, precision).map(|model| model.model().gates());
+        let policy = Policy::new(Mode::Prepare, Place::Gpu, workload, [0; 2], Some(0.0), gates);
+        policy.is_quick()
     }
 }
 

@@ -15,10 +15,14 @@
 //! Guarantees:
 //! - When a write returns, its data is on disk. If the process is killed at any moment, the
 //!   database opens again.
-//! - Only one process can open the database; a second one gets
-//!   [`WisdomFault::InUse`](crate::error::WisdomFault).
-//! - Opening fails if the schema differs, the database is damaged, or acknowledged writes are
-//!   missing.
+//! - One process holds the database. Others read its records all the same, and add records to files
+//!   of their own, which the holder takes over: see [`Wisdom::open`].
+//! - Every record is on disk twice: in the database, and as lines of JSON beside it (an export, new
+//!   at every clean stop and once a day, and a journal of the changes since). What is damaged in the
+//!   database is restored from the lines, and the damaged files are kept: see [`Wisdom::notes`].
+//! - Opening fails if the schema differs, or if a damaged database cannot be restored without
+//!   losing acknowledged writes; [`Wisdom::repair`] then keeps what can be read.
+//! - A file much larger than its records is replaced when the database is opened.
 //! - A measurement is used only if its driver, kernels (by hash) and protocol are the current ones;
 //!   otherwise [`Answer::Stale`] says which differs. What is unknown here is not compared: the
 //!   driver of a device that is not present, and the kernels in a build without them.
@@ -26,6 +30,7 @@
 //!   answer, because it depends on the memory limit; neither is a candidate that a tuning run cut.
 
 mod lines;
+mod placing;
 pub(crate) mod record;
 mod renames;
 pub(crate) mod shards;
@@ -42,6 +47,7 @@ use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::Candidate;
 use crate::measure::Measurement;
+use placing::placed;
 pub(crate) use record::{Record, StructureRecord};
 use shards::{SHIPPED, Shards};
 use store::{Store, Tree};
@@ -124,28 +130,99 @@ impl Wisdom {
     /// Opens the shipped records and the user's own database under `data`, which is created if
     /// missing.
     ///
+    /// If another process holds the database, this one reads its records as they are now, and what
+    /// it keeps goes to a file that the other process, or the next one, takes over.
+    ///
     /// # Errors
-    /// [`Error::Wisdom`] if another process has the database open, it is damaged, or its schema
-    /// differs; [`Error::Io`].
+    /// [`Error::Wisdom`] if the database is damaged or its schema differs; [`Error::Io`].
     pub fn open(data: &Path) -> Result<Self> {
-        let mut earlier_names = false;
-        let see = |key: &[u8]| earlier_names |= renames::has_alias(key);
-        let own = Store::open(&data.join("wisdom"), see)?;
-        if earlier_names {
-            renames::apply(&own)?;
-        }
-        Ok(Wisdom::over(SHIPPED, Some(own)))
+        Wisdom::with(data, |path, see| Store::open_beside(path, see))
     }
 
-    /// Like [`Wisdom::open`] if a database exists under `data`, otherwise like [`Wisdom::shipped`].
+    /// Like [`Wisdom::open`], for a process that must hold the database: a service, or one that
+    /// removes records.
+    ///
+    /// # Errors
+    /// As [`Wisdom::open`], and [`Error::Wisdom`] if another process holds the database.
+    pub fn open_alone(data: &Path) -> Result<Self> {
+        Wisdom::with(data, |path, see| Store::open(path, see))
+    }
+
+    /// Opens the user's own database under `data` to read it, if there is one; otherwise only the
+    /// shipped records.
+    ///
+    /// It works beside a process that holds the database, and in a folder that cannot be written
+    /// to.
     ///
     /// # Errors
     /// As [`Wisdom::open`].
     pub fn open_existing(data: &Path) -> Result<Self> {
         match data.join("wisdom").is_dir() {
-            true => Wisdom::open(data),
+            true => Wisdom::with(data, |path, see| Store::read(path, see)),
             false => Ok(Wisdom::shipped()),
         }
+    }
+
+    fn with(
+        data: &Path,
+        open: impl FnOnce(&Path, &mut dyn FnMut(&[u8])) -> Result<Store>,
+    ) -> Result<Self> {
+        let mut earlier_names = false;
+        let mut see = |key: &[u8]| earlier_names |= renames::has_alias(key);
+        let own = open(&data.join("wisdom"), &mut see)?;
+        if earlier_names {
+            renames::apply(&own)?;
+        }
+        let wisdom = Wisdom::over(SHIPPED, Some(own));
+        wisdom.take_in()?;
+        Ok(wisdom)
+    }
+
+    /// Moves the files of the database under `data` aside, into its folder `aside`, and makes a new
+    /// one of every record that can be read in them.
+    ///
+    /// Returns the new database and the number of its records.
+    ///
+    /// # Errors
+    /// [`Error::Wisdom`] if another process holds the database; [`Error::Io`].
+    pub fn repair(data: &Path) -> Result<(Self, u64)> {
+        let lines = store::set_aside(&data.join("wisdom"))?;
+        let wisdom = Wisdom::open_alone(data)?;
+        wisdom.import(lines.join(&b"\n"[..]).as_slice())?;
+        let verified = wisdom.verify()?;
+        Ok((wisdom, verified.structures + verified.measurements))
+    }
+
+    /// Takes over what other processes kept, and makes the daily export if it is due; a process that
+    /// holds the database for long calls this now and then.
+    ///
+    /// # Errors
+    /// As [`Wisdom::keep`].
+    pub fn upkeep(&self) -> Result<()> {
+        self.take_in()?;
+        self.own.as_ref().map_or(Ok(()), Store::upkeep)
+    }
+
+    /// Ends the use of the database cleanly: takes over what other processes kept, and writes an
+    /// export if anything changed.
+    ///
+    /// A program that does not call this loses no record.
+    ///
+    /// # Errors
+    /// As [`Wisdom::keep`].
+    pub fn close(&self) -> Result<()> {
+        self.take_in()?;
+        self.own.as_ref().map_or(Ok(()), Store::close)
+    }
+
+    /// Returns sentences on what was repaired when the database was opened.
+    pub fn notes(&self) -> &[String] {
+        self.own.as_ref().map_or(&[], Store::notes)
+    }
+
+    /// Returns the message of the last write to the database, if it failed.
+    pub fn fault(&self) -> Option<String> {
+        self.own.as_ref().and_then(Store::fault)
     }
 
     fn over(shards: Shards, own: Option<Store>) -> Self {
@@ -169,10 +246,10 @@ impl Wisdom {
     fn own(&self) -> Result<&Store> {
         let none = || {
             Error::argument(
-                "only the shipped wisdom is open, which is read-only: open the user's database to add records",
+                "the wisdom is open for reading: open the user's database to add records",
             )
         };
-        self.own.as_ref().ok_or_else(none)
+        self.own.as_ref().filter(|own| own.adds()).ok_or_else(none)
     }
 
     /// Looks up a candidate: the latest matching record in the user's own database, else among the
@@ -221,20 +298,27 @@ impl Wisdom {
     /// Returns the description of a matrix that must be stored with its measurements, so that an
     /// export contains it.
     ///
-    /// This is the shipped description, else the result of `make`; `None` if the user's own
-    /// database already has one.
+    /// This is the shipped description, else the result of `make`; in both cases with `source` among
+    /// its names. `None` if the user's own database already has one under this name.
     ///
     /// # Errors
     /// As [`Wisdom::structure`].
     pub fn to_keep(
         &self,
         fingerprint: Fingerprint,
+        source: &str,
         make: impl FnOnce() -> StructureRecord,
     ) -> Result<Option<Record>> {
-        if self.own_structure(fingerprint)?.is_some() {
+        let own = self.own_structure(fingerprint)?;
+        let is_full = |own: &StructureRecord| own.names.len() == record::MOST_NAMES;
+        if own.as_ref().is_some_and(|own| source.is_empty() || own.is_named(source) || is_full(own))
+        {
             return Ok(None);
         }
-        Ok(Some(Record::Structure(self.structure(fingerprint)?.unwrap_or_else(make))))
+        let known = own.map_or_else(|| self.structure(fingerprint), |own| Ok(Some(own)))?;
+        let mut structure = known.unwrap_or_else(make);
+        structure.add_name(source);
+        Ok(Some(Record::Structure(structure)))
     }
 
     fn own_structure(&self, fingerprint: Fingerprint) -> Result<Option<StructureRecord>> {
@@ -262,23 +346,33 @@ impl Wisdom {
         Ok(all)
     }
 
-    /// Stores records; they are on disk when this returns.
+    /// Returns all measurements of a matrix that ship.
+    pub fn shipped_measurements(&self, fingerprint: Fingerprint) -> Vec<Measurement> {
+        let shipped = self.shipped_of(fingerprint);
+        shipped.map_or_else(Vec::new, |all| all.measurements.values().cloned().collect())
+    }
+
+    /// Stores records; they are on disk when this returns. A structure keeps the names that the
+    /// stored one has.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a record is not valid or only the shipped records are open;
+    /// [`Error::Argument`] if a record is not valid or the database is open for reading;
     /// [`Error::Wisdom`] and [`Error::Io`] from the database.
     pub fn keep(&self, records: impl IntoIterator<Item = Record>) -> Result<()> {
         let mut batch = self.own()?.batch();
         for mut record in records {
             record.validate().map_err(Error::Argument)?;
-            put(&mut batch, &record)?;
+            let stored = batch.get(Tree::of(&record), &record.key())?;
+            if let Some(record) = placed(stored.as_deref(), record, &|_, record| Some(record)) {
+                put(&mut batch, &record)?;
+            }
         }
         batch.commit()
     }
 
     /// Tells whether records can be added.
     pub fn keeps(&self) -> bool {
-        self.own.is_some()
+        self.own.as_ref().is_some_and(Store::adds)
     }
 
     /// Calls `each` with every readable structure in the user's own database.

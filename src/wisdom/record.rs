@@ -19,6 +19,10 @@ pub struct StructureRecord {
     /// Origin of the matrix: a file name or the specification of a generator; empty if unknown.
     #[serde(default)]
     pub source: String,
+    /// Other origins under which this pattern was seen, for instance the name of the user's file if
+    /// the pattern ships under another one; at most [`MOST_NAMES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     /// Name shared by matrices that resemble each other; empty if unknown.
     #[serde(default)]
     pub family: String,
@@ -44,6 +48,7 @@ impl StructureRecord {
         StructureRecord {
             fingerprint: structure.fingerprint(),
             source: source.to_string(),
+            names: Vec::new(),
             family: family.to_string(),
             nrows: pattern.nrows() as u64,
             ncols: pattern.ncols() as u64,
@@ -66,7 +71,35 @@ impl StructureRecord {
             self.features.clone_from(&other.features);
         }
         self.analysis_s = self.analysis_s.or(other.analysis_s);
+        for name in &other.names {
+            self.add_name(name);
+        }
         self
+    }
+
+    /// Like [`StructureRecord::with`], and keeps the origins of both: a new one becomes the source,
+    /// and the earlier one a name.
+    pub(super) fn named_also(mut self, other: &Self) -> Self {
+        let (source, names) = (std::mem::take(&mut self.source), std::mem::take(&mut self.names));
+        let mut both = self.with(other);
+        if !source.is_empty() && !other.is_named(&source) {
+            let earlier = std::mem::replace(&mut both.source, source);
+            both.add_name(&earlier);
+        }
+        names.iter().for_each(|name| both.add_name(name));
+        both
+    }
+
+    /// Tells whether the matrix has this origin, among others.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.source == name || self.names.iter().any(|one| one == name)
+    }
+
+    /// Adds an origin; the earliest ones stay if there are too many.
+    pub(super) fn add_name(&mut self, name: &str) {
+        if !name.is_empty() && !self.is_named(name) && self.names.len() < MOST_NAMES {
+            self.names.push(name.to_string());
+        }
     }
 }
 
@@ -79,6 +112,9 @@ pub enum Record {
     /// Measurement of one candidate on one matrix.
     Measurement(Box<Measurement>),
 }
+
+/// Maximum number of further names of one pattern.
+pub const MOST_NAMES: usize = 20;
 
 /// Maximum length of a name in a record, in bytes.
 const MOST_TEXT: usize = 1000;
@@ -111,6 +147,8 @@ impl Record {
             Record::Structure(structure) => {
                 name("source", &structure.source)?;
                 name("family", &structure.family)?;
+                structure.names.iter().try_for_each(|one| name("names", one))?;
+                structure.names.truncate(MOST_NAMES);
                 let limit = u64::from(u32::MAX);
                 if structure.nrows > limit || structure.ncols > limit {
                     let (nrows, ncols) = (structure.nrows, structure.ncols);
@@ -149,6 +187,12 @@ impl Record {
             Record::Measurement(measurement) => key_of(measurement),
         }
     }
+}
+
+/// Tells whether a line is a mark between the records of a database's own export, not a record.
+pub(super) fn is_mark(line: &[u8]) -> bool {
+    let kinds = [&br#"{"kind":"commit","#[..], br#"{"kind":"removed","#];
+    kinds.iter().any(|kind| line.starts_with(kind))
 }
 
 /// Tells whether the record fits in a line of [`MOST_BYTES`].

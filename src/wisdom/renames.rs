@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use super::placing::{joined, placed};
 use super::record::{Record, SEPARATOR};
 use super::store::{Store, Tree};
-use super::transfer::{joined, put};
+use super::transfer::put;
 use crate::error::Result;
 use crate::format::aliases::current;
 use crate::measure::provenance::kernels_renamed;
@@ -29,13 +30,7 @@ pub(super) fn apply(store: &Store) -> Result<()> {
     for (key, value) in earlier {
         let Ok(record) = Record::parse(&value) else { continue };
         let there = batch.get(Tree::Measurements, &record.key())?;
-        let there = there.and_then(|value| Record::parse(&value).ok());
-        let kept = match (there, record) {
-            (Some(Record::Measurement(there)), Record::Measurement(record)) => {
-                joined(*there, *record).map(|kept| Record::Measurement(Box::new(kept)))
-            }
-            (_, record) => Some(record),
-        };
+        let kept = placed(there.as_deref(), record, &joined);
         if let Some(kept) = kept {
             put(&mut batch, &kept)?;
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::record::Record;
 use crate::error::{Error, Result, WisdomFault};
 
 /// Selects a tree of the database.
@@ -11,6 +12,15 @@ pub(super) enum Tree {
     Structures,
     /// Maps a key to a measurement.
     Measurements,
+}
+
+impl Tree {
+    pub fn of(record: &Record) -> Self {
+        match record {
+            Record::Structure(_) => Tree::Structures,
+            Record::Measurement(_) => Tree::Measurements,
+        }
+    }
 }
 
 /// An open database; no value of this type exists in this build.
@@ -23,7 +33,39 @@ impl Store {
     /// # Errors
     /// Always [`Error::Wisdom`] with [`WisdomFault::NotBuilt`].
     pub fn open(path: &Path, _: impl FnMut(&[u8])) -> Result<Self> {
-        Err(Error::Wisdom { path: path.to_path_buf(), fault: WisdomFault::NotBuilt })
+        Err(none(path))
+    }
+
+    pub fn open_beside(path: &Path, _: impl FnMut(&[u8])) -> Result<Self> {
+        Err(none(path))
+    }
+
+    pub fn read(path: &Path, _: impl FnMut(&[u8])) -> Result<Self> {
+        Err(none(path))
+    }
+
+    pub fn adds(&self) -> bool {
+        match *self {}
+    }
+
+    pub fn notes(&self) -> &[String] {
+        match *self {}
+    }
+
+    pub fn fault(&self) -> Option<String> {
+        match *self {}
+    }
+
+    pub fn upkeep(&self) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn close(&self) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn finished(&self) -> Result<Vec<Finished>> {
+        match *self {}
     }
 
     pub fn get(&self, _: Tree, _: &str) -> Result<Option<Vec<u8>>> {
@@ -36,6 +78,30 @@ impl Store {
 
     pub fn scan(&self, _: Tree, _: &str, _: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         match *self {}
+    }
+}
+
+/// Fails, because this build has no store.
+///
+/// # Errors
+/// Always [`Error::Wisdom`] with [`WisdomFault::NotBuilt`].
+pub(super) fn set_aside(path: &Path) -> Result<Vec<Vec<u8>>> {
+    Err(none(path))
+}
+
+fn none(path: &Path) -> Error {
+    Error::Wisdom { path: path.to_path_buf(), fault: WisdomFault::NotBuilt }
+}
+
+/// Records of another process; no value of this type exists in this build.
+pub(super) struct Finished {
+    pub lines: Vec<Vec<u8>>,
+    store: Store,
+}
+
+impl Finished {
+    pub fn remove(self) -> Result<()> {
+        match self.store {}
     }
 }
 

@@ -127,7 +127,10 @@ fn a_less_complete_record_of_a_matrix_loses_no_known_field() {
     let known = wisdom.structure(fingerprint).expect("sound").expect("it was kept");
     assert_eq!((known.source.as_str(), known.family.as_str()), ("other.mtx", "heat"));
     assert_eq!((known.analysis_s, known.features.get("nnz")), (Some(0.5), Some(&4.0)));
-    assert!(wisdom.to_keep(fingerprint, || panic!("it is held")).expect("sound").is_none());
+    for held in ["heat:3", "other.mtx"] {
+        let kept = wisdom.to_keep(fingerprint, held, || panic!("it is held"));
+        assert!(kept.expect("sound").is_none());
+    }
     let more = structure_line("heat:3").replace(r#""nnz":4,"#, r#""nnz":10,"#);
     assert_eq!(wisdom.import(more.as_bytes()).expect("it is open").skipped, 1);
 }
@@ -390,4 +393,92 @@ fn lines_with_earlier_names_are_imported_under_the_current_ones() {
 
     let shipping = Wisdom::over(shipping(&[structure_line("a"), earlier]), None);
     assert!(matches!(asked_of(&shipping, "cache_blocked:cache=40"), Answer::Known(_)));
+}
+
+#[test]
+fn a_matrix_is_found_under_every_name_it_was_measured_under() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let own = Store::open(&folder.path().join("wisdom"), |_| {}).expect("a new database");
+    let wisdom = Wisdom::over(shipping(&[structure_line("shipped")]), Some(own));
+    let fingerprint = FINGERPRINT.parse().expect("hexadecimal");
+    for name in ["mine.mtx", "copy.mtx", "mine.mtx", "shipped"] {
+        let kept = wisdom.to_keep(fingerprint, name, || panic!("it ships")).expect("sound");
+        wisdom.keep(kept).expect("written");
+        let known = wisdom.structure(fingerprint).expect("sound").expect("kept");
+        assert!(known.is_named(name) && known.is_named("shipped"), "{known:?}");
+    }
+    // A record under yet another name, and the same lines again.
+    for _ in 0..2 {
+        wisdom.import(structure_line("theirs.mtx").as_bytes()).expect("imported");
+        wisdom.keep([Record::parse(structure_line("").as_bytes()).expect("one")]).expect("kept");
+    }
+    let known = wisdom.structure(fingerprint).expect("sound").expect("kept");
+    assert_eq!(known.source, "theirs.mtx");
+    assert_eq!(known.names, ["mine.mtx", "copy.mtx", "shipped"]);
+    let again = wisdom.import(structure_line("copy.mtx").as_bytes()).expect("imported");
+    assert_eq!((again.taken, again.known), (0, 1));
+}
+
+#[test]
+fn a_byte_order_mark_loses_no_record_and_every_bad_line_is_numbered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = open(&folder);
+    let marked = format!("\u{feff}{}\r\n{}\n", structure_line("a"), here(5, 1.0));
+    let imported = wisdom.import(marked.as_bytes()).expect("read");
+    assert_eq!((imported.taken, imported.skipped), (2, 0));
+    let many = format!("{}\n{}\n{}", "bad\n".repeat(150), structure_line("a"), "bad\n".repeat(3));
+    let imported = wisdom.import(many.as_bytes()).expect("read");
+    assert_eq!((imported.known, imported.skipped, imported.bad.len()), (1, 153, 100));
+    assert_eq!(imported.bad_too, [(101, 150), (153, 155)]);
+    // The lines beside the database are an export too.
+    wisdom.close().expect("exported");
+    let text = std::fs::read(folder.path().join("wisdom/export.jsonl")).expect("there");
+    let other = tempfile::tempdir().expect("a folder");
+    let imported = open(&other).import(text.as_slice()).expect("read");
+    assert_eq!((imported.taken, imported.skipped), (2, 0));
+}
+
+#[test]
+fn a_second_process_reads_and_adds_and_the_holder_takes_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let holder = open(&folder);
+    holder.import(here(5, 1.0).as_bytes()).expect("imported");
+    let second = open(&folder);
+    assert_eq!(time_s(&asked(&second)), 1.0);
+    second.keep([Record::parse(here(6, 2.0).as_bytes()).expect("one")]).expect("added");
+    second.import(structure_line("a").as_bytes()).expect("added");
+    assert_eq!(time_s(&asked(&second)), 2.0, "it sees what it added");
+    let reader = Wisdom::open_existing(folder.path()).expect("it reads");
+    assert_eq!((time_s(&asked(&reader)), reader.keeps()), (2.0, false));
+    let refused = second.prune(|_| true).expect_err("it does not hold the database").to_string();
+    assert!(refused.contains("in use"), "{refused}");
+    let alone = Wisdom::open_alone(folder.path()).expect_err("it is held").to_string();
+    assert!(alone.contains("in use") && alone.contains("--data"), "{alone}");
+    holder.upkeep().expect("the second one still adds");
+    assert_eq!(time_s(&asked(&holder)), 1.0);
+    drop(second);
+    holder.upkeep().expect("taken over");
+    assert_eq!(time_s(&asked(&holder)), 2.0);
+    assert_eq!(std::fs::read_dir(folder.path().join("wisdom/incoming")).expect("there").count(), 0);
+    assert_eq!(holder.verify().expect("sound").structures, 1);
+}
+
+#[test]
+fn a_repair_keeps_what_can_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wisdom = open(&folder);
+    wisdom.import([structure_line("a"), here(5, 1.0)].join("\n").as_bytes()).expect("imported");
+    drop(wisdom);
+    let path = folder.path().join("wisdom");
+    // The log is lost, and a line of the export.
+    std::fs::write(path.join("db"), vec![0x5a; 600_000]).expect("writable");
+    let export = std::fs::read_to_string(path.join("export.jsonl")).expect("there");
+    std::fs::write(path.join("export.jsonl"), export.replacen("structure", "strukture", 1))
+        .expect("writable");
+    let error = Wisdom::open(folder.path()).expect_err("damaged").to_string();
+    assert!(error.contains("wisdom repair"), "{error}");
+    let (wisdom, kept) = Wisdom::repair(folder.path()).expect("repaired");
+    assert_eq!(kept, wisdom.verify().expect("sound").measurements);
+    assert_eq!(time_s(&asked(&wisdom)), 1.0);
+    assert!(path.join("aside/1-db").exists() && path.join("aside/1-export.jsonl").exists());
 }

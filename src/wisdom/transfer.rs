@@ -4,11 +4,11 @@ use std::io::{BufRead, Write};
 
 use super::Wisdom;
 use super::lines::{self, Line};
-use super::record::{self, Record};
-use super::store::{Batch, Tree};
-use super::wanted::answers;
+use super::placing::{joined, later, not_earlier, placed};
+use super::record::{Record, is_mark};
+use super::store::{Batch, Finished, Tree};
 use crate::error::{Error, Result};
-use crate::measure::{Measurement, Outcome};
+use crate::measure::Measurement;
 
 /// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,8 +19,24 @@ pub struct Imported {
     pub known: u64,
     /// Line numbers of skipped lines and the reasons, for the first [`MOST_REASONS`].
     pub bad: Vec<(u64, String)>,
+    /// Line numbers of the other skipped lines: the first and the last of each run of lines.
+    pub bad_too: Vec<(u64, u64)>,
     /// Number of skipped lines.
     pub skipped: u64,
+}
+
+impl Imported {
+    fn skip(&mut self, line: u64, why: String) {
+        self.skipped += 1;
+        if self.bad.len() < MOST_REASONS {
+            self.bad.push((line, why));
+            return;
+        }
+        match self.bad_too.last_mut() {
+            Some((_, last)) if *last + 1 == line => *last = line,
+            _ => self.bad_too.push((line, line)),
+        }
+    }
 }
 
 /// Maximum number of skipped lines for which an import keeps the reason.
@@ -59,17 +75,16 @@ impl Wisdom {
     }
 
     /// Adds the records in the lines of an export or of `ellect measure --json`; invalid lines are
-    /// skipped and reported.
+    /// skipped and reported, all others are stored.
     ///
     /// If two records have the same key, the later one is kept. Importing the same lines twice
-    /// changes nothing.
+    /// changes nothing. A byte order mark in front of the first line is passed over, and so are
+    /// empty lines and the marks between the records of a database's own export.
     ///
     /// # Errors
     /// [`Error::Io`] if reading fails, and as [`Wisdom::keep`].
     pub fn import(&self, reader: impl BufRead) -> Result<Imported> {
-        self.take_over(reader, |stored, record| {
-            (record.provenance.taken_at > stored.provenance.taken_at).then_some(record)
-        })
+        self.take_over(reader, &later)
     }
 
     /// Like [`Wisdom::import`], but keeps all timings of a key as runs of one measurement, whose
@@ -82,15 +97,14 @@ impl Wisdom {
     /// # Errors
     /// As [`Wisdom::import`].
     pub fn join(&self, reader: impl BufRead) -> Result<Imported> {
-        self.take_over(reader, joined)
+        self.take_over(reader, &joined)
     }
 
-    /// Adds records from lines; `placed` returns what replaces a stored measurement with the same
-    /// key, if anything.
+    /// Adds records from lines; `keep` decides which of two measurements with one key is kept.
     fn take_over(
         &self,
         mut reader: impl BufRead,
-        placed: impl Fn(Measurement, Measurement) -> Option<Measurement>,
+        keep: &dyn Fn(Measurement, Measurement) -> Option<Measurement>,
     ) -> Result<Imported> {
         let mut batch = self.own()?.batch();
         let mut imported = Imported::default();
@@ -98,79 +112,60 @@ impl Wisdom {
         let io = |source| Error::Io { what: "reading records".into(), source };
         while let Some(line) = lines::next(&mut reader).map_err(io)? {
             number += 1;
-            let record = match line {
-                Line::TooLong => Err(format!("longer than {} bytes", lines::MOST_BYTES)),
-                Line::Whole(line) if line.trim_ascii().is_empty() => continue,
-                Line::Whole(line) => Record::parse(&line),
+            let line = match line {
+                Line::TooLong => {
+                    imported.skip(number, format!("longer than {} bytes", lines::MOST_BYTES));
+                    continue;
+                }
+                Line::Whole(line) => line,
             };
-            match record {
-                Ok(record) => match in_place(&batch, record, &placed)? {
-                    Some(record) => {
-                        put(&mut batch, &record)?;
-                        imported.taken += 1;
-                    }
-                    None => imported.known += 1,
-                },
-                Err(why) => {
-                    imported.skipped += 1;
-                    if imported.bad.len() < MOST_REASONS {
-                        imported.bad.push((number, why));
+            let line = match number {
+                1 => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line),
+                _ => &line,
+            };
+            if line.trim_ascii().is_empty() || is_mark(line) {
+                continue;
+            }
+            match Record::parse(line) {
+                Ok(record) => {
+                    let stored = batch.get(Tree::of(&record), &record.key())?;
+                    match placed(stored.as_deref(), record, keep) {
+                        Some(record) => {
+                            put(&mut batch, &record)?;
+                            imported.taken += 1;
+                        }
+                        None => imported.known += 1,
                     }
                 }
+                Err(why) => imported.skip(number, why),
             }
         }
         batch.commit()?;
         Ok(imported)
     }
-}
 
-/// Joins two measurements of one key as [`Wisdom::join`] does; returns what replaces `stored`, or
-/// `None` if it stays.
-pub(super) fn joined(stored: Measurement, record: Measurement) -> Option<Measurement> {
-    let later = record.provenance.taken_at > stored.provenance.taken_at;
-    let timed = |m: &Measurement| matches!(m.outcome, Outcome::Timed(_));
-    if timed(&stored) && timed(&record) {
-        return match later {
-            _ if record.is_within(&stored) => None,
-            true => Some(record.after(&stored)),
-            false => Some(stored.after(&record)),
+    /// Takes over the records that other processes added while this one held the database.
+    ///
+    /// # Errors
+    /// As [`Wisdom::keep`]; what was not taken over stays for the next time.
+    pub(super) fn take_in(&self) -> Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        for finished in own.finished()? {
+            self.take_in_one(&finished)?;
+            finished.remove()?;
         }
-        .filter(record::fits_a_line);
+        Ok(())
     }
-    match (answers(&stored.outcome), answers(&record.outcome)) {
-        (true, false) => None,
-        (false, true) => Some(record),
-        _ => later.then_some(record),
+
+    fn take_in_one(&self, finished: &Finished) -> Result<()> {
+        let lines = finished.lines.join(&b"\n"[..]);
+        self.take_over(lines.as_slice(), &not_earlier).map(drop)
     }
 }
 
-fn tree(record: &Record) -> Tree {
-    match record {
-        Record::Structure(_) => Tree::Structures,
-        Record::Measurement(_) => Tree::Measurements,
-    }
-}
+/// Bytes that some editors put in front of a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 pub(super) fn put(batch: &mut Batch<'_>, record: &Record) -> Result<()> {
-    batch.put(tree(record), &record.key(), record.line())
-}
-
-/// Returns the record to store under this record's key, or `None` to leave the stored one; `placed`
-/// decides for measurements.
-fn in_place(
-    batch: &Batch<'_>,
-    record: Record,
-    placed: impl Fn(Measurement, Measurement) -> Option<Measurement>,
-) -> Result<Option<Record>> {
-    let stored = batch.get(tree(&record), &record.key())?.map(|value| Record::parse(&value));
-    Ok(match (stored, record) {
-        (Some(Ok(Record::Measurement(stored))), Record::Measurement(record)) => {
-            placed(*stored, *record).map(|kept| Record::Measurement(Box::new(kept)))
-        }
-        (Some(Ok(Record::Structure(stored))), Record::Structure(record)) => {
-            let both = record.with(&stored);
-            (both != stored).then_some(Record::Structure(both))
-        }
-        (_, record) => Some(record),
-    })
+    batch.put(Tree::of(record), &record.key(), record.line())
 }

@@ -128,10 +128,12 @@ fn triplets(csr: &Csr<f64>) -> Vec<(u32, u32, f64)> {
         .collect()
 }
 
-fn int32(numbers: impl Iterator<Item = u32>) -> Vec<u8> {
+/// Returns the bytes of 32-bit integers.
+pub fn int32(numbers: impl Iterator<Item = u32>) -> Vec<u8> {
     numbers.flat_map(|n| (n as i32).to_le_bytes()).collect()
 }
 
-fn float64(numbers: &[f64]) -> Vec<u8> {
+/// Returns the bytes of 64-bit numbers.
+pub fn float64(numbers: &[f64]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }

@@ -8,7 +8,9 @@ use ellect::features::FEATURES;
 use ellect::format::{Param, Value, candidates};
 use ellect::model::Model;
 use ellect::unstable::cost::TERMS;
-use ellect::unstable::model::{Applicability, Forest, LEAF, Regressor, Rules, SCHEMA};
+use ellect::unstable::model::{
+    Applicability, Forest, ForestArrays, LEAF, Regressor, Rules, SCHEMA,
+};
 
 /// Trees per regressor and depth: the maximum that training produces.
 const TREES: u32 = 30;
@@ -16,7 +18,8 @@ const DEPTH: u32 = 10;
 
 /// Returns full trees that test the inputs in turn.
 fn forest(inputs: usize, seed: u32) -> Forest {
-    let mut forest = Forest { bias: 0.1, scale: 1.0 / f64::from(TREES), ..Forest::default() };
+    let scale = 1.0 / f64::from(TREES);
+    let mut forest = ForestArrays { bias: 0.1, scale, ..ForestArrays::default() };
     for tree in 0..TREES {
         let first = forest.feature.len() as u32;
         forest.roots.push(first);
@@ -29,7 +32,7 @@ fn forest(inputs: usize, seed: u32) -> Forest {
             forest.child.push(if leaf { 0 } else { first + 2 * node + 1 });
         }
     }
-    forest
+    forest.try_into().expect("trees")
 }
 
 /// Returns a model with one regressor per format and 400 points.

@@ -4,7 +4,7 @@
 //! A family is written `class/family`, or `family` alone where it is its own class. Matrices of one
 //! family resemble each other and are never on both sides of a split. Tables are made over classes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -79,6 +79,10 @@ pub fn generated(spec: Spec) -> Entry {
 /// Returns the matrix files under these paths, once for each scale. A scale of 0 keeps the size of
 /// the file; any larger scale repeats the matrix along the diagonal to that many nonzeros.
 ///
+/// A file that is there under several names or by a link counts once. In folders, vectors,
+/// coordinates and right-hand sides (`NAME_b.mtx` beside `NAME.mtx`, arrays) are passed over; `tell`
+/// is called with a sentence for each file that is left out.
+///
 /// # Errors
 /// Fails where a path does not exist or holds no matrix.
 pub fn files(
@@ -86,15 +90,22 @@ pub fn files(
     scales: &[usize],
     families: &Families,
     ones: Ones,
+    tell: &mut dyn FnMut(String),
 ) -> Result<Vec<Entry>> {
-    let mut found = Vec::new();
+    let mut walk = Walk { found: Vec::new(), met: 0, seen: HashMap::new(), tell };
     for path in paths {
-        let before = found.len();
-        walk(path, &mut found).with_context(|| path.display().to_string())?;
-        if found.len() == before {
-            bail!("{}: there is no matrix file, .mtx or .npz, plain, .gz or .zst", path.display());
+        let before = walk.met;
+        let is_new = !walk.was_seen(path);
+        walk.path(path, None).with_context(|| path.display().to_string())?;
+        if walk.met == before && is_new {
+            bail!(
+                "{}: there is no matrix file ({} or compressed)",
+                path.display(),
+                MATRICES.join(", ")
+            );
         }
     }
+    let found = walk.found;
     let entry = |path: &PathBuf, scale: usize| {
         let name = stem(path);
         let family = families.of(&name);
@@ -104,40 +115,112 @@ pub fn files(
     Ok(found.iter().flat_map(|path| scales.iter().map(move |&scale| entry(path, scale))).collect())
 }
 
-/// Collects `path` if it is a matrix file, else all matrix files in the folder and below, in the
-/// order of names.
-fn walk(path: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
-    if !path.is_dir() {
-        std::fs::metadata(path)?;
-        found.push(path.to_path_buf());
-        return Ok(());
-    }
-    let mut inside = Vec::new();
-    for file in std::fs::read_dir(path)? {
-        inside.push(file?.path());
-    }
-    inside.sort();
-    for path in inside {
-        if path.is_dir() || is_matrix(&path) {
-            walk(&path, found)?;
-        }
-    }
-    Ok(())
+/// The search for matrix files.
+struct Walk<'a> {
+    found: Vec<PathBuf>,
+    /// Number of matrix files that were met, those met before among them.
+    met: usize,
+    /// The files and folders that were met, by their real path, with the path that led to each.
+    seen: HashMap<PathBuf, PathBuf>,
+    tell: &'a mut dyn FnMut(String),
 }
 
-const ENDINGS: [&str; 5] = [".gz", ".zst", ".npz", ".mtx", ".json"];
+impl Walk<'_> {
+    fn was_seen(&self, path: &Path) -> bool {
+        path.canonicalize().is_ok_and(|real| self.seen.contains_key(&real))
+    }
 
+    /// Collects `path` if it is a matrix file, else all matrix files in the folder and below, in
+    /// the order of names. `beside` holds the stems of all matrix files of its folder; `None` if the
+    /// caller named the file, which is then taken as it is.
+    fn path(&mut self, path: &Path, beside: Option<&HashSet<String>>) -> Result<()> {
+        let real = path.canonicalize()?;
+        if let Some(other) = self.seen.get(&real) {
+            if real.is_file() {
+                self.met += 1;
+                (self.tell)(format!("{} is the file {}", path.display(), other.display()));
+            }
+            return Ok(());
+        }
+        if !real.is_dir() {
+            if beside.is_none_or(|beside| self.is_wanted(path, beside)) {
+                self.met += 1;
+                self.seen.insert(real, path.to_path_buf());
+                self.found.push(path.to_path_buf());
+            }
+            return Ok(());
+        }
+        let mut inside = Vec::new();
+        for file in std::fs::read_dir(path)? {
+            inside.push(file?.path());
+        }
+        inside.sort();
+        let stems = inside.iter().filter(|path| is_matrix(path)).map(|path| stem(path)).collect();
+        self.seen.insert(real, path.to_path_buf());
+        for path in inside {
+            // A link to nothing is no matrix.
+            if path.is_dir() || (is_matrix(&path) && path.is_file()) {
+                self.path(&path, Some(&stems))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns false for a vector or the like, and names it.
+    fn is_wanted(&mut self, path: &Path, beside: &HashSet<String>) -> bool {
+        let own = stem(path);
+        let what = match companion_of(&own, beside) {
+            Some(matrix) => format!("belongs to {matrix}"),
+            None if read::shape(path).is_some_and(|shape| shape.is_vector()) => {
+                "is a vector or a dense array".into()
+            }
+            None => return true,
+        };
+        (self.tell)(format!("passed over {}, which {what}", path.display()));
+        false
+    }
+}
+
+/// Endings of matrix files, in front of those of compression.
+const MATRICES: [&str; 12] = [
+    ".mtx", ".npz", ".rb", ".rua", ".rsa", ".rza", ".rra", ".pua", ".psa", ".pra", ".mat", ".petsc",
+];
+
+/// Endings of archives, which hold a matrix and more.
+const ARCHIVES: [&str; 3] = [".tar", ".tgz", ".zip"];
+
+/// Endings of compression.
+const COMPRESSION: [&str; 4] = [".gz", ".zst", ".bz2", ".xz"];
+
+/// Returns the name of a file in lower case without endings of compression.
+fn plain_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let mut plain = name.as_str();
+    while let Some(rest) = COMPRESSION.iter().find_map(|ending| plain.strip_suffix(ending)) {
+        plain = rest;
+    }
+    plain.to_string()
+}
+
+/// Returns true for the name of a matrix file, plain or compressed, or of an archive.
 fn is_matrix(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let plain = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    plain.ends_with(".mtx") || plain.ends_with(".npz")
+    let name = plain_name(path);
+    MATRICES.iter().chain(&ARCHIVES).any(|ending| name.ends_with(ending))
+}
+
+/// Returns the stem of the matrix in the same folder that a file belongs to: `NAME` for `NAME_b`.
+fn companion_of<'a>(own: &'a str, beside: &HashSet<String>) -> Option<&'a str> {
+    const SUFFIXES: [&str; 7] = ["b", "x", "coord", "c", "lo", "hi", "z0"];
+    let (matrix, suffix) = own.rsplit_once('_')?;
+    (beside.contains(matrix) && SUFFIXES.contains(&suffix)).then_some(matrix)
 }
 
 /// Returns the name of a file without the extensions of matrix files.
 pub fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut stem = name.as_str();
-    while let Some(rest) = ENDINGS.iter().find_map(|ending| stem.strip_suffix(ending)) {
+    let endings = || COMPRESSION.iter().chain(&MATRICES).chain(&ARCHIVES).chain(&[".json"]);
+    while let Some(rest) = endings().find_map(|ending| stem.strip_suffix(ending)) {
         stem = rest;
     }
     stem.to_string()
@@ -264,7 +347,9 @@ mod tests {
         std::fs::write(folder.path().join("below").join("lp_a.mtx"), text).expect("written");
         std::fs::write(folder.path().join("notes.txt"), "no matrix").expect("written");
         let paths = [folder.path().to_path_buf()];
-        let entries = files(&paths, &[0, 7], &Families::default(), Ones::Values).expect("one file");
+        let quiet = &mut |_| ();
+        let entries = files(&paths, &[0, 7], &Families::default(), Ones::Values, quiet);
+        let entries = entries.expect("one file");
         let sources: Vec<_> = entries.iter().map(|entry| entry.source.as_str()).collect();
         assert_eq!(sources, ["lp_a", "lp_a*7"]);
         let sizes = entries.iter().map(|entry| entry.matrix().expect("readable"));
@@ -272,13 +357,58 @@ mod tests {
         assert_eq!(sizes[0], (2, 3, 2));
         assert_eq!((sizes[1].0, sizes[1].1), (8, 12));
         let values = |ones| {
-            let entries = files(&paths, &[0], &Families::default(), ones).expect("one file");
+            let entries = files(&paths, &[0], &Families::default(), ones, &mut |_| ());
+            let entries = entries.expect("one file");
             entries[0].matrix().expect("readable").values().to_vec()
         };
         assert_eq!(values(Ones::Values), [1.0, 1.0]);
         let drawn = values(Ones::Unknown);
         assert!(drawn[0] != drawn[1] && drawn == values(Ones::Unknown), "{drawn:?}");
         let none = [folder.path().join("none")];
-        assert!(files(&none, &[0], &Families::default(), Ones::Values).is_err());
+        assert!(files(&none, &[0], &Families::default(), Ones::Values, &mut |_| ()).is_err());
+    }
+
+    #[test]
+    fn a_file_counts_once_and_companions_are_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let matrix = "%%MatrixMarket matrix coordinate pattern general\n2 3 2\n1 1\n2 3\n";
+        let array = "%%MatrixMarket matrix array real general\n% c\n2 1\n1\n2\n";
+        let texts = [
+            ("a.mtx", matrix),
+            ("a_b.mtx", array),
+            ("a_coord.mtx", matrix),
+            ("a_2.mtx", matrix),
+            ("rhs.mtx", array),
+        ];
+        texts.iter().for_each(|(name, text)| std::fs::write(at(name), text).expect("written"));
+        let mut told = Vec::new();
+        let mut names = |paths: &[PathBuf]| {
+            told.clear();
+            let tell = &mut |text| told.push(text);
+            let entries = files(paths, &[0], &Families::default(), Ones::Values, tell);
+            let entries = entries.expect("files");
+            let names: Vec<_> = entries.into_iter().map(|entry| entry.source).collect();
+            (names, told.clone())
+        };
+        let (found, told) = names(&[folder.path().into(), at("a.mtx"), at("rhs.mtx")]);
+        assert_eq!(found, ["a", "a_2", "rhs"], "a file that is named is taken as it is");
+        let expected = [
+            "a_b.mtx, which belongs to a",
+            "a_coord.mtx, which belongs to a",
+            "rhs.mtx, which is a vector or a dense array",
+            "a.mtx is the file ",
+        ];
+        assert_eq!(told.len(), expected.len(), "{told:?}");
+        assert!(told.iter().zip(expected).all(|(text, part)| text.contains(part)), "{told:?}");
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink(folder.path(), at("loop")).expect("linked");
+            std::os::unix::fs::symlink(at("a.mtx"), at("z.mtx")).expect("linked");
+            std::os::unix::fs::symlink(at("nothing"), at("broken.mtx")).expect("linked");
+            let (found, told) = names(&[folder.path().into()]);
+            assert_eq!(found, ["a", "a_2"]);
+            assert!(told[3].contains("z.mtx is the file"), "{told:?}");
+        }
     }
 }

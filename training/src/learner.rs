@@ -1,7 +1,7 @@
 //! Learners: tree ensembles grown by smartcore, converted to flat arrays.
 
 use anyhow::{Context, Result, bail};
-use ellect::unstable::model::{Forest, LEAF, coordinate};
+use ellect::unstable::model::{Forest, ForestArrays, LEAF, coordinate};
 use serde::Serialize;
 use serde_json::Value;
 use smartcore::ensemble::extra_trees_regressor::{
@@ -57,16 +57,16 @@ impl Learner {
     /// # Errors
     /// Fails where smartcore fails.
     pub fn fit(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<Forest> {
-        Ok(self.grown(rows, targets, seed)?.by_levels())
+        self.grown(rows, targets, seed)?.try_into().map_err(anyhow::Error::msg)
     }
 
-    fn grown(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<Forest> {
+    fn grown(self, rows: &[Vec<f64>], targets: &[f64], seed: u64) -> Result<ForestArrays> {
         let width = rows.first().map_or(0, Vec::len);
         if rows.len() < 2 {
             // With one row the forest is its target; with none it is the base itself.
-            return Ok(Forest {
+            return Ok(ForestArrays {
                 bias: targets.first().copied().unwrap_or(0.0),
-                ..Forest::default()
+                ..ForestArrays::default()
             });
         }
         let x = grown_over(rows)?;
@@ -100,7 +100,8 @@ impl Learner {
                     .with_subsample(0.8)
                     .with_seed(seed);
                 let value = serde_json::to_value(XGRegressor::fit(&x, &y, parameters)?)?;
-                let mut forest = Forest { bias: mean, scale: rate, ..Forest::default() };
+                let mut forest =
+                    ForestArrays { bias: mean, scale: rate, ..ForestArrays::default() };
                 for tree in list(&value["regressors"])? {
                     let root = grow(&mut forest, 1);
                     forest.roots.push(root as u32);
@@ -139,7 +140,7 @@ fn number(value: &Value) -> Result<f64> {
 }
 
 /// Adds `count` nodes, as leaves of value 0, and returns the index of the first one.
-fn grow(forest: &mut Forest, count: usize) -> usize {
+fn grow(forest: &mut ForestArrays, count: usize) -> usize {
     let first = forest.feature.len();
     forest.feature.resize(first + count, LEAF);
     forest.value.resize(first + count, 0.0);
@@ -148,7 +149,12 @@ fn grow(forest: &mut Forest, count: usize) -> usize {
 }
 
 /// Turns a node into a split and returns the index of the first of its two children.
-fn split(forest: &mut Forest, node: usize, feature: &Value, threshold: &Value) -> Result<usize> {
+fn split(
+    forest: &mut ForestArrays,
+    node: usize,
+    feature: &Value,
+    threshold: &Value,
+) -> Result<usize> {
     let child = grow(forest, 2);
     forest.feature[node] = u16::try_from(feature.as_u64().context("a split without feature")?)?;
     forest.value[node] = below(number(threshold)?);
@@ -157,13 +163,14 @@ fn split(forest: &mut Forest, node: usize, feature: &Value, threshold: &Value) -
 }
 
 /// Converts the trees of an averaging ensemble, whose nodes are lists.
-fn averaged(model: &impl Serialize) -> Result<Forest> {
+fn averaged(model: &impl Serialize) -> Result<ForestArrays> {
     let value = serde_json::to_value(model)?;
     let trees = list(&value["forest_regressor"]["trees"])?;
     if trees.is_empty() {
         bail!("an ensemble without trees");
     }
-    let mut forest = Forest { scale: 1.0 / trees.len() as f64, ..Forest::default() };
+    let scale = 1.0 / trees.len() as f64;
+    let mut forest = ForestArrays { scale, ..ForestArrays::default() };
     for tree in trees {
         let nodes = list(&tree["nodes"])?;
         let root = grow(&mut forest, 1);
@@ -186,7 +193,7 @@ fn averaged(model: &impl Serialize) -> Result<Forest> {
 }
 
 /// Converts a boosted tree, whose nodes hold their children.
-fn nested(forest: &mut Forest, at: usize, node: &Value) -> Result<()> {
+fn nested(forest: &mut ForestArrays, at: usize, node: &Value) -> Result<()> {
     if node["left"].is_null() {
         forest.value[at] = number(&node["value"])? as f32;
         return Ok(());
@@ -221,6 +228,7 @@ mod tests {
         let parameters = RandomForestRegressorParameters::default().with_n_trees(7).with_seed(3);
         let model = RandomForestRegressor::fit(&x, &targets, parameters).expect("finite");
         let forest = averaged(&model).expect("smartcore 0.7.0");
+        let forest = Forest::try_from(forest).expect("trees");
         forest.check(4).expect("sound");
         let theirs: Vec<f64> = model.predict(&x).expect("fitted");
         for (row, theirs) in rows.iter().zip(theirs) {

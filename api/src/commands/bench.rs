@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Answer;
 use super::records::read_lines;
-use crate::options::{duration, timing_backend};
+use crate::options::{duration, size, timing_backend};
 use crate::output::{bar, print};
 
 /// Arguments of `ellect bench`.
@@ -39,7 +39,7 @@ pub struct Bench {
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
     /// Repeat files along the diagonal, with the copies coupled, until they have NNZ nonzeros
-    #[arg(long, default_value_t = 0, value_name = "NNZ")]
+    #[arg(long, default_value_t = 0, value_name = "NNZ", value_parser = size)]
     scale: usize,
     /// Precisions to time
     #[arg(long, value_delimiter = ',', default_value = "f64,f32")]

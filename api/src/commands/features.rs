@@ -21,7 +21,7 @@ pub fn run(
     data: &Path,
 ) -> Result<Answer> {
     let backend = Backend::open(device, data)?;
-    let csr = read_matrix::<f64>(&input.file, &input.limits.limits())?;
+    let csr = read_matrix::<f64>(&input.file, &input.limits.options())?;
     let (mut features, took) = backend.features(&csr, 1)?;
     let analysis = Analysis::new(csr.pattern());
     for feature in costly {

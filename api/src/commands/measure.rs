@@ -54,11 +54,12 @@ pub fn run(input: &Input, options: &Measure, home: &Home) -> Result<Answer> {
     }
     let wisdom = home.wisdom(Effort::Measure)?;
     let job = Job { options, chosen: &chosen, backend: &backend, wisdom: wisdom.as_deref() };
-    let (file, limits) = (&input.file, input.limits.limits());
+    let (file, reading) = (&input.file, input.limits.options());
     let measured = match product.precision {
-        Precision::F32 => job.measure(&read_matrix::<f32>(file, &limits)?, &source(file)),
-        Precision::F64 => job.measure(&read_matrix::<f64>(file, &limits)?, &source(file)),
+        Precision::F32 => job.measure(&read_matrix::<f32>(file, &reading)?, &source(file)),
+        Precision::F64 => job.measure(&read_matrix::<f64>(file, &reading)?, &source(file)),
     }?;
+    wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     if !json {
         print(&text(measured))?;
     }

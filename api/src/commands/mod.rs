@@ -23,7 +23,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use ellect::choose::Effort;
 use ellect::error::{Error, WisdomFault};
-use ellect::read::{self, Limits};
+use ellect::read;
 use ellect::{Csr, Scalar, Wisdom};
 
 use crate::output::{note, spinner};
@@ -58,28 +58,45 @@ pub struct Home {
 impl Home {
     /// Opens the stored measurements that a choice of this effort uses.
     ///
-    /// An estimate uses none. A prediction uses only the shipped ones, with a note, if another
-    /// process has the database open or it cannot be read.
+    /// An estimate uses none. A prediction only reads them. An effort that measures also stores its
+    /// measurements; in a folder that cannot be written to it only reads, with a note.
     ///
     /// # Errors
     /// As [`Wisdom::open`].
     pub fn wisdom(&self, effort: Effort) -> ellect::Result<Option<Arc<Wisdom>>> {
-        match effort {
-            _ if self.no_wisdom => Ok(None),
-            Effort::Estimate => Ok(None),
-            Effort::Predict => match Wisdom::open_existing(&self.data) {
-                Err(
-                    error @ (Error::Wisdom { fault: WisdomFault::InUse, .. } | Error::Io { .. }),
-                ) => {
-                    note(&format!("{error}: choosing without its measurements"));
-                    Ok(Some(Arc::new(Wisdom::shipped())))
+        let wisdom = match effort {
+            _ if self.no_wisdom => return Ok(None),
+            Effort::Estimate => return Ok(None),
+            Effort::Predict => reading(&self.data),
+            Effort::Measure | Effort::Exhaustive => match Wisdom::open(&self.data) {
+                Err(error @ Error::Io { .. }) => {
+                    note(&format!("{error}: measurements are not stored"));
+                    reading(&self.data)
                 }
-                opened => opened.map(|wisdom| Some(Arc::new(wisdom))),
+                opened => opened,
             },
-            Effort::Measure | Effort::Exhaustive => {
-                Wisdom::open(&self.data).map(|w| Some(Arc::new(w)))
-            }
+        }?;
+        told(&wisdom);
+        Ok(Some(Arc::new(wisdom)))
+    }
+}
+
+/// Opens the stored measurements to read them; those that ship alone, with a note, if another
+/// process holds the database and they cannot be read, or reading fails.
+fn reading(data: &Path) -> ellect::Result<Wisdom> {
+    match Wisdom::open_existing(data) {
+        Err(error @ (Error::Wisdom { fault: WisdomFault::InUse, .. } | Error::Io { .. })) => {
+            note(&format!("{error}: choosing without its measurements"));
+            Ok(Wisdom::shipped())
         }
+        opened => opened,
+    }
+}
+
+/// Prints what was repaired when the stored measurements were opened.
+pub fn told(wisdom: &Wisdom) {
+    for sentence in wisdom.notes() {
+        note(&format!("wisdom: {sentence}"));
     }
 }
 
@@ -89,18 +106,22 @@ fn source(file: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Reads a matrix file, or standard input for `-`.
-fn read_matrix<T: Scalar>(file: &Path, limits: &Limits) -> Result<Csr<T>> {
+/// Reads a matrix file, or standard input for `-`, and prints the reader's notes.
+fn read_matrix<T: Scalar>(file: &Path, options: &read::Options) -> Result<Csr<T>> {
     let reading = spinner("reading");
-    let csr = if file == Path::new("-") {
-        read::stream(io::stdin(), limits).context("standard input")
+    // A socket or a pipe can be standard input, but cannot always be opened by this name.
+    let is_stdin = file == Path::new("-") || file == Path::new("/dev/stdin");
+    let found = if is_stdin {
+        options.stream(io::stdin()).context("standard input")
     } else {
-        read::file(file, limits).map_err(|error| match error {
+        options.file(file).map_err(|error| match error {
             // This error already names the file.
             error @ ellect::Error::Io { .. } => anyhow::Error::new(error),
             error => anyhow::Error::new(error).context(file.display().to_string()),
         })
     };
     reading.finish_and_clear();
-    csr
+    let found = found?;
+    found.notes.iter().for_each(|text| note(&format!("{}: {text}", file.display())));
+    Ok(found.csr)
 }

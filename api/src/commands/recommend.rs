@@ -7,7 +7,7 @@ use ellect::choose::Choice;
 use ellect::format::Role;
 use ellect::model::Predictor;
 use ellect::units::{bytes, time};
-use ellect::{Precision, Scalar, Tuner};
+use ellect::{Precision, Scalar, Tuner, Wisdom};
 use indicatif::ProgressBar;
 
 use super::{Answer, Home, read_matrix, source};
@@ -24,7 +24,7 @@ pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) ->
     // Opening the device first reports a wrong name before a large file is read.
     let backend = options.backend(&home.data)?;
     let wisdom = home.wisdom(options.effort)?;
-    let tuner = tuner_of(options, backend, wisdom, |device, precision| {
+    let tuner = tuner_of(options, backend, wisdom.clone(), |device, precision| {
         Predictor::open(&home.data, device, precision).map(|model| model.map(Arc::new))
     })?;
     let tuner = tuner.with_source(name(input, options));
@@ -32,6 +32,7 @@ pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) ->
         Precision::F32 => choice::<f32>(input, options, tuner)?,
         Precision::F64 => choice::<f64>(input, options, tuner)?,
     };
+    wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     match form.json {
         true => print_json(&choice)?,
         false => print(&text(&choice, options.top))?,
@@ -48,10 +49,10 @@ fn name(input: &OptionalInput, options: &Options) -> String {
 }
 
 fn choice<T: Scalar>(input: &OptionalInput, options: &Options, tuner: Tuner) -> Result<Choice> {
-    let limits = input.limits.limits();
-    let csr = match (&input.file, options.generated::<T>(&limits, "bytes")?) {
+    let reading = input.limits.options();
+    let csr = match (&input.file, options.generated::<T>(&reading.limits, "bytes")?) {
         (_, Some(csr)) => csr,
-        (Some(file), None) => read_matrix(file, &limits)?,
+        (Some(file), None) => read_matrix(file, &reading)?,
         (None, None) => bail!("name a matrix file, or a generated matrix with --generate"),
     };
     let mut shown: Option<ProgressBar> = None;

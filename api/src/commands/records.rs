@@ -13,6 +13,7 @@ use ellect_training::Records;
 use ellect_training::corpus::{self, Families, Ones};
 
 use super::Home;
+use crate::options::size;
 use crate::output::{note, spinner, write_file};
 
 /// Records, the matrices behind them, and the device and precisions they are used for.
@@ -32,7 +33,7 @@ pub struct RecordArgs {
     corpus: Vec<PathBuf>,
     /// Sizes in nonzeros that these files may have been repeated to along the diagonal; several
     /// with commas
-    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "NNZ")]
+    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "NNZ", value_parser = size)]
     scale: Vec<usize>,
     /// Write the records together with the model inputs, so that the matrices are not needed again;
     /// .zst compresses
@@ -49,7 +50,7 @@ pub struct RecordArgs {
 /// Reads this user's records.
 pub fn own(home: &Home) -> Result<Records> {
     let mut records = Records::default();
-    Wisdom::open(&home.data)?.each(|record| {
+    Wisdom::open_existing(&home.data)?.each(|record| {
         records.add(record);
         Ok(())
     })?;
@@ -90,7 +91,8 @@ fn complete(input: &RecordArgs, device: &Device, records: &mut Records) -> Resul
     if input.families.is_some() {
         records.name_families(&families);
     }
-    let files = corpus::files(&input.corpus, &input.scale, &families, Ones::Values)?;
+    let tell = &mut |text: String| note(&text);
+    let files = corpus::files(&input.corpus, &input.scale, &families, Ones::Values, tell)?;
     let working = spinner("reading matrices");
     let matrix = |source: &str, fingerprint| found(&files, source, fingerprint);
     let mut left_out = |what| working.suspend(|| note(&format!("left out: {what}")));

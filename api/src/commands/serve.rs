@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ellect::choose::Effort;
+use ellect::Wisdom;
+use ellect::units::count;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -25,10 +26,10 @@ pub struct Serve {
     #[arg(long, default_value = "127.0.0.1:7272", value_name = "ADDRESS")]
     listen: String,
     /// Maximum size of a request's body, in bytes
-    #[arg(long, default_value_t = 2 << 30, value_name = "BYTES")]
+    #[arg(long, default_value_t = 2 << 30, value_name = "BYTES", value_parser = count)]
     max_body: u64,
     /// Maximum number of nonzeros of a matrix
-    #[arg(long, default_value_t = 1 << 30, value_name = "N")]
+    #[arg(long, default_value_t = 1 << 30, value_name = "N", value_parser = count)]
     max_nonzeros: u64,
     /// Number of requests processed at once [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -40,6 +41,9 @@ pub struct Serve {
 
 /// Time that pending requests have to finish after the service is asked to stop.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// Time after which the service looks again for measurements that other processes stored.
+const UPKEEP: Duration = Duration::from_secs(10);
 
 /// Serves until SIGINT or SIGTERM, then finishes pending requests.
 ///
@@ -54,19 +58,37 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     let data = home.data.clone();
     std::fs::create_dir_all(&data).with_context(|| format!("making {}", data.display()))?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-    let wisdom = home.wisdom(Effort::Measure)?;
+    let wisdom = match home.no_wisdom {
+        true => None,
+        false => Some(Arc::new(Wisdom::open_alone(&data)?)),
+    };
+    for sentence in wisdom.iter().flat_map(|wisdom| wisdom.notes()) {
+        tracing::warn!("wisdom: {sentence}");
+    }
     let config = Config {
         data,
-        wisdom,
+        wisdom: wisdom.clone(),
         max_body: serve.max_body,
         max_nonzeros: serve.max_nonzeros,
         workers: serve.workers.unwrap_or(cores),
         queue: serve.queue,
     };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
+    let kept = wisdom.clone();
+    runtime.spawn(async move {
+        let mut turns = tokio::time::interval(UPKEEP);
+        while let Some(wisdom) = kept.clone() {
+            turns.tick().await;
+            let done = tokio::task::spawn_blocking(move || wisdom.upkeep()).await;
+            if let Ok(Err(error)) = done {
+                tracing::error!("{error}");
+            }
+        }
+    });
     let served = runtime.block_on(listen(&serve.listen, config));
     // Shuts down without waiting for requests that were cut off.
     runtime.shutdown_background();
+    wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     served.map(|()| Answer::Yes)
 }
 

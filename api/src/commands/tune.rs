@@ -14,8 +14,8 @@ use ellect_training::tune::{Event, Remembered, Summary, Tuning};
 
 use super::records::{families, write_lines};
 use super::train::{Fit, fit_all};
-use super::{Answer, Home};
-use crate::options::{duration, timing_backend};
+use super::{Answer, Home, told};
+use crate::options::{duration, size, timing_backend};
 use crate::output::{bar, note, print};
 
 /// Arguments of `ellect tune`.
@@ -29,7 +29,7 @@ pub struct Tune {
     corpus: Vec<PathBuf>,
     /// Repeat files along the diagonal until they have NNZ nonzeros, 0 for the original size;
     /// several with commas
-    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "NNZ")]
+    #[arg(long, value_delimiter = ',', default_value = "0", value_name = "NNZ", value_parser = size)]
     scale: Vec<usize>,
     /// Families of the files: a table with the columns name, family and category [default: derived
     /// from the names]
@@ -109,7 +109,8 @@ fn part(text: &str) -> Result<(usize, usize), String> {
 pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     let ones = if tune.ones { Ones::Values } else { Ones::Unknown };
     let families = families(tune.families.as_deref())?;
-    let mut entries = corpus::files(&tune.corpus, &tune.scale, &families, ones)?;
+    let tell = &mut |text: String| note(&text);
+    let mut entries = corpus::files(&tune.corpus, &tune.scale, &families, ones, tell)?;
     entries.extend(tune.generate.map_or_else(Vec::new, corpus::specs));
     entries.extend(tune.matrix.iter().copied().map(corpus::generated));
     if entries.is_empty() {
@@ -135,6 +136,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         device.save(&home.data)?;
     }
     let wisdom = Wisdom::open(&home.data)?;
+    told(&wisdom);
     let tuning = Tuning {
         backend: &backend,
         wisdom: &wisdom,
@@ -150,6 +152,7 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
         },
     };
     let summary = measure(&tuning, entries)?;
+    wisdom.close()?;
     print(&stated(&summary))?;
     if let Some(path) = &tune.export {
         let mut lines = Vec::new();

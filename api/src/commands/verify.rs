@@ -24,10 +24,10 @@ const SEED: u64 = 1;
 /// of all candidates, for GPUs as well as for hosts.
 pub fn run(input: &Input, product: &Product, data: &Path) -> Result<Answer> {
     let backend = product.backend(data)?;
-    let (file, limits) = (&input.file, input.limits.limits());
+    let (file, reading) = (&input.file, input.limits.options());
     match product.precision {
-        Precision::F32 => verify(&read_matrix::<f32>(file, &limits)?, &backend, product),
-        Precision::F64 => verify(&read_matrix::<f64>(file, &limits)?, &backend, product),
+        Precision::F32 => verify(&read_matrix::<f32>(file, &reading)?, &backend, product),
+        Precision::F64 => verify(&read_matrix::<f64>(file, &reading)?, &backend, product),
     }
 }
 

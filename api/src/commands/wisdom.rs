@@ -10,11 +10,11 @@ use ellect::format::Basis;
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::units::time;
 use ellect::unstable::wisdom::{self, Record, StructureRecord, Wanted};
-use ellect::{Fingerprint, Precision, Wisdom};
+use ellect::{Error, Fingerprint, Precision, Wisdom};
 use serde::Serialize;
 
-use super::Answer;
 use super::records::open_lines;
+use super::{Answer, told};
 use crate::arguments::Form;
 use crate::output::{note, print, print_json, table, write_file};
 
@@ -45,7 +45,7 @@ pub enum WisdomCommand {
         later: bool,
     },
     /// Import records that `export` or `measure --json` wrote; bad lines are reported and skipped,
-    /// exit code 1 if all are bad
+    /// exit code 1 if there is one
     Import {
         /// The file to read, plain or compressed with zstd (.zst); - for standard input
         #[arg(value_name = "FILE.jsonl")]
@@ -60,6 +60,12 @@ pub enum WisdomCommand {
     },
     /// Read and validate every record; exit code 1 if one is bad
     Verify {
+        /// The output format.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Set a damaged database aside, and make a new one of every record that can be read in it
+    Repair {
         /// The output format.
         #[command(flatten)]
         form: Form,
@@ -88,15 +94,32 @@ pub struct Filter {
     /// Only records of this device
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Only records of this matrix: a fingerprint or a source
+    /// Only records of this matrix: a fingerprint, or a file or source under which it was measured
     #[arg(long, value_name = "MATRIX")]
     matrix: Option<String>,
 }
 
+impl Filter {
+    fn is_of_device(&self, m: &Measurement) -> bool {
+        self.device.as_ref().is_none_or(|device| device.eq_ignore_ascii_case(&m.device))
+    }
+}
+
 /// Runs the command on the database in the folder `data`.
 pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
-    let wisdom = Wisdom::open(data)?;
-    match command {
+    let wisdom = match command {
+        WisdomCommand::List { .. } | WisdomCommand::Export { .. } => Wisdom::open_existing(data)?,
+        WisdomCommand::Verify { .. } => match Wisdom::open(data) {
+            // What can be read in a folder that cannot be written to is verified.
+            Err(Error::Io { .. }) => Wisdom::open_existing(data)?,
+            opened => opened?,
+        },
+        WisdomCommand::Import { .. } => Wisdom::open(data)?,
+        WisdomCommand::Prune { .. } => Wisdom::open_alone(data)?,
+        WisdomCommand::Repair { form } => return repair(data, *form),
+    };
+    told(&wisdom);
+    let answer = match command {
         WisdomCommand::List { filter, form } => list(&wisdom, filter, *form),
         WisdomCommand::Export { shards: Some(folder), later, .. } => {
             export_to_shards(&wisdom, folder, *later)
@@ -104,6 +127,7 @@ pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
         WisdomCommand::Export { output, shards: None, .. } => export(&wisdom, output.as_deref()),
         WisdomCommand::Import { file, join, form } => import(&wisdom, file, *join, *form),
         WisdomCommand::Verify { form } => verify(&wisdom, *form),
+        WisdomCommand::Repair { .. } => Ok(Answer::Yes),
         WisdomCommand::Prune { device, matrix, all, form } => {
             let backend = Backend::open(device, data)?;
             let removed = prune(&wisdom, &backend, matrix.as_deref(), *all)?;
@@ -113,13 +137,31 @@ pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
             }
             Ok(Answer::Yes)
         }
+    }?;
+    wisdom.close()?;
+    Ok(answer)
+}
+
+fn repair(data: &Path, form: Form) -> Result<Answer> {
+    let (wisdom, kept) = Wisdom::repair(data)?;
+    wisdom.close()?;
+    let aside = data.join("wisdom").join("aside");
+    match form.json {
+        true => print_json(&serde_json::json!({ "kept": kept, "aside": aside }))?,
+        false => {
+            print(&format!("{kept} records kept; the old files are in {}\n", aside.display()))?;
+        }
     }
+    Ok(Answer::Yes)
 }
 
 /// Summary of the measurements of one matrix on one device, in one precision and basis.
 #[derive(Debug, Serialize)]
 struct Row {
     source: String,
+    /// Other names under which the pattern was measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    names: Vec<String>,
     fingerprint: Fingerprint,
     nrows: Option<u64>,
     nnz: Option<u64>,
@@ -132,6 +174,18 @@ struct Row {
     spmv_us: Option<f64>,
 }
 
+impl Row {
+    /// Returns the names of the matrix, or its fingerprint if it has none.
+    fn name(&self) -> String {
+        match (self.source.as_str(), self.names.as_slice()) {
+            ("", []) => self.fingerprint.to_string(),
+            (source, []) => source.to_string(),
+            ("", names) => names.join(", "),
+            (source, names) => format!("{source} ({})", names.join(", ")),
+        }
+    }
+}
+
 fn list(wisdom: &Wisdom, filter: &Filter, form: Form) -> Result<Answer> {
     let mut structures: BTreeMap<Fingerprint, StructureRecord> = BTreeMap::new();
     let mut rows: BTreeMap<(Fingerprint, String, Precision, String), Row> = BTreeMap::new();
@@ -142,14 +196,23 @@ fn list(wisdom: &Wisdom, filter: &Filter, form: Form) -> Result<Answer> {
             }
             Record::Measurement(m) => {
                 let structure = structures.get(&m.fingerprint);
-                let device = filter.device.as_ref().is_none_or(|device| *device == m.device);
-                if device && is_of(&m, structure, filter.matrix.as_deref()) {
+                if filter.is_of_device(&m) && is_of(&m, structure, filter.matrix.as_deref()) {
                     count(&mut rows, &m, structure);
                 }
             }
         }
         Ok(())
     })?;
+    // A matrix that was looked up under this name may have only measurements that ship.
+    let named = |s: &&StructureRecord| filter.matrix.as_deref().is_some_and(|m| s.is_named(m));
+    for structure in structures.values().filter(named) {
+        let of_it = |key: &(Fingerprint, String, Precision, String)| key.0 == structure.fingerprint;
+        if !rows.keys().any(of_it) {
+            let shipped = wisdom.shipped_measurements(structure.fingerprint);
+            let is_of = |m: &&Measurement| filter.is_of_device(m);
+            shipped.iter().filter(is_of).for_each(|m| count(&mut rows, m, Some(structure)));
+        }
+    }
     let rows: Vec<Row> = rows.into_values().collect();
     if form.json {
         print_json(&rows)?;
@@ -157,9 +220,8 @@ fn list(wisdom: &Wisdom, filter: &Filter, form: Form) -> Result<Answer> {
     }
     let shown = |figure: Option<u64>| figure.map_or_else(String::new, |n| n.to_string());
     let lines = rows.iter().map(|row| {
-        let name = if row.source.is_empty() { &row.fingerprint.to_string() } else { &row.source };
         vec![
-            name.clone(),
+            row.name(),
             row.device.clone(),
             row.precision.to_string(),
             row.basis.to_string(),
@@ -184,6 +246,7 @@ fn count(
     let key = (m.fingerprint, m.device.clone(), m.precision, m.basis.to_string());
     let row = rows.entry(key).or_insert_with(|| Row {
         source: structure.map(|s| s.source.clone()).unwrap_or_default(),
+        names: structure.map(|s| s.names.clone()).unwrap_or_default(),
         fingerprint: m.fingerprint,
         nrows: structure.map(|s| s.nrows),
         nnz: structure.map(|s| s.nnz),
@@ -207,7 +270,7 @@ fn count(
 /// Returns whether a measurement is of this matrix; true for every measurement if none is named.
 fn is_of(m: &Measurement, structure: Option<&StructureRecord>, matrix: Option<&str>) -> bool {
     matrix.is_none_or(|matrix| {
-        m.fingerprint.to_string() == matrix || structure.is_some_and(|s| s.source == matrix)
+        m.fingerprint.to_string() == matrix || structure.is_some_and(|s| s.is_named(matrix))
     })
 }
 
@@ -251,6 +314,12 @@ fn import(wisdom: &Wisdom, file: &Path, join: bool, form: Form) -> Result<Answer
     for (line, why) in &imported.bad {
         note(&format!("line {line} skipped: {why}"));
     }
+    for (first, last) in &imported.bad_too {
+        match first == last {
+            true => note(&format!("line {first} skipped too")),
+            false => note(&format!("lines {first} to {last} skipped too")),
+        }
+    }
     let (taken, known, skipped) = (imported.taken, imported.known, imported.skipped);
     match form.json {
         true => {
@@ -258,8 +327,7 @@ fn import(wisdom: &Wisdom, file: &Path, join: bool, form: Form) -> Result<Answer
         }
         false => print(&format!("{taken} records imported, {known} known, {skipped} skipped\n"))?,
     }
-    // A file without a single readable record is probably the wrong file.
-    Ok(if skipped > 0 && taken + known == 0 { Answer::No } else { Answer::Yes })
+    Ok(if skipped > 0 { Answer::No } else { Answer::Yes })
 }
 
 fn verify(wisdom: &Wisdom, form: Form) -> Result<Answer> {

@@ -18,7 +18,7 @@ const ARRIVING: Duration = Duration::from_secs(600);
 
 /// Rejects a request whose headers already show that it will fail.
 ///
-/// The readers recognise gzip and zstd by content; they do not support other encodings.
+/// The readers recognise compression by content; of the encodings of HTTP they support gzip and zstd.
 pub fn check(headers: &HeaderMap, limit: u64) -> Result<(), Failure> {
     if let Some(encoding) = headers.get(CONTENT_ENCODING) {
         let encoding = encoding.to_str().unwrap_or_default().to_ascii_lowercase();
@@ -97,8 +97,8 @@ fn within(bytes: u64, limit: u64) -> Result<(), Failure> {
         StatusCode::PAYLOAD_TOO_LARGE,
         "limit",
         format!(
-            "the body has {bytes} bytes or more, {limit} are allowed; send it compressed, or \
-                 start the service with a larger --max-body"
+            "the body has {bytes} bytes or more, over this service's limit of {limit} (max_body); send it \
+             compressed, or ask its operator to raise the limit"
         ),
     ))
 }

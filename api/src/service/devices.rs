@@ -41,7 +41,9 @@ impl Devices {
     /// If there is no such device, or it cannot be measured on.
     pub async fn open(&self, name: &str) -> Result<Arc<Measured>, Failure> {
         let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let cell = Arc::clone(opened().entry(name.to_string()).or_default());
+        // Names in upper and lower case are of the same device.
+        let name = &name.to_ascii_lowercase();
+        let cell = Arc::clone(opened().entry(name.clone()).or_default());
         let measured = cell.get_or_try_init(|| self.start(name)).await.cloned();
         if measured.is_err() {
             // A failed name is removed unless another request is waiting for it, so the map stays

@@ -60,9 +60,15 @@ impl IntoResponse for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        if let Error::Limit { at, what, got, limit, remedy } = &error {
+            let stated = format!(
+                "{at}{what} is {got}, over this service's limit of {limit} (max_{remedy}); send a \
+                 smaller matrix, or ask its operator to raise the limit"
+            );
+            return Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "limit", stated);
+        }
         let (status, kind) = match &error {
             Error::Input { .. } | Error::Shape { .. } => (StatusCode::BAD_REQUEST, "input"),
-            Error::Limit { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
             Error::Argument(_) => (StatusCode::BAD_REQUEST, "argument"),
             Error::UnknownDevice { .. } | Error::AbsentDevice { .. } => {
                 (StatusCode::BAD_REQUEST, "device")

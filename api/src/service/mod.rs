@@ -1,4 +1,4 @@
-//! The HTTP service: `POST /recommend` and `GET /healthz`.
+//! The HTTP service: `POST /recommend`, `GET /healthz` and `GET /readyz`.
 //!
 //! The body is a matrix in any form that the readers support. Reading and choosing run on blocking
 //! threads, by default as many at once as there are cores; callers beyond a short queue get status
@@ -10,6 +10,7 @@ mod devices;
 mod failure;
 mod models;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use ellect::choose::Choice;
 use ellect::measure::Backend;
-use ellect::read::{self, Limits};
+use ellect::read::{self, Found, Limits};
 use ellect::{Precision, Scalar, Wisdom};
 use serde_json::json;
 use tower::ServiceBuilder;
@@ -32,7 +33,7 @@ use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetReques
 use tower_http::trace::{DefaultOnResponse, TraceLayer};
 use tracing::Level;
 
-use crate::options::Options;
+use crate::options::{Options, is_gpu_here};
 use crate::tuner_of::tuner_of;
 use devices::{Devices, Places};
 use failure::Failure;
@@ -102,10 +103,11 @@ pub fn router(config: Config) -> Router {
     Router::new()
         .route("/", get(usage))
         .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
         .route("/recommend", post(recommend))
         .fallback(async || Failure::new(StatusCode::NOT_FOUND, "path", "GET / tells what there is"))
         .method_not_allowed_fallback(async || {
-            let stated = "POST /recommend, GET /healthz and GET / are what there is";
+            let stated = "POST /recommend, GET /healthz, GET /readyz and GET / are what there is";
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", stated)
         })
         .layer(layers)
@@ -126,13 +128,15 @@ async fn usage() -> String {
         "ellect chooses storage formats for sparse matrix-vector products.\n\
          \n\
          POST /recommend?device=h200&precision=f64&spmvs=1000\n\
-         The body is a matrix: Matrix Market text, SciPy .npz or JSON CSR, plain, gzip or zstd;\n\
+         The body is a matrix: Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB 5 or\n\
+         JSON; plain, gzip, zstd, bzip2 or xz, or in a tar or zip archive;\n\
          or none, and generate=CLASS:ROWS names a generated matrix:\n\
          POST /recommend?device=h200&generate=elasticity:600000\n\
          The answer is the JSON of `ellect recommend --json`.\n\
          {options}\
          \n\
          GET /healthz\n\
+         GET /readyz: 503 if measurements could not be stored\n\
          \n\
          A request that fails is answered with {{\"error\": {{\"kind\", \"message\"}}}}.\n"
     )
@@ -143,6 +147,16 @@ async fn healthz() -> Json<serde_json::Value> {
     Json(json!({"status": "ok", "version": version, "devices": ellect::measure::names()}))
 }
 
+async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<serde_json::Value>, Failure> {
+    match service.config.wisdom.as_ref().and_then(|wisdom| wisdom.fault()) {
+        None => Ok(Json(json!({"status": "ready"}))),
+        Some(fault) => {
+            let stated = format!("measurements were not stored: {fault}");
+            Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "wisdom", stated))
+        }
+    }
+}
+
 async fn recommend(
     State(service): State<Arc<Service>>,
     pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
@@ -151,7 +165,7 @@ async fn recommend(
 ) -> Result<Json<Choice>, Failure> {
     let Query(pairs) = pairs
         .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, "argument", error.body_text()))?;
-    let mut options = Options::from_query(&pairs)?;
+    let (mut options, body_options) = Options::from_query(&pairs)?;
     if options.measures() {
         options.budget = Some(options.budget.unwrap_or(MAX_BUDGET).min(MAX_BUDGET));
     }
@@ -160,7 +174,7 @@ async fn recommend(
     // Opening the device first reports a wrong name before a large body is read. Only the process
     // that measures opens a GPU of this machine.
     let device = &options.product.device;
-    let measured = match options.measures() || device.starts_with("cuda:") {
+    let measured = match options.measures() || is_gpu_here(device) {
         true => Some(service.devices.open(device).await?),
         false => None,
     };
@@ -183,16 +197,13 @@ async fn recommend(
         let turn = places.turn().await?;
         let (max_nonzeros, held) = (config.max_nonzeros, Arc::clone(&service));
         let log = tracing::Span::current();
+        let reading = body_options.reading(limits(max_nonzeros));
         let job = tokio::task::spawn_blocking(move || {
             // Both permits are held until the work is done, even if the caller has disconnected.
             let _held = (place, turn);
             log.in_scope(|| match options.product.precision {
-                Precision::F32 => {
-                    choose::<f32>(file.path(), &options, backend, &held, max_nonzeros)
-                }
-                Precision::F64 => {
-                    choose::<f64>(file.path(), &options, backend, &held, max_nonzeros)
-                }
+                Precision::F32 => choose::<f32>(file.path(), &options, &reading, backend, &held),
+                Precision::F64 => choose::<f64>(file.path(), &options, &reading, backend, &held),
             })
         });
         job.await.map_err(Failure::internal)?
@@ -207,28 +218,33 @@ async fn recommend(
     }
 }
 
+/// Returns the limits of reading a body with at most this number of nonzeros.
+fn limits(nonzeros: u64) -> Limits {
+    // Text takes about 30 bytes per entry; 64 also bound what compressed data may expand to.
+    let bytes = nonzeros.saturating_mul(64);
+    Limits { nonzeros, bytes, empty_rows: MAX_EMPTY_ROWS, ..Limits::default() }
+}
+
 fn choose<T: Scalar>(
     path: &Path,
     options: &Options,
+    reading: &read::Options,
     backend: Arc<Backend>,
     service: &Service,
-    nonzeros: u64,
 ) -> Result<Choice, Failure> {
-    // Text takes about 30 bytes per entry; 64 also bound what compressed data may expand to.
-    let bytes = nonzeros.saturating_mul(64);
-    let limits = Limits { nonzeros, bytes, empty_rows: MAX_EMPTY_ROWS, ..Limits::default() };
     let start = Instant::now();
-    let generating = Limits { bytes: service.config.max_body, ..limits };
-    let csr = match options.generated(&generating, "body")? {
-        Some(csr) => csr,
-        None => read::file::<T>(path, &limits)?,
+    let generating = Limits { bytes: service.config.max_body, ..reading.limits };
+    let Found { csr, notes } = match options.generated::<T>(&generating, "body")? {
+        Some(csr) => Found { csr, notes: Vec::new() },
+        None => reading.opened(File::open(path).map_err(Failure::internal)?)?,
     };
     let read_s = start.elapsed().as_secs_f64();
     let tuner = tuner_of(options, backend, service.config.wisdom.clone(), |device, precision| {
         // A model that does not load is a fault of the service, not of the request.
         service.models.open(&service.config.data, device, precision).map_err(Failure::internal)
     })?;
-    let choice = options.recommend(&csr, tuner, &mut |_| ())?;
+    let mut choice = options.recommend(&csr, tuner, &mut |_| ())?;
+    choice.explanation.extend(notes.into_iter().map(|text| format!("The body: {text}.")));
     tracing::info!(
         nrows = csr.nrows(),
         ncols = csr.ncols(),

@@ -2,8 +2,11 @@
 
 use std::io::{BufRead, Read};
 
+use super::super::Complex;
+use super::super::content::excerpt;
+use super::super::context::{COMPLEX_REMEDY, Context};
+use super::super::limits::io_error;
 use super::super::triplets::Symmetry;
-use super::super::{Limits, excerpt, io_error};
 use super::LINE_BYTES;
 use crate::error::{At, Error, Result};
 
@@ -21,6 +24,10 @@ pub(super) enum EntryFormat {
 pub(super) enum Field {
     Real,
     Integer,
+    /// Integers that are not negative.
+    Unsigned,
+    /// Real and imaginary part of each value; every imaginary part must be zero.
+    Complex,
     Pattern,
 }
 
@@ -41,28 +48,38 @@ pub(super) struct MtxHeader {
 const LAYOUTS: [(&str, EntryFormat); 2] =
     [("coordinate", EntryFormat::Coordinate), ("array", EntryFormat::Array)];
 
-const FIELDS: [(&str, Field); 4] = [
+/// The kinds of values; SciPy writes `unsigned-integer`.
+const FIELDS: [(&str, Field); 6] = [
     ("real", Field::Real),
     ("double", Field::Real),
     ("integer", Field::Integer),
+    ("unsigned-integer", Field::Unsigned),
     ("pattern", Field::Pattern),
+    ("complex", Field::Complex),
 ];
 
-const SYMMETRIES: [(&str, Symmetry); 3] = [
+/// The symmetries; a hermitian matrix whose imaginary parts are all zero is symmetric.
+const SYMMETRIES: [(&str, Symmetry); 4] = [
     ("general", Symmetry::General),
     ("symmetric", Symmetry::Symmetric),
     ("skew-symmetric", Symmetry::Skew),
+    ("hermitian", Symmetry::Symmetric),
 ];
 
-/// Reads up to and including the size line.
+/// Reads up to and including the size line; blanks, blank lines and a byte order mark may stand
+/// before the banner.
 ///
 /// # Errors
 /// [`Error::Input`] and [`Error::Limit`] with the line of the fault.
-pub(super) fn read(source: &mut impl BufRead, limits: &Limits) -> Result<MtxHeader> {
+pub(super) fn read(source: &mut impl BufRead, context: &Context<'_>) -> Result<MtxHeader> {
     let mut line = Vec::new();
-    next_line(source, 1, &mut line)?;
-    let (layout, field, symmetry) = banner(&line).map_err(|what| Error::line(1, what))?;
     let mut lines = 1;
+    while next_line(source, lines, &mut line)? && is_blank(&line) {
+        lines += 1;
+    }
+    let text = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line);
+    let (layout, field, symmetry) =
+        banner(text, context.complex).map_err(|what| Error::line(lines, what))?;
     let sizes = loop {
         lines += 1;
         if !next_line(source, lines, &mut line)? {
@@ -75,7 +92,7 @@ pub(super) fn read(source: &mut impl BufRead, limits: &Limits) -> Result<MtxHead
     };
 
     let at = At::Line(lines);
-    let (nrows, ncols) = limits.dimensions(at, sizes[0], sizes[1])?;
+    let (nrows, ncols) = context.limits.dimensions(at, sizes[0], sizes[1])?;
     if symmetry != Symmetry::General && nrows != ncols {
         return Err(Error::line(
             lines,
@@ -90,7 +107,7 @@ pub(super) fn read(source: &mut impl BufRead, limits: &Limits) -> Result<MtxHead
         (EntryFormat::Array, Symmetry::Symmetric) => m * (m + 1) / 2,
         (EntryFormat::Array, Symmetry::Skew) => m * m.saturating_sub(1) / 2,
     };
-    limits.entries(at, entries)?;
+    context.limits.entries(at, entries)?;
     Ok(MtxHeader { layout, field, symmetry, nrows, ncols, entries, lines })
 }
 
@@ -105,11 +122,24 @@ fn next_line(source: &mut impl BufRead, number: u64, line: &mut Vec<u8>) -> Resu
     Ok(got > 0)
 }
 
-fn banner(line: &[u8]) -> std::result::Result<(EntryFormat, Field, Symmetry), String> {
-    let lower = line.to_ascii_lowercase();
-    let words: Vec<&[u8]> =
-        lower.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
-    let &[b"%%matrixmarket", object, layout, field, symmetry] = words.as_slice() else {
+fn is_blank(line: &[u8]) -> bool {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii().is_empty()
+}
+
+fn banner(
+    line: &[u8],
+    complex: Complex,
+) -> std::result::Result<(EntryFormat, Field, Symmetry), String> {
+    let lower = line.trim_ascii_start().to_ascii_lowercase();
+    // Some writers lose one of the two percent signs, or add a blank.
+    let text = lower.strip_prefix(b"%").map(|text| text.strip_prefix(b"%").unwrap_or(text));
+    let words: Vec<&[u8]> = text
+        .unwrap_or_default()
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .collect();
+    let &[b"matrixmarket", object, layout, field, symmetry, ref more @ ..] = words.as_slice()
+    else {
         return Err(format!(
             "the file starts with {}; it must start with '%%MatrixMarket matrix', then coordinate \
              or array, the kind of values and the symmetry",
@@ -119,11 +149,10 @@ fn banner(line: &[u8]) -> std::result::Result<(EntryFormat, Field, Symmetry), St
     if object != b"matrix" {
         return Err(format!("the object is {}; only 'matrix' is supported", excerpt(object)));
     }
-    if field == b"complex" || symmetry == b"hermitian" {
-        return Err("complex and hermitian matrices are not supported; write the real and the \
-                    imaginary part as two matrices"
-            .into());
+    if complex == Complex::Refuse && (field == b"complex" || symmetry == b"hermitian") {
+        return Err(format!("complex and hermitian matrices are not supported; {COMPLEX_REMEDY}"));
     }
+    let stated = [layout, field, symmetry];
     let layout = look_up("layout", layout, &LAYOUTS)?;
     let field = look_up("kind of values", field, &FIELDS)?;
     let symmetry = look_up("symmetry", symmetry, &SYMMETRIES)?;
@@ -132,7 +161,26 @@ fn banner(line: &[u8]) -> std::result::Result<(EntryFormat, Field, Symmetry), St
                     write it as 'coordinate pattern general' or 'symmetric'"
             .into());
     }
-    Ok((layout, field, symmetry))
+    // A remark may follow, but no other word of a banner, and no sizes.
+    let remark: Vec<_> = more.iter().take_while(|word| !word.starts_with(b"%")).collect();
+    let sizes = remark.first().filter(|word| super::lines::whole_number(word).is_some());
+    let contradiction = remark.iter().find(|word| is_keyword(word) && !stated.contains(word));
+    match sizes.or(contradiction) {
+        Some(word) => Err(format!(
+            "{} follows the banner, which is complete after the symmetry; remove it, or put it in \
+             its place",
+            excerpt(word)
+        )),
+        None => Ok((layout, field, symmetry)),
+    }
+}
+
+/// Returns true for a layout, a kind of values and a symmetry.
+fn is_keyword(word: &[u8]) -> bool {
+    let names = LAYOUTS.iter().map(|&(name, _)| name);
+    let names = names.chain(FIELDS.iter().map(|&(name, _)| name));
+    let mut names = names.chain(SYMMETRIES.iter().map(|&(name, _)| name));
+    names.any(|name| name.as_bytes() == word)
 }
 
 fn look_up<V: Copy>(

@@ -1,6 +1,8 @@
 //! The lines with entries: a strict fast path, and an explanation of the line that it rejects.
 
-use super::super::excerpt;
+use super::super::binary::is_rounded;
+use super::super::content::excerpt;
+use super::super::fortran;
 use super::super::triplets::Symmetry;
 use super::header::{EntryFormat, Field, MtxHeader};
 use crate::scalar::Scalar;
@@ -15,6 +17,8 @@ pub(super) struct ParsedLines<T> {
     pub entries: u64,
     /// Number of lines, including the faulty one.
     pub lines: u64,
+    /// Number of integers that f64 does not hold exactly.
+    pub rounded: u64,
     /// The first line with an entry above the diagonal, in a symmetric file.
     pub above: Option<u64>,
     /// The first line with an entry below the diagonal, in a symmetric file.
@@ -31,6 +35,7 @@ impl<T> Default for ParsedLines<T> {
             values: Vec::new(),
             entries: 0,
             lines: 0,
+            rounded: 0,
             above: None,
             below: None,
             fault: None,
@@ -88,10 +93,16 @@ impl<T: Scalar> ParsedLines<T> {
         let rest = match header.field {
             Field::Pattern => rest,
             field => {
-                let (value, len) = T::parse_prefix(rest)?;
-                let whole = || rest[..len].iter().all(|b| matches!(b, b'0'..=b'9' | b'+' | b'-'));
-                if !value.to_f64().is_finite() || (field == Field::Integer && !whole()) {
+                let (value, len) = match T::parse_prefix(rest) {
+                    Some((value, len)) if ends(rest, len) => (value, len),
+                    _ => other_number::<T>(rest)?,
+                };
+                if !value.to_f64().is_finite() {
                     return None;
+                }
+                let mut len = len;
+                if field != Field::Real {
+                    len = self.narrower(rest, len, field)?;
                 }
                 if header.symmetry == Symmetry::Skew
                     && self.rows.last() == self.cols.last()
@@ -104,7 +115,7 @@ impl<T: Scalar> ParsedLines<T> {
                 skip_blanks(&rest[len..])
             }
         };
-        // Nothing may follow the value; otherwise '2D0' would be read as 2.
+        // Nothing may follow the value.
         let rest = match rest.first() {
             None => rest,
             Some(b'\n') => &rest[1..],
@@ -113,6 +124,52 @@ impl<T: Scalar> ParsedLines<T> {
         self.entries += 1;
         Some(rest)
     }
+}
+
+impl<T> ParsedLines<T> {
+    /// Checks a value, the first `len` bytes of `text`, that is not simply real; returns the length
+    /// of all that belongs to it.
+    fn narrower(&mut self, text: &[u8], len: usize, field: Field) -> Option<usize> {
+        if field == Field::Complex {
+            let after = skip_blanks(&text[len..]);
+            let (imaginary, imaginary_len) = f64::parse_prefix(after)
+                .filter(|&(_, len)| ends(after, len))
+                .or_else(|| other_number(after))?;
+            return (imaginary == 0.0).then_some(text.len() - after.len() + imaginary_len);
+        }
+        let word = &text[..len];
+        if !is_integer(word, field) {
+            return None;
+        }
+        // Integers of up to 15 digits are exact.
+        if len > 15 && whole(word).is_none_or(is_rounded) {
+            self.rounded += 1;
+        }
+        Some(len)
+    }
+}
+
+fn is_integer(word: &[u8], field: Field) -> bool {
+    let sign = |b: &u8| *b == b'+' || (*b == b'-' && field != Field::Unsigned);
+    let digits = &word[usize::from(word.first().is_some_and(sign))..];
+    digits.iter().all(u8::is_ascii_digit)
+}
+
+fn whole(word: &[u8]) -> Option<i128> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// Returns true if nothing, a blank or a line end follows the first `len` bytes.
+#[inline(always)]
+fn ends(text: &[u8], len: usize) -> bool {
+    text.get(len).is_none_or(|&b| is_blank(b) || b == b'\n')
+}
+
+/// Parses the number at the start of `text` as Fortran programs write it.
+#[cold]
+fn other_number<T: Scalar>(text: &[u8]) -> Option<(T, usize)> {
+    let len = text.iter().position(|&b| is_blank(b) || b == b'\n').unwrap_or(text.len());
+    fortran::number(&text[..len], 0, 0).map(|value| (value, len))
 }
 
 /// Returns the line of `text` that holds entry number `entry`; both count from 1.
@@ -131,7 +188,7 @@ pub(super) fn line_of_entry(text: &[u8], entry: u64) -> u64 {
 }
 
 /// Parses a number of at most 19 digits, which always fit in 64 bits; `None` for anything else.
-pub(super) fn whole_number(word: &[u8]) -> Option<u64> {
+pub(in super::super) fn whole_number(word: &[u8]) -> Option<u64> {
     match digits(word) {
         Some((number, [])) => Some(number),
         _ => None,
@@ -221,16 +278,26 @@ fn check<T: Scalar>(words: &[&[u8]], header: &MtxHeader) -> Result<(), String> {
     }
     if header.field != Field::Pattern {
         let word = words.next().ok_or("the value is missing")?;
-        let value = value::<T>(word, header.field)?;
+        let parsed = value::<T>(word, header.field)?;
         if header.symmetry == Symmetry::Skew
             && header.layout == EntryFormat::Coordinate
             && indices[0] == indices[1]
-            && value != T::ZERO
+            && parsed != T::ZERO
         {
             return Err(format!(
                 "the diagonal entry is {}; a skew-symmetric matrix has a zero diagonal",
                 excerpt(word)
             ));
+        }
+        if header.field == Field::Complex {
+            let word = words.next().ok_or("the imaginary part is missing")?;
+            if value::<f64>(word, Field::Real)? != 0.0 {
+                return Err(format!(
+                    "the imaginary part is {}; only matrices whose imaginary parts are all zero can \
+                     be read by their real parts",
+                    excerpt(word)
+                ));
+            }
         }
     }
     match words.next() {
@@ -240,16 +307,21 @@ fn check<T: Scalar>(words: &[&[u8]], header: &MtxHeader) -> Result<(), String> {
 }
 
 fn value<T: Scalar>(word: &[u8], field: Field) -> Result<T, String> {
-    let parsed = T::parse_prefix(word).filter(|&(_, len)| len == word.len());
-    let Some((value, _)) = parsed else {
-        let remedy = match word.iter().any(|b| matches!(b, b'd' | b'D')) {
-            true => " (write the exponent with 'e')",
-            false => "",
-        };
-        return Err(format!("the value is {}; it must be a number{remedy}", excerpt(word)));
+    let plain = T::parse_prefix(word).filter(|&(_, len)| len == word.len());
+    let Some(value) = plain.map(|(value, _)| value).or_else(|| fortran::number(word, 0, 0)) else {
+        return Err(format!("the value is {}; it must be a number", excerpt(word)));
     };
-    if field == Field::Integer && word.iter().any(|b| !matches!(b, b'0'..=b'9' | b'+' | b'-')) {
-        return Err(format!("the value is {}; the file promises integers", excerpt(word)));
+    match field {
+        Field::Integer if !is_integer(word, field) => {
+            return Err(format!("the value is {}; the file promises integers", excerpt(word)));
+        }
+        Field::Unsigned if !is_integer(word, field) => {
+            return Err(format!(
+                "the value is {}; the file promises integers that are not negative",
+                excerpt(word)
+            ));
+        }
+        _ => {}
     }
     if !value.to_f64().is_finite() {
         return Err(format!(

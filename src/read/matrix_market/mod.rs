@@ -1,5 +1,5 @@
-//! Matrix Market text: coordinate and array; real, integer and pattern; general, symmetric and
-//! skew-symmetric. Source: R. Boisvert, R. Pozo, K. Remington, "The Matrix Market exchange formats:
+//! Matrix Market text: coordinate and array; real, integer, unsigned-integer and pattern; general,
+//! symmetric and skew-symmetric. Source: R. Boisvert, R. Pozo, K. Remington, "The Matrix Market exchange formats:
 //! initial design", NISTIR 5935, 1996.
 //!
 //! ```text
@@ -12,8 +12,12 @@
 //! ```
 //!
 //! Indices count from 1. The words of the first line may be in upper or lower case; comments and
-//! blank lines may stand anywhere after it; lines end in LF or CRLF; fields are separated by spaces
-//! or tabs.
+//! blank lines may stand anywhere after it; lines end in LF, CRLF, or in CR alone throughout;
+//! fields are separated by spaces or tabs.
+//!
+//! Deviations of other programs are read where they can only mean one thing: a byte order mark,
+//! blanks and blank lines before the banner, a banner with one percent sign or with a remark behind
+//! it, exponents as in Fortran (`1.0D+03`, `1.0+3`), skew-symmetric arrays with a zero diagonal.
 //!
 //! - Entries listed twice are summed. Zeros in a coordinate file remain entries of the matrix;
 //!   zeros in an array do not become entries.
@@ -27,14 +31,18 @@
 mod header;
 mod lines;
 
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use rayon::prelude::*;
 
 use self::header::{EntryFormat, Field, MtxHeader};
 use self::lines::ParsedLines;
+pub(super) use self::lines::whole_number;
+use super::context::{Context, Notes};
+use super::layers::Source;
+use super::limits::io_error;
 use super::triplets::{Symmetry, Triplets};
-use super::{Limits, io_error};
+use super::{Complex, Limits};
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
@@ -46,8 +54,80 @@ const LINE_BYTES: usize = 1 << 19;
 ///
 /// # Errors
 /// [`Error::Input`] with the line of the first fault; [`Error::Limit`].
-pub(super) fn read<T: Scalar>(mut source: impl BufRead + Send, limits: &Limits) -> Result<Csr<T>> {
-    let header = header::read(&mut source, limits)?;
+pub(super) fn read<T: Scalar>(source: Source<'_>, context: &Context<'_>) -> Result<Csr<T>> {
+    let mut source = BufReader::new(source);
+    match ends_lines_in_cr(source.fill_buf().map_err(io_error)?) {
+        true => read_lines(BufReader::new(CrAsLf(source)), context),
+        false => read_lines(source, context),
+    }
+}
+
+/// Returns true if the first line ends in CR without LF.
+fn ends_lines_in_cr(head: &[u8]) -> bool {
+    let cr = head.iter().position(|&b| b == b'\r' || b == b'\n').filter(|&at| head[at] == b'\r');
+    cr.is_some_and(|at| head.get(at + 1).is_some_and(|&next| next != b'\n'))
+}
+
+/// A text whose lines end in CR, with LF in its place.
+struct CrAsLf<R>(R);
+
+impl<R: Read> Read for CrAsLf<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.0.read(buffer)?;
+        buffer[..got].iter_mut().filter(|b| **b == b'\r').for_each(|b| *b = b'\n');
+        Ok(got)
+    }
+}
+
+/// The size of a matrix, as the first lines of its file state it.
+///
+/// ```
+/// use ellect::read::{self, Shape};
+///
+/// let shape = Shape { nrows: 5, ncols: 1, array: true };
+/// assert!(shape.is_vector() && read::shape("tests/data/circuit.mtx") != Some(shape));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Number of rows.
+    pub nrows: usize,
+    /// Number of columns.
+    pub ncols: usize,
+    /// True for an array, which lists every value.
+    pub array: bool,
+}
+
+impl Shape {
+    /// Returns true for vectors, coordinates and right-hand sides: an array, or a matrix of one row
+    /// or column.
+    pub fn is_vector(&self) -> bool {
+        self.array || self.nrows == 1 || self.ncols == 1
+    }
+}
+
+/// Returns the size of the Matrix Market file that starts with `head`; `None` if this is none, or
+/// its size line is not in `head`.
+pub(super) fn shape(head: &[u8]) -> Option<Shape> {
+    let limits = Limits::default();
+    let context = Context {
+        limits: &limits,
+        complex: Complex::RealPart,
+        name: String::new(),
+        member: None,
+        notes: Notes::default(),
+    };
+    let whole = head.iter().rposition(|&b| b == b'\n' || b == b'\r')?;
+    let head = &head[..=whole];
+    let header = match ends_lines_in_cr(head) {
+        true => header::read(&mut BufReader::new(CrAsLf(head)), &context),
+        false => header::read(&mut &head[..], &context),
+    };
+    let MtxHeader { nrows, ncols, layout, .. } = header.ok()?;
+    Some(Shape { nrows, ncols, array: layout == EntryFormat::Array })
+}
+
+fn read_lines<T: Scalar>(mut source: impl BufRead + Send, context: &Context<'_>) -> Result<Csr<T>> {
+    let header = header::read(&mut source, context)?;
     let mut cutter = Cutter { source, carry: Vec::new(), state: CutterState::Open };
     let mut entries = Entries::new(header);
     let blocks = 2 * rayon::current_num_threads();
@@ -72,7 +152,8 @@ pub(super) fn read<T: Scalar>(mut source: impl BufRead + Send, limits: &Limits) 
         return Err(too_long(entries.lines + 1));
     }
     drop((parsing, reading));
-    entries.finish(limits)
+    context.note_rounded(entries.rounded);
+    entries.finish(context.limits)
 }
 
 fn too_long(line: u64) -> Error {
@@ -146,12 +227,16 @@ struct Entries<T> {
     /// Numbers of lines and entries so far.
     lines: u64,
     entries: u64,
+    /// Number of integers that lost digits.
+    rounded: u64,
     /// The first lines with an entry above and below the diagonal.
     above: Option<u64>,
     below: Option<u64>,
     /// The place of the next array value.
     row: usize,
     col: usize,
+    /// All values of a skew-symmetric array.
+    array: Vec<T>,
 }
 
 impl<T: Scalar> Entries<T> {
@@ -162,22 +247,22 @@ impl<T: Scalar> Entries<T> {
             triplets: Triplets { rows: Vec::new(), cols: Vec::new(), values },
             lines: header.lines,
             entries: 0,
+            rounded: 0,
             above: None,
             below: None,
             row: first_row(0, header.symmetry),
             col: 0,
+            array: Vec::new(),
         }
     }
 
     /// Appends the next block in file order.
     fn merge(&mut self, block: &TextBlock<T>) -> Result<()> {
         let TextBlock { text, parsed } = block;
-        let left = self.header.entries - self.entries;
+        let left = self.header.most_entries() - self.entries;
         if parsed.entries > left {
-            return Err(Error::line(
-                self.lines + lines::line_of_entry(text, left + 1),
-                format!("more entries than the {} of the size line", self.header.entries),
-            ));
+            let line = self.lines + lines::line_of_entry(text, left + 1);
+            return Err(Error::line(line, self.header.too_many()));
         }
         let triangles = (
             self.above.or(parsed.above.map(|line| self.lines + line)),
@@ -196,6 +281,7 @@ impl<T: Scalar> Entries<T> {
         }
         self.lines += parsed.lines;
         self.entries += parsed.entries;
+        self.rounded += parsed.rounded;
         match self.header.layout {
             EntryFormat::Coordinate => {
                 self.triplets.rows.extend_from_slice(&parsed.rows);
@@ -203,6 +289,10 @@ impl<T: Scalar> Entries<T> {
                 if let Some(values) = &mut self.triplets.values {
                     values.extend_from_slice(&parsed.values);
                 }
+            }
+            // Its number decides whether the diagonal is among the values.
+            EntryFormat::Array if self.header.symmetry == Symmetry::Skew => {
+                self.array.extend_from_slice(&parsed.values);
             }
             EntryFormat::Array => {
                 parsed.values.iter().for_each(|&value| self.push_array_value(value))
@@ -224,15 +314,89 @@ impl<T: Scalar> Entries<T> {
         }
     }
 
-    fn finish(self, limits: &Limits) -> Result<Csr<T>> {
+    fn finish(mut self, limits: &Limits) -> Result<Csr<T>> {
         let MtxHeader { nrows, ncols, symmetry, entries, .. } = self.header;
-        if self.entries < entries {
+        let with_diagonal = self.entries == self.header.most_entries() && self.entries > entries;
+        if self.entries != entries && !with_diagonal {
+            return Err(Error::line(self.lines, self.header.too_few(self.entries)));
+        }
+        if with_diagonal {
+            self.drop_diagonal()?;
+        }
+        std::mem::take(&mut self.array).into_iter().for_each(|value| self.push_array_value(value));
+        self.triplets.into_csr(nrows, ncols, symmetry, limits)
+    }
+
+    /// Removes the diagonal from the values of a skew-symmetric array, which lists it.
+    fn drop_diagonal(&mut self) -> Result<()> {
+        let (mut place, mut col) = (0, 0);
+        let diagonal = std::iter::from_fn(|| {
+            let this = (col < self.header.ncols).then_some((place, col))?;
+            place += self.header.nrows - col;
+            col += 1;
+            Some(this)
+        });
+        let diagonal: Vec<_> = diagonal.collect();
+        if let Some((place, col)) = diagonal.iter().find(|(place, _)| self.array[*place] != T::ZERO)
+        {
             return Err(Error::line(
                 self.lines,
-                format!("the file ends after {} entries of {entries}", self.entries),
+                format!(
+                    "the array lists its diagonal, whose value in column {} is {}; a skew-symmetric \
+                     matrix has a zero diagonal",
+                    col + 1,
+                    self.array[*place]
+                ),
             ));
         }
-        self.triplets.into_csr(nrows, ncols, symmetry, limits)
+        let mut next = diagonal.iter().map(|&(place, _)| place).peekable();
+        let mut place = 0;
+        self.array.retain(|_| {
+            let drop = next.next_if_eq(&place).is_some();
+            place += 1;
+            !drop
+        });
+        Ok(())
+    }
+}
+
+impl MtxHeader {
+    /// Returns the largest number of entries that the file may list: a skew-symmetric array may
+    /// list its diagonal, too.
+    fn most_entries(&self) -> u64 {
+        match (self.layout, self.symmetry) {
+            (EntryFormat::Array, Symmetry::Skew) => self.entries + self.nrows as u64,
+            _ => self.entries,
+        }
+    }
+
+    /// Returns the message about a file that ends after `got` entries.
+    fn too_few(&self, got: u64) -> String {
+        let MtxHeader { nrows, ncols, entries, .. } = self;
+        match (self.layout, self.symmetry) {
+            (EntryFormat::Array, Symmetry::Skew) => format!(
+                "the file ends after {got} values; there must be the {entries} below the diagonal of \
+                 a {nrows} x {ncols} array, or {} with the diagonal",
+                self.most_entries()
+            ),
+            _ => format!("the file ends after {got} entries of {entries}"),
+        }
+    }
+
+    /// Returns the message about more entries than that.
+    fn too_many(&self) -> String {
+        let MtxHeader { nrows, ncols, entries, .. } = self;
+        match (self.layout, self.symmetry) {
+            (EntryFormat::Array, Symmetry::Skew) => format!(
+                "more values than the {entries} below the diagonal of a {nrows} x {ncols} array, or \
+                 {} with the diagonal",
+                self.most_entries()
+            ),
+            (EntryFormat::Array, Symmetry::Symmetric) => format!(
+                "more values than the {entries} of the lower triangle of a {nrows} x {ncols} array"
+            ),
+            _ => format!("more entries than the {entries} of the size line"),
+        }
     }
 }
 

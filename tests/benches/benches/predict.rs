@@ -3,12 +3,12 @@
 //! Run `cargo bench -p ellect-benches --bench predict`; allocations are counted.
 
 use divan::{AllocProfiler, Bencher, black_box};
-use ellect::Workload;
 use ellect::analysis::Analysis;
 use ellect::device::{Device, Kind};
 use ellect::format::candidates;
+use ellect::generate::Spec;
 use ellect::model::{Model, Predictor};
-use ellect::{Precision, generate};
+use ellect::{Precision, Tuner, Workload, generate};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -22,6 +22,22 @@ fn predictor() -> Predictor {
     let h200 = ellect::device::find("h200").expect("it ships");
     let model = Model::shipped(&h200, Precision::F64).expect("it is valid");
     Predictor::new(model.expect("it ships"))
+}
+
+/// Loads the shipped model and prepares it: the first part of the first answer.
+#[divan::bench]
+fn load_the_model() -> Predictor {
+    predictor()
+}
+
+/// Answers for matrices of 5,000 and 50,000 nonzeros with a loaded model, as the service does after
+/// its first answer.
+#[divan::bench(args = ["stencil5:1000", "circuit:9000"], sample_count = 50)]
+fn later_answer(bencher: Bencher<'_, '_>, spec: &str) {
+    let h200 = ellect::device::find("h200").expect("it ships");
+    let tuner = Tuner::without_models(h200).with_model(predictor());
+    let csr = spec.parse::<Spec>().expect("a class").make();
+    bencher.bench_local(|| tuner.recommend(black_box(&csr), &Workload::default()));
 }
 
 /// Reads the inputs of the tree that decides whether analysing the matrix pays.

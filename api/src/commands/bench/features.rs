@@ -1,9 +1,11 @@
 //! `ellect bench --features` times the computation of features and compares it with a CSR product.
 //!
 //! On a GPU, the features are timed from a graph, as products are, and also until the host has
-//! them; so are the sampled features, and the predictions of each stage of the quick model.
+//! them; so are the sampled features, the predictions of each stage of the quick model, and whole
+//! preparations of operators.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -14,7 +16,7 @@ use ellect::format::{BASELINES, Candidate};
 use ellect::measure::{Backend, Outcome, Samples};
 use ellect::model::Predictor;
 use ellect::unstable::model::Stage;
-use ellect::{Csr, Precision, Scalar};
+use ellect::{Csr, Precision, Scalar, Tuner};
 
 use super::{Answer, Bench, protocol};
 use crate::output::print;
@@ -22,16 +24,20 @@ use crate::output::print;
 /// Number of timed feature computations per matrix; the table shows their median.
 const TIMES: usize = 20;
 
+/// Numbers of products for which operators are prepared.
+const SPMVS: [u64; 3] = [1, 100, 1000];
+
 /// Number of times that the GPU's share of the work is timed.
 const GPU_TIMES: usize = 5;
 
 const HEAD: &str = "| matrix | precision | nonzeros | features (us) | known on host (us) | product \
-                    (us) | features / product | sampled (us) | chosen from size, sample, counts (us) |\n\
-                    |---|---|---|---|---|---|---|---|---|\n";
+                    (us) | features / product | sampled (us) | chosen from size, sample, counts (us) | \
+                    prepared for 1, 100, 1,000 products (us) |\n\
+                    |---|---|---|---|---|---|---|---|---|---|\n";
 
 /// Prints the table; answers no if the features differ from the host's.
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
-    let backend = Backend::open(&bench.device, data)?;
+    let backend = Arc::new(Backend::open(&bench.device, data)?);
     backend.check()?;
     let mut answer = Answer::Yes;
     print(HEAD)?;
@@ -56,7 +62,7 @@ pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
 
 /// Returns the features of a matrix and its row of the table.
 fn row<T: Scalar>(
-    backend: &Backend,
+    backend: &Arc<Backend>,
     data: &Path,
     name: &str,
     csr: &Csr<T>,
@@ -71,11 +77,13 @@ fn row<T: Scalar>(
     let size = Features::at_size([csr.nrows(), csr.ncols(), csr.nnz()]);
     let known_features = [Some(size), of_sample, Some(features.clone())];
     let chosen_us = chosen_us(backend, data, T::PRECISION, &known_features)?;
+    let prepared_us = prepared_us(backend, data, csr)?;
     let took = backend.features_on_gpu(csr, &protocol(), GPU_TIMES)?;
     let took_s = took.map_or(known.median_s, |took| took.median_s);
     let product_s = product_s(backend, csr)?;
     let row = format!(
-        "| {name} | {} | {} | {:.1} | {:.1} | {:.1} | {:.2} | {sampled_us} | {chosen_us} |\n",
+        "| {name} | {} | {} | {:.1} | {:.1} | {:.1} | {:.2} | {sampled_us} | {chosen_us} | \
+         {prepared_us} |\n",
         T::PRECISION,
         csr.nnz(),
         took_s * 1e6,
@@ -112,6 +120,17 @@ fn chosen_us(
         format!("{:.1}", Samples::new(raw_s).median_s * 1e6)
     };
     Ok(Stage::ALL.into_iter().zip(known).map(one).collect::<Vec<_>>().join(", "))
+}
+
+/// Returns the median microseconds of [`Tuner::time_prepare`] for each of [`SPMVS`] products.
+fn prepared_us<T: Scalar>(backend: &Arc<Backend>, data: &Path, csr: &Csr<T>) -> Result<String> {
+    let tuner = Tuner::without_models(Arc::clone(backend)).with_data(data);
+    let one = |spmvs| -> Result<String> {
+        let workload = Workload { spmvs, ..Workload::default() };
+        let took = tuner.time_prepare(csr, &workload, TIMES)?;
+        Ok(format!("{:.1}", took.median_s * 1e6))
+    };
+    Ok(SPMVS.into_iter().map(one).collect::<Result<Vec<_>>>()?.join(", "))
 }
 
 /// Returns the median time in seconds of a product by the first of [`BASELINES`] that can be timed.

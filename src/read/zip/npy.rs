@@ -6,25 +6,28 @@
 //! elements, each in the byte order and size of descr
 //! ```
 //!
-//! The reader supports what SciPy writes for sparse matrices: booleans, integers, f32, f64 and
-//! short strings, in arrays of zero dimensions or one. The header is a Python literal; the reader
-//! looks up two of its keys, evaluates nothing and does not recurse.
+//! The reader supports what SciPy writes for sparse matrices: booleans, integers, f16, f32, f64,
+//! complex numbers of f32 and f64, and short strings. The header is a Python literal; the reader
+//! looks up three of its keys, evaluates nothing and does not recurse.
 
 use std::io::Read;
 
-use super::{excerpt, io_error};
+use super::super::content::excerpt;
+use super::super::limits::io_error;
 use crate::error::{Error, Result};
 
 /// The header of an array.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NpyHeader {
-    /// Numpy's type letter: b, i, u, f, S, U, or one that the reader does not support.
+    /// Numpy's type letter: b, i, u, f, c, S, U, or one that the reader does not support.
     pub kind: u8,
     /// Bytes per element, for strings, too.
     pub size: usize,
     order: ByteOrder,
     /// Length of each dimension.
     pub shape: Vec<u64>,
+    /// True if the first index runs fastest.
+    pub fortran: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +97,24 @@ impl NpyHeader {
             size: if kind == b'U' { size.checked_mul(4)? } else { size },
             order,
             shape: lengths.map(|length| length.parse().ok()).collect::<Option<_>>()?,
+            fortran: value("'fortran_order'").is_some_and(|value| value.starts_with("True")),
         })
+    }
+
+    /// Returns numpy's name of the type of elements, `complex128` for instance.
+    pub fn type_name(&self) -> String {
+        let bits = 8 * self.size;
+        match (self.kind, self.size) {
+            (b'f', 10..) => format!("longdouble (float{bits})"),
+            (b'f', _) => format!("float{bits}"),
+            (b'c', 17..) => format!("clongdouble (complex{bits})"),
+            (b'c', _) => format!("complex{bits}"),
+            (b'i', _) => format!("int{bits}"),
+            (b'u', _) => format!("uint{bits}"),
+            (b'b', _) => "bool".into(),
+            (b'S' | b'U', _) => "text".into(),
+            (kind, size) => format!("{}{size}", kind.escape_ascii()),
+        }
     }
 
     /// Returns the number of elements; `None` if it exceeds 64 bits.
@@ -114,11 +134,30 @@ impl NpyHeader {
     /// Returns the element in `bytes` as a number; `None` if this array holds no numbers.
     pub fn number(&self, bytes: &[u8]) -> Option<f64> {
         match (self.kind, self.size) {
+            (b'f', 2) => Some(f64_of_half(self.word(bytes) as u16)),
             (b'f', 4) => Some(f64::from(f32::from_bits(self.word(bytes) as u32))),
             (b'f', 8) => Some(f64::from_bits(self.word(bytes))),
             (b'u', _) => Some(self.word(bytes) as f64),
             (b'i', _) => Some(self.signed(bytes) as f64),
             (b'b', _) => Some(if self.word(bytes) == 0 { 0.0 } else { 1.0 }),
+            _ => None,
+        }
+    }
+
+    /// Returns the real and the imaginary part of the complex element in `bytes`.
+    pub fn complex(&self, bytes: &[u8]) -> Option<(f64, f64)> {
+        let size = self.size / 2;
+        let part = NpyHeader { kind: b'f', size, order: self.order, shape: vec![], fortran: false };
+        let (real, imaginary) = bytes.split_at(size);
+        let is_complex = self.kind == b'c' && matches!(size, 4 | 8);
+        is_complex.then(|| Some((part.number(real)?, part.number(imaginary)?)))?
+    }
+
+    /// Returns the integer in `bytes`; `None` if this array holds no integers.
+    pub fn integer(&self, bytes: &[u8]) -> Option<i128> {
+        match self.kind {
+            b'u' => Some(self.word(bytes).into()),
+            b'i' => Some(self.signed(bytes).into()),
             _ => None,
         }
     }
@@ -142,6 +181,18 @@ impl NpyHeader {
         let unused = 64 - 8 * bytes.len();
         (self.word(bytes) << unused) as i64 >> unused
     }
+}
+
+/// Converts IEEE binary16 without loss: 1 sign bit, 5 of the exponent, 10 of the fraction.
+fn f64_of_half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    let size = match exponent {
+        0 => fraction * 2_f64.powi(-24),
+        0x1f if fraction == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        _ => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
+    };
+    if bits & 0x8000 == 0 { size } else { -size }
 }
 
 #[cfg(test)]
@@ -180,5 +231,20 @@ mod tests {
         assert_eq!(header("<u8", "(1,)").expect("valid").index(&[255; 8]), Some(u64::MAX));
         assert_eq!(header("|b1", "(1,)").expect("valid").number(&[1]), Some(1.0));
         assert_eq!(header("<c16", "(1,)").expect("valid").number(&[0; 8]), None);
+        let complex = header("<c8", "(1,)").expect("valid");
+        let bytes = [1.5_f32.to_le_bytes(), 2_f32.to_le_bytes()].concat();
+        assert_eq!(complex.complex(&bytes), Some((1.5, 2.0)));
+        assert_eq!(complex.type_name(), "complex64");
+        assert_eq!(header("<f16", "(1,)").expect("valid").type_name(), "longdouble (float128)");
+    }
+
+    #[test]
+    fn numbers_of_16_bits_are_exact() {
+        let half = |bits| f64_of_half(bits);
+        assert_eq!([half(0x3c00), half(0xc000), half(0x7bff)], [1.0, -2.0, 65504.0]);
+        assert_eq!([half(0x0001), half(0x03ff)], [2_f64.powi(-24), 1023.0 * 2_f64.powi(-24)]);
+        assert_eq!([half(0x0400), half(0x3555)], [2_f64.powi(-14), 1365.0 / 4096.0]);
+        assert_eq!([half(0x7c00), half(0xfc00)], [f64::INFINITY, f64::NEG_INFINITY]);
+        assert!(half(0x7e00).is_nan() && half(0x8000).is_sign_negative());
     }
 }

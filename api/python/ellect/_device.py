@@ -1,0 +1,243 @@
+"""Matrices and vectors in the memory of a GPU."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import _ellect
+from ._errors import ArgumentError, DeviceError, InputError, KindError, ShapeError
+from ._matrix import Csr, check_precision, dtype_of, is_on_gpu, root
+from ._operator import Operator
+
+if TYPE_CHECKING:
+    from ._ellect import _Use
+
+
+class Array(NamedTuple):
+    """An array on a GPU: address, shape, type, contiguity, and index of the GPU if it is known."""
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: Any
+    is_contiguous: bool
+    gpu: int | None
+
+
+def _cupy(x: Any) -> Array:
+    return Array(x.data.ptr, x.shape, x.dtype, x.flags.c_contiguous, x.device.id)
+
+
+_TORCH_TYPES = {"torch.float32": np.dtype(np.float32), "torch.float64": np.dtype(np.float64)}
+
+
+def _torch(x: Any) -> Array:
+    dtype = _TORCH_TYPES.get(str(x.dtype), x.dtype)
+    return Array(x.data_ptr(), tuple(x.shape), dtype, x.is_contiguous(), x.get_device())
+
+
+def _interface(x: Any) -> Array:
+    """Describe an array by the CUDA array interface."""
+    told = x.__cuda_array_interface__
+    if told.get("mask") is not None:
+        raise KindError("the array has a mask; give an array without one")
+    strides, shape, dtype = told.get("strides"), told["shape"], np.dtype(told["typestr"])
+    plain = tuple(
+        dtype.itemsize * int(np.prod(shape[axis + 1 :], dtype=np.int64))
+        for axis in range(len(shape))
+    )
+    return Array(told["data"][0], shape, dtype, strides is None or tuple(strides) == plain, None)
+
+
+def describe(x: Any) -> Array:
+    """Describe an array on a GPU."""
+    package = root(x)
+    if package == "cupy":
+        return _cupy(x)
+    return _torch(x) if package == "torch" else _interface(x)
+
+
+def gpu_of(x: Any) -> int:
+    """Return the index of the GPU that holds an array; 0 if its package does not tell."""
+    return describe(x).gpu or 0
+
+
+def stream_of(x: Any, gpu: int, stream: Any = None) -> int:
+    """Return the address of a stream: the given one, or the current one of the array's package."""
+    if stream is None:
+        package = root(x)
+        if package == "cupy":
+            return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+        if package == "torch":
+            return int(sys.modules["torch"].cuda.current_stream(gpu).cuda_stream)
+        # Version 3 of the interface names the stream that fills the array; 1 is the legacy one.
+        return int(x.__cuda_array_interface__.get("stream") or 1)
+    if isinstance(stream, int):
+        return stream
+    for name in ("ptr", "cuda_stream"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    raise KindError(
+        f"stream is a {type(stream).__name__}; give a stream of CuPy or torch, or its address"
+    )
+
+
+def _empty(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return a new array of the kind and type of x, on its GPU."""
+    package = root(x)
+    if package == "cupy":
+        return sys.modules["cupy"].empty(shape, x.dtype)
+    if package == "torch":
+        return x.new_empty(shape)
+    raise ArgumentError(f"out is missing, and no {type(x).__name__} can be made here; give out")
+
+
+def _contiguous(x: Any) -> Any:
+    package = root(x)
+    if package == "cupy":
+        return sys.modules["cupy"].ascontiguousarray(x)
+    if package == "torch":
+        return x.contiguous()
+    raise KindError("the array is not contiguous; copy it first")
+
+
+def _check(op: Operator, array: Array, what: str) -> None:
+    if array.dtype != op.dtype:
+        raise KindError(f"{what} has type {array.dtype}; on a GPU it must be {op.dtype}")
+    gpu = op._core.gpu
+    if array.gpu is not None and array.gpu != gpu:
+        raise DeviceError(f"{what} is on GPU {array.gpu}; copy it to GPU {gpu}")
+
+
+def _overlap(x: Array, y: Array) -> bool:
+    width = np.dtype(x.dtype).itemsize
+    x_end = x.address + width * int(np.prod(x.shape, dtype=np.int64))
+    y_end = y.address + width * int(np.prod(y.shape, dtype=np.int64))
+    return bool(x.address < y_end and y.address < x_end)
+
+
+def apply(op: Operator, x: Any, out: Any, alpha: float, beta: float, stream: Any) -> Any:
+    """Queue ``out = alpha A x + beta out`` for arrays on a GPU; see `Operator.apply`."""
+    core = op._core
+    if core.gpu is None:
+        raise DeviceError("x is on a GPU, but the operator is not; prepare with device='cuda:0'")
+    if len(x.shape) == 2:
+        return _apply_to_columns(op, x, out, alpha, beta, stream)
+    given = describe(x)
+    nrows, ncols = op.shape
+    if given.shape != (ncols,):
+        raise ShapeError(f"x has shape {given.shape}; it must be ({ncols},) or ({ncols}, k)")
+    _check(op, given, "x")
+    if not given.is_contiguous:
+        x = _contiguous(x)
+        given = describe(x)
+    address = stream_of(x, core.gpu, stream)
+    if out is None:
+        if beta != 0.0:
+            raise ArgumentError(f"beta is {beta}, but out is missing; give out, or beta=0")
+        out = _empty(x, (nrows,))
+        to = describe(out)
+    else:
+        if not is_on_gpu(out):
+            raise KindError(f"out is a {type(out).__name__} on the host, but x is on a GPU")
+        to = describe(out)
+        if to.shape != (nrows,):
+            raise ShapeError(f"out has shape {to.shape}; it must be ({nrows},)")
+        _check(op, to, "out")
+        if not to.is_contiguous:
+            raise KindError("out is not contiguous; on a GPU it must be")
+        if _overlap(given, to):
+            raise ArgumentError("x and out overlap; give another out")
+    core.apply_at((given.address, alpha), (to.address, beta), address, 1)
+    return out
+
+
+def _apply_to_columns(
+    op: Operator, x: Any, out: Any, alpha: float, beta: float, stream: Any
+) -> Any:
+    nrows, ncols = op.shape
+    shape = tuple(x.shape)
+    if shape[0] != ncols:
+        raise ShapeError(f"x has shape {shape}; it must be ({ncols},) or ({ncols}, k)")
+    result = _empty(x, (shape[1], nrows)).T if out is None else out
+    if tuple(result.shape) != (nrows, shape[1]):
+        raise ShapeError(f"out has shape {tuple(result.shape)}; it must be ({nrows}, {shape[1]})")
+    columns = _contiguous(x.T)
+    for column in range(shape[1]):
+        apply(op, columns[column], result[:, column], alpha, beta, stream)
+    return result
+
+
+def update(op: Operator, data: Any) -> None:
+    """Replace the values by those of an array on the operator's GPU."""
+    given = describe(data)
+    if op._repaired:
+        raise KindError("the matrix was repaired, so new values must be on the host")
+    _check(op, given, "the array of values")
+    if not given.is_contiguous:
+        data = _contiguous(data)
+        given = describe(data)
+    gpu = op._core.gpu or 0
+    op._core.update_at(given.address, stream_of(data, gpu))
+
+
+def _valid(csr: Csr) -> Csr:
+    """Return a valid matrix on the GPU with 32-bit columns: this one, or a repaired copy."""
+    package = root(csr.data)
+    if package == "torch":
+        torch = sys.modules["torch"]
+        try:
+            torch.sparse_csr_tensor(
+                csr.indptr, csr.indices, csr.data, size=csr.shape, check_invariants=True
+            )
+        except RuntimeError as error:
+            raise InputError(f"the matrix is not valid: {error}") from None
+        return Csr(csr.data, csr.indices.to(torch.int32), csr.indptr, csr.shape)
+    try:
+        import cupy
+        import cupyx.scipy.sparse as sparse
+    except ImportError:
+        raise KindError("matrices on a GPU need CuPy or torch") from None
+    arrays = tuple(cupy.asarray(array) for array in (csr.data, csr.indices, csr.indptr))
+    data, indices, indptr = arrays
+    count = len(data)
+    ends = (int(indptr[0]), int(indptr[-1])) if len(indptr) == csr.shape[0] + 1 else None
+    if ends != (0, count) or len(indices) != count:
+        raise InputError(f"indptr must have {csr.shape[0] + 1} entries, from 0 to {count}")
+    if count and not 0 <= int(indices.min()) <= int(indices.max()) < csr.shape[1]:
+        raise InputError(f"indices must be from 0 to {csr.shape[1] - 1}")
+    matrix = sparse.csr_matrix(arrays, shape=csr.shape)
+    if not matrix.has_canonical_format:
+        raise InputError("rows are not sorted or entries are repeated; call A.sum_duplicates()")
+    return Csr(data, indices.astype(cupy.int32, copy=False), indptr, csr.shape)
+
+
+def prepare_on_gpu(
+    tuner: _ellect.Tuner, csr: Csr, precision: str | None, gpu: int, use: _Use
+) -> Operator:
+    """Prepare a matrix on its GPU without copying its values."""
+    check_precision(precision)
+    valid = _valid(csr)
+    data = describe(valid.data)
+    wanted = data.dtype if precision is None else dtype_of(precision)
+    if data.dtype != wanted or data.dtype not in (np.float32, np.float64):
+        raise KindError(f"values have type {data.dtype}; convert them to {precision or 'f64'}")
+    if data.gpu is not None and data.gpu != gpu:
+        raise DeviceError(f"the matrix is on GPU {data.gpu}; name device='cuda:{data.gpu}'")
+    indptr, indices = describe(valid.indptr), describe(valid.indices)
+    if not (data.is_contiguous and indptr.is_contiguous and indices.is_contiguous):
+        raise KindError("an array of the matrix is not contiguous; copy the matrix")
+    core = tuner.prepare_on_gpu(
+        (indptr.address, indices.address, data.address),
+        (*csr.shape, data.shape[0]),
+        str(indptr.dtype).endswith("int64"),
+        "f32" if data.dtype == np.float32 else "f64",
+        stream_of(valid.data, gpu),
+        use,
+    )
+    # The operator keeps `valid`, whose arrays its products may read.
+    return Operator(tuner, core, use, valid, None)

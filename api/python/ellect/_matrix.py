@@ -1,0 +1,173 @@
+"""Matrices of callers as CSR arrays."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _ellect
+from ._errors import ArgumentError, InputError, KindError, RepairedWarning
+
+#: Anything that `csr_of` accepts; the types of optional packages cannot be named here.
+MatrixLike = Any
+
+_PRECISIONS: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
+_NAMES = {dtype: name for name, dtype in _PRECISIONS.items()}
+
+
+def dtype_of(precision: str) -> np.dtype[Any]:
+    """Return the NumPy type of a precision."""
+    return _PRECISIONS[precision]
+
+
+def check_precision(precision: str | None) -> None:
+    """Raise an exception unless this is None or the name of a precision."""
+    if precision is not None and precision not in _PRECISIONS:
+        raise ArgumentError(f"precision is {precision!r}; it must be 'f32' or 'f64'")
+
+
+def root(thing: object) -> str:
+    """Return the name of the top-level package that defines the type of an object."""
+    return type(thing).__module__.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Csr:
+    """CSR arrays of one matrix, on the host or on a GPU."""
+
+    data: Any
+    indices: Any
+    indptr: Any
+    shape: tuple[int, int]
+
+
+def is_on_gpu(thing: object) -> bool:
+    """Tell whether an array is in the memory of a GPU."""
+    if root(thing) == "torch":
+        return bool(getattr(thing, "is_cuda", False))
+    return hasattr(type(thing), "__cuda_array_interface__")
+
+
+def parts(matrix: MatrixLike, shape: tuple[int, int] | None) -> Csr:
+    """Return the CSR arrays of a matrix of any package, converted to CSR if need be."""
+    if isinstance(matrix, tuple):
+        if len(matrix) != 3:
+            raise ArgumentError(
+                f"the tuple has {len(matrix)} items; it must be (data, indices, indptr)"
+            )
+        if shape is None:
+            raise ArgumentError(
+                "shape is missing; arrays (data, indices, indptr) need shape=(nrows, ncols)"
+            )
+        return Csr(*matrix, (int(shape[0]), int(shape[1])))
+    own: Any = getattr(matrix, "shape", shape)
+    if shape is not None and tuple(own) != tuple(shape):
+        raise ArgumentError(f"shape is {shape}, but the matrix has shape {tuple(own)}")
+    if root(matrix) == "torch" and hasattr(matrix, "to_sparse_csr"):
+        matrix = matrix.detach()
+        if "sparse_csr" not in str(matrix.layout):
+            matrix = matrix.to_sparse_csr()
+        arrays = (matrix.values(), matrix.col_indices(), matrix.crow_indices())
+        return Csr(*arrays, (int(matrix.shape[0]), int(matrix.shape[1])))
+    if hasattr(matrix, "tocsr"):
+        matrix = matrix.tocsr()
+        if len(matrix.shape) != 2:
+            raise KindError(f"the matrix has {len(matrix.shape)} dimensions; it must have 2")
+        data, indices, nnz = matrix.data, matrix.indices, matrix.nnz
+        if len(data) != nnz:
+            # SciPy allows spare room behind the entries.
+            data, indices = data[:nnz], indices[:nnz]
+        return Csr(data, indices, matrix.indptr, tuple(matrix.shape))
+    raise KindError(
+        f"a {type(matrix).__name__} is no sparse matrix; give a scipy.sparse, "
+        "cupyx.scipy.sparse or torch.sparse_csr matrix, (data, indices, indptr) with shape, or a path; "
+        "scipy.sparse.csr_array converts a dense array"
+    )
+
+
+def on_host(array: Any) -> Any:
+    """Return a host copy of an array on a GPU; other arrays as they are."""
+    if not is_on_gpu(array):
+        return array.detach() if root(array) == "torch" else array
+    if root(array) == "torch":
+        return array.detach().cpu()
+    if hasattr(array, "get"):
+        return array.get()
+    raise KindError(f"a {type(array).__name__} cannot be copied to the host; convert it to CuPy")
+
+
+def values_of(data: Any, precision: str | None) -> np.ndarray[Any, Any]:
+    """Return values as a contiguous array of float32 or float64."""
+    values = np.asarray(on_host(data))
+    if precision is not None:
+        dtype = dtype_of(precision)
+    elif values.dtype.newbyteorder("=") in _NAMES:
+        dtype = values.dtype.newbyteorder("=")
+    else:
+        dtype = np.dtype(np.float64)
+    # Every real type may be rounded to float64; complex numbers and objects may not.
+    if values.dtype.kind not in "fiub":
+        raise KindError(f"values have type {values.dtype}; they must be real numbers")
+    return _plain(values, dtype)
+
+
+def _plain(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    if array.ndim != 1:
+        raise InputError(f"an array of the matrix has {array.ndim} dimensions; it must have 1")
+    return np.require(array, dtype, ["C", "A"])
+
+
+def _integers(array: Any, what: str) -> np.ndarray[Any, Any]:
+    given = np.asarray(on_host(array))
+    if given.dtype.kind not in "iu" and given.size:
+        raise KindError(f"{what} have type {given.dtype}; they must be integers")
+    if given.dtype == np.uint64 and given.size and int(given.max()) > np.iinfo(np.int64).max:
+        raise InputError(f"{what} are larger than 2**63")
+    narrow = np.can_cast(given.dtype, np.int32)
+    return _plain(given, np.dtype(np.int32 if narrow else np.int64))
+
+
+def matrix_of(csr: Csr, precision: str | None) -> _ellect.Matrix:
+    """Return the arrays as a valid matrix of the compiled module."""
+    if min(csr.shape) < 0:
+        raise InputError(f"shape is {csr.shape}; both numbers must be 0 or more")
+    return _ellect.Matrix(
+        values_of(csr.data, precision),
+        _integers(csr.indices, "indices"),
+        _integers(csr.indptr, "indptr"),
+        *csr.shape,
+    )
+
+
+def warn_if_repaired(matrix: _ellect.Matrix, stacklevel: int) -> None:
+    """Warn that a repaired copy of the caller's matrix is used."""
+    if matrix.repaired is not None:
+        warnings.warn(
+            f"rows were not sorted or entries were repeated ({matrix.repaired} entries were summed "
+            "into others): a repaired copy is used; A.sum_duplicates() repairs a SciPy matrix once",
+            RepairedWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def load(
+    matrix: MatrixLike,
+    shape: tuple[int, int] | None,
+    precision: str | None,
+    stacklevel: int,
+) -> tuple[_ellect.Matrix, Csr | None]:
+    """Return a matrix on the host, and the caller's arrays unless it is a file."""
+    check_precision(precision)
+    if isinstance(matrix, (str, os.PathLike)):
+        return _ellect.Matrix.read(matrix, precision or "f64"), None
+    csr = parts(matrix, shape)
+    loaded = matrix_of(csr, precision)
+    warn_if_repaired(loaded, stacklevel + 1)
+    return loaded, csr

@@ -1,0 +1,331 @@
+"""Operators: prepared matrices that multiply vectors."""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _ellect
+from ._errors import ArgumentError, KindError, RefusedError, ShapeError
+from ._matrix import Csr, dtype_of, is_on_gpu, matrix_of, root, values_of
+from ._recommendation import Recommendation
+
+if TYPE_CHECKING:
+    from ._ellect import _Use
+
+#: A vector or a matrix of vectors; the types of optional packages cannot be named here.
+VectorLike = Any
+
+
+class Operator:
+    """A matrix in the chosen storage format; `prepare` makes it.
+
+    Operators work in ``scipy.sparse.linalg``: its solvers and ``aslinearoperator`` accept them.
+    Several threads may multiply with one operator.
+
+    Products are computed in the operator's precision. A vector on the host of another real type is
+    converted. The result is of the input's kind: a NumPy array, a torch tensor, or a CuPy array.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Numbers of rows and columns.
+    dtype : numpy.dtype
+        Type of the values.
+    nnz : int
+        Number of entries.
+
+    Examples
+    --------
+    >>> import ellect, numpy as np, scipy.sparse
+    >>> A = scipy.sparse.csr_array(np.array([[4.0, 0.0, 1.0], [0.0, 5.0, 0.0]]))
+    >>> op = ellect.prepare(A, spmvs=10_000)
+    >>> op @ np.array([1.0, 2.0, 3.0])
+    array([ 7., 10.])
+    >>> op.T @ np.ones(2)
+    array([4., 5., 1.])
+    >>> op.update_values(np.array([1.0, 1.0, 1.0]))
+    >>> y = np.ones(2)
+    >>> op.apply(np.ones(3), out=y, alpha=2.0, beta=-1.0)
+    array([3., 1.])
+    >>> op.close()
+    """
+
+    #: NumPy leaves products with this class to it.
+    __array_ufunc__ = None
+
+    ndim = 2
+
+    def __init__(
+        self,
+        tuner: _ellect.Tuner,
+        core: _ellect.Operator,
+        use: _Use,
+        csr: Csr | None,
+        matrix: _ellect.Matrix | None,
+    ) -> None:
+        self._tuner = tuner
+        self._core = core
+        self._use = use
+        self.shape: tuple[int, int] = core.shape
+        self.dtype: np.dtype[Any] = dtype_of(core.precision)
+        # New values come in the order of the caller's arrays, so those of a repaired matrix are
+        # kept to repair new values too. Arrays on a GPU are kept because products read them.
+        repaired = matrix is not None and matrix.repaired is not None
+        self._csr = csr if csr is not None and (repaired or matrix is None) else None
+        self._count = core.nnz if csr is None else len(csr.data)
+        self._repaired = repaired
+        self._transpose: Operator | None = None
+        self._is_transpose_old = False
+        self._choice: Recommendation | None = None
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return (
+            f"<ellect.Operator {rows} x {columns}, {self.nnz} entries, {self.dtype}, "
+            f"{self._core.candidate}>"
+        )
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries."""
+        return self._core.nnz
+
+    @property
+    def choice(self) -> Recommendation:
+        """The choice that led to this operator."""
+        if self._choice is None:
+            self._choice = Recommendation.from_dict(json.loads(self._core.choice))
+        return self._choice
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the arrays in bytes, with those of the transpose once it is prepared."""
+        own = self._core.layout_bytes()
+        return own if self._transpose is None else own + self._transpose._core.layout_bytes()
+
+    @property
+    def permutation(self) -> np.ndarray[Any, Any] | None:
+        """Order of the permuted basis, ``order[new] = old``; None in the original basis."""
+        order = self._core.permutation()
+        return None if order is None else np.frombuffer(order, np.uint32)
+
+    def explain(self) -> str:
+        """Return the reasons of the choice, one sentence a line."""
+        return str(self.choice)
+
+    def apply(
+        self,
+        x: VectorLike,
+        out: VectorLike = None,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        stream: Any = None,
+    ) -> Any:
+        """Compute ``out = alpha A x + beta out``.
+
+        Parameters
+        ----------
+        x : array
+            Vector of ``shape[1]`` elements, or a matrix with such columns.
+        out : array, optional
+            Result of the operator's type; a new array if None. With ``beta=0`` it is not read.
+        alpha, beta : float
+            Factors.
+        stream : optional
+            CUDA stream of CuPy or torch, or its address, for vectors on a GPU; by default the
+            current stream of the package that x belongs to. The product is queued on it, with
+            neither an allocation (given `out` and contiguous vectors) nor a synchronisation.
+
+        Returns
+        -------
+        array
+            `out`, or a new array of the same kind as `x`.
+
+        Raises
+        ------
+        ShapeError
+            If a length does not match the matrix.
+        KindError
+            If a type cannot be used.
+        """
+        kind = type(x)
+        if kind is not np.ndarray and is_on_gpu(x):
+            from ._device import apply
+
+            return apply(self, x, out, alpha, beta, stream)
+        if stream is not None:
+            raise ArgumentError("a stream is given, but x is on the host; leave stream out")
+        is_tensor = root(x) == "torch"
+        array = x if kind is np.ndarray else np.asarray(x.detach() if is_tensor else x)
+        if out is None:
+            if beta != 0.0:
+                raise ArgumentError(f"beta is {beta}, but out is missing; give out, or beta=0")
+            result = self._multiply(array, None, alpha, 0.0)
+            if not is_tensor:
+                return result
+            import torch
+
+            return torch.from_numpy(result)
+        target = out if isinstance(out, np.ndarray) else None
+        if target is None and root(out) == "torch" and not is_on_gpu(out):
+            target = out.detach().numpy()
+        if target is None:
+            raise KindError(f"out is a {type(out).__name__}; it must be an array on the host")
+        self._multiply(array, target, alpha, beta)
+        return out
+
+    def _multiply(
+        self,
+        x: np.ndarray[Any, Any],
+        out: np.ndarray[Any, Any] | None,
+        alpha: float,
+        beta: float,
+    ) -> np.ndarray[Any, Any]:
+        nrows, ncols = self.shape
+        if x.ndim not in (1, 2) or x.shape[0] != ncols:
+            raise ShapeError(f"x has shape {x.shape}; it must be ({ncols},) or ({ncols}, k)")
+        shape = (nrows, *x.shape[1:])
+        if out is not None:
+            if out.shape != shape:
+                raise ShapeError(f"out has shape {out.shape}; it must be {shape}")
+            if out.dtype != self.dtype:
+                raise KindError(f"out has type {out.dtype}; it must be {self.dtype}")
+        # Columns are multiplied one by one, so each must be contiguous.
+        x = x.T
+        flags = x.flags
+        if x.dtype != self.dtype or not (flags.c_contiguous and flags.aligned):
+            if not np.can_cast(x.dtype, self.dtype, "same_kind"):
+                raise KindError(f"x has type {x.dtype}; it must be real: multiply its parts")
+            x = np.require(x, self.dtype, ["C", "A"])
+        columns = x.shape[0] if x.ndim == 2 else 1
+        if out is None:
+            y = np.empty((columns, nrows) if x.ndim == 2 else nrows, self.dtype)
+            self._core.apply(x, y, alpha, beta, columns)
+            return y.T
+        y = out.T
+        if y.flags.c_contiguous and y.flags.aligned:
+            self._core.apply(x, y, alpha, beta, columns)
+            return out
+        if not y.flags.writeable:
+            raise ArgumentError("out is read-only; give an array that can be written")
+        copy = np.array(y, order="C")
+        self._core.apply(x, copy, alpha, beta, columns)
+        y[...] = copy
+        return out
+
+    def matvec(self, x: VectorLike) -> Any:
+        """Return A x for a vector of shape ``(n,)`` or ``(n, 1)``."""
+        if len(x.shape) == 2 and x.shape[1] != 1:
+            raise ShapeError(f"x has shape {tuple(x.shape)}; matmat multiplies several vectors")
+        return self.apply(x)
+
+    def matmat(self, X: VectorLike) -> Any:
+        """Return A X for a matrix of vectors, multiplied column by column."""
+        if len(X.shape) != 2:
+            raise ShapeError(f"X has shape {tuple(X.shape)}; matvec multiplies one vector")
+        return self.apply(X)
+
+    def rmatvec(self, x: VectorLike) -> Any:
+        """Return the transposed matrix times a vector; see `T`."""
+        return self.T.matvec(x)
+
+    def rmatmat(self, X: VectorLike) -> Any:
+        """Return the transposed matrix times a matrix of vectors; see `T`."""
+        return self.T.matmat(X)
+
+    def __matmul__(self, x: VectorLike) -> Any:
+        return self.apply(x)
+
+    def dot(self, x: VectorLike) -> Any:
+        """Return A x, as ``A @ x`` does."""
+        return self.apply(x)
+
+    def __rmatmul__(self, x: VectorLike) -> Any:
+        return self.T.apply(x.T).T
+
+    @property
+    def T(self) -> Operator:
+        """The operator of the transposed matrix; its first use prepares it.
+
+        It takes memory of its own: see `nbytes`.
+        """
+        transpose = self._transpose
+        if transpose is not None and not self._is_transpose_old:
+            return transpose
+        matrix = self._core.transposed()
+        if transpose is not None:
+            try:
+                transpose._core.update_from(matrix)
+            except RefusedError:
+                transpose = None
+        if transpose is None:
+            core = self._tuner.prepare(matrix, self._use)
+            transpose = Operator(self._tuner, core, self._use, None, matrix)
+            transpose._transpose = self
+        self._transpose, self._is_transpose_old = transpose, False
+        return transpose
+
+    @property
+    def H(self) -> Operator:
+        """The operator of the adjoint matrix, which is the transposed one: values are real."""
+        return self.T
+
+    def transpose(self) -> Operator:
+        """Return the operator of the transposed matrix; see `T`."""
+        return self.T
+
+    def adjoint(self) -> Operator:
+        """Return the operator of the adjoint matrix; see `H`."""
+        return self.T
+
+    def update_values(self, data: VectorLike) -> None:
+        """Replace the values; the pattern stays.
+
+        Parameters
+        ----------
+        data : array
+            Values in the order of the matrix that was prepared: ``A.data`` of a SciPy CSR matrix.
+            For a matrix that was converted to CSR, the values of ``A.tocsr()``.
+
+        Raises
+        ------
+        ShapeError
+            If there are not as many values as entries.
+        RefusedError
+            If the storage format relies on a property of the values that these lack.
+        """
+        if len(data) != self._count:
+            raise ShapeError(f"there are {len(data)} values for {self._count} entries")
+        if self._core.gpu is not None and is_on_gpu(data):
+            from ._device import update
+
+            update(self, data)
+        elif self._repaired and self._csr is not None:
+            csr = Csr(data, self._csr.indices, self._csr.indptr, self.shape)
+            self._core.update_from(matrix_of(csr, self._core.precision))
+        else:
+            self._core.update(values_of(data, self._core.precision))
+        self._is_transpose_old = True
+
+    def close(self) -> None:
+        """Free the memory; later products raise an exception."""
+        self._core.close()
+        transpose, self._transpose, self._csr = self._transpose, None, None
+        if transpose is not None:
+            transpose._transpose = None
+            transpose.close()
+
+    def __enter__(self) -> Operator:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

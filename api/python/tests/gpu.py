@@ -1,0 +1,150 @@
+"""Checks the package on a GPU with CuPy and torch, and times the overhead of calls.
+
+Run it after the installation of a wheel that was built with CUDA:
+``pip install WHEEL && python -P api/python/tests/gpu.py``. Packages that are missing are named and
+left out; the program fails if a check fails, or if neither package is there.
+"""
+
+import sys
+import time
+
+import ellect
+import numpy as np
+
+
+def poisson(package, side, dtype):
+    """Return the 7-point matrix of a cube with the functions of a sparse package."""
+    one = package.eye(side, dtype=dtype, format="csr")
+    line = package.diags([-1.0, 2.0, -1.0], [-1, 0, 1], (side, side), format="csr", dtype=dtype)
+    kron = package.kron
+    return (
+        kron(kron(line, one), one) + kron(kron(one, line), one) + kron(kron(one, one), line)
+    ).tocsr()
+
+
+def us_of(call, wait, count=2000):
+    """Return the least time of a call over three runs, in microseconds."""
+    best = float("inf")
+    for _ in range(3):
+        wait()
+        start = time.perf_counter()
+        for _ in range(count):
+            call()
+        best = min(best, time.perf_counter() - start)
+        wait()
+    return best / count * 1e6
+
+
+def check_cupy(cupy):
+    import cupyx.scipy.sparse as sparse
+    import cupyx.scipy.sparse.linalg as linalg
+
+    for dtype in (np.float32, np.float64):
+        A = poisson(sparse, 40, dtype)
+        x = cupy.arange(A.shape[1], dtype=dtype) % 7 - 3
+        for spmvs in (1, 10_000, 10_000_000):
+            with ellect.prepare(A, spmvs=spmvs, updates=2) as op:
+                assert isinstance(op @ x, cupy.ndarray)
+                assert cupy.array_equal(op @ x, A @ x)
+                out = cupy.ones(A.shape[0], dtype)
+                assert op.apply(x, out=out, alpha=2.0, beta=-1.0) is out
+                assert cupy.array_equal(out, 2 * (A @ x) - 1)
+                assert cupy.array_equal(op.T @ x, A.T @ x)
+                X = cupy.stack([x, -x, x + 1], axis=1)
+                assert cupy.array_equal(op @ X, A @ X)
+                assert np.array_equal(op @ cupy.asnumpy(x), cupy.asnumpy(A @ x))
+                with cupy.cuda.Stream(non_blocking=True) as stream:
+                    y = cupy.ones_like(x)
+                    assert cupy.array_equal(op @ y, A @ y)
+                    stream.synchronize()
+                data = A.data * 2
+                op.update_values(data)
+                assert cupy.array_equal(op @ x, 2 * (A @ x))
+        with ellect.prepare(A, spmvs=10_000) as op:
+            b = A @ cupy.ones(A.shape[1], dtype)
+            found, info = linalg.cg(op, b, tol=1e-5)
+            assert info == 0 and float(abs(found - 1).max()) < 1e-2
+            try:
+                op @ cupy.ones(3, dtype)
+                raise AssertionError("a wrong length is refused")
+            except ellect.ShapeError:
+                pass
+
+    A = poisson(sparse, 10, np.float64)
+    with ellect.prepare(A, spmvs=10_000) as op:
+        x, out = cupy.ones(A.shape[1]), cupy.empty(A.shape[0])
+        stream = cupy.cuda.get_current_stream()
+        wait = cupy.cuda.Device().synchronize
+        pool = cupy.get_default_memory_pool()
+        before = pool.total_bytes()
+        queued = us_of(
+            lambda: op._core.apply_at((x.data.ptr, 1.0), (out.data.ptr, 0.0), stream.ptr, 1), wait
+        )
+        given = us_of(lambda: op.apply(x, out=out, stream=stream), wait)
+        assert pool.total_bytes() == before, "apply allocates nothing"
+        product = us_of(lambda: op @ x, wait)
+        own = us_of(lambda: A @ x, wait)
+        print(
+            f"cupy: launch {queued:.2f} us, apply(out, stream) {given:.2f} us, op @ x "
+            f"{product:.2f} us, CuPy's own A @ x {own:.2f} us"
+        )
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            op.apply(x, out=out)
+            stream.begin_capture()
+            op.apply(x, out=out)
+            graph = stream.end_capture()
+            x[...] = 2.0
+            graph.launch(stream)
+            stream.synchronize()
+            assert cupy.array_equal(out, A @ x)
+
+
+def check_torch(torch):
+    import scipy.sparse as sparse
+
+    for dtype in (np.float32, np.float64):
+        host = poisson(sparse, 30, dtype)
+        arrays = [torch.from_numpy(a).cuda() for a in (host.indptr, host.indices, host.data)]
+        A = torch.sparse_csr_tensor(*arrays, size=host.shape)
+        x = torch.arange(host.shape[1], device="cuda").to(A.dtype) % 7 - 3
+        wanted = torch.from_numpy(host @ x.cpu().numpy()).cuda()
+        with ellect.prepare(A, spmvs=10_000, updates=1) as op:
+            assert torch.equal(op @ x, wanted)
+            with torch.cuda.stream(torch.cuda.Stream()) as _:
+                torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+                assert torch.equal(op @ x, wanted)
+                torch.cuda.current_stream().synchronize()
+            op.update_values(A.values() * 2)
+            assert torch.equal(op @ x, 2 * wanted)
+            out = torch.empty_like(wanted)
+            op.apply(x, out=out)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                op.apply(x, out=out)
+            x.fill_(1.0)
+            graph.replay()
+            torch.cuda.synchronize()
+            assert torch.equal(out, op @ x)
+            print(
+                f"torch {x.dtype}: apply(out) "
+                f"{us_of(lambda: op.apply(x, out=out), torch.cuda.synchronize):.2f} us, op @ x "
+                f"{us_of(lambda: op @ x, torch.cuda.synchronize):.2f} us"
+            )
+
+
+def main():
+    checked = 0
+    for name, check in (("cupy", check_cupy), ("torch", check_torch)):
+        try:
+            package = __import__(name)
+        except ImportError:
+            print(f"{name} is not installed and not checked")
+            continue
+        check(package)
+        print(f"{name} {package.__version__}: passed")
+        checked += 1
+    return 0 if checked else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

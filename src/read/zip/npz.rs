@@ -1,0 +1,437 @@
+//! Archives of numpy arrays: `scipy.sparse.save_npz` in csr, csc, coo, bsr and dia, and plain ones.
+//!
+//! ```text
+//! format.npy  'csr'                  'csc'                  'coo'              'bsr'              'dia'
+//! shape.npy   [nrows, ncols]
+//! data.npy    values                 values                 values             blocks, R x C each diagonals, n x L
+//!             indices.npy  columns   indices.npy  rows      row.npy, col.npy   as csr, of blocks  offsets.npy
+//!             indptr.npy             indptr.npy                                indptr.npy
+//! ```
+//!
+//! Without `format`, `indptr`, `indices` and `data` are those of csr (of csc, if only that agrees
+//! with `shape`), and `row`, `col` and `data` are those of coo; without `shape`, the indices decide
+//! the size, as SciPy does.
+//!
+//! Values are f16, f32, f64, integers or booleans; indices are integers; both byte orders are
+//! supported. Entries stored twice are summed. Zeros in a block remain entries; zeros in a diagonal
+//! do not. Other arrays are ignored.
+
+use std::io::{Read, Seek};
+
+use ::zip::ZipArchive;
+use ::zip::result::ZipError;
+
+use super::super::binary::{self, is_rounded};
+use super::super::content::excerpt;
+use super::super::context::{Context, list};
+use super::super::limits::{io_error, too_many_bytes};
+use super::super::triplets::{Symmetry, Triplets};
+use super::npy::NpyHeader;
+use super::zip_error;
+use crate::csr::Csr;
+use crate::error::{At, Error, Result};
+use crate::scalar::Scalar;
+
+const NOT_WHOLE: &str = "it must be a whole number and not negative";
+
+/// Reads the archive.
+///
+/// # Errors
+/// [`Error::Input`] with the array and element of the fault; [`Error::Limit`].
+pub(super) fn read<T: Scalar>(
+    zip: ZipArchive<impl Read + Seek>,
+    context: &Context<'_>,
+) -> Result<Csr<T>> {
+    let mut archive = Archive { zip, context, bytes: 0 };
+    let format = archive.format()?;
+    match format.as_str() {
+        "csr" | "csc" => archive.compressed(Some(&format)),
+        "" => archive.compressed(None),
+        "coo" => archive.coo(),
+        "bsr" => archive.bsr(),
+        "dia" => archive.dia(),
+        other => Err(Error::input(format!(
+            "the sparse format is {}; supported are csr, csc, coo, bsr and dia (A.tocsr() converts)",
+            excerpt(other.as_bytes())
+        ))),
+    }
+}
+
+/// An array of one dimension or more, in the order in which it is stored.
+struct Array<U> {
+    elements: Vec<U>,
+    shape: Vec<u64>,
+    /// True if the first index runs fastest.
+    fortran: bool,
+}
+
+impl<U> Array<U> {
+    /// Returns the step in `elements` of each index.
+    fn steps<const N: usize>(&self) -> [usize; N] {
+        let mut steps = [1; N];
+        let mut step = 1_usize;
+        for k in 0..N {
+            let k = if self.fortran { k } else { N - 1 - k };
+            steps[k] = step;
+            // An array without elements may have any other lengths.
+            step = step.wrapping_mul(self.shape[k] as usize);
+        }
+        steps
+    }
+}
+
+struct Archive<'a, R> {
+    zip: ZipArchive<R>,
+    context: &'a Context<'a>,
+    /// Bytes of all arrays so far.
+    bytes: u64,
+}
+
+impl<R: Read + Seek> Archive<'_, R> {
+    fn has(&self, name: &str) -> bool {
+        self.zip.index_for_name(&format!("{name}.npy")).is_some()
+    }
+
+    /// Returns the sparse format, which is empty for plain csr or csc.
+    fn format(&mut self) -> Result<String> {
+        if self.has("format") {
+            return self.text("format");
+        }
+        if self.has("indptr") && self.has("indices") && self.has("data") {
+            return Ok(String::new());
+        }
+        if self.has("row") && self.has("col") && self.has("data") {
+            return Ok("coo".into());
+        }
+        let names: Vec<_> =
+            self.zip.file_names().flatten().map(|n| n.replace(".npy", "")).collect();
+        Err(Error::input(format!(
+            "the archive holds no sparse matrix but the arrays {}; write it with \
+             scipy.sparse.save_npz(file, scipy.sparse.csr_array(A))",
+            list(&names)
+        )))
+    }
+
+    /// Returns the numbers of rows and columns, if the archive states them.
+    fn shape(&mut self) -> Result<Option<(usize, usize)>> {
+        if !self.has("shape") {
+            return Ok(None);
+        }
+        let whole = |header: &NpyHeader, bytes: &[u8]| header.index(bytes).ok_or(NOT_WHOLE.into());
+        let shape = self.elements("shape", 1, 2, whole)?.elements;
+        let &[nrows, ncols] = shape.as_slice() else {
+            return Err(Error::input(format!("the array has {} dimensions, not 2", shape.len())));
+        };
+        self.context.limits.dimensions(At::Whole, nrows, ncols).map(Some)
+    }
+
+    /// Returns the numbers of rows and columns, which SciPy always states.
+    fn stated_shape(&mut self) -> Result<(usize, usize)> {
+        let missing =
+            "array 'shape': it is missing from the archive; scipy.sparse.save_npz writes it";
+        self.shape()?.ok_or_else(|| Error::input(missing))
+    }
+
+    /// Returns the size of a dimension that the archive does not state, from its indices.
+    fn size_of(&self, indices: &[u32]) -> Result<usize> {
+        let size = indices.iter().max().map_or(0, |&last| u64::from(last) + 1);
+        self.context.limits.dimensions(At::Whole, size, size).map(|(size, _)| size)
+    }
+
+    /// Reads csr or csc; without a stated format, the sizes decide, and csr if both agree.
+    fn compressed<T: Scalar>(&mut self, format: Option<&str>) -> Result<Csr<T>> {
+        let shape = match format {
+            Some(_) => Some(self.stated_shape()?),
+            None => self.shape()?,
+        };
+        let mut values = self.values::<T>(1)?.elements;
+        let Some((nrows, ncols)) = shape else {
+            let col_idx = self.indices("indices", u32::MAX as usize, values.len())?;
+            let row_ptr = self.pointers(None, values.len())?;
+            let (nrows, ncols) = (row_ptr.len() - 1, self.size_of(&col_idx)?);
+            self.context.notes.tell(format!(
+                "the archive states no shape: read as csr with {nrows} rows and {ncols} columns"
+            ));
+            return self.rows(nrows, ncols, row_ptr, col_idx, values);
+        };
+        let by_columns = match format {
+            Some(format) => format == "csc",
+            None => {
+                let len = self.len("indptr")?;
+                len != nrows as u64 + 1 && len == ncols as u64 + 1
+            }
+        };
+        if !by_columns {
+            let col_idx = self.indices("indices", ncols, values.len())?;
+            let row_ptr = self.pointers(Some(nrows), values.len())?;
+            return self.rows(nrows, ncols, row_ptr, col_idx, values);
+        }
+        let mut rows = self.indices("indices", nrows, values.len())?;
+        let pointers = self.pointers(Some(ncols), values.len())?;
+        let mut cols = Vec::with_capacity(pointers[ncols]);
+        for col in 0..ncols {
+            cols.resize(pointers[col + 1], col as u32);
+        }
+        // SciPy may leave unused room after the last entry.
+        rows.truncate(cols.len());
+        values.truncate(cols.len());
+        let triplets = Triplets { rows, cols, values: Some(values) };
+        triplets.into_csr(nrows, ncols, Symmetry::General, self.context.limits)
+    }
+
+    fn rows<T: Scalar>(
+        &self,
+        nrows: usize,
+        ncols: usize,
+        row_ptr: Vec<usize>,
+        mut col_idx: Vec<u32>,
+        mut values: Vec<T>,
+    ) -> Result<Csr<T>> {
+        col_idx.truncate(row_ptr[nrows]);
+        values.truncate(row_ptr[nrows]);
+        self.context.limits.borne_out(0, ncols, values.len())?;
+        Csr::from_unsorted(nrows, ncols, row_ptr, col_idx, values)
+    }
+
+    fn coo<T: Scalar>(&mut self) -> Result<Csr<T>> {
+        let shape = self.shape()?;
+        let values = self.values::<T>(1)?.elements;
+        let bound = u32::MAX as usize;
+        let (nrows, ncols) = shape.unwrap_or((bound, bound));
+        let rows = self.indices("row", nrows, values.len())?;
+        let cols = self.indices("col", ncols, values.len())?;
+        let (nrows, ncols) = match shape {
+            Some(shape) => shape,
+            None => {
+                let (nrows, ncols) = (self.size_of(&rows)?, self.size_of(&cols)?);
+                self.context.notes.tell(format!(
+                    "the archive states no shape: read with {nrows} rows and {ncols} columns"
+                ));
+                (nrows, ncols)
+            }
+        };
+        let triplets = Triplets { rows, cols, values: Some(values) };
+        triplets.into_csr(nrows, ncols, Symmetry::General, self.context.limits)
+    }
+
+    fn bsr<T: Scalar>(&mut self) -> Result<Csr<T>> {
+        let (nrows, ncols) = self.stated_shape()?;
+        let data = self.values::<T>(3)?;
+        let [blocks, r, c] = [0, 1, 2].map(|k| data.shape[k] as usize);
+        if r == 0 || c == 0 || nrows % r != 0 || ncols % c != 0 {
+            return Err(Error::input(format!(
+                "the blocks are {r} x {c}, which do not divide a matrix of {nrows} x {ncols}"
+            )));
+        }
+        let block_cols = self.indices("indices", ncols / c, blocks)?;
+        let pointers = self.pointers(Some(nrows / r), blocks)?;
+        let [of_block, of_row, of_col] = data.steps();
+        let nnz = pointers[nrows / r] * r * c;
+        self.context.limits.borne_out(nrows, ncols, nnz)?;
+        let mut row_ptr = Vec::with_capacity(nrows + 1);
+        row_ptr.push(0);
+        let (mut col_idx, mut values) = (Vec::with_capacity(nnz), Vec::with_capacity(nnz));
+        for row in 0..nrows {
+            let blocks = pointers[row / r]..pointers[row / r + 1];
+            for (block, &block_col) in blocks.clone().zip(&block_cols[blocks]) {
+                for col in 0..c {
+                    col_idx.push(block_col * c as u32 + col as u32);
+                    let at = block * of_block + (row % r) * of_row + col * of_col;
+                    values.push(data.elements[at]);
+                }
+            }
+            row_ptr.push(values.len());
+        }
+        drop(data);
+        self.rows(nrows, ncols, row_ptr, col_idx, values)
+    }
+
+    fn dia<T: Scalar>(&mut self) -> Result<Csr<T>> {
+        let (nrows, ncols) = self.stated_shape()?;
+        let data = self.values::<T>(2)?;
+        let [diagonals, len] = [0, 1].map(|k| data.shape[k] as usize);
+        let offsets = self.elements("offsets", 1, diagonals as u64, |header, bytes| {
+            let offset = header.integer(bytes).and_then(|offset| i64::try_from(offset).ok());
+            offset.ok_or_else(|| "it must be a whole number".into())
+        })?;
+        if offsets.elements.len() != diagonals {
+            return Err(Error::input(format!(
+                "array 'offsets' has {} elements and array 'data' {diagonals} rows; the numbers must \
+                 be equal",
+                offsets.elements.len()
+            )));
+        }
+        let [of_diagonal, of_col] = data.steps();
+        let mut triplets = Triplets { rows: Vec::new(), cols: Vec::new(), values: None };
+        let mut values = Vec::new();
+        for (diagonal, &offset) in offsets.elements.iter().enumerate() {
+            // Element j of a diagonal is in column j.
+            for col in 0..len.min(ncols) {
+                let row = (col as i64).checked_sub(offset);
+                let row = row.and_then(|row| usize::try_from(row).ok()).filter(|&row| row < nrows);
+                let value = data.elements[diagonal * of_diagonal + col * of_col];
+                if let Some(row) = row
+                    && value != T::ZERO
+                {
+                    triplets.rows.push(row as u32);
+                    triplets.cols.push(col as u32);
+                    values.push(value);
+                }
+            }
+        }
+        drop(data);
+        triplets.values = Some(values);
+        triplets.into_csr(nrows, ncols, Symmetry::General, self.context.limits)
+    }
+
+    fn text(&mut self, name: &str) -> Result<String> {
+        const LONGEST: usize = 64;
+        let mut text = String::new();
+        self.elements(name, 0, 1, |header, bytes| {
+            let known = matches!(header.kind, b'S' | b'U') && header.size <= LONGEST;
+            // Numpy pads strings with zeros; a character of 4 bytes is ASCII followed by zeros.
+            text.extend(bytes.iter().filter(|&&b| b != 0).map(|&b| char::from(b)));
+            known.then_some(()).ok_or_else(|| "it must be a short string".into())
+        })?;
+        Ok(text)
+    }
+
+    /// Reads the row or column index of each of `entries` entries; each must be below `bound`.
+    fn indices(&mut self, name: &str, bound: usize, entries: usize) -> Result<Vec<u32>> {
+        let most = self.context.limits.nonzeros;
+        let indices = self.elements(name, 1, most, |header, bytes| match header.index(bytes) {
+            Some(index) if index < bound as u64 => Ok(index as u32),
+            Some(index) => Err(format!("index {index} is not below {bound}")),
+            None => Err(NOT_WHOLE.into()),
+        })?;
+        if indices.elements.len() == entries {
+            return Ok(indices.elements);
+        }
+        Err(Error::input(format!(
+            "array '{name}' has {} elements and array 'data' {entries}; the numbers must be equal",
+            indices.elements.len()
+        )))
+    }
+
+    /// Reads the offsets of rows or columns, one more than there are, which rise from 0, into arrays
+    /// of `entries` entries. Without a stated number, the array decides it.
+    fn pointers(&mut self, len: Option<usize>, entries: usize) -> Result<Vec<usize>> {
+        let bound = entries as u64 + 1;
+        let most = match len {
+            Some(len) => len as u64 + 1,
+            None => self.context.limits.empty_rows.saturating_add(bound),
+        };
+        let mut last = 0;
+        let pointers =
+            self.elements("indptr", 1, most, |header, bytes| match header.index(bytes) {
+                Some(pointer) if pointer < bound && pointer >= last => {
+                    last = pointer;
+                    Ok(pointer as usize)
+                }
+                _ => Err(format!("it must be a whole number from {last} to {entries}")),
+            })?;
+        let pointers = pointers.elements;
+        let needed = len.map_or(pointers.len().max(1), |len| len + 1);
+        if pointers.len() != needed || pointers[0] != 0 {
+            return Err(Error::input(format!(
+                "array 'indptr' has {} elements and starts with {:?}; it must have {needed} and start \
+                 with 0",
+                pointers.len(),
+                pointers.first(),
+            )));
+        }
+        Ok(pointers)
+    }
+
+    /// Reads the values, an array of this many dimensions.
+    fn values<T: Scalar>(&mut self, dimensions: usize) -> Result<Array<T>> {
+        let context = self.context;
+        let mut rounded = 0;
+        let values = self.elements("data", dimensions, context.limits.nonzeros, |header, bytes| {
+            if header.integer(bytes).is_some_and(is_rounded) {
+                rounded += 1;
+            }
+            let number = match header.complex(bytes) {
+                Some((real, 0.0)) => real,
+                Some((_, imaginary)) => {
+                    return Err(format!(
+                        "the imaginary part is {imaginary}; only matrices whose imaginary parts are \
+                         all zero can be read by their real parts"
+                    ));
+                }
+                None => header
+                    .number(bytes)
+                    .ok_or_else(|| format!("values of type {} are not supported", header.type_name()))?,
+            };
+            binary::value(number)
+        })?;
+        context.note_rounded(rounded);
+        Ok(values)
+    }
+
+    /// Returns the number of elements of an array of one dimension.
+    fn len(&mut self, name: &str) -> Result<u64> {
+        let mut file = self.zip.by_name(&format!("{name}.npy")).map_err(zip_error)?;
+        Ok(NpyHeader::read(&mut file)?.len().unwrap_or(u64::MAX))
+    }
+
+    /// Reads an array of this many dimensions and at most `most` elements, each decoded by `decode`.
+    fn elements<U>(
+        &mut self,
+        name: &str,
+        dimensions: usize,
+        most: u64,
+        mut decode: impl FnMut(&NpyHeader, &[u8]) -> std::result::Result<U, String>,
+    ) -> Result<Array<U>> {
+        let in_array = |what: String| Error::input(format!("array '{name}': {what}"));
+        let mut file = match self.zip.by_name(&format!("{name}.npy")) {
+            Err(ZipError::FileNotFound) => {
+                return Err(in_array(
+                    "it is missing from the archive; scipy.sparse.save_npz writes it".into(),
+                ));
+            }
+            other => other.map_err(zip_error)?,
+        };
+        let header = NpyHeader::read(&mut file)?;
+        let Some(len) = header.len().filter(|_| header.shape.len() == dimensions) else {
+            return Err(in_array(format!(
+                "its shape is {:?}; it must have {dimensions} dimensions",
+                header.shape
+            )));
+        };
+        check_type(&header, self.context).map_err(in_array)?;
+        if len > most {
+            self.context.limits.entries(At::Whole, len)?;
+            return Err(in_array(format!("it has {len} elements; the limit is {most}")));
+        }
+        self.bytes = self.bytes.saturating_add(len.saturating_mul(header.size as u64));
+        if self.bytes > self.context.limits.bytes {
+            return Err(too_many_bytes(self.bytes, self.context.limits.bytes));
+        }
+        let of_header = |bytes: &[u8]| decode(&header, bytes);
+        let elements = binary::elements(&mut file, len, header.size, of_header, in_array)?;
+        // Reading to the end makes the archive verify its checksum.
+        match file.read(&mut [0; 1]).map_err(io_error)? {
+            0 => Ok(Array { elements, shape: header.shape, fortran: header.fortran }),
+            _ => Err(in_array(format!("more bytes follow its {len} elements"))),
+        }
+    }
+}
+
+/// Checks that the type of an array's elements is one that can be read.
+fn check_type(header: &NpyHeader, context: &Context<'_>) -> std::result::Result<(), String> {
+    let name = || header.type_name();
+    match (header.kind, header.size) {
+        (b'f', 10..) => Err(format!(
+            "values of type {} are not supported; convert them with A.astype('float64')",
+            name()
+        )),
+        (b'c', 8 | 16) => {
+            let what = format!("the values are complex ({}), which are not supported", name());
+            context.accept_complex(&what).map_err(|error| error.to_string())
+        }
+        (b'c', _) => Err(format!("values of type {} are not supported", name())),
+        (b'S' | b'U', 1..=64) | (_, 1..=8) => Ok(()),
+        (_, size) => Err(format!("elements of {size} bytes are not supported")),
+    }
+}
