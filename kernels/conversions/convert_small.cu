@@ -1,7 +1,6 @@
 // Steps of conversions of small matrices that the GPU holds (src/format/gpu/small.rs), whose time is
 // that of launches and of waits. Each kernel does the work of several of convert.cu and
-// convert_tiles.cu, and the last one of a conversion writes the numbers that the host needs to
-// memory of the host.
+// convert_tiles.cu, and writes the numbers that the host needs to memory of the host.
 //
 // The blocks of a launch are numbered, and each one adds up what the blocks before it have counted:
 // it waits for these, which run or have ended, because blocks start in the order of their numbers.
@@ -101,14 +100,12 @@ __device__ __forceinline__ uint32_t cut_short_rows(uint32_t rows, uint32_t most,
     return t;
 }
 
-// As find_tiles, a block per chunk. No tile past `most_tiles` is written. Where `padded` is given,
-// tiles up to this number follow the last one; they have neither rows nor entries. The number of
-// tiles, and 1 where a tile ends within a row, become numbers[0] and numbers[1]; when all tiles are
-// written, the host is told, unless `host` is null. `found`, `ended` and `numbers` are initially 0.
+// As find_tiles, a block per chunk. When all tiles are written, the host is told their number, and 1
+// where a tile ends within a row. `found`, `ended`, `total` and `splits` are initially 0.
 extern "C" __global__ void __launch_bounds__(FINDERS)
-    find_tiles_small(uint32_t nrows, uint32_t most, uint32_t weight, uint32_t most_tiles,
-                     uint32_t padded, const uint32_t* __restrict__ row_ptr, uint32_t* tile_rows,
-                     uint32_t* tile_ptr, uint32_t* found, uint32_t* ended, uint32_t* numbers,
+    find_tiles_small(uint32_t nrows, uint32_t most, uint32_t weight,
+                     const uint32_t* __restrict__ row_ptr, uint32_t* tile_rows, uint32_t* tile_ptr,
+                     uint32_t* found, uint32_t* ended, uint32_t* total, uint32_t* splits,
                      uint32_t* host, uint32_t mark) {
     __shared__ uint32_t bounds[COPIED + 1], kept_rows[KEPT], kept_ptr[KEPT], own;
     const uint32_t c = blockIdx.x, last = gridDim.x - 1;
@@ -151,10 +148,9 @@ extern "C" __global__ void __launch_bounds__(FINDERS)
         for (uint32_t i = threadIdx.x - 32; i < c; i += FINDERS - 32) others += await_block(found, i);
     }
     others = block_sum<FINDERS>(others);
-    const uint32_t before = others & tiles_mask, count = own & tiles_mask, all = before + count;
+    const uint32_t before = others & tiles_mask, count = own & tiles_mask;
     const auto place = [&](uint32_t t, uint32_t row, uint32_t entry) {
-        const uint32_t at = before + 1 + t;
-        if (at <= most_tiles) tile_rows[at] = begin + row, tile_ptr[at] = entry;
+        tile_rows[before + 1 + t] = begin + row, tile_ptr[before + 1 + t] = entry;
     };
     if (count <= KEPT) {
         for (uint32_t t = threadIdx.x; t < count; t += FINDERS) place(t, kept_rows[t], kept_ptr[t]);
@@ -162,38 +158,29 @@ extern "C" __global__ void __launch_bounds__(FINDERS)
         cut(place);
     }
     if (c == 0 && threadIdx.x == 0) tile_rows[0] = 0, tile_ptr[0] = 0;
-    if (c == last) {
-        for (uint32_t t = all + 1 + threadIdx.x; t <= padded; t += FINDERS)
-            tile_rows[t] = nrows, tile_ptr[t] = row_ptr[nrows];
-        if (threadIdx.x == 0) {
-            numbers[0] = all;
-            numbers[1] = uint32_t((others | own) >> splits_at != 0);
-        }
+    if (c == last && threadIdx.x == 0) {
+        *total = before + count;
+        *splits = uint32_t((others | own) >> splits_at != 0);
     }
-    if (!host) return;
     __syncthreads();
     if (threadIdx.x > 0) return;
     // All writes of a block come before its count, and those of all blocks before the host's mark.
     __threadfence();
     if (last > 0 && atomicAdd(ended, 1u) < last) return;
     __threadfence();
-    tell(host, mark, {__ldcg(numbers), __ldcg(numbers + 1)});
+    tell(host, mark, {__ldcg(total), __ldcg(splits)});
 }
 
-// Counts the wide warps of all tiles, of which starts[t] come before tile t, and chooses the number
-// of further column bits. The numbers of tiles and of splits are numbers[0] and numbers[1]; the
-// bits and the number of wide warps become numbers[2] and numbers[3], and the host is told all
-// four. There is one block. With over `most_tiles` tiles, nothing is counted.
+// Counts the wide warps of all tiles, of which starts[t] come before tile t; tells the host the
+// number of further column bits, which it chooses, and the number of wide warps. There is one block.
 extern "C" __global__ void __launch_bounds__(1024)
-    tile_starts(uint32_t most_tiles, uint32_t warps, uint32_t* numbers,
-                const uint32_t* __restrict__ spans, const Overs* __restrict__ overs,
-                uint32_t* starts, uint32_t* host, uint32_t mark) {
+    tile_starts(uint32_t tiles, uint32_t warps, const uint32_t* __restrict__ spans,
+                const Overs* __restrict__ overs, uint32_t* starts, uint32_t* host, uint32_t mark) {
     using Scan = cub::BlockScan<uint32_t, 1024>;
     __shared__ typename Scan::TempStorage storage;
-    const uint32_t count = numbers[0] <= most_tiles ? numbers[0] : 0;
-    const uint32_t bits = extra_bits(*overs, uint64_t(count) * warps);
-    const uint32_t each = (count + 1023) / 1024;
-    const uint32_t first = min(count, threadIdx.x * each), end = min(count, first + each);
+    const uint32_t bits = extra_bits(*overs, uint64_t(tiles) * warps);
+    const uint32_t each = (tiles + 1023) / 1024;
+    const uint32_t first = min(tiles, threadIdx.x * each), end = min(tiles, first + each);
     const auto wide_of = [&](uint32_t t) {
         uint32_t wide = 0;
         for (uint32_t w = 0; w < warps; w++) wide += spans[t * warps + w] >> bits != 0;
@@ -206,38 +193,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         starts[t] = start;
         start += wide_of(t);
     }
-    if (threadIdx.x > 0) return;
-    numbers[2] = bits, numbers[3] = total;
-    tell(host, mark, {numbers[0], numbers[1], bits, total});
-}
-
-// As pack_tiles, for numbers that tile_starts has counted. The bits of wide warps follow the others
-// at the next multiple of 256 bytes. Writes nothing where both take more than `bytes`.
-extern "C" __global__ void __launch_bounds__(256)
-    pack_tiles_small(uint32_t most_tiles, uint32_t warps, uint64_t bytes,
-                     const uint32_t* __restrict__ numbers, const uint4* __restrict__ rest,
-                     const uint32_t* __restrict__ spans, const uint32_t* __restrict__ starts,
-                     uint4* headers, uint32_t* high) {
-    const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;
-    const uint32_t t = thread / 32 / warps, w = thread / 32 % warps, count = numbers[0];
-    const uint32_t extra = numbers[2];
-    const uint64_t high_bytes = (uint64_t(count) * warps * (4 * EACH) * extra + 255) / 256 * 256;
-    const uint64_t wide_bytes = uint64_t(numbers[3]) * (64 * EACH);
-    if (t >= count || count > most_tiles || high_bytes + wide_bytes > bytes) return;
-    const uint4 a = rest[2 * thread], b = rest[2 * thread + 1];
-    uint32_t more[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-    uint32_t* const to = high + uint64_t(thread) * (extra / 4);
-    if (extra == 4) put<4>(more, to);
-    if (extra == 8) put<8>(more, to);
-    if (extra == 16) put<16>(more, to);
-    const uint32_t span = lane < warps ? spans[t * warps + lane] : 0;
-    const uint32_t mask = __ballot_sync(full, span >> extra != 0), start = starts[t];
-    if (w == 0 && lane == 0) headers[t].z = start, headers[t].w = mask;
-    if (!(mask >> w & 1)) return;
-#pragma unroll
-    for (int k = 0; k < 8; k++) more[k] >>= extra;
-    const uint64_t at = start + __popc(mask & ((1u << w) - 1));
-    put<16>(more, high + high_bytes / 4 + 4 * (32 * at + lane));
+    if (threadIdx.x == 0) tell(host, mark, {bits, total});
 }
 
 // ---- Hacks ----
@@ -258,10 +214,9 @@ struct Rows {
     }
 };
 
-// Slots of hacks: `multiple` divides the width of a hack, which has `each` times as many slots;
-// starts past `limit` become `limit`.
+// Slots of hacks: `multiple` divides the width of a hack, which has `each` times as many slots.
 struct Places {
-    uint32_t hacks, multiple, each, limit;
+    uint32_t hacks, multiple, each;
     uint32_t* base;  // first column of each hack; null where it is not requested
     uint32_t* starts;
 };
@@ -332,25 +287,25 @@ __device__ __forceinline__ void place_hacks(Block& block, const Places& places, 
         others += await_block(shared.found, i);
     others = block_sum<threads>(others);
     for (uint32_t k = threadIdx.x; k < count; k += threads)
-        places.starts[first + k] = min(others + block.before[k], places.limit);
+        places.starts[first + k] = others + block.before[k];
     if (blockIdx.x < gridDim.x - 1 || threadIdx.x > 0) return;
     __threadfence();
     const uint32_t all = others + await_block(shared.found, blockIdx.x);
-    places.starts[places.hacks] = min(all, places.limit);
+    places.starts[places.hacks] = all;
     tell(shared.host, shared.mark, {all, __ldcg(shared.longest), __ldcg(shared.widest)});
 }
 
 // Starts of hacks of `hack` rows that keep their order: a warp per `turns` hacks.
 extern "C" __global__ void __launch_bounds__(256)
     hack_starts(uint32_t nrows, uint32_t hack, uint32_t turns, uint32_t hacks, uint32_t multiple,
-                uint32_t each, uint32_t limit, const uint32_t* __restrict__ row_ptr,
+                uint32_t each, const uint32_t* __restrict__ row_ptr,
                 const uint32_t* __restrict__ col_idx, const uint32_t* __restrict__ lengths,
                 const uint32_t* __restrict__ firsts, const uint32_t* __restrict__ lasts,
                 uint32_t* base, uint32_t* starts, uint32_t* found, uint32_t* longest,
                 uint32_t* widest, uint32_t* host, uint32_t mark) {
     __shared__ Block block;
     const Rows rows{row_ptr, col_idx, lengths, firsts, lasts};
-    const Places places{hacks, multiple, each, limit, base, starts};
+    const Places places{hacks, multiple, each, base, starts};
     if (threadIdx.x == 0) block.most = block.span = 0;
     __syncthreads();
     const uint32_t first = blockIdx.x * 8 * turns, count = min(8 * turns, hacks - first);
@@ -412,13 +367,13 @@ __device__ __forceinline__ void sort_hacks(uint32_t nrows, uint32_t window, cons
 #define SORT(rows_each, threads, own)                                                             \
     extern "C" __global__ void __launch_bounds__(threads) sort_hacks_##rows_each(                 \
         uint32_t nrows, uint32_t window, uint32_t hacks, uint32_t multiple, uint32_t each,        \
-        uint32_t limit, const uint32_t* __restrict__ row_ptr,                                     \
+        const uint32_t* __restrict__ row_ptr,                                                     \
         const uint32_t* __restrict__ col_idx, const uint32_t* __restrict__ lengths,               \
         const uint32_t* __restrict__ firsts, const uint32_t* __restrict__ lasts, uint32_t* base,  \
         uint32_t* starts, uint32_t* order, uint32_t* found, uint32_t* longest, uint32_t* widest,  \
         uint32_t* host, uint32_t mark) {                                                          \
         sort_hacks<threads, own>(nrows, window, {row_ptr, col_idx, lengths, firsts, lasts},       \
-                                 {hacks, multiple, each, limit, base, starts},                    \
+                                 {hacks, multiple, each, base, starts},                    \
                                  {found, longest, widest, host, mark}, order);                    \
     }
 SORT(512, 128, 4)

@@ -352,21 +352,6 @@ impl<T: Scalar> GpuConverter for GpuConversion<'_, T> {
         }
     }
 
-    fn divide(&mut self, array: Arg, first: u64, second: u64) -> Arg {
-        let Arg::Array(i) = array else { return array };
-        let rest = self.arrays[i].divide(first, second);
-        self.arrays.push(rest);
-        Arg::Array(self.arrays.len() - 1)
-    }
-
-    fn discard(&mut self, arrays: &[Arg]) {
-        for &array in arrays {
-            if let Arg::Array(i) = array {
-                self.arrays[i] = Memory::none(&self.gpu.queue);
-            }
-        }
-    }
-
     fn zeros(&mut self, bytes: u64) -> Result<Arg> {
         self.ended = false;
         self.arrays.push(Memory::zeros(bytes, &self.gpu.queue)?);

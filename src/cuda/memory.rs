@@ -97,12 +97,6 @@ impl Memory {
         Ok(Memory { address: whole.address, bytes, whole: Arc::new(whole) })
     }
 
-    /// Returns a block of no bytes, at no address.
-    pub fn none(queue: &Arc<Queue>) -> Self {
-        let whole = Arc::new(Allocation { address: 0, queue: Arc::clone(queue) });
-        Memory { address: 0, bytes: 0, whole }
-    }
-
     /// Allocates several blocks at once, with undefined contents.
     ///
     /// # Errors
@@ -114,30 +108,13 @@ impl Memory {
             starts.push(end);
             end = end.saturating_add(bytes.max(1)).next_multiple_of(ALIGNMENT);
         }
-        let whole = Memory::new(end, queue)?;
-        let part = |(start, &bytes)| whole.part(start, bytes);
+        let Memory { address, whole, .. } = Memory::new(end, queue)?;
+        let part = |(start, &bytes): (u64, &u64)| Memory {
+            address: address + start,
+            bytes: bytes as usize,
+            whole: Arc::clone(&whole),
+        };
         Ok(starts.into_iter().zip(bytes).map(part).collect())
-    }
-
-    /// Returns the `bytes` bytes from `start` on as a block of their own.
-    ///
-    /// # Panics
-    /// If the memory is smaller.
-    fn part(&self, start: u64, bytes: u64) -> Self {
-        assert!(start + bytes <= self.bytes(), "{start} + {bytes} bytes of {}", self.bytes);
-        let whole = Arc::clone(&self.whole);
-        Memory { address: self.address + start, bytes: bytes as usize, whole }
-    }
-
-    /// Reduces the size to the first `first` bytes, and returns the `second` bytes from the next
-    /// multiple of [`ALIGNMENT`] on.
-    ///
-    /// # Panics
-    /// If the memory is smaller.
-    pub fn divide(&mut self, first: u64, second: u64) -> Self {
-        let rest = self.part(first.next_multiple_of(ALIGNMENT), second);
-        self.trim(first);
-        rest
     }
 
     /// Allocates memory filled with zeros.

@@ -97,12 +97,6 @@ impl GpuConverter for Recorder {
 
     fn trim(&mut self, _array: Arg, _bytes: u64) {}
 
-    fn divide(&mut self, array: Arg, _first: u64, _second: u64) -> Arg {
-        array
-    }
-
-    fn discard(&mut self, _arrays: &[Arg]) {}
-
     fn zeros(&mut self, _bytes: u64) -> Result<Arg> {
         self.next()
     }

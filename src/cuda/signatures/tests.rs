@@ -149,12 +149,6 @@ impl GpuConverter for Dry<'_> {
 
     fn trim(&mut self, _array: Arg, _bytes: u64) {}
 
-    fn divide(&mut self, _array: Arg, _first: u64, _second: u64) -> Arg {
-        self.next()
-    }
-
-    fn discard(&mut self, _arrays: &[Arg]) {}
-
     fn zeros(&mut self, _bytes: u64) -> Result<Arg> {
         Ok(self.next())
     }
@@ -207,7 +201,7 @@ impl GpuConverter for Dry<'_> {
 
     fn told(&mut self) -> Result<[u32; TOLD]> {
         let number = Arg::U32(0);
-        Ok([self.read(number)?, self.read(number)?, self.read(number)?, self.read(number)?])
+        Ok([self.read(number)?, self.read(number)?, self.read(number)?])
     }
 
     fn note_written(&mut self) {}

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use ellect_kernels::shared;
 
-use super::gpu::convert::StepResult;
-use super::gpu::launch::NULL;
+use super::gpu::convert::arrays;
 use super::gpu::small::is_small;
 use super::{Arg, GpuConverter, Launch, Matrix, Stop};
 use crate::analysis::{Analysis, probes};
@@ -205,18 +204,26 @@ impl FoundTiles {
         Ok(FoundTiles { rows, entries, count, splits })
     }
 
-    /// As [`FoundTiles::new`], for a small matrix, which has at most `most_tiles` tiles.
+    /// As [`FoundTiles::new`], for a small matrix, which has at most `most_tiles` tiles: see
+    /// `find_tiles_small` of kernels/conversions/convert_small.cu.
     fn small(converter: &mut dyn GpuConverter, most: usize, most_tiles: u64) -> Result<Self, Stop> {
+        let matrix = converter.matrix();
+        let (weight, chunks) = chunks(&matrix, most);
         let bytes = 4 * (most_tiles + 1);
-        let arrays = converter.arrays(&[bytes, bytes])?;
-        let bounds = [arrays[0], arrays[1]];
-        let (numbers, host) = (converter.temporary_zeros(4 * NUMBERS)?, converter.host()?);
-        find_small(converter, most, [most_tiles, 0], bounds, numbers, host)?;
+        let [rows, entries] = arrays(converter, [bytes, bytes])?;
+        let found = converter.temporary_zeros(4 * chunks)?;
+        let numbers = [converter.number()?, converter.number()?, converter.number()?];
+        let sizes = [matrix.nrows as u64, most as u64, weight].map(|size| Arg::U32(size as u32));
+        let args = sizes.into_iter().chain([Arg::RowPtr, rows, entries, found]).chain(numbers);
+        let args = args.chain(converter.host()?).collect();
+        let threads = chunks * u64::from(BLOCK);
+        let kernel = "find_tiles_small";
+        converter.launch(&Launch::over("convert_small", kernel, threads, BLOCK, args))?;
         let [count, splits, ..] = converter.told()?;
         // The kernel tells its numbers when all tiles are written.
         converter.note_written();
-        let (count, [rows, entries]) = (u64::from(count), bounds);
-        bounds.into_iter().for_each(|array| converter.trim(array, 4 * (count + 1)));
+        let count = u64::from(count);
+        [rows, entries].into_iter().for_each(|array| converter.trim(array, 4 * (count + 1)));
         Ok(FoundTiles { rows, entries, count, splits: splits > 0 })
     }
 }
@@ -227,44 +234,6 @@ fn chunks(matrix: &Matrix, most: usize) -> (u64, u64) {
     let chunks = (matrix.nnz as u64 + matrix.nrows as u64).div_ceil(weight);
     (weight, chunks.max(1))
 }
-
-/// Number of tiles to allocate for a small matrix before their number is known: enough where tiles
-/// are nearly full of entries or of rows.
-pub(super) fn some_tiles(matrix: &Matrix, most: usize) -> u64 {
-    let (_, chunks) = chunks(matrix, most);
-    let full = matrix.nnz.max(matrix.nrows).div_ceil(most) as u64;
-    full + full / 8 + chunks
-}
-
-/// Numbers of the kernels that process tiles of a small matrix: `tile_starts` names them.
-pub(super) const NUMBERS: u64 = 4;
-
-/// Queues the search for the tiles of a small matrix: see `find_tiles_small` of
-/// kernels/conversions/convert_small.cu. `most_tiles` and `padded` are numbers of tiles; `host` may
-/// be [`UNTOLD`].
-pub(super) fn find_small(
-    converter: &mut dyn GpuConverter,
-    most: usize,
-    tiles: [u64; 2],
-    bounds: [Arg; 2],
-    numbers: Arg,
-    host: [Arg; 2],
-) -> StepResult<()> {
-    let matrix = converter.matrix();
-    let (weight, chunks) = chunks(&matrix, most);
-    let found = converter.temporary_zeros(4 * chunks)?;
-    let ended = converter.number()?;
-    let [most_tiles, padded] = tiles;
-    let sizes = [matrix.nrows as u64, most as u64, weight, most_tiles, padded];
-    let sizes = sizes.map(|size| Arg::U32(size as u32)).into_iter();
-    let args = sizes.chain([Arg::RowPtr]).chain(bounds).chain([found, ended, numbers]);
-    let args = args.chain(host).collect();
-    let threads = chunks * u64::from(BLOCK);
-    converter.launch(&Launch::over("convert_small", "find_tiles_small", threads, BLOCK, args))
-}
-
-/// In place of an address of the host and a mark: the host is not told.
-pub(super) const UNTOLD: [Arg; 2] = [NULL, Arg::U32(0)];
 
 /// The number of tiles that one warp finds, at most, where all tiles are full.
 const TILES_A_CHUNK: u64 = 16;

@@ -40,13 +40,6 @@ pub trait GpuConverter {
     /// Shrinks an array of the layout to its first `bytes` bytes, once the size needed is known.
     fn trim(&mut self, array: Arg, bytes: u64);
 
-    /// Shrinks an array of the layout to its first `first` bytes, and makes an array of the
-    /// `second` bytes from the next multiple of 256 bytes on.
-    fn divide(&mut self, array: Arg, first: u64, second: u64) -> Arg;
-
-    /// Removes arrays that the layout does not need after all.
-    fn discard(&mut self, arrays: &[Arg]);
-
     /// Allocates an array of the layout, filled with zeros.
     ///
     /// # Errors
@@ -127,8 +120,17 @@ pub trait GpuConverter {
     fn note_written(&mut self);
 }
 
+/// Allocates `N` uninitialised arrays of the layout: see [`GpuConverter::arrays`].
+pub(in crate::format) fn arrays<const N: usize>(
+    converter: &mut dyn GpuConverter,
+    bytes: [u64; N],
+) -> StepResult<[Arg; N]> {
+    let arrays = converter.arrays(&bytes)?;
+    Ok(std::array::from_fn(|k| arrays[k]))
+}
+
 /// Maximum number of numbers that a kernel tells the host.
-pub const TOLD: usize = 4;
+pub const TOLD: usize = 3;
 
 /// The CSR matrix that is converted.
 ///
@@ -399,11 +401,11 @@ impl SlotFill {
         rows: &GpuRows,
         target: &Target<'_>,
     ) -> Result<Vec<Launch>, Stop> {
-        let (matrix, longest) = (converter.matrix(), rows.longest(converter)?);
-        for launch in self.all(matrix, longest, rows, target) {
+        let all = [rows.relabel, self.columns, Arg::Values];
+        for launch in self.launches(converter, rows, target.precision, all)? {
             converter.launch(&launch)?;
         }
-        Ok(self.update(matrix, longest, rows, target))
+        self.launches(converter, rows, target.precision, [NULL, NULL, Arg::Values])
     }
 
     /// Fills only values, from bytes in the order of the CSR matrix.
@@ -413,35 +415,10 @@ impl SlotFill {
         rows: &GpuRows,
         bytes: Arg,
     ) -> Result<(), Stop> {
-        let (matrix, longest) = (converter.matrix(), rows.longest(converter)?);
-        for launch in self.launches(matrix, longest, rows, "u8", [NULL, NULL, bytes]) {
+        for launch in self.launches(converter, rows, "u8", [NULL, NULL, bytes])? {
             converter.launch(&launch)?;
         }
         Ok(())
-    }
-
-    /// The launches that fill columns and values, where the longest row has `longest` entries. All
-    /// but the first fill the ends of long rows.
-    pub fn all(
-        &self,
-        matrix: Matrix,
-        longest: usize,
-        rows: &GpuRows,
-        target: &Target<'_>,
-    ) -> Vec<Launch> {
-        let all = [rows.relabel, self.columns, Arg::Values];
-        self.launches(matrix, longest, rows, target.precision, all)
-    }
-
-    /// The launches that refill the values; see [`SlotFill::all`].
-    pub fn update(
-        &self,
-        matrix: Matrix,
-        longest: usize,
-        rows: &GpuRows,
-        target: &Target<'_>,
-    ) -> Vec<Launch> {
-        self.launches(matrix, longest, rows, target.precision, [NULL, NULL, Arg::Values])
     }
 
     /// The launches that fill the columns, unless null, and the values. The addresses are those of
@@ -449,12 +426,13 @@ impl SlotFill {
     /// names the type of the values in kernel names.
     fn launches(
         &self,
-        matrix: Matrix,
-        longest: usize,
+        converter: &mut dyn GpuConverter,
         rows: &GpuRows,
         value_type: impl std::fmt::Display,
         [relabel, columns, from]: [Arg; 3],
-    ) -> Vec<Launch> {
+    ) -> Result<Vec<Launch>, Stop> {
+        let matrix = converter.matrix();
+        let longest = rows.longest(converter)?;
         let bits = if self.base == NULL { 32 } else { 16 };
         let depth = depth(matrix.nnz, matrix.nrows);
         let kernel = format!("fill{depth}_c{bits}_{}_{value_type}", matrix.offset_name());
@@ -489,6 +467,6 @@ impl SlotFill {
             Launch::over("convert", kernel.clone(), blocks as u64 * 128, 128, args)
         };
         let rest = (parts > 0).then(|| launch(parts));
-        [launch(0)].into_iter().chain(rest).collect()
+        Ok([launch(0)].into_iter().chain(rest).collect())
     }
 }

@@ -4,7 +4,7 @@ use super::super::sliced::check_span;
 use super::super::{Arg, Launch, Target};
 use super::convert::{GpuConverter, GpuRows, SliceOffsets, SlotFill, slice_widths, step};
 use super::launch::NULL;
-use super::small::{self, FoundHacks, HackShape, SmallHacks};
+use super::small::{CSR, FoundHacks, HackShape, SmallHacks};
 use super::stop::Stop;
 use crate::analysis::Sort;
 
@@ -33,10 +33,17 @@ impl GpuHacks {
     ) -> Result<Self, Stop> {
         let shape = HackShape::of(&*converter, [hack, run], sort, narrow);
         if let Some(small) = SmallHacks::of_matrix(converter, &shape, target)? {
-            small.find(converter, small::CSR, u64::from(u32::MAX))?;
-            let found = FoundHacks::told(converter)?;
-            check_span(found.widest)?;
-            return Ok(GpuHacks::of_small(&small, &shape, &found));
+            let FoundHacks { units, longest, widest } = small.find(converter, CSR)?;
+            check_span(widest)?;
+            return Ok(GpuHacks {
+                rows: GpuRows::ordered(small.order, longest),
+                hack,
+                run: run as u32,
+                stored: shape.hacks() * hack,
+                starts: SliceOffsets { args: [small.starts, NULL], total: units },
+                base: small.base,
+                column_bits: if narrow { 16 } else { 32 },
+            });
         }
         let matrix = converter.matrix();
         let rows = GpuRows::new(converter, sort, target)?;
@@ -62,62 +69,6 @@ impl GpuHacks {
         Ok(GpuHacks { rows, hack, run, stored, starts, base, column_bits })
     }
 
-    fn of_small(small: &SmallHacks, shape: &HackShape, found: &FoundHacks) -> Self {
-        GpuHacks {
-            rows: GpuRows::ordered(small.order, found.longest),
-            hack: shape.hack,
-            run: shape.run as u32,
-            stored: shape.hacks() * shape.hack,
-            starts: SliceOffsets { args: [small.starts, NULL], total: found.units },
-            base: small.base,
-            column_bits: if shape.narrow { 16 } else { 32 },
-        }
-    }
-
-    /// As [`GpuHacks::new`], and fills columns and values.
-    pub fn filled(
-        converter: &mut dyn GpuConverter,
-        sizes: [usize; 2],
-        sort: Sort,
-        narrow: bool,
-        target: &Target<'_>,
-    ) -> Result<FilledHacks, Stop> {
-        let shape = HackShape::of(&*converter, sizes, sort, narrow);
-        let [column_bytes, value_bytes] =
-            [if narrow { 2 } else { 4 }, target.precision.bytes() as u64];
-        let bytes = |slots: u64| [slots * column_bytes, slots * value_bytes];
-        let Some(small) = SmallHacks::of_matrix(converter, &shape, target)? else {
-            let hacks = GpuHacks::new(converter, sizes, sort, narrow, target)?;
-            let bytes = bytes(hacks.starts.total);
-            target.check_bytes(bytes.iter().sum())?;
-            let [columns, values] = [converter.array(bytes[0])?, converter.array(bytes[1])?];
-            let update = hacks.slots(columns, values).fill(converter, &hacks.rows, target)?;
-            return Ok(FilledHacks { hacks, columns, values, update });
-        };
-        let matrix = converter.matrix();
-        let longest = converter.longest_row().unwrap_or(usize::MAX).next_multiple_of(shape.run);
-        let most = (shape.hacks() * shape.hack).saturating_mul(longest) as u64;
-        let bound = small::some_slots(matrix.nnz).min(most);
-        let unknown = FoundHacks { units: bound, longest: 0, widest: 0 };
-        let hacks = GpuHacks::of_small(&small, &shape, &unknown);
-        let check = |found: &FoundHacks| {
-            check_span(found.widest)?;
-            target.check_bytes(bytes(found.units).iter().sum())
-        };
-        let fill = |[columns, values]: [Arg; 2]| {
-            hacks.slots(columns, values).all(matrix, 0, &hacks.rows, target)
-        };
-        let from = small::CSR;
-        let (found, [columns, values]) = small.fill(converter, from, bound, bytes, check, fill)?;
-        let hacks = GpuHacks::of_small(&small, &shape, &found);
-        let slots = hacks.slots(columns, values);
-        for launch in slots.all(matrix, found.longest, &hacks.rows, target).iter().skip(1) {
-            converter.launch(launch)?;
-        }
-        let update = slots.update(matrix, found.longest, &hacks.rows, target);
-        Ok(FilledHacks { hacks, columns, values, update })
-    }
-
     /// The target of [`SlotFill::fill`] for these hacks.
     pub fn slots(&self, columns: Arg, values: Arg) -> SlotFill {
         SlotFill {
@@ -137,13 +88,4 @@ impl GpuHacks {
     pub fn slots_and_rows(&self) -> [u64; 2] {
         [self.starts.total, self.stored as u64]
     }
-}
-
-/// Hacks whose columns and values are filled.
-pub(in crate::format) struct FilledHacks {
-    pub hacks: GpuHacks,
-    pub columns: Arg,
-    pub values: Arg,
-    /// The launches that refill the values.
-    pub update: Vec<Launch>,
 }

@@ -1,8 +1,7 @@
 //! Hacks of small matrices on a GPU (kernels/conversions/convert_small.cu).
 //!
 //! The conversion of a small matrix takes as long as its launches and waits. Therefore one kernel
-//! finds the starts of all hacks, and arrays are allocated before the number of their slots is
-//! known, so that the host waits only once.
+//! finds the starts of all hacks and writes the numbers that the host needs to memory of the host.
 
 use super::super::{Arg, Basis, Launch, Matrix, Refusal, Target};
 use super::convert::{GpuConverter, StepResult};
@@ -16,12 +15,6 @@ const SMALL: usize = 1 << 20;
 /// Tells whether a matrix is small. Its row pointers have 32 bits.
 pub(in crate::format) fn is_small(matrix: &Matrix) -> bool {
     !matrix.wide && (1..=SMALL).contains(&matrix.nrows) && matrix.nnz <= SMALL
-}
-
-/// Number of slots to allocate before their number is known: enough for most layouts with little
-/// padding. The layout keeps what it does not need.
-pub(in crate::format) fn some_slots(nnz: usize) -> u64 {
-    (nnz + nnz / 2 + 4096) as u64
 }
 
 /// Shape of hacks.
@@ -119,14 +112,9 @@ impl SmallHacks {
         SmallHacks::new(converter, shape)
     }
 
-    /// Finds the starts of hacks, in units, and tells the host what [`FoundHacks`] holds. Starts
-    /// past `limit` become `limit`. `from` describes the rows: see [`CSR`].
-    pub fn find(
-        &self,
-        converter: &mut dyn GpuConverter,
-        from: [Arg; 5],
-        limit: u64,
-    ) -> StepResult<()> {
+    /// Finds the starts of hacks, in units; waits for the numbers. `from` describes the rows: see
+    /// [`CSR`].
+    pub fn find(&self, converter: &mut dyn GpuConverter, from: [Arg; 5]) -> StepResult<FoundHacks> {
         let [rows, hack, window, hacks, run, each] = self.sizes;
         let turns = hacks.div_ceil(MOST_BLOCKS * HACKS_A_BLOCK);
         let sorted = SORTED.into_iter().find(|&(most, _)| window > 0 && window <= most);
@@ -140,52 +128,15 @@ impl SmallHacks {
         let sizes = if window > 0 { vec![rows, window] } else { vec![rows, hack, turns] };
         let sizes = sizes.into_iter().chain([hacks, run, each]);
         let mut args: Vec<Arg> = sizes.map(|size| Arg::U32(size as u32)).collect();
-        args.push(Arg::U32(u32::try_from(limit).unwrap_or(u32::MAX)));
         args.extend(from);
         args.extend([self.base, self.starts]);
         args.extend((window > 0).then_some(self.order));
         args.extend([found].into_iter().chain(numbers).chain(host));
         let threads = blocks as u64 * u64::from(block);
-        converter.launch(&Launch::over("convert_small", kernel, threads, block, args))
-    }
-
-    /// Finds the starts of hacks and fills arrays of slots, with one wait where `bound` units
-    /// suffice. `bytes` are the sizes of the arrays for a number of units, `check` may refuse the
-    /// hacks, and the first of the launches that `fill` returns fills the arrays.
-    pub fn fill(
-        &self,
-        converter: &mut dyn GpuConverter,
-        from: [Arg; 5],
-        bound: u64,
-        bytes: impl Fn(u64) -> [u64; 2],
-        check: impl Fn(&FoundHacks) -> Result<(), Refusal>,
-        fill: impl Fn([Arg; 2]) -> Vec<Launch>,
-    ) -> Result<(FoundHacks, [Arg; 2]), Stop> {
-        let filled = |converter: &mut dyn GpuConverter, units| -> StepResult<[Arg; 2]> {
-            let arrays = converter.arrays(&bytes(units))?;
-            let arrays = [arrays[0], arrays[1]];
-            fill(arrays).first().map_or(Ok(()), |launch| converter.launch(launch))?;
-            Ok(arrays)
-        };
-        // Arrays of no slots where those of `bound` units would take too much memory.
-        let room = FoundHacks { units: bound, longest: 0, widest: 0 };
-        let bound = if check(&room).is_ok() { bound } else { 0 };
-        self.find(converter, from, bound)?;
-        let arrays = filled(converter, bound)?;
-        let found = FoundHacks::told(converter)?;
-        check(&found)?;
-        if found.units <= bound {
-            for (array, bytes) in arrays.into_iter().zip(bytes(found.units)) {
-                converter.trim(array, bytes);
-            }
-            return Ok((found, arrays));
-        }
-        // The arrays are too small. Starts past the bound became the bound, so nothing was written
-        // behind them.
-        converter.discard(&arrays);
-        self.find(converter, from, found.units)?;
-        let arrays = filled(converter, found.units)?;
-        Ok((found, arrays))
+        converter.launch(&Launch::over("convert_small", kernel, threads, block, args))?;
+        let [units, longest, widest, ..] = converter.told()?;
+        let (longest, widest) = (longest as usize, widest as usize);
+        Ok(FoundHacks { units: u64::from(units), longest, widest })
     }
 }
 
@@ -197,13 +148,4 @@ pub(in crate::format) struct FoundHacks {
     pub longest: usize,
     /// Columns that the widest hack spans; 0 where first columns are not requested.
     pub widest: usize,
-}
-
-impl FoundHacks {
-    /// Waits for the numbers of the last [`SmallHacks::find`].
-    pub fn told(converter: &mut dyn GpuConverter) -> StepResult<Self> {
-        let [units, longest, widest, ..] = converter.told()?;
-        let (longest, widest) = (longest as usize, widest as usize);
-        Ok(FoundHacks { units: u64::from(units), longest, widest })
-    }
 }

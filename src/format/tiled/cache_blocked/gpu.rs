@@ -90,14 +90,6 @@ impl GpuConverter for SlabBuilder<'_> {
         self.whole.trim(array, bytes);
     }
 
-    fn divide(&mut self, array: Arg, first: u64, second: u64) -> Arg {
-        self.whole.divide(array, first, second)
-    }
-
-    fn discard(&mut self, arrays: &[Arg]) {
-        self.whole.discard(arrays);
-    }
-
     fn zeros(&mut self, bytes: u64) -> Result<Arg, Error> {
         self.whole.zeros(bytes)
     }

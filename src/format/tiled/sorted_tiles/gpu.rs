@@ -1,7 +1,8 @@
 //! Sorted tiles on a GPU: the conversion, and the launches of a product.
 
 use super::{EACH, WARP, no_entries};
-use crate::format::csr_tiles::{FoundTiles, NUMBERS, UNTOLD, find_small, some_tiles};
+use crate::format::csr_tiles::FoundTiles;
+use crate::format::gpu::convert::arrays;
 use crate::format::gpu::launch::NULL;
 use crate::format::gpu::small::is_small;
 use crate::format::{Arg, GpuConverter, Launch, Matrix, Stop, Target};
@@ -79,111 +80,41 @@ impl GpuSortedTiles {
         with_values: bool,
         target: &Target<'_>,
     ) -> Result<Self, Stop> {
-        let Matrix { nrows, nnz, .. } = converter.matrix();
+        let Matrix { nrows, ncols, nnz, .. } = converter.matrix();
         if nnz == 0 {
             return Err(no_entries().into());
-        }
-        if is_small(&converter.matrix())
-            && let Some(sorted) = GpuSortedTiles::small(converter, tile, with_values, target)?
-        {
-            return Ok(sorted);
         }
         let w = target.precision.bytes() as u64;
         let found = FoundTiles::new(converter, tile)?;
         let count = found.count;
         let warps = (tile / WARP) as u64;
         let (slots, threads) = (count * tile as u64, count * (tile / EACH) as u64);
-        let tiles = converter.array(16 * count)?;
-        let ends = converter.array(2 * (nrows as u64 + 2 * count))?;
-        let lasts = converter.array(threads)?;
-        let bases = converter.array(16 * count * warps)?;
-        let low = converter.array(2 * slots)?;
-        let values = if with_values { converter.array(w * slots)? } else { NULL };
+        let ends = 2 * (nrows as u64 + 2 * count);
+        let value_bytes = if with_values { w * slots } else { 0 };
+        let bytes = [16 * count, ends, threads, 16 * count * warps, 2 * slots, value_bytes];
+        let [tiles, ends, lasts, bases, low, values] = arrays(converter, bytes)?;
+        let values = if with_values { values } else { NULL };
         let (rest, spans) =
             (converter.temporary(4 * slots)?, converter.temporary(4 * count * warps)?);
         let overs = converter.temporary_zeros(4 * 5)?;
-        let bounds = [found.rows, found.entries];
+        let matrix = [Arg::RowPtr, Arg::ColIdx, Arg::Values, found.rows, found.entries];
         let out = [tiles, ends, lasts, bases, low, rest, spans, values, overs];
-        converter.launch(&sort(converter.matrix(), tile, count, bounds, out, target))?;
+        let bits = Arg::U32(u64::BITS - (ncols as u64).leading_zeros());
+        let args = [bits].into_iter().chain(matrix).chain(out).collect();
+        let width = converter.matrix().offset_name();
+        let kernel = format!("sort_tiles{tile}_{width}_{}", target.precision);
+        converter.launch(&launch(kernel, threads, tile / EACH, args))?;
 
-        // Number of further bits of columns, and starts of the upper bits of wide warps.
-        let counts = converter.temporary(4 * (count + 1))?;
-        let extra = converter.number()?;
         let sizes = [Arg::U32(count as u32), Arg::U32(warps as u32)];
-        let args = sizes.into_iter().chain([spans, overs, counts, extra]).collect();
-        converter.launch(&launch("wide_tiles".to_string(), count, 256, args))?;
-        let starts = converter.temporary_starts(counts, 1, count as usize + 1)?;
-        let extra = converter.read(extra)?;
-        let high = converter.array(slots * u64::from(extra) / 8)?;
-        let most = converter.array(2 * WARP as u64 * starts.total)?;
-        let [starts, _] = starts.args;
+        let Wide { extra, starts, warps: wide } = Wide::new(converter, sizes, count, spans, overs)?;
+        let bytes = [slots * u64::from(extra) / 8, 2 * WARP as u64 * wide];
+        let [high, most] = arrays(converter, bytes)?;
         let out = [Arg::U32(extra), rest, spans, starts, tiles, high, most];
         let args = sizes.into_iter().chain(out).collect();
         converter.launch(&launch("pack_tiles".to_string(), threads, 256, args))?;
         let arrays = [tiles, ends, lasts, bases, low, high, most];
         let plan = TilePlan { tile, tiles: count, extra, splits: found.splits, arrays };
         Ok(GpuSortedTiles { plan, values, entries: found.entries })
-    }
-
-    /// As [`GpuSortedTiles::new`], for a small matrix, with one wait. The arrays are allocated before
-    /// their sizes are known; `None` if they were too small.
-    fn small(
-        converter: &mut dyn GpuConverter,
-        tile: usize,
-        with_values: bool,
-        target: &Target<'_>,
-    ) -> Result<Option<Self>, Stop> {
-        let matrix = converter.matrix();
-        let (warps, w) = ((tile / WARP) as u64, target.precision.bytes() as u64);
-        let room = some_tiles(&matrix, tile);
-        // Columns have at most 2 bytes beyond those next to places, in all but a few matrices.
-        let columns_bytes = 2 * room * tile as u64 + 256;
-        let bytes = |count: u64| {
-            let bound = 4 * (count + 1);
-            let (slots, ends) = (count * tile as u64, 2 * (matrix.nrows as u64 + 2 * count));
-            let values = if with_values { w * slots } else { 0 };
-            let bases = 16 * count * warps;
-            [bound, bound, 16 * count, ends, slots / EACH as u64, bases, 2 * slots, values]
-        };
-        let mut sizes = bytes(room).to_vec();
-        sizes.push(columns_bytes);
-        if target.check_bytes(sizes.iter().sum()).is_err() {
-            return Ok(None);
-        }
-        let arrays = converter.arrays(&sizes)?;
-        let [rows, entries, tiles, ends, lasts, bases, low, values, high] = arrays[..] else {
-            unreachable!("there are as many arrays as sizes")
-        };
-        let values = if with_values { values } else { NULL };
-        let rest = converter.temporary(4 * room * tile as u64)?;
-        let spans = converter.temporary(4 * room * warps)?;
-        let starts = converter.temporary(4 * room)?;
-        let overs = converter.temporary_zeros(4 * 5)?;
-        let numbers = converter.temporary_zeros(4 * NUMBERS)?;
-        find_small(converter, tile, [room, room], [rows, entries], numbers, UNTOLD)?;
-        let out = [tiles, ends, lasts, bases, low, rest, spans, values, overs];
-        converter.launch(&sort(matrix, tile, room, [rows, entries], out, target))?;
-        let sizes = [room, warps].map(|size| Arg::U32(size as u32));
-        let counted = [numbers, spans, overs, starts];
-        let args = sizes.into_iter().chain(counted).chain(converter.host()?).collect();
-        converter.launch(&small("tile_starts", 1024, 1024, args))?;
-        let packed = [Arg::U64(columns_bytes), numbers, rest, spans, starts, tiles, high];
-        let args = sizes.into_iter().chain(packed).collect();
-        let threads = room * (tile / EACH) as u64;
-        converter.launch(&small("pack_tiles_small", threads, 256, args))?;
-        let [count, splits, extra, wide] = converter.told()?;
-        let count = u64::from(count);
-        let high_bytes = count * tile as u64 * u64::from(extra) / 8;
-        let most_bytes = 2 * WARP as u64 * u64::from(wide);
-        if count > room || high_bytes.next_multiple_of(256) + most_bytes > columns_bytes {
-            converter.discard(&arrays);
-            return Ok(None);
-        }
-        arrays.iter().zip(bytes(count)).for_each(|(&array, bytes)| converter.trim(array, bytes));
-        let most = converter.divide(high, high_bytes, most_bytes);
-        let arrays = [tiles, ends, lasts, bases, low, high, most];
-        let plan = TilePlan { tile, tiles: count, extra, splits: splits > 0, arrays };
-        Ok(Some(GpuSortedTiles { plan, values, entries }))
     }
 
     /// A launch over the threads of a product, with the kernel `stem` for the width of row pointers
@@ -199,26 +130,46 @@ impl GpuSortedTiles {
     }
 }
 
-/// The launch that sorts `count` tiles with these bounds and writes the arrays `out`.
-fn sort(
-    matrix: Matrix,
-    tile: usize,
-    count: u64,
-    bounds: [Arg; 2],
-    out: [Arg; 9],
-    target: &Target<'_>,
-) -> Launch {
-    let bits = Arg::U32(u64::BITS - (matrix.ncols as u64).leading_zeros());
-    let csr = [bits, Arg::RowPtr, Arg::ColIdx, Arg::Values];
-    let args = csr.into_iter().chain(bounds).chain(out).collect();
-    let kernel = format!("sort_tiles{tile}_{}_{}", matrix.offset_name(), target.precision);
-    launch(kernel, count * (tile / EACH) as u64, tile / EACH, args)
+/// Columns whose distances do not fit next to places.
+struct Wide {
+    /// Number of further bits of columns.
+    extra: u32,
+    /// Starts of the upper bits of the wide warps of each tile.
+    starts: Arg,
+    /// Number of wide warps.
+    warps: u64,
+}
+
+impl Wide {
+    /// Counts wide warps of `count` tiles, whose number and warps are `sizes`; waits for the numbers.
+    fn new(
+        converter: &mut dyn GpuConverter,
+        sizes: [Arg; 2],
+        count: u64,
+        spans: Arg,
+        overs: Arg,
+    ) -> Result<Self, Stop> {
+        let counts = converter.temporary(4 * (count + 1))?;
+        let args = sizes.into_iter().chain([spans, overs, counts]);
+        if is_small(&converter.matrix()) {
+            let args = args.chain(converter.host()?).collect();
+            converter.launch(&Launch::over("convert_small", "tile_starts", 1024, 1024, args))?;
+            let [extra, warps, ..] = converter.told()?;
+            return Ok(Wide { extra, starts: counts, warps: u64::from(warps) });
+        }
+        let extra = converter.number()?;
+        converter.launch(&launch(
+            "wide_tiles".to_string(),
+            count,
+            256,
+            args.chain([extra]).collect(),
+        ))?;
+        let starts = converter.temporary_starts(counts, 1, count as usize + 1)?;
+        let [narrow, _] = starts.args;
+        Ok(Wide { extra: converter.read(extra)?, starts: narrow, warps: starts.total })
+    }
 }
 
 fn launch(kernel: String, threads: u64, block: usize, args: Vec<Arg>) -> Launch {
     Launch::over("convert_tiles", kernel, threads, block as u32, args)
-}
-
-fn small(kernel: &str, threads: u64, block: u32, args: Vec<Arg>) -> Launch {
-    Launch::over("convert_small", kernel, threads, block, args)
 }
