@@ -47,31 +47,16 @@ impl Deref for Queue {
     }
 }
 
-/// An allocation, freed when this is dropped.
-struct Allocation {
-    address: cuda::CUdeviceptr,
-    queue: Arc<Queue>,
-}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        // If the context cannot be made current, it and its memory no longer exist.
-        if self.address != 0 && self.queue.make_current().is_ok() {
-            // SAFETY: the memory was allocated once and is freed once, in order after the work on
-            // the stream, which `self` keeps alive.
-            unsafe { cuda::cuMemFreeAsync(self.address, self.queue.as_inner()) };
-        }
-    }
-}
-
-/// A block of device memory: an allocation or a part of one, which is freed when its last part is
-/// dropped.
+/// A block of device memory: an allocation, or a part of one, which is freed with its last part.
 ///
-/// By then, all work that uses it must have ended or be queued on the GPU's own stream.
+/// By then, all work that uses it must have ended or be queued on the stream on which it is freed,
+/// which is the same for all parts.
 pub(super) struct Memory {
     address: cuda::CUdeviceptr,
     bytes: usize,
-    whole: Arc<Allocation>,
+    /// Address of the whole allocation, shared by its parts; taken when this is dropped.
+    whole: Option<Arc<cuda::CUdeviceptr>>,
+    queue: Arc<Queue>,
 }
 
 /// Alignment of the parts of an allocation, in bytes.
@@ -88,13 +73,12 @@ impl Memory {
             let what = format!("cannot allocate {bytes} bytes: no device has that much memory");
             Error::device(DeviceFault::OutOfMemory, what)
         })?;
-        let mut whole = Allocation { address: 0, queue: Arc::clone(queue) };
+        let mut address = 0;
         // SAFETY: the driver writes one address. At least 16 bytes are allocated, because kernels
         // take a null pointer for an absent array, so an empty array must not be null.
-        let code =
-            unsafe { cuda::cuMemAllocAsync(&mut whole.address, bytes.max(16), queue.as_inner()) };
+        let code = unsafe { cuda::cuMemAllocAsync(&mut address, bytes.max(16), queue.as_inner()) };
         check(code, &format!("taking {bytes} bytes of device memory"))?;
-        Ok(Memory { address: whole.address, bytes, whole: Arc::new(whole) })
+        Ok(Memory { address, bytes, whole: Some(Arc::new(address)), queue: Arc::clone(queue) })
     }
 
     /// Allocates several blocks at once, with undefined contents.
@@ -108,11 +92,12 @@ impl Memory {
             starts.push(end);
             end = end.saturating_add(bytes.max(1)).next_multiple_of(ALIGNMENT);
         }
-        let Memory { address, whole, .. } = Memory::new(end, queue)?;
+        let whole = Memory::new(end, queue)?;
         let part = |(start, &bytes): (u64, &u64)| Memory {
-            address: address + start,
+            address: whole.address + start,
             bytes: bytes as usize,
-            whole: Arc::clone(&whole),
+            whole: whole.whole.clone(),
+            queue: Arc::clone(queue),
         };
         Ok(starts.into_iter().zip(bytes).map(part).collect())
     }
@@ -135,7 +120,7 @@ impl Memory {
     /// # Panics
     /// If the memory is smaller.
     pub fn clear(&self, bytes: usize) -> Result<()> {
-        self.clear_on(bytes, self.queue().as_inner())
+        self.clear_on(bytes, self.queue.as_inner())
     }
 
     /// Like [`Memory::clear`], but on `stream`, which does not wait for work on the GPU's own
@@ -148,7 +133,7 @@ impl Memory {
     /// As [`Memory::clear`].
     pub fn clear_on(&self, bytes: usize, stream: cuda::CUstream) -> Result<()> {
         assert!(bytes <= self.bytes, "{bytes} bytes of {}", self.bytes);
-        self.queue().make_current()?;
+        self.queue.make_current()?;
         // SAFETY: the memory has at least this many bytes.
         let code = unsafe { cuda::cuMemsetD8Async(self.address, 0, bytes, stream) };
         check(code, "clearing device memory")
@@ -173,7 +158,7 @@ impl Memory {
     /// If the memory is smaller than `host`.
     pub fn write(&self, host: &[u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes into {}", host.len(), self.bytes);
-        write(self.address, host, self.queue())
+        write(self.address, host, &self.queue)
     }
 
     /// Fills `host` from the start of the memory, after all work queued on the stream; waits.
@@ -185,7 +170,7 @@ impl Memory {
     /// If the memory is smaller than `host`.
     pub fn read(&self, host: &mut [u8]) -> Result<()> {
         assert!(host.len() <= self.bytes, "{} bytes of {}", host.len(), self.bytes);
-        read(self.address, host, self.queue())
+        read(self.address, host, &self.queue)
     }
 
     /// Lets the memory be used and freed in the order of another stream of the same GPU.
@@ -197,7 +182,7 @@ impl Memory {
 
     /// Returns the stream on which the memory is freed.
     pub fn queue(&self) -> &Arc<Queue> {
-        &self.whole.queue
+        &self.queue
     }
 
     /// Returns the address of the memory.
@@ -244,5 +229,19 @@ pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], queue: &Queue) -
             cuda::cuMemcpyDtoHAsync_v2(host.as_mut_ptr().cast(), address, host.len(), stream);
         check(code, "copying from the device")?;
         check(cuda::cuStreamSynchronize(stream), "a kernel")
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // If the context cannot be made current, it and its memory no longer exist.
+        let last = self.whole.take().and_then(Arc::into_inner);
+        if let Some(address) = last
+            && self.queue.make_current().is_ok()
+        {
+            // SAFETY: the memory was allocated once and is freed once, by its last part, in order
+            // after the work on the stream, which `self` keeps alive.
+            unsafe { cuda::cuMemFreeAsync(address, self.queue.as_inner()) };
+        }
     }
 }

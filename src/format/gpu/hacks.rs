@@ -1,7 +1,7 @@
 //! Rows of a matrix on a GPU in hacks.
 
 use super::super::sliced::check_span;
-use super::super::{Arg, Launch, Target};
+use super::super::{Arg, Target};
 use super::convert::{GpuConverter, GpuRows, SliceOffsets, SlotFill, slice_widths, step};
 use super::launch::NULL;
 use super::small::{CSR, FoundHacks, HackShape, SmallHacks};

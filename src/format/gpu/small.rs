@@ -3,10 +3,9 @@
 //! The conversion of a small matrix takes as long as its launches and waits. Therefore one kernel
 //! finds the starts of all hacks and writes the numbers that the host needs to memory of the host.
 
-use super::super::{Arg, Basis, Launch, Matrix, Refusal, Target};
+use super::super::{Arg, Basis, Launch, Matrix, Target};
 use super::convert::{GpuConverter, StepResult};
 use super::launch::NULL;
-use super::stop::Stop;
 use crate::analysis::Sort;
 
 /// Maximum number of entries, and of rows, of a small matrix. Offsets of its slots fit in 32 bits.
