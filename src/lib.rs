@@ -86,6 +86,8 @@
 //!   figures; not an error.
 //! - *Regret*: time of the chosen candidate divided by that of the best one, less 1.
 //! - *Sector*: 32 bytes of memory, the unit in which a GPU loads x.
+//! - *Shard*, *part*: rows of a matrix that one of several devices multiplies; its *halo* are the
+//!   elements of x that it needs from other parts.
 //! - *Source*: origin of a cost: measured, predicted or estimated.
 //! - *Stage*: what the quick model knows of a matrix: its size; also its row lengths and a few
 //!   entries; all features.
@@ -139,6 +141,7 @@ mod refusal;
 pub mod reorder;
 mod scalar;
 mod session;
+pub mod sharded;
 mod target;
 pub mod tuner;
 pub mod units;

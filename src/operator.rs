@@ -7,6 +7,7 @@ use crate::check;
 use crate::choose::Choice;
 use crate::csr::{Csr, CsrRef};
 use crate::cuda::{DeviceCsr, Gpu, GpuOperator};
+use crate::device::Kind;
 use crate::error::{Error, Result};
 use crate::fingerprint::Fingerprint;
 use crate::format::{Candidate, Layout, Target};
@@ -276,6 +277,14 @@ impl<T: Scalar> PreparedOperator<T> {
         match &self.location {
             Location::Host(layout) => layout.order(),
             Location::Gpu(placed) => placed.order(),
+        }
+    }
+
+    /// Returns where the operator multiplies: on a GPU, or on this host.
+    pub fn runs_on(&self) -> Kind {
+        match self.location {
+            Location::Host(_) => Kind::Host,
+            Location::Gpu(_) => Kind::Gpu,
         }
     }
 

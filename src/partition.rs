@@ -17,6 +17,29 @@ pub struct Partition {
     pub bounds: Vec<usize>,
 }
 
+impl Partition {
+    /// Divides rows into parts of neighbours with these bounds.
+    pub fn of_neighbours(bounds: Vec<usize>) -> Self {
+        let nrows = bounds.last().copied().unwrap_or(0);
+        Partition { order: (0..nrows as u32).collect(), bounds }
+    }
+
+    /// Divides rows into `parts` parts, given the part of each row.
+    pub fn of_owners(owners: Vec<usize>, parts: usize) -> Self {
+        gather(owners, parts)
+    }
+
+    /// Returns the number of parts.
+    pub fn parts(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    /// Returns the rows of a part, rising.
+    pub fn of(&self, part: usize) -> &[u32] {
+        &self.order[self.bounds[part]..self.bounds[part + 1]]
+    }
+}
+
 /// Partitions the graph of A + A^T into `parts` parts of at most `most` rows with few edges between
 /// them.
 ///

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::analysis::Analysis;
 use crate::cost::CostInputs;
 use crate::csr::CsrRef;
+use crate::device::Kind;
 use crate::error::{Error, Result};
 use crate::format::{Candidate, Target};
 use crate::measure::{Backend, Measurement, Outcome, Protocol};
@@ -109,6 +110,7 @@ pub struct Session<'a, T: Scalar> {
     asked: Option<&'a Wisdom>,
     keeper: Option<&'a Wisdom>,
     source: &'a str,
+    repeats: bool,
 }
 
 impl<'a, T: Scalar> Session<'a, T> {
@@ -131,6 +133,7 @@ impl<'a, T: Scalar> Session<'a, T> {
             asked: None,
             keeper: None,
             source: "",
+            repeats: false,
         }
     }
 
@@ -155,6 +158,12 @@ impl<'a, T: Scalar> Session<'a, T> {
         Session { keeper: wisdom.filter(|wisdom| wisdom.keeps()), source, ..self }
     }
 
+    /// Times a noisy candidate again on a host, for longer, right after the baseline if that was
+    /// timed. Their runs are joined with the first ones; `tell` is called again for the baseline.
+    pub fn repeating_noisy(self) -> Self {
+        Session { repeats: true, ..self }
+    }
+
     /// Measures candidates in order, and calls `tell` for each step.
     ///
     /// On a device of this process, candidates are converted with a separate analysis, which may
@@ -171,6 +180,8 @@ impl<'a, T: Scalar> Session<'a, T> {
         let to_time = Analysis::sampled(self.csr).with_partitioning();
         let _held = self.backend.hold(self.csr);
         let mut named = false;
+        let mut base: Option<(&Candidate, Measurement)> = None;
+        let mut repeated = 0;
         for (place, task) in tasks.into_iter().enumerate() {
             let candidate = task.candidate;
             if let Some(measurement) = self.known(candidate)? {
@@ -188,7 +199,22 @@ impl<'a, T: Scalar> Session<'a, T> {
             }
             tell(SessionEvent::Timing(candidate))?;
             let limit = self.limits.of(place, spent);
-            let measurement = self.time(&task, &to_time, limit)?;
+            let mut measurement = self.time(&task, &to_time, limit)?;
+            if self.repeats_after(&measurement) && repeated < MOST_REPEATED {
+                repeated += 1;
+                let left = || {
+                    let left = self.limits.left(start.elapsed());
+                    [self.limits.each, left].into_iter().flatten().min()
+                };
+                let with = base.as_ref().map(|(candidate, earlier)| (*candidate, earlier));
+                let (own, of_base) = self.repeated(candidate, measurement, with, &to_time, left)?;
+                measurement = own;
+                if let (Some((base, known)), Some(now)) = (base.as_mut(), of_base) {
+                    self.keep(Some(&now))?;
+                    tell(SessionEvent::Measured { candidate: base, measurement: &now })?;
+                    *known = now;
+                }
+            }
             let failed = matches!(measurement.outcome, Outcome::Failed { .. });
             let took = start.elapsed().saturating_sub(spent);
             let ended = limit.is_some_and(|limit| took >= limit);
@@ -198,8 +224,43 @@ impl<'a, T: Scalar> Session<'a, T> {
             }
             self.keep(Some(&measurement))?;
             tell(SessionEvent::Measured { candidate, measurement: &measurement })?;
+            if candidate.is_baseline() && measurement.cost().is_some() {
+                base = Some((candidate, measurement));
+            }
         }
         Ok(())
+    }
+
+    /// Times a noisy candidate again, for longer, and before it the baseline if it was timed; returns
+    /// both with all their runs.
+    fn repeated(
+        &self,
+        candidate: &Candidate,
+        measured: Measurement,
+        base: Option<(&Candidate, &Measurement)>,
+        analysis: &Analysis<'_>,
+        left: impl Fn() -> Option<Duration>,
+    ) -> Result<(Measurement, Option<Measurement>)> {
+        let Protocol { min_samples, max_s, .. } = self.protocol;
+        let longer = Protocol { min_samples: 2 * min_samples, max_s: 2.0 * max_s, ..self.protocol };
+        let session = Session { protocol: longer, ..*self };
+        let again = |candidate: &Candidate, earlier: &Measurement| -> Result<Option<Measurement>> {
+            if left().is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            let task = Task { candidate, inputs: None, earlier: Some(earlier) };
+            let measured = session.time(&task, analysis, left())?;
+            Ok(measured.cost().is_some().then_some(measured))
+        };
+        let base = base.map(|(candidate, earlier)| again(candidate, earlier)).transpose()?;
+        let repeated = again(candidate, &measured)?.unwrap_or(measured);
+        Ok((repeated, base.flatten()))
+    }
+
+    /// Tells whether a candidate is timed again after this measurement.
+    fn repeats_after(&self, measurement: &Measurement) -> bool {
+        let noisy = matches!(&measurement.outcome, Outcome::Timed(timing) if timing.is_noisy());
+        noisy && self.repeats && self.target.device.kind == Kind::Host
     }
 
     /// Looks a candidate up in the wisdom of this session.
@@ -246,6 +307,9 @@ impl<'a, T: Scalar> Session<'a, T> {
         if records.is_empty() { Ok(()) } else { wisdom.keep(records) }
     }
 }
+
+/// Maximum number of noisy candidates that are timed again.
+const MOST_REPEATED: usize = 6;
 
 /// Looks a candidate up in wisdom, for this matrix.
 ///

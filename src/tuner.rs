@@ -1,29 +1,29 @@
 //! The library call: a matrix and a workload in, a choice or a prepared operator out.
 
 mod decide;
+mod features;
 mod stored;
 mod subject;
+mod timings;
+mod trial;
 
 use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::analysis::Analysis;
 use crate::choose::policy::Mode;
 use crate::choose::policy::may_keep;
-use crate::choose::{Choice, Effort, Known, Workload};
+use crate::choose::{Choice, Effort, Workload};
 use crate::csr::CsrRef;
 use crate::cuda::DeviceCsr;
 use crate::device::Device;
 use crate::error::Result;
-use crate::format::{Candidate, Refusal, Target, candidates};
-use crate::measure::{Backend, Measurement, Outcome, Protocol, Samples};
+use crate::measure::{Backend, Measurement, Protocol, Samples};
 use crate::model::Predictor;
 use crate::operator::PreparedOperator;
 use crate::scalar::{Precision, Scalar};
-use crate::session::{Session, SessionEvent, Task, TimeLimits, remembered};
-use crate::wisdom::{Answer, Stale, Wanted, Wisdom};
+use crate::wisdom::Wisdom;
 use stored::Stored;
 use subject::Subject;
 
@@ -46,6 +46,8 @@ pub struct Tuner {
     protocol: Protocol,
     source: String,
     stored: Stored,
+    /// True if the host may compute the products of a GPU that is not on this machine.
+    emulates: bool,
 }
 
 /// The event that a candidate was measured, the `done`-th of `total`.
@@ -130,6 +132,7 @@ impl Tuner {
             protocol: Protocol::default(),
             source: String::new(),
             stored: Stored::default(),
+            emulates: false,
         }
     }
 
@@ -150,6 +153,27 @@ impl Tuner {
     /// Sets the measuring protocol.
     pub fn with_protocol(mut self, protocol: Protocol) -> Self {
         self.protocol = protocol;
+        self
+    }
+
+    /// Lets this host compute the products of operators for a GPU that is not on this machine, to
+    /// check layouts for instance; [`PreparedOperator::runs_on`] tells where an operator runs.
+    ///
+    /// ```
+    /// use ellect::device::Kind;
+    /// use ellect::{Error, Tuner, Workload, generate};
+    ///
+    /// # fn main() -> ellect::Result<()> {
+    /// let csr = generate::by_name("heat", 500, 1)?;
+    /// let (tuner, workload) = (Tuner::open("h200")?, Workload::default());
+    /// assert!(matches!(tuner.prepare(&csr, &workload), Err(Error::AbsentDevice { .. })));
+    /// let operator = tuner.host_emulation().prepare(&csr, &workload)?;
+    /// assert_eq!(operator.runs_on(), Kind::Host);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn host_emulation(mut self) -> Self {
+        self.emulates = true;
         self
     }
 
@@ -231,7 +255,7 @@ impl Tuner {
     }
 
     /// Returns the choice that [`Tuner::prepare`] makes for this matrix, without converting the
-    /// matrix.
+    /// matrix and without the trial that may follow on a host ([`Trials`](crate::choose::Trials)).
     ///
     /// The time of the decision counts. With [`Effort::Predict`], the model may keep the baseline
     /// without analysing the matrix, or choose from features that a GPU counts; such a choice ranks
@@ -268,6 +292,9 @@ impl Tuner {
 
     /// Decides as [`Tuner::decide`], converts the matrix and returns the operator.
     ///
+    /// On a host, the two or three most promising candidates may first be timed next to CSR
+    /// ([`Trials`](crate::choose::Trials)), so the choice may differ from that of `decide`.
+    ///
     /// Estimates from samples of a large matrix may expect a candidate to apply whose conversion
     /// then refuses the matrix. In that case the next best candidate is chosen, and the operator's
     /// choice says so.
@@ -277,8 +304,10 @@ impl Tuner {
     /// on the host.
     ///
     /// # Errors
-    /// As [`Tuner::decide`], and [`Error::WrongProduct`](crate::Error::WrongProduct) if
-    /// [`Verify`](crate::choose::Verify) requires a check and the check fails.
+    /// As [`Tuner::decide`]; [`Error::AbsentDevice`](crate::Error::AbsentDevice) for a GPU that is
+    /// not on this machine, without [`Tuner::host_emulation`]; and
+    /// [`Error::WrongProduct`](crate::Error::WrongProduct) if [`Verify`](crate::choose::Verify)
+    /// requires a check and the check fails.
     pub fn prepare<'a, T: Scalar>(
         &self,
         csr: impl Into<CsrRef<'a, T>>,
@@ -353,78 +382,6 @@ impl Tuner {
         let model = || self.stored.model(self.device(), precision);
         (effort >= Effort::Predict).then(model).flatten()
     }
-
-    /// Looks every candidate up in wisdom; returns the known costs, and the reasons why other
-    /// stored measurements are out of date.
-    fn remembered(
-        &self,
-        analysis: &Analysis<'_>,
-        target: &Target<'_>,
-        effort: Effort,
-    ) -> Result<(Vec<Known>, Vec<Stale>)> {
-        let (mut known, mut stale) = (Vec::new(), Vec::new());
-        let Some(wisdom) = self.stored.wisdom(effort) else { return Ok((known, stale)) };
-        let (print, version) = (analysis.fingerprint(), self.protocol.version);
-        let wanted = Wanted::of(&self.backend, print, target.precision, target.basis, version);
-        for candidate in candidates(target.device.kind) {
-            match remembered(&wisdom, &wanted, &candidate, analysis, target)? {
-                Answer::Known(measured) => known.push(known_of(candidate, measured.outcome)),
-                Answer::Missing => {}
-                Answer::Stale(why) => stale.push(why),
-            }
-        }
-        Ok((known, stale))
-    }
-
-    /// Measures candidates in order until the budget is spent; the first candidate is measured in
-    /// any case. A candidate that is interrupted at the end of the budget remains unknown.
-    fn measure<T: Scalar>(
-        &self,
-        csr: CsrRef<'_, T>,
-        analysis: &Analysis<'_>,
-        timed: &[Candidate],
-        workload: &Workload,
-        progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Vec<Known>> {
-        if timed.is_empty() {
-            return Ok(Vec::new());
-        }
-        let target = workload.target(self.backend.device(), T::PRECISION);
-        let budget = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0));
-        let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
-        let wisdom = self.stored.wisdom(workload.effort);
-        let session = Session::new(&self.backend, csr, analysis, target)
-            .with_protocol(self.protocol)
-            .with_limits(TimeLimits { all, always: 1, ..TimeLimits::default() })
-            .keeping(wisdom.as_deref(), &self.source);
-        let (mut known, total, mut done) = (Vec::new(), timed.len(), 0);
-        session.run(timed.iter().map(Task::from), &mut |step| -> Result<()> {
-            if let SessionEvent::Measured { measurement, .. }
-            | SessionEvent::Interrupted { measurement, .. } = step
-            {
-                done += 1;
-                progress(Progress { done, total, measurement });
-            }
-            if let SessionEvent::Measured { candidate, measurement } = step {
-                known.push(known_of(candidate.clone(), measurement.outcome.clone()));
-            }
-            Ok(())
-        })?;
-        Ok(known)
-    }
-}
-
-/// Converts the outcome of a measurement to a known cost, or to the reason why the candidate must
-/// not be chosen.
-fn known_of(candidate: Candidate, outcome: Outcome) -> Known {
-    let cost = match outcome {
-        Outcome::Timed(timing) => Ok(timing.cost()),
-        Outcome::Refused { reason }
-        | Outcome::Wrong { reason }
-        | Outcome::Failed { reason }
-        | Outcome::Cut { reason } => Err(Refusal::new(reason)),
-    };
-    Known { candidate, cost }
 }
 
 #[cfg(test)]
@@ -434,6 +391,7 @@ mod tests {
     use crate::cost::Source;
     use crate::csr::Csr;
     use crate::error::Error;
+    use crate::format::{Candidate, Refusal};
     use crate::generate;
 
     #[test]

@@ -23,6 +23,9 @@ pub mod choose {
     };
     pub use crate::choose::quick::{analysis_pays, feature_count_s, feature_sample_s, rank_quick};
     pub use crate::choose::rank::{By, NEAR_TIE, Ranking, choose, order, trusted};
+    pub use crate::choose::trial::{
+        CLEAR, Hopeful, LEAST_TOTAL_S, PRODUCTS, trial_budget_s, tried,
+    };
 }
 
 /// Results of an analysis, and the sizes of its samples.

@@ -36,6 +36,8 @@ pub struct Workload {
     pub memory_limit: Option<u64>,
     /// Verification of the prepared operator against CSR.
     pub verify: Verify,
+    /// Short timings on a host before an operator is handed out.
+    pub trials: Trials,
     /// Maximum time for measuring in seconds, checked between candidates; `None` for no limit.
     pub budget_s: Option<f64>,
 }
@@ -64,6 +66,7 @@ impl Default for Workload {
             effort: Effort::default(),
             memory_limit: None,
             verify: Verify::No,
+            trials: Trials::default(),
             budget_s: None,
         }
     }
@@ -182,4 +185,30 @@ pub enum Verify {
     /// Compare one product on seeded vectors with the CSR reference during preparation, while the
     /// CSR matrix is available; the operator does not keep it.
     OnPrepare,
+}
+
+/// Short timings of a few candidates next to CSR while an operator for a host is prepared.
+///
+/// ```
+/// use ellect::choose::{Trials, Workload};
+/// use ellect::{Tuner, generate};
+///
+/// # fn main() -> ellect::Result<()> {
+/// let csr = generate::by_name("heat", 500, 1)?;
+/// let workload = Workload { trials: Trials::Never, ..Workload::default() };
+/// let operator = Tuner::open("cpu")?.prepare(&csr, &workload)?;
+/// assert_eq!(operator.candidate().to_string(), "csr");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trials {
+    /// With [`Effort::Predict`], the two or three most promising candidates are converted and timed
+    /// next to CSR, if the products to come are worth it: for at most 2 % of their expected time, or
+    /// 20 ms if that is at most 4 %.
+    #[default]
+    WhenTheyPay,
+    /// Nothing is timed that the effort does not ask for.
+    Never,
 }

@@ -34,6 +34,39 @@ fn measured(candidate: &str, convert_s: f64, spmv_s: f64) -> Known {
 }
 
 #[test]
+fn predictions_are_scaled_by_what_was_measured() {
+    let csr = matrix("elasticity", 5000);
+    let workload = Workload { spmvs: 100_000, ..Workload::default() };
+    let hll = "hll:hack=32,sort=none,tpr=1,col=32";
+    let predicted = |candidate: &str, spmv_s: f64| {
+        let Known { candidate, cost } = measured(candidate, 1e-4, spmv_s);
+        let cost = cost.map(|cost| Cost { source: Source::Predicted, ..cost });
+        Known { candidate, cost }
+    };
+    let spmv_us = |choice: &Choice, candidate: &str| {
+        let candidate = candidate.parse().expect("a candidate");
+        1e6 * choice.ranked(&candidate).expect("it applies").spmv_s
+    };
+    // Products take twice as long as predicted here.
+    let (twice, ell) = ([("csr", 20e-6), ("ellr", 30e-6)], ("ell", 9e-6));
+    let mut known: Vec<Known> = twice.iter().map(|(name, s)| measured(name, 0.0, *s)).collect();
+    known.extend(twice.iter().map(|(name, s)| predicted(name, s / 2.0)));
+    known.extend([predicted(hll, 8e-6), predicted(ell.0, ell.1)]);
+    let found = choice(&csr, "cpu", &workload, &known);
+    assert!((spmv_us(&found, hll) - 16.0).abs() < 1e-6, "{}", spmv_us(&found, hll));
+    assert!((spmv_us(&found, ell.0) - 18.0).abs() < 1e-6, "{}", spmv_us(&found, ell.0));
+    // What was not timed seems better than the choice, and the explanation says why it is not taken.
+    assert_eq!(found.candidate.to_string(), "csr");
+    let stated = |sentence: &String| sentence.contains("but it was not timed");
+    assert!(found.explanation.iter().any(stated), "{:?}", found.explanation);
+    // The error of a candidate of the same format counts more.
+    let other = "hll:hack=32,sort=512,tpr=1,col=32";
+    let four_times = [measured(other, 0.0, 40e-6), predicted(other, 10e-6)];
+    let found = choice(&csr, "cpu", &workload, &[&four_times[..], &known].concat());
+    assert!(spmv_us(&found, hll) / 8.0 > spmv_us(&found, ell.0) / 9.0 + 0.1);
+}
+
+#[test]
 fn every_matrix_gets_a_choice_with_csr_in_it() {
     for (name, csr) in corpus::small() {
         for device in ["h200", "cpu"] {
@@ -292,7 +325,8 @@ fn exhaustive_effort_times_what_an_estimate_may_not_try() {
 fn predicting(name: &str) -> Tuner {
     let data = tempfile::tempdir().expect("a folder");
     let model = Predictor::open(data.path(), &device(name), Precision::F64).expect("it is sound");
-    Tuner::without_models(device(name)).with_model(model.expect("it ships"))
+    let tuner = Tuner::without_models(device(name)).host_emulation();
+    tuner.with_model(model.expect("it ships"))
 }
 
 #[test]

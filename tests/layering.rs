@@ -48,6 +48,7 @@ const LIBRARY: &[&str] = &[
     "session",
     "tuner",
     "lazy",
+    "sharded",
     "unstable",
 ];
 
@@ -74,7 +75,9 @@ const TRAINING: &[&str] = &[
     "gate",
     "replay",
     "repeatability",
+    "guard",
     "rules",
+    "goals",
     "targets",
     "report",
     "plot",
@@ -86,8 +89,19 @@ const TRAINING: &[&str] = &[
 ];
 
 /// The modules of the command line and the service, ground floor first.
-const PROGRAM: &[&str] =
-    &["output", "options", "arguments", "tuner_of", "service", "commands", "cli", "main"];
+const PROGRAM: &[&str] = &[
+    "output",
+    "options",
+    "arguments",
+    "tuner_of",
+    "views",
+    "installed",
+    "service",
+    "commands",
+    "cli",
+    "configured",
+    "main",
+];
 
 /// Every Rust file under `folder`.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

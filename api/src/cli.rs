@@ -43,6 +43,9 @@ pub enum Command {
         /// The workload and the effort of the choice.
         #[command(flatten)]
         options: Options,
+        /// Say why: what limits the candidates, what comes next, and rules of thumb
+        #[arg(long)]
+        why: bool,
         /// The output format.
         #[command(flatten)]
         form: Form,
@@ -109,6 +112,12 @@ pub enum Command {
         #[command(flatten)]
         form: Form,
     },
+    /// List the models that predict, and undo the installation of one
+    Models {
+        /// The operation on the models.
+        #[command(subcommand)]
+        command: crate::commands::models::ModelsCommand,
+    },
     /// Write a generated matrix as uncompressed Matrix Market text, whatever the file's extension
     Generate {
         /// Matrix to generate: CLASS:ROWS for about ROWS rows, then :rcm or :random for another
@@ -154,6 +163,11 @@ fn costly() -> impl TypedValueParser<Value = &'static Feature> {
 const RECOMMEND_JSON: &str = "\
 --json prints one object, the answer of POST /recommend:
   choice             the candidate to take: format:parameter=value,...
+  baseline           what it is compared with: candidate, spmv_us, setup_us (its own preparation)
+  speedup            of one product over the baseline: value, and low and high, which hold it in 9 of
+                     10 cases
+  confidence         of the model, 0 to 1: how similar its matrices are; null without a model
+  model              that predicted: id, device, trained_at (seconds since 1970, or null), matrices
   ranking            the candidates that suit, the choice first, then by total_us:
     candidate, format, parameters (an object)
     spmv_us          time of one product
@@ -161,8 +175,8 @@ const RECOMMEND_JSON: &str = "\
     total_us         conversion, updates of values and all products
     bytes            of the layout
     source           measured, predicted or estimated
-    break_even_spmvs products from which on it beats CSR as it was before: cuSPARSE's on a GPU where
-                   that suits, else csr; null where it never does
+    break_even_spmvs products from which on it beats the baseline with its set-up; null where it never
+                     does
   refused            the candidates that do not suit: candidate, reason
   features           an object of numbers, as `ellect features --json` prints it
   device, precision, spmvs

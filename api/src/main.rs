@@ -3,26 +3,28 @@
 mod arguments;
 mod cli;
 mod commands;
+mod configured;
+mod installed;
 mod options;
 mod output;
 mod service;
 mod tuner_of;
+mod views;
 
 use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
 use ellect::measure::worker;
 
 use cli::{Cli, Command};
 use commands::{
-    Answer, Home, bench, devices, evaluate, features, formats, generate, measure, recommend, serve,
-    train, tune, verify, wisdom,
+    Answer, Home, bench, devices, evaluate, features, formats, generate, measure, models,
+    recommend, serve, train, tune, verify, wisdom,
 };
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    match start() {
         Ok(answer) => answer.into(),
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -32,13 +34,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// Parses the command line and runs the command.
+fn start() -> Result<Answer> {
+    match configured::parse(std::env::args_os().collect())? {
+        (_, Some(config)) => output::print(&config).map(|()| Answer::Yes),
+        (cli, None) => run(cli),
+    }
+}
+
 /// Runs the command.
 fn run(cli: Cli) -> Result<Answer> {
     let data = cli.data.unwrap_or_else(ellect::device::data_dir);
     let home = Home { data: data.clone(), no_wisdom: cli.no_wisdom };
     match cli.command {
-        Command::Recommend { input, options, form } => {
-            recommend::run(&input, &options, form, &home)
+        Command::Recommend { input, options, why, form } => {
+            recommend::run(&input, &options, form, why, &home)
         }
         Command::Features { input, with, device, form } => {
             features::run(&input, &with, &device, form, &data)
@@ -58,6 +68,7 @@ fn run(cli: Cli) -> Result<Answer> {
         }
         Command::Wisdom { command } => wisdom::run(&command, &data),
         Command::Serve(serve) => serve::run(&serve, &home),
+        Command::Models { command } => models::run(&command, &home),
         Command::Tune(tune) => tune::run(&tune, &home),
         Command::Train(train) => train::train(&train, &home),
         Command::Fit(profile) => train::profile(&profile, &home),

@@ -1,7 +1,7 @@
 //! The workload and effort of a recommendation, with the same names on the command line and in a
 //! query.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args, CommandFactory, Parser};
@@ -16,6 +16,7 @@ use ellect::tuner::Progress;
 use ellect::units::count;
 use ellect::unstable::choose::Mode;
 use ellect::{Csr, Error, Precision, Result, Scalar, Tuner};
+use serde_json::Value;
 
 /// The device, precision, basis and memory limit of a product.
 #[derive(Clone, Debug, Args)]
@@ -53,11 +54,22 @@ pub fn timing_backend(device: &str, data: &Path) -> Result<Backend> {
             return Ok(backend);
         }
     }
-    let program = std::env::current_exe()
-        .map_err(|source| Error::Io { what: "looking for this program".into(), source })?;
     let arguments =
         ["--data".into(), data.into(), "worker".into(), "--device".into(), device.into()];
-    Ok(Backend::through(Worker::start(program, arguments.into())?))
+    Ok(Backend::through(Worker::start(this_program()?, arguments.into())?))
+}
+
+/// Returns a path that starts the image of this process.
+///
+/// On Linux this holds even if the file was replaced or removed since the process started, because
+/// the link leads to the open image: a measuring process is always of the same version.
+fn this_program() -> Result<PathBuf> {
+    let image = Path::new("/proc/self/exe");
+    if cfg!(target_os = "linux") && image.exists() {
+        return Ok(image.to_path_buf());
+    }
+    std::env::current_exe()
+        .map_err(|source| Error::Io { what: "looking for this program".into(), source })
 }
 
 impl Product {
@@ -106,9 +118,12 @@ pub struct Options {
     /// instance; `ellect generate --list` names the classes
     #[arg(long, value_name = "CLASS:ROWS")]
     pub generate: Option<Spec>,
-    /// Number of candidates to list; 0 for all
+    /// Number of candidates to list, and of refused ones; 0 for all
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub top: usize,
+    /// Keys of the JSON answer to keep, choice,speedup for instance [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "KEY")]
+    pub fields: Vec<String>,
 }
 
 /// Options of reading the body of a request.
@@ -259,14 +274,41 @@ impl Options {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Choice> {
         let workload = self.workload();
-        let mut choice = match self.mode {
+        let choice = match self.mode {
             Mode::Rank => tuner.recommend_with(csr, &workload, progress)?,
             Mode::Prepare => tuner.decide_with(csr, &workload, progress)?,
         };
+        Ok(self.cut(choice))
+    }
+
+    /// Keeps as many candidates, and as many refused ones, as the options ask for.
+    pub fn cut(&self, mut choice: Choice) -> Choice {
         if self.top > 0 {
             choice.ranking.truncate(self.top);
+            choice.refused.truncate(self.top);
         }
-        Ok(choice)
+        choice
+    }
+
+    /// Returns the JSON object of a choice, with the keys that the options ask for.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] with the known keys if one is unknown.
+    pub fn answer(&self, choice: &Choice) -> Result<Value> {
+        let mut answer = serde_json::to_value(choice)
+            .map_err(|source| Error::Io { what: "writing JSON".into(), source: source.into() })?;
+        let Some(object) = answer.as_object_mut().filter(|_| !self.fields.is_empty()) else {
+            return Ok(answer);
+        };
+        if let Some(unknown) = self.fields.iter().find(|key| !object.contains_key(*key)) {
+            let known: Vec<&str> = object.keys().map(String::as_str).collect();
+            return Err(Error::argument(format!(
+                "fields contains '{unknown}'; the keys of an answer are: {}",
+                known.join(", ")
+            )));
+        }
+        object.retain(|key, _| self.fields.iter().any(|field| field == key));
+        Ok(answer)
     }
 }
 
@@ -382,5 +424,21 @@ mod tests {
         for odd in ["", "=", "-", "--", "device=", "\0", "help"] {
             assert!(message(&[(odd, odd)]).contains("no option is named"));
         }
+    }
+
+    #[test]
+    fn an_answer_has_the_fields_that_were_asked_for() {
+        let csr = ellect::generate::by_name("heat", 500, 1).expect("a class");
+        let device = ellect::device::find("h200").expect("it ships");
+        let choice = Tuner::without_models(device).recommend(&csr, &Workload::default());
+        let choice = choice.expect("an estimate");
+        let answer = |fields: &str| query(&[("fields", fields)]).expect("legal").answer(&choice);
+        let two = answer("choice,speedup").expect("both are there");
+        let keys: Vec<&String> = two.as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["choice", "speedup"]);
+        let wrong = answer("nosuch").expect_err("no such key").to_string();
+        assert!(wrong.contains("'nosuch'") && wrong.contains("ranking"), "{wrong}");
+        let all = query(&[]).expect("legal").answer(&choice).expect("plain data");
+        assert!(all.as_object().is_some_and(|all| all.len() > 10));
     }
 }

@@ -116,3 +116,35 @@ fn a_model_is_trained_when_the_matrices_are_gone() {
     assert!(!notes.contains("left out"), "{notes}");
     assert!(data.join("models/cpu-f64.model").is_file());
 }
+
+#[test]
+fn a_timing_of_few_values_is_not_remembered_for_many() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path();
+    // Two tridiagonal matrices of one pattern: with 2 values, and with a value of its own for each
+    // entry, which the formats that share values refuse.
+    let write = |name: &str, value: &dyn Fn(usize, usize) -> f64| {
+        let near = |i: usize| i.saturating_sub(1)..(i + 2).min(2000);
+        let entries = (0..2000).flat_map(|i| near(i).map(move |j| (i, j)));
+        let entries = entries.map(|(i, j)| (i, j, value(i, j)));
+        let csr = ellect::Csr::from_triplets(2000, 2000, entries).expect("in range");
+        let file = std::fs::File::create(data.join(name)).expect("writable");
+        write::matrix_market(&csr, file).expect("writable");
+    };
+    write("few.mtx", &|i, j| if i == j { 2.0 } else { -1.0 });
+    write("many.mtx", &|i, j| (3 * i + j) as f64 + 0.5);
+    let measure =
+        |name: &str| ellect(data, &["measure", name, "--only", "cdia", "--only", "csr"]).0;
+    let few = measure("few.mtx");
+    assert!(
+        few.lines().any(|line| line.starts_with("cdia ") && !line.contains("refused")),
+        "{few}"
+    );
+    let many = measure("many.mtx");
+    assert!(
+        many.lines().any(|line| line.starts_with("cdia") && line.contains("refused")),
+        "{many}"
+    );
+    // Each answers as before the other was measured.
+    assert_eq!(measure("few.mtx"), few);
+}

@@ -111,7 +111,7 @@ fn trampolines(package: &Path, out: &Path) {
         writeln!(table, "{name:?},").expect("writing to a string");
         writeln!(
             code,
-            ".globl {name}\n.type {name},@function\n{name}:\njmp *ELLECT_DRIVER_TABLE+{}(%rip)",
+            ".globl {name}\n.type {name},@function\n{name}:\njmp *{{table}}+{}(%rip)",
             8 * i
         )
         .expect("writing to a string");

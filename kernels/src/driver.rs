@@ -15,10 +15,13 @@ pub const NO_DRIVER: i32 = 34;
 const NAMES: &[&str] = include!(concat!(env!("OUT_DIR"), "/driver_names.rs"));
 
 /// Addresses of the driver's functions, the targets of the jumps.
-#[unsafe(no_mangle)]
-static mut ELLECT_DRIVER_TABLE: [extern "C" fn() -> i32; NAMES.len()] = [absent; NAMES.len()];
+static mut TABLE: [extern "C" fn() -> i32; NAMES.len()] = [absent; NAMES.len()];
 
-std::arch::global_asm!(include_str!(concat!(env!("OUT_DIR"), "/driver.s")), options(att_syntax));
+std::arch::global_asm!(
+    include_str!(concat!(env!("OUT_DIR"), "/driver.s")),
+    table = sym TABLE,
+    options(att_syntax)
+);
 
 extern "C" fn absent() -> i32 {
     NO_DRIVER
@@ -59,7 +62,7 @@ fn open() -> Result<(), String> {
         let symbol = unsafe { library.get::<extern "C" fn() -> i32>(name.as_bytes()) };
         if let Ok(symbol) = symbol {
             // SAFETY: only this function writes the table, once, before the first driver call.
-            unsafe { ELLECT_DRIVER_TABLE[i] = *symbol };
+            unsafe { TABLE[i] = *symbol };
         }
     }
     // The addresses stay in use until the process ends.

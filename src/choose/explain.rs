@@ -21,6 +21,7 @@ pub(super) struct Case<'a> {
 /// Returns the sentences, most important first.
 pub(super) fn explain(case: &Case<'_>) -> Vec<String> {
     let mut sentences = vec![verdict(case)];
+    sentences.extend(untimed(case));
     sentences.extend(reasons(case));
     sentences.extend(next_best(case));
     sentences.extend(permuted_basis(case));
@@ -113,6 +114,31 @@ fn stay_in_csr(case: &Case<'_>) -> String {
     }
 }
 
+/// Returns why candidates that were not timed and seem better than the timed choice are not chosen.
+fn untimed(case: &Case<'_>) -> Option<String> {
+    let winner = &case.entries[0];
+    if winner.cost.source != Source::Measured {
+        return None;
+    }
+    let total_s = |entry: &Entry| entry.cost.total_s(case.workload);
+    let better = |entry: &&Entry| {
+        entry.cost.source != Source::Measured && total_s(entry) * (1.0 + NEAR_TIE) < total_s(winner)
+    };
+    let count = case.entries.iter().filter(better).count();
+    let least =
+        case.entries.iter().filter(better).min_by(|a, b| total_s(a).total_cmp(&total_s(b)))?;
+    let others = match count {
+        1 => String::new(),
+        count => format!(" ({} others like it)", count - 1),
+    };
+    Some(format!(
+        "{} is expected to take {} in total, less than the choice, but it was not timed{others}; effort \
+         exhaustive times it.",
+        least.candidate,
+        time(total_s(least)),
+    ))
+}
+
 fn reasons(case: &Case<'_>) -> Option<String> {
     let winner = &case.entries[0];
     let estimate = winner.estimate.as_ref()?;
@@ -180,7 +206,12 @@ fn permuted_basis(case: &Case<'_>) -> Option<String> {
     }
     let target = Target { basis: Basis::Permuted, ..**target };
     let estimator = Estimator::new(analysis, &target);
+    // Beside measured times, others are too uncertain to promise a gain.
+    let measured = entries[0].cost.source == Source::Measured;
     let total_s = |entry: &Entry| {
+        if measured && entry.cost.source != Source::Measured {
+            return None;
+        }
         let original = entry.estimate.as_ref().filter(|e| e.work.scattered_rows > 0)?;
         let work = entry.candidate.work(analysis, &target).ok()?;
         let mut cost = estimator.cost(&entry.candidate, &work);
@@ -243,7 +274,8 @@ fn sources(case: &Case<'_>) -> String {
         let others = match count(Source::Predicted) {
             0 => "the other times are estimates, scaled to the measured time of CSR",
             _ => {
-                "the other times are predictions of the model, or estimates for formats it does not know"
+                "the other times are predictions, scaled by the errors of those that were timed, or \
+                 estimates for formats that the model does not know"
             }
         };
         let candidates = match measured {

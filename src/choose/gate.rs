@@ -3,7 +3,7 @@
 //! long as one product.
 
 use super::rank::{Entry, baseline_of, ranked};
-use super::{Choice, Workload};
+use super::{Baseline, Choice, Speedup, Workload};
 use crate::cost::{Estimator, MatrixTerms};
 use crate::features::Features;
 use crate::format::{Candidate, Offsets, Target, Work, baselines, immediate};
@@ -24,7 +24,10 @@ pub fn keep_baseline(
     let [nrows, ncols, nnz] = ["nrows", "ncols", "nnz"].map(|name| features.get(name));
     let size = [nrows? as usize, ncols? as usize, nnz? as usize];
     let mut entries = entries(size, target)?;
-    let base = baseline_of(&entries)?.cost;
+    let (base, baseline) = {
+        let entry = baseline_of(&entries)?;
+        (entry.cost, Baseline::of(&entry.candidate, &entry.cost))
+    };
     let first = entries.first()?.candidate.clone();
     let pick: Option<Candidate> = reason.pick.as_ref().and_then(|(name, _)| name.parse().ok());
     let place = entries.iter().position(|entry| Some(&entry.candidate) == pick.as_ref());
@@ -53,9 +56,13 @@ pub fn keep_baseline(
             lead("because", met)
         ));
     }
-    Some(Choice {
+    let choice = Choice {
         ranking: entries.iter().map(|entry| ranked(entry, &base, workload)).collect(),
         candidate: choice,
+        baseline,
+        speedup: Speedup::NONE,
+        confidence: None,
+        model: None,
         refused: Vec::new(),
         features,
         device: target.device.name.clone(),
@@ -63,7 +70,8 @@ pub fn keep_baseline(
         spmvs: products,
         fingerprint: None,
         explanation,
-    })
+    };
+    Some(choice.with_speedup(|_| target.device.margin))
 }
 
 /// Returns the comparisons after this word, with a comma; empty if there are none.

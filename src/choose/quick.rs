@@ -2,7 +2,7 @@
 
 use super::gate::entries;
 use super::rank::{By, Entry, baseline_of, choice_first, ranked};
-use super::{Choice, Workload};
+use super::{Baseline, Choice, Speedup, Workload};
 use crate::cost::Cost;
 use crate::features::Features;
 use crate::format::{Candidate, Target};
@@ -60,8 +60,12 @@ pub fn rank_quick(
         workload.spmvs,
         winner.cost.spmv_s * 1e6,
     );
-    Some(Choice {
+    let choice = Choice {
         candidate: winner.candidate.clone(),
+        baseline: Baseline::of(&base.candidate, &base.cost),
+        speedup: Speedup::NONE,
+        confidence: None,
+        model: None,
         ranking: all.iter().map(|entry| ranked(entry, &base.cost, workload)).collect(),
         refused: Vec::new(),
         features,
@@ -70,7 +74,8 @@ pub fn rank_quick(
         spmvs: workload.spmvs,
         fingerprint: None,
         explanation: vec![explanation],
-    })
+    };
+    Some(choice.with_speedup(|_| target.device.margin))
 }
 
 /// Returns the seconds until a GPU that holds the matrix has read the lengths of `nrows` rows and

@@ -1,6 +1,6 @@
 //! Ranking: sorts all candidates by total time and chooses one of them.
 
-use super::{Choice, Ranked, Refused, Workload, explain};
+use super::{Baseline, Choice, Ranked, Refused, Speedup, Workload, explain};
 use crate::analysis::Analysis;
 use crate::cost::{Cost, Estimator, Known, Source, Times, works};
 use crate::features::Features;
@@ -44,8 +44,8 @@ impl<'a> Ranking<'a> {
     /// the memory limit; among totals within [`NEAR_TIE`] of it, the cheapest conversion, then the
     /// smallest layout. A candidate that was not timed must beat CSR by
     /// [`Device::margin`](crate::device::Device::margin). If CSR was measured, the choice is one of
-    /// the measured candidates, and the estimates of the others are scaled by the error of CSR's
-    /// estimate.
+    /// the measured candidates. The estimates of the others are scaled by the error of CSR's
+    /// estimate, and the predictions by the errors of the measured candidates' predictions.
     ///
     /// If values are to change, formats that depend on values are refused, because they may refuse
     /// the new ones.
@@ -84,8 +84,13 @@ impl<'a> Ranking<'a> {
             csr: self.csr(),
             refused: &self.refused,
         });
-        Choice {
+        let base = self.csr();
+        let choice = Choice {
             candidate: self.entries[0].candidate.clone(),
+            baseline: Baseline::of(&base.candidate, &base.cost),
+            speedup: Speedup::NONE,
+            confidence: None,
+            model: None,
             ranking: self.ranked(),
             features: Features::of(self.analysis),
             device: self.target.device.name.clone(),
@@ -94,7 +99,8 @@ impl<'a> Ranking<'a> {
             fingerprint: Some(self.analysis.fingerprint()),
             explanation,
             refused: self.refused,
-        }
+        };
+        choice.with_speedup(|_| self.target.device.margin)
     }
 
     /// Returns the entry of the baseline.
@@ -175,6 +181,7 @@ fn enter(
         }
     }
     scale_to_measured(&mut entries);
+    scale_predictions(&mut entries, known);
     put_csr_first(&mut entries);
     (entries, refused)
 }
@@ -201,6 +208,29 @@ fn scale_to_measured(entries: &mut [Entry]) {
     let factor = csr.cost.spmv_s / estimate.times.total_s();
     for entry in entries.iter_mut().filter(|entry| entry.cost.source == Source::Estimated) {
         entry.cost.spmv_s *= factor;
+    }
+}
+
+/// Scales predictions by the errors of the predictions of measured candidates: by their mean, and by
+/// that of the candidate's own format, whose errors resemble each other more.
+fn scale_predictions(entries: &mut [Entry], known: &[Known]) {
+    let error = |entry: &Entry| {
+        let predicted = known.iter().filter(|known| known.candidate == entry.candidate);
+        let mut predicted = predicted.filter_map(|known| known.cost.as_ref().ok());
+        let predicted = predicted.find(|cost| cost.source == Source::Predicted)?;
+        let measured = (entry.cost.source == Source::Measured).then_some(entry.cost.spmv_s)?;
+        let error = (measured / predicted.spmv_s).ln();
+        error.is_finite().then_some((entry.candidate.format.name, error))
+    };
+    let errors: Vec<(&str, f64)> = entries.iter().filter_map(error).collect();
+    if errors.is_empty() {
+        return;
+    }
+    let mean = errors.iter().map(|(_, error)| error).sum::<f64>() / errors.len() as f64;
+    for entry in entries.iter_mut().filter(|entry| entry.cost.source == Source::Predicted) {
+        let own = errors.iter().filter(|(format, _)| *format == entry.candidate.format.name);
+        let (count, sum) = own.fold((1.0, mean), |(n, sum), (_, error)| (n + 1.0, sum + error));
+        entry.cost.spmv_s *= f64::exp(sum / count);
     }
 }
 
@@ -298,6 +328,7 @@ pub(super) fn ranked(entry: &Entry, csr: &Cost, workload: &Workload) -> Ranked {
         format: candidate.format.name,
         parameters: candidate.params.clone(),
         spmv_s: cost.spmv_s,
+        error: 0.0,
         convert_s: cost.convert_s,
         total_s: cost.total_s(workload),
         bytes: cost.bytes,

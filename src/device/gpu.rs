@@ -1,7 +1,7 @@
 //! Profiles of GPUs: the shipped profile if there is one of this GPU, otherwise a profile built
 //! from the driver's figures.
 
-use super::{Device, Kind};
+use super::{Device, Kind, OTHER_MARGIN};
 use crate::error::{DeviceFault, Error, Result};
 
 /// Figures of a GPU as reported by its driver.
@@ -33,9 +33,6 @@ const REACHED: f64 = 0.91;
 /// Margin of a GPU with the same compute capability as a shipped one: same processors, other
 /// memory.
 const PROXY_MARGIN: f64 = 0.1;
-
-/// Margin of any other GPU; equals the margin of hosts that were not probed.
-const OTHER_MARGIN: f64 = 0.3;
 
 /// Builds the profile of a GPU: the shipped one if it describes this GPU, otherwise an estimate.
 ///

@@ -4,8 +4,8 @@
 //! it on this host and [`Device::save`] wrote it. The name `cpu` stands for this host: its own
 //! profile if one was saved, otherwise the generic one that ships.
 
-#[cfg(any(feature = "cuda", test))]
 pub(crate) mod gpu;
+mod sheets;
 mod state;
 
 use std::collections::BTreeMap;
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{DeviceFault, Error, Result};
 use crate::scalar::Precision;
+pub use sheets::names as sheet_names;
 pub use state::State;
 
 /// Kind of a device; it decides which candidates apply.
@@ -220,6 +221,10 @@ impl Default for KernelFigures {
     }
 }
 
+/// Margin of a GPU of another compute capability than the shipped ones, and of any GPU that is known
+/// by its data sheet alone; equals the margin of hosts that were not probed.
+const OTHER_MARGIN: f64 = 0.3;
+
 /// Key in [`Device::kernels`] of the figures for formats without an entry of their own.
 const OTHERS: &str = "others";
 
@@ -373,7 +378,7 @@ pub fn find(name: &str) -> Result<Device> {
 }
 
 /// Finds a device by name, in upper or lower case: a profile saved under `data`, otherwise a shipped
-/// one.
+/// one, otherwise the data sheet of a GPU ([`sheet_names`]).
 ///
 /// # Errors
 /// [`Error::UnknownDevice`] with the known names; [`Error::Io`] if a saved profile cannot be read,
@@ -385,7 +390,8 @@ pub fn find_in(name: &str, data: &Path) -> Result<Device> {
         None => saved(&name.to_ascii_lowercase(), data)?,
         found => found,
     };
-    found.or_else(shipped).ok_or_else(|| unknown(name, shipped_names(), ""))
+    let found = found.or_else(shipped).or_else(|| sheets::find(name));
+    found.ok_or_else(|| unknown(name, [shipped_names(), sheet_names()].concat(), ""))
 }
 
 /// Reads the profile with this name saved under `data`; `None` if there is none or `name` is not a

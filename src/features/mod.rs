@@ -4,6 +4,7 @@
 //! suffice. [`COSTLY`] features are computed only on request. Both depend on the pattern alone.
 
 mod counts;
+mod named;
 mod sampled;
 
 use rayon::prelude::*;

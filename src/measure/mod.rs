@@ -9,6 +9,7 @@
 mod backend;
 #[cfg_attr(not(feature = "cuda"), path = "gpu_none.rs")]
 pub(crate) mod gpu;
+mod noise;
 mod probe;
 pub mod provenance;
 pub mod worker;
@@ -29,7 +30,7 @@ use crate::operator::{PreparedOperator, permute, permute_back};
 pub use crate::protocol::Protocol;
 use crate::scalar::{Precision, Scalar};
 pub use backend::{Backend, gpus, names};
-pub use probe::probe;
+pub use probe::{memory_bytes, probe};
 pub use provenance::Provenance;
 pub use worker::Worker;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -25,7 +26,7 @@ use crate::scalar::Scalar;
 /// best of several passes, but other work on the host still makes it worse.
 pub fn probe() -> Device {
     let threads = rayon::current_num_threads();
-    let memory_bytes = memory();
+    let memory_bytes = memory_bytes();
     let (near_bytes, cache_bytes) = caches();
     let most = (memory_bytes / 8).min(1 << 30);
     let stream_bytes = (4 * cache_bytes).clamp(64 << 20, most.max(1 << 20));
@@ -33,6 +34,8 @@ pub fn probe() -> Device {
     let cached_bytes = (cache_bytes / 2).min(8 * near_all).clamp(1 << 16, most.max(1 << 16));
     let stream = numbers(stream_bytes);
     let read_gbps = read_gbps(&stream);
+    let cache_bytes = reached_cache(&stream, near_all, cache_bytes, read_gbps);
+    let cached_bytes = cached_bytes.min((cache_bytes / 2).max(1 << 16));
     let cached = &stream[..(cached_bytes / 8) as usize];
     let mut device = Device {
         schema: SCHEMA,
@@ -125,6 +128,21 @@ fn sum(numbers: &[u64]) -> u64 {
 fn read_gbps(numbers: &[u64]) -> f64 {
     let once_s = best_s(2, || sum(numbers));
     size_of_val(numbers) as f64 / best_s(passes(once_s), || sum(numbers)) / 1e9
+}
+
+/// Returns how much of the last-level cache this host reaches, up to the size that the system states:
+/// the largest working set that is read clearly faster than memory. A virtual machine shares a
+/// cache, of which it may reach a tenth.
+fn reached_cache(stream: &[u64], near_all: u64, stated: u64, memory_gbps: f64) -> u64 {
+    /// Ratio to the bandwidth of memory from which on reads are from the cache.
+    const CLEARLY: f64 = 1.3;
+    let sizes = std::iter::successors(Some(stated), |bytes| Some(bytes / 2));
+    let mut sizes = sizes.take_while(|&bytes| bytes > near_all.max(1 << 16));
+    let is_cached = |&bytes: &u64| {
+        let set = stream.get(..(bytes / 8) as usize);
+        set.is_some_and(|set| read_gbps(set) > CLEARLY * memory_gbps)
+    };
+    sizes.find(is_cached).unwrap_or(near_all.min(stated))
 }
 
 /// Measures random reads by all threads; each read counts as a 32-byte sector.
@@ -264,13 +282,32 @@ fn kibibytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Returns the bytes of memory: the smaller of the system's figure and the control group's limit.
-fn memory() -> u64 {
+/// Returns the bytes of memory of this machine: the smaller of the system's figure and the control
+/// group's limit.
+///
+/// ```
+/// assert!(ellect::measure::memory_bytes() > 1 << 20);
+/// ```
+pub fn memory_bytes() -> u64 {
     let total = field("/proc/meminfo", "MemTotal")
         .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok())
         .map_or(4 << 30, |kib| kib << 10);
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    group.and_then(|text| text.trim().parse().ok()).map_or(total, |limit: u64| limit.min(total))
+    let limits = memory_limit_files()
+        .into_iter()
+        .filter_map(|file| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok());
+    limits.fold(total, u64::min)
+}
+
+/// Returns the files that may hold the limit of this process's control group, or of a group around
+/// it: of version 2, then of version 1.
+fn memory_limit_files() -> Vec<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let own = Path::new("/sys/fs/cgroup").join(own);
+    let within = own.ancestors().take_while(|folder| folder.starts_with("/sys/fs/cgroup"));
+    let mut files: Vec<_> = within.map(|folder| folder.join("memory.max")).collect();
+    files.push("/sys/fs/cgroup/memory/memory.limit_in_bytes".into());
+    files
 }
 
 fn processor() -> String {

@@ -13,6 +13,7 @@ pub(crate) mod applicability;
 mod file;
 pub(crate) mod forest;
 pub(crate) mod gate;
+mod name;
 pub(crate) mod predictor;
 pub(crate) mod quick;
 pub(crate) mod rules;
@@ -37,6 +38,7 @@ pub(crate) use gate::{
     ALWAYS_ANALYZE, ANALYZE, GateInputs, GateReason, Gates, InputNeeds, KEEP, QuickPick,
     gate_feature, keeps, needs, quick_pick,
 };
+pub use name::ModelName;
 pub use predictor::Predictor;
 use quick::QuickCandidate;
 pub(crate) use quick::{QuickModel, Stage};
@@ -151,6 +153,9 @@ pub struct Model {
     pub seed: u64,
     /// Revision of the program that trained the model; empty if unknown.
     pub commit: String,
+    /// Time of the training, in seconds since 1970; `None` in models of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trained_at: Option<u64>,
     /// Plan of the training, which cross-validation selected.
     pub plan: String,
     /// Figures of the cross-validation, by name.

@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::subject::Subject;
+use super::timings::Measured;
 use super::{Progress, Tuner, VERIFY_SEED};
 use crate::analysis::Analysis;
 use crate::choose::policy::{
@@ -12,11 +13,12 @@ use crate::choose::policy::{
 };
 use crate::choose::{
     self, Choice, Effort, Known, Ranked, Ranking, Thought, Verify, Workload, baseline_spmv_s,
+    nine_in_ten,
 };
-use crate::cost::Cost;
+use crate::cost::{Cost, Source};
 use crate::csr::CsrRef;
 use crate::cuda::{DeviceCsr, Gpu};
-use crate::device::Device;
+use crate::device::{Device, Kind};
 use crate::error::{Error, Result};
 use crate::features::Features;
 use crate::format::{Candidate, Target};
@@ -30,7 +32,7 @@ use crate::wisdom::Stale;
 pub(super) struct Decided {
     pub(super) choice: Choice,
     /// True if the host analysed the matrix.
-    analysed: bool,
+    pub(super) analysed: bool,
     /// True if the decision used only the GPU's counts or the size.
     counted: bool,
 }
@@ -45,9 +47,9 @@ struct Findings {
 /// Results of an analysis.
 struct Analysed {
     predicted: Vec<Known>,
-    /// Confidence of the model, if it is below [`CONFIDENT`].
-    doubt: Option<f64>,
-    measured: Vec<Known>,
+    /// Confidence of the model, if there is one.
+    confidence: Option<f64>,
+    measured: Vec<Measured>,
     stale: Vec<Stale>,
     /// The part that the policy reads.
     state: CandidateState,
@@ -55,8 +57,8 @@ struct Analysed {
 
 impl Analysed {
     /// Adds the costs of the candidates that were timed, after which none is timed any more.
-    fn add_timed(&mut self, known: Vec<Known>) {
-        self.measured.extend(known);
+    fn add_timed(&mut self, measured: Vec<Measured>) {
+        self.measured.extend(measured);
         self.state.timed = true;
     }
 }
@@ -94,13 +96,15 @@ impl Tuner {
             let choice = match (step, &mut analysed) {
                 (Step::Time(timed), Some(analysed)) => {
                     let analysis = look_at(subject, analysis)?;
-                    let known =
+                    let timed =
                         self.measure(subject.csr()?, analysis, &timed, workload, progress)?;
-                    analysed.add_timed(known);
+                    analysed.add_timed(timed);
                     continue;
                 }
                 (Step::Choose(Decision::KeepBaseline(reason)), _) => {
-                    choose::keep_baseline(findings.features.clone(), &target, workload, &reason)
+                    let features = findings.features.clone();
+                    let kept = choose::keep_baseline(features, &target, workload, &reason);
+                    kept.map(|kept| Choice { model: model.map(|m| m.model().name()), ..kept })
                 }
                 (Step::Choose(Decision::Quick(stage)), _) => {
                     let few_values = || has_few_values(subject, analysis);
@@ -134,19 +138,35 @@ impl Tuner {
         if effort >= Effort::Measure { self.backend.check() } else { Ok(()) }
     }
 
+    /// Checks that operators of this tuner run on its device, or that the caller asked for its
+    /// products on the host.
+    fn check_runs_here(&self) -> Result<()> {
+        let device = self.backend.device();
+        if device.kind == Kind::Host || self.backend.gpu().is_ok() || self.emulates {
+            return Ok(());
+        }
+        Err(Error::AbsentDevice {
+            name: device.name.clone(),
+            remedy: "prepare on cuda:0 or cpu; `recommend` chooses for it, and \
+                     `Tuner::host_emulation` computes its products on this host"
+                .to_string(),
+        })
+    }
+
     /// Decides about a matrix, converts it, and returns the operator.
     pub(super) fn prepare_subject<T: Scalar>(
         &self,
         subject: &Subject<'_, T>,
         workload: &Workload,
     ) -> Result<PreparedOperator<T>> {
+        self.check_runs_here()?;
         let analysis = OnceCell::new();
-        let decided =
+        let mut decided =
             self.decide_about(subject, &analysis, workload, Mode::Prepare, &mut |_| ())?;
+        let mut operator = self.try_out(subject, &analysis, &mut decided, workload)?;
         let Decided { mut choice, analysed, counted } = decided;
         let target = workload.target(self.backend.device(), T::PRECISION);
-        let mut operator = None;
-        if counted && !analysed {
+        if operator.is_none() && counted && !analysed {
             operator = first_that_suits(&mut choice, |candidate| {
                 subject.convert_on_gpu(candidate, &candidate.target(&target))
             })?;
@@ -183,13 +203,13 @@ impl Tuner {
         let model = self.model(workload.effort, target.precision);
         let predict = || model.map(|model| model.predict(analysis, target));
         let (prediction, _) = par::join(predict, || analysis.fingerprint());
-        let doubt = prediction.as_ref().map(|p| p.confidence).filter(|&c| c < CONFIDENT);
+        let confidence = prediction.as_ref().map(|p| p.confidence);
         let predicted = prediction.map_or_else(Vec::new, |prediction| prediction.known);
         let (measured, stale) = match workload.effort {
             Effort::Estimate => (Vec::new(), Vec::new()),
             _ => self.remembered(analysis, target, workload.effort)?,
         };
-        let remembered = measured.iter().map(|known| known.candidate.clone()).collect();
+        let remembered = measured.iter().map(|one| one.known.candidate.clone()).collect();
         let mut state = CandidateState { remembered, ..CandidateState::default() };
         if workload.effort >= Effort::Measure {
             let ranking = Ranking::of(analysis, target, workload, &predicted);
@@ -198,7 +218,7 @@ impl Tuner {
             let estimated = Ranking::of(analysis, target, workload, &[]).ranked();
             state.candidates = thoughts(&ranking.ranked(), &estimated);
         }
-        Ok(Analysed { predicted, doubt, measured, stale, state })
+        Ok(Analysed { predicted, confidence, measured, stale, state })
     }
 
     /// Returns the choice from an analysis and all measurements.
@@ -211,11 +231,26 @@ impl Tuner {
     ) -> Choice {
         let model = self.model(workload.effort, target.precision).map(Predictor::model);
         // The first known cost of a candidate counts, so measurements precede predictions.
-        let known = [&analysed.measured[..], &analysed.predicted].concat();
-        let mut choice = choose::choose(analysis, target, workload, &known);
+        let measured = analysed.measured.iter().map(|one| &one.known);
+        let known: Vec<Known> = measured.chain(&analysed.predicted).cloned().collect();
+        let choice = choose::choose(analysis, target, workload, &known);
+        let error = |ranked: &Ranked| {
+            let own = |one: &&Measured| one.known.candidate == ranked.candidate;
+            match ranked.source {
+                Source::Measured => analysed.measured.iter().find(own).map_or(0.0, |m| m.error),
+                Source::Predicted => {
+                    model.and_then(prediction_error).unwrap_or(target.device.margin)
+                }
+                Source::Estimated => target.device.margin,
+            }
+        };
+        let mut choice = choice.with_speedup(error);
+        choice.confidence = analysed.confidence;
+        choice.model = model.map(Model::name);
         choice.explanation.extend(model.and_then(|model| rule_of_thumb(model, &choice)));
         choice.explanation.extend(model.and_then(|model| of_kin(model, target.device)));
-        choice.explanation.extend(analysed.doubt.map(doubtful));
+        let doubt = analysed.confidence.filter(|&confidence| confidence < CONFIDENT);
+        choice.explanation.extend(doubt.map(doubtful));
         if let Some(first) = analysed.stale.first() {
             let count = analysed.stale.len();
             choice.explanation.push(format!(
@@ -227,7 +262,7 @@ impl Tuner {
 
     /// Returns the choice of a stage of the quick model; `few_values` tells whether the matrix has
     /// few distinct values.
-    fn rank_quick(
+    pub(super) fn rank_quick(
         &self,
         stage: Stage,
         features: &Features,
@@ -256,8 +291,12 @@ impl Tuner {
             Stage::Counted => model.applicability.confidence(&values),
             Stage::Size | Stage::Sampled => 1.0,
         };
-        if let Some(choice) = choice.as_mut().filter(|_| confidence < CONFIDENT) {
-            choice.explanation.push(doubtful(confidence));
+        if let Some(choice) = choice.as_mut() {
+            choice.confidence = (stage == Stage::Counted).then_some(confidence);
+            choice.model = Some(model.name());
+            if confidence < CONFIDENT {
+                choice.explanation.push(doubtful(confidence));
+            }
         }
         Ok(choice)
     }
@@ -356,7 +395,7 @@ fn has_few_values<'s, T: Scalar>(
 }
 
 /// Returns the candidates of a ranking with their expected times, as ranked and by estimate alone.
-fn thoughts(ranking: &[Ranked], estimated: &[Ranked]) -> Vec<(Candidate, Thought)> {
+pub(super) fn thoughts(ranking: &[Ranked], estimated: &[Ranked]) -> Vec<(Candidate, Thought)> {
     let thought = |ranked: &Ranked| {
         let same = |other: &&Ranked| other.candidate == ranked.candidate;
         let by_estimate = estimated.iter().find(same).unwrap_or(ranked);
@@ -382,6 +421,11 @@ pub(super) fn first_that_suits<O>(
             made => return made,
         }
     }
+}
+
+/// Returns the relative error that 9 of 10 predictions of a model stay under.
+fn prediction_error(model: &Model) -> Option<f64> {
+    model.scores.get("median_error").map(|&median| nine_in_ten(median))
 }
 
 /// Returns the sentence for a matrix unlike those that the model was trained on.

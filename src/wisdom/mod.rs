@@ -220,6 +220,12 @@ impl Wisdom {
         self.own.as_ref().map_or(&[], Store::notes)
     }
 
+    /// Returns a number that changes when records are added or removed; constant while another
+    /// process holds the database.
+    pub fn revision(&self) -> u64 {
+        self.own.as_ref().map_or(0, Store::revision)
+    }
+
     /// Returns the message of the last write to the database, if it failed.
     pub fn fault(&self) -> Option<String> {
         self.own.as_ref().and_then(Store::fault)

@@ -95,9 +95,15 @@ impl StructureRecord {
         self.source == name || self.names.iter().any(|one| one == name)
     }
 
-    /// Adds an origin; the earliest ones stay if there are too many.
+    /// Adds an origin, as the source if that is unknown; the earliest ones stay if there are too
+    /// many.
     pub(super) fn add_name(&mut self, name: &str) {
-        if !name.is_empty() && !self.is_named(name) && self.names.len() < MOST_NAMES {
+        if name.is_empty() || self.is_named(name) {
+            return;
+        }
+        if self.source.is_empty() {
+            self.source = name.to_string();
+        } else if self.names.len() < MOST_NAMES {
             self.names.push(name.to_string());
         }
     }

@@ -140,6 +140,14 @@ impl Store {
         }
     }
 
+    /// Returns the number of writes so far; 0 if another process writes.
+    pub fn revision(&self) -> u64 {
+        match &self.0 {
+            Kind::Held(held) => held.revision(),
+            Kind::View(_) => 0,
+        }
+    }
+
     /// Returns the message of the last write, if it failed.
     pub fn fault(&self) -> Option<String> {
         match &self.0 {

@@ -52,6 +52,10 @@ impl Store {
         match *self {}
     }
 
+    pub fn revision(&self) -> u64 {
+        match *self {}
+    }
+
     pub fn fault(&self) -> Option<String> {
         match *self {}
     }

@@ -62,6 +62,7 @@ pub fn model() -> Model {
         data: String::new(),
         seed: 1,
         commit: String::new(),
+        trained_at: None,
         plan: "random forest over the estimate".into(),
         scores: BTreeMap::new(),
         terms: TERMS.map(String::from).to_vec(),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use ellect::choose::Trials;
 use ellect::unstable::choose::Place;
 use ellect::unstable::model::Stage;
 use rayon::prelude::*;
@@ -145,7 +146,7 @@ fn best_fixed(cases: &[&Case], spmvs: u64) -> (String, f64) {
 /// Returns the outcome of the policy for a case, relative to the baseline.
 fn done(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Amortized {
     let kept = Amortized { over: 1.0, way: Way::Kept };
-    let Some(replayed) = replay(case, place, spmvs, asked) else { return kept };
+    let Some(replayed) = replay(case, place, spmvs, Trials::default(), asked) else { return kept };
     let over = replayed.over_baseline(case, spmvs).unwrap_or(1.0);
     Amortized { over, way: replayed.way }
 }

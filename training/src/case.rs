@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use ellect::cost::Cost;
+use ellect::device::Kind;
 use ellect::format::{Candidate, baseline};
 use ellect::unstable::cost::TERMS;
 use ellect::{Fingerprint, Precision};
@@ -62,6 +63,9 @@ pub struct Case {
     pub fingerprint: Fingerprint,
     /// Name of the device.
     pub device: String,
+    /// Kind of the device.
+    #[serde(skip)]
+    pub kind: Kind,
     /// The [margin](ellect::device::Device::margin) of the device.
     pub margin: f64,
     /// Precision of the values.

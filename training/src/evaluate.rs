@@ -4,7 +4,7 @@
 //! records that an existing model did not learn from, that model and its trees are used instead.
 //! Nothing is timed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail};
 use ellect::device::Device;
@@ -21,7 +21,7 @@ use crate::quick;
 use crate::repeatability::Repeatability;
 use crate::replay::Choices;
 use crate::report::{Class, Report, SizeTotals};
-use crate::rules::{by_model, by_tree, median_error, rows};
+use crate::rules::{MEASURE, MODEL, by_model, by_tree, median_error, rows};
 use crate::settings::Settings;
 use crate::targets::Figures;
 use crate::trees::Trees;
@@ -111,6 +111,33 @@ pub fn evaluate_as_is(cases: &[Case], model: Model, device: &Device) -> Result<R
     Ok(Report { plan: model.plan.clone(), as_is: true, ..tables(cases, made)? })
 }
 
+/// Returns scores of the choices that an existing model makes on cases it learned from.
+///
+/// Nothing is learned, so equal code gives equal scores: they differ from recorded ones if a change
+/// of the code moved a choice.
+///
+/// # Errors
+/// As [`evaluate_as_is`].
+pub fn replay_scores(
+    cases: &[Case],
+    model: Model,
+    device: &Device,
+) -> Result<BTreeMap<String, f64>> {
+    let report = evaluate_as_is(cases, model, device)?;
+    let rounded = |value: f64| (value * 1e6).round() / 1e6;
+    let mut scores = BTreeMap::new();
+    for row in report.rows.iter().filter(|row| [MODEL, MEASURE].contains(&row.rule.as_str())) {
+        let rule = row.rule.replace(' ', "_");
+        scores.insert(format!("replay_{rule}"), rounded(row.all.best_over_chosen));
+    }
+    for (place, totals) in [("total", &report.totals), ("there", &report.there)] {
+        for total in totals {
+            scores.insert(format!("replay_{place}_{}", total.spmvs), rounded(total.speedup));
+        }
+    }
+    Ok(scores)
+}
+
 /// Inputs of the tables, indexed like the cases.
 struct Made<'a> {
     predicted: &'a [Predicted],
@@ -147,7 +174,7 @@ fn tables(cases: &[Case], made: Made<'_>) -> Result<Report> {
         plan: String::new(),
         profile_too: false,
         as_is: false,
-        figures: figures.of(first.precision),
+        figures: figures.of(first.kind, first.precision),
         classes: classes(cases, predicted, confidences, left_out),
         rows,
         totals: totals.all,

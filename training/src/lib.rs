@@ -14,6 +14,8 @@ mod dataset;
 mod estimates;
 pub mod evaluate;
 mod gate;
+mod goals;
+pub mod guard;
 mod learner;
 pub mod plan;
 mod plot;

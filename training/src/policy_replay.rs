@@ -7,11 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use ellect::choose::Workload;
+use ellect::choose::{Trials, Workload};
 use ellect::cost::Cost;
+use ellect::device::Kind;
 use ellect::format::Candidate;
 use ellect::unstable::choose::{
-    By, SAMPLE_S, feature_count_s, feature_sample_s, order, row_scan_s,
+    By, CLEAR, Hopeful, LEAST_TOTAL_S, PRODUCTS, SAMPLE_S, Thought, feature_count_s,
+    feature_sample_s, order, row_scan_s, trial_budget_s, tried,
 };
 use ellect::unstable::choose::{
     CandidateState, Decision, Found, Knowledge, Mode, Place, Policy, Step,
@@ -139,8 +141,17 @@ pub fn walk(case: &Case, policy: &Policy<'_>) -> Option<Walked> {
 
 /// Replays the policy for this number of products. Returns `None` where the baseline was not timed,
 /// or where the policy asks for an analysis of which nothing was predicted.
-pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Option<Replayed> {
-    let workload = Workload { spmvs, ..Workload::default() };
+pub fn replay(
+    case: &Case,
+    place: Place,
+    spmvs: u64,
+    trials: Trials,
+    asked: &Asked<'_>,
+) -> Option<Replayed> {
+    let workload = Workload { spmvs, trials, ..Workload::default() };
+    if let Some(tried) = after_trial(case, place, &workload, asked) {
+        return Some(tried);
+    }
     let Walked { decision, spent_s } = walk(case, &policy(case, place, &workload, asked))?;
     let (way, candidate, chosen_s) = match decision {
         Decision::KeepBaseline(reason) => {
@@ -159,6 +170,51 @@ pub fn replay(case: &Case, place: Place, spmvs: u64, asked: &Asked<'_>) -> Optio
     };
     baseline_trial(case)?;
     Some(Replayed { way, candidate, total_s: spent_s + chosen_s })
+}
+
+/// Replays a trial on a host: the analysis, the conversions and the products that it times, and the
+/// choice of what is clearly faster than the baseline. Returns `None` where nothing is tried.
+fn after_trial(
+    case: &Case,
+    place: Place,
+    workload: &Workload,
+    asked: &Asked<'_>,
+) -> Option<Replayed> {
+    let (baseline, predicted) = (baseline_trial(case)?, asked.predicted?);
+    let spmvs = workload.spmvs as f64;
+    let all_s = spmvs * baseline.spmv_s;
+    let may_try = workload.trials == Trials::WhenTheyPay && place == Place::Host;
+    if !may_try || case.kind != Kind::Host || all_s < LEAST_TOTAL_S {
+        return None;
+    }
+    let budget_s = trial_budget_s(all_s);
+    let left_s = budget_s - 3.0 * baseline.spmv_s;
+    if case.analysis_s > left_s / 2.0 {
+        return None;
+    }
+    let hopeful = |(trial, (&predicted_s, &estimated_s)): (_, (&f64, &f64))| {
+        let Trial { candidate, estimate, .. }: &Trial = trial;
+        let is_baseline = candidate.is_baseline();
+        let convert_s = if is_baseline { 0.0 } else { estimate.convert_s };
+        let [of_model, of_estimate] =
+            [predicted_s, estimated_s].map(|spmv_s| convert_s + spmvs * spmv_s);
+        let thought = Thought { predicted_s: of_model, estimated_s: of_estimate };
+        Hopeful { candidate, thought, convert_s, spmv_s: predicted_s }
+    };
+    let times = predicted.spmv_s.iter().zip(&predicted.estimate_s);
+    let all: Vec<Hopeful<'_>> = case.trials.iter().zip(times).map(hopeful).collect();
+    let names = tried(&all, baseline.spmv_s, left_s - case.analysis_s, workload);
+    let tried: Vec<&Trial> =
+        case.trials.iter().filter(|trial| names.contains(&&trial.candidate)).collect();
+    if tried.is_empty() {
+        return None;
+    }
+    let faster = tried.iter().filter(|trial| trial.spmv_s * CLEAR < baseline.spmv_s);
+    let chosen = faster.min_by(|a, b| a.spmv_s.total_cmp(&b.spmv_s)).copied().unwrap_or(baseline);
+    let products_s = |trial: &&Trial| trial.convert_s + PRODUCTS * trial.spmv_s;
+    let least_s = case.analysis_s + tried.iter().map(products_s).sum::<f64>();
+    let total_s = least_s.max(budget_s) + spmvs * chosen.spmv_s;
+    Some(Replayed { way: Way::Analysed, candidate: Some(chosen.name.clone()), total_s })
 }
 
 /// Returns the policy for a case.

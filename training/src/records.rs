@@ -206,6 +206,7 @@ impl Records {
                 },
                 fingerprint,
                 device: device.name.clone(),
+                kind: device.kind,
                 margin: device.margin,
                 precision,
                 nrows: structure.nrows,

@@ -32,6 +32,7 @@ pub fn fit(cases: &[&Case], plan: Plan, settings: &Settings) -> Result<Model> {
         data: data_of(cases)?,
         seed: settings.seed,
         commit: settings.commit.clone(),
+        trained_at: None,
         plan: plan.name.to_string(),
         scores: BTreeMap::new(),
         applicability: dataset::applicability(cases, &features)?,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ellect::Precision;
 use ellect::analysis::Analysis;
 use ellect::cost::{Cost, Source};
+use ellect::device::Kind;
 use ellect::features::Features;
 use ellect::format::CSR;
 use ellect::unstable::cost::TERMS;
@@ -21,6 +22,7 @@ pub fn case(class: &str, rows: usize) -> Case {
         family: class.into(),
         fingerprint: analysis.fingerprint(),
         device: "cpu".into(),
+        kind: Kind::Host,
         margin: 0.0,
         precision: Precision::F64,
         nrows: csr.nrows() as u64,

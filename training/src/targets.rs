@@ -1,9 +1,11 @@
 //! The figures of an evaluation, with their goals and the values reached before.
 
 use ellect::Precision;
+use ellect::device::Kind;
 use serde::Serialize;
 
 use crate::amortized::Total;
+use crate::goals::Goals;
 use crate::rules::{ESTIMATE, MEASURE, MODEL, Row, TWO_TIMED};
 
 /// Tolerance against the value reached before: a figure that is worse by no more than this, or than
@@ -81,9 +83,11 @@ pub struct Figures<'a> {
 }
 
 impl Figures<'_> {
-    /// Returns the figures that these rows and totals provide.
-    pub fn of(&self, precision: Precision) -> Vec<Figure> {
+    /// Returns the figures that these rows and totals provide, with the goals of this kind of
+    /// device.
+    pub fn of(&self, kind: Kind, precision: Precision) -> Vec<Figure> {
         use Bound::{AtLeast, AtMost};
+        let goals = Goals::of(kind);
         let mut figures = Vec::new();
         let mut figure = |key: &str, name: &str, value: f64, bound: Bound| {
             let (name, key) = (name.to_string(), key.to_string());
@@ -92,29 +96,41 @@ impl Figures<'_> {
         let row = |rule: &str| self.rows.iter().find(|row| row.rule == rule);
         if let Some(Row { all, .. }) = row(MODEL) {
             let name = "model: best/chosen";
-            figure("prediction", name, all.best_over_chosen, AtLeast(0.985));
-            figure("prediction_worst", "model: worst best/chosen", all.worst, AtLeast(0.85));
+            figure("prediction", name, all.best_over_chosen, AtLeast(goals.prediction));
+            figure(
+                "prediction_worst",
+                "model: worst best/chosen",
+                all.worst,
+                AtLeast(goals.prediction_worst),
+            );
         }
         if let Some(Row { all, .. }) = row(TWO_TIMED) {
             let name = "model, best 2 timed: best/chosen";
-            figure("two_timed", name, all.best_over_chosen, AtLeast(0.998));
+            figure("two_timed", name, all.best_over_chosen, AtLeast(goals.two_timed));
             figure(
                 "two_timed_worst",
                 "model, best 2 timed: worst best/chosen",
                 all.worst,
-                AtLeast(0.95),
+                AtLeast(goals.two_timed_worst),
             );
         }
         if let Some(Row { all, .. }) = row(MEASURE) {
             let name = "effort measure (3 by model, 1 by estimate timed): best/chosen";
-            figure("measured", name, all.best_over_chosen, AtLeast(0.998));
-            figure("measured_worst", "effort measure: worst best/chosen", all.worst, AtLeast(0.95));
+            figure("measured", name, all.best_over_chosen, AtLeast(goals.measured));
+            let worst = AtLeast(goals.measured_worst);
+            figure("measured_worst", "effort measure: worst best/chosen", all.worst, worst);
             let name = "effort measure: share of matrices over 2 % slower than the baseline";
             figure("measure_losses", name, all.losses, AtMost(0.0));
         }
         for (totals, key, place, speedups, of_least) in [
-            (self.totals, "total", "", TOTAL_SPEEDUPS, &[][..]),
-            (self.there, "there", ", matrix on the device", THERE_SPEEDUPS, THERE_OF_LEAST),
+            (self.totals, "total", "", goals.total_speedups, goals.total_of_least),
+            (
+                self.there,
+                "there",
+                ", matrix on the device",
+                goals.there_speedups,
+                goals.there_of_least,
+            ),
         ] {
             for total in totals {
                 let spmvs = total.spmvs;
@@ -134,18 +150,15 @@ impl Figures<'_> {
             }
         }
         if let Some(large) = row(MEASURE).and_then(|row| row.large.as_ref()) {
-            let least = match precision {
-                Precision::F64 => 1.6,
-                Precision::F32 => 1.9,
-            };
+            let least = goals.speedup_large(precision);
             let name = "effort measure, nnz >= 1e6: speed-up, classes weighted equally";
             figure("speedup_large", name, large.speedup, AtLeast(least));
         }
         let name = "median relative error of predictions, candidates within 2x of the best";
-        figure("median_error", name, self.median_error, AtMost(0.08));
+        figure("median_error", name, self.median_error, AtMost(goals.median_error));
         if let Some(Row { all, .. }) = row(ESTIMATE) {
             let name = "estimate: best/chosen";
-            figure("estimate", name, all.best_over_chosen, AtLeast(0.93));
+            figure("estimate", name, all.best_over_chosen, AtLeast(goals.estimate));
         }
         if let Some(confidence) = self.confidence {
             let name = "mean confidence: class held out / family held out";
@@ -155,22 +168,11 @@ impl Figures<'_> {
     }
 }
 
-/// Lower bounds of the speed-up of totals by number of products, for matrices on a host.
-const TOTAL_SPEEDUPS: &[(u64, f64)] = &[(100, 1.1), (1000, 1.3), (10_000, 1.45)];
-
-/// Lower bounds of the speed-up of totals by number of products, for matrices on the device.
-const THERE_SPEEDUPS: &[(u64, f64)] = &[(100, 1.1), (1000, 1.5), (10_000, 1.6)];
-
-/// Lower bounds of the least possible total over the total by number of products, for matrices on
-/// the device.
-const THERE_OF_LEAST: &[(u64, f64)] =
-    &[(10, 0.85), (30, 0.88), (100, 0.93), (300, 0.95), (1000, 0.97), (10_000, 0.97)];
-
 /// Returns the figures of these totals, as scores of a model.
 pub fn scores_of_totals(totals: &[Total], there: &[Total]) -> Vec<(String, f64)> {
     let figures = Figures { rows: &[], totals, there, median_error: 0.0, confidence: None };
-    // Without rows, the figures do not depend on the precision.
-    let figures = figures.of(Precision::F64).into_iter();
+    // Values depend neither on the kind of device nor, without rows, on the precision.
+    let figures = figures.of(Kind::Gpu, Precision::F64).into_iter();
     let of_totals = |key: &str| key.starts_with("there_") || key.starts_with("total_");
     let figures = figures.filter(|figure| of_totals(&figure.key));
     figures.map(|figure| (figure.key, figure.value)).collect()

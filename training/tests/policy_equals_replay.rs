@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ellect::analysis::Analysis;
-use ellect::choose::{Choice, Workload};
+use ellect::choose::{Choice, Trials, Workload};
 use ellect::device::Device;
 use ellect::features::Features;
 use ellect::format::Candidate;
@@ -57,6 +57,7 @@ fn case(csr: &Csr<f64>, device: &Device) -> Case {
         family: String::new(),
         fingerprint: analysis.fingerprint(),
         device: device.name.clone(),
+        kind: device.kind,
         margin: device.margin,
         precision: Precision::F64,
         nrows: csr.nrows() as u64,
@@ -92,7 +93,8 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
     let data = tempfile::tempdir().expect("a folder");
     let open = || Predictor::open(data.path(), &device, Precision::F64).expect("it is sound");
     let predictor = open().expect("it ships");
-    let tuner = Tuner::without_models(device.clone()).with_model(open().expect("it ships"));
+    let tuner = Tuner::without_models(device.clone()).host_emulation();
+    let tuner = tuner.with_model(open().expect("it ships"));
     let model = predictor.model();
     let trees = Trees { gate_rules: model.gate.clone(), quick_picks: model.quick_picks.clone() };
     let mut ways = BTreeSet::new();
@@ -121,10 +123,13 @@ fn ways(device_name: &str, place: Place) -> BTreeSet<String> {
         let quick = model.quick.as_ref().map(|model| QuickAsked { model, costs: &costs });
         let asked = Asked { trees: &trees, quick, predicted: Some(&predicted) };
         for spmvs in SPMVS {
-            let workload = Workload { spmvs, ..Workload::default() };
+            // A trial on a host may choose otherwise.
+            let trials = Trials::Never;
+            let workload = Workload { spmvs, trials, ..Workload::default() };
             let choice = tuner.decide(&csr, &workload).expect("a choice");
             let what = format!("{source} on {device_name} for {spmvs}: {choice:?}");
-            let replayed = replay(&case, place, spmvs, &asked).expect("the baseline was timed");
+            let replayed =
+                replay(&case, place, spmvs, trials, &asked).expect("the baseline was timed");
             let Replayed { way: replayed_way, candidate, total_s } = replayed;
             assert_eq!(replayed_way, way(&choice, place), "{what}");
             let base = ellect::format::baselines(device.kind)[0].to_string();

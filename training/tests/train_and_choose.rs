@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use ellect::analysis::Analysis;
-use ellect::choose::{Effort, Workload};
+use ellect::choose::{Effort, Trials, Workload};
 use ellect::cost::Source;
 use ellect::device::Device;
 use ellect::format::{CSR, PCSR, candidates};
@@ -166,7 +166,8 @@ fn the_tuner_predicts_with_a_model_that_is_sure_of_what_it_was_shown() {
 fn for_few_products_prepare_keeps_csr_where_the_rules_say_so() {
     let model = &made().model;
     let csr = generate::by_name("stencil5", 300, 1).expect("a class");
-    let workload = Workload::default();
+    // A trial may choose otherwise.
+    let workload = Workload { trials: Trials::Never, ..Workload::default() };
     // A model without rules analyses every matrix.
     let data = with_model(model);
     let tuner = Tuner::without_models(cpu()).with_models(data.path()).expect("it loads");
@@ -249,7 +250,8 @@ fn on_a_gpu_rules_choose_among_csr_kernels_without_analysing_the_matrix() {
     let path = data.path().join("models").join(file_name("h200", Precision::F64));
     std::fs::write(&path, model.bytes().expect("memory")).expect("writable");
     let gpu = Device::shipped().into_iter().find(|d| d.name == "h200").expect("shipped");
-    let tuner = Tuner::without_models(gpu).with_models(data.path()).expect("it loads");
+    let tuner =
+        Tuner::without_models(gpu).host_emulation().with_models(data.path()).expect("it loads");
     let choice = |class: &str, spmvs| {
         let csr = generate::by_name(class, 300, 1).expect("a class");
         let workload = Workload { spmvs, ..Workload::default() };

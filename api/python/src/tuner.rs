@@ -43,6 +43,7 @@ impl Use {
             memory_limit: self.memory_limit,
             verify: if self.verify { Verify::OnPrepare } else { Verify::No },
             budget_s: self.budget_s,
+            ..Workload::default()
         })
     }
 }

@@ -1,5 +1,6 @@
 //! `ellect bench` times candidates on many matrices and prints a table of results.
 
+mod choices;
 mod features;
 mod page;
 
@@ -15,6 +16,7 @@ use ellect::format::{BASELINES, Basis, Candidate, candidates};
 use ellect::generate::{self, Spec};
 use ellect::measure::{Backend, Measurement, Outcome, Protocol};
 use ellect::read;
+use ellect::units::count;
 use ellect::unstable::session::{Session, SessionEvent, Task, TimeLimits};
 use ellect::unstable::wisdom::{self, StructureRecord};
 use ellect::{Csr, Precision, Scalar};
@@ -60,6 +62,12 @@ pub struct Bench {
     /// Time only CSR and the computation of features, and compare the features with the host's
     #[arg(long, conflicts_with_all = ["json", "records", "only"])]
     features: bool,
+    /// Compare the choices of operators for this host, with and without trials, with the best
+    #[arg(long, conflicts_with_all = ["json", "records", "only", "features"])]
+    choices: bool,
+    /// Number of products, with --choices
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = count, requires = "choices")]
+    spmvs: u64,
     /// Time nothing: print the tables of these records, plain or .zst; may be repeated
     #[arg(long, value_name = "FILE.jsonl")]
     records: Vec<PathBuf>,
@@ -110,6 +118,9 @@ fn baseline_record<'a>(group: &[&'a Record], run: Option<usize>) -> Option<(&'a 
 pub fn run(bench: &Bench, data: &Path) -> Result<Answer> {
     if bench.features {
         return features::run(bench, data);
+    }
+    if bench.choices {
+        return choices::run(bench, data);
     }
     let mut records = match bench.records.as_slice() {
         [] => time(bench, data)?,

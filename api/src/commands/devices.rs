@@ -41,6 +41,10 @@ pub fn run(probe: bool, form: Form, data: &Path) -> Result<Answer> {
     });
     let head = ["device", "title", "processors", "reads", "cache", "memory"];
     print(&table(&head, rows.collect(), &[0, 1]))?;
+    print(&format!(
+        "\nKnown by their data sheets, not measured: {}.\n",
+        device::sheet_names().join(", ")
+    ))?;
     for (handle, gpu) in &here {
         print(&format!("\n{handle} is {}.\n", gpu.name))?;
     }

@@ -1,25 +1,26 @@
 //! `ellect evaluate`: tables of how well models choose.
 
-use std::collections::HashSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use ellect::device::Device;
-use ellect::model::Model;
+use ellect::model::{Model, file_name};
 use ellect::unstable::wisdom::Record;
 use ellect::{Precision, Wisdom, device};
 use ellect_training::crossval::cross_validate;
-use ellect_training::evaluate::{Unseen, evaluate_as_is, report};
+use ellect_training::evaluate::{Unseen, evaluate_as_is, replay_scores, report};
 use ellect_training::plan::Plan;
 use ellect_training::profile::Fitted;
 use ellect_training::train::of_precision;
-use ellect_training::{Case, Records, Report};
+use ellect_training::{Case, Records, Report, Settings, Trained, card};
 
 use super::records::{RecordArgs, read};
 use super::train::{Fit, draw, of_folder, settings, with_baseline};
 use super::{Answer, Home};
-use crate::output::{note, print, spinner};
+use crate::output::{note, print, spinner, write_file};
 
 /// Arguments of `ellect evaluate`.
 #[derive(Debug, Args)]
@@ -39,6 +40,10 @@ pub struct Evaluate {
     /// they did not learn from; for those that ship, matrices that ship with them are left out
     #[arg(long, requires = "records", conflicts_with = "plots")]
     as_is: bool,
+    /// Write the scores of the models that ship to scores.json in this folder, and their cards beside
+    /// it, after a change of the code that moves choices: models, in a checkout of this program
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["records", "as_is", "models"])]
+    record: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -81,10 +86,10 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
     let fitted =
         (evaluate.fit.fitted || shipped).then(|| Fitted { records, device: device.clone() });
     let settings = settings(&evaluate.fit, fitted);
-    let unseen = if evaluate.fit.quick { Unseen::Untried } else { Unseen::Tried };
     let cases = if evaluate.as_is { unlearned(evaluate, cases) } else { cases };
     let cases = with_baseline(cases);
     let mut reports: Vec<Report> = Vec::new();
+    let mut moved = false;
     for precision in &input.precision {
         let cases = of_precision(&cases, *precision);
         if cases.is_empty() {
@@ -92,34 +97,111 @@ pub fn evaluate(evaluate: &Evaluate, home: &Home) -> Result<Answer> {
             continue;
         }
         let working = spinner("evaluating");
-        let model = compared(evaluate, &device, *precision)?;
-        reports.push(match (model, evaluate.as_is) {
-            (Some(model), true) => evaluate_as_is(&cases, model, &device)?,
-            (None, true) => bail!(
-                "no model of {} in {precision} ships; --models DIR names a folder of others",
-                input.device
-            ),
-            (model, false) => {
-                let plan = match &model {
-                    Some(model) => Plan::of(model)?,
-                    None => ellect_training::train(&cases, &settings)?.plan,
-                };
-                let predicted = cross_validate(&cases, plan, &settings)?;
-                draw(&evaluate.fit, &cases, &predicted, &settings)?;
-                let mut report = report(&cases, &predicted, plan, &settings, unseen)?;
-                if let Some(model) = model {
-                    report.compare(&model.scores);
-                }
-                report
-            }
-        });
+        let (report, has_moved) =
+            evaluate_precision(evaluate, &device, *precision, &cases, &settings)?;
+        reports.push(report);
+        moved |= has_moved;
         working.finish_and_clear();
     }
     match evaluate.json {
         true => print(&(serde_json::to_string_pretty(&reports)? + "\n"))?,
         false => print(&reports.iter().map(Report::markdown).collect::<Vec<_>>().join("\n"))?,
     }
-    Ok(note_fallen(&reports))
+    let fell = note_fallen(&reports);
+    Ok(if moved { Answer::No } else { fell })
+}
+
+/// Evaluates one precision; tells whether the shipped model moved its choices.
+fn evaluate_precision(
+    evaluate: &Evaluate,
+    device: &Device,
+    precision: Precision,
+    cases: &[Case],
+    settings: &Settings,
+) -> Result<(Report, bool)> {
+    let model = compared(evaluate, device, precision)?;
+    if evaluate.as_is {
+        let Some(model) = model else {
+            bail!(
+                "no model of {} in {precision} ships; --models DIR names a folder of others",
+                evaluate.input.device
+            );
+        };
+        return Ok((evaluate_as_is(cases, model, device)?, false));
+    }
+    let plan = match &model {
+        Some(model) => Plan::of(model)?,
+        None => ellect_training::train(cases, settings)?.plan,
+    };
+    let predicted = cross_validate(cases, plan, settings)?;
+    draw(&evaluate.fit, cases, &predicted, settings)?;
+    let unseen = if evaluate.fit.quick { Unseen::Untried } else { Unseen::Tried };
+    let mut report = report(cases, &predicted, plan, settings, unseen)?;
+    let Some(model) = model else { return Ok((report, false)) };
+    let replayed = match is_shipped(evaluate, device) && model.device == device.name {
+        true => replay_scores(cases, model.clone(), device)?,
+        false => BTreeMap::new(),
+    };
+    let Some(folder) = &evaluate.record else {
+        report.compare(&model.scores);
+        return Ok((report, note_moved(&model, &replayed)));
+    };
+    let scores: BTreeMap<_, _> = report.scores().chain(replayed).collect();
+    let mut model = model;
+    model.scores.extend(scores.clone());
+    record(folder, cases, &Trained { model, plan, predicted }, &report, scores)?;
+    Ok((report, false))
+}
+
+/// Tells whether shipped records are evaluated with the profile that ships, as the recorded scores
+/// were.
+fn is_shipped(evaluate: &Evaluate, device: &Device) -> bool {
+    evaluate.input.records.is_empty()
+        && evaluate.models.is_none()
+        && Device::shipped().contains(device)
+}
+
+/// Difference of two replayed scores that rounding explains.
+const SAME: f64 = 2e-6;
+
+/// Notes each replayed score that differs from the recorded one; tells whether there is one.
+///
+/// A model of another program, for which nothing was recorded, is not compared.
+fn note_moved(model: &Model, replayed: &BTreeMap<String, f64>) -> bool {
+    let mut moved = false;
+    for (key, now) in replayed {
+        let Some(then) = model.scores.get(key).filter(|then| (*now - **then).abs() > SAME) else {
+            continue;
+        };
+        moved = true;
+        note(&format!(
+            "the model of {} in {} chooses otherwise than when its card was written: {key} is {now}, it \
+             was {then}; `ellect evaluate --device {0} --quick --record models` writes the card again",
+            model.device, model.precision
+        ));
+    }
+    moved
+}
+
+/// Writes the scores and the card of a shipped model to a folder, which keeps those of other models.
+fn record(
+    folder: &Path,
+    cases: &[Case],
+    trained: &Trained,
+    report: &Report,
+    scores: BTreeMap<String, f64>,
+) -> Result<()> {
+    let Model { device, precision, .. } = &trained.model;
+    let path = folder.join("scores.json");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let mut all: BTreeMap<String, BTreeMap<String, f64>> =
+        serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+    all.insert(format!("{device}-{precision}"), scores);
+    let text = serde_json::to_string_pretty(&all)? + "\n";
+    write_file(&path, |out| Ok(out.write_all(text.as_bytes())?))?;
+    let card = card::card(cases, trained, report);
+    let path = folder.join(file_name(device, *precision)).with_extension("md");
+    write_file(&path, |out| Ok(out.write_all(card.as_bytes())?))
 }
 
 /// Notes each figure that is worse than its model's score; answers no if there is one.

@@ -2,35 +2,16 @@
 
 use anyhow::Result;
 use ellect::format::{FORMATS, Param, Value};
-use serde_json::json;
 
 use super::Answer;
 use crate::arguments::Form;
 use crate::output::{print, print_json};
+use crate::views;
 
 /// Prints every format with its parameters.
 pub fn run(form: Form) -> Result<Answer> {
     if form.json {
-        let formats = FORMATS.iter().map(|format| {
-            let params = format.params.iter().map(|param| {
-                json!({
-                    "name": param.name,
-                    "doc": param.doc,
-                    "values": param.values,
-                    "default": param.values[0],
-                    "gpu": param.gpu,
-                    "host": param.host,
-                })
-            });
-            json!({
-                "name": format.name,
-                "title": format.title,
-                "suits": format.suits,
-                "source": format.source,
-                "parameters": params.collect::<Vec<_>>(),
-            })
-        });
-        print_json(&formats.collect::<Vec<_>>())?;
+        print_json(&views::formats())?;
         return Ok(Answer::Yes);
     }
     let mut text = String::new();

@@ -84,15 +84,22 @@ impl Job<'_> {
         }
         let session = Session::new(self.backend, csr, &analysis, target)
             .with_limits(TimeLimits { each: self.options.limit, ..TimeLimits::default() })
+            .repeating_noisy()
             .asking(self.wisdom.filter(|_| !self.options.again))
             .keeping(self.wisdom, source);
         let bar = bar(self.chosen.len() as u64, "timing");
-        let mut measured = Vec::new();
+        let mut measured: Vec<Measurement> = Vec::new();
         session.run(self.chosen.iter().map(Task::from), &mut |step| -> Result<()> {
             match step {
                 SessionEvent::Timing(candidate) => bar.set_message(candidate.to_string()),
                 SessionEvent::Measured { measurement, .. }
                 | SessionEvent::Interrupted { measurement, .. } => {
+                    // A baseline that was timed again next to a noisy candidate is printed once.
+                    let same = |one: &Measurement| one.candidate == measurement.candidate;
+                    if let Some(earlier) = measured.iter_mut().find(|one| same(one)) {
+                        *earlier = measurement.clone();
+                        return Ok(());
+                    }
                     self.tell(&Record::Measurement(Box::new(measurement.clone())))?;
                     measured.push(measurement.clone());
                     bar.inc(1);

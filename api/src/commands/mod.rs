@@ -7,6 +7,7 @@ pub mod features;
 pub mod formats;
 pub mod generate;
 pub mod measure;
+pub mod models;
 pub mod recommend;
 pub mod records;
 pub mod serve;

@@ -4,23 +4,25 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use ellect::choose::Choice;
-use ellect::format::Role;
 use ellect::model::Predictor;
-use ellect::units::{bytes, time};
 use ellect::{Precision, Scalar, Tuner, Wisdom};
 use indicatif::ProgressBar;
 
 use super::{Answer, Home, read_matrix, source};
 use crate::arguments::{Form, OptionalInput};
 use crate::options::Options;
-use crate::output::{bar, print, print_json, table, wrap};
+use crate::output::{bar, print, print_json};
 use crate::tuner_of::tuner_of;
-
-/// Number of candidates shown by default.
-const SHOWN: usize = 10;
+use crate::views;
 
 /// Prints the choice for a matrix.
-pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) -> Result<Answer> {
+pub fn run(
+    input: &OptionalInput,
+    options: &Options,
+    form: Form,
+    why: bool,
+    home: &Home,
+) -> Result<Answer> {
     // Opening the device first reports a wrong name before a large file is read.
     let backend = options.backend(&home.data)?;
     let wisdom = home.wisdom(options.effort)?;
@@ -34,8 +36,8 @@ pub fn run(input: &OptionalInput, options: &Options, form: Form, home: &Home) ->
     };
     wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
     match form.json {
-        true => print_json(&choice)?,
-        false => print(&text(&choice, options.top))?,
+        true => print_json(&options.answer(&choice)?)?,
+        false => print(&views::choice(&choice, options.top, why))?,
     }
     Ok(Answer::Yes)
 }
@@ -65,49 +67,4 @@ fn choice<T: Scalar>(input: &OptionalInput, options: &Options, tuner: Tuner) -> 
         bar.finish_and_clear();
     }
     Ok(choice)
-}
-
-fn text(choice: &Choice, top: usize) -> String {
-    let mut text = String::new();
-    for sentence in &choice.explanation {
-        text += &wrap(sentence);
-    }
-    let shown = if top == 0 { SHOWN } else { top };
-    let rows = choice.ranking.iter().take(shown).map(|ranked| {
-        vec![
-            ranked.candidate.to_string(),
-            time(ranked.spmv_s),
-            time(ranked.convert_s),
-            time(ranked.total_s),
-            bytes(ranked.bytes),
-            match ranked.break_even_spmvs {
-                _ if ranked.candidate.is_baseline() => "-".into(),
-                Some(0) => "always".into(),
-                Some(spmvs) => spmvs.to_string(),
-                None => "never".into(),
-            },
-            ranked.source.to_string(),
-        ]
-    });
-    // The head of the break-even column names the baseline.
-    let beats =
-        match choice.ranking.iter().any(|ranked| ranked.candidate.format.role == Role::Vendor) {
-            true => "beats cuSPARSE from",
-            false => "beats CSR from",
-        };
-    let head = ["candidate", "product", "conversion", "total", "memory", beats, "source"];
-    text += "\n";
-    text += &table(&head, rows.collect(), &[0]);
-    let hidden = choice.ranking.len().saturating_sub(shown);
-    let more = if hidden > 0 { format!("{hidden} more candidates and ") } else { String::new() };
-    let matrix = choice.fingerprint.map_or("not analysed".into(), |print| print.to_string());
-    let products = if choice.spmvs == 1 { "product" } else { "products" };
-    text += &format!(
-        "\n{more}{} refused; matrix {matrix}, {} {products} in {} on {}\n",
-        choice.refused.len(),
-        choice.spmvs,
-        choice.precision,
-        choice.device
-    );
-    text
 }

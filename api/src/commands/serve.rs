@@ -1,11 +1,12 @@
 //! `ellect serve` answers requests over HTTP.
 
-use std::future::IntoFuture;
 use std::io::{self, IsTerminal};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use ellect::Wisdom;
 use ellect::units::count;
@@ -17,7 +18,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::{Answer, Home};
-use crate::service::{Config, router};
+use crate::options::{duration, size};
+use crate::service::access::Tokens;
+use crate::service::connections::{self, Limits, Open};
+use crate::service::{Config, Service, memory, router};
 
 /// Arguments of `ellect serve`.
 #[derive(Debug, Args)]
@@ -25,12 +29,38 @@ pub struct Serve {
     /// Address to listen on, HOST:PORT
     #[arg(long, default_value = "127.0.0.1:7272", value_name = "ADDRESS")]
     listen: String,
+    /// File of the tokens that callers send, one a line: `read TOKEN`, or `write TOKEN` to measure too
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+    /// Listen on an address that other machines reach, without tokens
+    #[arg(long)]
+    insecure: bool,
+    /// File of options in TOML: `memory = "8G"` means `--memory 8G`; options of the command line and
+    /// variables of the environment (ELLECT_MEMORY) precede it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print all options as such a file, and end
+    #[arg(long)]
+    print_config: bool,
     /// Maximum size of a request's body, in bytes
     #[arg(long, default_value_t = 2 << 30, value_name = "BYTES", value_parser = count)]
     max_body: u64,
-    /// Maximum number of nonzeros of a matrix
-    #[arg(long, default_value_t = 1 << 30, value_name = "N", value_parser = count)]
-    max_nonzeros: u64,
+    /// Maximum number of nonzeros of a matrix [default: as many as fit into the memory]
+    #[arg(long, value_name = "N", value_parser = count)]
+    max_nonzeros: Option<u64>,
+    /// Memory that all requests may take together, 8G for instance [default: half of the machine's
+    /// or of the control group's]
+    #[arg(long, value_name = "BYTES", value_parser = count)]
+    memory: Option<u64>,
+    /// Maximum number of open connections
+    #[arg(long, default_value_t = 4096, value_name = "N", value_parser = size)]
+    max_connections: usize,
+    /// Maximum number of open connections from one address
+    #[arg(long, default_value_t = 2048, value_name = "N", value_parser = size)]
+    max_connections_by_address: usize,
+    /// Time limit for the head of a request, and for a connection without a request, 30s for instance
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = duration)]
+    idle: Duration,
     /// Number of requests processed at once [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: Option<u32>,
@@ -65,13 +95,22 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     for sentence in wisdom.iter().flat_map(|wisdom| wisdom.notes()) {
         tracing::warn!("wisdom: {sentence}");
     }
+    let tokens = tokens(serve)?;
+    let connections = Limits {
+        all: serve.max_connections.min(descriptors()),
+        by_address: serve.max_connections_by_address,
+        idle: serve.idle,
+    };
     let config = Config {
         data,
         wisdom: wisdom.clone(),
         max_body: serve.max_body,
         max_nonzeros: serve.max_nonzeros,
+        memory: serve.memory.unwrap_or_else(memory::default_bytes),
         workers: serve.workers.unwrap_or(cores),
         queue: serve.queue,
+        tokens,
+        open: Arc::new(Open::new(connections)),
     };
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
     let kept = wisdom.clone();
@@ -92,6 +131,32 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     served.map(|()| Answer::Yes)
 }
 
+/// Allows this process as many open files as the system permits; returns the number of connections
+/// that it may then have, if each holds a temporary file too.
+fn descriptors() -> usize {
+    let files = rlimit::increase_nofile_limit(1 << 16).unwrap_or(1 << 10);
+    (files.saturating_sub(64) / 2).try_into().unwrap_or(usize::MAX)
+}
+
+/// Reads the tokens; refuses to serve other machines without any, unless that is asked for.
+fn tokens(serve: &Serve) -> Result<Tokens> {
+    if let Some(file) = &serve.tokens {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        return Tokens::parse(&text).map_err(|stated| anyhow!("{}: {stated}", file.display()));
+    }
+    let host = serve.listen.rsplit_once(':').map_or(serve.listen.as_str(), |(host, _)| host);
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    if !is_here && !serve.insecure {
+        bail!(
+            "{} can be reached from other machines; name a file of tokens (--tokens), or say --insecure \
+             if the network lets only trusted callers through",
+            serve.listen
+        );
+    }
+    Ok(Tokens::default())
+}
+
 async fn listen(listen: &str, config: Config) -> Result<()> {
     let mut signals = Signals::new().context("listening for signals")?;
     let listener =
@@ -100,9 +165,12 @@ async fn listen(listen: &str, config: Config) -> Result<()> {
     tracing::info!("listening on http://{address}");
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
-    let server = axum::serve(listener, router(config))
-        .with_graceful_shutdown(async move { stopped.notified().await })
-        .into_future();
+    let open = Arc::clone(&config.open);
+    let service = Arc::new(Service::new(config));
+    reload_when_asked(Arc::clone(&service)).context("listening for signals")?;
+    let server = connections::serve(listener, router(service), open, async move {
+        stopped.notified().await;
+    });
     let asked_twice = async {
         signals.next().await;
         tracing::info!("stopping once the requests at hand are answered");
@@ -113,12 +181,24 @@ async fn listen(listen: &str, config: Config) -> Result<()> {
         }
     };
     tokio::select! {
-        ended = server => ended.context("serving"),
+        () = server => Ok(()),
         () = asked_twice => {
             tracing::warn!("stopped with requests at hand");
             Ok(())
         }
     }
+}
+
+/// Reads the models again at SIGHUP.
+fn reload_when_asked(service: Arc<Service>) -> io::Result<()> {
+    let mut asked = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while asked.recv().await.is_some() {
+            service.reload();
+            tracing::info!("models are read again");
+        }
+    });
+    Ok(())
 }
 
 /// The signals that ask a program to stop.

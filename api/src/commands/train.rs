@@ -1,8 +1,10 @@
 //! `ellect train` and `fit`: models and profiles from records.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -10,15 +12,16 @@ use clap::builder::RangedU64ValueParser;
 use ellect::device::Device;
 use ellect::format::BASELINES;
 use ellect::model::Model;
-use ellect::{Precision, device, model};
+use ellect::{Precision, Wisdom, device, model};
 use ellect_training::crossval::Predicted;
 use ellect_training::evaluate::{Unseen, report};
 use ellect_training::profile::{self, Fitted};
 use ellect_training::train::{of_precision, with_by_features};
-use ellect_training::{Case, Plan, Records, Settings, card};
+use ellect_training::{Case, Plan, Records, Settings, Trained, card, guard};
 
 use super::records::{RecordArgs, own, read};
 use super::{Answer, Home};
+use crate::installed::{Entry, Installed};
 use crate::output::{note, print, spinner, write_file};
 
 /// Settings of the fit.
@@ -34,7 +37,8 @@ pub struct Fit {
     /// fitted without it; `evaluate` does so for records that ship
     #[arg(long)]
     pub fitted: bool,
-    /// Folder to write the models to [default: models in the data folder, where they are used]
+    /// Folder to write the models to, whatever they are worth [default: they are kept in the data
+    /// folder, and used from there if they choose better than the models in use]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Draw regret, predictions and winning formats as SVG files in this folder
@@ -169,6 +173,9 @@ pub fn profile(profile: &Profile, home: &Home) -> Result<Answer> {
 
 /// Fits, scores and writes models from the records of a device, one per precision, with their
 /// cards.
+///
+/// Without a folder to write to, a model is installed only if it chooses better than the one in
+/// use; it also learns from the shipped records of the device or its proxy.
 pub fn fit_all(
     records: Records,
     device: Device,
@@ -184,30 +191,123 @@ pub fn fit_all(
             device.name
         );
     }
-    let out = fit.out(home);
-    fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
-    let settings = settings(fit, fit.fitted.then_some(Fitted { records, device }));
+    let fitted = fit.fitted.then(|| Fitted { records, device: device.clone() });
+    let settings = settings(fit, fitted);
     for &precision in precisions {
         let cases = of_precision(&cases, precision);
+        if cases.is_empty() {
+            note(&format!("no case is of {precision}"));
+            continue;
+        }
         let working = spinner("training");
-        let mut trained = ellect_training::train(&cases, &settings)?;
+        let used = Model::open(&home.data, &device, precision)?;
+        let mut trained = match &fit.out {
+            Some(_) => ellect_training::train(&cases, &settings)?,
+            None => trained_with_shipped(&cases, &device, used.as_ref(), &settings)?,
+        };
+        trained.model.trained_at = Some(now_s());
         let plan = trained.plan;
         let unseen = if fit.quick { Unseen::Untried } else { Unseen::Tried };
         let report = report(&cases, &trained.predicted, plan, &settings, unseen)?;
         trained.model.scores.extend(report.scores());
-        let model = &trained.model;
-        let name = model::file_name(&model.device, model.precision);
-        let card_name = Path::new(&name).with_extension("md");
-        let write = |name: &Path, bytes: &[u8]| {
-            write_file(&out.join(name), |out| Ok(out.write_all(bytes)?))
-        };
-        write(Path::new(&name), &model.bytes()?)?;
-        write(&card_name, card::card(&cases, &trained, &report).as_bytes())?;
         draw(fit, &cases, &trained.predicted, &settings)?;
+        let card = card::card(&cases, &trained, &report);
         working.finish_and_clear();
-        print(&format!("{}: {plan}\n\n{}\n", out.join(name).display(), report.markdown()))?;
+        let stated = match &fit.out {
+            Some(out) => write(out, &trained.model, &card)?,
+            None => install_if_better(&cases, &trained, &card, used, home)?,
+        };
+        print(&format!("{stated}: {plan}\n\n{}\n", report.markdown()))?;
     }
     Ok(())
+}
+
+/// Returns the seconds since 1970.
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Writes a model and its card to a folder; returns the path of the model.
+fn write(out: &Path, model: &Model, card: &str) -> Result<String> {
+    fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    let path = out.join(model::file_name(&model.device, model.precision));
+    let bytes = model.bytes()?;
+    write_file(&path, |out| Ok(out.write_all(&bytes)?))?;
+    write_file(&path.with_extension("md"), |out| Ok(out.write_all(card.as_bytes())?))?;
+    Ok(path.display().to_string())
+}
+
+/// Trains on this user's cases alone, and together with the shipped cases of the device or its
+/// proxy; returns the model that chooses better for this user's cases, with its predictions of them.
+fn trained_with_shipped(
+    own: &[Case],
+    device: &Device,
+    used: Option<&Model>,
+    settings: &Settings,
+) -> Result<Trained> {
+    let shipped = shipped_cases(own, device);
+    let alone = ellect_training::train(own, settings);
+    let Some(first) = own.first().filter(|_| !shipped.is_empty()) else { return alone };
+    let mut all = own.to_vec();
+    all.extend(shipped.into_iter().filter(|case| case.precision == first.precision));
+    // All plans would take long on as many cases.
+    let of_used = used.map(Plan::of).transpose()?;
+    let plan = settings.plan.or(of_used);
+    let settings = Settings { plan, fitted: None, ..settings.clone() };
+    let mut together = ellect_training::train(&all, &settings)?;
+    together.predicted.truncate(own.len());
+    let Ok(alone) = alone else { return Ok(together) };
+    let choices = |trained: &Trained| guard::held_out(own, &trained.predicted);
+    let verdict = guard::compare(own, &choices(&together), None, &choices(&alone));
+    Ok(if verdict.after >= verdict.before { together } else { alone })
+}
+
+/// Returns the shipped cases of the device, else of its proxy, as cases of the device; without the
+/// matrices that this user measured.
+fn shipped_cases(own: &[Case], device: &Device) -> Vec<Case> {
+    let of = |name: &str| Device::shipped().into_iter().find(|shipped| shipped.name == name);
+    let Some(kin) = of(&device.name).or_else(|| device.proxy()) else { return Vec::new() };
+    let mut records = Records::default();
+    Wisdom::shipped().each_shipped(|record| records.add(record));
+    let known: HashSet<_> = own.iter().map(|case| case.fingerprint).collect();
+    let cases = with_baseline(records.cases(&kin)).into_iter();
+    let cases = cases.filter(|case| !known.contains(&case.fingerprint));
+    let renamed = |case| Case { device: device.name.clone(), margin: device.margin, ..case };
+    cases.map(renamed).collect()
+}
+
+/// Keeps a trained model, and installs it if it chooses better than the one in use; returns what
+/// was decided.
+fn install_if_better(
+    cases: &[Case],
+    trained: &Trained,
+    card: &str,
+    used: Option<Model>,
+    home: &Home,
+) -> Result<String> {
+    let installed = Installed::of(&home.data);
+    let model = &trained.model;
+    let held_out = guard::held_out(cases, &trained.predicted);
+    let used_id = used.as_ref().map(|used| used.name().id);
+    let entries = installed.entries()?;
+    let known = entries.into_iter().find(|entry| Some(&entry.name.id) == used_id.as_ref());
+    let known = known.map(|entry| entry.held_out).unwrap_or_default();
+    let verdict = guard::compare(cases, &held_out, used, &known);
+    let entry = Entry { name: model.name(), precision: model.precision, verdict, held_out };
+    installed.keep(model, card, &entry)?;
+    let (device, id) = (&model.device, &entry.name.id);
+    let of = format!("model {id} of {device} in {}", model.precision);
+    if verdict.is_better() {
+        installed.install(device, model.precision, id)?;
+        return Ok(format!("{of} is installed: {verdict}; `ellect models rollback` undoes it"));
+    }
+    let why = match verdict.matrices {
+        few if few < guard::LEAST_MATRICES => {
+            format!("{few} matrices are too few, {} are needed", guard::LEAST_MATRICES)
+        }
+        _ => "it is not better than the model in use".to_string(),
+    };
+    Ok(format!("{of} is kept, not installed, because {why}: {verdict}"))
 }
 
 /// Draws the plots of a model if `fit` names a folder for them.

@@ -7,10 +7,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use ellect::device;
+use ellect::format::{Candidate, candidates};
 use ellect::generate::{Size, Spec};
+use ellect::measure::{Backend, Protocol};
 use ellect::{Precision, Wisdom};
 use ellect_training::corpus::{self, Ones};
-use ellect_training::tune::{Event, Remembered, Summary, Tuning};
+use ellect_training::tune::{Event, Remembered, Summary, Tally, Tuning};
 
 use super::records::{families, write_lines};
 use super::train::{Fit, fit_all};
@@ -79,6 +81,9 @@ pub struct Tune {
     /// Skip candidates whose estimated time is over TIMES times the best estimate
     #[arg(long, default_value_t = 4.0, value_name = "TIMES", value_parser = times)]
     cut: f64,
+    /// Print what would be measured and how long it takes, and measure nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Only measure: fit no models
     #[arg(long)]
     measure_only: bool,
@@ -129,6 +134,9 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     if let Some((k, n)) = tune.part {
         entries = entries.into_iter().skip(k - 1).step_by(n).collect();
     }
+    if tune.dry_run {
+        return print(&planned(tune, &entries, home)?).map(|()| Answer::Yes);
+    }
     let backend = timing_backend(&tune.device, &home.data)?;
     let device = backend.device().clone();
     if device::all_in(&home.data)?.iter().all(|known| known.name != device.name) {
@@ -172,6 +180,36 @@ pub fn run(tune: &Tune, home: &Home) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
+/// Says what a run would measure, and how long it takes by the limits of the protocol.
+fn planned(tune: &Tune, entries: &[corpus::Entry], home: &Home) -> Result<String> {
+    let device = Backend::open(&tune.device, &home.data)?.device().clone();
+    let is_chosen = |candidate: &Candidate| {
+        tune.only.is_empty() || tune.only.iter().any(|text| candidate.begins_with(text))
+    };
+    let candidates = candidates(device.kind).into_iter().filter(is_chosen).count();
+    let mut text = String::new();
+    for entry in entries {
+        text += &format!("{} ({})\n", entry.source, entry.family);
+    }
+    let cases = entries.len() * tune.precision.len();
+    let Protocol { min_samples, min_sample_s, max_s, max_convert_s, .. } = Protocol::default();
+    let all = (cases * candidates) as f64;
+    let least_s = all * f64::from(min_samples) * min_sample_s;
+    let most_s = all * (max_s + max_convert_s);
+    let most_s = tune.budget.map_or(most_s, |budget| most_s.min(budget.as_secs_f64()));
+    text += &format!(
+        "{} matrices in {} precisions on {}: at most {candidates} candidates each; those whose estimate is \
+         over {} times the best are skipped\n{} to {}\n",
+        entries.len(),
+        tune.precision.len(),
+        device.name,
+        tune.cut,
+        minutes(least_s.min(most_s)),
+        minutes(most_s)
+    );
+    Ok(text)
+}
+
 /// Measures the entries; shows a progress bar on a terminal, otherwise one line per matrix.
 fn measure(tuning: &Tuning<'_>, entries: Vec<corpus::Entry>) -> Result<Summary> {
     let bar = bar((entries.len() * tuning.precisions.len()) as u64, "tuning");
@@ -181,17 +219,13 @@ fn measure(tuning: &Tuning<'_>, entries: Vec<corpus::Entry>) -> Result<Summary> 
             bar.set_position(done.done as u64);
             let tally = done.tally;
             let line = format!(
-                "{}/{} {} {}: {} timed, {} cut, {} late, {} refused, {} bad, {} known in {:.1} s; {} left",
+                "{}/{} {} {}: {} timed ({}) in {:.1} s; {} to go",
                 done.done,
                 done.all,
                 done.source,
                 done.precision,
                 tally.timed,
-                tally.cut,
-                tally.late,
-                tally.refused,
-                tally.bad,
-                tally.known,
+                others(&tally),
                 done.took_s,
                 minutes(done.left_s)
             );
@@ -203,6 +237,20 @@ fn measure(tuning: &Tuning<'_>, entries: Vec<corpus::Entry>) -> Result<Summary> 
     });
     bar.finish_and_clear();
     summary
+}
+
+/// Says what became of the candidates that were not timed.
+fn others(tally: &Tally) -> String {
+    let all = [
+        (tally.known, "known"),
+        (tally.refused, "do not apply"),
+        (tally.cut, "hopeless"),
+        (tally.late, "without time"),
+        (tally.bad, "wrong or failed"),
+    ];
+    let some = all.iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> = some.map(|(count, word)| format!("{count} {word}")).collect();
+    if words.is_empty() { "all".to_string() } else { words.join(", ") }
 }
 
 fn minutes(s: f64) -> String {

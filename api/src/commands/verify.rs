@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use ellect::analysis::Analysis;
 use ellect::device::Kind;
-use ellect::format::{Candidate, candidates};
+use ellect::format::{Candidate, Role, candidates};
 use ellect::measure::Backend;
 use ellect::{Csr, Error, Precision, Scalar, units};
 
@@ -45,15 +45,23 @@ fn verify<T: Scalar>(csr: &Csr<T>, backend: &Backend, product: &Product) -> Resu
     };
     if device.kind == Kind::Gpu && !on_gpu {
         note(&format!(
-            "{} is not on this machine: this host makes the products of the layouts for it",
+            "{} is not on this machine: its kernels are not run, and this host computes the products of \
+             its layouts; cuSPARSE's products are not run",
             device.name
         ));
     }
     line("candidate", "product", "checked in", "reason")?;
     let bar = bar(all.len() as u64, "verifying");
-    let (mut right, mut refused, mut wrong) = (0, 0, 0);
+    let (mut right, mut refused, mut wrong, mut not_run) = (0, 0, 0, 0);
     for candidate in &all {
         bar.set_message(candidate.to_string());
+        if candidate.format.role == Role::Vendor && !on_gpu {
+            not_run += 1;
+            bar.inc(1);
+            let reason = "cuSPARSE's product needs a GPU";
+            bar.suspend(|| line(&candidate.to_string(), "not run", "", reason))?;
+            continue;
+        }
         let start = Instant::now();
         let outcome = backend
             .prepare(csr, &analysis, candidate, &candidate.target(&target))
@@ -77,7 +85,11 @@ fn verify<T: Scalar>(csr: &Csr<T>, backend: &Backend, product: &Product) -> Resu
         bar.suspend(|| line(&candidate.to_string(), word, &time, &reason))?;
     }
     bar.finish_and_clear();
-    print(&format!("{right} ok, {refused} refused, {wrong} wrong\n"))?;
+    let absent = match not_run {
+        0 => String::new(),
+        not_run => format!(", {not_run} not run"),
+    };
+    print(&format!("{right} ok, {refused} refused, {wrong} wrong{absent}\n"))?;
     Ok(if wrong == 0 { Answer::Yes } else { Answer::No })
 }
 

@@ -1,20 +1,43 @@
-//! Request bodies, spooled to a temporary file so that only the matrix takes memory.
+//! Request bodies: hashed while they arrive, and held in memory or, if that is short, in a temporary
+//! file.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::StatusCode;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap};
-use futures_util::StreamExt;
+use axum::extract::multipart::{Multipart, MultipartError};
+use axum::extract::{FromRequest, Request};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use bytes::Bytes;
+use ellect::Scalar;
+use ellect::features::Features;
+use ellect::read::{Found, Options};
+use futures_util::{Stream, StreamExt};
+use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
+use xxhash_rust::xxh3::Xxh3;
 
-use super::failure::Failure;
+use super::failure::{ARGUMENT, ENCODING, Failure, INPUT, LIMIT, SLOW_BODY, STORAGE};
+use super::memory::{Reserved, Share};
 
-/// Time without new data after which a body is rejected.
-const STALLED: Duration = Duration::from_secs(30);
+/// Time within which [`LEAST_BYTES`] must arrive, or the end of the body.
+const WINDOW: Duration = Duration::from_secs(30);
+
+/// Minimum number of bytes in each [`WINDOW`].
+const LEAST_BYTES: u64 = 16 << 10;
 
 /// Time within which the whole body must arrive, because it holds a place that others could use.
 const ARRIVING: Duration = Duration::from_secs(600);
+
+/// Step in which memory is reserved for a body of unknown length.
+const STEP: u64 = 1 << 20;
+
+/// Maximum number of bytes of a body that names features.
+const MOST_FEATURES: u64 = 1 << 20;
+
+/// First bytes of compressed data and of archives: gzip, zstd, bzip2, xz and zip.
+const PACKED: [&[u8]; 5] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK"];
 
 /// Rejects a request whose headers already show that it will fail.
 ///
@@ -24,81 +47,261 @@ pub fn check(headers: &HeaderMap, limit: u64) -> Result<(), Failure> {
         let encoding = encoding.to_str().unwrap_or_default().to_ascii_lowercase();
         if !matches!(encoding.as_str(), "gzip" | "x-gzip" | "zstd" | "identity") {
             return Err(Failure::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "encoding",
+                &ENCODING,
                 format!("content encoding is '{encoding}'; it must be gzip, zstd or identity"),
             ));
         }
     }
-    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    within(length.unwrap_or(0), limit)
+    within(length(headers).unwrap_or(0), limit)
 }
 
-/// Writes the body to a temporary file, which is deleted when the value is dropped.
-pub async fn spool(body: Body, limit: u64) -> Result<tempfile::NamedTempFile, Failure> {
-    let file = tempfile::NamedTempFile::new().map_err(Failure::internal)?;
-    let mut sink = tokio::fs::File::create(file.path()).await.map_err(Failure::internal)?;
-    let mut chunks = body.into_data_stream();
-    let mut bytes = 0;
-    let start = Instant::now();
-    loop {
-        let patience = STALLED.min(ARRIVING.saturating_sub(start.elapsed()));
-        let chunk = match tokio::time::timeout(patience, chunks.next()).await {
-            Ok(None) => break,
-            Ok(Some(Ok(chunk))) => chunk,
-            Ok(Some(Err(error))) => {
-                return Err(Failure::new(
-                    StatusCode::BAD_REQUEST,
-                    "input",
-                    format!("the body broke off after {bytes} bytes: {error}"),
-                ));
-            }
-            Err(_) => {
-                return Err(Failure::new(
-                    StatusCode::REQUEST_TIMEOUT,
-                    "timeout",
-                    format!(
-                        "the body is at {bytes} bytes after {} s; all of it must arrive within {} s, \
-                         and none of it more than {} s after what was before",
-                        start.elapsed().as_secs(),
-                        ARRIVING.as_secs(),
-                        STALLED.as_secs()
-                    ),
-                ));
-            }
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// A body that has arrived.
+pub struct Received {
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Hash of all bytes.
+    pub hash: u128,
+    /// True if the body starts as compressed data and archives do.
+    pub packed: bool,
+    content: Content,
+}
+
+enum Content {
+    /// The chunks as they arrived, and the memory reserved for them.
+    Memory {
+        chunks: Vec<Bytes>,
+        _reserved: Option<Reserved>,
+    },
+    File(NamedTempFile),
+}
+
+impl Received {
+    /// Reads the matrix.
+    ///
+    /// # Errors
+    /// As [`Options::bytes`].
+    pub fn read<T: Scalar>(&self, options: &Options) -> ellect::Result<Found<T>> {
+        match &self.content {
+            Content::Memory { chunks, .. } => match chunks.as_slice() {
+                [whole] => options.bytes(whole),
+                chunks => options.bytes(&chunks.concat()),
+            },
+            Content::File(file) => options.file(file.path()),
+        }
+    }
+
+    /// Returns the features that a small JSON body names in place of a matrix, if it does.
+    pub fn features(&self) -> Option<ellect::Result<Features>> {
+        #[derive(serde::Deserialize)]
+        struct Named {
+            /// A value that is not finite is `null` in JSON.
+            features: BTreeMap<String, Option<f64>>,
+        }
+        let Content::Memory { chunks, .. } = &self.content else { return None };
+        if self.bytes > MOST_FEATURES || !chunks.first()?.trim_ascii_start().starts_with(b"{") {
+            return None;
+        }
+        let named: Named = serde_json::from_slice(&chunks.concat()).ok()?;
+        let known =
+            named.features.iter().filter_map(|(name, value)| Some((name.as_str(), (*value)?)));
+        Some(Features::named(known))
+    }
+
+    /// Rejects a body that is sent in addition to the name of a generated matrix.
+    pub fn check_empty(&self) -> Result<(), Failure> {
+        match self.bytes {
+            0 => Ok(()),
+            bytes => Err(Failure::new(
+                &ARGUMENT,
+                format!(
+                    "the body has {bytes} bytes, and generate names a matrix too; send one of the two"
+                ),
+            )),
+        }
+    }
+}
+
+/// Receives the body of a request, or the first part of one in `multipart/form-data`.
+///
+/// `seed` makes the hashes of this process unlike others', so that no one can prepare two bodies
+/// with the same hash.
+///
+/// # Errors
+/// 400 if the body breaks off, 408 if it is slow, 413 if it is longer than `limit`.
+pub async fn receive(
+    request: Request,
+    limit: u64,
+    memory: &Share,
+    seed: u64,
+) -> Result<Received, Failure> {
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind.is_some_and(|kind| kind.starts_with("multipart/form-data")) {
+        let broken = |error: MultipartError| Failure::new(&INPUT, error.body_text());
+        let mut parts = Multipart::from_request(request, &())
+            .await
+            .map_err(|error| Failure::new(&INPUT, error.body_text()))?;
+        let first = tokio::time::timeout(WINDOW, parts.next_field()).await;
+        let Some(part) = first.map_err(|_| slow(0, WINDOW))?.map_err(broken)? else {
+            return Err(Failure::new(
+                &INPUT,
+                "the form has no part; send the matrix as its only part",
+            ));
         };
-        bytes += chunk.len() as u64;
-        within(bytes, limit)?;
-        sink.write_all(&chunk).await.map_err(Failure::internal)?;
+        let received = Receiving::new(None, memory, seed).all(part, limit).await?;
+        if let Some(second) = parts.next_field().await.map_err(broken)? {
+            let stated = format!(
+                "the form has a second part, '{}'; send the matrix as its only part, and options in \
+                 the query: /recommend?device=h200",
+                second.name().unwrap_or_default()
+            );
+            return Err(Failure::new(&ARGUMENT, stated));
+        }
+        return Ok(received);
     }
-    sink.flush().await.map_err(Failure::internal)?;
-    Ok(file)
+    let length = length(request.headers());
+    let body: Body = request.into_body();
+    Receiving::new(length, memory, seed).all(body.into_data_stream(), limit).await
 }
 
-/// Rejects a body that is sent in addition to the name of a generated matrix.
-pub fn check_empty(file: &tempfile::NamedTempFile) -> Result<(), Failure> {
-    match file.as_file().metadata().map_err(Failure::internal)?.len() {
-        0 => Ok(()),
-        bytes => Err(Failure::new(
-            StatusCode::BAD_REQUEST,
-            "argument",
-            format!(
-                "the body has {bytes} bytes, and generate names a matrix too; send one of the two"
-            ),
-        )),
+/// A body that is arriving.
+struct Receiving<'a> {
+    memory: &'a Share,
+    bytes: u64,
+    hash: Xxh3,
+    packed: bool,
+    /// The chunks so far, unless they are in the file.
+    chunks: Vec<Bytes>,
+    /// Memory for this number of bytes of chunks.
+    reserved: Option<Reserved>,
+    covered: u64,
+    file: Option<(NamedTempFile, tokio::fs::File)>,
+}
+
+impl<'a> Receiving<'a> {
+    /// Reserves memory for a body of this length, if it is known and the memory is free.
+    fn new(length: Option<u64>, memory: &'a Share, seed: u64) -> Self {
+        // No body takes more than half of the memory for all.
+        let covered = length.filter(|&length| length <= memory.bytes() / 2).unwrap_or(0);
+        let reserved = memory.try_reserve(covered);
+        Receiving {
+            memory,
+            bytes: 0,
+            hash: Xxh3::with_seed(seed),
+            packed: false,
+            chunks: Vec::new(),
+            covered: if reserved.is_some() { covered } else { 0 },
+            reserved,
+            file: None,
+        }
     }
+
+    /// Receives all chunks.
+    async fn all<E: std::fmt::Display>(
+        mut self,
+        chunks: impl Stream<Item = Result<Bytes, E>>,
+        limit: u64,
+    ) -> Result<Received, Failure> {
+        tokio::pin!(chunks);
+        let start = Instant::now();
+        let (mut window, mut before) = (start, 0);
+        loop {
+            let left = WINDOW.saturating_sub(window.elapsed());
+            let left = left.min(ARRIVING.saturating_sub(start.elapsed()));
+            let chunk = match tokio::time::timeout(left, chunks.next()).await {
+                Ok(None) => break,
+                Ok(Some(Ok(chunk))) => chunk,
+                Ok(Some(Err(error))) => {
+                    let stated = format!("the body broke off after {} bytes: {error}", self.bytes);
+                    return Err(Failure::new(&INPUT, stated));
+                }
+                Err(_) => return Err(slow(self.bytes, start.elapsed())),
+            };
+            within(self.bytes + chunk.len() as u64, limit)?;
+            self.add(chunk).await.map_err(unstored)?;
+            if self.bytes - before >= LEAST_BYTES {
+                (window, before) = (Instant::now(), self.bytes);
+            }
+        }
+        let content = match self.file {
+            Some((file, mut sink)) => {
+                sink.flush().await.map_err(unstored)?;
+                Content::File(file)
+            }
+            None => Content::Memory { chunks: self.chunks, _reserved: self.reserved },
+        };
+        let Receiving { bytes, hash, packed, .. } = self;
+        Ok(Received { bytes, hash: hash.digest128(), packed, content })
+    }
+
+    async fn add(&mut self, chunk: Bytes) -> io::Result<()> {
+        if self.bytes == 0 {
+            self.packed = PACKED.iter().any(|start| chunk.starts_with(start));
+        }
+        self.hash.update(&chunk);
+        self.bytes += chunk.len() as u64;
+        if self.file.is_none() && !self.fits() {
+            let file = NamedTempFile::new()?;
+            let mut sink = tokio::fs::File::create(file.path()).await?;
+            for earlier in self.chunks.drain(..) {
+                sink.write_all(&earlier).await?;
+            }
+            self.reserved = None;
+            self.file = Some((file, sink));
+        }
+        match &mut self.file {
+            Some((_, sink)) => sink.write_all(&chunk).await?,
+            None => self.chunks.push(chunk),
+        }
+        Ok(())
+    }
+
+    /// Reserves memory for the bytes so far; returns false if it is not free.
+    fn fits(&mut self) -> bool {
+        if self.bytes <= self.covered {
+            return true;
+        }
+        let more = (self.bytes - self.covered).max(STEP);
+        let Some(reserved) = self.memory.try_reserve(more) else { return false };
+        self.covered += more;
+        match &mut self.reserved {
+            Some(all) => all.add(reserved),
+            none => *none = Some(reserved),
+        }
+        true
+    }
+}
+
+pub fn unstored(error: io::Error) -> Failure {
+    tracing::error!("storing a body in the temporary folder: {error}");
+    Failure::new(&STORAGE, "the service has no room for this body now; try again later")
+}
+
+fn slow(bytes: u64, after: Duration) -> Failure {
+    Failure::new(
+        &SLOW_BODY,
+        format!(
+            "the body is at {bytes} bytes after {} s; all of it must arrive within {} s, and at least \
+             {} KiB in each {} s",
+            after.as_secs(),
+            ARRIVING.as_secs(),
+            LEAST_BYTES >> 10,
+            WINDOW.as_secs()
+        ),
+    )
 }
 
 fn within(bytes: u64, limit: u64) -> Result<(), Failure> {
     if bytes <= limit {
         return Ok(());
     }
-    Err(Failure::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "limit",
-        format!(
-            "the body has {bytes} bytes or more, over this service's limit of {limit} (max_body); send it \
-             compressed, or ask its operator to raise the limit"
-        ),
-    ))
+    let stated = format!(
+        "the body has {bytes} bytes or more, over this service's limit of {limit} (max_body); send it \
+         compressed, or ask its operator to raise the limit"
+    );
+    let detail = serde_json::json!({"got": bytes, "limit": limit, "setting": "max_body"});
+    Err(Failure::new(&LIMIT, stated).with_detail(detail))
 }

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
 use ellect::measure::Backend;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
-use super::failure::Failure;
-use crate::options::timing_backend;
+use super::failure::{BUSY, Failure};
+use crate::options::{Product, timing_backend};
 
 /// The devices to measure on, each with one process that lives as long as the service.
 pub struct Devices {
@@ -17,7 +17,12 @@ pub struct Devices {
     waiting: u32,
     /// Cells by device name; the first request for a device fills its cell.
     opened: Mutex<HashMap<String, Arc<Cell>>>,
+    /// Profiles by device name, with the time when they were read.
+    profiles: Mutex<HashMap<String, (Instant, Arc<Backend>)>>,
 }
+
+/// Time after which the profile of a device is read again.
+const PROFILE_AGE: Duration = Duration::from_secs(10);
 
 type Cell = OnceCell<Arc<Measured>>;
 
@@ -32,7 +37,7 @@ pub struct Measured {
 impl Devices {
     /// Creates the map without devices; `waiting` requests may wait for each device.
     pub fn new(data: PathBuf, waiting: u32) -> Self {
-        Devices { data, waiting, opened: Mutex::default() }
+        Devices { data, waiting, opened: Mutex::default(), profiles: Mutex::default() }
     }
 
     /// Returns the device with this name; the first request for it starts its process.
@@ -58,6 +63,23 @@ impl Devices {
         measured
     }
 
+    /// Returns a backend that cannot time, for a device that is known by its profile.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn profile(&self, product: &Product) -> Result<Arc<Backend>, Failure> {
+        let known = || self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = product.device.to_ascii_lowercase();
+        if let Some((read, backend)) = known().get(&name)
+            && read.elapsed() < PROFILE_AGE
+        {
+            return Ok(Arc::clone(backend));
+        }
+        let backend = Arc::new(product.backend(&self.data)?);
+        known().insert(name, (Instant::now(), Arc::clone(&backend)));
+        Ok(backend)
+    }
+
     async fn start(&self, name: &str) -> Result<Arc<Measured>, Failure> {
         let (device, data) = (name.to_string(), self.data.clone());
         let starting = tokio::task::spawn_blocking(move || {
@@ -74,13 +96,24 @@ pub struct Places {
     admitted: Arc<Semaphore>,
     /// Permits for requests being processed.
     at_work: Arc<Semaphore>,
+    /// Numbers of permits.
+    numbers: [usize; 2],
 }
 
 impl Places {
     /// Allows `at_work` requests to be processed at once, and `waiting` more to wait.
     pub fn new(at_work: u32, waiting: u32) -> Self {
         let places = |n: u32| Arc::new(Semaphore::new(n as usize));
-        Places { admitted: places(at_work.saturating_add(waiting)), at_work: places(at_work) }
+        let all = at_work.saturating_add(waiting);
+        let numbers = [all as usize, at_work as usize];
+        Places { admitted: places(all), at_work: places(at_work), numbers }
+    }
+
+    /// Returns the number of requests that are waiting.
+    pub fn waiting(&self) -> usize {
+        let [all, at_work] = self.numbers;
+        let admitted = all - self.admitted.available_permits();
+        admitted.saturating_sub(at_work - self.at_work.available_permits())
     }
 
     /// Admits a request.
@@ -88,10 +121,9 @@ impl Places {
     /// # Errors
     /// 503 if too many requests are waiting.
     pub fn admit(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| {
-            let stated = "too many requests are waiting; try again later";
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", stated)
-        })
+        Arc::clone(&self.admitted)
+            .try_acquire_owned()
+            .map_err(|_| Failure::new(&BUSY, "too many requests are waiting; try again later"))
     }
 
     /// Waits until an admitted request may be processed.

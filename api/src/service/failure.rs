@@ -1,42 +1,103 @@
-//! Error answers: `{"error": {"kind", "message"}}` with a matching HTTP status.
+//! Error answers: `{"error": {"code", "kind", "message", "detail"}}` with a matching HTTP status.
 
 use std::any::Any;
 
 use axum::Json;
-use axum::http::StatusCode;
-use axum::http::header::RETRY_AFTER;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ellect::Error;
-use serde_json::json;
+use ellect::error::At;
+use serde_json::{Value, json};
+
+/// A code of failures: a stable word for programs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The word.
+    pub word: &'static str,
+    /// HTTP status of answers with this code.
+    pub status: StatusCode,
+    /// Meaning, for people.
+    pub meaning: &'static str,
+}
+
+/// Declares the codes, and the table of all of them.
+macro_rules! codes {
+    ($($name:ident $word:literal $status:ident $meaning:literal;)*) => {
+        $(
+            #[doc = $meaning]
+            pub static $name: Code =
+                Code { word: $word, status: StatusCode::$status, meaning: $meaning };
+        )*
+
+        /// All codes, in ascending order of status.
+        pub static CODES: &[&Code] = &[$(&$name),*];
+    };
+}
+
+codes! {
+    ARGUMENT "argument" BAD_REQUEST "a parameter is unknown or has an illegal value";
+    DEVICE "device" BAD_REQUEST "no device has this name, or it is not on the service's machine";
+    INPUT "input" BAD_REQUEST "the body is not a matrix, or it is damaged or cut off";
+    TOKEN "token" UNAUTHORIZED "the request needs `Authorization: Bearer TOKEN` with a known token";
+    ROLE "role" FORBIDDEN "measuring needs a token with the role write";
+    PATH "path" NOT_FOUND "there is no such path";
+    MATRIX "matrix" NOT_FOUND "no matrix with this fingerprint is known; post it once";
+    METHOD "method" METHOD_NOT_ALLOWED "the path does not support this method";
+    SLOW_BODY "slow_body" REQUEST_TIMEOUT "the body arrived too slowly";
+    LIMIT "limit" PAYLOAD_TOO_LARGE "the matrix or body is over a limit of this service";
+    ENCODING "encoding" UNSUPPORTED_MEDIA_TYPE "the content encoding is not supported";
+    REFUSED "refused" UNPROCESSABLE_ENTITY "the requested candidate does not apply to the matrix";
+    MEMORY "memory" TOO_MANY_REQUESTS "other requests hold the memory; try again later";
+    CONNECTIONS "connections" TOO_MANY_REQUESTS "too many open connections; try again later";
+    INTERNAL "internal" INTERNAL_SERVER_ERROR "a fault of the service; its log has the reason";
+    BUSY "busy" SERVICE_UNAVAILABLE "too many requests are waiting; try again later";
+    UNAVAILABLE "unavailable" SERVICE_UNAVAILABLE "the device cannot be used now; try again later";
+    STORAGE "storage" SERVICE_UNAVAILABLE "the temporary folder has no room; try again later";
+    WISDOM "wisdom" SERVICE_UNAVAILABLE "measurements could not be stored";
+    TIMEOUT "timeout" GATEWAY_TIMEOUT "the answer took too long; ask for less effort";
+}
 
 /// The reason that a request failed, as it is sent to the caller.
 #[derive(Debug)]
 pub struct Failure {
-    /// HTTP status of the answer.
-    pub status: StatusCode,
-    /// Kind of failure: a stable word for programs.
-    pub kind: &'static str,
+    /// Code, which also decides the HTTP status.
+    pub code: &'static Code,
     /// Message for people, a sentence.
     pub message: String,
+    /// Figures for programs; `null` if there are none.
+    pub detail: Value,
 }
 
-/// Seconds after which a caller that got status 503 may try again.
-const RETRY_AFTER_S: u32 = 5;
+/// Seconds after which a caller that got status 429 or 503 may try again.
+pub const RETRY_AFTER_S: u32 = 5;
 
 impl Failure {
-    /// Creates a failure with this status, kind and message.
-    pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
-        Failure { status, kind, message: message.into() }
+    /// Creates a failure with this code and message.
+    pub fn new(code: &'static Code, message: impl Into<String>) -> Self {
+        Failure { code, message: message.into(), detail: Value::Null }
+    }
+
+    /// Adds figures for programs.
+    pub fn with_detail(self, detail: Value) -> Self {
+        Failure { detail, ..self }
     }
 
     /// Creates the answer to a fault of the service itself: the cause is logged but not sent.
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         tracing::error!("{cause}");
         Failure::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "internal",
+            &INTERNAL,
             "the service failed; its log says why, under the x-request-id of this answer",
         )
+    }
+
+    /// Returns the body of the answer. `kind` repeats the code for programs that were written for
+    /// earlier versions.
+    pub fn body(&self) -> Value {
+        let Failure { code, message, detail } = self;
+        let word = code.word;
+        json!({"error": {"code": word, "kind": word, "message": message, "detail": detail}})
     }
 }
 
@@ -49,9 +110,12 @@ pub fn panicked(panic: Box<dyn Any + Send>) -> Response {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let body = Json(json!({"error": {"kind": self.kind, "message": self.message}}));
-        let mut response = (self.status, body).into_response();
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        let status = self.code.status;
+        let mut response = (status, Json(self.body())).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_S.into());
         }
         response
@@ -60,27 +124,32 @@ impl IntoResponse for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        if let Error::Limit { at, what, got, limit, remedy } = &error {
-            let stated = format!(
-                "{at}{what} is {got}, over this service's limit of {limit} (max_{remedy}); send a \
-                 smaller matrix, or ask its operator to raise the limit"
-            );
-            return Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "limit", stated);
-        }
-        let (status, kind) = match &error {
-            Error::Input { .. } | Error::Shape { .. } => (StatusCode::BAD_REQUEST, "input"),
-            Error::Argument(_) => (StatusCode::BAD_REQUEST, "argument"),
-            Error::UnknownDevice { .. } | Error::AbsentDevice { .. } => {
-                (StatusCode::BAD_REQUEST, "device")
+        let (code, detail) = match &error {
+            Error::Limit { at, what, got, limit, remedy } => {
+                let stated = format!(
+                    "{at}{what} is {got}, over this service's limit of {limit} (max_{remedy}); send \
+                     a smaller matrix, or ask its operator to raise the limit"
+                );
+                let setting = format!("max_{remedy}");
+                let detail = json!({"got": got, "limit": limit, "setting": setting});
+                return Failure::new(&LIMIT, stated).with_detail(detail);
             }
+            Error::Input { at: At::Line(line), .. } => (&INPUT, json!({"line": line})),
+            Error::Input { at: At::Byte(byte), .. } => (&INPUT, json!({"byte": byte})),
+            Error::Input { .. } | Error::Shape { .. } => (&INPUT, Value::Null),
+            Error::Argument(_) => (&ARGUMENT, Value::Null),
+            Error::UnknownDevice { name, known, .. } => {
+                (&DEVICE, json!({"device": name, "known": known}))
+            }
+            Error::AbsentDevice { name, .. } => (&DEVICE, json!({"device": name})),
             Error::Device { .. } => {
                 tracing::error!("{error}");
-                (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+                (&UNAVAILABLE, Value::Null)
             }
-            Error::Refused { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "refused"),
+            Error::Refused { candidate, .. } => (&REFUSED, json!({"candidate": candidate})),
             _ => return Failure::internal(error),
         };
-        Failure::new(status, kind, error.to_string())
+        Failure::new(code, error.to_string()).with_detail(detail)
     }
 }
 
@@ -98,12 +167,31 @@ mod tests {
         let absent = Backend::of(device::find("h200").expect("ships")).check().expect_err("absent");
         for error in [unknown, absent] {
             let failure = Failure::from(error);
-            assert_eq!((failure.status.as_u16(), failure.kind), (400, "device"));
+            assert_eq!((failure.code.status.as_u16(), failure.code.word), (400, "device"));
         }
         let broken = Error::device(DeviceFault::OutOfMemory, "taking 10 GB of device memory");
         let failure = Failure::from(broken);
-        assert_eq!((failure.status.as_u16(), failure.kind), (503, "unavailable"));
+        assert_eq!((failure.code.status.as_u16(), failure.code.word), (503, "unavailable"));
         assert!(failure.message.contains("10 GB of device memory; "), "{}", failure.message);
         assert!(failure.into_response().headers().contains_key(RETRY_AFTER));
+    }
+
+    #[test]
+    fn each_code_has_one_word_and_is_in_order_of_status() {
+        assert!(CODES.is_sorted_by_key(|code| code.status.as_u16()));
+        for (i, code) in CODES.iter().enumerate() {
+            assert!(CODES[..i].iter().all(|other| other.word != code.word), "{}", code.word);
+        }
+    }
+
+    #[test]
+    fn figures_of_an_error_are_sent_to_programs() {
+        let failure = Failure::from(Error::line(3, "no number"));
+        assert_eq!(failure.detail, json!({"line": 3}));
+        let body = failure.body();
+        assert_eq!(
+            (&body["error"]["code"], &body["error"]["kind"]),
+            (&json!("input"), &json!("input"))
+        );
     }
 }

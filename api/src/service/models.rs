@@ -21,6 +21,11 @@ pub struct Models {
 type Found = Option<Arc<Predictor>>;
 
 impl Models {
+    /// Forgets all models, so that they are read again.
+    pub fn clear(&self) {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Returns the model of a device, as [`Predictor::open`] finds it.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(in super::super) struct Held {
     /// Sentences on what was repaired when the database was opened.
     pub notes: Vec<String>,
     pub db: Database,
+    /// Number of writes so far, which is read without waiting for a write.
+    revision: AtomicU64,
     written: Mutex<Written>,
     /// Dropped last, so that the next process finds sled closed.
     _lock: File,
@@ -73,8 +76,8 @@ impl Held {
     /// Opens the database in the folder `path`, or creates it. `see` is called with the key of each
     /// measurement.
     ///
-    /// What is damaged is repaired if no acknowledged record is lost by it; the damaged files are
-    /// kept in the folder `aside`.
+    /// Damage is repaired if no acknowledged record is lost by it; the damaged files are kept in the
+    /// folder `aside`.
     ///
     /// # Errors
     /// [`Error::Wisdom`] if another process has the database open, it is damaged beyond that, or its
@@ -120,7 +123,9 @@ impl Held {
         };
         // Left by a process that ended between replacing the database and removing the old one.
         let _ = fs::remove_dir_all(path.join(aside::REPLACED));
-        Ok(Held { path: path.to_path_buf(), notes, db, written: Mutex::new(written), _lock: lock })
+        let revision = AtomicU64::new(written.state.count);
+        let (path, written) = (path.to_path_buf(), Mutex::new(written));
+        Ok(Held { path, notes, db, revision, written, _lock: lock })
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
@@ -131,6 +136,7 @@ impl Held {
     pub fn write(&self, changes: &Changes) -> Result<()> {
         let mut written = self.written();
         let done = self.write_now(&mut written, changes);
+        self.revision.store(written.state.count, Ordering::Relaxed);
         written.fault = done.as_ref().err().map(ToString::to_string);
         if done.is_ok() && written.journal.is_due() {
             // The write itself is on disk, so it has not failed.
@@ -184,6 +190,11 @@ impl Held {
         let exported = self.export(&mut written);
         written.fault = exported.as_ref().err().map(ToString::to_string);
         exported
+    }
+
+    /// Returns the number of writes so far.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Relaxed)
     }
 
     /// Returns the message of the last write, if it failed.

@@ -1,0 +1,93 @@
+! Solves A x = b with conjugate gradients in Fortran, for the matrix (-1, 4, -1) of a line, and again
+! after its values were replaced.
+program cg
+    use ellect
+    implicit none
+    integer, parameter :: n = 2000
+    integer(c_int32_t), target :: row_ptr(n + 1), col_idx(3 * n)
+    real(c_double), target :: values(3 * n)
+    real(c_double) :: exact(n), b(n), x(n)
+    type(c_ptr) :: tuner, matrix, a
+    type(ellect_csr) :: csr
+    type(ellect_workload) :: workload
+    integer :: row, column, nnz, iterations
+
+    ! Indices count from 0.
+    nnz = 0
+    do row = 1, n
+        row_ptr(row) = nnz
+        do column = max(1, row - 1), min(n, row + 1)
+            nnz = nnz + 1
+            col_idx(nnz) = column - 1
+            values(nnz) = merge(4.0_c_double, -1.0_c_double, row == column)
+        end do
+    end do
+    row_ptr(n + 1) = nnz
+
+    csr%struct_size = c_sizeof(csr)
+    csr%nrows = n
+    csr%ncols = n
+    csr%nnz = nnz
+    csr%row_ptr = c_loc(row_ptr)
+    csr%col_idx = c_loc(col_idx)
+    csr%values = c_loc(values)
+    workload%struct_size = c_sizeof(workload)
+    workload%spmvs = 1000000
+    workload%updates = 1
+    call check(ellect_tuner_open('cpu' // c_null_char, c_null_ptr, tuner))
+    call check(ellect_matrix_create(csr, matrix))
+    call check(ellect_prepare(tuner, matrix, workload, a))
+
+    exact = [(real(mod(row, 7), c_double), row=1, n)]
+    call check(ellect_multiply(a, 1.0_c_double, exact, 0.0_c_double, b))
+    call solve(iterations)
+    call report('first values')
+
+    values = 3 * values
+    call check(ellect_update_values(a, c_loc(values), int(nnz, c_int64_t)))
+    b = 3 * b
+    call solve(iterations)
+    call report('new values')
+
+    call ellect_operator_destroy(a)
+    call ellect_matrix_destroy(matrix)
+    call ellect_tuner_destroy(tuner)
+
+contains
+
+    ! Solves A x = b from x = 0.
+    subroutine solve(iterations)
+        integer, intent(out) :: iterations
+        real(c_double) :: r(n), p(n), q(n), rr, enough, alpha
+        x = 0
+        r = b
+        p = b
+        rr = dot_product(r, r)
+        enough = 1e-24_c_double * rr
+        do iterations = 0, 1000
+            if (dot_product(r, r) <= enough) exit
+            call check(ellect_multiply(a, 1.0_c_double, p, 0.0_c_double, q))
+            alpha = rr / dot_product(p, q)
+            x = x + alpha * p
+            r = r - alpha * q
+            p = r + dot_product(r, r) / rr * p
+            rr = dot_product(r, r)
+        end do
+    end subroutine
+
+    subroutine report(title)
+        character(len=*), intent(in) :: title
+        real(c_double) :: error
+        error = maxval(abs(x - exact))
+        print '(a, a, i0, a, es8.1)', title, ': ', iterations, ' iterations, largest error ', error
+        if (.not. error < 1e-8_c_double) error stop 1
+    end subroutine
+
+    subroutine check(status)
+        integer(c_int32_t), intent(in) :: status
+        if (status == ELLECT_OK) return
+        print '(a)', ellect_text(ellect_last_error_message())
+        error stop 1
+    end subroutine
+
+end program

@@ -1,0 +1,487 @@
+/* C interface of ellect: autotuned sparse matrix-vector products y = alpha A x + beta y.
+ *
+ * Generated from api/c/src by api/c/header.sh; do not edit.
+ *
+ * Every function checks its arguments: addresses that must not be NULL, lengths, enumerations. It
+ * returns ELLECT_OK or the number of a failure, and ellect_last_error_message() then says what is
+ * wrong and what to do. Descriptors begin with their own size, and all zeros are their defaults.
+ * Functions named _destroy accept NULL. CUDA's headers are not needed: streams are void pointers.
+ * The library starts threads, so processes that use it must not fork without exec.
+ */
+
+#ifndef ELLECT_H
+#define ELLECT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Indices are `int32_t`.
+#define ELLECT_I32 1
+
+// Indices are `int64_t`.
+#define ELLECT_I64 2
+
+// Arrays are in the memory of the host.
+#define ELLECT_HOST 0
+
+// Arrays are in the memory of a GPU.
+#define ELLECT_DEVICE 1
+
+// The matrix uses the caller's arrays. They stay valid and unchanged as long as the matrix exists;
+// on a GPU, also as long as every operator that was prepared from it.
+#define ELLECT_BORROW 0
+
+// The matrix uses copies of the caller's arrays, which may be freed at once. On the host, unsorted
+// rows are sorted and repeated entries are summed; then new values need `ellect_update_matrix`.
+#define ELLECT_COPY 1
+
+// Arrays on a GPU are copied to the host once and checked before they are used.
+#define ELLECT_CHECK 0
+
+// The caller guarantees that arrays on a GPU are a valid matrix. Wrong arrays crash the program.
+#define ELLECT_TRUST 1
+
+// Values are `float`.
+#define ELLECT_F32 1
+
+// Values are `double`.
+#define ELLECT_F64 2
+
+// Use trained models and stored measurements; time nothing. The default.
+#define ELLECT_PREDICT 0
+
+// Use closed formulas only.
+#define ELLECT_ESTIMATE 1
+
+// Time CSR and the best candidates on the device.
+#define ELLECT_MEASURE 2
+
+// Time every candidate that applies.
+#define ELLECT_EXHAUSTIVE 3
+
+// x and y are in the order of the matrix.
+#define ELLECT_ORIGINAL 0
+
+// A format may permute rows and columns alike; `ellect_permutation` returns the order.
+#define ELLECT_PERMUTED 1
+
+// A matrix, made by `ellect_matrix_create` or `ellect_matrix_read`.
+//
+// Thread safety: any number of threads may use one matrix at a time; none while it is destroyed.
+typedef struct ellect_matrix ellect_matrix;
+
+// A matrix prepared for repeated products, made by `ellect_prepare`.
+//
+// Thread safety: on the host, any number of threads may use one operator at a time; updates wait for
+// products. On a GPU, one thread at a time queues products, on one stream at a time. No thread uses
+// an operator while it is destroyed.
+typedef struct ellect_operator ellect_operator;
+
+// A tuner of one device, made by `ellect_tuner_open`.
+//
+// Thread safety: any number of threads may use one tuner at a time; none while it is destroyed.
+typedef struct ellect_tuner ellect_tuner;
+
+// Status of a call: `ELLECT_OK` or the kind of failure. The numbers never change.
+typedef int32_t ellect_status;
+
+// A matrix in compressed sparse rows: set `struct_size` to `sizeof(ellect_csr)`, all other fields
+// that you do not need to 0.
+//
+// `row_ptr` has `nrows + 1` offsets from 0 to `nnz` that never fall; `col_idx` has `nnz` columns
+// from 0 to `ncols - 1` that strictly rise in each row; `values` has `nnz` numbers.
+typedef struct ellect_csr {
+    // `sizeof(ellect_csr)`.
+    size_t struct_size;
+    // Number of rows, at most 2^32 - 1.
+    int64_t nrows;
+    // Number of columns, at most 2^32 - 1.
+    int64_t ncols;
+    // Number of entries.
+    int64_t nnz;
+    // Offsets of the rows.
+    const void *row_ptr;
+    // Columns of the entries; may be NULL if there are none.
+    const void *col_idx;
+    // Values of the entries; may be NULL if there are none.
+    const void *values;
+    // Type of `row_ptr`: `ELLECT_I32` or `ELLECT_I64`.
+    int32_t row_ptr_type;
+    // Type of `col_idx`: `ELLECT_I32`, on the host also `ELLECT_I64`, which is narrowed in a copy.
+    int32_t col_idx_type;
+    // Type of `values`: `ELLECT_F32` or `ELLECT_F64`.
+    int32_t value_type;
+    // Memory of the three arrays: `ELLECT_HOST` or `ELLECT_DEVICE`.
+    int32_t memory;
+    // `ELLECT_BORROW` or `ELLECT_COPY`.
+    int32_t ownership;
+    // For arrays on a GPU: `ELLECT_CHECK` or `ELLECT_TRUST`. Arrays on the host are always checked.
+    int32_t check;
+    // For arrays on a GPU: the `cudaStream_t` or `CUstream` whose queued work writes them. NULL is
+    // the legacy default stream.
+    void *stream;
+} ellect_csr;
+
+// The intended use of a matrix: set `struct_size` to `sizeof(ellect_workload)`, all other fields that
+// you do not need to 0.
+typedef struct ellect_workload {
+    // `sizeof(ellect_workload)`.
+    size_t struct_size;
+    // Expected number of products with this pattern; 0 is 1,000.
+    int64_t spmvs;
+    // Number of times that the values are replaced.
+    int64_t updates;
+    // Maximum size of the layout in bytes; 0 for the device's memory.
+    int64_t memory_limit;
+    // Maximum time of measuring in seconds; 0 for no limit.
+    double budget_s;
+    // `ELLECT_PREDICT`, `ELLECT_ESTIMATE`, `ELLECT_MEASURE` or `ELLECT_EXHAUSTIVE`.
+    int32_t effort;
+    // `ELLECT_ORIGINAL` or `ELLECT_PERMUTED`.
+    int32_t basis;
+    // 1 compares one product of the prepared operator with CSR; 0 does not.
+    int32_t verify;
+    // 0.
+    int32_t reserved;
+} ellect_workload;
+
+// Figures of an operator: set `struct_size` to `sizeof(ellect_operator_info)`; the library writes the
+// other fields.
+typedef struct ellect_operator_info {
+    // `sizeof(ellect_operator_info)`.
+    size_t struct_size;
+    // Number of rows.
+    int64_t nrows;
+    // Number of columns.
+    int64_t ncols;
+    // Number of entries.
+    int64_t nnz;
+    // Size of the layout's arrays in bytes.
+    int64_t bytes;
+    // The chosen format with its parameters, for instance `"hll:hack=32"`. Belongs to the operator and
+    // lives as long as it does.
+    const char *candidate;
+    // Type of values and vectors: `ELLECT_F32` or `ELLECT_F64`.
+    int32_t value_type;
+    // Memory of the layout: `ELLECT_HOST` or `ELLECT_DEVICE`.
+    int32_t memory;
+} ellect_operator_info;
+
+// Folders of a tuner: set `struct_size` to `sizeof(ellect_tuner_options)`, all other fields that you
+// do not need to 0. Texts are read during the call only.
+typedef struct ellect_tuner_options {
+    // `sizeof(ellect_tuner_options)`.
+    size_t struct_size;
+    // Folder with `models` and `wisdom` inside. NULL is `$ELLECT_DATA`, otherwise `ellect` in the
+    // user's XDG data folder.
+    const char *data_folder;
+    // Folder whose folder `models` holds the models to use instead of those in `data_folder`; NULL
+    // for none.
+    const char *model_folder;
+    // Folder whose folder `wisdom` holds the database of measurements to use instead of that in
+    // `data_folder`, created if missing; NULL for none.
+    const char *wisdom_folder;
+} ellect_tuner_options;
+
+// The call succeeded.
+#define ELLECT_OK 0
+
+// A pointer that must not be NULL is NULL.
+#define ELLECT_NULL_POINTER 1
+
+// An argument or a field of a descriptor is out of range.
+#define ELLECT_INVALID_ARGUMENT 2
+
+// A vector or an array has a length that does not fit the matrix.
+#define ELLECT_SHAPE 3
+
+// The arrays or the file are no valid matrix.
+#define ELLECT_INVALID_MATRIX 4
+
+// A file is larger than the limits of the reader.
+#define ELLECT_LIMIT 5
+
+// The pattern of an update differs from the prepared one.
+#define ELLECT_PATTERN_CHANGED 6
+
+// The format does not apply to the matrix or to its new values.
+#define ELLECT_REFUSED 7
+
+// The check of a prepared operator found a wrong product.
+#define ELLECT_WRONG_PRODUCT 8
+
+// No device has the given name.
+#define ELLECT_UNKNOWN_DEVICE 9
+
+// The device is not on this machine, so nothing can run on it.
+#define ELLECT_ABSENT_DEVICE 10
+
+// A driver or a library of the device is missing.
+#define ELLECT_DEVICE_UNAVAILABLE 11
+
+// The device has too little free memory.
+#define ELLECT_OUT_OF_MEMORY 12
+
+// A kernel or a call of the driver failed.
+#define ELLECT_DEVICE_FAILED 13
+
+// The device or this build does not support the operation.
+#define ELLECT_UNSUPPORTED 14
+
+// The database of measurements cannot be used.
+#define ELLECT_WISDOM 15
+
+// A file cannot be read or written.
+#define ELLECT_IO 16
+
+// ellect itself failed; the operation had no effect on other handles.
+#define ELLECT_INTERNAL 17
+
+// Another failure, which this version of the interface has no number for.
+#define ELLECT_OTHER 18
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Makes a matrix from the arrays that `csr` describes, and checks arrays in host memory: one pass
+// over the pattern. For arrays on a GPU that are copied, that GPU is current on this thread and a
+// tuner of it was opened before.
+//
+// On success, `*matrix` belongs to the caller, who frees it with `ellect_matrix_destroy`; else it
+// is NULL. Thread safety: any thread.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, `ELLECT_SHAPE`,
+// `ELLECT_INVALID_MATRIX`; on a GPU also `ELLECT_UNSUPPORTED`, `ELLECT_OUT_OF_MEMORY`,
+// `ELLECT_DEVICE_FAILED`.
+ellect_status ellect_matrix_create(const struct ellect_csr *csr, struct ellect_matrix **matrix);
+
+// Reads a matrix from a file: Matrix Market, SciPy `.npz`, Rutherford-Boeing, PETSc binary, MATLAB or
+// JSON, plain or compressed, with values of type `value_type`. Rows are sorted and repeated entries
+// are summed; `ellect_matrix_csr` returns the arrays.
+//
+// On success, `*matrix` belongs to the caller, who frees it with `ellect_matrix_destroy`; else it
+// is NULL. Thread safety: any thread.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, `ELLECT_IO`, `ELLECT_INVALID_MATRIX`,
+// `ELLECT_LIMIT`.
+ellect_status ellect_matrix_read(const char *path,
+                                 int32_t value_type,
+                                 struct ellect_matrix **matrix);
+
+// Describes the arrays of a matrix in host memory, as the matrix uses them now. Set
+// `csr->struct_size` before.
+//
+// The arrays belong to the matrix, or to the caller if they were borrowed; the caller must not change
+// them. Columns of a copy have type `ELLECT_I32` and its offsets `ELLECT_I64`. Thread safety: any
+// thread.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, and `ELLECT_UNSUPPORTED` for a matrix
+// on a GPU or with more than 2^31 - 1 columns.
+ellect_status ellect_matrix_csr(const struct ellect_matrix *matrix,
+                                struct ellect_csr *csr);
+
+// Frees a matrix; NULL is ignored. Operators that were prepared from it stay valid. Thread safety: no
+// other thread uses the matrix.
+void ellect_matrix_destroy(struct ellect_matrix *matrix);
+
+// Chooses a storage format for a matrix and converts the matrix. `workload` may be NULL.
+//
+// The operator owns its layout. A matrix in host memory is no longer needed after the call. Borrowed
+// arrays on a GPU stay valid and unchanged as long as the operator exists.
+//
+// On success, `*op` belongs to the caller, who frees it with `ellect_operator_destroy`; else it
+// is NULL. Thread safety: any thread; the call may take seconds for a large matrix.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, `ELLECT_INVALID_MATRIX` if borrowed
+// arrays have changed, `ELLECT_WRONG_PRODUCT` if `verify` finds one, `ELLECT_OUT_OF_MEMORY` and other
+// failures of the device.
+ellect_status ellect_prepare(const struct ellect_tuner *tuner,
+                             const struct ellect_matrix *matrix,
+                             const struct ellect_workload *workload,
+                             struct ellect_operator **op);
+
+// Computes y = alpha A x + beta y for vectors in host memory, of the operator's value type.
+//
+// `x` has `x_len` = number of columns, `y` has `y_len` = number of rows; they do not overlap. With
+// `beta` 0, y is written and never read. In an operator's permuted basis, x and y are permuted. On a
+// GPU, the call copies x and y there and y back, and waits: solvers use `ellect_apply_device`.
+//
+// The vectors stay the caller's. Thread safety: on the host, any number of threads at a time.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, `ELLECT_SHAPE`; on a GPU also with
+// failures of the device.
+ellect_status ellect_apply(const struct ellect_operator *op,
+                           double alpha,
+                           const void *x,
+                           int64_t x_len,
+                           double beta,
+                           void *y,
+                           int64_t y_len);
+
+// Queues y = alpha A x + beta y on a stream, for vectors in the memory of the operator's GPU, of the
+// operator's value type.
+//
+// `x` has `x_len` = number of columns, `y` has `y_len` = number of rows; they do not overlap. With
+// `beta` 0, y is written and never read. `stream` is a `cudaStream_t` or `CUstream` of that GPU; NULL
+// is the legacy default stream. The call neither waits nor allocates, and a CUDA graph may capture
+// it. Failures of a kernel show when the stream is next waited for.
+//
+// The vectors stay the caller's, valid until the product has ended; until then the operator is not
+// destroyed. Thread safety: one thread at a time; before products move to another stream, those on the
+// first one have ended.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT` for an operator on the host,
+// `ELLECT_SHAPE`, `ELLECT_UNSUPPORTED` in a build without CUDA, `ELLECT_DEVICE_FAILED`.
+ellect_status ellect_apply_device(const struct ellect_operator *op,
+                                  double alpha,
+                                  const void *x,
+                                  int64_t x_len,
+                                  double beta,
+                                  void *y,
+                                  int64_t y_len,
+                                  void *stream);
+
+// Replaces the values by `count` values in host memory, of the operator's value type and in the order
+// of the matrix's arrays. Waits for products that were queued on a GPU.
+//
+// The values are copied. Thread safety: any thread; waits for products of other threads.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT` if rows were sorted when the matrix was
+// copied, `ELLECT_PATTERN_CHANGED` for another count, and `ELLECT_REFUSED` if the layout relies on a
+// property of the values, such as few distinct ones, that these values lack; the operator then keeps
+// its old values. On a GPU also with failures of the device.
+ellect_status ellect_update_values(struct ellect_operator *op,
+                                   const void *values,
+                                   int64_t count);
+
+// Replaces the values by `count` values in the memory of the operator's GPU, of the operator's value
+// type and in the order of the matrix's arrays. Waits for the work that `stream` has queued, which
+// writes the values, and for products.
+//
+// The values are copied. Thread safety: any thread; waits for products of other threads.
+//
+// Fails as `ellect_update_values`, and with `ELLECT_UNSUPPORTED` in a build without CUDA.
+ellect_status ellect_update_values_device(struct ellect_operator *op,
+                                          const void *values,
+                                          int64_t count,
+                                          void *stream);
+
+// Replaces the values by those of a matrix in host memory, after checking that its pattern is the
+// prepared one: one pass over the pattern.
+//
+// The values are copied. Thread safety: any thread; waits for products of other threads.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT` for values of another type,
+// `ELLECT_PATTERN_CHANGED`, `ELLECT_REFUSED` as `ellect_update_values`, `ELLECT_UNSUPPORTED` for a
+// matrix on a GPU, and failures of the device.
+ellect_status ellect_update_matrix(struct ellect_operator *op, const struct ellect_matrix *matrix);
+
+// Returns the order of the permuted basis: `order[new] = old`, `*len` numbers. In the original basis,
+// `*order` is NULL and `*len` is 0.
+//
+// A solver permutes its right-hand side once, b_new[i] = b[order[i]], and the solution back once,
+// x[order[i]] = x_new[i]. The numbers belong to the operator and live as long as it does. Thread
+// safety: any thread.
+//
+// Fails with `ELLECT_NULL_POINTER`.
+ellect_status ellect_permutation(const struct ellect_operator *op,
+                                 const uint32_t **order,
+                                 int64_t *len);
+
+// Returns the choice that led to the operator as JSON, in the form of `ellect_recommend_json`. It ranks
+// only the candidates that preparation looked at.
+//
+// On success, `*json` belongs to the caller, who frees it with `ellect_string_destroy`; else it is
+// NULL. Thread safety: any thread.
+//
+// Fails with `ELLECT_NULL_POINTER`.
+ellect_status ellect_choice_json(const struct ellect_operator *op,
+                                 char **json);
+
+// Fills in the figures of an operator. Set `info->struct_size` before, and the other fields to 0.
+//
+// Thread safety: any thread.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`.
+ellect_status ellect_operator_describe(const struct ellect_operator *op,
+                                       struct ellect_operator_info *info);
+
+// Frees an operator, once products that were queued on a GPU have ended; NULL is ignored. Thread
+// safety: no other thread uses the operator.
+void ellect_operator_destroy(struct ellect_operator *op);
+
+// Returns the status of the last call that failed on this thread; `ELLECT_OK` if none did.
+//
+// Successful calls leave it unchanged. Thread safety: any thread; each has its own last error.
+ellect_status ellect_last_error(void);
+
+// Returns the message of the last call that failed on this thread: the fault, the figures found and
+// allowed, and what to do. Empty if no call failed.
+//
+// UTF-8, one line. Owned by the library; valid until the next call on this thread fails.
+const char *ellect_last_error_message(void);
+
+// Returns the general remedy for the last error's status; empty if no call failed.
+//
+// UTF-8, one line. Owned by the library; valid until the next call on this thread fails.
+const char *ellect_last_error_remedy(void);
+
+// Returns the name of a status, for instance `"ELLECT_SHAPE"`; `"ELLECT_OTHER"` for an unknown
+// number.
+//
+// Static text that is never freed. Thread safety: any thread.
+const char *ellect_status_name(ellect_status status);
+
+// Returns the library's version, for instance `"0.1.0"`.
+//
+// Static text that is never freed. Thread safety: any thread.
+const char *ellect_version(void);
+
+// Opens the device of this name: `"cpu"`, `"cuda:0"` for the first GPU of this machine, or a profile
+// such as `"h200"`, for which matrices can only be judged. `options` may be NULL.
+//
+// On success, `*tuner` belongs to the caller, who frees it with `ellect_tuner_destroy`; else it is
+// NULL. Thread safety: any thread. On a GPU, its primary context becomes current on this thread.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, `ELLECT_UNKNOWN_DEVICE`,
+// `ELLECT_DEVICE_UNAVAILABLE`, `ELLECT_DEVICE_FAILED`, `ELLECT_WISDOM`, `ELLECT_IO`.
+ellect_status ellect_tuner_open(const char *device,
+                                const struct ellect_tuner_options *options,
+                                struct ellect_tuner **tuner);
+
+// Returns a JSON array of sentences about models and databases that could not be used.
+//
+// On success, `*json` belongs to the caller, who frees it with `ellect_string_destroy`; else it is
+// NULL. Thread safety: any thread.
+//
+// Fails with `ELLECT_NULL_POINTER`.
+ellect_status ellect_tuner_warnings_json(const struct ellect_tuner *tuner, char **json);
+
+// Returns the ranking of all storage formats for a matrix as JSON: `choice`, `ranking`, `refused`,
+// `features`, `explanation` and more, as `POST /recommend` of the service answers. Converts nothing.
+// `workload` may be NULL. A matrix on a GPU is copied to the host for this.
+//
+// On success, `*json` belongs to the caller, who frees it with `ellect_string_destroy`; else it is
+// NULL. Thread safety: any thread; the call may take seconds for a large matrix.
+//
+// Fails with `ELLECT_NULL_POINTER`, `ELLECT_INVALID_ARGUMENT`, `ELLECT_INVALID_MATRIX` if borrowed
+// arrays have changed, `ELLECT_ABSENT_DEVICE` if the effort is to time candidates elsewhere, and
+// failures of the device.
+ellect_status ellect_recommend_json(const struct ellect_tuner *tuner,
+                                    const struct ellect_matrix *matrix,
+                                    const struct ellect_workload *workload,
+                                    char **json);
+
+// Frees a tuner; NULL is ignored. Operators that it prepared stay valid. Thread safety: no other
+// thread uses the tuner.
+void ellect_tuner_destroy(struct ellect_tuner *tuner);
+
+// Frees a text that a function of this library handed over; NULL is ignored.
+void ellect_string_destroy(char *text);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ELLECT_H */

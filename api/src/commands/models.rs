@@ -1,0 +1,117 @@
+//! `ellect models` lists trained models, and undoes the installation of one.
+
+use anyhow::Result;
+use clap::Subcommand;
+use ellect::Precision;
+use ellect::device::{self, Device};
+use ellect::model::{Model, ModelName};
+use ellect_training::guard::Verdict;
+use serde::Serialize;
+
+use super::{Answer, Home};
+use crate::arguments::Form;
+use crate::installed::Installed;
+use crate::output::{note, print, print_json, table};
+
+/// The operations on models.
+#[derive(Debug, Subcommand)]
+pub enum ModelsCommand {
+    /// List the models that ship and those of this user, with the comparison that decided about each
+    #[command(after_help = LIST_JSON)]
+    List {
+        /// The output format.
+        #[command(flatten)]
+        form: Form,
+    },
+    /// Return to the model that was in use before the latest installation
+    Rollback {
+        /// Device of the model
+        #[arg(long, default_value = "cpu", value_name = "NAME")]
+        device: String,
+        /// Precisions of the models
+        #[arg(long, value_delimiter = ',', default_value = "f64,f32")]
+        precision: Vec<Precision>,
+    },
+}
+
+const LIST_JSON: &str = "\
+--json prints a list: id, device, precision, trained_at (seconds since 1970, or null), matrices, state
+(in use, kept or ships), and verdict (null for what ships): before and after, best/chosen with the
+model that was in use and with this one, worst_before and worst_after, on so many matrices";
+
+/// A row of the list.
+#[derive(Debug, Serialize)]
+struct Row {
+    #[serde(flatten)]
+    name: ModelName,
+    precision: Precision,
+    state: &'static str,
+    verdict: Option<Verdict>,
+}
+
+/// Runs the operation.
+pub fn run(command: &ModelsCommand, home: &Home) -> Result<Answer> {
+    match command {
+        ModelsCommand::List { form } => list(*form, home),
+        ModelsCommand::Rollback { device, precision } => rollback(device, precision, home),
+    }
+}
+
+fn list(form: Form, home: &Home) -> Result<Answer> {
+    let installed = Installed::of(&home.data);
+    let mut rows = Vec::new();
+    for device in Device::shipped() {
+        for precision in Precision::ALL {
+            let Some(model) = Model::shipped(&device, precision)? else { continue };
+            let used = !installed.path(&device.name, precision).exists();
+            let state = if used { "in use" } else { "ships" };
+            rows.push(Row { name: model.name(), precision, state, verdict: None });
+        }
+    }
+    for entry in installed.entries()? {
+        let history = installed.history(&entry.name.device, entry.precision)?;
+        let used = history.last() == Some(&entry.name.id);
+        let state = if used { "in use" } else { "kept" };
+        let verdict = Some(entry.verdict);
+        rows.push(Row { name: entry.name, precision: entry.precision, state, verdict });
+    }
+    if form.json {
+        print_json(&rows)?;
+        return Ok(Answer::Yes);
+    }
+    let shown = rows.iter().map(|row| {
+        let judged = |of: fn(&Verdict) -> f64| {
+            row.verdict.as_ref().map_or("-".into(), |verdict| format!("{:.3}", of(verdict)))
+        };
+        vec![
+            row.name.id.clone(),
+            row.name.device.clone(),
+            row.precision.to_string(),
+            row.name.day().unwrap_or_else(|| "-".into()),
+            row.name.matrices.map_or("-".into(), |matrices| matrices.to_string()),
+            row.state.to_string(),
+            judged(|verdict| verdict.before),
+            judged(|verdict| verdict.after),
+        ]
+    });
+    let head = ["model", "device", "precision", "trained", "matrices", "state", "before", "after"];
+    print(&table(&head, shown.collect(), &[0, 1, 2, 3, 5]))?;
+    Ok(Answer::Yes)
+}
+
+fn rollback(name: &str, precisions: &[Precision], home: &Home) -> Result<Answer> {
+    let device = device::find_in(name, &home.data)?.name;
+    let installed = Installed::of(&home.data);
+    let mut answer = Answer::No;
+    for &precision in precisions {
+        match installed.rollback(&device, precision)? {
+            Some((left, now)) => {
+                let now = now.map_or("the model that ships".into(), |id| format!("model {id}"));
+                print(&format!("{device} in {precision}: {now} predicts again, {left} is kept\n"))?;
+                answer = Answer::Yes;
+            }
+            None => note(&format!("{device} in {precision}: no model was installed")),
+        }
+    }
+    Ok(answer)
+}

@@ -1,0 +1,119 @@
+//! The command line, whose options of `serve` may also come from the environment and from a file.
+//!
+//! The options of clap are the only table: `--max-body`, `ELLECT_MAX_BODY` and `max_body` in the file
+//! are the same option. The command line precedes the environment, which precedes the file.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use toml::{Table, Value};
+
+use crate::cli::Cli;
+
+/// The command whose options may come from a file.
+const CONFIGURED: &str = "serve";
+
+/// Options that are about the configuration itself, or that ask for help.
+const NO_SETTINGS: [&str; 4] = [CONFIG, "print_config", "help", "version"];
+
+/// The option that names the file.
+const CONFIG: &str = "config";
+
+/// Parses the command line; the text is the configuration, if it asks to print that.
+///
+/// # Errors
+/// If the file of the configuration cannot be read, or names an unknown option. Errors of the
+/// command line itself end the process.
+pub fn parse(words: Vec<OsString>) -> Result<(Cli, Option<String>)> {
+    let mut command = with_environment(Cli::command());
+    let first = command.clone().ignore_errors(true).try_get_matches_from(&words);
+    let file = first
+        .ok()
+        .as_ref()
+        .and_then(|all| all.subcommand_matches(CONFIGURED))
+        .and_then(|serve| serve.try_get_one::<PathBuf>(CONFIG).ok().flatten().cloned());
+    if let Some(file) = file {
+        command = with_file(command, &file)?;
+    }
+    let serve = command.find_subcommand(CONFIGURED).cloned();
+    let matches = command.get_matches_from(&words);
+    let of_serve = serve.as_ref().zip(matches.subcommand_matches(CONFIGURED));
+    let printed = of_serve.filter(|(_, given)| given.get_flag("print_config"));
+    let printed = printed.map(|(serve, given)| printed_config(serve, given));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    Ok((cli, printed))
+}
+
+/// Lets each option be given by a variable of the environment, too.
+fn with_environment(command: Command) -> Command {
+    command.mut_subcommand(CONFIGURED, |serve| {
+        serve.mut_args(|arg| {
+            let name = format!("ELLECT_{}", arg.get_id().as_str().to_uppercase());
+            match is_setting(arg.get_id().as_str()) || arg.get_id() == CONFIG {
+                // The names live as long as the process.
+                true => arg.env(&*Box::leak(name.into_boxed_str())).hide_env(true),
+                false => arg,
+            }
+        })
+    })
+}
+
+/// Makes the values in a file the defaults of the options.
+fn with_file(command: Command, file: &Path) -> Result<Command> {
+    let named = || file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(named)?;
+    let table: Table = text.parse().with_context(named)?;
+    let serve = command.find_subcommand(CONFIGURED).context("the command is defined")?;
+    let known: Vec<_> = serve.get_arguments().map(|arg| arg.get_id().to_string()).collect();
+    let known: Vec<_> = known.into_iter().filter(|name| is_setting(name)).collect();
+    let mut values = Vec::new();
+    for (name, value) in table {
+        if !known.contains(&name) {
+            let known = known.join(", ");
+            bail!("{}: no option is named '{name}'; there are: {known}", file.display());
+        }
+        let value = match value {
+            Value::String(text) => text,
+            Value::Integer(number) => number.to_string(),
+            Value::Boolean(answer) => answer.to_string(),
+            other => bail!(
+                "{}: {name} is of type {}; it must be a text, a whole number or true or false",
+                file.display(),
+                other.type_str()
+            ),
+        };
+        values.push((name, value));
+    }
+    Ok(command.mut_subcommand(CONFIGURED, |serve| {
+        serve.mut_args(|arg| match values.iter().find(|(name, _)| arg.get_id() == name.as_str()) {
+            // The values live as long as the process.
+            Some((_, value)) => arg.default_value(&*Box::leak(value.clone().into_boxed_str())),
+            None => arg,
+        })
+    }))
+}
+
+fn is_setting(name: &str) -> bool {
+    !NO_SETTINGS.contains(&name)
+}
+
+/// Returns the options as a file; those that have no value are comments.
+fn printed_config(serve: &Command, given: &ArgMatches) -> String {
+    let mut text = String::new();
+    for arg in serve.get_arguments().filter(|arg| is_setting(arg.get_id().as_str())) {
+        let name = arg.get_id().as_str();
+        if let Some(help) = arg.get_help() {
+            text += &format!("# {help}\n");
+        }
+        let value = given.get_raw(name).and_then(|mut values| values.next());
+        text += &match value {
+            Some(value) => {
+                format!("{name} = {}\n\n", Value::String(value.to_string_lossy().into()))
+            }
+            None => format!("# {name} = \n\n"),
+        };
+    }
+    text
+}

@@ -1,0 +1,138 @@
+//! Tokens: who may ask, and who may also measure.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use subtle::ConstantTimeEq;
+
+use super::Service;
+use super::failure::{Failure, TOKEN};
+
+/// Paths that need no token: a supervisor asks them.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Minimum length of a token, so that it cannot be guessed.
+const SHORTEST: usize = 16;
+
+/// Permission of the holder of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Ask for everything that times nothing.
+    Read,
+    /// Also measure, which occupies a device and adds to the stored measurements.
+    Write,
+}
+
+/// The tokens of a service; without any, every request may do everything.
+#[derive(Clone, Default)]
+pub struct Tokens(Vec<(Role, String)>);
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} tokens", self.0.len())
+    }
+}
+
+impl Tokens {
+    /// Parses one token a line, `read TOKEN` or `write TOKEN`; empty lines and lines that start with
+    /// `#` are skipped.
+    ///
+    /// # Errors
+    /// The number of the first wrong line, with the reason.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut tokens = Vec::new();
+        for (i, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (role, token) = match line.split_once(char::is_whitespace) {
+                Some(("read", token)) => (Role::Read, token.trim()),
+                Some(("write", token)) => (Role::Write, token.trim()),
+                _ => {
+                    return Err(format!(
+                        "line {} is neither 'read TOKEN' nor 'write TOKEN'",
+                        i + 1
+                    ));
+                }
+            };
+            if token.len() < SHORTEST {
+                let length = token.len();
+                return Err(format!(
+                    "the token in line {} has {length} characters; it must have {SHORTEST} or more",
+                    i + 1
+                ));
+            }
+            tokens.push((role, token.to_string()));
+        }
+        match tokens.is_empty() {
+            true => Err("it has no token; add a line 'read TOKEN' or 'write TOKEN'".into()),
+            false => Ok(Tokens(tokens)),
+        }
+    }
+
+    /// Returns the role of this token, if it is known. Takes as long for every token of the same
+    /// length.
+    fn role(&self, token: &str) -> Option<Role> {
+        let mut role = None;
+        for (own, known) in &self.0 {
+            if bool::from(known.as_bytes().ct_eq(token.as_bytes())) {
+                role = Some(*own);
+            }
+        }
+        role
+    }
+}
+
+/// Refuses a request without a known token, and notes the role of its token.
+pub async fn checked(
+    State(service): State<Arc<Service>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let tokens = &service.config.tokens;
+    if tokens.0.is_empty() || OPEN.contains(&request.uri().path()) {
+        request.extensions_mut().insert(Role::Write);
+        return next.run(request).await;
+    }
+    let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = given.and_then(|value| value.strip_prefix("Bearer "));
+    match token.and_then(|token| tokens.role(token.trim())) {
+        Some(role) => {
+            request.extensions_mut().insert(role);
+            next.run(request).await
+        }
+        None => {
+            let stated = "this service needs a token: send `Authorization: Bearer TOKEN`; its operator \
+                          has the tokens";
+            Failure::new(&TOKEN, stated).into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_have_roles_and_wrong_lines_are_named() {
+        let text = "# team\n\nread 0123456789abcdef\nwrite fedcba9876543210\n";
+        let tokens = Tokens::parse(text).expect("legal");
+        assert_eq!(tokens.role("0123456789abcdef"), Some(Role::Read));
+        assert_eq!(tokens.role("fedcba9876543210"), Some(Role::Write));
+        for unknown in ["", "0123456789abcdeF", "0123456789abcdef0"] {
+            assert_eq!(tokens.role(unknown), None);
+        }
+        assert_eq!(format!("{tokens:?}"), "2 tokens");
+        for (text, stated) in
+            [("", "no token"), ("read x", "line 1"), ("\nadmin 0123456789abcdef", "line 2")]
+        {
+            let error = Tokens::parse(text).expect_err("wrong");
+            assert!(error.contains(stated), "{error}");
+        }
+    }
+}

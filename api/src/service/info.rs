@@ -1,0 +1,162 @@
+//! Routes that describe the service: what it can do, how it is, and what it knows.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Json, Router};
+use ellect::device::{self, Device};
+use ellect::{Fingerprint, Precision};
+use serde_json::{Value, json};
+
+use super::Service;
+use super::failure::{CODES, Failure, MATRIX, WISDOM};
+use super::metrics;
+use crate::options::Options;
+use crate::views;
+
+/// The routes, with their methods and meanings.
+pub const ROUTES: &[(&str, &str, &str)] = &[
+    ("POST, PUT", "/recommend", "choose a format for the matrix in the body"),
+    ("GET", "/recommend/{fingerprint}", "choose for a matrix that was posted before"),
+    ("GET", "/structures/{fingerprint}", "features and measurements of a measured matrix"),
+    ("GET", "/formats", "the storage formats and their parameters"),
+    ("GET", "/devices", "the profiles of devices"),
+    ("GET", "/models", "the trained models by device and precision"),
+    ("GET", "/metrics", "figures for Prometheus"),
+    ("GET", "/healthz", "200 while the service is alive"),
+    ("GET", "/readyz", "200 if requests can be answered, else 503 with the reason"),
+    ("GET", "/version", "the version of the service"),
+];
+
+/// Returns the routes that are answered here.
+pub fn routes() -> Router<Arc<Service>> {
+    Router::new()
+        .route("/", get(usage))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(figures))
+        .route("/version", get(async || Json(json!({"version": env!("CARGO_PKG_VERSION")}))))
+        .route("/formats", get(async || Json(views::formats())))
+        .route("/devices", get(all_devices))
+        .route("/models", get(models))
+        .route("/structures/{fingerprint}", get(structure))
+}
+
+async fn usage() -> String {
+    let table = |rows: Vec<(String, String)>| {
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        rows.iter().map(|(name, help)| format!("  {name:width$}  {help}\n")).collect::<String>()
+    };
+    let routes = ROUTES.iter().map(|(methods, path, help)| (format!("{methods} {path}"), help));
+    let routes = table(routes.map(|(route, help)| (route, help.to_string())).collect());
+    let codes = CODES
+        .iter()
+        .map(|code| (format!("{} {}", code.status.as_u16(), code.word), code.meaning.to_string()));
+    format!(
+        "ellect chooses storage formats for sparse matrix-vector products.\n\
+         \n\
+         POST /recommend?device=h200&precision=f64&spmvs=1000\n\
+         The body is a matrix: Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB 5 or\n\
+         JSON; plain, gzip, zstd, bzip2 or xz, or in a tar or zip archive;\n\
+         or none, and generate=CLASS:ROWS names a generated matrix:\n\
+         POST /recommend?device=h200&generate=elasticity:600000\n\
+         The body may also be the only part of a form (multipart/form-data).\n\
+         The answer is the JSON of `ellect recommend --json`, or with `Accept: text/plain` the text\n\
+         of `ellect recommend`. Its fingerprint asks again without the matrix:\n\
+         GET /recommend/FINGERPRINT?device=h200&spmvs=50000\n\
+         {}\
+         \n\
+         Routes\n\
+         {routes}\
+         \n\
+         A request that fails is answered with {{\"error\": {{\"code\", \"message\", \"detail\"}}}}:\n\
+         {}",
+        table(Options::in_query()),
+        table(codes.collect())
+    )
+}
+
+async fn healthz() -> Json<Value> {
+    let version = env!("CARGO_PKG_VERSION");
+    Json(json!({"status": "ok", "version": version, "devices": ellect::measure::names()}))
+}
+
+async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
+    if let Some(fault) = service.config.wisdom.as_ref().and_then(|wisdom| wisdom.fault()) {
+        return Err(Failure::new(&WISDOM, format!("measurements were not stored: {fault}")));
+    }
+    // A body that does not fit into memory needs the temporary folder.
+    let folder = tokio::task::spawn_blocking(tempfile::NamedTempFile::new);
+    folder.await.map_err(Failure::internal)?.map_err(super::body::unstored)?;
+    Ok(Json(json!({"status": "ready"})))
+}
+
+async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
+    let wisdom = service.config.wisdom.as_ref();
+    let shares = [&service.memory.bodies, &service.memory.matrices];
+    let state = metrics::State {
+        answers: service.answers.count() as u64,
+        connections: service.config.open.count() as u64,
+        waiting: service.places.waiting() as u64,
+        reserved: shares.map(|share| share.reserved()),
+        budget: shares.map(|share| share.bytes()),
+        revision: wisdom.map_or(0, |wisdom| wisdom.revision()),
+        faulty: wisdom.is_some_and(|wisdom| wisdom.fault().is_some()),
+    };
+    let text = service.metrics.text(&state).map_err(Failure::internal)?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(CONTENT_TYPE, kind)], text))
+}
+
+async fn all_devices(State(service): State<Arc<Service>>) -> Result<Json<Vec<Device>>, Failure> {
+    // Opening this machine's GPUs is left to the processes that measure.
+    let listing = tokio::task::spawn_blocking(move || device::all_in(&service.config.data));
+    Ok(Json(listing.await.map_err(Failure::internal)??))
+}
+
+async fn models(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
+    let listing = tokio::task::spawn_blocking(move || -> Result<Value, Failure> {
+        let mut models = Vec::new();
+        for device in device::all_in(&service.config.data)? {
+            for precision in Precision::ALL {
+                let Some(found) = service.model(&device, precision)? else { continue };
+                let model = found.model();
+                models.push(json!({
+                    "device": device.name,
+                    "precision": precision,
+                    "trained_on": model.device,
+                    "formats": model.formats.keys().collect::<Vec<_>>(),
+                }));
+            }
+        }
+        Ok(models.into())
+    });
+    listing.await.map_err(Failure::internal)?.map(Json)
+}
+
+async fn structure(
+    State(service): State<Arc<Service>>,
+    Path(fingerprint): Path<String>,
+) -> Result<Json<Value>, Failure> {
+    let fingerprint: Fingerprint = fingerprint.parse()?;
+    let looking = tokio::task::spawn_blocking(move || -> Result<Option<Value>, Failure> {
+        let Some(wisdom) = &service.config.wisdom else { return Ok(None) };
+        let Some(record) = wisdom.structure(fingerprint)? else { return Ok(None) };
+        let mut measurements = wisdom.measurements(fingerprint)?;
+        measurements.extend(wisdom.shipped_measurements(fingerprint));
+        let mut found = serde_json::to_value(record).map_err(Failure::internal)?;
+        found["measurements"] = serde_json::to_value(measurements).map_err(Failure::internal)?;
+        Ok(Some(found))
+    });
+    let found = looking.await.map_err(Failure::internal)??;
+    found.map(Json).ok_or_else(|| {
+        let stated = format!(
+            "no measured matrix has the fingerprint {fingerprint}; POST /recommend?effort=measure \
+             measures one"
+        );
+        Failure::new(&MATRIX, stated)
+    })
+}

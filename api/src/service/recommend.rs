@@ -1,0 +1,370 @@
+//! `POST /recommend` for the matrix in the body, and `GET /recommend/{fingerprint}` for a matrix
+//! that was posted before.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use axum::Extension;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use axum::response::{IntoResponse, Response};
+use ellect::choose::Choice;
+use ellect::device::Kind;
+use ellect::features::Features;
+use ellect::measure::Backend;
+use ellect::read::{Found, Limits};
+use ellect::unstable::choose::Mode;
+use ellect::{Error, Fingerprint, Precision, Scalar};
+
+use super::Service;
+use super::access::Role;
+use super::answers::{Answer, Key, Matrix, for_products};
+use super::body::{self, Received};
+use super::devices::{Measured, Places};
+use super::failure::{ARGUMENT, Failure, MATRIX, ROLE, TIMEOUT};
+use crate::options::{BodyOptions, Options, is_gpu_here};
+use crate::tuner_of::tuner_of;
+use crate::views;
+
+/// Time limit of a request after its body has arrived.
+const ANSWERING: Duration = Duration::from_secs(600);
+
+/// Time limit of the measurements of one request, whatever budget it asks for.
+const MAX_BUDGET: Duration = Duration::from_secs(120);
+
+/// Maximum number of rows in addition to the number of entries and to the bytes of the body.
+///
+/// Each row costs all candidates memory and time, and a body of a few bytes can claim many rows.
+const MAX_EMPTY_ROWS: u64 = 1 << 18;
+
+/// Memory that reading and choosing take per entry of a matrix, and some of its rows with it.
+const ENTRY_BYTES: u64 = 48;
+
+/// Memory that reading and choosing take per row or column if a row has few entries.
+const ROW_BYTES: u64 = 180;
+
+/// Minimum reservation for a matrix.
+const LEAST_BYTES: u64 = 16 << 20;
+
+/// First reservation for a matrix per byte of the body, plain or packed. Few bodies need more;
+/// those are read again with a larger one.
+const PER_BODY_BYTE: [u64; 2] = [6, 16];
+
+/// Factor from one reservation to the next.
+const GROWTH: u64 = 4;
+
+type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
+
+/// Parses the query; bounds the time of measurements.
+fn parse(pairs: Pairs) -> Result<(Options, BodyOptions), Failure> {
+    let Query(pairs) = pairs.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
+    let (mut options, body) = Options::from_query(&pairs)?;
+    if options.measures() {
+        options.budget = Some(options.budget.unwrap_or(MAX_BUDGET).min(MAX_BUDGET));
+    }
+    Ok((options, body))
+}
+
+/// Opens the device of a request: to measure on it, if it measures or the device is a GPU of this
+/// machine, which only the process that measures opens.
+async fn opened(
+    service: &Service,
+    options: &Options,
+) -> Result<(Arc<Backend>, Option<Arc<Measured>>), Failure> {
+    let device = &options.product.device;
+    if options.measures() || is_gpu_here(device) {
+        let measured = service.devices.open(device).await?;
+        return Ok((Arc::clone(&measured.backend), Some(measured)));
+    }
+    Ok((service.devices.profile(&options.product)?, None))
+}
+
+/// Answers a request with the matrix in its body.
+pub async fn posted(
+    State(service): State<Arc<Service>>,
+    pairs: Pairs,
+    Extension(role): Extension<Role>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (options, reading) = parse(pairs)?;
+    if options.measures() && role != Role::Write {
+        let stated = "this token has the role read; measuring needs one with the role write, which \
+                      the operator of this service has";
+        return Err(Failure::new(&ROLE, stated));
+    }
+    let config = &service.config;
+    body::check(&headers, config.max_body)?;
+    // Opening the device first reports a wrong name before a large body is read.
+    let (backend, measured) = opened(&service, &options).await?;
+    let queued = measured.as_ref().filter(|_| options.measures());
+    let places = queued.map_or(&service.places, |measured| &measured.places);
+    // If too many requests already wait, the body is not read; while it arrives it holds no place.
+    drop(places.admit()?);
+    let arriving = service.arriving.admit()?;
+    let start = Instant::now();
+    let received =
+        body::receive(request, config.max_body, &service.memory.bodies, service.seed).await?;
+    if options.generate.is_some() {
+        received.check_empty()?;
+    }
+    drop(arriving);
+    let body_s = start.elapsed().as_secs_f64();
+    service.metrics.stage("body", body_s);
+    tracing::Span::current().record("bytes", received.bytes).record("body_s", body_s);
+    let key = key(&service, Matrix::Body(received.hash), &options, Some(&reading));
+    let measures = options.measures();
+    let shown = options.clone();
+    let case = Case { options, reading, received, backend };
+    let computed = compute(&service, places, case);
+    // A measurement is stored as a record, and asked for to be repeated where there is none.
+    let (answer, kept) = match measures {
+        true => (computed.await?, false),
+        false => service.answers.get_or(&key, computed).await?,
+    };
+    respond(&service, &headers, &answer, &shown, kept)
+}
+
+/// Answers a request for a matrix that was posted before.
+pub async fn known(
+    State(service): State<Arc<Service>>,
+    Path(fingerprint): Path<String>,
+    pairs: Pairs,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let (options, _) = parse(pairs)?;
+    let fingerprint: Fingerprint = fingerprint.parse()?;
+    if options.measures() || options.generate.is_some() || options.mode != Mode::Rank {
+        let stated = "a matrix that is not in the body is only ranked, by predictions and earlier \
+                      measurements; POST it for effort=measure and mode=prepare";
+        return Err(Failure::new(&ARGUMENT, stated));
+    }
+    let (backend, _) = opened(&service, &options).await?;
+    let key = key(&service, Matrix::Pattern(fingerprint), &options, None);
+    let answer = match service.answers.get(&key) {
+        Some(answer) if answer.choice.spmvs == options.spmvs => answer,
+        Some(answer) => {
+            let margin = backend.device().margin;
+            Answer::of(for_products(&answer.choice, &options.workload(), margin))?
+        }
+        None => {
+            let (service, options) = (Arc::clone(&service), options.clone());
+            let job = move || measured_before(&service, fingerprint, &options, backend);
+            tokio::task::spawn_blocking(job).await.map_err(Failure::internal)??
+        }
+    };
+    respond(&service, &headers, &answer, &options, true)
+}
+
+/// Chooses for a matrix of which only the features are known, from the stored measurements.
+fn measured_before(
+    service: &Service,
+    fingerprint: Fingerprint,
+    options: &Options,
+    backend: Arc<Backend>,
+) -> Result<Arc<Answer>, Failure> {
+    let wisdom = service.config.wisdom.as_ref();
+    let structure = match (wisdom, backend.device().kind) {
+        (Some(wisdom), Kind::Gpu) => wisdom.structure(fingerprint)?,
+        _ => None,
+    };
+    let Some(structure) = structure else {
+        let stated = format!(
+            "no answer for a matrix with the fingerprint {fingerprint} and these parameters is kept; \
+             POST the matrix once with the same device, precision, updates, basis and limits"
+        );
+        return Err(Failure::new(&MATRIX, stated));
+    };
+    let named = structure.features.iter().map(|(name, value)| (name.as_str(), *value));
+    let features = Features::named(named)?;
+    let tuner =
+        tuner_of(options, backend, None, |device, precision| service.model(device, precision))?;
+    let precision = options.product.precision;
+    let mut choice = tuner.recommend_from(features, precision, &options.workload())?;
+    choice.fingerprint = Some(fingerprint);
+    choice.explanation.push(
+        "Only the stored features of this matrix are known; POST it to rank every format.".into(),
+    );
+    Answer::of(choice)
+}
+
+/// Returns the key of an answer. For a pattern, the number of products is no part of it.
+fn key(service: &Service, matrix: Matrix, options: &Options, reading: Option<&BodyOptions>) -> Key {
+    let mut options = Options { top: 0, fields: Vec::new(), ..options.clone() };
+    options.product.device.make_ascii_lowercase();
+    if let Matrix::Pattern(_) = matrix {
+        options.spmvs = 0;
+        options.generate = None;
+    }
+    let revision = service.config.wisdom.as_ref().map_or(0, |wisdom| wisdom.revision());
+    let reloads = service.reloads.load(Ordering::Relaxed);
+    Key { matrix, parameters: format!("{options:?} {reading:?} {revision} {reloads}") }
+}
+
+/// Returns the answer in the form that the caller accepts.
+fn respond(
+    service: &Service,
+    headers: &HeaderMap,
+    answer: &Answer,
+    options: &Options,
+    kept: bool,
+) -> Result<Response, Failure> {
+    service.metrics.recommended(if kept { "kept" } else { "computed" });
+    tracing::Span::current().record("choice", tracing::field::display(&answer.choice.candidate));
+    let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if accepted.trim_start().starts_with("text/plain") {
+        return Ok(views::choice(&answer.choice, options.top, true).into_response());
+    }
+    Ok(([(CONTENT_TYPE, "application/json")], answer.json(options)?).into_response())
+}
+
+/// A matrix that arrived, and what is asked about it.
+struct Case {
+    options: Options,
+    reading: BodyOptions,
+    received: Received,
+    backend: Arc<Backend>,
+}
+
+/// Waits for a turn and for memory, and computes the answer.
+async fn compute(
+    service: &Arc<Service>,
+    places: &Places,
+    case: Case,
+) -> Result<Arc<Answer>, Failure> {
+    let place = places.admit()?;
+    let answering = async {
+        let start = Instant::now();
+        let turn = places.turn().await?;
+        service.metrics.stage("wait", start.elapsed().as_secs_f64());
+        let held = Arc::new((place, turn));
+        let case = Arc::new(case);
+        let most = service.memory.matrices.bytes();
+        let mut bytes = first_reservation(&case).min(most);
+        loop {
+            let reserved = service.memory.matrices.reserve(bytes).await?;
+            let (service, case, held) = (Arc::clone(service), Arc::clone(&case), Arc::clone(&held));
+            let log = tracing::Span::current();
+            let job = tokio::task::spawn_blocking(move || {
+                // The permits are held until the work is done, even if the caller has disconnected.
+                let _held = (held, reserved);
+                log.in_scope(|| match case.options.product.precision {
+                    Precision::F32 => choose::<f32>(&service, &case, bytes),
+                    Precision::F64 => choose::<f64>(&service, &case, bytes),
+                })
+            });
+            match job.await.map_err(Failure::internal)? {
+                Ok(answer) => return Ok(answer),
+                Err(Stopped::Failed(failure)) => return Err(failure),
+                Err(Stopped::Needs(more)) if bytes < most => {
+                    bytes = more.max(bytes.saturating_mul(GROWTH).min(most));
+                }
+                // Asking for more than there is gives the reason.
+                Err(Stopped::Needs(more)) => bytes = more.max(most.saturating_add(1)),
+            }
+        }
+    };
+    match tokio::time::timeout(ANSWERING, answering).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            let stated = format!("no answer within {} s; ask for less effort", ANSWERING.as_secs());
+            Err(Failure::new(&TIMEOUT, stated))
+        }
+    }
+}
+
+/// Returns the memory that a matrix is first given.
+fn first_reservation(case: &Case) -> u64 {
+    let Case { options, received, .. } = case;
+    let generated = options.generate.map_or(0, |spec| ENTRY_BYTES * spec.nnz_estimate() as u64);
+    let per_byte = PER_BODY_BYTE[usize::from(received.packed)];
+    LEAST_BYTES.max(generated).max(received.bytes.saturating_mul(per_byte))
+}
+
+/// Reason why no choice was made.
+enum Stopped {
+    /// The matrix needs at least this number of bytes of memory, more than was reserved.
+    Needs(u64),
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Stopped {
+    fn from(error: E) -> Self {
+        Stopped::Failed(error.into())
+    }
+}
+
+/// Returns the limits of reading a body in this number of bytes of memory.
+fn limits(memory: u64, max_nonzeros: Option<u64>, body: u64) -> Limits {
+    let nonzeros = memory / ENTRY_BYTES;
+    let rows = memory / ROW_BYTES;
+    Limits {
+        rows,
+        columns: rows,
+        // Text takes about 30 bytes per entry; 64 also bound what compressed data may expand to.
+        bytes: body.max(nonzeros.saturating_mul(64)),
+        nonzeros: nonzeros.min(max_nonzeros.unwrap_or(u64::MAX)),
+        empty_rows: MAX_EMPTY_ROWS + body,
+    }
+}
+
+/// Returns the memory that a matrix needs that was over a limit of the reservation; `None` if it was
+/// over another limit.
+fn needed(error: &Error, memory: u64, max_nonzeros: Option<u64>) -> Option<u64> {
+    let Error::Limit { got, limit, remedy, .. } = error else { return None };
+    match *remedy {
+        "nonzeros" if max_nonzeros.is_some_and(|most| *limit >= most) => None,
+        "nonzeros" => Some(got.saturating_mul(ENTRY_BYTES)),
+        "rows" | "columns" => Some(got.saturating_mul(ROW_BYTES)),
+        "bytes" => Some(memory.saturating_add(1)),
+        _ => None,
+    }
+}
+
+/// Reads or generates the matrix in this number of bytes of memory.
+fn read<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Found<T>, Stopped> {
+    let (config, received) = (&service.config, &case.received);
+    let within = limits(memory, config.max_nonzeros, received.bytes);
+    let generating = Limits { bytes: config.max_body, ..within };
+    let read = match case.options.generated::<T>(&generating, "body") {
+        Ok(Some(csr)) => Ok(Found { csr, notes: Vec::new() }),
+        Ok(None) => received.read(&case.reading.clone().reading(within)),
+        Err(error) => Err(error),
+    };
+    read.map_err(|error| match needed(&error, memory, config.max_nonzeros) {
+        Some(bytes) => Stopped::Needs(bytes),
+        None => Stopped::Failed(error.into()),
+    })
+}
+
+/// Reads the matrix, or its features, in this number of bytes of memory, and chooses.
+fn choose<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Arc<Answer>, Stopped> {
+    let Case { options, received, backend, .. } = case;
+    let start = Instant::now();
+    let (backend, wisdom) = (Arc::clone(backend), service.config.wisdom.clone());
+    let tuner =
+        tuner_of(options, backend, wisdom, |device, precision| service.model(device, precision))?;
+    if let Some(features) = received.features() {
+        let choice = tuner.recommend_from(features?, T::PRECISION, &options.workload())?;
+        service.metrics.stage("choose", start.elapsed().as_secs_f64());
+        return Ok(Answer::of(choice)?);
+    }
+    let Found { csr, notes } = read::<T>(service, case, memory)?;
+    let read_s = start.elapsed().as_secs_f64();
+    let mut choice: Choice =
+        Options { top: 0, ..options.clone() }.recommend(&csr, tuner, &mut |_| ())?;
+    choice.explanation.extend(notes.into_iter().map(|text| format!("The body: {text}.")));
+    let choose_s = start.elapsed().as_secs_f64() - read_s;
+    service.metrics.stage("read", read_s);
+    service.metrics.stage("choose", choose_s);
+    tracing::Span::current().record("read_s", read_s).record("choose_s", choose_s);
+    let print = choice.fingerprint;
+    let answer = Answer::of(choice)?;
+    if let Some(print) = print.filter(|_| options.mode == Mode::Rank && !options.measures()) {
+        let key = key(service, Matrix::Pattern(print), options, None);
+        service.answers.keep(key, Arc::clone(&answer));
+    }
+    Ok(answer)
+}

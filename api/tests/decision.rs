@@ -1,0 +1,91 @@
+//! What the command line says about a decision, and about plans of measurements.
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+/// Returns the exit code and the standard output of `ellect` with these arguments, without data of
+/// the user.
+fn ellect(arguments: &[&str]) -> (i32, String) {
+    let data = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ellect"));
+    let output = command.arg("--data").arg(data.path()).args(arguments).output().expect("it runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    (output.status.code().expect("it ends"), text)
+}
+
+const RECOMMEND: [&str; 5] = ["recommend", "--generate", "elasticity:6000", "--device", "H200"];
+
+#[test]
+fn a_recommendation_leads_with_the_decision() {
+    let (code, text) = ellect(&RECOMMEND);
+    assert_eq!(code, 0, "{text}");
+    let (decision, _) = text.split_once("\n\n").expect("a table follows");
+    assert!(decision.lines().count() <= 6, "three sentences, wrapped: {decision}");
+    assert!(decision.starts_with("Use ") && decision.contains("times as fast as"), "{decision}");
+    assert!(decision.contains("pays from"), "{decision}");
+    assert!(decision.contains("predicted by model ") && decision.contains("confidence"), "{text}");
+    assert_eq!(text.matches("a launch is not counted").count(), 1, "{text}");
+    assert!(!text.contains("Rule of thumb") && text.contains("--why says more"), "{text}");
+    let (_, reasons) = ellect(&[&RECOMMEND[..], &["--why"]].concat());
+    assert!(reasons.contains("Next best format"), "{reasons}");
+}
+
+#[test]
+fn an_answer_names_its_model_and_its_baseline() {
+    let answer = |more: &[&str]| -> Value {
+        let (code, text) = ellect(&[&RECOMMEND[..], &["--json"], more].concat());
+        assert_eq!(code, 0, "{text}");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let all = answer(&[]);
+    assert_eq!(all["model"]["device"], "h200");
+    assert!(all["model"]["id"].as_str().is_some_and(|id| id.len() == 8), "{}", all["model"]);
+    assert!(all["model"]["matrices"].as_u64().is_some_and(|matrices| matrices > 100));
+    assert!(all["baseline"]["candidate"].as_str().is_some_and(|c| c.starts_with("cusparse")));
+    let speedup = |key: &str| all["speedup"][key].as_f64().expect("a number");
+    assert!(speedup("low") < speedup("value") && speedup("value") < speedup("high"));
+    assert!(all["confidence"].as_f64().is_some_and(|c| (0.0..=1.0).contains(&c)));
+    // Lists are limited alike, and keys are picked.
+    let few = answer(&["--top", "2", "--fields", "ranking,refused"]);
+    assert_eq!(few.as_object().map(serde_json::Map::len), Some(2));
+    assert_eq!(few["ranking"].as_array().map(Vec::len), Some(2));
+    assert!(few["refused"].as_array().is_some_and(|refused| refused.len() <= 2));
+}
+
+#[test]
+fn other_gpus_are_known_by_their_data_sheets() {
+    let recommend = ["recommend", "--generate", "elasticity:6000", "--device"];
+    for (name, source) in [("A100", "estimated"), ("h100", "predicted")] {
+        let (code, text) = ellect(&[&recommend[..], &[name, "--json"]].concat());
+        assert_eq!(code, 0, "{text}");
+        let answer: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(answer["device"], name.to_lowercase());
+        assert_eq!(answer["ranking"][0]["source"], source, "{name}");
+    }
+    let (_, devices) = ellect(&["devices"]);
+    assert!(devices.contains("not measured: a100, h100, l40s, rtx4090"), "{devices}");
+}
+
+#[test]
+fn products_that_need_an_absent_gpu_are_not_said_to_be_right() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/circuit.mtx");
+    let (code, text) = ellect(&["verify", file, "--device", "h200"]);
+    assert_eq!(code, 0, "{text}");
+    let vendor: Vec<&str> = text.lines().filter(|line| line.starts_with("cusparse")).collect();
+    assert!(!vendor.is_empty() && vendor.iter().all(|line| line.contains("not run")), "{text}");
+    assert!(text.trim_end().ends_with(&format!(", {} not run", vendor.len())), "{text}");
+}
+
+#[test]
+fn a_dry_run_measures_nothing() {
+    let tune = ["tune", "--device", "cpu", "--generate", "small", "--class", "banded"];
+    let (code, text) = ellect(&[&tune[..], &["--budget", "90s", "--dry-run"]].concat());
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("2 matrices in 2 precisions on cpu"), "{text}");
+    assert!(text.trim_end().ends_with("to 2 min"), "{text}");
+    let (code, models) = ellect(&["models", "list", "--json"]);
+    let models: Value = serde_json::from_str(&models).expect("JSON");
+    let states = models.as_array().expect("a list").iter().map(|row| row["state"].clone());
+    assert_eq!((code, states.collect::<Vec<_>>()), (0, vec!["in use".into(); 4]));
+    assert_eq!(ellect(&["models", "rollback"]).0, 1, "nothing was installed");
+}

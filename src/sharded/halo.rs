@@ -1,0 +1,141 @@
+//! The columns that a part needs from others, and the part's rows with local columns.
+//!
+//! Columns are numbered anew in the order of their owners, so each part owns a range of the new
+//! numbers. A part's local columns are its own ones, then its halo: the others that its rows need,
+//! each once, in rising order of new numbers and so grouped by owner.
+
+use std::ops::Range;
+
+use crate::csr::{Csr, CsrRef};
+use crate::error::Result;
+use crate::partition::Partition;
+use crate::permutation::inverse;
+use crate::scalar::Scalar;
+
+/// Owners of the columns.
+pub(super) struct Columns {
+    /// New number of each column.
+    place: Vec<u32>,
+    /// First new number of each part, followed by the number of columns.
+    bounds: Vec<usize>,
+}
+
+impl Columns {
+    pub fn of(partition: &Partition) -> Self {
+        Columns { place: inverse(&partition.order), bounds: partition.bounds.clone() }
+    }
+
+    /// Returns the new numbers of the columns of a part.
+    fn own(&self, part: usize) -> Range<usize> {
+        self.bounds[part]..self.bounds[part + 1]
+    }
+}
+
+/// The columns that a part needs from others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Halo {
+    /// Number of columns that the part owns.
+    pub own: usize,
+    /// Columns that come from one part each, in the order of the parts.
+    pub runs: Vec<Run>,
+}
+
+/// The columns of a halo that come from one part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The part that owns the columns.
+    pub owner: usize,
+    /// Positions of the columns among the owner's own ones, rising.
+    pub columns: Vec<u32>,
+}
+
+impl Halo {
+    /// Returns the number of columns.
+    pub fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.columns.len()).sum()
+    }
+}
+
+/// Returns the halo of a part and the matrix of its rows with local columns.
+///
+/// # Errors
+/// Of [`Csr::new`].
+pub(super) fn local<T: Scalar>(
+    csr: CsrRef<'_, T>,
+    rows: &[u32],
+    columns: &Columns,
+    part: usize,
+) -> Result<(Halo, Csr<T>)> {
+    let own = columns.own(part);
+    let numbers = |row: u32| csr.row(row as usize).0.iter().map(|&c| columns.place[c as usize]);
+    let is_own = |number: u32| own.contains(&(number as usize));
+    let mut foreign: Vec<u32> = rows.iter().flat_map(|&row| numbers(row)).collect();
+    foreign.retain(|&number| !is_own(number));
+    foreign.sort_unstable();
+    foreign.dedup();
+
+    let nnz = rows.iter().map(|&row| csr.pattern().row_nnz(row as usize)).sum();
+    let (mut row_ptr, mut col_idx) = (vec![0], Vec::with_capacity(nnz));
+    let (mut values, mut entries) = (Vec::with_capacity(nnz), Vec::new());
+    for &row in rows {
+        entries.extend(numbers(row).zip(csr.row(row as usize).1).map(|(number, &value)| {
+            let at = match is_own(number) {
+                true => number as usize - own.start,
+                false => own.len() + foreign.partition_point(|&other| other < number),
+            };
+            (at as u32, value)
+        }));
+        entries.sort_unstable_by_key(|&(at, _)| at);
+        for (at, value) in entries.drain(..) {
+            col_idx.push(at);
+            values.push(value);
+        }
+        row_ptr.push(col_idx.len());
+    }
+    let ncols = own.len() + foreign.len();
+    let local = Csr::new(rows.len(), ncols, row_ptr, col_idx, values)?;
+    Ok((Halo { own: own.len(), runs: runs(&foreign, &columns.bounds) }, local))
+}
+
+/// Divides rising numbers by owner.
+fn runs(numbers: &[u32], bounds: &[usize]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut owner = 0;
+    for &number in numbers {
+        while number as usize >= bounds[owner + 1] {
+            owner += 1;
+        }
+        let column = number - bounds[owner] as u32;
+        match runs.last_mut() {
+            Some(run) if run.owner == owner => run.columns.push(column),
+            _ => runs.push(Run { owner, columns: vec![column] }),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row of points, each with its two neighbours; parts {0, 3}, {1, 4}, {} and {2, 5}.
+    #[test]
+    fn a_halo_holds_each_foreign_column_once_in_the_order_of_owners() {
+        let near = |i: usize| i.saturating_sub(1)..(i + 2).min(6);
+        let entries = (0..6).flat_map(|i| near(i).map(move |j| (i, j, (10 * i + j) as f64)));
+        let csr = Csr::from_triplets(6, 6, entries).expect("in range");
+        let partition = Partition::of_owners(vec![0, 1, 3, 0, 1, 3], 4);
+        let columns = Columns::of(&partition);
+
+        let (halo, part) = local(csr.as_ref(), &[0, 3], &columns, 0).expect("it is valid");
+        // Columns 1 and 4 of part 1, column 2 of part 3.
+        let wanted = [Run { owner: 1, columns: vec![0, 1] }, Run { owner: 3, columns: vec![0] }];
+        assert_eq!((halo.own, halo.len(), &halo.runs[..]), (2, 3, &wanted[..]));
+        assert_eq!((part.nrows(), part.ncols()), (2, 5));
+        assert_eq!(part.row(0), (&[0, 2][..], &[0.0, 1.0][..]));
+        assert_eq!(part.row(1), (&[1, 3, 4][..], &[33.0, 34.0, 32.0][..]));
+
+        let (halo, part) = local(csr.as_ref(), &[], &columns, 2).expect("it is valid");
+        assert_eq!((halo, part.nrows(), part.ncols()), (Halo::default(), 0, 0));
+    }
+}

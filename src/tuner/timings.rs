@@ -1,0 +1,101 @@
+//! Measurements behind a choice: those stored in wisdom, and those taken for it.
+
+use std::time::Duration;
+
+use super::{Progress, Tuner};
+use crate::analysis::Analysis;
+use crate::choose::{Effort, Known, Workload};
+use crate::csr::CsrRef;
+use crate::error::Result;
+use crate::format::{Candidate, Refusal, Target, candidates};
+use crate::measure::Outcome;
+use crate::scalar::Scalar;
+use crate::session::{Session, SessionEvent, Task, TimeLimits, remembered};
+use crate::wisdom::{Answer, Stale, Wanted};
+
+/// A measured candidate.
+#[derive(Clone)]
+pub(super) struct Measured {
+    /// The cost, or the reason why the candidate must not be chosen.
+    pub(super) known: Known,
+    /// Relative error of the time of one product.
+    pub(super) error: f64,
+}
+
+impl Measured {
+    /// Takes the cost of a measurement; a noisy one counts with its uncertainty.
+    fn of(candidate: Candidate, outcome: Outcome) -> Self {
+        let (cost, error) = match outcome {
+            Outcome::Timed(timing) => (Ok(timing.cautious_cost()), timing.error()),
+            Outcome::Refused { reason }
+            | Outcome::Wrong { reason }
+            | Outcome::Failed { reason }
+            | Outcome::Cut { reason } => (Err(Refusal::new(reason)), 0.0),
+        };
+        Measured { known: Known { candidate, cost }, error }
+    }
+}
+
+impl Tuner {
+    /// Looks every candidate up in wisdom; returns the known costs, and the reasons why other
+    /// stored measurements are out of date.
+    pub(super) fn remembered(
+        &self,
+        analysis: &Analysis<'_>,
+        target: &Target<'_>,
+        effort: Effort,
+    ) -> Result<(Vec<Measured>, Vec<Stale>)> {
+        let (mut known, mut stale) = (Vec::new(), Vec::new());
+        let Some(wisdom) = self.stored.wisdom(effort) else { return Ok((known, stale)) };
+        let (print, version) = (analysis.fingerprint(), self.protocol.version);
+        let wanted = Wanted::of(&self.backend, print, target.precision, target.basis, version);
+        for candidate in candidates(target.device.kind) {
+            match remembered(&wisdom, &wanted, &candidate, analysis, target)? {
+                Answer::Known(measured) => known.push(Measured::of(candidate, measured.outcome)),
+                Answer::Missing => {}
+                Answer::Stale(why) => stale.push(why),
+            }
+        }
+        Ok((known, stale))
+    }
+
+    /// Measures candidates in order until the budget is spent; the first candidate is measured in
+    /// any case. A candidate that is interrupted at the end of the budget remains unknown.
+    pub(super) fn measure<T: Scalar>(
+        &self,
+        csr: CsrRef<'_, T>,
+        analysis: &Analysis<'_>,
+        timed: &[Candidate],
+        workload: &Workload,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Vec<Measured>> {
+        if timed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let target = workload.target(self.backend.device(), T::PRECISION);
+        let budget = |seconds: f64| Duration::try_from_secs_f64(seconds.max(0.0));
+        let all = workload.budget_s.map(|seconds| budget(seconds).unwrap_or(Duration::MAX));
+        let wisdom = self.stored.wisdom(workload.effort);
+        let session = Session::new(&self.backend, csr, analysis, target)
+            .with_protocol(self.protocol)
+            .with_limits(TimeLimits { all, always: 1, ..TimeLimits::default() })
+            .repeating_noisy()
+            .keeping(wisdom.as_deref(), &self.source);
+        let (mut known, total, mut done) = (Vec::new(), timed.len(), 0);
+        session.run(timed.iter().map(Task::from), &mut |step| -> Result<()> {
+            if let SessionEvent::Measured { measurement, .. }
+            | SessionEvent::Interrupted { measurement, .. } = step
+            {
+                done = usize::min(done + 1, total);
+                progress(Progress { done, total, measurement });
+            }
+            if let SessionEvent::Measured { candidate, measurement } = step {
+                // A repeated measurement replaces the noisy one.
+                known.retain(|one: &Measured| one.known.candidate != *candidate);
+                known.push(Measured::of(candidate.clone(), measurement.outcome.clone()));
+            }
+            Ok(())
+        })?;
+        Ok(known)
+    }
+}
