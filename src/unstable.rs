@@ -49,7 +49,7 @@ pub mod cost {
 /// Descriptions of layouts, launches and conversions on a GPU, for the code of formats.
 pub mod format {
     pub use crate::format::aliases::{rename_keys, sort_key};
-    pub use crate::format::gpu::convert::{Check, GpuConverter, GpuLayout, SliceOffsets};
+    pub use crate::format::gpu::convert::{Check, GpuConverter, GpuLayout, SliceOffsets, TOLD};
     pub use crate::format::gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
     pub use crate::format::gpu::stop::Stop;
     pub use crate::format::offsets::Offsets;

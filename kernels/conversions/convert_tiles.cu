@@ -7,13 +7,12 @@
 // and update_tiles over threads of the product. Row pointers are 32-bit (`*_narrow`) or 64-bit
 // (`*_wide`).
 #include "cut_tiles.cuh"
-#include "sums.cuh"
+#include "tile_columns.cuh"
 #include "tiles.cuh"
 
 #include <cub/block/block_radix_sort.cuh>
 
-// Slots per thread; number of sorted entries that share a first column.
-constexpr int EACH = OWN;
+// Number of sorted entries that share a first column.
 constexpr uint32_t BASED = 64;
 
 // The sorted entry of its warp that is number `k` of this lane: lanes hold neighbours.
@@ -23,23 +22,6 @@ __device__ __forceinline__ uint32_t nth(uint32_t k) { return 32 * k + threadIdx.
 template <class T> __device__ __forceinline__ uint32_t value_at(uint32_t k) {
     constexpr uint32_t piece = 16 / sizeof(T);
     return (k / piece * 32 + threadIdx.x % 32) * piece + k % piece;
-}
-
-// Number of warps in which some column needs more than 4, 8 and 16 bits in addition to those next
-// to the place, and of warps in which it needs 16 more than the first two: five counts.
-struct Overs {
-    uint32_t wide[3], far[2];
-};
-
-// Number of further column bits of all slots: the choice with the fewest bytes, where the bytes of
-// wide warps count twice. `Widths::best` of src/format/tiled/sorted_tiles/mod.rs.
-__device__ __forceinline__ uint32_t extra_bits(const Overs& overs, uint64_t warps) {
-    const uint64_t bits[3] = {4 * warps + 32ull * overs.wide[0], 8 * warps + 32ull * overs.wide[1],
-                              16 * warps + 32ull * overs.wide[2]};
-    uint32_t best = 2;
-    if (overs.far[1] == 0 && bits[1] < bits[best]) best = 1;
-    if (overs.far[0] == 0 && bits[0] < bits[best]) best = 0;
-    return 4u << best;
 }
 
 // Writes the ends of a tile's rows, counted in its entries and found by end_of(row), and sets the
@@ -169,16 +151,6 @@ extern "C" __global__ void __launch_bounds__(256)
     uint32_t count = 0;
     for (uint32_t w = 0; w < warps; w++) count += spans[t * uint64_t(warps) + w] >> bits != 0;
     counts[t] = count;
-}
-
-// Packs the low `width` bits of each of eight numbers into words.
-template <int width> __device__ __forceinline__ void put(const uint32_t (&from)[8], uint32_t* words) {
-    uint32_t word[width / 4] = {};
-#pragma unroll
-    for (int k = 0; k < 8; k++)
-        word[k * width / 32] |= (from[k] & ((1u << width) - 1)) << k * width % 32;
-#pragma unroll
-    for (int k = 0; k < width / 4; k++) words[k] = word[k];
 }
 
 // Writes the column bits that are not next to places: `extra` bits of each slot, and 16 more for

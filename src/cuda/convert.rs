@@ -1,19 +1,23 @@
 //! Runs the steps of a conversion on a GPU; formats describe the steps.
 
 use std::ffi::{c_int, c_void};
+use std::hint::spin_loop;
 use std::ptr::null_mut;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, PoisonError};
 
+use cust::memory::LockedBuffer;
+use cust::sys as cuda;
 use ellect_kernels::primitives;
 
 use super::launch::{ArgWord, PreparedLaunch, plain};
-use super::memory::{Memory, Queue};
+use super::memory::{ALIGNMENT, Memory, Queue};
 use super::operator::CudaOperator;
-use super::{DeviceCsr, Gpu, cusparse, failed};
+use super::{DeviceCsr, Gpu, check, cusparse, failed};
 use crate::error::{DeviceFault, Error, Result};
 use crate::format::value_dictionary::{MAX_DISTINCT, find};
 use crate::format::{
-    Arg, Candidate, GpuConverter, Launch, Matrix, Offsets, SliceOffsets, Stop, Target,
+    Arg, Candidate, GpuConverter, Launch, Matrix, Offsets, SliceOffsets, Stop, TOLD, Target,
 };
 use crate::scalar::Scalar;
 
@@ -49,18 +53,20 @@ pub(super) struct GpuConversion<'a, T> {
 /// [`COUNTERS`] 32-bit counters; the first two counters form a 64-bit sum.
 pub(super) struct Workspace {
     memory: Memory,
+    /// Page-locked memory of the host to which kernels write counters, and then a mark with the
+    /// numbers that it announces.
+    host: LockedBuffer<u32>,
+    /// The last mark that a kernel was to write.
+    mark: u32,
     /// Offset of the zeros for the current conversion.
     zeros: u64,
 }
 
 /// Maximum number of counters of a conversion, including the two of its sum.
-pub(super) const COUNTERS: usize = 256;
+const COUNTERS: usize = 256;
 
 /// Size of the workspace, in bytes.
-const WORKSPACE: u64 = 4 << 20;
-
-/// Alignment of the temporaries in the workspace, in bytes.
-const ALIGNMENT: u64 = 256;
+const WORKSPACE: u64 = 8 << 20;
 
 /// Size of the part of the workspace that is cleared at once, from its start, in bytes.
 const CLEARED: u64 = 1 << 20;
@@ -75,22 +81,37 @@ impl Workspace {
     fn new(queue: &Arc<Queue>) -> Result<Self> {
         let memory = Memory::new(WORKSPACE, queue)?;
         memory.clear(CLEARED as usize)?;
-        Ok(Workspace { memory, zeros: 0 })
+        let host = LockedBuffer::new(&0, COUNTERS + 1 + TOLD);
+        let host = host.map_err(failed("taking page-locked memory"))?;
+        Ok(Workspace { memory, host, mark: 0, zeros: 0 })
     }
 
     /// Prepares the workspace for the next conversion, which is queued after this one.
     fn next(self) -> Result<Self> {
-        let Workspace { memory, zeros } = self;
-        let zeros = (zeros + ZEROS) % CLEARED;
+        let zeros = (self.zeros + ZEROS) % CLEARED;
         if zeros == 0 {
-            memory.clear(CLEARED as usize)?;
+            self.memory.clear(CLEARED as usize)?;
         }
-        Ok(Workspace { memory, zeros })
+        Ok(Workspace { zeros, ..self })
     }
 
     /// Returns the address of the counters.
     fn counters(&self) -> u64 {
         self.memory.address() + self.zeros
+    }
+
+    /// Returns the numbers that follow the current mark, if a kernel has written it.
+    fn told(&self) -> Option<[u32; TOLD]> {
+        let told = &self.host[COUNTERS..];
+        // SAFETY: the buffer holds the mark; a kernel may write it at any time.
+        let mark = unsafe { (&raw const told[0]).read_volatile() };
+        if mark != self.mark {
+            return None;
+        }
+        // The kernel wrote the numbers before the mark.
+        fence(Ordering::Acquire);
+        // SAFETY: the buffer holds the numbers; no kernel writes them after the mark.
+        Some(std::array::from_fn(|k| unsafe { (&raw const told[1 + k]).read_volatile() }))
     }
 }
 
@@ -176,7 +197,7 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
         }
     }
 
-    fn workspace(&mut self) -> Result<&Workspace> {
+    fn workspace(&mut self) -> Result<&mut Workspace> {
         let workspace = match self.workspace.take() {
             Some(workspace) => workspace,
             None => {
@@ -203,15 +224,13 @@ impl<'a, T: Scalar> GpuConversion<'a, T> {
 
     /// Reads all counters; waits for the GPU.
     fn read_counters(&mut self) -> Result<()> {
-        let gpu = self.gpu;
-        let mut host = gpu.host_counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let workspace = self.workspace()?;
         // A kernel writes them to host memory, because a copy would wait some microseconds for a
         // copy engine.
-        let to = host.as_mut_ptr();
-        let from = self.workspace()?.counters();
+        let (from, to) = (workspace.counters(), workspace.host.as_mut_ptr());
         self.launch(&copy_counters(from, to as u64))?;
-        gpu.queue.synchronize().map_err(failed("a kernel"))?;
-        // SAFETY: the kernel that writes them has ended, and the lock excludes other threads.
+        self.gpu.queue.synchronize().map_err(failed("a kernel"))?;
+        // SAFETY: the kernel that writes them has ended.
         unsafe { to.copy_to_nonoverlapping(self.counters.as_mut_ptr(), COUNTERS) };
         (self.pending, self.ended) = ([false; COUNTERS], true);
         Ok(())
@@ -321,6 +340,12 @@ impl<T: Scalar> GpuConverter for GpuConversion<'_, T> {
         Ok(Arg::Array(self.arrays.len() - 1))
     }
 
+    fn arrays(&mut self, bytes: &[u64]) -> Result<Vec<Arg>> {
+        let first = self.arrays.len();
+        self.arrays.extend(Memory::parts(bytes, &self.gpu.queue)?);
+        Ok((first..self.arrays.len()).map(Arg::Array).collect())
+    }
+
     fn trim(&mut self, array: Arg, bytes: u64) {
         if let Arg::Array(i) = array {
             self.arrays[i].trim(bytes);
@@ -409,4 +434,42 @@ impl<T: Scalar> GpuConverter for GpuConversion<'_, T> {
         }
         Ok(self.counters[at])
     }
+
+    fn host(&mut self) -> Result<[Arg; 2]> {
+        let workspace = self.workspace()?;
+        // 0 is no mark: it is in the memory from the start.
+        workspace.mark = workspace.mark.wrapping_add(1).max(1);
+        let address = (&raw const workspace.host[COUNTERS]) as u64;
+        Ok([Arg::U64(address), Arg::U32(workspace.mark)])
+    }
+
+    fn told(&mut self) -> Result<[u32; TOLD]> {
+        let stream = self.gpu.queue.as_inner();
+        let workspace = self.workspace()?;
+        loop {
+            // Reading this memory takes a fraction of the time of waiting for the stream.
+            for _ in 0..POLLS {
+                if let Some(numbers) = workspace.told() {
+                    return Ok(numbers);
+                }
+                spin_loop();
+            }
+            // SAFETY: the stream exists; the call only asks for its state.
+            match unsafe { cuda::cuStreamQuery(stream) } {
+                cuda::CUresult::CUDA_ERROR_NOT_READY => {}
+                code => {
+                    check(code, "a kernel")?;
+                    let unwritten = || Error::device(DeviceFault::Failed, "a kernel told nothing");
+                    return workspace.told().ok_or_else(unwritten);
+                }
+            }
+        }
+    }
+
+    fn note_written(&mut self) {
+        self.ended = true;
+    }
 }
+
+/// Times that the host looks for a mark before it checks that the stream still works.
+const POLLS: usize = 1000;

@@ -47,14 +47,20 @@ impl Deref for Queue {
     }
 }
 
-/// A block of device memory, freed when this is dropped.
+/// A block of device memory: an allocation, or a part of one, which is freed with its last part.
 ///
-/// By then, all work that uses it must have ended or be queued on the GPU's own stream.
+/// By then, all work that uses it must have ended or be queued on the stream on which it is freed,
+/// which is the same for all parts.
 pub(super) struct Memory {
     address: cuda::CUdeviceptr,
     bytes: usize,
+    /// Address of the whole allocation, shared by its parts; taken when this is dropped.
+    whole: Option<Arc<cuda::CUdeviceptr>>,
     queue: Arc<Queue>,
 }
+
+/// Alignment of the parts of an allocation, in bytes.
+pub(super) const ALIGNMENT: u64 = 256;
 
 impl Memory {
     /// Allocates memory with undefined contents.
@@ -67,13 +73,33 @@ impl Memory {
             let what = format!("cannot allocate {bytes} bytes: no device has that much memory");
             Error::device(DeviceFault::OutOfMemory, what)
         })?;
-        let mut memory = Memory { address: 0, bytes, queue: Arc::clone(queue) };
+        let mut address = 0;
         // SAFETY: the driver writes one address. At least 16 bytes are allocated, because kernels
         // take a null pointer for an absent array, so an empty array must not be null.
-        let code =
-            unsafe { cuda::cuMemAllocAsync(&mut memory.address, bytes.max(16), queue.as_inner()) };
+        let code = unsafe { cuda::cuMemAllocAsync(&mut address, bytes.max(16), queue.as_inner()) };
         check(code, &format!("taking {bytes} bytes of device memory"))?;
-        Ok(memory)
+        Ok(Memory { address, bytes, whole: Some(Arc::new(address)), queue: Arc::clone(queue) })
+    }
+
+    /// Allocates several blocks at once, with undefined contents.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub fn parts(bytes: &[u64], queue: &Arc<Queue>) -> Result<Vec<Self>> {
+        let mut end = 0u64;
+        let mut starts = Vec::with_capacity(bytes.len());
+        for &bytes in bytes {
+            starts.push(end);
+            end = end.saturating_add(bytes.max(1)).next_multiple_of(ALIGNMENT);
+        }
+        let whole = Memory::new(end, queue)?;
+        let part = |(start, &bytes): (u64, &u64)| Memory {
+            address: whole.address + start,
+            bytes: bytes as usize,
+            whole: whole.whole.clone(),
+            queue: Arc::clone(queue),
+        };
+        Ok(starts.into_iter().zip(bytes).map(part).collect())
     }
 
     /// Allocates memory filled with zeros.
@@ -209,10 +235,13 @@ pub(super) fn read(address: cuda::CUdeviceptr, host: &mut [u8], queue: &Queue) -
 impl Drop for Memory {
     fn drop(&mut self) {
         // If the context cannot be made current, it and its memory no longer exist.
-        if self.address != 0 && self.queue.make_current().is_ok() {
-            // SAFETY: the memory was allocated once and is freed once, in order after the work on
-            // the stream, which `self` keeps alive.
-            unsafe { cuda::cuMemFreeAsync(self.address, self.queue.as_inner()) };
+        let last = self.whole.take().and_then(Arc::into_inner);
+        if let Some(address) = last
+            && self.queue.make_current().is_ok()
+        {
+            // SAFETY: the memory was allocated once and is freed once, by its last part, in order
+            // after the work on the stream, which `self` keeps alive.
+            unsafe { cuda::cuMemFreeAsync(address, self.queue.as_inner()) };
         }
     }
 }

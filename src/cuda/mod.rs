@@ -31,7 +31,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cust::context::Context;
 use cust::device::DeviceAttribute;
 use cust::event::{Event, EventFlags};
-use cust::memory::LockedBuffer;
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys as cuda;
@@ -75,8 +74,6 @@ pub struct Gpu {
     driver: String,
     monitor: Option<nvml::Monitor>,
     shared: Arc<Shared>,
-    /// Page-locked memory to which a kernel writes the counters of a conversion.
-    host_counters: Mutex<LockedBuffer<u32>>,
     /// Memory for small temporaries, kept for the next conversion.
     workspace: Mutex<Option<convert::Workspace>>,
     kept: Mutex<features::CountBuffers>,
@@ -206,8 +203,6 @@ impl Gpu {
         let context = Context::new(device).map_err(failed("making a context"))?;
         let stream =
             Stream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;
-        let counters = LockedBuffer::new(&0, convert::COUNTERS)
-            .map_err(failed("taking page-locked memory"))?;
         let version = cust::CudaApiVersion::get().map_err(failed("asking for the version"))?;
         Ok(Gpu {
             index,
@@ -215,7 +210,6 @@ impl Gpu {
             driver: format!("{}.{}", version.major(), version.minor()),
             monitor: None,
             shared,
-            host_counters: Mutex::new(counters),
             workspace: Mutex::default(),
             kept: Mutex::new(features::CountBuffers::new()?),
             partial_sums: Mutex::default(),

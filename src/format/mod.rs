@@ -58,9 +58,9 @@ pub use baseline::{BASELINES, CSR, PCSR, Role, baseline, baselines, immediate};
 #[cfg(feature = "cuda")]
 pub(crate) use bhll::fill as block_fill;
 pub use candidate::{Candidate, Param, Params, Value, candidates, candidates_of};
-#[cfg(feature = "cuda")]
-pub(crate) use gpu::convert::Check;
 pub use gpu::convert::Matrix;
+#[cfg(feature = "cuda")]
+pub(crate) use gpu::convert::{Check, TOLD};
 pub(crate) use gpu::convert::{GpuConverter, GpuLayout, SliceOffsets};
 pub(crate) use gpu::launch::{Algorithm, Arg, Launch, OnDevice, Vendor};
 pub(crate) use gpu::stop::Stop;

@@ -17,7 +17,7 @@ use ellect::analysis::Analysis;
 use ellect::cuda::check_launch;
 use ellect::device::Kind;
 use ellect::format::{Basis, Candidate, Matrix, Target, candidates_of};
-use ellect::unstable::format::{Arg, GpuConverter, Launch, SliceOffsets};
+use ellect::unstable::format::{Arg, GpuConverter, Launch, SliceOffsets, TOLD};
 use ellect::{Precision, Result, Scalar};
 use ellect_kernels::{Image, Kernel, Param};
 
@@ -133,6 +133,16 @@ impl GpuConverter for Recorder {
     fn read(&mut self, _number: Arg) -> Result<u32> {
         Ok(0)
     }
+
+    fn host(&mut self) -> Result<[Arg; 2]> {
+        Ok([self.next()?, Arg::U32(1)])
+    }
+
+    fn told(&mut self) -> Result<[u32; TOLD]> {
+        Ok([0; TOLD])
+    }
+
+    fn note_written(&mut self) {}
 }
 
 /// Returns the launches of the products of host layouts, and of conversions on a GPU and their

@@ -10,8 +10,8 @@ use crate::analysis::Analysis;
 use crate::device::{Device, Kind};
 use crate::error::Result;
 use crate::format::{
-    Basis, Candidate, Check, Format, GpuConverter, GpuLayout, Matrix, SliceOffsets, Stop, Target,
-    candidates, value_dictionary,
+    Basis, Candidate, Check, Format, GpuConverter, GpuLayout, Matrix, SliceOffsets, Stop, TOLD,
+    Target, candidates, value_dictionary,
 };
 use crate::generate;
 use crate::scalar::Scalar;
@@ -194,6 +194,17 @@ impl GpuConverter for Dry<'_> {
     fn read(&mut self, _number: Arg) -> Result<u32> {
         Ok([0, 1, 2, 3, 8, 16, 40, 200, 1000, 40_000][self.draw(10)])
     }
+
+    fn host(&mut self) -> Result<[Arg; 2]> {
+        Ok([Arg::U64(8), Arg::U32(1)])
+    }
+
+    fn told(&mut self) -> Result<[u32; TOLD]> {
+        let number = Arg::U32(0);
+        Ok([self.read(number)?, self.read(number)?, self.read(number)?])
+    }
+
+    fn note_written(&mut self) {}
 }
 
 /// Runs a candidate's conversion on matrices of several sizes, with different random numbers each.

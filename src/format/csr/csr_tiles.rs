@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use ellect_kernels::shared;
 
+use super::gpu::convert::arrays;
+use super::gpu::small::is_small;
 use super::{Arg, GpuConverter, Launch, Matrix, Stop};
 use crate::analysis::{Analysis, probes};
 use crate::csr::Pattern;
@@ -176,12 +178,14 @@ impl FoundTiles {
         let matrix = converter.matrix();
         let Matrix { nrows, nnz, wide, .. } = matrix;
         let width = if wide { 8 } else { 4 };
-        let weight = TILES_A_CHUNK * most as u64;
-        let chunks = (nnz as u64 + nrows as u64).div_ceil(weight).max(1);
+        let (weight, chunks) = chunks(&matrix, most);
         // The arrays are allocated before the number of tiles is known, so that one wait suffices.
         // The bound holds because a tile that is not the last of its chunk is full of entries or of
         // rows, or does not fit into one tile together with the next.
         let most_tiles = (3 * (nnz as u64 + nrows as u64)).div_ceil(most as u64) + chunks;
+        if is_small(&matrix) {
+            return FoundTiles::small(converter, most, most_tiles);
+        }
         let rows = converter.array(4 * (most_tiles + 1))?;
         let entries = converter.array(width * (most_tiles + 1))?;
         let found = converter.temporary_zeros(4 * chunks.div_ceil(CHUNKS_A_BLOCK))?;
@@ -192,14 +196,43 @@ impl FoundTiles {
         let out = [rows, entries, found, taken, total, splits];
         let args = sizes.into_iter().chain(chunking).chain(out).collect();
         let kernel = format!("find_tiles_{}", matrix.offset_name());
-        let block = 32 * CHUNKS_A_BLOCK as u32;
-        converter.launch(&Launch::over("convert_tiles", kernel, chunks * 32, block, args))?;
+        converter.launch(&Launch::over("convert_tiles", kernel, chunks * 32, BLOCK, args))?;
         let count = u64::from(converter.read(total)?);
         let splits = converter.read(splits)? > 0;
         converter.trim(rows, 4 * (count + 1));
         converter.trim(entries, width * (count + 1));
         Ok(FoundTiles { rows, entries, count, splits })
     }
+
+    /// As [`FoundTiles::new`], for a small matrix, which has at most `most_tiles` tiles: see
+    /// `find_tiles_small` of kernels/conversions/convert_small.cu.
+    fn small(converter: &mut dyn GpuConverter, most: usize, most_tiles: u64) -> Result<Self, Stop> {
+        let matrix = converter.matrix();
+        let (weight, chunks) = chunks(&matrix, most);
+        let bytes = 4 * (most_tiles + 1);
+        let [rows, entries] = arrays(converter, [bytes, bytes])?;
+        let found = converter.temporary_zeros(4 * chunks)?;
+        let numbers = [converter.number()?, converter.number()?, converter.number()?];
+        let sizes = [matrix.nrows as u64, most as u64, weight].map(|size| Arg::U32(size as u32));
+        let args = sizes.into_iter().chain([Arg::RowPtr, rows, entries, found]).chain(numbers);
+        let args = args.chain(converter.host()?).collect();
+        let threads = chunks * u64::from(BLOCK);
+        let kernel = "find_tiles_small";
+        converter.launch(&Launch::over("convert_small", kernel, threads, BLOCK, args))?;
+        let [count, splits, ..] = converter.told()?;
+        // The kernel tells its numbers when all tiles are written.
+        converter.note_written();
+        let count = u64::from(count);
+        [rows, entries].into_iter().for_each(|array| converter.trim(array, 4 * (count + 1)));
+        Ok(FoundTiles { rows, entries, count, splits: splits > 0 })
+    }
+}
+
+/// Entries and rows of a chunk, and the number of chunks.
+fn chunks(matrix: &Matrix, most: usize) -> (u64, u64) {
+    let weight = TILES_A_CHUNK * most as u64;
+    let chunks = (matrix.nnz as u64 + matrix.nrows as u64).div_ceil(weight);
+    (weight, chunks.max(1))
 }
 
 /// The number of tiles that one warp finds, at most, where all tiles are full.
@@ -207,6 +240,9 @@ const TILES_A_CHUNK: u64 = 16;
 
 /// Chunks per block; each is processed by one warp.
 const CHUNKS_A_BLOCK: u64 = shared("TILE_CHUNKS");
+
+/// Threads of a block that finds tiles.
+const BLOCK: u32 = 32 * CHUNKS_A_BLOCK as u32;
 
 #[cfg(test)]
 mod tests {

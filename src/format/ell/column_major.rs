@@ -279,7 +279,7 @@ pub(super) fn build(
 ) -> Result<GpuLayout, Stop> {
     let matrix = converter.matrix();
     let rows = convert::GpuRows::new(converter, sort, target)?;
-    let width = converter.read(rows.longest)? as usize;
+    let width = rows.longest(converter)?;
     let (lengths, rows_each) = match kept {
         KeptLengths::Nothing => (NULL, 1),
         KeptLengths::Rows => (rows.sorted_lengths(converter)?, 1),

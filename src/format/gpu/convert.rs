@@ -4,7 +4,6 @@
 //! between; a [`GpuConverter`] executes these steps. So formats know nothing of CUDA, and the CUDA code
 //! knows no format.
 
-use super::super::sliced::check_span;
 use super::super::{Arg, Basis, Launch, Refusal, Target, Vendor};
 use super::launch::NULL;
 use super::stop::Stop;
@@ -12,7 +11,7 @@ use crate::analysis::Sort;
 use crate::error::Error;
 
 /// The result of one step of a conversion.
-type StepResult<T> = std::result::Result<T, Error>;
+pub(in crate::format) type StepResult<T> = std::result::Result<T, Error>;
 
 /// Executes the steps of a conversion on a GPU.
 pub trait GpuConverter {
@@ -29,6 +28,14 @@ pub trait GpuConverter {
     /// # Errors
     /// [`Error::Device`] where memory does not suffice.
     fn array(&mut self, bytes: u64) -> StepResult<Arg>;
+
+    /// Allocates several uninitialised arrays of the layout at once, which takes less time.
+    ///
+    /// # Errors
+    /// As [`GpuConverter::array`].
+    fn arrays(&mut self, bytes: &[u64]) -> StepResult<Vec<Arg>> {
+        bytes.iter().map(|&bytes| self.array(bytes)).collect()
+    }
 
     /// Shrinks an array of the layout to its first `bytes` bytes, once the size needed is known.
     fn trim(&mut self, array: Arg, bytes: u64);
@@ -97,7 +104,33 @@ pub trait GpuConverter {
     /// # Errors
     /// [`Error::Device`] where a kernel faulted.
     fn read(&mut self, number: Arg) -> StepResult<u32>;
+
+    /// Returns an address in memory of the host and a mark, as arguments of a kernel that tells the
+    /// host up to [`TOLD`] numbers: it writes them behind the mark, and the mark last.
+    fn host(&mut self) -> StepResult<[Arg; 2]>;
+
+    /// Waits until a kernel has told the host numbers, for the last mark of
+    /// [`GpuConverter::host`]; returns the numbers. The kernel may still run.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where a kernel faulted.
+    fn told(&mut self) -> StepResult<[u32; TOLD]>;
+
+    /// States that all queued kernels have written their results, though the last may still run.
+    fn note_written(&mut self);
 }
+
+/// Allocates `N` uninitialised arrays of the layout: see [`GpuConverter::arrays`].
+pub(in crate::format) fn arrays<const N: usize>(
+    converter: &mut dyn GpuConverter,
+    bytes: [u64; N],
+) -> StepResult<[Arg; N]> {
+    let arrays = converter.arrays(&bytes)?;
+    Ok(std::array::from_fn(|k| arrays[k]))
+}
+
+/// Maximum number of numbers that a kernel tells the host.
+pub const TOLD: usize = 3;
 
 /// The CSR matrix that is converted.
 ///
@@ -195,8 +228,7 @@ pub(in crate::format) fn step(kernel: String, threads: usize, args: Vec<Arg>) ->
 pub(in crate::format) struct GpuRows {
     /// Entries of each row of the matrix.
     pub lengths: Arg,
-    /// The length of the longest row.
-    pub longest: Arg,
+    longest: Longest,
     /// The row of the matrix that each stored row is; null where rows keep their order.
     pub order: Arg,
     /// The order in which y is written; null where rows keep their order.
@@ -221,7 +253,8 @@ impl GpuRows {
         let kernel = format!("lengths_{}", matrix.offset_name());
         converter.launch(&step(kernel, n, vec![count, Arg::RowPtr, lengths, longest]))?;
         let (order, scatter, relabel, basis) = (NULL, NULL, NULL, Basis::Original);
-        let mut rows = GpuRows { lengths, longest, order, scatter, relabel, basis };
+        let known = Longest::Number(longest);
+        let mut rows = GpuRows { lengths, longest: known, order, scatter, relabel, basis };
         let window = match sort {
             Sort::None => return Ok(rows),
             Sort::Window(window) => window.min(n).max(1),
@@ -239,6 +272,22 @@ impl GpuRows {
             }
         }
         Ok(rows)
+    }
+
+    /// Rows in `order`, or in their own order where it is null, in the original basis; without their
+    /// lengths.
+    pub fn ordered(order: Arg, longest: usize) -> Self {
+        let (lengths, relabel, basis) = (NULL, NULL, Basis::Original);
+        let longest = Longest::Known(longest);
+        GpuRows { lengths, longest, order, scatter: order, relabel, basis }
+    }
+
+    /// The number of entries of the longest row.
+    pub fn longest(&self, converter: &mut dyn GpuConverter) -> Result<usize, Stop> {
+        match self.longest {
+            Longest::Number(number) => Ok(converter.read(number)? as usize),
+            Longest::Known(longest) => Ok(longest),
+        }
     }
 
     /// The order of the permuted basis.
@@ -265,6 +314,14 @@ impl GpuRows {
     }
 }
 
+/// The length of a matrix's longest row.
+#[derive(Clone, Copy)]
+enum Longest {
+    /// A number of the conversion.
+    Number(Arg),
+    Known(usize),
+}
+
 /// Computes the width of each slice: the longest of its `lengths`, in `order`, rounded up to a
 /// multiple. `sizes` holds the number of rows, the rows per slice and the number of slices.
 pub(in crate::format) fn slice_widths(
@@ -278,74 +335,6 @@ pub(in crate::format) fn slice_widths(
     let sizes = sizes.map(|size| Arg::U32(size as u32));
     let args = sizes.into_iter().chain([Arg::U32(multiple), order, lengths, widths]).collect();
     step("slice_widths".to_string(), slices * 32, args)
-}
-
-/// Rows of a matrix on a GPU in hacks, each padded to its longest row.
-pub(in crate::format) struct GpuHacks {
-    pub rows: GpuRows,
-    hack: usize,
-    /// Number of consecutive entries of a row that are stored next to each other.
-    run: u32,
-    stored: usize,
-    pub starts: SliceOffsets,
-    /// The first column of each hack; null for 32-bit columns.
-    pub base: Arg,
-    pub column_bits: u64,
-}
-
-impl GpuHacks {
-    /// Computes the starts of hacks of `hack` rows in `sort` order, with runs of `run` slots of a
-    /// row, and the first column of each hack where columns are `narrow`.
-    pub fn new(
-        converter: &mut dyn GpuConverter,
-        [hack, run]: [usize; 2],
-        sort: Sort,
-        narrow: bool,
-        target: &Target<'_>,
-    ) -> Result<Self, Stop> {
-        let matrix = converter.matrix();
-        let rows = GpuRows::new(converter, sort, target)?;
-        let hacks = matrix.nrows.div_ceil(hack);
-        let sizes = [matrix.nrows, hack, hacks];
-        let counts = converter.temporary(4 * (hacks as u64 + 1))?;
-        converter.launch(&slice_widths(sizes, run as u32, rows.order, rows.lengths, counts))?;
-        let widest = converter.number()?;
-        let (base, column_bits) = if narrow {
-            let base = converter.array(4 * hacks as u64)?;
-            let kernel = format!("spans_{}", matrix.offset_name());
-            let from = [rows.order, rows.relabel, Arg::RowPtr, Arg::ColIdx];
-            let sizes = sizes.map(|size| Arg::U32(size as u32));
-            let args = sizes.into_iter().chain(from).chain([base, widest]).collect();
-            converter.launch(&step(kernel, hacks * 32, args))?;
-            (base, 16)
-        } else {
-            (NULL, 32)
-        };
-        let starts = converter.starts(counts, hack, hacks + 1)?;
-        check_span(converter.read(widest)? as usize)?;
-        let (run, stored) = (run as u32, hacks * hack);
-        Ok(GpuHacks { rows, hack, run, stored, starts, base, column_bits })
-    }
-
-    /// The target of [`SlotFill::fill`] for these hacks.
-    pub fn slots(&self, columns: Arg, values: Arg) -> SlotFill {
-        SlotFill {
-            slice: self.hack,
-            run: self.run,
-            stored: self.stored,
-            width: 0,
-            pitch: 0,
-            starts: self.starts.args,
-            base: self.base,
-            columns,
-            values,
-        }
-    }
-
-    /// Slots of all hacks, and the number of rows including those that pad the last hack.
-    pub fn slots_and_rows(&self) -> [u64; 2] {
-        [self.starts.total, self.stored as u64]
-    }
 }
 
 /// Sorts `n` rows by descending `lengths` in each window, as an array of the layout. The number
@@ -443,7 +432,7 @@ impl SlotFill {
         [relabel, columns, from]: [Arg; 3],
     ) -> Result<Vec<Launch>, Stop> {
         let matrix = converter.matrix();
-        let longest = converter.read(rows.longest)? as usize;
+        let longest = rows.longest(converter)?;
         let bits = if self.base == NULL { 32 } else { 16 };
         let depth = depth(matrix.nnz, matrix.nrows);
         let kernel = format!("fill{depth}_c{bits}_{}_{value_type}", matrix.offset_name());

@@ -26,7 +26,7 @@ use super::sliced::{
 };
 use super::{
     Basis, GpuConverter, GpuLayout, Offsets, Param, Params, Refusal, Stop, Storage, Target, Value,
-    Work, gpu::convert,
+    Work, gpu::convert, gpu::hacks,
 };
 use crate::analysis::{Analysis, Sort};
 use crate::csr::CsrRef;
@@ -136,12 +136,12 @@ impl Storage for HllFormat {
     ) -> Result<GpuLayout, Stop> {
         let (hack, threads) = (params.int("hack"), params.int("tpr"));
         let narrow = width(params) == ColumnWidth::Narrow;
-        let hacks = convert::GpuHacks::new(converter, [hack, 1], sort(params), narrow, target)?;
-        let convert::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
+        let hacks = hacks::GpuHacks::new(converter, [hack, 1], sort(params), narrow, target)?;
+        let hacks::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
         let value_bytes = target.precision.bytes() as u64;
-        target.check_bytes(starts.total * (bits / 8 + value_bytes))?;
-        let columns = converter.array(starts.total * bits / 8)?;
-        let values = converter.array(starts.total * value_bytes)?;
+        let bytes = [starts.total * bits / 8, starts.total * value_bytes];
+        target.check_bytes(bytes.iter().sum())?;
+        let [columns, values] = convert::arrays(converter, bytes)?;
         let update = hacks.slots(columns, values).fill(converter, rows, target)?;
         let slots_and_rows = hacks.slots_and_rows();
         let [_, stored] = slots_and_rows;

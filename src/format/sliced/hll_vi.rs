@@ -25,7 +25,7 @@ use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::value_dictionary::{self, GpuDictionary, Numbered};
 use super::{
     Arg, GpuConverter, GpuLayout, Layout, Offsets, OnDevice, Param, Params, Refusal, Stop, Storage,
-    Target, Value, Work, gpu::convert,
+    Target, Value, Work, gpu::hacks,
 };
 use crate::analysis::Analysis;
 use crate::csr::{Csr, CsrRef};
@@ -113,8 +113,8 @@ impl Storage for HllViFormat {
         let (matrix, precision) = (converter.matrix(), target.precision);
         let few = GpuDictionary::new(converter, target)?;
         let narrow = width(params) == ColumnWidth::Narrow;
-        let hacks = convert::GpuHacks::new(converter, [HACK, RUN], sort(params), narrow, target)?;
-        let convert::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
+        let hacks = hacks::GpuHacks::new(converter, [HACK, RUN], sort(params), narrow, target)?;
+        let hacks::GpuHacks { rows, starts, base, column_bits: bits, .. } = &hacks;
         let numbers = value_dictionary::number_bytes(starts.total, u64::from(few.count));
         target.check_bytes(starts.total * bits / 8 + numbers)?;
         let columns = converter.array(starts.total * bits / 8)?;

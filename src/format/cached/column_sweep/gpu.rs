@@ -89,7 +89,7 @@ impl Dealt {
         shape: &ColumnSweepShape,
         rows: &GpuRows,
     ) -> Result<Self, Stop> {
-        let longest = converter.read(rows.longest)? as usize;
+        let longest = rows.longest(converter)?;
         let n = shape.nrows.div_ceil(GROUP);
         let share = (shape.nnz + GROUP * n) as u64 / shape.blocks as u64;
         let [heavy, long_rows] = [converter.number()?, converter.number()?];
@@ -257,7 +257,7 @@ pub(super) fn build(
         return Err(Stop::OnHost);
     }
     let rows = GpuRows::new(converter, Sort::None, target)?;
-    let shape = ColumnSweepShape::new(matrix, converter.read(rows.longest)? as usize, target)?;
+    let shape = ColumnSweepShape::new(matrix, rows.longest(converter)?, target)?;
     if shape.blocks > MOST_BLOCKS {
         return Err(Stop::OnHost);
     }

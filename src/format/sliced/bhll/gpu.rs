@@ -2,7 +2,9 @@
 
 use super::HACK;
 use crate::analysis::Sort;
-use crate::format::gpu::{convert, launch::NULL};
+use crate::format::gpu::convert::{self, SliceOffsets};
+use crate::format::gpu::launch::NULL;
+use crate::format::gpu::small::{FoundHacks, HackShape, SmallHacks, is_small};
 use crate::format::row_order::WARP;
 use crate::format::sliced::{SliceProduct, check_span};
 use crate::format::{Arg, GpuConverter, GpuLayout, Launch, Matrix, Stop, Target, fill_marker};
@@ -35,7 +37,8 @@ pub(super) fn build(
     sort: Sort,
     narrow: bool,
 ) -> Result<GpuLayout, Stop> {
-    let Matrix { nrows, ncols, nnz, wide } = converter.matrix();
+    let matrix = converter.matrix();
+    let Matrix { nrows, ncols, nnz, wide } = matrix;
     if wide {
         return Err(Stop::OnHost);
     }
@@ -44,40 +47,32 @@ pub(super) fn build(
     let list = |converter: &mut dyn GpuConverter| converter.temporary(4 * block_rows as u64);
     let (lengths, firsts, lasts) = (list(converter)?, list(converter)?, list(converter)?);
     let rows = Arg::U32(nrows as u32);
-    let (longest, widest) = (converter.number()?, converter.number()?);
+    let longest = converter.number()?;
     let step = |kernel: String, block: u32, args: Vec<Arg>| {
         Launch::over("convert_blocks", kernel, (hacks * HACK) as u64, block, args)
     };
     let args = vec![rows, Arg::RowPtr, Arg::ColIdx, lengths, firsts, lasts, longest];
     converter.launch(&step(format!("block_lengths_b{b}"), WARP as u32, args))?;
-    let order = match sort {
-        Sort::Window(window) => {
-            convert::longest_first(converter, lengths, longest, block_rows, window)?
-        }
-        Sort::None => NULL,
-        Sort::All | Sort::Rcm => return Err(Stop::OnHost),
-    };
-    let counts = converter.temporary(4 * (hacks as u64 + 1))?;
-    let sizes = [block_rows, HACK, hacks];
-    converter.launch(&convert::slice_widths(sizes, 1, order, lengths, counts))?;
-    let base = if narrow {
-        let base = converter.array(4 * hacks as u64)?;
-        let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
-        let args = sizes.into_iter().chain([order, firsts, lasts, base, widest]).collect();
-        converter.launch(&step("block_spans".to_string(), 256, args))?;
-        base
+    let shape = HackShape { rows: block_rows, hack: HACK, run: 1, each: 1, sort, narrow };
+    let small = if is_small(&matrix) { SmallHacks::new(converter, &shape)? } else { None };
+    let hacks = if let Some(small) = small {
+        let from = [NULL, NULL, lengths, firsts, lasts];
+        let FoundHacks { units, widest, .. } = small.find(converter, from)?;
+        let starts = SliceOffsets { args: [small.starts, NULL], total: units };
+        BlockHacks { order: small.order, base: small.base, starts, widest }
     } else {
-        NULL
+        let from = [lengths, firsts, lasts, longest];
+        BlockHacks::large(converter, &shape, from, &step)?
     };
-    let starts = converter.starts(counts, 1, hacks + 1)?;
+    let BlockHacks { order, base, starts, widest } = hacks;
     let slots = starts.total * HACK as u64;
     let entries = fill_marker::check("its blocks", u128::from(slots) * (b * b) as u128, nnz)?;
-    check_span(converter.read(widest)? as usize)?;
+    check_span(widest)?;
     let (column_bytes, bits) = if narrow { (2, 16) } else { (4, 32) };
     let value_bytes = target.precision.bytes() as u64;
-    target.check_bytes(slots * column_bytes + entries * value_bytes)?;
-    let columns = converter.array(slots * column_bytes)?;
-    let values = converter.array(entries * value_bytes)?;
+    let bytes = [slots * column_bytes, entries * value_bytes];
+    target.check_bytes(bytes.iter().sum())?;
+    let [columns, values] = convert::arrays(converter, bytes)?;
     let kernel = format!("fill_blocks_b{b}_c{bits}_{}", target.precision);
     let launch = |columns: Arg| {
         let mut args = vec![rows];
@@ -90,4 +85,52 @@ pub(super) fn build(
         SliceProduct { starts: starts.args, base, scatter: order, columns, values: vec![values] };
     let launches = vec![product(arrays, [nrows, ncols], b, target.precision)];
     Ok(GpuLayout { launches, update: vec![launch(NULL)], ..GpuLayout::default() })
+}
+
+/// Hacks of block rows.
+struct BlockHacks {
+    /// The block row of each stored block row; null where block rows keep their order.
+    order: Arg,
+    /// The first column of each hack; null for 32-bit columns.
+    base: Arg,
+    /// Starts of hacks, in columns of blocks.
+    starts: SliceOffsets,
+    /// Columns that the widest hack spans; 0 for 32-bit columns.
+    widest: usize,
+}
+
+impl BlockHacks {
+    /// Finds hacks of any size, from the lengths, first and last columns of block rows and the
+    /// number that is the longest length. `step` makes launches over block rows.
+    fn large(
+        converter: &mut dyn GpuConverter,
+        shape: &HackShape,
+        [lengths, firsts, lasts, longest]: [Arg; 4],
+        step: &impl Fn(String, u32, Vec<Arg>) -> Launch,
+    ) -> Result<Self, Stop> {
+        let (block_rows, hacks) = (shape.rows, shape.hacks());
+        let order = match shape.sort {
+            Sort::Window(window) => {
+                convert::longest_first(converter, lengths, longest, block_rows, window)?
+            }
+            Sort::None => NULL,
+            Sort::All | Sort::Rcm => return Err(Stop::OnHost),
+        };
+        let counts = converter.temporary(4 * (hacks as u64 + 1))?;
+        let sizes = [block_rows, HACK, hacks];
+        converter.launch(&convert::slice_widths(sizes, 1, order, lengths, counts))?;
+        let widest = converter.number()?;
+        let base = if shape.narrow {
+            let base = converter.array(4 * hacks as u64)?;
+            let sizes = [Arg::U32(block_rows as u32), Arg::U32(hacks as u32)];
+            let args = sizes.into_iter().chain([order, firsts, lasts, base, widest]).collect();
+            converter.launch(&step("block_spans".to_string(), 256, args))?;
+            base
+        } else {
+            NULL
+        };
+        let starts = converter.starts(counts, 1, hacks + 1)?;
+        let widest = converter.read(widest)? as usize;
+        Ok(BlockHacks { order, base, starts, widest })
+    }
 }

@@ -33,7 +33,7 @@ use super::sliced::{SliceColumns, SliceProduct, SliceShape, Sliced};
 use super::sliced_quads::{self, HACK, Quads, RUN, STEP, sort};
 use super::{
     Arg, Basis, GpuConverter, GpuLayout, Launch, Layout, Offsets, OnDevice, Param, Params, Refusal,
-    Stop, Storage, Target, Value, Work, bytes_of, gpu::convert,
+    Stop, Storage, Target, Value, Work, bytes_of, gpu::convert, gpu::hacks,
 };
 use crate::analysis::{Analysis, inverse};
 use crate::csr::{Csr, CsrRef, Pattern};
@@ -115,8 +115,8 @@ impl Storage for HllDuFormat {
         target: &Target<'_>,
     ) -> Result<GpuLayout, Stop> {
         let (matrix, value_bytes) = (converter.matrix(), target.precision.bytes());
-        let hacks = convert::GpuHacks::new(converter, [HACK, RUN], sort(params), false, target)?;
-        let convert::GpuHacks { rows, starts, .. } = &hacks;
+        let hacks = hacks::GpuHacks::new(converter, [HACK, RUN], sort(params), false, target)?;
+        let hacks::GpuHacks { rows, starts, .. } = &hacks;
         let count = matrix.nrows.div_ceil(HACK);
         let [narrow, wide] = starts.args;
         let of_rows = [Arg::U32(matrix.nrows as u32), Arg::U32(count as u32), narrow, wide];

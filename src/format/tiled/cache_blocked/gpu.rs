@@ -2,6 +2,7 @@
 
 use super::tiles;
 use crate::error::Error;
+use crate::format::gpu::convert::TOLD;
 use crate::format::gpu::launch::NULL;
 use crate::format::{Arg, GpuConverter, GpuLayout, Launch, Matrix, SliceOffsets, Stop, Target};
 
@@ -81,6 +82,10 @@ impl GpuConverter for SlabBuilder<'_> {
         self.whole.array(bytes)
     }
 
+    fn arrays(&mut self, bytes: &[u64]) -> Result<Vec<Arg>, Error> {
+        self.whole.arrays(bytes)
+    }
+
     fn trim(&mut self, array: Arg, bytes: u64) {
         self.whole.trim(array, bytes);
     }
@@ -131,6 +136,18 @@ impl GpuConverter for SlabBuilder<'_> {
 
     fn read(&mut self, number: Arg) -> Result<u32, Error> {
         self.whole.read(number)
+    }
+
+    fn host(&mut self) -> Result<[Arg; 2], Error> {
+        self.whole.host()
+    }
+
+    fn told(&mut self) -> Result<[u32; TOLD], Error> {
+        self.whole.told()
+    }
+
+    fn note_written(&mut self) {
+        self.whole.note_written();
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::{EACH, WARP, no_entries};
 use crate::format::csr_tiles::FoundTiles;
+use crate::format::gpu::convert::arrays;
 use crate::format::gpu::launch::NULL;
+use crate::format::gpu::small::is_small;
 use crate::format::{Arg, GpuConverter, Launch, Matrix, Stop, Target};
 use crate::scalar::Precision;
 
@@ -87,12 +89,11 @@ impl GpuSortedTiles {
         let count = found.count;
         let warps = (tile / WARP) as u64;
         let (slots, threads) = (count * tile as u64, count * (tile / EACH) as u64);
-        let tiles = converter.array(16 * count)?;
-        let ends = converter.array(2 * (nrows as u64 + 2 * count))?;
-        let lasts = converter.array(threads)?;
-        let bases = converter.array(16 * count * warps)?;
-        let low = converter.array(2 * slots)?;
-        let values = if with_values { converter.array(w * slots)? } else { NULL };
+        let ends = 2 * (nrows as u64 + 2 * count);
+        let value_bytes = if with_values { w * slots } else { 0 };
+        let bytes = [16 * count, ends, threads, 16 * count * warps, 2 * slots, value_bytes];
+        let [tiles, ends, lasts, bases, low, values] = arrays(converter, bytes)?;
+        let values = if with_values { values } else { NULL };
         let (rest, spans) =
             (converter.temporary(4 * slots)?, converter.temporary(4 * count * warps)?);
         let overs = converter.temporary_zeros(4 * 5)?;
@@ -104,17 +105,10 @@ impl GpuSortedTiles {
         let kernel = format!("sort_tiles{tile}_{width}_{}", target.precision);
         converter.launch(&launch(kernel, threads, tile / EACH, args))?;
 
-        // Number of further bits of columns, and starts of the upper bits of wide warps.
-        let counts = converter.temporary(4 * (count + 1))?;
-        let extra = converter.number()?;
         let sizes = [Arg::U32(count as u32), Arg::U32(warps as u32)];
-        let args = sizes.into_iter().chain([spans, overs, counts, extra]).collect();
-        converter.launch(&launch("wide_tiles".to_string(), count, 256, args))?;
-        let starts = converter.temporary_starts(counts, 1, count as usize + 1)?;
-        let extra = converter.read(extra)?;
-        let high = converter.array(slots * u64::from(extra) / 8)?;
-        let most = converter.array(2 * WARP as u64 * starts.total)?;
-        let [starts, _] = starts.args;
+        let Wide { extra, starts, warps: wide } = Wide::new(converter, sizes, count, spans, overs)?;
+        let bytes = [slots * u64::from(extra) / 8, 2 * WARP as u64 * wide];
+        let [high, most] = arrays(converter, bytes)?;
         let out = [Arg::U32(extra), rest, spans, starts, tiles, high, most];
         let args = sizes.into_iter().chain(out).collect();
         converter.launch(&launch("pack_tiles".to_string(), threads, 256, args))?;
@@ -133,6 +127,46 @@ impl GpuSortedTiles {
         let args = args.chain(rest.iter().copied()).collect();
         let kernel = format!("{stem}_{}_{precision}", matrix.offset_name());
         launch(kernel, self.plan.threads(), 256, args)
+    }
+}
+
+/// Columns whose distances do not fit next to places.
+struct Wide {
+    /// Number of further bits of columns.
+    extra: u32,
+    /// Starts of the upper bits of the wide warps of each tile.
+    starts: Arg,
+    /// Number of wide warps.
+    warps: u64,
+}
+
+impl Wide {
+    /// Counts wide warps of `count` tiles, whose number and warps are `sizes`; waits for the numbers.
+    fn new(
+        converter: &mut dyn GpuConverter,
+        sizes: [Arg; 2],
+        count: u64,
+        spans: Arg,
+        overs: Arg,
+    ) -> Result<Self, Stop> {
+        let counts = converter.temporary(4 * (count + 1))?;
+        let args = sizes.into_iter().chain([spans, overs, counts]);
+        if is_small(&converter.matrix()) {
+            let args = args.chain(converter.host()?).collect();
+            converter.launch(&Launch::over("convert_small", "tile_starts", 1024, 1024, args))?;
+            let [extra, warps, ..] = converter.told()?;
+            return Ok(Wide { extra, starts: counts, warps: u64::from(warps) });
+        }
+        let extra = converter.number()?;
+        converter.launch(&launch(
+            "wide_tiles".to_string(),
+            count,
+            256,
+            args.chain([extra]).collect(),
+        ))?;
+        let starts = converter.temporary_starts(counts, 1, count as usize + 1)?;
+        let [narrow, _] = starts.args;
+        Ok(Wide { extra: converter.read(extra)?, starts: narrow, warps: starts.total })
     }
 }
 
