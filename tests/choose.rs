@@ -55,7 +55,7 @@ fn predictions_are_scaled_by_what_was_measured() {
     let found = choice(&csr, "cpu", &workload, &known);
     assert!((spmv_us(&found, hll) - 16.0).abs() < 1e-6, "{}", spmv_us(&found, hll));
     assert!((spmv_us(&found, ell.0) - 18.0).abs() < 1e-6, "{}", spmv_us(&found, ell.0));
-    // What was not timed seems better than the choice, and the explanation says why it is not taken.
+    // An untimed candidate seems better; the explanation says why it is not taken.
     assert_eq!(found.candidate.to_string(), "csr");
     let stated = |sentence: &String| sentence.contains("but it was not timed");
     assert!(found.explanation.iter().any(stated), "{:?}", found.explanation);

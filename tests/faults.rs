@@ -47,7 +47,7 @@ const SYS_READLINK: c_long = 89;
 const SYS_EXIT_GROUP: c_long = 231;
 const ENOSPC: c_int = 28;
 
-/// What becomes of a call.
+/// The fate of a call.
 enum Fate {
     Goes,
     Ends,

@@ -1,4 +1,4 @@
-//! What the command line says about a decision, and about plans of measurements.
+//! Decisions as the command line tells them, and plans of measurements.
 
 use assert_cmd::Command;
 use serde_json::Value;

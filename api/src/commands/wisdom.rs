@@ -110,7 +110,7 @@ pub fn run(command: &WisdomCommand, data: &Path) -> Result<Answer> {
     let wisdom = match command {
         WisdomCommand::List { .. } | WisdomCommand::Export { .. } => Wisdom::open_existing(data)?,
         WisdomCommand::Verify { .. } => match Wisdom::open(data) {
-            // What can be read in a folder that cannot be written to is verified.
+            // Records in a folder that cannot be written to are verified as far as they can be read.
             Err(Error::Io { .. }) => Wisdom::open_existing(data)?,
             opened => opened?,
         },
