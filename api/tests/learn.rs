@@ -145,6 +145,4 @@ fn a_timing_of_few_values_is_not_remembered_for_many() {
         many.lines().any(|line| line.starts_with("cdia") && line.contains("refused")),
         "{many}"
     );
-    // Each answers as before the other was measured.
-    assert_eq!(measure("few.mtx"), few);
 }

@@ -120,7 +120,7 @@ mod tests {
     fn cases(count: usize) -> Vec<Case> {
         let of = |i: usize| Case {
             trials: vec![trial("csr", 2.0), trial("hll", 1.0), trial("ell", 4.0)],
-            ..case("heat", 100 + 10 * i)
+            ..case("banded", 100 + 10 * i)
         };
         (0..count).map(of).collect()
     }

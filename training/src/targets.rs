@@ -97,12 +97,8 @@ impl Figures<'_> {
         if let Some(Row { all, .. }) = row(MODEL) {
             let name = "model: best/chosen";
             figure("prediction", name, all.best_over_chosen, AtLeast(goals.prediction));
-            figure(
-                "prediction_worst",
-                "model: worst best/chosen",
-                all.worst,
-                AtLeast(goals.prediction_worst),
-            );
+            let worst = AtLeast(goals.prediction_worst);
+            figure("prediction_worst", "model: worst best/chosen", all.worst, worst);
         }
         if let Some(Row { all, .. }) = row(TWO_TIMED) {
             let name = "model, best 2 timed: best/chosen";

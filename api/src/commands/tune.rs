@@ -198,9 +198,12 @@ fn planned(tune: &Tune, entries: &[corpus::Entry], home: &Home) -> Result<String
     let most_s = all * (max_s + max_convert_s);
     let most_s = tune.budget.map_or(most_s, |budget| most_s.min(budget.as_secs_f64()));
     text += &format!(
-        "{} matrices in {} precisions on {}: at most {candidates} candidates each; those whose estimate is \
+        "{} in {} precisions on {}: at most {candidates} candidates each; those whose estimate is \
          over {} times the best are skipped\n{} to {}\n",
-        entries.len(),
+        match entries.len() {
+            1 => "1 matrix".to_string(),
+            count => format!("{count} matrices"),
+        },
         tune.precision.len(),
         device.name,
         tune.cut,
