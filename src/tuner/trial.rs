@@ -8,6 +8,7 @@ use super::Tuner;
 use super::decide::{Decided, thoughts};
 use super::subject::Subject;
 use crate::analysis::Analysis;
+use crate::analysis::sampling::WHOLE;
 use crate::check;
 use crate::choose::policy::Mode;
 use crate::choose::trial::{CLEAR, Hopeful, LEAST_TOTAL_S, trial_budget_s, tried};
@@ -196,7 +197,8 @@ impl Tuner {
                 _ => [0.0, 0.0],
             }
         });
-        all_s + entry_s * nnz as f64
+        // Of a larger matrix, an analysis samples as many entries.
+        all_s + entry_s * nnz.min(WHOLE) as f64
     }
 }
 
