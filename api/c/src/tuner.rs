@@ -124,6 +124,7 @@ impl EllectWorkload {
             memory_limit: (memory_limit > 0).then_some(memory_limit),
             verify: if verify { Verify::OnPrepare } else { Verify::No },
             budget_s: (self.budget_s > 0.0).then_some(self.budget_s),
+            ..Workload::default()
         })
     }
 }

@@ -17,8 +17,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread::Builder;
 use std::time::Duration;
 
 use sled::Transactional;
@@ -40,6 +42,8 @@ pub(super) const MADE: &str = "made";
 /// Name of sled's log, which holds all records and sled's lock.
 pub(super) const LOG: &str = "db";
 const CACHE_BYTES: u64 = 64 << 20;
+/// Time after which a flush is asked for again; it doubles each time.
+const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 /// Maximum length of a value in one piece, in bytes.
 const PIECE_BYTES: usize = 3000;
 
@@ -133,6 +137,32 @@ fn guard<T>(path: &Path, work: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     }
 }
 
+/// Writes everything to the log of sled.
+///
+/// sled can miss that a write failed between its check for errors and its wait for the write, and
+/// then waits for ever. So a thread of its own flushes; after some time, another one asks again,
+/// which is told the error.
+fn flush(path: &Path, db: &sled::Db) -> Result<()> {
+    let (answers, answer) = channel();
+    let mut patience = FIRST_PATIENCE;
+    loop {
+        let (db, answers) = (db.clone(), answers.clone());
+        let work = move || {
+            let flushed = catch_unwind(AssertUnwindSafe(|| db.flush()));
+            drop(db);
+            // Sending fails if another thread has answered.
+            drop(answers.send(flushed));
+        };
+        let thread = Builder::new().name("ellect-flush".into()).spawn(work);
+        thread.map_err(|source| Error::Io { what: path.display().to_string(), source })?;
+        match answer.recv_timeout(patience) {
+            Ok(Ok(flushed)) => return guard(path, || flushed.map(drop)),
+            Ok(Err(panic)) => return guard(path, || resume_unwind(panic)),
+            Err(_) => patience *= 2,
+        }
+    }
+}
+
 impl Database {
     /// Opens the database in the folder `path`, or creates it. `see` is called with the key of each
     /// measurement.
@@ -177,7 +207,7 @@ impl Database {
             }
             None => {
                 guard(path, || db.insert(SCHEMA_KEY, SCHEMA.to_string().as_str()))?;
-                guard(path, || db.flush())?;
+                flush(path, &db)?;
             }
         }
         let io = |source| Error::Io { what: path.display().to_string(), source };
@@ -308,7 +338,7 @@ impl Database {
     /// Writes everything applied to the disk, and notes that `count` commits are acknowledged.
     pub fn sync(&self, made: &mut Made, count: u64) -> Result<()> {
         let io = |source| Error::Io { what: self.path.display().to_string(), source };
-        guard(&self.path, || self.db.flush())?;
+        flush(&self.path, &self.db)?;
         self.file.sync_all().map_err(io)?;
         made.note(count).map_err(io)
     }
