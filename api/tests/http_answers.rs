@@ -165,7 +165,8 @@ fn text_is_the_text_of_the_command_line() {
     let (status, text) = service.send("POST", target, "Accept: text/plain\r\n", b"");
     assert_eq!(status, 200);
     let output = Command::new(env!("CARGO_BIN_EXE_ellect"))
-        .args(["recommend", "--generate", "heat:2000", "--device", "h200", "--data", &service.data])
+        .args(["recommend", "--generate", "heat:2000", "--device", "h200", "--why"])
+        .args(["--data", &service.data])
         .output()
         .expect("the program runs");
     assert_eq!(String::from_utf8_lossy(&text), String::from_utf8_lossy(&output.stdout));
