@@ -37,7 +37,8 @@ def test_a_recommendation_is_a_tree_of_frozen_dataclasses(answer):
     assert ellect.Recommendation.from_dict(as_json) == answer
     assert as_json["ranking"][0]["spmv_us"] == answer.best.spmv_us
     best = answer.best
-    assert best.total_us == pytest.approx(best.total_us_of(answer.spmvs), rel=1e-9)
+    # Times are rounded to four digits.
+    assert best.total_us == pytest.approx(best.total_us_of(answer.spmvs), rel=1e-3)
 
 
 def test_notebooks_show_a_table(answer):
