@@ -209,7 +209,7 @@ fn every_shipped_model_has_its_scores_and_its_card() {
     for device in ellect::device::Device::shipped() {
         for precision in Precision::ALL {
             let model = Model::shipped(&device, precision).expect("it loads").expect("it ships");
-            // Where choices were recorded, `evaluate` compares them with those of the code.
+            // `evaluate` compares the choices of the code with recorded ones; GPUs have none yet.
             let names: &[&str] = match device.kind {
                 ellect::device::Kind::Host => &["prediction", "replay_model"],
                 ellect::device::Kind::Gpu => &["prediction"],

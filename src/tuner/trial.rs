@@ -197,7 +197,7 @@ impl Tuner {
                 _ => [0.0, 0.0],
             }
         });
-        // Of a larger matrix, an analysis samples as many entries.
+        // An analysis looks at `WHOLE` entries at most: it samples larger matrices.
         all_s + entry_s * nnz.min(WHOLE) as f64
     }
 }

@@ -179,6 +179,13 @@ class Recommendation:
             f"{self.spmvs:,} products in {escape(self.precision)} on {escape(self.device)}</p>"
         )
 
+    def _drawn(self, top: int) -> list[Ranked]:
+        """Return the first candidates, and the baseline in any case."""
+        shown = list(self.ranking[:top])
+        if self.baseline is not None and self.baseline not in shown:
+            shown.append(self.baseline)
+        return shown
+
     def plot_ranking(self, ax: Axes | None = None, top: int = SHOWN) -> Axes:
         """Draw the times of one product as bars, the chosen candidate at the top.
 
@@ -195,9 +202,7 @@ class Recommendation:
             The axes.
         """
         ax = _axes(ax)
-        shown = list(self.ranking[:top])
-        if self.baseline is not None and self.baseline not in shown:
-            shown.append(self.baseline)
+        shown = self._drawn(top)
         colors = ["C1" if item == self.baseline else "C0" for item in shown]
         ax.barh([item.candidate for item in shown], [item.spmv_us for item in shown], color=colors)
         ax.invert_yaxis()
@@ -221,9 +226,7 @@ class Recommendation:
             The axes.
         """
         ax = _axes(ax)
-        shown = list(self.ranking[:top])
-        if self.baseline is not None and self.baseline not in shown:
-            shown.append(self.baseline)
+        shown = self._drawn(top)
         most = max(100 * self.spmvs, 10_000)
         counts = [10.0**exponent for exponent in range(len(str(most)))]
         for item in shown:

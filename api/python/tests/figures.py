@@ -1,6 +1,6 @@
 """Times conjugate gradients with operators of ellect and with matrices of CuPy and SciPy.
 
-Run it after the installation of a wheel: ``python -P api/python/tests/figures.py --json FILE``. It
+Run it after the installation of a wheel: ``python api/python/tests/figures.py --json FILE``. It
 prints each figure, and writes them as JSON with the versions of the packages. CuPy's part needs a
 GPU and a wheel that was built with CUDA. `taskset -c 0 python ... --only host` uses one core.
 """
@@ -16,19 +16,10 @@ import ellect
 import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
+from matrices import poisson
 
 ITERATIONS = 500
 RUNS = 5
-
-
-def poisson(package, side, dtype):
-    """Return the 7-point matrix of a cube with the functions of a sparse package."""
-    one = package.eye(side, dtype=dtype, format="csr")
-    line = package.diags([-1.0, 2.0, -1.0], [-1, 0, 1], (side, side), format="csr", dtype=dtype)
-    kron = package.kron
-    return (
-        kron(kron(line, one), one) + kron(kron(one, line), one) + kron(kron(one, one), line)
-    ).tocsr()
 
 
 def medians(ways, wait):

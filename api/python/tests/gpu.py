@@ -1,7 +1,7 @@
 """Checks the package on a GPU with CuPy and torch, and times the overhead of calls.
 
 Run it after the installation of a wheel that was built with CUDA:
-``pip install WHEEL && python -P api/python/tests/gpu.py``. Packages that are missing are named and
+``pip install WHEEL && python api/python/tests/gpu.py``. Packages that are missing are named and
 left out; the program fails if a check fails, or if neither package is there.
 """
 
@@ -10,16 +10,7 @@ import time
 
 import ellect
 import numpy as np
-
-
-def poisson(package, side, dtype):
-    """Return the 7-point matrix of a cube with the functions of a sparse package."""
-    one = package.eye(side, dtype=dtype, format="csr")
-    line = package.diags([-1.0, 2.0, -1.0], [-1, 0, 1], (side, side), format="csr", dtype=dtype)
-    kron = package.kron
-    return (
-        kron(kron(line, one), one) + kron(kron(one, line), one) + kron(kron(one, one), line)
-    ).tocsr()
+from matrices import poisson
 
 
 def us_of(call, wait, count=2000):
