@@ -19,7 +19,7 @@ impl Timing {
         }
     }
 
-    /// Tells whether the error exceeds [`NOISY`], so that the candidate should be timed again.
+    /// Tells whether the error exceeds 0.1, so that the candidate should be timed again.
     pub fn is_noisy(&self) -> bool {
         self.error() > NOISY
     }

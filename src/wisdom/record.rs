@@ -20,7 +20,7 @@ pub struct StructureRecord {
     #[serde(default)]
     pub source: String,
     /// Other origins under which this pattern was seen, for instance the name of the user's file if
-    /// the pattern ships under another one; at most [`MOST_NAMES`].
+    /// the pattern ships under another one; at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// Name shared by matrices that resemble each other; empty if unknown.
