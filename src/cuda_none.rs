@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::analysis::Analysis;
@@ -44,7 +45,9 @@ pub(crate) struct Sent<'a> {
     /// The part that owns the elements, and the part that needs them.
     pub from: usize,
     pub to: usize,
-    /// Positions of the elements in the owner's vector.
+    /// Place of the owner's first own element in its vector, and positions of the elements behind
+    /// it.
+    pub first: u32,
     pub elements: &'a [u32],
     /// Position of the first of them in the other part's vector.
     pub place: usize,
@@ -396,8 +399,8 @@ impl<T: Scalar> PeerVector<T> {
         match self.never {}
     }
 
-    /// Returns the numbers of own and of foreign elements of each part.
-    pub fn sizes(&self) -> std::iter::Empty<(usize, usize)> {
+    /// Returns the places of own elements, and the number of all elements, of each part.
+    pub fn shapes(&self) -> std::iter::Empty<(Range<usize>, usize)> {
         match self.never {}
     }
 }
@@ -411,7 +414,10 @@ impl<T: Scalar> Peers<T> {
         if let Some(operator) = operators.first() {
             match operator.never {}
         }
-        let elements: usize = sent.iter().map(|s| s.elements.len() + s.place + s.from + s.to).sum();
+        let elements: usize = sent
+            .iter()
+            .map(|s| s.elements.len() + s.place + s.from + s.to + s.first as usize)
+            .sum();
         Err(Error::argument(format!("no GPU exchanges the {elements} elements")))
     }
 
@@ -419,7 +425,7 @@ impl<T: Scalar> Peers<T> {
     ///
     /// # Errors
     /// Never called.
-    pub fn zeros(&self, _sizes: &[(usize, usize)]) -> Result<PeerVector<T>> {
+    pub fn zeros(&self, _shapes: &[(Range<usize>, usize)]) -> Result<PeerVector<T>> {
         match self.never {}
     }
 

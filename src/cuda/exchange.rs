@@ -1,6 +1,7 @@
 //! Exchange of halos between GPUs whose memory is open to each other: kernels store elements of x
 //! into the halos of other GPUs and agree by counters; see `kernels/vectors/exchange.cu`.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::sys as cuda;
@@ -31,16 +32,19 @@ pub(crate) struct Sent<'a> {
     /// The part that owns the elements, and the part that needs them.
     pub from: usize,
     pub to: usize,
-    /// Positions of the elements in the owner's vector.
+    /// Place of the owner's first own element in its vector, and positions of the elements behind
+    /// it.
+    pub first: u32,
     pub elements: &'a [u32],
     /// Position of the first of them in the other part's vector.
     pub place: usize,
 }
 
-/// A vector divided among GPUs: each has its own elements, then its halo.
+/// A vector divided among GPUs: each has its own elements and its halo.
 pub(crate) struct PeerVector<T> {
     parts: Vec<Vector<T>>,
-    own: Vec<usize>,
+    /// Places of the own elements of each part.
+    own: Vec<Range<usize>>,
     /// For each part, the addresses in other parts to which its elements go.
     targets: Vec<Memory>,
 }
@@ -48,12 +52,12 @@ pub(crate) struct PeerVector<T> {
 impl<T: Scalar> PeerVector<T> {
     /// Returns the own elements of a part.
     pub fn own(&self, part: usize) -> Result<DeviceSlice<'_, T>> {
-        self.parts[part].slice(..self.own[part])
+        self.parts[part].slice(self.own[part].clone())
     }
 
     /// Returns the own elements of a part, to be changed.
     pub fn own_mut(&mut self, part: usize) -> Result<DeviceSliceMut<'_, T>> {
-        self.parts[part].slice_mut(..self.own[part])
+        self.parts[part].slice_mut(self.own[part].clone())
     }
 
     /// Overwrites the own elements of a part; waits.
@@ -66,9 +70,9 @@ impl<T: Scalar> PeerVector<T> {
         self.own(part)?.read(host)
     }
 
-    /// Returns the numbers of own and of foreign elements of each part.
-    pub fn sizes(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.parts.iter().zip(&self.own).map(|(part, &own)| (own, part.len() - own))
+    /// Returns the places of own elements, and the number of all elements, of each part.
+    pub fn shapes(&self) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
+        self.parts.iter().zip(&self.own).map(|(part, own)| (own.clone(), part.len()))
     }
 }
 
@@ -139,14 +143,13 @@ impl<T: Scalar> Peers<T> {
         Ok(Peers { parts, sends, sums: Mutex::new(sums) })
     }
 
-    /// Allocates zeros with these numbers of own and of foreign elements in each part.
+    /// Allocates zeros with these places of own elements, and numbers of all elements, in each part.
     ///
     /// # Errors
     /// [`Error::Device`] if memory runs out.
-    pub fn zeros(&self, sizes: &[(usize, usize)]) -> Result<PeerVector<T>> {
-        let zeros = |(peer, &(own, halo)): (&Peer, &(usize, usize))| peer.gpu.zeros(own + halo);
-        let parts: Vec<Vector<T>> =
-            self.parts.iter().zip(sizes).map(zeros).collect::<Result<_>>()?;
+    pub fn zeros(&self, shapes: &[(Range<usize>, usize)]) -> Result<PeerVector<T>> {
+        let zeros = self.parts.iter().zip(shapes).map(|(peer, (_, len))| peer.gpu.zeros(*len));
+        let parts: Vec<Vector<T>> = zeros.collect::<Result<_>>()?;
         let mut targets = Vec::with_capacity(parts.len());
         for (peer, sends) in self.parts.iter().zip(&self.sends) {
             let at = |&(to, place): &(usize, usize)| {
@@ -155,7 +158,7 @@ impl<T: Scalar> Peers<T> {
             let addresses: Vec<u64> = sends.iter().map(at).collect();
             targets.push(Memory::of(bytemuck::cast_slice(&addresses), &peer.gpu.queue)?);
         }
-        Ok(PeerVector { parts, own: sizes.iter().map(|&(own, _)| own).collect(), targets })
+        Ok(PeerVector { parts, own: shapes.iter().map(|(own, _)| own.clone()).collect(), targets })
     }
 
     /// Queues y = alpha A x + beta y on all GPUs; returns without waiting.
@@ -175,8 +178,7 @@ impl<T: Scalar> Peers<T> {
             // SAFETY: the vector's parts and targets belong together and outlive the exchange: all
             // of them are freed in order on their streams, and `PeerVector` waits before that.
             unsafe { peer.exchange(x, part, peer.gpu.queue.as_inner())? };
-            let rows = y.own[part];
-            a.apply(alpha, &x.parts[part], beta, y.parts[part].slice_mut(..rows)?)?;
+            a.apply(alpha, &x.parts[part], beta, y.own_mut(part)?)?;
         }
         Ok(())
     }
@@ -196,7 +198,7 @@ impl<T: Scalar> Peers<T> {
     ) -> Result<PeerProduct<'a, T>> {
         let graph = |(part, (peer, a)): (usize, (&Peer, &&GpuOperator<T>))| {
             Graph::capture(&peer.gpu, |stream| {
-                let (x_at, y_at) = (x.parts[part].address(), y.parts[part].address());
+                let (x_at, y_at) = (x.parts[part].address(), y.own(part)?.address());
                 // SAFETY: the vectors have the lengths that the operator needs; the product keeps
                 // them and borrows the operators.
                 unsafe {
@@ -292,7 +294,8 @@ impl Peer {
         let queue = &gpu.queue;
         let state = Memory::zeros(8 * STATE, queue)?;
         let waits_for = out.iter().map(|s| s.to).chain(senders.iter().copied()).collect();
-        let from: Vec<u32> = out.iter().flat_map(|s| s.elements.iter().copied()).collect();
+        let from: Vec<u32> =
+            out.iter().flat_map(|s| s.elements.iter().map(|&at| s.first + at)).collect();
         let mut end = 0;
         let ends = out.iter().map(|s| {
             end += s.elements.len() as u64;

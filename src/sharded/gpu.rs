@@ -1,7 +1,9 @@
 //! Products of a matrix on several GPUs whose vectors stay there.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::halo::Shape;
 use super::{ShardedOperator, check_len};
 use crate::cuda::{
     DeviceSlice, DeviceSliceMut, Gpu, GpuOperator, PeerProduct, PeerVector, Peers, Sent,
@@ -89,7 +91,7 @@ impl<T: Scalar> std::fmt::Debug for OnGpus<'_, T> {
 
 impl<T: Scalar> std::fmt::Debug for GpuShards<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.sizes()).finish()
+        f.debug_list().entries(self.0.shapes()).finish()
     }
 }
 
@@ -134,10 +136,9 @@ impl<T: Scalar> ShardedOperator<T> {
         let operators = self.on_each_gpu()?;
         let mut sent = Vec::new();
         for (to, part) in self.parts.iter().enumerate() {
-            let mut place = part.halo.own;
-            for run in &part.halo.runs {
-                sent.push(Sent { from: run.owner, to, elements: &run.columns, place });
-                place += run.columns.len();
+            for (place, run) in part.halo.places() {
+                let first = self.parts[run.owner].halo.before as u32;
+                sent.push(Sent { from: run.owner, to, first, elements: &run.columns, place });
             }
         }
         Ok(OnGpus { operator: self, peers: Peers::new(&operators, &sent)? })
@@ -164,8 +165,7 @@ impl<T: Scalar> OnGpus<'_, T> {
     /// # Errors
     /// [`Error::Device`] if memory runs out.
     pub fn zeros_x(&self) -> Result<GpuShards<T>> {
-        let sizes: Vec<_> = self.operator.parts.iter().map(super::Part::sizes_x).collect();
-        self.peers.zeros(&sizes).map(GpuShards)
+        self.zeros(self.operator.parts.iter().map(super::Part::shape_x))
     }
 
     /// Returns zeros for y; for a square matrix, they can also be x.
@@ -173,8 +173,11 @@ impl<T: Scalar> OnGpus<'_, T> {
     /// # Errors
     /// [`Error::Device`] if memory runs out.
     pub fn zeros_y(&self) -> Result<GpuShards<T>> {
-        let sizes: Vec<_> = self.operator.sizes_y().collect();
-        self.peers.zeros(&sizes).map(GpuShards)
+        self.zeros(self.operator.shapes_y())
+    }
+
+    fn zeros(&self, shapes: impl Iterator<Item = Shape>) -> Result<GpuShards<T>> {
+        self.peers.zeros(&pairs(shapes).collect::<Vec<_>>()).map(GpuShards)
     }
 
     /// Divides a vector of `ncols` elements among the GPUs.
@@ -229,12 +232,12 @@ impl<T: Scalar> OnGpus<'_, T> {
     }
 
     fn check_x(&self, x: &GpuShards<T>) -> Result<()> {
-        let fits = x.0.sizes().eq(self.operator.parts.iter().map(super::Part::sizes_x));
+        let fits = x.0.shapes().eq(pairs(self.operator.parts.iter().map(super::Part::shape_x)));
         self.operator.check(fits, "x", "on_gpus().zeros_x or scatter_x")
     }
 
     fn check_y(&self, y: &GpuShards<T>) -> Result<()> {
-        let fits = y.0.sizes().eq(self.operator.sizes_y());
+        let fits = y.0.shapes().eq(pairs(self.operator.shapes_y()));
         self.operator.check(fits, "y", "on_gpus().zeros_y or scatter_y")
     }
 
@@ -277,7 +280,7 @@ impl<T: Scalar> OnGpus<'_, T> {
     /// [`OnGpus::synchronize`].
     pub fn dot(&self, x: &GpuShards<T>, y: &GpuShards<T>) -> Result<T> {
         let own = |vector: &GpuShards<T>| -> Vec<usize> {
-            vector.0.sizes().map(|(own, _)| own).collect()
+            vector.0.shapes().map(|(own, _)| own.len()).collect()
         };
         self.operator.check(
             own(x) == own(y),
@@ -344,6 +347,11 @@ impl<T: Scalar> CapturedProduct<'_, T> {
     pub fn launch(&self) -> Result<()> {
         self.0.launch()
     }
+}
+
+/// Returns shapes in the backend's terms: places of own elements, and all elements.
+fn pairs(shapes: impl Iterator<Item = Shape>) -> impl Iterator<Item = (Range<usize>, usize)> {
+    shapes.map(|shape| (shape.own, shape.len))
 }
 
 fn scattered<T: Scalar>(

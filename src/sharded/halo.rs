@@ -1,8 +1,9 @@
 //! The columns that a part needs from others, and the part's rows with local columns.
 //!
 //! Columns are numbered anew in the order of their owners, so each part owns a range of the new
-//! numbers. A part's local columns are its own ones, then its halo: the others that its rows need,
-//! each once, in rising order of new numbers and so grouped by owner.
+//! numbers. A part's local columns are its own ones and its halo, the others that its rows need, each
+//! once, all in rising order of new numbers. So the halo of earlier parts is before the own columns,
+//! that of later parts behind them, and diagonals of the matrix stay diagonals.
 
 use std::ops::Range;
 
@@ -36,6 +37,8 @@ impl Columns {
 pub(super) struct Halo {
     /// Number of columns that the part owns.
     pub own: usize,
+    /// Number of columns of earlier parts, which are before the own ones.
+    pub before: usize,
     /// Columns that come from one part each, in the order of the parts.
     pub runs: Vec<Run>,
 }
@@ -54,6 +57,32 @@ impl Halo {
     pub fn len(&self) -> usize {
         self.runs.iter().map(|run| run.columns.len()).sum()
     }
+
+    /// Returns the places of the part's vector.
+    pub fn shape(&self) -> Shape {
+        Shape { own: self.before..self.before + self.own, len: self.own + self.len() }
+    }
+
+    /// Returns each run with the place of its first column in the part's vector.
+    pub fn places(&self) -> impl Iterator<Item = (usize, &Run)> {
+        let mut next = 0;
+        self.runs.iter().map(move |run| {
+            // Runs are those of earlier parts, then those of later ones.
+            next += if next == self.before { self.own } else { 0 };
+            let place = next;
+            next += run.columns.len();
+            (place, run)
+        })
+    }
+}
+
+/// The places of a vector's part: own elements between the halos of earlier and of later parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Places of the own elements.
+    pub own: Range<usize>,
+    /// Number of own and of foreign elements.
+    pub len: usize,
 }
 
 /// Returns the halo of a part and the matrix of its rows with local columns.
@@ -74,14 +103,18 @@ pub(super) fn local<T: Scalar>(
     foreign.sort_unstable();
     foreign.dedup();
 
+    let before = foreign.partition_point(|&number| (number as usize) < own.start);
     let nnz = rows.iter().map(|&row| csr.pattern().row_nnz(row as usize)).sum();
     let (mut row_ptr, mut col_idx) = (vec![0], Vec::with_capacity(nnz));
     let (mut values, mut entries) = (Vec::with_capacity(nnz), Vec::new());
     for &row in rows {
         entries.extend(numbers(row).zip(csr.row(row as usize).1).map(|(number, &value)| {
             let at = match is_own(number) {
-                true => number as usize - own.start,
-                false => own.len() + foreign.partition_point(|&other| other < number),
+                true => before + number as usize - own.start,
+                false => {
+                    let k = foreign.partition_point(|&other| other < number);
+                    k + if k < before { 0 } else { own.len() }
+                }
             };
             (at as u32, value)
         }));
@@ -94,7 +127,8 @@ pub(super) fn local<T: Scalar>(
     }
     let ncols = own.len() + foreign.len();
     let local = Csr::new(rows.len(), ncols, row_ptr, col_idx, values)?;
-    Ok((Halo { own: own.len(), runs: runs(&foreign, &columns.bounds) }, local))
+    let runs = runs(&foreign, &columns.bounds);
+    Ok((Halo { own: own.len(), before, runs }, local))
 }
 
 /// Divides rising numbers by owner.
@@ -134,6 +168,14 @@ mod tests {
         assert_eq!((part.nrows(), part.ncols()), (2, 5));
         assert_eq!(part.row(0), (&[0, 2][..], &[0.0, 1.0][..]));
         assert_eq!(part.row(1), (&[1, 3, 4][..], &[33.0, 34.0, 32.0][..]));
+
+        // Part 1 has columns 1 and 4 between those of parts 0 and 3.
+        let (halo, part) = local(csr.as_ref(), &[1, 4], &columns, 1).expect("it is valid");
+        assert_eq!((halo.own, halo.before), (2, 2));
+        let places: Vec<_> = halo.places().map(|(place, run)| (place, run.owner)).collect();
+        assert_eq!(places, [(0, 0), (4, 3)]);
+        assert_eq!(halo.shape(), Shape { own: 2..4, len: 6 });
+        assert_eq!(part.row(0), (&[0, 2, 4][..], &[10.0, 11.0, 12.0][..]));
 
         let (halo, part) = local(csr.as_ref(), &[], &columns, 2).expect("it is valid");
         assert_eq!((halo, part.nrows(), part.ncols()), (Halo::default(), 0, 0));

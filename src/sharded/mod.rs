@@ -48,7 +48,7 @@ use crate::partition::{Partition, windows};
 use crate::scalar::Scalar;
 use crate::tuner::Tuner;
 pub use gpu::{CapturedProduct, GpuShards, OnGpus};
-use halo::{Columns, Halo};
+use halo::{Columns, Halo, Shape};
 pub use split::Split;
 pub use vector::ShardedVector;
 
@@ -193,9 +193,9 @@ impl<T: Scalar> Part<T> {
         self.operator.choice()
     }
 
-    /// Returns the numbers of own and of foreign elements of x.
-    fn sizes_x(&self) -> (usize, usize) {
-        (self.halo.own, self.halo.len())
+    /// Returns the places of x.
+    fn shape_x(&self) -> Shape {
+        self.halo.shape()
     }
 }
 
@@ -273,14 +273,13 @@ impl<T: Scalar> ShardedOperator<T> {
         beta: T,
         y: &mut ShardedVector<T>,
     ) -> Result<()> {
-        self.check(x.has(self.parts.iter().map(Part::sizes_x)), "x", "zeros_x or scatter_x")?;
-        self.check(y.has(self.sizes_y()), "y", "zeros_y or scatter_y")?;
+        self.check(x.has(self.parts.iter().map(Part::shape_x)), "x", "zeros_x or scatter_x")?;
+        self.check(y.has(self.shapes_y()), "y", "zeros_y or scatter_y")?;
         self.exchange(x);
         let x = x.parts();
-        let mut products: Vec<_> = y.parts_mut().iter_mut().map(|y| (y, Ok(()))).collect();
+        let mut products: Vec<_> = y.all_own_mut().into_iter().map(|y| (y, Ok(()))).collect();
         par::for_each(&mut products, 1, |part, (y, done)| {
-            let operator = &self.parts[part].operator;
-            *done = operator.apply(alpha, &x[part], beta, &mut y[..operator.nrows()]);
+            *done = self.parts[part].operator.apply(alpha, &x[part], beta, y);
         });
         products.into_iter().try_for_each(|(_, done)| done)
     }
@@ -288,13 +287,14 @@ impl<T: Scalar> ShardedOperator<T> {
     /// Copies the own elements that other parts need into their halos.
     fn exchange(&self, x: &mut ShardedVector<T>) {
         let (own, mut halos) = x.split();
-        par::for_each(&mut halos, 1, |part, halo| {
+        par::for_each(&mut halos, 1, |part, halos| {
             let runs = self.parts[part].halo.runs.iter();
             let elements = runs.flat_map(|run| {
                 let from = own[run.owner];
                 run.columns.iter().map(move |&column| from[column as usize])
             });
-            halo.iter_mut().zip(elements).for_each(|(to, element)| *to = element);
+            let places = halos.iter_mut().flat_map(|halo| halo.iter_mut());
+            places.zip(elements).for_each(|(to, element)| *to = element);
         });
     }
 
@@ -308,24 +308,24 @@ impl<T: Scalar> ShardedOperator<T> {
         }
     }
 
-    /// Returns the numbers of own and of foreign elements of y in each part: like x for a square
-    /// matrix, so that either can become the other.
-    fn sizes_y(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+    /// Returns the places of y in each part: like x for a square matrix, so that either can become
+    /// the other.
+    fn shapes_y(&self) -> impl Iterator<Item = Shape> + '_ {
         let square = self.nrows == self.ncols;
         self.parts.iter().map(move |part| match square {
-            true => part.sizes_x(),
-            false => (part.rows(), 0),
+            true => part.shape_x(),
+            false => Shape { own: 0..part.rows(), len: part.rows() },
         })
     }
 
     /// Returns zeros for x.
     pub fn zeros_x(&self) -> ShardedVector<T> {
-        ShardedVector::zeros(self.parts.iter().map(Part::sizes_x))
+        ShardedVector::zeros(self.parts.iter().map(Part::shape_x))
     }
 
     /// Returns zeros for y; for a square matrix, they can also be x.
     pub fn zeros_y(&self) -> ShardedVector<T> {
-        ShardedVector::zeros(self.sizes_y())
+        ShardedVector::zeros(self.shapes_y())
     }
 
     /// Divides a vector of `ncols` elements among the parts.
@@ -353,7 +353,7 @@ impl<T: Scalar> ShardedOperator<T> {
     /// way.
     pub fn gather_x(&self, x: &ShardedVector<T>, to: &mut [T]) -> Result<()> {
         check_len("the vector for x", to.len(), self.ncols)?;
-        self.check(x.has(self.parts.iter().map(Part::sizes_x)), "x", "zeros_x or scatter_x")?;
+        self.check(x.has(self.parts.iter().map(Part::shape_x)), "x", "zeros_x or scatter_x")?;
         gathered(x, &self.columns, to);
         Ok(())
     }
@@ -365,7 +365,7 @@ impl<T: Scalar> ShardedOperator<T> {
     /// way.
     pub fn gather_y(&self, y: &ShardedVector<T>, to: &mut [T]) -> Result<()> {
         check_len("the vector for y", to.len(), self.nrows)?;
-        self.check(y.has(self.sizes_y()), "y", "zeros_y or scatter_y")?;
+        self.check(y.has(self.shapes_y()), "y", "zeros_y or scatter_y")?;
         gathered(y, &self.rows, to);
         Ok(())
     }

@@ -1,13 +1,16 @@
 //! Vectors divided among parts.
 
+use std::ops::Range;
+
+use super::halo::Shape;
 use crate::error::{Error, Result};
 use crate::par;
 use crate::scalar::Scalar;
 
 /// A vector divided among the parts of a [`ShardedOperator`](super::ShardedOperator).
 ///
-/// Each part holds its own elements, then its halo: room for the elements of other parts that its
-/// rows need. Products fill the halos; only own elements are ever read or set by the caller.
+/// Each part holds its own elements and its halo: room for the elements of other parts that its rows
+/// need. Products fill the halos; only own elements are ever read or set by the caller.
 ///
 /// ```
 /// use ellect::sharded::Split;
@@ -27,20 +30,21 @@ use crate::scalar::Scalar;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShardedVector<T> {
     parts: Vec<Vec<T>>,
-    /// Number of own elements of each part.
-    own: Vec<usize>,
+    /// Places of the own elements of each part.
+    own: Vec<Range<usize>>,
 }
 
 impl<T: Scalar> ShardedVector<T> {
-    /// Creates zeros with these numbers of own and of foreign elements in each part.
-    pub(super) fn zeros(sizes: impl Iterator<Item = (usize, usize)>) -> Self {
-        let (own, parts) = sizes.map(|(own, halo)| (own, vec![T::default(); own + halo])).unzip();
+    /// Creates zeros with parts of these shapes.
+    pub(super) fn zeros(shapes: impl Iterator<Item = Shape>) -> Self {
+        let zeros = |shape: Shape| (shape.own, vec![T::default(); shape.len]);
+        let (own, parts) = shapes.map(zeros).unzip();
         ShardedVector { parts, own }
     }
 
     /// Returns the number of elements, over all parts.
     pub fn len(&self) -> usize {
-        self.own.iter().sum()
+        self.own.iter().map(ExactSizeIterator::len).sum()
     }
 
     /// Tells whether there are no elements.
@@ -53,7 +57,7 @@ impl<T: Scalar> ShardedVector<T> {
     /// # Panics
     /// If there is no such part.
     pub fn own(&self, part: usize) -> &[T] {
-        &self.parts[part][..self.own[part]]
+        &self.parts[part][self.own[part].clone()]
     }
 
     /// Returns the elements of a part, to be changed.
@@ -61,7 +65,7 @@ impl<T: Scalar> ShardedVector<T> {
     /// # Panics
     /// If there is no such part.
     pub fn own_mut(&mut self, part: usize) -> &mut [T] {
-        &mut self.parts[part][..self.own[part]]
+        &mut self.parts[part][self.own[part].clone()]
     }
 
     /// Computes the dot product: each part's in order, then their sum in the order of the parts, so
@@ -70,7 +74,7 @@ impl<T: Scalar> ShardedVector<T> {
     /// # Errors
     /// [`Error::Shape`] if the vectors are divided in different ways.
     pub fn dot(&self, other: &Self) -> Result<T> {
-        if self.own != other.own {
+        if !self.own.iter().map(|own| own.len()).eq(other.own.iter().map(|own| own.len())) {
             let (got, needed) = (other.len(), self.len());
             return Err(Error::Shape { what: "the other vector", got, needed });
         }
@@ -87,24 +91,26 @@ impl<T: Scalar> ShardedVector<T> {
         &self.parts
     }
 
-    /// Returns own and foreign elements of each part, to be changed.
-    pub(super) fn parts_mut(&mut self) -> &mut [Vec<T>] {
-        &mut self.parts
+    /// Returns the own elements of all parts, to be changed.
+    pub(super) fn all_own_mut(&mut self) -> Vec<&mut [T]> {
+        let parts = self.parts.iter_mut().zip(&self.own);
+        parts.map(|(part, own)| &mut part[own.clone()]).collect()
     }
 
-    /// Returns the own elements of all parts, and their halos to be filled.
-    pub(super) fn split(&mut self) -> (Vec<&[T]>, Vec<&mut [T]>) {
+    /// Returns the own elements of all parts, and the halos before and behind them.
+    pub(super) fn split(&mut self) -> (Vec<&[T]>, Vec<[&mut [T]; 2]>) {
         let parts = self.parts.iter_mut().zip(&self.own);
-        let parts = parts.map(|(part, &own)| {
-            let (own, halo) = part.split_at_mut(own);
-            (&*own, halo)
+        let parts = parts.map(|(part, own)| {
+            let (before, rest) = part.split_at_mut(own.start);
+            let (own, behind) = rest.split_at_mut(own.len());
+            (&*own, [before, behind])
         });
         parts.unzip()
     }
 
-    /// Tells whether each part has these numbers of own and of foreign elements.
-    pub(super) fn has(&self, sizes: impl Iterator<Item = (usize, usize)>) -> bool {
+    /// Tells whether the parts have these shapes.
+    pub(super) fn has(&self, shapes: impl Iterator<Item = Shape>) -> bool {
         let found = self.own.iter().zip(&self.parts);
-        found.map(|(&own, part)| (own, part.len() - own)).eq(sizes)
+        found.map(|(own, part)| Shape { own: own.clone(), len: part.len() }).eq(shapes)
     }
 }

@@ -71,7 +71,8 @@ fn products<T: Scalar>(tuners: &Tuners, csr: &Csr<T>, split: Split<'_>) {
 #[test]
 fn products_of_matrices_divided_among_gpus_are_right() {
     let Some(tuners) = tuners() else { return };
-    for spec in ["stencil7:50000", "elasticity:30000", "power_law:20000", "arrow:5000", "heat:3"] {
+    for spec in ["stencil7:50000", "elasticity:30000", "power_law:20000", "circuit:20000", "heat:3"]
+    {
         for split in [Split::EqualRows, Split::EqualNonzeros, Split::FewCuts] {
             products::<f64>(&tuners, &matrix(spec), split);
         }
