@@ -21,6 +21,7 @@ use super::{Answer, Home};
 use crate::options::{duration, size};
 use crate::service::access::Tokens;
 use crate::service::connections::{self, Limits, Open};
+use crate::service::jobs::{self, Bounds, Jobs};
 use crate::service::{Config, Service, memory, router};
 
 /// Arguments of `ellect serve`.
@@ -67,6 +68,12 @@ pub struct Serve {
     /// Number of requests that may wait; any more are answered with 503
     #[arg(long, default_value_t = 32, value_name = "N")]
     queue: u32,
+    /// Number of jobs to keep after their end
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = size)]
+    jobs: usize,
+    /// Maximum number of bytes of the matrices of jobs that have not ended, in the data folder
+    #[arg(long, default_value_t = 16_000_000_000, value_name = "BYTES", value_parser = count)]
+    job_bytes: u64,
 }
 
 /// Time that pending requests have to finish after the service is asked to stop.
@@ -95,6 +102,7 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
     for sentence in wisdom.iter().flat_map(|wisdom| wisdom.notes()) {
         tracing::warn!("wisdom: {sentence}");
     }
+    let jobs = Jobs::open(&data, Bounds { ended: serve.jobs, bytes: serve.job_bytes })?;
     let tokens = tokens(serve)?;
     let connections = Limits {
         all: serve.max_connections.min(descriptors()),
@@ -124,7 +132,7 @@ pub fn run(serve: &Serve, home: &Home) -> Result<Answer> {
             }
         }
     });
-    let served = runtime.block_on(listen(&serve.listen, config));
+    let served = runtime.block_on(listen(&serve.listen, config, jobs));
     // Shuts down without waiting for requests that were cut off.
     runtime.shutdown_background();
     wisdom.as_deref().map_or(Ok(()), Wisdom::close)?;
@@ -157,7 +165,7 @@ fn tokens(serve: &Serve) -> Result<Tokens> {
     Ok(Tokens::default())
 }
 
-async fn listen(listen: &str, config: Config) -> Result<()> {
+async fn listen(listen: &str, config: Config, jobs: Arc<Jobs>) -> Result<()> {
     let mut signals = Signals::new().context("listening for signals")?;
     let listener =
         TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
@@ -166,7 +174,9 @@ async fn listen(listen: &str, config: Config) -> Result<()> {
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
     let open = Arc::clone(&config.open);
-    let service = Arc::new(Service::new(config));
+    let service = Arc::new(Service::new(config, Arc::clone(&jobs)));
+    let left = Arc::clone(&service);
+    tokio::spawn(async move { jobs::resume(&left).await });
     reload_when_asked(Arc::clone(&service)).context("listening for signals")?;
     let server = connections::serve(listener, router(service), open, async move {
         stopped.notified().await;
@@ -174,14 +184,19 @@ async fn listen(listen: &str, config: Config) -> Result<()> {
     let asked_twice = async {
         signals.next().await;
         tracing::info!("stopping once the requests at hand are answered");
+        jobs.stop();
         stop.notify_one();
         tokio::select! {
             () = signals.next() => {}
             () = tokio::time::sleep(GRACE) => {}
         }
     };
+    let ended = async {
+        server.await;
+        jobs.rest().await;
+    };
     tokio::select! {
-        () = server => Ok(()),
+        () = ended => Ok(()),
         () = asked_twice => {
             tracing::warn!("stopped with requests at hand");
             Ok(())

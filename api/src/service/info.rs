@@ -7,14 +7,15 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Json, Router};
+use ellect::Fingerprint;
 use ellect::device::{self, Device};
-use ellect::{Fingerprint, Precision};
 use serde_json::{Value, json};
 
 use super::Service;
 use super::failure::{CODES, Failure, MATRIX, WISDOM};
 use super::metrics;
-use crate::options::Options;
+use crate::options::Query;
+use crate::query::{Parameter, parameters};
 use crate::views;
 
 /// The routes, with their methods and meanings.
@@ -22,9 +23,18 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     ("POST, PUT", "/recommend", "choose a format for the matrix in the body"),
     ("GET", "/recommend/{fingerprint}", "choose for a matrix that was posted before"),
     ("GET", "/structures/{fingerprint}", "features and measurements of a measured matrix"),
+    ("POST", "/tune", "train models from the stored measurements, as a job"),
+    ("GET", "/jobs", "the jobs, the latest first: status=, kind=, limit=, from="),
+    ("GET", "/jobs/{id}", "a job with its result"),
+    ("DELETE", "/jobs/{id}", "cancel a job"),
+    ("GET", "/jobs/{id}/events", "server-sent events of a job until it ends"),
+    ("POST", "/measurements", "add records, as `ellect wisdom import`: join=true"),
+    ("GET", "/measurements", "all records, as `ellect wisdom export`: device="),
     ("GET", "/formats", "the storage formats and their parameters"),
     ("GET", "/devices", "the profiles of devices"),
-    ("GET", "/models", "the trained models by device and precision"),
+    ("GET", "/models", "the trained models by device and precision, with their scores"),
+    ("GET", "/models/{device}/{precision}/card", "the card of the model in use, in Markdown"),
+    ("POST", "/models/reload", "read the models again"),
     ("GET", "/metrics", "figures for Prometheus"),
     ("GET", "/healthz", "200 while the service is alive"),
     ("GET", "/readyz", "200 if requests can be answered, else 503 with the reason"),
@@ -41,7 +51,6 @@ pub fn routes() -> Router<Arc<Service>> {
         .route("/version", get(async || Json(json!({"version": env!("CARGO_PKG_VERSION")}))))
         .route("/formats", get(async || Json(views::formats())))
         .route("/devices", get(all_devices))
-        .route("/models", get(models))
         .route("/structures/{fingerprint}", get(structure))
 }
 
@@ -67,6 +76,8 @@ async fn usage() -> String {
          The answer is the JSON of `ellect recommend --json`, or with `Accept: text/plain` the text\n\
          of `ellect recommend`. Its fingerprint asks again without the matrix:\n\
          GET /recommend/FINGERPRINT?device=h200&spmvs=50000\n\
+         effort=measure is a job: an answer that takes longer than wait_ms is status 202, with the\n\
+         path of the job in the header location.\n\
          {}\
          \n\
          Routes\n\
@@ -74,9 +85,18 @@ async fn usage() -> String {
          \n\
          A request that fails is answered with {{\"error\": {{\"code\", \"message\", \"detail\"}}}}:\n\
          {}",
-        table(Options::in_query()),
+        table(parameters::<Query>().into_iter().map(in_a_line).collect()),
         table(codes.collect())
     )
+}
+
+/// Returns a parameter with its meaning and its default.
+fn in_a_line(parameter: Parameter) -> (String, String) {
+    let Parameter { name, mut help, default } = parameter;
+    if !default.is_empty() {
+        help += &format!(" [default: {default}]");
+    }
+    (name, help)
 }
 
 async fn healthz() -> Json<Value> {
@@ -101,6 +121,7 @@ async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoRespons
         answers: service.answers.count() as u64,
         connections: service.config.open.count() as u64,
         waiting: service.places.waiting() as u64,
+        jobs: service.jobs.counts(),
         reserved: shares.map(|share| share.reserved()),
         budget: shares.map(|share| share.bytes()),
         revision: wisdom.map_or(0, |wisdom| wisdom.revision()),
@@ -115,26 +136,6 @@ async fn all_devices(State(service): State<Arc<Service>>) -> Result<Json<Vec<Dev
     // Opening this machine's GPUs is left to the processes that measure.
     let listing = tokio::task::spawn_blocking(move || device::all_in(&service.config.data));
     Ok(Json(listing.await.map_err(Failure::internal)??))
-}
-
-async fn models(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
-    let listing = tokio::task::spawn_blocking(move || -> Result<Value, Failure> {
-        let mut models = Vec::new();
-        for device in device::all_in(&service.config.data)? {
-            for precision in Precision::ALL {
-                let Some(found) = service.model(&device, precision)? else { continue };
-                let model = found.model();
-                models.push(json!({
-                    "device": device.name,
-                    "precision": precision,
-                    "trained_on": model.device,
-                    "formats": model.formats.keys().collect::<Vec<_>>(),
-                }));
-            }
-        }
-        Ok(models.into())
-    });
-    listing.await.map_err(Failure::internal)?.map(Json)
 }
 
 async fn structure(

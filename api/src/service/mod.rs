@@ -2,8 +2,8 @@
 //!
 //! A body is a matrix in any form that the readers support. Reading and choosing run on blocking
 //! threads, by default as many at once as there are cores; callers beyond a short queue get status
-//! 503. Requests that measure wait in a queue of their device, which one long-lived process serves,
-//! and do not delay other requests. A request reserves the memory that its matrix may take before
+//! 503. Requests that measure are jobs: they wait in a line of their device, which one long-lived
+//! process serves, and do not delay other requests. A request reserves the memory that its matrix may take before
 //! it reads the matrix. Answers are kept by the hash of the body and by the fingerprint of the
 //! matrix.
 
@@ -15,11 +15,16 @@ mod devices;
 mod drain;
 mod failure;
 mod info;
+pub mod jobs;
+mod measured;
 pub mod memory;
 mod metrics;
 mod models;
 mod observe;
+mod places;
 mod recommend;
+mod records;
+pub mod tune;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,11 +42,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 
 use answers::Answers;
-use devices::{Devices, Places};
+use devices::Devices;
 use failure::{Failure, METHOD, PATH};
+use jobs::Jobs;
 use memory::Budget;
 use metrics::Metrics;
 use models::Models;
+use places::Places;
 
 /// Configuration of a service.
 #[derive(Clone, Debug)]
@@ -81,10 +88,12 @@ pub struct Service {
     config: Config,
     memory: Budget,
     /// Limit on the bodies that are arriving.
-    arriving: Places,
+    arriving: Arc<Places>,
     /// Limit on the requests that time nothing.
-    places: Places,
+    places: Arc<Places>,
     devices: Devices,
+    /// Work that goes on after its request was answered.
+    pub jobs: Arc<Jobs>,
     models: Models,
     answers: Answers,
     metrics: Metrics,
@@ -95,14 +104,15 @@ pub struct Service {
 }
 
 impl Service {
-    /// Creates the state of a service.
-    pub fn new(config: Config) -> Self {
+    /// Creates the state of a service with these jobs.
+    pub fn new(config: Config, jobs: Arc<Jobs>) -> Self {
         let served = config.workers.saturating_add(config.queue);
         Service {
             memory: Budget::new(config.memory),
             arriving: Places::new(served.saturating_mul(BODIES), 0),
             places: Places::new(config.workers, config.queue),
             devices: Devices::new(config.data.clone(), config.queue),
+            jobs,
             models: Models::default(),
             answers: Answers::new((config.memory / OF_ANSWERS).min(MOST_ANSWERS)),
             metrics: Metrics::new(),
@@ -143,6 +153,14 @@ pub fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/recommend", post(recommend::posted).put(recommend::posted))
         .route("/recommend/{fingerprint}", get(recommend::known))
+        .route("/jobs", get(jobs::listed))
+        .route("/jobs/{id}", get(jobs::shown).delete(jobs::canceled))
+        .route("/jobs/{id}/events", get(jobs::events))
+        .route("/tune", post(tune::posted))
+        .route("/models", get(models::listed))
+        .route("/models/reload", post(models::reloaded))
+        .route("/models/{device}/{precision}/card", get(models::card))
+        .route("/measurements", get(records::exported).post(records::added))
         .merge(info::routes())
         .fallback(async || {
             Failure::new(&PATH, "there is no such path; GET / lists those there are")
