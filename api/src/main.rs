@@ -69,7 +69,7 @@ fn run(cli: Cli) -> Result<Answer> {
             Ok(Answer::Yes)
         }
         Command::Wisdom { command } => wisdom::run(&command, &data),
-        Command::Serve(serve) => serve::run(&serve, &home),
+        Command::Serve(serve) => serve::run(&serve, &home, configured::again),
         Command::Models { command } => models::run(&command, &home),
         Command::Tune(tune) => {
             end_with_parent();

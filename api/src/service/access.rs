@@ -114,7 +114,8 @@ pub async fn checked(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let tokens = &service.config.tokens;
+    let settings = service.settings();
+    let tokens = &settings.tokens;
     if tokens.0.is_empty() || OPEN.contains(&request.uri().path()) {
         let address = request.extensions().get().map(|&ConnectInfo::<SocketAddr>(at)| at.ip());
         let client = address.map(|address| address.to_string()).unwrap_or_default();

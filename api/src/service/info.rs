@@ -2,65 +2,36 @@
 
 use std::sync::Arc;
 
+use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use axum::routing::get;
-use axum::{Json, Router};
 use ellect::Fingerprint;
 use ellect::device::{self, Device};
 use serde_json::{Value, json};
 
 use super::Service;
-use super::failure::{CODES, Failure, MATRIX, WISDOM};
+use super::failure::{ARGUMENT, CODES, Failure, MATRIX, WISDOM};
 use super::metrics;
+use super::routes::ROUTES;
 use crate::options::Query;
 use crate::query::{Parameter, parameters};
 use crate::views;
 
-/// The routes, with their methods and meanings.
-pub const ROUTES: &[(&str, &str, &str)] = &[
-    ("POST, PUT", "/recommend", "choose a format for the matrix in the body"),
-    ("GET", "/recommend/{fingerprint}", "choose for a matrix that was posted before"),
-    ("GET", "/structures/{fingerprint}", "features and measurements of a measured matrix"),
-    ("POST", "/tune", "train models from the stored measurements, as a job"),
-    ("GET", "/jobs", "the jobs, the latest first: status=, kind=, limit=, from="),
-    ("GET", "/jobs/{id}", "a job with its result"),
-    ("DELETE", "/jobs/{id}", "cancel a job"),
-    ("GET", "/jobs/{id}/events", "server-sent events of a job until it ends"),
-    ("POST", "/measurements", "add records, as `ellect wisdom import`: join=true"),
-    ("GET", "/measurements", "all records, as `ellect wisdom export`: device="),
-    ("GET", "/formats", "the storage formats and their parameters"),
-    ("GET", "/devices", "the profiles of devices"),
-    ("GET", "/models", "the trained models by device and precision, with their scores"),
-    ("GET", "/models/{device}/{precision}/card", "the card of the model in use, in Markdown"),
-    ("POST", "/models/reload", "read the models again"),
-    ("GET", "/metrics", "figures for Prometheus"),
-    ("GET", "/healthz", "200 while the service is alive"),
-    ("GET", "/readyz", "200 if requests can be answered, else 503 with the reason"),
-    ("GET", "/version", "the version of the service"),
-];
+/// Media type of the figures.
+pub const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Returns the routes that are answered here.
-pub fn routes() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/", get(usage))
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(figures))
-        .route("/version", get(async || Json(json!({"version": env!("CARGO_PKG_VERSION")}))))
-        .route("/formats", get(async || Json(views::formats())))
-        .route("/devices", get(all_devices))
-        .route("/structures/{fingerprint}", get(structure))
-}
-
-async fn usage() -> String {
+/// Describes the service in text.
+pub async fn usage() -> String {
     let table = |rows: Vec<(String, String)>| {
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         rows.iter().map(|(name, help)| format!("  {name:width$}  {help}\n")).collect::<String>()
     };
-    let routes = ROUTES.iter().map(|(methods, path, help)| (format!("{methods} {path}"), help));
-    let routes = table(routes.map(|(route, help)| (route, help.to_string())).collect());
+    let routes = ROUTES
+        .iter()
+        .map(|route| (format!("{} {}", route.method, route.path), route.help.to_string()));
+    let routes = table(routes.collect());
     let codes = CODES
         .iter()
         .map(|code| (format!("{} {}", code.status.as_u16(), code.word), code.meaning.to_string()));
@@ -76,6 +47,8 @@ async fn usage() -> String {
          The answer is the JSON of `ellect recommend --json`, or with `Accept: text/plain` the text\n\
          of `ellect recommend`. Its fingerprint asks again without the matrix:\n\
          GET /recommend/FINGERPRINT?device=h200&spmvs=50000\n\
+         `Accept: text/html` gets a page. GET /docs describes every route, GET /openapi.json for\n\
+         programs.\n\
          effort=measure is a job: an answer that takes longer than wait_ms is status 202, with the\n\
          path of the job in the header location.\n\
          {}\
@@ -99,12 +72,17 @@ fn in_a_line(parameter: Parameter) -> (String, String) {
     (name, help)
 }
 
-async fn healthz() -> Json<Value> {
+/// Tells that the service is alive.
+pub async fn healthz() -> Json<Value> {
     let version = env!("CARGO_PKG_VERSION");
     Json(json!({"status": "ok", "version": version, "devices": ellect::measure::names()}))
 }
 
-async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
+/// Tells whether requests can be answered.
+///
+/// # Errors
+/// 503 with the reason if they cannot.
+pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
     if let Some(fault) = service.config.wisdom.as_ref().and_then(|wisdom| wisdom.fault()) {
         return Err(Failure::new(&WISDOM, format!("measurements were not stored: {fault}")));
     }
@@ -114,7 +92,11 @@ async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, Fail
     Ok(Json(json!({"status": "ready"})))
 }
 
-async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
+/// Tells the figures of the service.
+///
+/// # Errors
+/// 500 if they cannot be formatted.
+pub async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Failure> {
     let wisdom = service.config.wisdom.as_ref();
     let shares = [&service.memory.bodies, &service.memory.matrices];
     let state = metrics::State {
@@ -128,20 +110,41 @@ async fn figures(State(service): State<Arc<Service>>) -> Result<impl IntoRespons
         faulty: wisdom.is_some_and(|wisdom| wisdom.fault().is_some()),
     };
     let text = service.metrics.text(&state).map_err(Failure::internal)?;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(CONTENT_TYPE, kind)], text))
+    Ok(([(CONTENT_TYPE, METRICS)], text))
 }
 
-async fn all_devices(State(service): State<Arc<Service>>) -> Result<Json<Vec<Device>>, Failure> {
+/// Lists the profiles of devices.
+///
+/// # Errors
+/// 500 if one cannot be read.
+pub async fn all_devices(
+    State(service): State<Arc<Service>>,
+) -> Result<Json<Vec<Device>>, Failure> {
     // Opening this machine's GPUs is left to the processes that measure.
     let listing = tokio::task::spawn_blocking(move || device::all_in(&service.config.data));
     Ok(Json(listing.await.map_err(Failure::internal)??))
 }
 
-async fn structure(
+/// Tells the version.
+pub async fn version() -> Json<Value> {
+    Json(json!({"version": env!("CARGO_PKG_VERSION")}))
+}
+
+/// Lists the formats.
+pub async fn formats() -> Json<Value> {
+    Json(views::formats())
+}
+
+/// Shows the features and the measurements of a matrix.
+///
+/// # Errors
+/// 400 for a wrong fingerprint, 404 if it was never measured.
+pub async fn structure(
     State(service): State<Arc<Service>>,
-    Path(fingerprint): Path<String>,
+    fingerprint: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, Failure> {
+    let Path(fingerprint) =
+        fingerprint.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
     let fingerprint: Fingerprint = fingerprint.parse()?;
     let looking = tokio::task::spawn_blocking(move || -> Result<Option<Value>, Failure> {
         let Some(wisdom) = &service.config.wisdom else { return Ok(None) };

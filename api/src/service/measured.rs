@@ -106,7 +106,7 @@ fn plan(
     admitted: Vec<OwnedSemaphorePermit>,
 ) -> Plan {
     let places = vec![Arc::clone(&measured.places)];
-    let case = Arc::new(Case { job: Some(Arc::clone(entry)), ..case });
+    let case = Arc::new(case.of_job(Arc::clone(entry)));
     let service = Arc::clone(service);
     let work: Work = Box::new(move || {
         let (service, case) = (Arc::clone(&service), Arc::clone(&case));

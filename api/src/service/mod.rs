@@ -7,6 +7,7 @@
 //! it reads the matrix. Answers are kept by the hash of the body and by the fingerprint of the
 //! matrix.
 
+mod accept;
 pub mod access;
 mod answers;
 mod body;
@@ -14,6 +15,7 @@ pub mod connections;
 mod devices;
 mod drain;
 mod failure;
+mod html;
 mod info;
 pub mod jobs;
 mod measured;
@@ -21,24 +23,31 @@ pub mod memory;
 mod metrics;
 mod models;
 mod observe;
+mod openapi;
 mod places;
 mod recommend;
 mod records;
+mod routes;
 pub mod tune;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, RETRY_AFTER,
+};
+use axum::http::{HeaderName, Method};
 use axum::middleware::{from_fn_with_state, map_request};
-use axum::routing::{get, post};
 use ellect::device::Device;
 use ellect::model::Predictor;
 use ellect::{Precision, Wisdom};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 
 use answers::Answers;
@@ -57,20 +66,27 @@ pub struct Config {
     pub data: PathBuf,
     /// Stored measurements, shared by all requests; `None` to use and store none.
     pub wisdom: Option<Arc<Wisdom>>,
-    /// Maximum number of bytes of a body.
-    pub max_body: u64,
-    /// Maximum number of nonzeros of a matrix; `None` for as many as fit into the memory.
-    pub max_nonzeros: Option<u64>,
     /// Memory that all requests may take together, in bytes.
     pub memory: u64,
     /// Number of requests processed at once, except those that measure: one on each device.
     pub workers: u32,
     /// Number of requests that may wait in addition, and likewise for each device.
     pub queue: u32,
-    /// The tokens of callers.
-    pub tokens: access::Tokens,
     /// The open connections.
     pub open: Arc<connections::Open>,
+    /// Origins of pages in browsers that may ask; `None` if none may.
+    pub origins: Option<AllowOrigin>,
+}
+
+/// The part of the configuration that a service takes over again while it runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Maximum number of bytes of a body.
+    pub max_body: u64,
+    /// Maximum number of nonzeros of a matrix; `None` for as many as fit into the memory.
+    pub max_nonzeros: Option<u64>,
+    /// The tokens of callers.
+    pub tokens: access::Tokens,
 }
 
 /// Number of bodies that may arrive at once, per request that may be processed or wait; a slow body
@@ -86,6 +102,7 @@ const MOST_ANSWERS: u64 = 256 << 20;
 /// State that all requests share.
 pub struct Service {
     config: Config,
+    settings: RwLock<Arc<Settings>>,
     memory: Budget,
     /// Limit on the bodies that are arriving.
     arriving: Arc<Places>,
@@ -105,7 +122,7 @@ pub struct Service {
 
 impl Service {
     /// Creates the state of a service with these jobs.
-    pub fn new(config: Config, jobs: Arc<Jobs>) -> Self {
+    pub fn new(config: Config, settings: Settings, jobs: Arc<Jobs>) -> Self {
         let served = config.workers.saturating_add(config.queue);
         Service {
             memory: Budget::new(config.memory),
@@ -118,8 +135,19 @@ impl Service {
             metrics: Metrics::new(),
             seed: std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
             reloads: AtomicU64::new(0),
+            settings: RwLock::new(Arc::new(settings)),
             config,
         }
+    }
+
+    /// Returns the settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the settings.
+    pub fn set(&self, settings: Settings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
     /// Returns the model of a device.
@@ -147,21 +175,11 @@ pub fn router(service: Arc<Service>) -> Router {
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(from_fn_with_state(Arc::clone(&service), observe::observe))
         .layer(CatchPanicLayer::custom(failure::panicked))
+        .option_layer(service.config.origins.clone().map(cors))
         .layer(map_request(drain::drained))
         .layer(from_fn_with_state(Arc::clone(&service), access::checked))
         .layer(DefaultBodyLimit::disable());
-    Router::new()
-        .route("/recommend", post(recommend::posted).put(recommend::posted))
-        .route("/recommend/{fingerprint}", get(recommend::known))
-        .route("/jobs", get(jobs::listed))
-        .route("/jobs/{id}", get(jobs::shown).delete(jobs::canceled))
-        .route("/jobs/{id}/events", get(jobs::events))
-        .route("/tune", post(tune::posted))
-        .route("/models", get(models::listed))
-        .route("/models/reload", post(models::reloaded))
-        .route("/models/{device}/{precision}/card", get(models::card))
-        .route("/measurements", get(records::exported).post(records::added))
-        .merge(info::routes())
+    routes::router()
         .fallback(async || {
             Failure::new(&PATH, "there is no such path; GET / lists those there are")
         })
@@ -170,4 +188,17 @@ pub fn router(service: Arc<Service>) -> Router {
         })
         .layer(layers)
         .with_state(service)
+}
+
+/// Time for which a browser remembers that it may ask.
+const ALLOWED: Duration = Duration::from_secs(3600);
+
+/// Lets pages of these origins ask from browsers.
+fn cors(origins: AllowOrigin) -> CorsLayer {
+    CorsLayer::new()
+        .allow_origin(origins)
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allow_headers([ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE])
+        .expose_headers([LOCATION, RETRY_AFTER, HeaderName::from_static("x-request-id")])
+        .max_age(ALLOWED)
 }

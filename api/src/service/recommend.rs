@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_TYPE, HeaderMap, VARY};
 use axum::response::{IntoResponse, Response};
 use ellect::choose::Choice;
 use ellect::device::Kind;
@@ -20,11 +21,13 @@ use ellect::unstable::choose::Mode;
 use ellect::{Error, Fingerprint, Precision, Scalar};
 
 use super::Service;
+use super::accept::Form;
 use super::access::Role;
 use super::answers::{Answer, Key, Matrix, for_products};
 use super::body::{self, Received};
 use super::devices::Measured;
 use super::failure::{ARGUMENT, Failure, MATRIX, MEMORY, TIMEOUT};
+use super::html;
 use super::jobs::{self, Entry};
 use super::measured::{self, Asked};
 use super::memory::Reserved;
@@ -108,7 +111,7 @@ pub async fn posted(
     if options.measures() {
         role.check_writes("measuring")?;
     }
-    body::check(&headers, service.config.max_body)?;
+    body::check(&headers, service.settings().max_body)?;
     // Opening the device first reports a wrong name before a large body is read.
     let (backend, measured) = opened(&service, &options).await?;
     let queued = measured.filter(|_| options.measures());
@@ -135,7 +138,7 @@ async fn received(
 ) -> Result<Received, Failure> {
     let _arriving = service.arriving.admit()?;
     let start = Instant::now();
-    let (limit, bodies) = (service.config.max_body, &service.memory.bodies);
+    let (limit, bodies) = (service.settings().max_body, &service.memory.bodies);
     let received = body::receive(request, limit, bodies, service.seed).await?;
     if options.generate.is_some() {
         received.check_empty()?;
@@ -149,11 +152,13 @@ async fn received(
 /// Answers a request for a matrix that was posted before.
 pub async fn known(
     State(service): State<Arc<Service>>,
-    Path(fingerprint): Path<String>,
+    fingerprint: Result<Path<String>, PathRejection>,
     pairs: Pairs,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let (options, _) = options_of(&pairs_of(pairs)?)?;
+    let Path(fingerprint) =
+        fingerprint.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
     let fingerprint: Fingerprint = fingerprint.parse()?;
     if options.measures() || options.generate.is_some() || options.mode != Mode::Rank {
         let stated = "a matrix that is not in the body is only ranked, by predictions and earlier \
@@ -237,11 +242,13 @@ pub fn respond(
 ) -> Result<Response, Failure> {
     service.metrics.recommended(if kept { "kept" } else { "computed" });
     tracing::Span::current().record("choice", tracing::field::display(&answer.choice.candidate));
-    let accepted = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    if accepted.trim_start().starts_with("text/plain") {
-        return Ok(views::choice(&answer.choice, options.top, true).into_response());
-    }
-    Ok(([(CONTENT_TYPE, "application/json")], answer.json(options)?).into_response())
+    let mut response = match Form::accepted(headers) {
+        Form::Text => views::choice(&answer.choice, options.top, true).into_response(),
+        Form::Html => html::choice(&answer.choice, options.top),
+        Form::Json => ([(CONTENT_TYPE, "application/json")], answer.json(options)?).into_response(),
+    };
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    Ok(response)
 }
 
 /// A matrix that arrived, and what is asked about it.
@@ -264,6 +271,11 @@ impl Case {
         backend: Arc<Backend>,
     ) -> Self {
         Case { options, reading, received, backend, job: None }
+    }
+
+    /// Makes it the case of a job.
+    pub fn of_job(self, job: Arc<Entry>) -> Self {
+        Case { job: Some(job), ..self }
     }
 }
 
@@ -385,15 +397,15 @@ fn needed(error: &Error, memory: u64, max_nonzeros: Option<u64>) -> Option<u64> 
 
 /// Reads or generates the matrix in this number of bytes of memory.
 fn read<T: Scalar>(service: &Service, case: &Case, memory: u64) -> Result<Found<T>, Stopped> {
-    let (config, received) = (&service.config, &case.received);
-    let within = limits(memory, config.max_nonzeros, received.bytes);
-    let generating = Limits { bytes: config.max_body, ..within };
+    let (settings, received) = (service.settings(), &case.received);
+    let within = limits(memory, settings.max_nonzeros, received.bytes);
+    let generating = Limits { bytes: settings.max_body, ..within };
     let read = match case.options.generated::<T>(&generating, "body") {
         Ok(Some(csr)) => Ok(Found { csr, notes: Vec::new() }),
         Ok(None) => received.read(&case.reading.clone().reading(within)),
         Err(error) => Err(error),
     };
-    read.map_err(|error| match needed(&error, memory, config.max_nonzeros) {
+    read.map_err(|error| match needed(&error, memory, settings.max_nonzeros) {
         Some(bytes) => Stopped::Needs(bytes),
         None => Stopped::Failed(error.into()),
     })

@@ -85,7 +85,7 @@ pub async fn added(
         let stated = "records may be compressed with zstd, and with nothing else";
         return Err(Failure::new(&ENCODING, stated));
     }
-    let limit = service.config.max_body;
+    let limit = service.settings().max_body;
     body::check(&headers, limit)?;
     let admitted = service.places.admit()?;
     let received = body::receive(request, limit, &service.memory.bodies, service.seed).await?;

@@ -325,7 +325,7 @@ async fn watched(
             }
             last.push(line);
         }
-        Ok(last)
+        Ok::<_, std::io::Error>(last)
     };
     let (report, last) = tokio::try_join!(report, lines)?;
     Ok((child.wait().await?, String::from_utf8_lossy(&report).into_owned(), last))

@@ -22,7 +22,7 @@ use super::places::Client;
 use crate::output::write_file;
 use file::{Folder, Paths};
 pub use job::{Job, Progress, Status, Task};
-pub use routes::{accepted, canceled, events, listed, shown, shown_of};
+pub use routes::{Listing, accepted, canceled, events, listed, shown, shown_of};
 pub use run::{Plan, Work, resume, start};
 
 /// Limits on the jobs that are kept.

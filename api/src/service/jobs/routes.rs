@@ -11,6 +11,8 @@ use axum::http::header::LOCATION;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use clap::Parser;
+use clap::builder::RangedU64ValueParser;
 use futures_util::stream;
 use serde_json::{Value, json};
 
@@ -18,12 +20,10 @@ use super::super::Service;
 use super::super::access::Role;
 use super::super::failure::{ARGUMENT, Failure, JOB};
 use super::{Entry, Status, Task};
-
-/// Number of jobs in a list, unless a request asks for another.
-const LISTED: usize = 20;
+use crate::query::parsed;
 
 /// Maximum number of jobs in a list.
-const MOST_LISTED: usize = 1000;
+const MOST_LISTED: u64 = 1000;
 
 /// Time that a request to cancel waits for the end of the job.
 const CANCELING: Duration = Duration::from_secs(5);
@@ -34,62 +34,35 @@ pub fn accepted(entry: &Entry) -> Response {
     (StatusCode::ACCEPTED, [(LOCATION, job.path())], Json(job.shown())).into_response()
 }
 
-/// The parameters of a list of jobs.
-struct Filter {
-    status: Vec<String>,
-    kind: Option<String>,
+/// The parameters of `GET /jobs`.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+pub struct Listing {
+    /// Only jobs in these states: enqueued, processing, succeeded, failed or canceled, with commas
+    #[arg(long, value_delimiter = ',', value_name = "STATES", value_parser = state)]
+    status: Vec<Status>,
+    /// Only jobs of this kind: recommend or tune
+    #[arg(long, value_name = "KIND", value_parser = kind)]
+    kind: Option<&'static str>,
+    /// Maximum number of jobs to list, at most 1000
+    #[arg(long, default_value_t = 20, value_name = "N",
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_LISTED))]
     limit: usize,
-    from: u64,
+    /// Only this job and earlier ones: the value of next in the list before
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64))]
+    from: Option<u64>,
 }
 
-impl Filter {
-    fn of(pairs: &[(String, String)]) -> Result<Self, Failure> {
-        let mut filter = Filter { status: Vec::new(), kind: None, limit: LISTED, from: u64::MAX };
-        let wrong = |stated: String| Failure::new(&ARGUMENT, stated);
-        let states = Status::ALL.map(Status::name);
-        for (name, value) in pairs {
-            let number = || {
-                let number = value.parse::<u64>().ok();
-                number.ok_or_else(|| wrong(format!("'{name}=' is '{value}'; it must be a number")))
-            };
-            match name.as_str() {
-                "status" => {
-                    let all = value.split(',').map(str::to_string);
-                    filter.status.extend(all);
-                    if let Some(unknown) =
-                        filter.status.iter().find(|one| !states.contains(&one.as_str()))
-                    {
-                        let known = states.join(", ");
-                        return Err(wrong(format!(
-                            "no state is named '{unknown}'; there are: {known}"
-                        )));
-                    }
-                }
-                "kind" if Task::KINDS.contains(&value.as_str()) => {
-                    filter.kind = Some(value.clone())
-                }
-                "kind" => {
-                    let known = Task::KINDS.join(", ");
-                    return Err(wrong(format!("no kind is named '{value}'; there are: {known}")));
-                }
-                "limit" => match number()? as usize {
-                    limit @ 1..=MOST_LISTED => filter.limit = limit,
-                    limit => {
-                        let stated = format!("'limit=' is {limit}; it must be 1 to {MOST_LISTED}");
-                        return Err(wrong(stated));
-                    }
-                },
-                "from" => filter.from = number()?,
-                _ => {
-                    let stated = format!(
-                        "no option is named '{name}'; there are: status, kind, limit, from"
-                    );
-                    return Err(wrong(stated));
-                }
-            }
-        }
-        Ok(filter)
-    }
+fn state(text: &str) -> Result<Status, String> {
+    let known = || Status::ALL.map(Status::name).join(", ");
+    let found = Status::ALL.into_iter().find(|status| status.name() == text);
+    found.ok_or_else(|| format!("no state is named '{text}'; there are: {}", known()))
+}
+
+fn kind(text: &str) -> Result<&'static str, String> {
+    let known = || Task::KINDS.join(", ");
+    let found = Task::KINDS.into_iter().find(|kind| *kind == text);
+    found.ok_or_else(|| format!("no kind is named '{text}'; there are: {}", known()))
 }
 
 /// Lists jobs, the latest first.
@@ -98,14 +71,14 @@ pub async fn listed(
     pairs: Result<Query<Vec<(String, String)>>, QueryRejection>,
 ) -> Result<Json<Value>, Failure> {
     let Query(pairs) = pairs.map_err(|error| Failure::new(&ARGUMENT, error.body_text()))?;
-    let Filter { status, kind, limit, from } = Filter::of(&pairs)?;
+    let Listing { status, kind, limit, from } = parsed(&pairs)?;
     let jobs = service.jobs.list().into_iter().map(|entry| entry.job());
     let mut jobs: Vec<_> = jobs
-        .filter(|job| status.is_empty() || status.iter().any(|one| one == job.status.name()))
-        .filter(|job| kind.as_deref().is_none_or(|kind| kind == job.task.kind()))
+        .filter(|job| status.is_empty() || status.contains(&job.status))
+        .filter(|job| kind.is_none_or(|kind| kind == job.task.kind()))
         .collect();
     let total = jobs.len();
-    jobs.retain(|job| job.id <= from);
+    jobs.retain(|job| from.is_none_or(|from| job.id <= from));
     let next = jobs.get(limit).map(|job| job.id);
     let shown: Vec<_> = jobs.iter().take(limit).map(|job| job.shown()).collect();
     Ok(Json(json!({"jobs": shown, "total": total, "next": next})))
