@@ -162,13 +162,6 @@ fn the_log_is_an_object_on_each_line_if_that_is_asked_for() {
     assert!(span["choose_s"].is_number() && span["choice"].is_string(), "{line}");
 }
 
-/// Returns a figure of the service.
-fn figure(service: &Service, name: &str) -> f64 {
-    let text = String::from_utf8(service.send("GET", "/metrics", "", b"").1).expect("text");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.map_or(0.0, |value| value.parse().expect("a number"))
-}
-
 #[test]
 fn a_client_that_has_gone_is_counted_and_its_job_goes_on() {
     let service = serve(&[]);
@@ -181,11 +174,11 @@ fn a_client_that_has_gone_is_counted_and_its_job_goes_on() {
     let gone = "ellect_requests_total{route=\"/recommend\",status=\"499\"}";
     let noticed = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
-        figure(&service, gone) == 1.0
+        service.figure(gone) == 1.0
     });
     assert!(noticed, "the client has gone");
     assert_eq!(service.ended_job(1)["status"], "succeeded");
-    assert_eq!(figure(&service, "ellect_jobs_processing"), 0.0);
+    assert_eq!(service.figure("ellect_jobs_processing"), 0.0);
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl Received {
             let mut start = Vec::new();
             let bytes = match std::fs::File::open(&path) {
                 Ok(mut file) => {
-                    file.by_ref().take(LONGEST_START).read_to_end(&mut start)?;
+                    (&mut file).take(LONGEST_START).read_to_end(&mut start)?;
                     file.metadata()?.len()
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => 0,

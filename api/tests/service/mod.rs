@@ -80,6 +80,20 @@ impl Service {
         (status, serde_json::from_slice(&body).expect("the answer is JSON"))
     }
 
+    /// Returns the status and the JSON at a path.
+    pub fn get(&self, target: &str) -> (u16, Value) {
+        self.json("GET", target, b"")
+    }
+
+    /// Returns a figure of the service.
+    pub fn figure(&self, name: &str) -> f64 {
+        let (status, text) = self.send("GET", "/metrics", "", b"");
+        assert_eq!(status, 200);
+        let text = String::from_utf8(text).expect("text");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
     /// Asks for a job until `is_so` is true of it.
     pub fn job_when(&self, id: u64, is_so: impl Fn(&Value) -> bool) -> Value {
         let start = std::time::Instant::now();
