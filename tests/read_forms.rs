@@ -410,7 +410,7 @@ fn json_with_the_names_of_scipy() {
 #[test]
 fn unknown_content_is_named_and_never_shown_as_raw_bytes() {
     const KINDS: &str = "it must be Matrix Market text ('%%MatrixMarket'), a JSON matrix ('{'), a SciPy \
-                         .npz, Rutherford-Boeing, PETSc or MATLAB 5 file, plain, compressed or in a tar or \
+                         .npz, Rutherford-Boeing, PETSc or MATLAB file, plain, compressed or in a tar or \
                          zip archive";
     let contents: [&[u8]; 16] = [
         b"\x89HDF\r\n\x1a\n",

@@ -9,7 +9,7 @@ use ellect::units::count;
 /// A matrix file and the limits of reading it.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB 5 or JSON; plain, .gz, .zst, .bz2 or
+    /// Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB or JSON; plain, .gz, .zst, .bz2 or
     /// .xz, or in a .tar or .zip (ARCHIVE:NAME picks a file of it); - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -21,7 +21,7 @@ pub struct Input {
 /// A matrix file, or none if the matrix is generated.
 #[derive(Debug, Args)]
 pub struct OptionalInput {
-    /// Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB 5 or JSON; plain, .gz, .zst, .bz2 or
+    /// Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB or JSON; plain, .gz, .zst, .bz2 or
     /// .xz, or in a .tar or .zip (ARCHIVE:NAME picks a file of it); - for standard input
     #[arg(value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
     pub file: Option<PathBuf>,

@@ -34,10 +34,7 @@ pub(super) fn elements<U>(
         let wanted = per_chunk.min(left);
         let bytes = &mut chunk[..wanted * size];
         source.read_exact(bytes).map_err(io_error)?;
-        if elements.capacity() - elements.len() < wanted {
-            let more = (elements.len() / 2).max(FIRST_ELEMENTS);
-            elements.reserve_exact(more.max(wanted).min(left));
-        }
+        reserve(&mut elements, wanted, left);
         for bytes in bytes.chunks_exact(size) {
             let element = decode(bytes)
                 .map_err(|what| fault(format!("element {}: {what}", elements.len())))?;
@@ -45,6 +42,28 @@ pub(super) fn elements<U>(
         }
     }
     Ok(elements)
+}
+
+/// Makes room for `wanted` of `left` more elements: half of those that are there, at least.
+pub(super) fn reserve<U>(elements: &mut Vec<U>, wanted: usize, left: usize) {
+    if elements.capacity() - elements.len() < wanted {
+        let more = (elements.len() / 2).max(FIRST_ELEMENTS);
+        elements.reserve_exact(more.max(wanted).min(left));
+    }
+}
+
+/// Checks that the imaginary part of a complex value is zero.
+///
+/// # Errors
+/// A text, if it is not.
+pub(super) fn no_imaginary_part(part: f64) -> std::result::Result<(), String> {
+    match part {
+        0.0 => Ok(()),
+        _ => Err(format!(
+            "the imaginary part is {part}; only matrices whose imaginary parts are all zero can be \
+             read by their real parts"
+        )),
+    }
 }
 
 /// Rounds a number to a value of the matrix.

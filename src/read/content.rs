@@ -12,6 +12,7 @@ pub(super) enum Content {
     Json,
     Petsc,
     Matlab,
+    Matlab73,
     Zip,
     Tar,
     Gzip,
@@ -25,11 +26,12 @@ pub(super) enum Content {
 pub(super) const HEAD_BYTES: u64 = 1024;
 
 /// The first bytes of each kind of content. A lone `%` is Matrix Market with a broken first line.
-const STARTS: [(&[u8], Content); 9] = [
+const STARTS: [(&[u8], Content); 10] = [
     (b"%", Content::MatrixMarket),
     (b"{", Content::Json),
     (b"PK\x03\x04", Content::Zip),
     (b"PK\x05\x06", Content::Zip),
+    (b"MATLAB 7.3", Content::Matlab73),
     (b"\x1f\x8b", Content::Gzip),
     (b"\x28\xb5\x2f\xfd", Content::Zstd),
     (b"\xfd7zXZ\x00", Content::Xz),
@@ -38,9 +40,8 @@ const STARTS: [(&[u8], Content); 9] = [
 ];
 
 /// Known kinds of files that the reader does not support, with the remedy.
-const REMEDIES: [(&[u8], &str); 23] = [
+const REMEDIES: [(&[u8], &str); 22] = [
     (b"\x93NUMPY", "a single numpy array; save the matrix with scipy.sparse.save_npz"),
-    (b"MATLAB 7.3", MATLAB_73),
     (b"\x89HDF", "an HDF5 file; save the matrix with scipy.io.mmwrite or scipy.sparse.save_npz"),
     (b"\xd0\xcf\x11\xe0", "an old Office document; write the matrix with scipy.io.mmwrite"),
     (b"\x50\x7b\x12\x00", "a PETSc file in little-endian order; PETSc's own are big-endian"),
@@ -67,8 +68,6 @@ const REMEDIES: [(&[u8], &str); 23] = [
     (b"[", "a JSON array; a JSON matrix is an object with nrows, ncols, row_ptr and col_idx"),
 ];
 
-const MATLAB_73: &str = "a MATLAB 7.3 file, which is HDF5; write it in MATLAB with \
-                         save('name.mat', 'A', '-v7') and read that, or use scipy.io.mmwrite";
 const MATLAB_OTHER: &str = "a MATLAB file of version 4 or of no known version; write it in MATLAB \
                             with save('name.mat', 'A', '-v7')";
 const UTF_16: &str = "text in UTF-16; save it as UTF-8 or ASCII";
@@ -117,8 +116,8 @@ fn unsupported(head: &[u8], text: &[u8]) -> Option<&'static str> {
     if let Some(&(_, what)) = REMEDIES.iter().find(|(start, _)| head.starts_with(start)) {
         return Some(what);
     }
-    if head.get(512..516) == Some(b"\x89HDF") {
-        return Some(REMEDIES[2].1);
+    if head.get(512..516) == Some(b"\x89HDF") && !head.starts_with(b"MATLAB 7.3") {
+        return Some(REMEDIES[1].1);
     }
     let markup = [&b"<!doctype"[..], b"<html", b"<?xml"];
     let starts =
@@ -149,7 +148,7 @@ fn is_binary(head: &[u8]) -> bool {
 /// Returns the message for content of no known kind; it shows text, and never raw bytes.
 fn unknown(head: &[u8]) -> String {
     const KINDS: &str = "it must be Matrix Market text ('%%MatrixMarket'), a JSON matrix ('{'), a \
-                         SciPy .npz, Rutherford-Boeing, PETSc or MATLAB 5 file, plain, compressed or \
+                         SciPy .npz, Rutherford-Boeing, PETSc or MATLAB file, plain, compressed or \
                          in a tar or zip archive";
     if is_binary(head) {
         return format!("the input is binary data of no known kind; {KINDS}");

@@ -109,22 +109,23 @@ pub(super) fn read<T: Scalar>(source: impl Read, context: &Context<'_>) -> Resul
     limits.entries(At::Whole, matrix.col_idx.len() as u64)?;
     limits.borne_out(0, ncols, matrix.col_idx.len())?;
     let values = match matrix.values {
-        Some(values) => finite(&values)?,
+        Some(values) => finite(values)?,
         None => vec![T::ONE; matrix.col_idx.len()],
     };
     Csr::from_unsorted(nrows, ncols, matrix.row_ptr, matrix.col_idx, values)
 }
 
-fn finite<T: Scalar>(values: &[f64]) -> Result<Vec<T>> {
-    let rounded: Vec<T> = values.iter().map(|&value| T::from_f64(value)).collect();
-    match rounded.iter().position(|value| !value.to_f64().is_finite()) {
-        None => Ok(rounded),
-        Some(k) => Err(Error::input(format!(
+/// Rounds the values, in the memory that holds them.
+fn finite<T: Scalar>(values: Vec<f64>) -> Result<Vec<T>> {
+    let is_finite = |&value: &f64| T::from_f64(value).to_f64().is_finite();
+    if let Some(k) = values.iter().position(|value| !is_finite(value)) {
+        return Err(Error::input(format!(
             "values[{k}] is {:e}; it must be finite in {}",
             values[k],
             T::PRECISION
-        ))),
+        )));
     }
+    Ok(values.into_iter().map(T::from_f64).collect())
 }
 
 fn skip_byte_order_mark(source: &mut impl BufRead) -> Result<()> {

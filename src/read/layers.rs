@@ -5,7 +5,7 @@ use std::io::{BufReader, Cursor, Read};
 use super::content::{Content, HEAD_BYTES, excerpt, sniff};
 use super::context::Context;
 use super::limits::{Limited, io_error, too_much_held};
-use super::{archive, decoders, harwell_boeing, json, matlab, matrix_market, petsc, zip};
+use super::{archive, decoders, harwell_boeing, json, matlab, matlab73, matrix_market, petsc, zip};
 use crate::csr::Csr;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
@@ -72,7 +72,8 @@ pub(super) fn open<'a>(
 /// As the reader of the content.
 pub(super) fn read<T: Scalar>(source: Source<'_>, context: &Context<'_>) -> Result<Csr<T>> {
     let opened = open(source, &context.name, 0, context)?;
-    let has_members = matches!(opened.content, Content::Tar | Content::Zip | Content::Matlab);
+    let has_members =
+        matches!(opened.content, Content::Tar | Content::Zip | Content::Matlab | Content::Matlab73);
     if let Some(member) = context.member
         && !has_members
     {
@@ -100,13 +101,8 @@ impl Opened<'_> {
             Content::Json => json::read(source, context),
             Content::Petsc => petsc::read(BufReader::new(source), context),
             Content::Matlab => matlab::read(source, context),
-            Content::Zip => {
-                let mut archive = Vec::new();
-                let limit = if self.layers_left < MAX_LAYERS { MAX_ARCHIVE } else { u64::MAX };
-                let over = |_, _| too_much_held("an archive of over 1 GiB inside compression");
-                Limited::new(source, limit, over).read_to_end(&mut archive).map_err(io_error)?;
-                zip::read(Cursor::new(archive), context)
-            }
+            Content::Zip => zip::read(held(source, self.layers_left)?, context),
+            Content::Matlab73 => matlab73::read(held(source, self.layers_left)?, context),
             Content::Tar => {
                 Err(Error::input("a tar archive is inside an archive; unpack the outer one"))
             }
@@ -115,4 +111,14 @@ impl Opened<'_> {
             }
         }
     }
+}
+
+/// Reads all of a file that is read in place.
+fn held(source: Source<'_>, layers_left: usize) -> Result<Cursor<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let limit = if layers_left < MAX_LAYERS { MAX_ARCHIVE } else { u64::MAX };
+    let over =
+        |_, _| too_much_held("an archive or MATLAB 7.3 file of over 1 GiB inside compression");
+    Limited::new(source, limit, over).read_to_end(&mut bytes).map_err(io_error)?;
+    Ok(Cursor::new(bytes))
 }

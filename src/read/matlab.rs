@@ -1,5 +1,5 @@
-//! Sparse matrices in MATLAB's files of versions 5 to 7 (`save -v6` and `-v7`; not 7.3, which is
-//! HDF5), also as fields of a structure, as the SuiteSparse collection stores `Problem.A`.
+//! Sparse matrices in MATLAB's files of versions 5 to 7 (`save -v6` and `-v7`; `matlab73` reads
+//! 7.3), also as fields of a structure, as the SuiteSparse collection stores `Problem.A`.
 //!
 //! ```text
 //! text, 116 bytes | 8 bytes | version 0x0100 | "MI", which as a number tells the byte order
@@ -19,6 +19,7 @@ use std::io::{self, Read};
 
 use self::element::{Element, Order, Type};
 use super::archive::{Candidate, Picker};
+use super::binary;
 use super::context::Context;
 use super::decoders;
 use super::layers::Source;
@@ -190,23 +191,60 @@ fn sparse<T: Scalar>(
     }
     let (nrows, ncols) = context.limits.dimensions(At::Whole, nrows.into(), ncols.into())?;
     let most = context.limits.nonzeros;
-    let mut rows = Element::part(parts, order, "row indices")?.numbers(most, |row: f64| {
-        if (0.0..nrows as f64).contains(&row) {
-            Ok(row as u32)
-        } else {
-            Err(format!("the row index is {row}; it must be from 0 to {nrows} less 1"))
-        }
-    })?;
+    let rows = Element::part(parts, order, "row indices")?;
+    let rows = rows.numbers(most, |row: f64| row_index(row, nrows))?;
     let mut last = 0;
     let pointers = Element::part(parts, order, "column pointers")?;
-    let pointers = pointers.numbers(ncols as u64 + 1, |pointer: f64| {
-        if pointer >= last as f64 && pointer <= rows.len() as f64 {
-            last = pointer as usize;
-            Ok(last)
-        } else {
-            Err(format!("the pointer is {pointer}; it must be from {last} to {}", rows.len()))
-        }
-    })?;
+    let pointers = pointers
+        .numbers(ncols as u64 + 1, |pointer: f64| next_pointer(pointer, &mut last, rows.len()))?;
+    let values = Element::part(parts, order, "values")?.numbers(most, binary::value::<T>)?;
+    if is_complex {
+        Element::part(parts, order, "imaginary parts")?.numbers(most, binary::no_imaginary_part)?;
+    }
+    assemble(rows, pointers, values, [nrows, ncols], context)
+}
+
+/// Checks a row index, counted from 0.
+///
+/// # Errors
+/// A text, if there is no such row.
+pub(super) fn row_index(row: f64, nrows: usize) -> std::result::Result<u32, String> {
+    if (0.0..nrows as f64).contains(&row) {
+        Ok(row as u32)
+    } else {
+        Err(format!("the row index is {row}; it must be from 0 to {nrows} less 1"))
+    }
+}
+
+/// Checks the position of a column's first entry against the one before, `last`, and the number of
+/// entries.
+///
+/// # Errors
+/// A text, if it is smaller than the one before, or too large.
+pub(super) fn next_pointer(
+    pointer: f64,
+    last: &mut usize,
+    entries: usize,
+) -> std::result::Result<usize, String> {
+    if pointer >= *last as f64 && pointer <= entries as f64 {
+        *last = pointer as usize;
+        Ok(*last)
+    } else {
+        Err(format!("the pointer is {pointer}; it must be from {last} to {entries}"))
+    }
+}
+
+/// Assembles the matrix from row indices, column pointers and values, each of them checked alone.
+///
+/// # Errors
+/// [`Error::Input`] if their lengths do not agree.
+pub(super) fn assemble<T: Scalar>(
+    mut rows: Vec<u32>,
+    pointers: Vec<usize>,
+    mut values: Vec<T>,
+    [nrows, ncols]: [usize; 2],
+    context: &Context<'_>,
+) -> Result<Csr<T>> {
     if pointers.len() != ncols + 1 || pointers[0] != 0 {
         return Err(damaged(&format!(
             "there are {} column pointers; there must be {}, from 0 on",
@@ -215,19 +253,8 @@ fn sparse<T: Scalar>(
         )));
     }
     let entries = pointers[ncols];
-    let mut values =
-        Element::part(parts, order, "values")?.numbers(most, super::binary::value::<T>)?;
     if values.len() < entries {
         return Err(damaged(&format!("there are {} values for {entries} entries", values.len())));
-    }
-    if is_complex {
-        Element::part(parts, order, "imaginary parts")?.numbers(most, |part: f64| match part {
-            0.0 => Ok(()),
-            _ => Err(format!(
-                "the imaginary part is {part}; only matrices whose imaginary parts are all zero can \
-                 be read by their real parts"
-            )),
-        })?;
     }
     // MATLAB may leave unused room after the last entry.
     rows.truncate(entries);

@@ -7,7 +7,8 @@
 //!    +-> harwell_boeing   Rutherford-Boeing and Harwell-Boeing, assembled        -> triplets -> Csr
 //!    +-> npz              SciPy's csr, csc, coo, bsr, dia; plain indptr, indices, data      -> Csr
 //!    +-> petsc            PETSc's binary MatView, 32- or 64-bit indices                     -> Csr
-//!    +-> matlab           MATLAB 5 to 7 (not 7.3), sparse                        -> triplets -> Csr
+//!    +-> matlab           MATLAB 5 to 7, sparse                                  -> triplets -> Csr
+//!    +-> matlab73         MATLAB 7.3, sparse                                     -> triplets -> Csr
 //!    +-> json             {"nrows","ncols","row_ptr","col_idx","values"?}                   -> Csr
 //! ```
 //!
@@ -35,6 +36,8 @@ mod json;
 mod layers;
 mod limits;
 mod matlab;
+#[cfg_attr(not(feature = "read-archives"), path = "matlab73_none.rs")]
+mod matlab73;
 mod matrix_market;
 mod petsc;
 mod triplets;
@@ -146,7 +149,7 @@ pub fn bytes<T: Scalar>(bytes: &[u8], limits: &Limits) -> Result<Csr<T>> {
 /// Reads the matrix that `source` delivers, to its end.
 ///
 /// Text is parsed on rayon's current threads while the next blocks are read and decompressed. Only
-/// a zip archive, as `.npz` is one, is held in memory as a whole.
+/// a zip archive, as `.npz` is one, and a MATLAB 7.3 file are held in memory as a whole.
 ///
 /// # Errors
 /// As [`file()`].
@@ -236,11 +239,17 @@ impl Options {
 fn opened<T: Scalar>(mut file: File, context: &Context<'_>) -> Result<Found<T>> {
     let mut head = Vec::new();
     file.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(io_error)?;
-    let is_zip = matches!(sniff(&head, &context.name), Ok(Content::Zip));
-    // A zip archive is read in place, because its directory is at the end; a pipe cannot be.
-    if is_zip && file.metadata().map_err(io_error)?.is_file() {
+    let content = sniff(&head, &context.name).ok();
+    // A file with a directory is read in place; a pipe cannot be.
+    if let Some(content @ (Content::Zip | Content::Matlab73)) = content
+        && file.metadata().map_err(io_error)?.is_file()
+    {
         file.rewind().map_err(io_error)?;
-        return found(zip::read(BufReader::new(file), context), context);
+        let source = BufReader::new(file);
+        return match content {
+            Content::Zip => found(zip::read(source, context), context),
+            _ => found(matlab73::read(source, context), context),
+        };
     }
     found(layers::read(Box::new(Cursor::new(head).chain(file)), context), context)
 }

@@ -8,6 +8,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod matlab73;
 pub mod table;
 
 use std::io::{Cursor, Write};

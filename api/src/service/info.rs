@@ -39,7 +39,7 @@ pub async fn usage() -> String {
         "ellect chooses storage formats for sparse matrix-vector products.\n\
          \n\
          POST /recommend?device=h200&precision=f64&spmvs=1000\n\
-         The body is a matrix: Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB 5 or\n\
+         The body is a matrix: Matrix Market, SciPy .npz, Rutherford-Boeing, PETSc, MATLAB or\n\
          JSON; plain, gzip, zstd, bzip2 or xz, or in a tar or zip archive;\n\
          or none, and generate=CLASS:ROWS names a generated matrix:\n\
          POST /recommend?device=h200&generate=elasticity:600000\n\

@@ -347,24 +347,22 @@ impl<R: Read + Seek> Archive<'_, R> {
     fn values<T: Scalar>(&mut self, dimensions: usize) -> Result<Array<T>> {
         let context = self.context;
         let mut rounded = 0;
-        let values = self.elements("data", dimensions, context.limits.nonzeros, |header, bytes| {
-            if header.integer(bytes).is_some_and(is_rounded) {
-                rounded += 1;
-            }
-            let number = match header.complex(bytes) {
-                Some((real, 0.0)) => real,
-                Some((_, imaginary)) => {
-                    return Err(format!(
-                        "the imaginary part is {imaginary}; only matrices whose imaginary parts are \
-                         all zero can be read by their real parts"
-                    ));
+        let values =
+            self.elements("data", dimensions, context.limits.nonzeros, |header, bytes| {
+                if header.integer(bytes).is_some_and(is_rounded) {
+                    rounded += 1;
                 }
-                None => header
-                    .number(bytes)
-                    .ok_or_else(|| format!("values of type {} are not supported", header.type_name()))?,
-            };
-            binary::value(number)
-        })?;
+                let number = match header.complex(bytes) {
+                    Some((real, imaginary)) => {
+                        binary::no_imaginary_part(imaginary)?;
+                        real
+                    }
+                    None => header.number(bytes).ok_or_else(|| {
+                        format!("values of type {} are not supported", header.type_name())
+                    })?,
+                };
+                binary::value(number)
+            })?;
         context.note_rounded(rounded);
         Ok(values)
     }
