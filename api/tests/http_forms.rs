@@ -169,6 +169,10 @@ fn a_client_that_has_gone_is_counted_and_its_job_goes_on() {
     let target = "/recommend?effort=exhaustive&budget=4";
     let mut stream = service.begin("POST", target, "", matrix.len());
     stream.write_all(&matrix).expect("it reads");
+    // The job is there once the service has kept its matrix.
+    while service.get("/jobs").1["total"] == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     service.job_when(1, |job| job["status"] == "processing");
     drop(stream);
     let gone = "ellect_requests_total{route=\"/recommend\",status=\"499\"}";

@@ -170,8 +170,8 @@ mod tests {
         assert_eq!(places.admit().expect_err("there is none").code, &BUSY);
         drop(admitted);
         let first = places.turn(&client("a")).await.expect("it is free");
-        let given_up =
-            tokio::time::timeout(std::time::Duration::from_millis(5), places.turn(&client("b")));
+        let (other, moment) = (client("b"), std::time::Duration::from_millis(5));
+        let given_up = tokio::time::timeout(moment, places.turn(&other));
         assert!(given_up.await.is_err());
         assert_eq!(places.waiting(), 0);
         drop(first);

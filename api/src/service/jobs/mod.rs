@@ -179,7 +179,7 @@ impl Jobs {
             next: AtomicU64::new(next),
             stopping: AtomicBool::new(false),
         };
-        jobs.remove_oldest();
+        jobs.remove_oldest(None);
         Ok(Arc::new(jobs))
     }
 
@@ -269,19 +269,21 @@ impl Jobs {
     /// Writes the present state of a job to disk.
     async fn save(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), Failure> {
         let (jobs, entry) = (Arc::clone(self), Arc::clone(entry));
-        let saving = tokio::task::spawn_blocking(move || jobs.save_now(&entry));
+        let saving = tokio::task::spawn_blocking(move || jobs.save_now(&entry.job()));
         saving.await.map_err(Failure::internal)?
     }
 
-    fn save_now(&self, entry: &Entry) -> Result<(), Failure> {
+    fn save_now(&self, job: &Job) -> Result<(), Failure> {
         let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
         let unsaved = |error: anyhow::Error| {
             tracing::error!("storing a job: {error:#}");
             Failure::new(&STORAGE, "the service has no room for this job now; try again later")
         };
-        folder.add(&entry.job()).map_err(|error| unsaved(error.into()))?;
+        folder.add(job).map_err(|error| unsaved(error.into()))?;
         if folder.is_long() {
-            let all: Vec<Job> = self.all().values().map(|entry| entry.job()).collect();
+            let others = self.list().into_iter().map(|entry| entry.job());
+            let mut all: Vec<Job> = others.filter(|other| other.id != job.id).collect();
+            all.push(job.clone());
             folder.write_anew(all.iter()).map_err(unsaved)?;
         }
         Ok(())
@@ -307,14 +309,14 @@ impl Jobs {
         let id = entry.job().id;
         let (status, failure) = match ended {
             Ended::Left => {
-                entry.state.send_modify(|job| {
-                    if job.status == Status::Processing {
-                        job.attempts -= 1;
-                        job.wait_again("the service stopped; the work goes on at its next start");
-                    }
-                    job.left = true;
-                });
-                let _ = self.save_now(entry);
+                let mut job = entry.job();
+                if job.status == Status::Processing {
+                    job.attempts -= 1;
+                    job.wait_again("the service stopped; the work goes on at its next start");
+                }
+                job.left = true;
+                let _ = self.save_now(&job);
+                entry.state.send_replace(job);
                 return;
             }
             Ended::Succeeded(result) => {
@@ -337,12 +339,15 @@ impl Jobs {
         if let Some(failure) = &failure {
             entry.answer(Err(failure.clone()));
         }
-        entry.state.send_modify(|job| job.end(status, failure.as_ref()));
+        let mut job = entry.job();
+        job.end(status, failure.as_ref());
         let why = failure.map(|failure| failure.message).unwrap_or_default();
         tracing::info!(job = id, status = status.name(), why);
-        let _ = self.save_now(entry);
+        let _ = self.save_now(&job);
         let _ = fs::remove_file(self.paths.body(id));
-        self.remove_oldest();
+        self.remove_oldest(Some(id));
+        // Clients see the end once all of it is done.
+        entry.state.send_replace(job);
     }
 
     /// Asks a job to end early.
@@ -383,12 +388,13 @@ impl Jobs {
         fs::read(self.paths.result(id)).ok()
     }
 
-    /// Removes the jobs that ended first, until as many are left as are kept.
-    fn remove_oldest(&self) {
+    /// Removes the jobs that ended first, until as many are left as are kept; `ending` counts as one
+    /// that has ended.
+    fn remove_oldest(&self, ending: Option<u64>) {
         let mut all = self.all();
         let (mut ended, mut bytes, mut gone) = (0, 0, Vec::new());
         for (&id, entry) in all.iter().rev() {
-            if entry.state.borrow().status.is_final() {
+            if Some(id) == ending || entry.state.borrow().status.is_final() {
                 ended += 1;
                 bytes += fs::metadata(self.paths.result(id)).map_or(0, |file| file.len());
                 if ended > self.bounds.ended || bytes > MOST_RESULTS {
