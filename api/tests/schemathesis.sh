@@ -25,7 +25,7 @@ address=$(grep -o 'http://[0-9.:]*' "$work/log" | head -1)
 # Random bytes are no matrix, and random names no device, so requests that follow the document may be
 # refused. Measuring is left out: it is tested elsewhere, and would take the whole time.
 cd "$work"
-"$work/python/bin/st" run "$address/openapi.json" --max-examples 25 --max-time 90 --seed 1 \
+"$work/python/bin/st" run "$address/openapi.json" --max-examples 15 --max-time 60 --seed 1 \
     --generation-deterministic --request-timeout 30 --exclude-checks positive_data_acceptance \
     --exclude-path /tune --phases examples,coverage,fuzzing --suppress-health-check all
 

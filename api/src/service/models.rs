@@ -10,9 +10,9 @@ use axum::extract::rejection::PathRejection;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
+use ellect::Precision;
 use ellect::device::{self, Device};
 use ellect::model::{Predictor, file_name};
-use ellect::{Precision, Result as Found};
 use serde_json::{Value, json};
 
 use super::Service;
@@ -34,8 +34,11 @@ const CARDS: [(&str, &str); 4] = [
 /// kept as long as the service runs.
 #[derive(Default)]
 pub struct Models {
-    opened: Mutex<HashMap<(String, Precision), Option<Arc<Predictor>>>>,
+    opened: Mutex<HashMap<(String, Precision), Model>>,
 }
+
+/// A model; `None` if the device has none.
+type Model = Option<Arc<Predictor>>;
 
 impl Models {
     /// Forgets all models, so that they are read again.
@@ -52,7 +55,7 @@ impl Models {
         data: &Path,
         device: &Device,
         precision: Precision,
-    ) -> Found<Option<Arc<Predictor>>> {
+    ) -> ellect::Result<Model> {
         let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (device.name.clone(), precision);
         let found = opened().get(&key).cloned();

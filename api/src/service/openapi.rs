@@ -99,7 +99,10 @@ fn of_query(parameter: Parameter) -> Value {
 }
 
 fn body(body: Body) -> Option<Value> {
-    let bytes = json!({"schema": {"type": "string", "format": "binary"}});
+    let bytes = json!({"schema": {"type": "string", "format": "binary", "description": match body {
+        Body::Records => "records, one in JSON on each line, plain or compressed with zstd",
+        Body::Matrix | Body::Nothing => "a matrix in any form that the readers know",
+    }}});
     match body {
         Body::Nothing => None,
         Body::Matrix => Some(json!({
@@ -111,7 +114,7 @@ fn body(body: Body) -> Option<Value> {
                 },
             },
         })),
-        Body::Records => Some(json!({"application/x-ndjson": bytes})),
+        Body::Records => Some(json!({"application/octet-stream": bytes})),
     }
 }
 

@@ -164,7 +164,6 @@ pub static ROUTES: &[Route] = &[
         answers: &[(200, Json("Added"))],
         role: Needed::Write,
         handler: || post(records::added),
-        ..READING
     },
     Route {
         path: "/measurements",

@@ -110,9 +110,8 @@ impl Folder {
     pub fn add(&mut self, job: &Job) -> io::Result<()> {
         let line = line(job)?;
         // A line that was written in part is ended, so that it does not spoil the next one.
-        self.lines.write_all(&line).or_else(|error| {
+        self.lines.write_all(&line).inspect_err(|_| {
             let _ = self.lines.write_all(b"\n");
-            Err(error)
         })?;
         self.bytes += line.len() as u64;
         self.lines.sync_data()
