@@ -140,6 +140,34 @@ fn a_training_process_that_dies_is_started_once_more() {
     assert!(ended["again"].as_str().is_some_and(|why| why.contains("signal: 9")), "{ended}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_training_process_ends_with_its_service() {
+    let service = service();
+    assert_eq!(service.json("POST", "/measurements", records().as_bytes()).0, 200);
+    let (_, job) = service.json("POST", "/tune?device=h150&precision=f32", b"");
+    let id = job["id"].as_u64().expect("a number");
+    service.job_when(id, |job| job["status"] == "processing");
+    let trains = std::cell::Cell::new(0);
+    service.job_when(id, |_| {
+        trains.set(children(service.process.id()).first().copied().unwrap_or(0));
+        trains.get() != 0
+    });
+    service.signal("KILL");
+    let status = format!("/proc/{}/status", trains.get());
+    let ends = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        // A process whose parent has not asked for its end stays as a zombie.
+        std::fs::read_to_string(&status).map_or(true, |text| text.contains("State:\tZ"))
+    });
+    assert!(ends, "it goes on without its service");
+    // The job is begun once more at the next start, and stopped with it.
+    let service = service.again(&[]);
+    let again = service.job_when(id, |job| job["status"] == "processing");
+    assert_eq!(again["attempts"], 2, "{again}");
+    assert_eq!(service.json("DELETE", &format!("/jobs/{id}"), b"").0, 200);
+}
+
 #[test]
 fn wrong_trainings_are_refused_before_they_are_jobs() {
     let service = serve(&[]);

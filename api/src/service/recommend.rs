@@ -222,7 +222,7 @@ fn key(service: &Service, matrix: Matrix, options: &Options, reading: Option<&Bo
         options.spmvs = 0;
         options.generate = None;
     }
-    // How long a request waits is no part of its answer.
+    // The time that a request waits is no part of its answer.
     let reading = reading.map(|reading| BodyOptions { wait_ms: 0, ..reading.clone() });
     let revision = service.config.wisdom.as_ref().map_or(0, |wisdom| wisdom.revision());
     let reloads = service.reloads.load(Ordering::Relaxed);
