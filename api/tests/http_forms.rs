@@ -5,6 +5,7 @@ mod service;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -138,9 +139,11 @@ fn pages_of_other_origins_may_ask_only_if_that_is_configured() {
 #[test]
 fn the_log_is_an_object_on_each_line_if_that_is_asked_for() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let supervisor = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
     let mut process = Command::new(env!("CARGO_BIN_EXE_ellect"))
         .args(["serve", "--listen", "127.0.0.1:0", "--log", "json", "--data"])
         .arg(folder.path())
+        .env("NOTIFY_SOCKET", folder.path().join("notify"))
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
@@ -160,6 +163,13 @@ fn the_log_is_an_object_on_each_line_if_that_is_asked_for() {
     let span = &line["span"];
     assert_eq!((&span["id"], &span["route"]), (&json!("own"), &json!("/recommend")), "{line}");
     assert!(span["choose_s"].is_number() && span["choice"].is_string(), "{line}");
+    // A supervisor such as systemd is told of the start and of the end.
+    service.signal("TERM");
+    for state in ["READY=1\n", "STOPPING=1\n"] {
+        let mut told = [0; 64];
+        let bytes = supervisor.recv(&mut told).expect("it is told");
+        assert_eq!(String::from_utf8_lossy(&told[..bytes]), state);
+    }
 }
 
 #[test]

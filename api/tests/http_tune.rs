@@ -217,6 +217,11 @@ fn models_are_read_again_on_request_and_a_damaged_one_is_named() {
     assert_eq!((status, &answer["error"]["code"]), (422, &json!("model")), "{answer}");
     let message = answer["error"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("cpu-f64.model"), "{message}");
+    let (status, answer) = service.get("/readyz");
+    assert_eq!((status, &answer["error"]["code"]), (503, &json!("not_ready")), "{answer}");
+    std::fs::remove_file(folder.join("cpu-f64.model")).expect("it is there");
+    assert_eq!(service.json("POST", "/models/reload", b"").0, 200);
+    assert_eq!(service.get("/readyz").0, 200);
 }
 
 #[test]

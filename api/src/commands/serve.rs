@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use ellect::Wisdom;
 use ellect::units::count;
+use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -177,6 +178,7 @@ async fn listen(listen: &str, service: Arc<Service>, open: Arc<Open>) -> Result<
         TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
     let address = listener.local_addr().context("asking for the address")?;
     tracing::info!("listening on http://{address}");
+    tell_supervisor(NotifyState::Ready);
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
     let jobs = Arc::clone(&service.jobs);
@@ -188,6 +190,7 @@ async fn listen(listen: &str, service: Arc<Service>, open: Arc<Open>) -> Result<
     let asked_twice = async {
         signals.next().await;
         tracing::info!("stopping once the requests at hand are answered");
+        tell_supervisor(NotifyState::Stopping);
         jobs.stop();
         stop.notify_one();
         tokio::select! {
@@ -205,6 +208,13 @@ async fn listen(listen: &str, service: Arc<Service>, open: Arc<Open>) -> Result<
             tracing::warn!("stopped with requests at hand");
             Ok(())
         }
+    }
+}
+
+/// Tells systemd, if it started this process, how the service is.
+fn tell_supervisor(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!("telling systemd: {error}");
     }
 }
 

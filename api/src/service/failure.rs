@@ -63,6 +63,7 @@ codes! {
     BUSY "busy" SERVICE_UNAVAILABLE "too many requests are waiting; try again later";
     UNAVAILABLE "unavailable" SERVICE_UNAVAILABLE "the device cannot be used now; try again later";
     STORAGE "storage" SERVICE_UNAVAILABLE "the temporary folder has no room; try again later";
+    NOT_READY "not_ready" SERVICE_UNAVAILABLE "a part of the service does not work";
     JOBS "jobs" SERVICE_UNAVAILABLE "the matrices of jobs leave no room; try again later";
     INTERRUPTED "interrupted" SERVICE_UNAVAILABLE "a process ended while it worked on the job";
     WISDOM "wisdom" SERVICE_UNAVAILABLE "measurements could not be stored";

@@ -12,7 +12,7 @@ use ellect::device::{self, Device};
 use serde_json::{Value, json};
 
 use super::Service;
-use super::failure::{ARGUMENT, CODES, Failure, MATRIX, WISDOM};
+use super::failure::{ARGUMENT, CODES, Failure, MATRIX, NOT_READY, WISDOM};
 use super::metrics;
 use super::routes::ROUTES;
 use crate::options::Query;
@@ -85,6 +85,11 @@ pub async fn healthz() -> Json<Value> {
 pub async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Value>, Failure> {
     if let Some(fault) = service.config.wisdom.as_ref().and_then(|wisdom| wisdom.fault()) {
         return Err(Failure::new(&WISDOM, format!("measurements were not stored: {fault}")));
+    }
+    if let Some(fault) = service.models.fault() {
+        tracing::error!("{fault}");
+        let stated = "a model does not load; POST /models/reload says why, and the log does";
+        return Err(Failure::new(&NOT_READY, stated));
     }
     // A body that does not fit into memory needs the temporary folder.
     let folder = tokio::task::spawn_blocking(tempfile::NamedTempFile::new);

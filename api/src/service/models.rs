@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::State;
 use axum::extract::rejection::PathRejection;
@@ -35,6 +35,8 @@ const CARDS: [(&str, &str); 4] = [
 #[derive(Default)]
 pub struct Models {
     opened: Mutex<HashMap<(String, Precision), Model>>,
+    /// Reasons why models do not load.
+    faults: Mutex<HashMap<(String, Precision), String>>,
 }
 
 /// A model; `None` if the device has none.
@@ -44,6 +46,16 @@ impl Models {
     /// Forgets all models, so that they are read again.
     pub fn clear(&self) {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.faults().clear();
+    }
+
+    fn faults(&self) -> MutexGuard<'_, HashMap<(String, Precision), String>> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the reason why a model did not load when it was last asked for, if there is one.
+    pub fn fault(&self) -> Option<String> {
+        self.faults().values().next().cloned()
     }
 
     /// Returns the model of a device, as [`Predictor::open`] finds it; `None` if it has none.
@@ -64,7 +76,12 @@ impl Models {
         }
         // The lock is not held while a model loads, so requests for other models need not wait;
         // concurrent requests for the same model each load it.
-        let model = Predictor::open(data, device, precision)?.map(Arc::new);
+        let loaded = Predictor::open(data, device, precision);
+        match &loaded {
+            Ok(_) => drop(self.faults().remove(&key)),
+            Err(error) => drop(self.faults().insert(key.clone(), error.to_string())),
+        }
+        let model = loaded?.map(Arc::new);
         Ok(opened().entry(key).or_insert(model).clone())
     }
 }
