@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks a running service against its OpenAPI document with schemathesis: requests that the document
-# allows, and others. Takes about a minute.
+# allows, and others. Takes over a minute.
 #
 # api/tests/schemathesis.sh [PROGRAM]   the program is target/debug/ellect unless it is named
 set -euo pipefail
@@ -25,7 +25,7 @@ address=$(grep -o 'http://[0-9.:]*' "$work/log" | head -1)
 # Random bytes are no matrix, and random names no device, so requests that follow the document may be
 # refused. Measuring is left out: it is tested elsewhere, and would take the whole time.
 cd "$work"
-"$work/python/bin/st" run "$address/openapi.json" --max-examples 15 --max-time 60 --seed 1 \
+"$work/python/bin/st" run "$address/openapi.json" --max-examples 15 --max-time 40 --seed 1 \
     --generation-deterministic --request-timeout 30 --exclude-checks positive_data_acceptance \
     --exclude-path /tune --phases examples,coverage,fuzzing --suppress-health-check all
 
