@@ -45,6 +45,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Maximum number of requests at once on a connection of HTTP/2.
 const STREAMS: u32 = 100;
 
+/// Bytes of a body that may be on their way in one request of HTTP/2; four times as many in all requests
+/// of a connection.
+const WINDOW: u32 = 1 << 20;
+
 /// Limits on connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -236,6 +240,7 @@ async fn answer(
             let mut http = http2::Builder::new(TokioExecutor::new());
             http.timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
             http.keep_alive_interval(idle).keep_alive_timeout(idle);
+            http.initial_stream_window_size(WINDOW).initial_connection_window_size(4 * WINDOW);
             watcher.watch(http.serve_connection(stream, service)).await
         }
     };
