@@ -38,7 +38,7 @@ fn a_long_measurement_goes_on_as_a_job() {
     assert_eq!((started.status, &job["id"], &job["kind"]), (202, &json!(1), &json!("recommend")));
     assert!(started.head.contains("location: /jobs/1\r\n"), "{}", started.head);
     assert_eq!(job["details"]["parameters"]["effort"], "exhaustive");
-    // The same request is no second job, and may wait for the first.
+    // A request like it is no second job, and may wait for the first.
     let (status, waited) = service.recommend("?effort=exhaustive&budget=5", "", &sample("circuit"));
     assert_eq!((status, &waited["ranking"][0]["source"]), (200, &json!("measured")), "{waited}");
     let ended = service.ended_job(1);
